@@ -1,0 +1,112 @@
+"""The Flower ClientApp: data owners, the victim among them, and the insider.
+
+Every message brings the public game, so the same app runs under any engine, and a client derives from it what it holds.
+"""
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import Mod
+from numpy.typing import NDArray
+
+from clients.data_owner import contribute, contribute_as_victim
+from clients.watch import time_limit
+from fl_audit.adversaries.identifiability import RoundEvidence, weigh_models, weigh_release
+from fl_audit.errors import InputError
+from fl_audit.game import Game, PublicGame, View, load_game
+from fl_audit.protocol import Key, Query, Record, models_key
+
+
+def build_app(mods: list[Mod] | None = None) -> ClientApp:
+    """Build the app.
+
+    Parameters
+    ----------
+    mods
+        Flower mods around training, such as faults that a test injects.
+    """
+    app = ClientApp()
+    app.train(mods=mods)(train)
+    app.query(Query.IDENTIFY)(identify)
+    app.query(Query.OBSERVE)(observe)
+    return app
+
+
+def train(message: Message, context: Context) -> Message:
+    """Answer a round: the clipped gradient sums of all worlds of a batch."""
+    with time_limit(_time_limit(message)):
+        game, client = _game(message), _partition(context)
+        models = _tensor(message, models_key(0))
+        if client != game.victim:
+            return _reply(message, {Key.SUM: contribute(game, client, models).numpy()})
+        bits = np.frombuffer(bytes(_config(message)[Key.BITS]), dtype=np.bool_).copy()
+        total, sensitivity = contribute_as_victim(game, models, bits)
+        return _reply(message, {Key.SUM: total.numpy(), Key.LOCAL_SENSITIVITY: sensitivity})
+
+
+def identify(message: Message, context: Context) -> Message:
+    """Tell which partition this node holds; node ids are random in every run."""
+    config = ConfigRecord({Key.PARTITION: _partition(context)})
+    return Message(RecordDict({Record.CONFIG: config}), reply_to=message)
+
+
+def observe(message: Message, context: Context) -> Message:
+    """Answer as the insider: what a release tells about D against D'."""
+    with time_limit(_time_limit(message)):
+        game = _game(message)
+        if _partition(context) != game.insider:
+            raise InputError(f"client {_partition(context)} was shown a release as insider, which is client {game.insider}")
+        evidence = _weigh(game, message)
+        arrays = {Key.LOG_ODDS: evidence.log_odds, Key.LOCAL_SENSITIVITY: evidence.local_sensitivity}
+        return _reply(message, arrays)
+
+
+def _weigh(game: Game, message: Message) -> RoundEvidence:
+    match game.public.view:
+        case View.UPDATE:
+            return weigh_release(game, _tensor(message, models_key(0)), _tensor(message, Key.RELEASE))
+        case View.MODEL:
+            known = [models_key(back) for back in range(len(_arrays(message)))]
+            return weigh_models(game, [_tensor(message, key) for key in reversed(known)])
+
+
+def _game(message: Message) -> Game:
+    game = load_game(PublicGame.from_json(str(_config(message)[Key.GAME])))
+    torch.set_num_threads(game.public.threads)
+    return game
+
+
+def _time_limit(message: Message) -> float:
+    return float(str(_config(message)[Key.TIME_LIMIT]))
+
+
+def _partition(context: Context) -> int:
+    return int(context.node_config["partition-id"])
+
+
+def _config(message: Message) -> ConfigRecord:
+    return message.content.config_records[Record.CONFIG]
+
+
+def _arrays(message: Message) -> ArrayRecord:
+    return message.content.array_records[Record.ARRAYS]
+
+
+def _tensor(message: Message, key: str) -> torch.Tensor:
+    # torch's own memory is aligned, whatever the message's was: matrix products depend on it in their last bits
+    return torch.from_numpy(_arrays(message)[key].numpy()).clone()
+
+
+def _reply(message: Message, arrays: dict[str, NDArray[np.generic]]) -> Message:
+    asked = _config(message)
+    content = RecordDict(
+        {
+            Record.ARRAYS: ArrayRecord({key: Array(value) for key, value in arrays.items()}),
+            Record.CONFIG: ConfigRecord({Key.ROUND: asked[Key.ROUND], Key.BATCH: asked[Key.BATCH]}),
+        }
+    )
+    return Message(content, reply_to=message)
+
+
+app = build_app()

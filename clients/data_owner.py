@@ -1,0 +1,23 @@
+"""Data owners: what a client does with its own records, in every world at once."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fl_audit.game import Game, local_sensitivity
+
+
+def contribute(game: Game, client: int, models: Tensor) -> Tensor:
+    """Return the clipped gradient sums (worlds, parameters) over the records that the client holds in every world."""
+    shard = game.honest_shard(client)
+    return game.model.clipped_sum(models, shard.features, shard.labels, game.public.law.clipping_norm)
+
+
+def contribute_as_victim(
+    game: Game, models: Tensor, bits: NDArray[np.bool_]
+) -> tuple[Tensor, NDArray[np.float64]]:
+    """Return the victim's sums, with x where the bit says D and its stand-in where it says D', and Delta_i per world."""
+    present, absent = game.differing_gradients(models)
+    chosen = torch.where(torch.from_numpy(bits).unsqueeze(1), present, absent)
+    return contribute(game, game.victim, models) + chosen, local_sensitivity(present, absent)

@@ -1,0 +1,232 @@
+"""The configuration of a run: a TOML file, checked whole before anything is done."""
+
+import tomllib
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fl_audit.data.dissimilarity import Dissimilarity
+from fl_audit.data.neighbours import NeighbourChoice
+from fl_audit.data.partition import PartitionScheme
+from fl_audit.errors import InputError
+from fl_audit.game import View
+from fl_audit.learning.optimizers import OptimizerKind
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling, NoiseSource
+
+Scalar = bool | int | float | str
+Share = Annotated[float, Field(gt=0, lt=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+
+def _kebab(name: str) -> str:
+    return name.replace("_", "-")
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=_kebab, populate_by_name=False)
+
+
+class DataSection(_Section):
+    """Which records, who holds them. `path` to `test_labels` belong to `csv`, `npz` and `idx`."""
+
+    name: str = "digits"
+    data_dir: str | None = None
+    path: str | None = None
+    test_path: str | None = None
+    label: str | None = None
+    images: str | None = None
+    labels: str | None = None
+    test_images: str | None = None
+    test_labels: str | None = None
+    records: Count = 1000
+    test_records: Count = 1000
+    population_records: Annotated[int, Field(ge=2)] = 1000
+    clients: Annotated[int, Field(ge=2)] = 10
+    partition: PartitionScheme = PartitionScheme.IID
+    partition_parameters: dict[str, Scalar] = Field(default_factory=dict)
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
+
+
+class ModelSection(_Section):
+    """Which model: a built-in name or `package.module:factory`."""
+
+    name: str = "logistic"
+
+
+class TrainingSection(_Section):
+    """How the server learns."""
+
+    strategy: Literal["dp-fedsgd"] = "dp-fedsgd"
+    rounds: Count = 30
+    learning_rate: Positive = 0.005
+    optimizer: OptimizerKind = OptimizerKind.SGD
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+
+
+PRIVACY_TARGETS = ("belief", "epsilon", "advantage", "noise-multiplier")
+
+
+class PrivacySection(_Section):
+    """What is promised: exactly one of the four targets."""
+
+    belief: Share | None = None
+    epsilon: Positive | None = None
+    advantage: Share | None = None
+    noise_multiplier: Positive | None = None
+    delta: Share = 0.001
+    prior: Share = 0.5
+    accountant: Accountant = Accountant.RDP_CLASSIC
+    clipping_norm: Positive = 3.0
+    sensitivity: NoiseScaling = NoiseScaling.GLOBAL
+    adjacency: NeighbouringRelation = NeighbouringRelation.REPLACE_RECORD
+    noise: NoiseSource = NoiseSource.CENTRAL
+
+    @model_validator(mode="after")
+    def _exactly_one_target(self) -> Self:
+        given = [name for name in PRIVACY_TARGETS if getattr(self, name.replace("-", "_")) is not None]
+        if len(given) != 1:
+            named = " and ".join(f"{name} = {getattr(self, name.replace('-', '_'))}" for name in given) or "none"
+            raise ValueError(f"{named} given: accepted is exactly one of {', '.join(PRIVACY_TARGETS)}")
+        return self
+
+
+class AuditSection(_Section):
+    """What the insider sees, which neighbour it asks about, and how often the game is played."""
+
+    worlds: Count = 200
+    view: View = View.UPDATE
+    neighbour: NeighbourChoice | Annotated[int, Field(ge=0)] = NeighbourChoice.MOST_DISSIMILAR
+    dissimilarity: Dissimilarity = Dissimilarity.EUCLIDEAN
+    confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
+    epsilon_star: bool = True
+
+
+class RunSection(_Section):
+    """How the run is carried out. `seed` is the challenger's secret."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
+    worlds_per_batch: Count = 250
+    batches_in_flight: Count = 4
+    keep_releases: Annotated[int, Field(ge=0)] = 4
+    keep_final_models: bool = True
+    client_time_limit: Positive = 600.0
+    threads: Count = 1
+    actors: Annotated[int, Field(ge=0)] = 0
+
+
+class RunConfig(_Section):
+    """A whole configuration."""
+
+    data: DataSection = Field(default_factory=DataSection)
+    model: ModelSection = Field(default_factory=ModelSection)
+    training: TrainingSection = Field(default_factory=TrainingSection)
+    privacy: PrivacySection
+    audit: AuditSection = Field(default_factory=AuditSection)
+    run: RunSection = Field(default_factory=RunSection)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the configuration with all defaults filled in, as JSON values under the names of the file."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def load_config(path: Path, overrides: Sequence[str] = (), data_dir: str | None = None) -> RunConfig:
+    """Read a configuration file.
+
+    Parameters
+    ----------
+    path
+        TOML file. Relative paths inside it are relative to its directory.
+    overrides
+        Settings of the form `section.key=value` that replace those of the file; `section.key=` takes one away.
+    data_dir
+        Data directory that replaces that of the file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or a key or value is not accepted.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"configuration {path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"configuration {path} is no valid TOML: {error}") from error
+    for override in overrides:
+        _apply(values, override)
+    if data_dir is not None:
+        values.setdefault("data", {})["data-dir"] = str(Path(data_dir).absolute())
+    _anchor_paths(values.get("data"), path.absolute().parent)
+    return parse_config(values)
+
+
+def parse_config(values: dict[str, Any]) -> RunConfig:
+    """Check the values of a configuration.
+
+    Raises
+    ------
+    InputError
+        If a key or value is not accepted; the first one is named, an unknown key with the nearest known one.
+    """
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        raise InputError(_first_problem(error)) from None
+
+
+def _apply(values: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    section, dot, name = key.strip().partition(".")
+    if not equals or not dot or not name:
+        raise InputError(f"--set {override!r}: accepted is section.key=value, such as audit.worlds=1000")
+    table = values.setdefault(section, {})
+    if not isinstance(table, dict):
+        raise InputError(f"--set {override!r}: {section!r} is no section of the file")
+    if not text.strip():
+        table.pop(name, None)
+        return
+    try:
+        table[name] = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        table[name] = text.strip()
+
+
+def _anchor_paths(data: Any, directory: Path) -> None:
+    """Make the paths of the data section absolute, so that client processes elsewhere find the same files."""
+    if not isinstance(data, dict):
+        return
+    for key in ("data-dir", "path", "test-path", "images", "labels", "test-images", "test-labels"):
+        if isinstance(data.get(key), str):
+            data[key] = str(directory / Path(data[key]).expanduser())
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in problem["loc"] if str(part) not in _UNION_BRANCHES)
+    if problem["type"] == "extra_forbidden":
+        known = _known_keys(problem["loc"])
+        nearest = get_close_matches(str(problem["loc"][-1]), known, n=1, cutoff=0.0)
+        return f"configuration key {place!r} is unknown: nearest is {nearest[0]!r}, accepted are {', '.join(known)}"
+    if problem["type"] == "missing":
+        return f"configuration section [{place}] is missing: it names what is promised ({', '.join(PRIVACY_TARGETS)})"
+    message = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "value_error":
+        return f"configuration section [{place}]: {message}"
+    return f"configuration {place} is {problem['input']!r}: {message[0].lower()}{message[1:]}"
+
+
+_UNION_BRANCHES = {"int", "constrained-int", "lax-or-strict[int]", "enum[NeighbourChoice]", "NeighbourChoice"}
+
+
+def _known_keys(location: Sequence[int | str]) -> list[str]:
+    model: type[BaseModel] = RunConfig
+    for part in location[:-1]:
+        field = next(field for field in model.model_fields.values() if field.alias == part)
+        candidates = [field.annotation, *get_args(field.annotation)]
+        model = next(kind for kind in candidates if isinstance(kind, type) and issubclass(kind, BaseModel))
+    return [str(field.alias) for field in model.model_fields.values()]

@@ -1,0 +1,112 @@
+"""The directory of a run: what is public, what only the challenger has, and what the run found."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.config import RunConfig, parse_config
+from experiments.plan import AuditPlan
+from fl_audit.errors import InputError, require
+from fl_audit.game import PublicGame
+from server.results import RunStore, write_json
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """Paths of a run.
+
+    Parameters
+    ----------
+    path
+        The directory.
+    """
+
+    path: Path
+
+    @property
+    def configuration(self) -> Path:
+        """The resolved configuration and the public game, without the seed of the run."""
+        return self.path / "public" / "configuration.json"
+
+    @property
+    def secrets(self) -> Path:
+        """The seed of the run."""
+        return self.path / "challenger" / "seed.json"
+
+    @property
+    def summary(self) -> Path:
+        """What the run found, in numbers."""
+        return self.path / "summary.json"
+
+    def store(self, config: RunConfig) -> RunStore:
+        """Return where finished batches go."""
+        return RunStore(self.path, config.privacy.prior, config.run.keep_final_models)
+
+    def open(self, plan: AuditPlan, resume: bool) -> None:
+        """Begin a run here, or go on with one.
+
+        Raises
+        ------
+        InputError
+            If the directory holds something and `resume` is not asked for, or holds a run of another configuration.
+        """
+        public, secret = public_part(plan), {"seed": plan.config.run.seed}
+        if not resume:
+            require(
+                not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())),
+                f"run directory {self.path} exists: accepted is a new directory, or --resume to go on with the run in it",
+            )
+        elif self.configuration.exists():
+            require(
+                read_json(self.configuration) == public and read_json(self.secrets) == secret,
+                f"run directory {self.path} holds a run of another configuration: --resume needs the same one",
+            )
+            return
+        write_json(self.secrets, secret)
+        write_json(self.configuration, public)
+
+
+def public_part(plan: AuditPlan) -> dict[str, Any]:
+    """Return what is public of a plan: everything but the seed of the run."""
+    configuration = plan.config.as_dict()
+    del configuration["run"]["seed"]
+    game = json.loads(plan.public.to_json())
+    return {"schema": SCHEMA, "configuration": configuration, "game": game}
+
+
+def read_public(path: Path) -> tuple[PublicGame, dict[str, Any]]:
+    """Read the public game and the configuration (without the seed) of a run.
+
+    Raises
+    ------
+    InputError
+        If there is no run.
+    """
+    stored = read_json(RunDirectory(path).configuration)
+    return PublicGame.from_json(json.dumps(stored["game"])), stored["configuration"]
+
+
+def read_config(path: Path) -> RunConfig:
+    """Read the configuration of a run, with its seed."""
+    _, configuration = read_public(path)
+    configuration["run"]["seed"] = read_json(RunDirectory(path).secrets)["seed"]
+    return parse_config(configuration)
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of a run.
+
+    Raises
+    ------
+    InputError
+        If it is missing or damaged.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is missing: accepted is a directory that 'fl-audit run' made") from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error

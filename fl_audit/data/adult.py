@@ -1,0 +1,150 @@
+"""UCI Adult in its published CSV files: does a person earn over 50,000 dollars a year?"""
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.data.encoding import build_records, min_max
+from fl_audit.data.files import locate, read_text
+from fl_audit.data.records import Source
+from fl_audit.errors import InputError, require
+
+
+def _levels(names: str) -> tuple[str, ...]:
+    return tuple(names.split())
+
+
+# Columns of the published files in order. Numeric columns have no levels. The levels are those that occur in complete
+# rows: with "Never-worked" (whose rows all lack an occupation) there would be 105 features instead of the usual 104.
+COLUMNS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("age", ()),
+    ("workclass", _levels("Federal-gov Local-gov Private Self-emp-inc Self-emp-not-inc State-gov Without-pay")),
+    ("fnlwgt", ()),
+    (
+        "education",
+        _levels(
+            "10th 11th 12th 1st-4th 5th-6th 7th-8th 9th Assoc-acdm Assoc-voc Bachelors Doctorate HS-grad Masters "
+            "Preschool Prof-school Some-college"
+        ),
+    ),
+    ("education-num", ()),
+    (
+        "marital-status",
+        _levels("Divorced Married-AF-spouse Married-civ-spouse Married-spouse-absent Never-married Separated Widowed"),
+    ),
+    (
+        "occupation",
+        _levels(
+            "Adm-clerical Armed-Forces Craft-repair Exec-managerial Farming-fishing Handlers-cleaners "
+            "Machine-op-inspct Other-service Priv-house-serv Prof-specialty Protective-serv Sales Tech-support "
+            "Transport-moving"
+        ),
+    ),
+    ("relationship", _levels("Husband Not-in-family Other-relative Own-child Unmarried Wife")),
+    ("race", _levels("Amer-Indian-Eskimo Asian-Pac-Islander Black Other White")),
+    ("sex", _levels("Female Male")),
+    ("capital-gain", ()),
+    ("capital-loss", ()),
+    ("hours-per-week", ()),
+    (
+        "native-country",
+        _levels(
+            "Cambodia Canada China Columbia Cuba Dominican-Republic Ecuador El-Salvador England France Germany Greece "
+            "Guatemala Haiti Holand-Netherlands Honduras Hong Hungary India Iran Ireland Italy Jamaica Japan Laos "
+            "Mexico Nicaragua Outlying-US(Guam-USVI-etc) Peru Philippines Poland Portugal Puerto-Rico Scotland South "
+            "Taiwan Thailand Trinadad&Tobago United-States Vietnam Yugoslavia"
+        ),
+    ),
+)
+LABELS = ("<=50K", ">50K")
+_FIELDS = len(COLUMNS) + 1
+_FEATURES = sum(max(1, len(levels)) for _, levels in COLUMNS)
+
+
+def load_adult(directory: Path | None) -> Source:
+    """Return UCI Adult: 104 features in [0, 1] (6 numeric, 98 one-hot), 2 classes, 30,162 and 15,060 records.
+
+    Rows with a missing value (`?`) are left out. Numeric columns are scaled by their range in `adult.data`.
+
+    Parameters
+    ----------
+    directory
+        Directory with `adult.data` and `adult.test`, plain or gzipped, or with a folder `adult` that holds them.
+
+    Raises
+    ------
+    InputError
+        If a file is missing or damaged, or a row is not of the published format.
+    """
+    paths = [locate(directory, "adult", name) for name in ("adult.data", "adult.test")]
+    rows, test_rows = (_read_rows(path) for path in paths)
+    numbers, test_numbers = min_max(_numeric(rows, paths[0]), _numeric(test_rows, paths[1]))
+    assert test_numbers is not None
+    pool, test = (
+        build_records(_features(part, scaled, path), _labels(part, path), len(LABELS), path)
+        for part, scaled, path in zip((rows, test_rows), (numbers, test_numbers), paths, strict=True)
+    )
+    description = f"UCI Adult, {len(pool):,} + {len(test):,} records, {_FEATURES} features, 2 classes"
+    return Source("adult", pool, test, description)
+
+
+def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
+    """Return the complete rows with their line numbers."""
+    rows = []
+    reader = csv.reader(io.StringIO(read_text(path)), skipinitialspace=True)
+    try:
+        for row in reader:
+            # The published test file opens with "|1x3 Cross validator", and both end in an empty line.
+            if not row or row[0].startswith("|"):
+                continue
+            fields = [field.strip() for field in row]
+            require(
+                len(fields) == _FIELDS,
+                f"{path} has {len(fields)} fields in line {reader.line_num}: accepted are {_FIELDS}",
+            )
+            if "?" not in fields:
+                rows.append((reader.line_num, fields))
+    except csv.Error as error:
+        raise InputError(f"{path} is no CSV in line {reader.line_num} ({error})") from error
+    require(bool(rows), f"{path} has no complete row: at least 1 is needed")
+    return rows
+
+
+def _numeric(rows: list[tuple[int, list[str]]], path: Path) -> NDArray[np.float64]:
+    positions = [position for position, (_, levels) in enumerate(COLUMNS) if not levels]
+    values = np.empty((len(rows), len(positions)))
+    for index, (line, fields) in enumerate(rows):
+        try:
+            values[index] = [float(fields[position]) for position in positions]
+        except ValueError as error:
+            raise InputError(f"{path} has a wrong number in line {line} ({error}): accepted are numbers") from error
+        require(bool(np.isfinite(values[index]).all()), f"{path} has a number that is not finite in line {line}")
+    return values
+
+
+def _features(rows: list[tuple[int, list[str]]], numbers: NDArray[np.float64], path: Path) -> NDArray[np.float32]:
+    """Return numeric columns first, then the one-hot columns, each in the order of the file."""
+    parts = [numbers.astype(np.float32)]
+    for position, (name, levels) in enumerate(COLUMNS):
+        if levels:
+            codes = _codes(rows, position, levels, f"{path} has {name}")
+            parts.append(np.eye(len(levels), dtype=np.float32)[codes])
+    return np.concatenate(parts, axis=1)
+
+
+def _labels(rows: list[tuple[int, list[str]]], path: Path) -> NDArray[np.int64]:
+    # Labels of the published test file end in a full stop.
+    bare = [(line, [fields[-1].removesuffix(".")]) for line, fields in rows]
+    return _codes(bare, 0, LABELS, f"{path} has label")
+
+
+def _codes(rows: list[tuple[int, list[str]]], position: int, levels: tuple[str, ...], what: str) -> NDArray[np.int64]:
+    order = {level: code for code, level in enumerate(levels)}
+    try:
+        return np.array([order[fields[position]] for _, fields in rows], dtype=np.int64)
+    except KeyError as error:
+        line = next(line for line, fields in rows if fields[position] not in order)
+        raise InputError(f"{what} {error.args[0]!r} in line {line}: accepted are {', '.join(levels)}") from error

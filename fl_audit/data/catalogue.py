@@ -1,0 +1,146 @@
+"""The data sets by name: one table that the command line, the configuration and the loaders share."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fl_audit.data.adult import load_adult
+from fl_audit.data.builtin import load_breast_cancer, load_digits
+from fl_audit.data.custom import load_csv, load_npz
+from fl_audit.data.files import data_directory
+from fl_audit.data.idx import load_idx, load_mnist
+from fl_audit.data.records import Source
+from fl_audit.errors import InputError, require
+
+_Loader = Callable[[Path | None, Mapping[str, str]], Source]
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """Which data to load; hashable, so that equal specifications are loaded once.
+
+    Parameters
+    ----------
+    name
+        Name in the catalogue, see `available`.
+    data_dir
+        Data directory; None means that of the environment variable FL_AUDIT_DATA, if set.
+    options
+        Pairs of option name and value, such as `(("path", "patients.csv"), ("label", "outcome"))`.
+    """
+
+    name: str
+    data_dir: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+
+class Available(NamedTuple):
+    """A line of the catalogue: name, what it is, and whether it needs files from a data directory or the user."""
+
+    name: str
+    description: str
+    needs_files: bool
+
+
+@dataclass(frozen=True)
+class _Entry:
+    description: str
+    load: _Loader
+    needs_files: bool = True
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+
+
+_CATALOGUE: Mapping[str, _Entry] = {
+    "digits": _Entry("handwritten digits 8x8, built in", lambda _, __: load_digits(), needs_files=False),
+    "breast-cancer": _Entry("tumour measurements, built in", lambda _, __: load_breast_cancer(), needs_files=False),
+    "adult": _Entry(
+        "UCI Adult: adult.data and adult.test, plain or gzipped", lambda directory, _: load_adult(directory)
+    ),
+    "mnist": _Entry("MNIST: the four IDX files, plain or gzipped", lambda directory, _: load_mnist(directory)),
+    "csv": _Entry(
+        "your CSV file: options path, label and optionally test-path",
+        lambda directory, given: load_csv(directory, given["path"], given["label"], given.get("test-path")),
+        required=("path", "label"),
+        optional=("test-path",),
+    ),
+    "npz": _Entry(
+        "your NumPy archive with x, y and optionally x_test, y_test: option path",
+        lambda directory, given: load_npz(directory, given["path"]),
+        required=("path",),
+    ),
+    "idx": _Entry(
+        "your IDX images: options images, labels and optionally test-images, test-labels",
+        lambda directory, given: load_idx(
+            directory, given["images"], given["labels"], given.get("test-images"), given.get("test-labels")
+        ),
+        required=("images", "labels"),
+        optional=("test-images", "test-labels"),
+    ),
+}
+
+
+def available() -> list[Available]:
+    """Return name, description and whether files are needed of every data set that can be loaded."""
+    return [Available(name, entry.description, entry.needs_files) for name, entry in _CATALOGUE.items()]
+
+
+def load_source(spec: DataSpec) -> Source:
+    """Return the data set that `spec` names; its arrays are shared between callers and read-only.
+
+    Parameters
+    ----------
+    spec
+        Name, data directory and options.
+
+    Raises
+    ------
+    InputError
+        If name or option is unknown, an option is missing, a file is missing or damaged, or there is one class only.
+
+    Examples
+    --------
+    >>> load_source(DataSpec("digits")).feature_shape
+    (64,)
+    """
+    directory = data_directory(spec.data_dir)
+    # The cache must see the directory itself: the environment variable may change between calls.
+    return _load(replace(spec, data_dir=None if directory is None else str(directory)))
+
+
+@lru_cache(maxsize=4)
+def _load(spec: DataSpec) -> Source:
+    if spec.name not in _CATALOGUE:
+        raise InputError(f"data set is {spec.name!r}: {_accepted(spec.name, tuple(_CATALOGUE))}")
+    entry = _CATALOGUE[spec.name]
+    options = _checked_options(spec, entry)
+    source = entry.load(None if spec.data_dir is None else Path(spec.data_dir), options)
+    require(np.unique(source.pool.labels).size >= 2, f"data set {spec.name} has one class only: at least 2 are needed")
+    for records in (source.pool, source.test):
+        if records is not None:
+            records.features.setflags(write=False)
+            records.labels.setflags(write=False)
+    return source
+
+
+def _checked_options(spec: DataSpec, entry: _Entry) -> Mapping[str, str]:
+    names = (*entry.required, *entry.optional)
+    for name, _ in spec.options:
+        require(name in names, f"data set {spec.name} has no option {name!r}: {_accepted(name, names)}")
+    options = dict(spec.options)
+    for name in entry.required:
+        require(bool(options.get(name)), f"data set {spec.name} needs option {name}: accepted are {', '.join(names)}")
+    return options
+
+
+def _accepted(given: str, names: tuple[str, ...]) -> str:
+    if not names:
+        return "it takes none"
+    nearest = difflib.get_close_matches(given.lower(), names, n=1, cutoff=0.4)
+    hint = f"did you mean {nearest[0]}? " if nearest else ""
+    return f"{hint}accepted are {', '.join(names)}"

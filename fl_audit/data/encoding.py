@@ -1,0 +1,96 @@
+"""Numbers from columns: scaling and label codes, fitted on the pool and applied to the test records."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.data.records import Records
+from fl_audit.errors import InputError
+
+
+def min_max(
+    fitted: NDArray[np.float64], test: NDArray[np.float64] | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """Scale every column to [0, 1] by the range it has in `fitted`: (v - min) / (max - min).
+
+    Parameters
+    ----------
+    fitted
+        Finite numbers, shape (n, columns). A constant column becomes 0.
+    test
+        Finite numbers, shape (m, columns), scaled by the same ranges and clipped to [0, 1]; or None.
+    """
+    low = fitted.min(axis=0)
+    span = fitted.max(axis=0) - low
+    span[span == 0] = 1.0
+    scaled = (fitted - low) / span
+    return scaled, None if test is None else np.clip((test - low) / span, 0.0, 1.0)
+
+
+def encode_labels(
+    fitted: NDArray[np.generic], test: NDArray[np.generic] | None, path: Path
+) -> tuple[NDArray[np.int64], NDArray[np.int64] | None, int]:
+    """Map labels to 0..c-1 in the sorted order of the labels of `fitted`.
+
+    Parameters
+    ----------
+    fitted
+        Labels of the pool, shape (n,): whole numbers, truth values or strings.
+    test
+        Labels of the test records, shape (m,), or None.
+    path
+        File to name in errors.
+
+    Returns
+    -------
+    tuple
+        Codes of the pool, codes of the test records or None, number of classes.
+
+    Raises
+    ------
+    InputError
+        If a label is no whole number though all are numbers, or a test label does not occur in the pool.
+    """
+    _check_whole(fitted, path)
+    levels, codes = np.unique(fitted, return_inverse=True)
+    if test is None:
+        return codes.astype(np.int64), None, len(levels)
+    _check_whole(test, path)
+    known = np.isin(test, levels)
+    if not known.all():
+        raise InputError(f"{path}: test label {test[~known][0]} does not occur among the training labels")
+    return codes.astype(np.int64), np.searchsorted(levels, test).astype(np.int64), len(levels)
+
+
+def build_records(features: NDArray[np.generic], labels: NDArray[np.int64], classes: int, path: Path) -> Records:
+    """Return `Records`, with the file's name before any complaint.
+
+    Parameters
+    ----------
+    features, labels, classes
+        As `Records` takes them.
+    path
+        File they come from.
+
+    Raises
+    ------
+    InputError
+        Where `Records` does.
+    """
+    try:
+        return Records(features, labels, classes)  # type: ignore[arg-type]
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _check_whole(labels: NDArray[np.generic], path: Path) -> None:
+    if labels.dtype.kind in "biuUS":
+        return
+    if labels.dtype.kind != "f":
+        raise InputError(f"{path}: labels have type {labels.dtype}: accepted are whole numbers or strings")
+    # A column of measurements would otherwise silently become one class for every distinct value.
+    values = labels.astype(np.float64)
+    wrong = ~np.isfinite(values) | (values != np.floor(values))
+    if wrong.any():
+        raise InputError(f"{path}: a label is {values[wrong][0]}: accepted are whole numbers or strings")

@@ -1,0 +1,118 @@
+"""Finding and reading data files, plain or gzipped, with errors that say what to do."""
+
+import gzip
+import os
+import zlib
+from pathlib import Path
+
+from fl_audit.errors import InputError
+
+DATA_DIRECTORY_VARIABLE = "FL_AUDIT_DATA"
+"""Environment variable that names the data directory where no other is given."""
+
+_HOW = f"give the directory that holds it with --data-dir or {DATA_DIRECTORY_VARIABLE}"
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+def data_directory(given: str | None) -> Path | None:
+    """Return the data directory as an absolute path: the given one, else that of FL_AUDIT_DATA, else None.
+
+    Parameters
+    ----------
+    given
+        Path from the configuration or the command line; `~` is expanded. None or empty means not given.
+    """
+    chosen = given or os.environ.get(DATA_DIRECTORY_VARIABLE)
+    return Path(chosen).expanduser().absolute() if chosen else None
+
+
+def locate(directory: Path | None, folder: str, name: str) -> Path:
+    """Return the path of a published file, plain or gzipped, in `directory`/`folder` or in `directory` itself.
+
+    Parameters
+    ----------
+    directory
+        Data directory, or None if there is none.
+    folder
+        Usual name of the data set's own folder.
+    name
+        Published file name without `.gz`.
+
+    Raises
+    ------
+    InputError
+        If there is no data directory, or no such file in it.
+    """
+    if directory is None:
+        raise InputError(f"no data directory to look for {name} in: {_HOW}")
+    if not directory.is_dir():
+        raise InputError(f"data directory {directory} does not exist, looking for {name}: {_HOW}")
+    for place in (directory / folder, directory):
+        for candidate in (place / name, place / f"{name}.gz"):
+            if candidate.is_file():
+                return candidate
+    raise InputError(f"{name} or {name}.gz not found in {directory / folder} or {directory}: {_HOW}")
+
+
+def resolve(directory: Path | None, path: str) -> Path:
+    """Return the absolute path of a file that the user named.
+
+    Parameters
+    ----------
+    directory
+        Data directory: a relative path that is not found in the working directory is looked for there.
+    path
+        Path as the user wrote it; `~` is expanded.
+
+    Raises
+    ------
+    InputError
+        If there is no such file.
+    """
+    first = Path(path).expanduser().absolute()
+    candidates = [first] if directory is None else [first, directory / path]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    tried = " or ".join(str(candidate) for candidate in dict.fromkeys(candidates))
+    raise InputError(
+        f"file {tried} not found: give an existing file, or the directory that a relative path starts from "
+        f"with --data-dir or {DATA_DIRECTORY_VARIABLE}"
+    )
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return a file's content, unpacked if it is gzipped (told by its first two bytes, whatever its name).
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is empty, or its gzip data is damaged or incomplete.
+    """
+    try:
+        content = path.read_bytes()
+        if content.startswith(_GZIP_MAGIC):
+            content = gzip.decompress(content)
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise InputError(f"{path} is damaged gzip data ({error}): accepted is a complete file") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): accepted is a readable file") from error
+    if not content:
+        raise InputError(f"{path} is empty: accepted is a complete file")
+    return content
+
+
+def read_text(path: Path) -> str:
+    """Return a file's content as UTF-8 text, unpacked if it is gzipped.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is no UTF-8 text.
+    """
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} has byte {error.object[error.start]:#x} at {error.start}: accepted is UTF-8"
+        ) from error

@@ -1,0 +1,126 @@
+"""Images in IDX files, the format of MNIST and its relatives (http://yann.lecun.com/exdb/mnist)."""
+
+import math
+import struct
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.data.encoding import build_records
+from fl_audit.data.files import locate, read_bytes, resolve
+from fl_audit.data.records import Records, Source
+from fl_audit.errors import require
+
+# Third byte of an IDX file: type of the values, most significant byte first.
+_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_MNIST_FILES = (
+    ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
+    ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+)
+_HIGHEST_PIXEL = np.float32(255)
+
+
+def load_mnist(directory: Path | None) -> Source:
+    """Return MNIST: images of shape (1, 28, 28) in [0, 1], 10 classes, 60,000 and 10,000 records.
+
+    Parameters
+    ----------
+    directory
+        Directory with the four published files, plain or gzipped, or with a folder `mnist` that holds them.
+
+    Raises
+    ------
+    InputError
+        If a file is missing, damaged, or no IDX file.
+    """
+    pairs = [tuple(locate(directory, "mnist", name) for name in names) for names in _MNIST_FILES]
+    pool, test = (_read_pair(images, labels, classes=10) for images, labels in pairs)
+    return Source("mnist", pool, test, f"MNIST digits, {len(pool):,} + {len(test):,} images of 28x28, 10 classes")
+
+
+def load_idx(
+    directory: Path | None, images: str, labels: str, test_images: str | None = None, test_labels: str | None = None
+) -> Source:
+    """Return images from any IDX files; their labels are used as they are, classes are counted from 0 to the highest.
+
+    Parameters
+    ----------
+    directory
+        Where relative paths that are not in the working directory are looked for, or None.
+    images, labels
+        Paths of the training pair, plain or gzipped.
+    test_images, test_labels
+        Paths of the official test pair: both or neither.
+
+    Raises
+    ------
+    InputError
+        If a file is missing, damaged, or no IDX file, or only one of the test files is given.
+    """
+    require(
+        (test_images is None) == (test_labels is None),
+        "one of the options test-images and test-labels is given alone: accepted are both or neither",
+    )
+    pairs = [(resolve(directory, images), resolve(directory, labels))]
+    if test_images is not None and test_labels is not None:
+        pairs.append((resolve(directory, test_images), resolve(directory, test_labels)))
+    classes = max(int(_read_labels(path).max()) for _, path in pairs) + 1
+    parts = [_read_pair(*pair, classes=classes) for pair in pairs]
+    test = parts[1] if len(parts) > 1 else None
+    return Source("idx", parts[0], test, f"IDX images {pairs[0][0].name}, {len(parts[0]):,} records, {classes} classes")
+
+
+def read_idx(path: Path) -> NDArray[np.generic]:
+    """Return the array of one IDX file, plain or gzipped.
+
+    Parameters
+    ----------
+    path
+        File: two zero bytes, type, number of axes, the length of each axis as big-endian uint32, the values.
+
+    Raises
+    ------
+    InputError
+        If the file is damaged, no IDX file, or its length is not what its header says.
+    """
+    content = read_bytes(path)
+    magic = content[:4]
+    require(
+        len(magic) == 4 and magic[:2] == b"\0\0" and magic[2] in _TYPES and magic[3] >= 1,
+        f"{path} starts with bytes {magic.hex(' ')}: accepted are IDX files, which start with 00 00, a type and axes",
+    )
+    start = 4 + 4 * magic[3]
+    require(len(content) >= start, f"{path} ends after {len(content)} bytes: its header alone has {start}")
+    shape = struct.unpack(f">{magic[3]}I", content[4:start])
+    kind = np.dtype(_TYPES[magic[2]])
+    wanted = start + math.prod(shape) * kind.itemsize
+    require(
+        len(content) == wanted,
+        f"{path} has {len(content)} bytes: its header, shape {shape}, needs exactly {wanted}; is it truncated?",
+    )
+    return np.frombuffer(content, dtype=kind, offset=start).reshape(shape)
+
+
+def _read_images(path: Path) -> NDArray[np.float32]:
+    images = read_idx(path)
+    require(
+        images.ndim >= 2 and images.dtype == np.uint8,
+        f"{path} holds {images.ndim} axes of {images.dtype}: accepted are images, at least 2 axes of uint8",
+    )
+    scaled: NDArray[np.float32] = images.astype(np.float32) / _HIGHEST_PIXEL
+    # Convolutions want the channel first, and grey images have but one.
+    return scaled[:, np.newaxis] if scaled.ndim == 3 else scaled
+
+
+def _read_labels(path: Path) -> NDArray[np.int64]:
+    labels = read_idx(path)
+    require(
+        labels.ndim == 1 and labels.dtype.kind in "iu" and labels.size > 0,
+        f"{path} holds shape {labels.shape} of {labels.dtype}: accepted are labels, one axis of whole numbers",
+    )
+    return labels.astype(np.int64)
+
+
+def _read_pair(images: Path, labels: Path, classes: int) -> Records:
+    return build_records(_read_images(images), _read_labels(labels), classes, images)

@@ -1,0 +1,229 @@
+"""Dividing records among clients with the partitioners of flwr-datasets."""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.errors import InputError, require
+from fl_audit.randomness import Purpose, generator
+
+Parameter = float | int | str | bool
+"""Value of one partitioner parameter."""
+
+
+class PartitionScheme(StrEnum):
+    """How records are divided among clients.
+
+    IID: at random, equal sizes. DIRICHLET: class shares drawn from a Dirichlet law. PATHOLOGICAL: a few classes a
+    client. SHARD: a few blocks of the records sorted by label. LINEAR, SQUARE, EXPONENTIAL: at random, sizes growing
+    with the client's number i as i, i^2 and e^i.
+    """
+
+    IID = "iid"
+    DIRICHLET = "dirichlet"
+    PATHOLOGICAL = "pathological"
+    SHARD = "shard"
+    LINEAR = "linear"
+    SQUARE = "square"
+    EXPONENTIAL = "exponential"
+
+
+def _defaults(scheme: PartitionScheme) -> Mapping[str, Parameter | None]:
+    """Return the parameters of a scheme with their defaults, None where it follows from the others."""
+    match scheme:
+        case PartitionScheme.DIRICHLET:
+            return {"alpha": 0.5, "min_partition_size": 1, "self_balancing": False}
+        case PartitionScheme.PATHOLOGICAL:
+            return {"num_classes_per_partition": 2, "class_assignment_mode": "first-deterministic"}
+        case PartitionScheme.SHARD:
+            return {"num_shards_per_partition": None, "shard_size": None, "keep_incomplete_shard": True}
+        case PartitionScheme.IID | PartitionScheme.LINEAR | PartitionScheme.SQUARE | PartitionScheme.EXPONENTIAL:
+            return {}
+
+
+_TYPES: Mapping[str, type] = {
+    "alpha": float,
+    "min_partition_size": int,
+    "self_balancing": bool,
+    "num_classes_per_partition": int,
+    "class_assignment_mode": str,
+    "num_shards_per_partition": int,
+    "shard_size": int,
+    "keep_incomplete_shard": bool,
+}
+
+
+def partition_records(
+    labels: NDArray[np.int64],
+    clients: int,
+    scheme: PartitionScheme,
+    parameters: Mapping[str, Parameter],
+    seed: int,
+) -> tuple[NDArray[np.int64], ...]:
+    """Return the record indices of every client: sorted, disjoint, none empty, together all records.
+
+    Records are shuffled first, for several partitioners give out consecutive records. A setting under which a
+    partitioner would drop records is refused: the training set of an audit must be the one it says.
+
+    Parameters
+    ----------
+    labels
+        Class of every record, shape (n,).
+    clients
+        Number of clients, 1 to n.
+    scheme
+        How to divide.
+    parameters
+        Parameters of the flwr-datasets partitioner by name, with hyphens or underscores. `dirichlet`: alpha (0.5),
+        min-partition-size (1), self-balancing (false). `pathological`: num-classes-per-partition (2),
+        class-assignment-mode (first-deterministic; deterministic, random). `shard`: num-shards-per-partition (2; it
+        alone fixes a shard size that leaves no record over), shard-size, keep-incomplete-shard (true). The others
+        have none.
+    seed
+        Seed of the run.
+
+    Raises
+    ------
+    InputError
+        If a parameter is unknown or of the wrong kind, or the division would leave a client empty or drop a record.
+
+    Examples
+    --------
+    >>> parts = partition_records(np.array([0, 1] * 50), 4, PartitionScheme.DIRICHLET, {"alpha": 1.0}, seed=0)
+    >>> sum(len(part) for part in parts)
+    100
+    """
+    scheme = PartitionScheme(scheme)
+    require(len(labels) >= 1, "there are 0 records to divide among clients: at least 1 is needed")
+    require(
+        1 <= clients <= len(labels),
+        f"number of clients is {clients}: accepted are 1 to {len(labels)}, the number of records",
+    )
+    settings = _checked(scheme, parameters)
+    random = generator(seed, Purpose.PARTITION)
+    order = random.permutation(len(labels))
+    partitioner_seed = int(random.integers(2**31))
+    try:
+        with _quiet():
+            parts = _divide(
+                labels[order], order, _partitioner(scheme, clients, settings, len(labels), partitioner_seed)
+            )
+    except (ValueError, TypeError, AssertionError, IndexError) as error:
+        raise InputError(
+            f"partition {scheme} of {len(labels)} records among {clients} clients does not work: "
+            f"{_reason(scheme, error)}"
+        ) from error
+    _check_parts(parts, len(labels), scheme)
+    return parts
+
+
+def _checked(scheme: PartitionScheme, parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+    settings: dict[str, Any] = dict(_defaults(scheme))
+    names = ", ".join(name.replace("_", "-") for name in settings) or "none"
+    for given, value in parameters.items():
+        name = given.replace("-", "_")
+        require(name in settings, f"partition {scheme} has no parameter {given!r}: accepted are {names}")
+        settings[name] = _typed(given, value, _TYPES[name])
+    return settings
+
+
+def _typed(name: str, value: Parameter, kind: type) -> Parameter:
+    # bool is an int in Python, and `alpha = true` is surely a mistake.
+    if kind is bool:
+        require(isinstance(value, bool), f"partition parameter {name} is {value!r}: accepted are true and false")
+    elif kind is str:
+        require(isinstance(value, str), f"partition parameter {name} is {value!r}: accepted are strings")
+    elif kind is int:
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        require(whole, f"partition parameter {name} is {value!r}: accepted are whole numbers from 1")
+    else:
+        positive = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+        require(positive, f"partition parameter {name} is {value!r}: accepted are positive finite numbers")
+        return float(value)
+    return value
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence progress bars and repeated-draw warnings, and leave both as they were."""
+    # Importing flwr-datasets takes a second (pyarrow, datasets), which commands that divide nothing need not pay.
+    import datasets
+
+    disabled = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        if not disabled:
+            datasets.enable_progress_bars()
+
+
+def _partitioner(scheme: PartitionScheme, clients: int, settings: dict[str, Any], records: int, seed: int) -> Any:
+    from flwr_datasets import partitioner as library
+
+    # Within-client order is ours to fix (sorted), so the partitioners' own shuffling is off.
+    by_label = {"num_partitions": clients, "partition_by": "label", "shuffle": False, "seed": seed}
+    match scheme:
+        case PartitionScheme.IID:
+            return library.IidPartitioner(clients)
+        case PartitionScheme.DIRICHLET:
+            return library.DirichletPartitioner(**by_label, **settings)
+        case PartitionScheme.PATHOLOGICAL:
+            return library.PathologicalPartitioner(**by_label, **settings)
+        case PartitionScheme.SHARD:
+            return library.ShardPartitioner(**by_label, **_whole_shards(settings, clients, records))
+        case PartitionScheme.LINEAR:
+            return library.LinearPartitioner(clients)
+        case PartitionScheme.SQUARE:
+            return library.SquarePartitioner(clients)
+        case PartitionScheme.EXPONENTIAL:
+            return library.ExponentialPartitioner(clients)
+
+
+def _whole_shards(settings: dict[str, Any], clients: int, records: int) -> dict[str, Any]:
+    """Return shard settings with a size rounded up where only a number is given: rounded down, it drops records."""
+    if settings["shard_size"] is not None:
+        return settings
+    shards = clients * (settings["num_shards_per_partition"] or 2)
+    size = -(-records // shards)
+    return {**settings, "num_shards_per_partition": None, "shard_size": size}
+
+
+def _divide(labels: NDArray[np.int64], order: NDArray[np.int64], partitioner: Any) -> tuple[NDArray[np.int64], ...]:
+    import datasets
+
+    partitioner.dataset = datasets.Dataset.from_dict({"label": labels, "index": order})
+    loaded = (partitioner.load_partition(client) for client in range(partitioner.num_partitions))
+    return tuple(np.sort(np.asarray(part["index"], dtype=np.int64)) for part in loaded)
+
+
+def _reason(scheme: PartitionScheme, error: Exception) -> str:
+    match scheme:
+        case PartitionScheme.LINEAR | PartitionScheme.SQUARE | PartitionScheme.EXPONENTIAL:
+            return "the smallest client would have none, try fewer clients or more records"
+        case _:
+            # The partitioners' messages run over several lines; the words are good.
+            return " ".join(str(error).split()) or type(error).__name__
+
+
+def _check_parts(parts: tuple[NDArray[np.int64], ...], records: int, scheme: PartitionScheme) -> None:
+    for client, part in enumerate(parts):
+        require(
+            len(part) > 0,
+            f"partition {scheme} leaves client {client} without a record: accepted are settings that give every "
+            "client at least 1, try fewer clients",
+        )
+    together = np.concatenate(parts)
+    counts = np.bincount(together, minlength=records)
+    require(
+        bool((counts == 1).all()),
+        f"partition {scheme} drops {int((counts == 0).sum())} of {records} records: accepted are settings that "
+        "give every record to one client, try more classes or shards a client",
+    )

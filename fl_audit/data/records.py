@@ -1,0 +1,160 @@
+"""Labelled records: what every loader returns and everything else consumes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fl_audit.errors import InputError, require
+
+
+# Compared by identity: element-wise equality of arrays has no single truth value, and identity keeps records hashable.
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Records with one class label each.
+
+    Parameters
+    ----------
+    features
+        Finite numbers, shape (n, *shape), n at least 1; kept as float32.
+    labels
+        Class of every record, shape (n,), whole numbers from 0 to classes - 1; kept as int64.
+    classes
+        Number of classes, at least 1. Classes without a record are allowed.
+
+    Raises
+    ------
+    InputError
+        If the lengths differ, there is no record, a feature is not finite or a label is out of range.
+
+    Examples
+    --------
+    >>> records = Records(np.eye(3, dtype=np.float32), np.array([0, 1, 0]), classes=2)
+    >>> len(records), len(records.without(1))
+    (3, 2)
+    """
+
+    features: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    classes: int
+
+    def __post_init__(self) -> None:
+        # Values beyond float32 become infinite here and are refused below, so numpy's own warning says nothing new.
+        with np.errstate(over="ignore"):
+            object.__setattr__(self, "features", np.ascontiguousarray(self.features, dtype=np.float32))
+        object.__setattr__(self, "labels", np.ascontiguousarray(self.labels, dtype=np.int64))
+        _check_shapes(self.features, self.labels)
+        _check_values(self.features, self.labels, self.classes)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one record's features."""
+        return self.features.shape[1:]
+
+    def take(self, indices: ArrayLike) -> "Records":
+        """Return copies of the records at `indices`, in that order.
+
+        Parameters
+        ----------
+        indices
+            Positions from 0 to n - 1, shape (m,), m at least 1.
+
+        Raises
+        ------
+        InputError
+            If there is no index or one is out of range.
+        """
+        chosen = np.asarray(indices, dtype=np.int64).reshape(-1)
+        require(chosen.size > 0, "no record is chosen: at least 1 is needed")
+        for index in (int(chosen.min()), int(chosen.max())):
+            self.check_index(index)
+        return Records(self.features[chosen], self.labels[chosen], self.classes)
+
+    def without(self, index: int) -> "Records":
+        """Return all records but the one at `index`, in the same order.
+
+        Parameters
+        ----------
+        index
+            Position from 0 to n - 1.
+
+        Raises
+        ------
+        InputError
+            If the index is out of range or no record would remain.
+        """
+        self.check_index(index)
+        return self.take(np.delete(np.arange(len(self)), index))
+
+    def check_index(self, index: int) -> None:
+        """Raise `InputError` unless `index` is the position of a record, 0 to n - 1."""
+        require(0 <= index < len(self), f"record index is {index}: accepted are 0 to {len(self) - 1}")
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A loaded data set before any record is chosen from it.
+
+    Parameters
+    ----------
+    name
+        Name in the catalogue.
+    pool
+        Records that training sets and their neighbours are drawn from.
+    test
+        Official test split, None where the format has none.
+    description
+        One line for people.
+
+    Raises
+    ------
+    InputError
+        If pool and test differ in feature shape or number of classes.
+    """
+
+    name: str
+    pool: Records
+    test: Records | None
+    description: str
+
+    def __post_init__(self) -> None:
+        if self.test is None:
+            return
+        require(
+            self.test.shape == self.pool.shape and self.test.classes == self.pool.classes,
+            f"test records have shape {self.test.shape} and {self.test.classes} classes: "
+            f"accepted are those of the other records, {self.pool.shape} and {self.pool.classes}",
+        )
+
+    @property
+    def feature_shape(self) -> tuple[int, ...]:
+        """Shape of one record's features."""
+        return self.pool.shape
+
+
+def _check_shapes(features: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
+    require(labels.ndim == 1, f"labels have shape {labels.shape}: accepted is one label for each record, shape (n,)")
+    require(features.ndim >= 2, f"features have shape {features.shape}: accepted are at least two axes, records first")
+    require(
+        len(features) == len(labels),
+        f"there are {len(features)} records and {len(labels)} labels: accepted are equal numbers",
+    )
+    require(len(labels) >= 1, "there are 0 records: at least 1 is needed")
+    require(features[0].size >= 1, f"features have shape {features.shape}: accepted is at least one feature a record")
+
+
+def _check_values(features: NDArray[np.float32], labels: NDArray[np.int64], classes: int) -> None:
+    finite = np.isfinite(features)
+    if not finite.all():
+        position = tuple(int(axis[0]) for axis in np.nonzero(~finite))
+        raise InputError(
+            f"feature {position[1:]} of record {position[0]} is {features[position]}: accepted are finite numbers "
+            "in the range of float32"
+        )
+    require(classes >= 1, f"number of classes is {classes}: accepted are whole numbers from 1")
+    lowest, highest = int(labels.min()), int(labels.max())
+    wrong = lowest if lowest < 0 else highest
+    require(lowest >= 0 and highest < classes, f"a label is {wrong}: accepted are 0 to {classes - 1}")

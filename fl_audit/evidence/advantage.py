@@ -1,0 +1,87 @@
+"""The insider's advantage from won and lost games, with an exact confidence interval."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv
+
+from fl_audit.errors import require
+
+
+@dataclass(frozen=True)
+class AdvantageEstimate:
+    """The insider's advantage over a number of games.
+
+    Parameters
+    ----------
+    worlds, wins
+        Games played and games won.
+    advantage
+        2 wins/worlds - 1, from -1 to 1.
+    low, high
+        Two-sided Clopper-Pearson interval of the advantage.
+    confidence
+        Least probability with which the interval covers.
+    """
+
+    worlds: int
+    wins: int
+    advantage: float
+    low: float
+    high: float
+    confidence: float
+
+
+def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[float, float]:
+    """Return the exact two-sided confidence interval of a success probability (Clopper & Pearson 1934).
+
+    Parameters
+    ----------
+    successes
+        0 to `trials`.
+    trials
+        At least 1.
+    confidence
+        Least probability with which the interval covers, above 0 and below 1; each side has half of the rest.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+
+    Examples
+    --------
+    >>> low, high = clopper_pearson(0, 100, 0.95)
+    >>> low, round(high, 4)
+    (0.0, 0.0362)
+    """
+    require(trials >= 1, f"number of trials is {trials}: accepted are whole numbers from 1")
+    require(0 <= successes <= trials, f"number of successes is {successes}: accepted are 0 to {trials}, the trials")
+    require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
+    side = (1 - confidence) / 2
+    failures = trials - successes
+    low = float(betaincinv(successes, failures + 1, side)) if successes else 0.0
+    high = float(betaincinv(successes + 1, failures, 1 - side)) if failures else 1.0
+    return low, high
+
+
+def empirical_advantage(won: NDArray[np.bool_], confidence: float) -> AdvantageEstimate:
+    """Return the advantage 2p - 1 of an insider who won a share p of its games (Bernau et al. 2021, definition 5).
+
+    Parameters
+    ----------
+    won
+        Whether the insider guessed right, shape (worlds,), at least one world.
+    confidence
+        Least probability with which the interval covers, above 0 and below 1.
+
+    Raises
+    ------
+    InputError
+        If there is no world or a number is out of its range.
+    """
+    worlds, wins = int(won.size), int(np.count_nonzero(won))
+    require(worlds >= 1, "number of worlds is 0: accepted are whole numbers from 1")
+    low, high = clopper_pearson(wins, worlds, confidence)
+    return AdvantageEstimate(worlds, wins, 2 * wins / worlds - 1, 2 * low - 1, 2 * high - 1, confidence)

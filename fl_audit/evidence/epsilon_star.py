@@ -1,0 +1,211 @@
+"""Parametric Epsilon* (Negoescu et al. 2023): the privacy risk of one released model, from losses alone.
+
+Losses of members and of a population sample are transformed to scores, a normal is fitted to each set, and Epsilon* is
+the supremum over thresholds of four log ratios of error rates (definition 2, section 3.1, appendix 8.1). Logarithms of
+tails are computed as such and the supremum is found, not gridded. All functions work on many models at once: leading
+axes, such as worlds, are free.
+
+Why a bisection finds the supremum. Each ratio is (P(X > t) - delta) / Q(X > t) for two normals P and Q, one of the two
+reflected for lower tails. With P standard, Q = N(m, r^2) and M the Mills ratio (1 - Phi) / phi, the derivative in t has
+the sign of H(t) = P(X > t) - delta - phi(t) r M((t - m) / r), and H' has that of t (1 - 1/r^2) + m/r^2, which changes
+sign once, at t* = m / (1 - r^2). So the ratio has at most one inner maximum: after t* if r < 1, before it if r > 1. The
+ratio of the two densities is the same there.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import erfcx, log_ndtr, ndtr, ndtri
+
+from fl_audit.errors import require
+
+Array = NDArray[np.float64]
+
+_FARTHEST = 40.0
+"""Threshold, in standard deviations, below which nothing is left to find: the tail differs from 1 by 1e-350."""
+
+_BISECTIONS = 60
+
+
+def require_star_delta(delta: float) -> None:
+    """Raise `InputError` unless delta is at least 0 and below 1/2."""
+    require(0 <= delta < 0.5, f"delta is {delta}: accepted are numbers from 0 to below 0.5")
+
+
+def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float = 1.0) -> Array:
+    """Return the scores that normals are fitted to: logit(exp(-(normalised loss + shift))), appendix 8.1.
+
+    Parameters
+    ----------
+    losses
+        At least 0, finite, shape (..., n).
+    low, high
+        Smallest and largest loss of members and population together, shape (...). Where they are equal every loss
+        normalises to 0.
+    shift
+        Keeps the exponential off 1, where its logit is infinite; positive.
+
+    Returns
+    -------
+    array
+        Shape (..., n): -log(exp(y) - 1) of y = normalised loss + shift; larger for smaller losses.
+
+    Raises
+    ------
+    InputError
+        If a loss is negative, not finite or outside low to high, or the shift is not positive.
+    """
+    require(shift > 0 and math.isfinite(shift), f"shift is {shift}: accepted are positive finite numbers")
+    values = _checked_losses(losses, "losses")
+    bottom, top = np.asarray(low, dtype=np.float64)[..., None], np.asarray(high, dtype=np.float64)[..., None]
+    within = bool(np.all((values >= bottom) & (values <= top)))
+    require(within, "a loss lies outside low to high: accepted are losses within")
+    span = top - bottom
+    shifted = (values - bottom) / np.where(span > 0, span, 1.0) + shift
+    return np.asarray(-(shifted + np.log(-np.expm1(-shifted))), dtype=np.float64)
+
+
+def epsilon_star_gaussian(
+    member_mean: ArrayLike, member_std: ArrayLike, population_mean: ArrayLike, population_std: ArrayLike, delta: float
+) -> Array:
+    """Return Epsilon* of two normal laws of scores: the supremum over all thresholds, in closed form but for one root.
+
+    The largest of log (1-delta-FPR)/FNR, (1-delta-FNR)/FPR, (FPR-delta)/(1-FNR) and (FNR-delta)/(1-FPR), never below 0.
+    For equal spreads it is `gdp_epsilon(delta, mu)` with mu the distance of the means in standard deviations.
+    Exchanging members and population, or any linear map of the scores, changes nothing.
+
+    Parameters
+    ----------
+    member_mean, member_std, population_mean, population_std
+        Means and standard deviations, finite, the latter at least 0; shapes that broadcast together. A standard
+        deviation of 0 is a constant: two equal constants give 0; a constant against anything else gives infinity, since
+        a threshold beside it tells a share above delta of one set apart without any error.
+    delta
+        From 0 to below 0.5. At 0 two different normals have an unbounded ratio: infinity.
+
+    Returns
+    -------
+    array
+        Epsilon* of every pair, at least 0, the broadcast shape.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+
+    Examples
+    --------
+    >>> round(float(epsilon_star_gaussian(1.0, 1.0, 0.0, 1.0, 1e-5)), 4)
+    4.3772
+    """
+    require_star_delta(delta)
+    given = (member_mean, member_std, population_mean, population_std)
+    mean_1, std_1, mean_0, std_0 = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in given))
+    finite = np.isfinite(mean_1) & np.isfinite(std_1) & np.isfinite(mean_0) & np.isfinite(std_0)
+    require(bool(np.all(finite)), "a mean or standard deviation is NaN or infinite: accepted are finite numbers")
+    require(bool(np.all((std_1 >= 0) & (std_0 >= 0))), "a standard deviation is negative: accepted are numbers from 0")
+    same, constant = (mean_1 == mean_0) & (std_1 == std_0), (std_1 == 0) | (std_0 == 0)
+    unbounded = ~same & constant if delta > 0 else ~same
+    plain = ~same & ~unbounded
+    found = np.where(unbounded, np.inf, 0.0)
+    found[plain] = _largest_of_four(mean_1[plain], std_1[plain], mean_0[plain], std_0[plain], delta)
+    return np.asarray(found, dtype=np.float64)
+
+
+def _largest_of_four(mean_1: Array, std_1: Array, mean_0: Array, std_0: Array, delta: float) -> Array:
+    """Return Epsilon* of pairs of proper normals, shape (pairs,): both orders, upper and lower tails."""
+    gap = mean_0 - mean_1
+    offset = np.stack([gap / std_1, -gap / std_1, -gap / std_0, gap / std_0])
+    spread = np.stack([std_0 / std_1, std_0 / std_1, std_1 / std_0, std_1 / std_0])
+    with np.errstate(all="ignore"):
+        return np.asarray(np.max(_tail_supremum(offset, spread, delta), axis=0), dtype=np.float64)
+
+
+def _tail_supremum(offset: Array, spread: Array, delta: float) -> Array:
+    """Return the supremum over t of log (P(X > t) - delta) / Q(X > t), at least 0; P = N(0, 1), Q = N(offset,
+    spread^2).
+
+    The maximum is bracketed as the module's text says and found by bisection on the sign of H.
+    """
+    end = float(-ndtri(delta))
+    turn = offset / ((1 - spread) * (1 + spread))
+    low = np.where(spread < 1, np.maximum(turn, -_FARTHEST), -_FARTHEST)
+    high = np.where(spread > 1, np.minimum(turn, end), end)
+    inner = (low < high) & ((spread != 1) | (offset < 0))
+    inner &= _rises(low, offset, spread, delta)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        rises = _rises(middle, offset, spread, delta)
+        low, high = np.where(rises, middle, low), np.where(rises, high, middle)
+    x = (low - offset) / spread
+    # At its maximum the ratio of tails equals that of the densities.
+    return np.where(inner, np.maximum((x - low) * (x + low) / 2 + np.log(spread), 0.0), 0.0)
+
+
+def _rises(t: Array, offset: Array, spread: Array, delta: float) -> NDArray[np.bool_]:
+    """Return whether the ratio of tails increases at t: log(P(X > t) - delta) > log of phi(t) r M((t - m) / r)."""
+    x = (t - offset) / spread
+    gap = np.log(np.maximum(ndtr(-t) - delta, 0.0))
+    log_density = -t * t / 2 - math.log(2 * math.pi) / 2
+    return np.asarray(gap > log_density + np.log(spread) + _log_mills(x), dtype=np.bool_)
+
+
+def _log_mills(x: Array) -> Array:
+    """Return log of the Mills ratio (1 - Phi(x)) / phi(x), without overflow on either side."""
+    right = np.log(erfcx(np.maximum(x, 0.0) / math.sqrt(2))) + math.log(math.pi / 2) / 2
+    left = log_ndtr(-np.minimum(x, 0.0)) + x * x / 2 + math.log(2 * math.pi) / 2
+    return np.where(x > 0, right, left)
+
+
+def parametric_epsilon_star(member_losses: ArrayLike, population_losses: ArrayLike, delta: float) -> Array:
+    """Return Epsilon* of one model or many from losses on members and on a population sample.
+
+    Parameters
+    ----------
+    member_losses, population_losses
+        Losses at least 0, finite, shapes (..., m) and (..., p) with equal leading axes and m, p at least 2.
+    delta
+        From 0 to below 0.5; the paper recommends one over the number of members.
+
+    Returns
+    -------
+    array
+        Epsilon* of every model, shape (...). It depends on the losses through the maximum-likelihood normals (mean, and
+        standard deviation with denominator n) of their scores.
+
+    Raises
+    ------
+    InputError
+        If a loss is negative or not finite, or shapes or delta are not accepted.
+    """
+    members = _checked_losses(member_losses, "member losses")
+    population = _checked_losses(population_losses, "population losses")
+    require(
+        members.shape[:-1] == population.shape[:-1],
+        f"member losses have leading axes {members.shape[:-1]}: accepted are {population.shape[:-1]}, the population's",
+    )
+    low = np.minimum(members.min(axis=-1), population.min(axis=-1))
+    high = np.maximum(members.max(axis=-1), population.max(axis=-1))
+    member_mean, member_std = _fit(loss_scores(members, low, high))
+    population_mean, population_std = _fit(loss_scores(population, low, high))
+    return epsilon_star_gaussian(member_mean, member_std, population_mean, population_std, delta)
+
+
+def _fit(scores: Array) -> tuple[Array, Array]:
+    """Return mean and standard deviation over the last axis; exactly the value and 0 where all scores are equal."""
+    constant = scores.min(axis=-1) == scores.max(axis=-1)
+    mean = np.where(constant, scores[..., 0], scores.mean(axis=-1))
+    return mean, np.where(constant, 0.0, scores.std(axis=-1))
+
+
+def _checked_losses(losses: ArrayLike, what: str) -> Array:
+    """Return losses as float64, or refuse them."""
+    values = np.asarray(losses, dtype=np.float64)
+    require(
+        values.ndim >= 1 and values.shape[-1] >= 2, f"{what} have shape {values.shape}: accepted are 2 or more losses"
+    )
+    if values.size and not (values.min() >= 0 and values.max() < math.inf):
+        wrong = values[~((values >= 0) & (values < math.inf))][0]
+        require(False, f"{what} contain {wrong}: accepted are finite numbers from 0")
+    return values

@@ -1,0 +1,158 @@
+"""The exact law of the insider's log-odds, in every mode: their innovations are independent standard normal.
+
+Whatever adaptivity chose Delta_i, given the past r_i is normal, so (L_i - L_{i-1} -+ mu_i^2/2) / mu_i is N(0, 1) and
+independent of it. It is the strongest test of a whole run: noise, bits, sensitivities and log-odds all enter.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import kstest
+
+from fl_audit.errors import require
+
+LARGEST_Z_SCORE = 4.0
+SMALLEST_P_VALUE = 0.001
+
+
+@dataclass(frozen=True)
+class InnovationGroup:
+    """The innovations of the worlds with one bit.
+
+    Parameters
+    ----------
+    count
+        Number of innovations. With fewer than 2 nothing is tested: the moments read 0, 1, 0, the z-scores 0, p 1.
+    mean, variance
+        Of all innovations; 0 and 1 expected.
+    serial_correlation
+        Between consecutive rounds of the same world; 0 expected.
+    mean_z, variance_z, serial_correlation_z
+        Distances from what is expected, in standard errors.
+    ks_p_value
+        Of the Kolmogorov-Smirnov test against N(0, 1).
+    """
+
+    count: int
+    mean: float
+    variance: float
+    serial_correlation: float
+    mean_z: float
+    variance_z: float
+    serial_correlation_z: float
+    ks_p_value: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether every z-score is within 4 and the Kolmogorov-Smirnov p-value above 0.001."""
+        largest = max(abs(self.mean_z), abs(self.variance_z), abs(self.serial_correlation_z))
+        return self.ks_p_value > SMALLEST_P_VALUE and largest <= LARGEST_Z_SCORE
+
+
+@dataclass(frozen=True)
+class InnovationCheck:
+    """The check of both groups: worlds with bit 1 and worlds with bit 0."""
+
+    members: InnovationGroup
+    nonmembers: InnovationGroup
+
+    @property
+    def holds(self) -> bool:
+        """Whether the law holds in both groups; a sound run fails with probability of about 0.2 %."""
+        return self.members.holds and self.nonmembers.holds
+
+
+def innovations(
+    log_odds: NDArray[np.float64], signal: NDArray[np.float64], bits: NDArray[np.integer] | NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Return (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, with - for bit 1 and + for bit 0.
+
+    Parameters
+    ----------
+    log_odds
+        Log-odds of D against D' after every round, without the prior, shape (worlds, rounds), finite.
+    signal
+        mu_i = Delta_i / sigma_i, shape (worlds, rounds), finite and at least 0.
+    bits
+        1 or True where D was used, shape (worlds,).
+
+    Returns
+    -------
+    array
+        Shape (worlds, rounds), NaN where mu_i = 0: such a round tells nothing.
+
+    Raises
+    ------
+    InputError
+        If shapes disagree, a value is not finite or a signal is negative.
+
+    Examples
+    --------
+    >>> innovations(np.array([[1.0, 1.0]]), np.array([[2.0, 0.0]]), np.array([1])).tolist()
+    [[-0.5, nan]]
+    """
+    _require_shapes(log_odds, signal, bits)
+    steps = np.diff(log_odds, axis=1, prepend=0.0)
+    drift = np.where(bits.astype(bool), 0.5, -0.5)[:, None] * np.square(signal)
+    used = signal > 0
+    return np.where(used, (steps - drift) / np.where(used, signal, 1.0), np.nan)
+
+
+def _require_shapes(log_odds: NDArray[np.float64], signal: NDArray[np.float64], bits: NDArray[np.generic]) -> None:
+    shape = log_odds.shape
+    require(log_odds.ndim == 2, f"log-odds have shape {shape}: accepted is (worlds, rounds)")
+    require(signal.shape == shape, f"signal has shape {signal.shape}: accepted is {shape}, that of the log-odds")
+    require(bits.shape == shape[:1], f"bits have shape {bits.shape}: accepted is {shape[:1]}, one a world")
+    require(bool(np.all(np.isfinite(log_odds))), "log-odds contain NaN or infinity: accepted are finite numbers")
+    fine = np.isfinite(signal) & (signal >= 0)
+    require(bool(np.all(fine)), "signal contains NaN, infinity or a negative number: accepted are finite ones from 0")
+
+
+def check_innovations(
+    log_odds: NDArray[np.float64], signal: NDArray[np.float64], bits: NDArray[np.integer] | NDArray[np.bool_]
+) -> InnovationCheck:
+    """Return how well the innovations follow their law, separately for each bit.
+
+    Parameters
+    ----------
+    log_odds, signal, bits
+        As for `innovations`.
+
+    Raises
+    ------
+    InputError
+        As `innovations`.
+    """
+    values, member = innovations(log_odds, signal, bits), bits.astype(bool)
+    return InnovationCheck(_group(values[member]), _group(values[~member]))
+
+
+def _group(values: NDArray[np.float64]) -> InnovationGroup:
+    """Return the statistics of the innovations of some worlds, shape (worlds, rounds)."""
+    used = values[~np.isnan(values)]
+    count = int(used.size)
+    if count < 2:
+        return InnovationGroup(count, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+    mean, variance = float(np.mean(used)), float(np.var(used, ddof=1))
+    correlation, pairs = _serial_correlation(values, mean, variance)
+    return InnovationGroup(
+        count=count,
+        mean=mean,
+        variance=variance,
+        serial_correlation=correlation,
+        mean_z=mean * math.sqrt(count),
+        variance_z=(variance - 1) * math.sqrt((count - 1) / 2),
+        serial_correlation_z=correlation * math.sqrt(pairs),
+        ks_p_value=float(kstest(used, "norm").pvalue),
+    )
+
+
+def _serial_correlation(values: NDArray[np.float64], mean: float, variance: float) -> tuple[float, int]:
+    """Return the correlation of consecutive rounds within worlds and the number of pairs it rests on."""
+    products = (values[:, :-1] - mean) * (values[:, 1:] - mean)
+    known = products[~np.isnan(products)]
+    if known.size == 0 or variance == 0:
+        return 0.0, int(known.size)
+    return float(np.mean(known)) / variance, int(known.size)

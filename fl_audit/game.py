@@ -1,0 +1,246 @@
+"""The game of one audit: what every party knows, and the data and models that follow from it.
+
+The public game is a small value that travels in messages and stands in every run directory. Whoever holds it and the data
+files derives the same records, neighbours, shards and model. It holds no secret: bits, noise and initial weights come
+from the seed of the run, which only the challenger has.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+from torch import Tensor
+
+from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.dissimilarity import Dissimilarity
+from fl_audit.data.neighbours import NeighbourChoice, NeighbourPair, choose_neighbour
+from fl_audit.data.partition import PartitionScheme, partition_records
+from fl_audit.data.records import Records
+from fl_audit.data.split import Split, select_records
+from fl_audit.errors import require
+from fl_audit.learning.models import ModelSpec
+from fl_audit.learning.stacked import StackedModel
+from fl_audit.privacy.release import ReleaseLaw
+from fl_audit.randomness import Purpose, generator
+
+
+class View(StrEnum):
+    """What clients see of a round: the noised sum, or only the model that follows from it."""
+
+    UPDATE = "update"
+    MODEL = "model"
+
+
+@dataclass(frozen=True)
+class PublicGame:
+    """What every party of a federation knows.
+
+    Parameters
+    ----------
+    data
+        The source of records.
+    data_seed
+        Public seed that selects records, neighbours and shards; it has nothing to do with the seed of the run.
+    records
+        n, size of the training set D.
+    test_records
+        Largest number of held-out records on which accuracy is measured.
+    population_records
+        Largest number of records outside D that serve Epsilon* as the population sample.
+    clients
+        Number of data owners, at least 2 (a victim and an insider).
+    partition, partition_parameters
+        How D is divided among the clients.
+    neighbour, dissimilarity
+        How D' is chosen.
+    model
+        Name of the model.
+    law
+        What a round releases.
+    rounds
+        k, number of rounds.
+    view
+        What clients see of a round.
+    threads
+        Threads each party computes with; sums differ in their last bits between thread counts.
+    """
+
+    data: DataSpec
+    data_seed: int
+    records: int
+    test_records: int
+    population_records: int
+    clients: int
+    partition: PartitionScheme
+    partition_parameters: tuple[tuple[str, bool | int | float | str], ...]
+    neighbour: NeighbourChoice | int
+    dissimilarity: Dissimilarity
+    model: str
+    law: ReleaseLaw
+    rounds: int
+    view: View
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        require(self.clients >= 2, f"clients is {self.clients}: accepted are 2 and more (a victim and an insider)")
+        require(self.rounds >= 1, f"rounds is {self.rounds}: accepted are 1 and more")
+        if self.view is View.MODEL:
+            _ = self.law.optimizer.models_to_invert  # refuses Adam, which cannot be inverted
+
+    def to_json(self) -> str:
+        """Return the game as JSON."""
+        return _ADAPTER.dump_json(self).decode()
+
+    @staticmethod
+    def from_json(text: str) -> "PublicGame":
+        """Return the game that `to_json` wrote."""
+        return _ADAPTER.validate_json(text)
+
+
+_ADAPTER = TypeAdapter(PublicGame)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Records as tensors: features (n, *shape) in float32, labels (n,) in int64."""
+
+    features: Tensor
+    labels: Tensor
+
+    @classmethod
+    def of(cls, records: Records) -> "Examples":
+        """Return records as tensors."""
+        return cls(torch.from_numpy(records.features).clone(), torch.from_numpy(records.labels).clone())
+
+    def take(self, indices: NDArray[np.int64]) -> "Examples":
+        """Return the examples at `indices`."""
+        chosen = torch.from_numpy(indices)
+        return Examples(self.features[chosen], self.labels[chosen])
+
+
+@dataclass(frozen=True)
+class Game:
+    """The game with its data and its model.
+
+    Parameters
+    ----------
+    public
+        What it follows from.
+    training
+        D as tensors.
+    pair
+        Where D and D' differ.
+    replacement
+        x', the one record of D' that is not in D; None when D' is D without x.
+    shards
+        Indices of D per client; a client reads its own only.
+    victim, insider
+        Client that holds x, and client that attacks: the first that is not the victim.
+    test, population
+        Held-out examples, and examples outside D and D'.
+    classes
+        Number of classes.
+    model
+        The model, run in all worlds at once.
+    """
+
+    public: PublicGame
+    training: Examples
+    pair: NeighbourPair
+    replacement: Examples | None
+    shards: tuple[NDArray[np.int64], ...]
+    victim: int
+    insider: int
+    test: Examples
+    population: Examples
+    classes: int
+    model: StackedModel
+
+    @property
+    def differing(self) -> Examples:
+        """x, the record of D that is not in D'."""
+        return self.training.take(np.array([self.pair.index]))
+
+    @property
+    def common(self) -> Examples:
+        """The records that D and D' share."""
+        return self.training.take(np.delete(np.arange(len(self.training.labels)), self.pair.index))
+
+    def honest_shard(self, client: int) -> Examples:
+        """Return what a client holds in every world: its shard, without x if it is the victim."""
+        indices = self.shards[client]
+        return self.training.take(indices[indices != self.pair.index])
+
+    def differing_gradients(self, models: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the clipped gradients of x and of what D' has in its place, each (worlds, parameters).
+
+        Victim and insider both call this, with the same shapes, so that they agree to the last bit.
+        """
+        norm, x = self.public.law.clipping_norm, self.differing
+        present = self.model.clipped_sum(models, x.features, x.labels, norm)
+        if self.replacement is None:
+            return present, torch.zeros_like(present)
+        return present, self.model.clipped_sum(models, self.replacement.features, self.replacement.labels, norm)
+
+
+def local_sensitivity(present: Tensor, absent: Tensor) -> NDArray[np.float64]:
+    """Return ||f(D) - f(D')|| per world from the two gradients in which the sums differ."""
+    norms: NDArray[np.float64] = (present.double() - absent.double()).norm(dim=1).numpy()
+    return norms
+
+
+@lru_cache(maxsize=4)
+def load_game(public: PublicGame) -> Game:
+    """Load the data of a game and build its model.
+
+    Parameters
+    ----------
+    public
+        The game; equal games are loaded once per process.
+
+    Raises
+    ------
+    InputError
+        If data or model cannot be used.
+    """
+    source = load_source(public.data)
+    split = select_records(source, public.records, public.test_records, public.data_seed)
+    relation = public.law.relation
+    pair = choose_neighbour(relation, split.inside, split.outside, public.neighbour, public.dissimilarity, public.data_seed)
+    shards = partition_records(
+        split.inside.labels, public.clients, public.partition, dict(public.partition_parameters), public.data_seed
+    )
+    victim = next(client for client, shard in enumerate(shards) if pair.index in shard)
+    replacement = None
+    if pair.replacement is not None:
+        assert split.outside is not None
+        replacement = Examples.of(split.outside.take(np.array([pair.replacement])))
+    return Game(
+        public=public,
+        training=Examples.of(split.inside),
+        pair=pair,
+        replacement=replacement,
+        shards=shards,
+        victim=victim,
+        insider=0 if victim != 0 else 1,
+        test=Examples.of(split.test),
+        population=_population(public, split, pair),
+        classes=split.inside.classes,
+        model=StackedModel.of(ModelSpec(public.model, source.feature_shape, split.inside.classes)),
+    )
+
+
+def _population(public: PublicGame, split: Split, pair: NeighbourPair) -> Examples:
+    """Sample the population from records outside D and D'; where D takes the whole pool, use the held-out test records."""
+    if split.outside is None or len(split.outside) - (pair.replacement is not None) < 2:
+        return Examples.of(split.test)
+    others = np.arange(len(split.outside))
+    if pair.replacement is not None:
+        others = np.delete(others, pair.replacement)
+    draw = generator(public.data_seed, Purpose.POPULATION_SAMPLE)
+    chosen = draw.choice(others, size=min(public.population_records, len(others)), replace=False)
+    return Examples.of(split.outside.take(np.sort(chosen)))

@@ -1,0 +1,244 @@
+"""Layers that run many models at once and know the per-example gradients of their parameters.
+
+A stacked layer takes the examples of all worlds merged into the leading axis, world by world, so the forward code around
+it sees one large batch and needs no change. The raw input of a model is the same in every world; a layer that meets it
+(leading axis = examples) serves all worlds with one matrix product. After the backward pass each layer gives the squared
+norm of every example's gradient and the weighted sum of these gradients; a dense layer needs no gradient per example for
+either: ||d a^T||^2 = ||d||^2 ||a||^2 (Goodfellow 2015, "Efficient per-example gradient computations").
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass
+class Frame:
+    """What the stacked layers of one forward pass share: the weights, the axes, and what each layer saw."""
+
+    parameters: Mapping[str, Tensor] = field(default_factory=dict)
+    worlds: int = 1
+    examples: int = 1
+    recording: bool = False
+    tape: list["Visit"] = field(default_factory=list)
+
+    def split(self, merged: Tensor) -> Tensor:
+        """Return (worlds * examples, ...) as (worlds, examples, ...)."""
+        return merged.unflatten(0, (self.worlds, self.examples))
+
+    def is_shared(self, values: Tensor) -> bool:
+        """Whether the values are the model's raw input, the same in all worlds."""
+        return values.shape[0] == self.examples and self.worlds > 1
+
+
+@dataclass
+class Visit:
+    """One call of a stacked layer: what went in, what came out, whether the input was shared by all worlds."""
+
+    layer: "StackedLayer"
+    inputs: Tensor
+    outputs: Tensor
+    shared: bool
+
+
+class StackedLayer(nn.Module):
+    """A layer whose parameters differ from world to world."""
+
+    def __init__(self, frame: Frame, prefix: str) -> None:
+        super().__init__()
+        self.frame = frame
+        self.prefix = prefix
+
+    def parameter(self, name: str) -> Tensor | None:
+        """Return the stacked parameter `name` of this layer, None if it has none."""
+        return self.frame.parameters.get(f"{self.prefix}{name}")
+
+    def required(self, name: str) -> Tensor:
+        """Return the stacked parameter `name` of this layer."""
+        return self.frame.parameters[f"{self.prefix}{name}"]
+
+    def record(self, inputs: Tensor, outputs: Tensor, shared: bool) -> Tensor:
+        """Note the call for the backward pass and return its outputs."""
+        if self.frame.recording:
+            if not outputs.requires_grad:
+                outputs.requires_grad_()
+            self.frame.tape.append(Visit(self, inputs, outputs, shared))
+        return outputs
+
+    def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
+        """Return the squared gradient norms (worlds, examples) and what `weighted_sum` can reuse."""
+        raise AssertionError("each stacked layer computes its own norms")
+
+    def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
+        """Return sum_e weights[w, e] * gradient[w, e] per parameter, each (worlds, *shape)."""
+        raise AssertionError("each stacked layer computes its own sums")
+
+
+class StackedLinear(StackedLayer):
+    """Dense layers of all worlds."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        frame, weight, bias = self.frame, self.required("weight"), self.parameter("bias")
+        worlds, outs = weight.shape[0], weight.shape[1]
+        if frame.is_shared(inputs):
+            flat = F.linear(inputs, weight.reshape(-1, weight.shape[2]), None if bias is None else bias.reshape(-1))
+            outputs = flat.unflatten(1, (worlds, outs)).transpose(0, 1).reshape(-1, outs)
+            return self.record(inputs, outputs, shared=True)
+        stacked = frame.split(inputs)
+        product = (
+            torch.bmm(stacked, weight.transpose(1, 2))
+            if bias is None
+            else torch.baddbmm(bias.unsqueeze(1), stacked, weight.transpose(1, 2))
+        )
+        return self.record(inputs, product.flatten(0, 1), shared=False)
+
+    def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
+        signals = self.frame.split(signal).square().sum(2)
+        inputs = visit.inputs.square().sum(1)
+        inputs = inputs if visit.shared else self.frame.split(inputs)
+        if self.parameter("bias") is not None:
+            inputs = inputs + 1
+        return signals * inputs, None
+
+    def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
+        weighted = self.frame.split(signal) * weights.unsqueeze(2)
+        transposed = weighted.transpose(1, 2)
+        if visit.shared:
+            summed = (transposed.reshape(-1, transposed.shape[2]) @ visit.inputs).unflatten(0, transposed.shape[:2])
+        else:
+            summed = torch.bmm(transposed, self.frame.split(visit.inputs))
+        result = {"weight": summed}
+        if self.parameter("bias") is not None:
+            result["bias"] = weighted.sum(1)
+        return result
+
+
+class StackedConv2d(StackedLayer):
+    """Two-dimensional convolutions of all worlds, as products with unfolded patches."""
+
+    def __init__(self, frame: Frame, prefix: str, template: nn.Conv2d) -> None:
+        super().__init__(frame, prefix)
+        self.kernel, self.stride, self.dilation = template.kernel_size, template.stride, template.dilation
+        assert not isinstance(template.padding, str)
+        self.padding = template.padding
+
+    def _patches(self, inputs: Tensor) -> Tensor:
+        return F.unfold(inputs, self.kernel, dilation=self.dilation, padding=self.padding, stride=self.stride)
+
+    def _side(self, size: int, axis: int) -> int:
+        reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1
+        return (size + 2 * int(self.padding[axis]) - reach) // self.stride[axis] + 1
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        frame, weight, bias = self.frame, self.required("weight").flatten(2), self.parameter("bias")
+        worlds, outs = weight.shape[0], weight.shape[1]
+        patches = self._patches(inputs)
+        shared = frame.is_shared(inputs)
+        if shared:
+            flat = torch.matmul(weight.reshape(-1, weight.shape[2]), patches)
+            outputs = flat.unflatten(1, (worlds, outs)).transpose(0, 1)
+        else:
+            outputs = torch.matmul(weight.unsqueeze(1), frame.split(patches))
+        if bias is not None:
+            outputs = outputs + bias[:, None, :, None]
+        sides = (self._side(inputs.shape[2], 0), self._side(inputs.shape[3], 1))
+        return self.record(patches.detach(), outputs.reshape(-1, outs, *sides), shared)
+
+    def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
+        signals = self.frame.split(signal.flatten(2))
+        patches = visit.inputs if visit.shared else self.frame.split(visit.inputs)
+        gradients = torch.matmul(signals, patches.transpose(-1, -2))
+        norms = gradients.square().sum((2, 3))
+        bias = signals.sum(3) if self.parameter("bias") is not None else None
+        return norms if bias is None else norms + bias.square().sum(2), (gradients, bias)
+
+    def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
+        gradients, bias = kept  # type: ignore[misc]
+        result = {"weight": _weigh(gradients, weights)}
+        if bias is not None:
+            result["bias"] = _weigh(bias, weights)
+        return result
+
+
+class StackedAffine(StackedLayer):
+    """The learned scale and shift of a normalisation that does not mix examples."""
+
+    def __init__(self, frame: Frame, prefix: str, template: nn.GroupNorm | nn.LayerNorm) -> None:
+        super().__init__(frame, prefix)
+        self.template = template
+
+    def _standardise(self, inputs: Tensor) -> Tensor:
+        match self.template:
+            case nn.GroupNorm():
+                return F.group_norm(inputs, self.template.num_groups, eps=self.template.eps)
+            case _:
+                return F.layer_norm(inputs, self.template.normalized_shape, eps=self.template.eps)
+
+    def _aligned(self, parameter: Tensor, standardised: Tensor) -> Tensor:
+        """Shape a (worlds, *shape) parameter so that it multiplies (worlds, examples, ...) values."""
+        trailing = standardised.dim() - 2 if isinstance(self.template, nn.GroupNorm) else 0
+        middle = 1 if isinstance(self.template, nn.GroupNorm) else standardised.dim() - parameter.dim() + 1
+        shape = (parameter.shape[0], *([1] * middle), *parameter.shape[1:], *([1] * trailing))
+        return parameter.reshape(shape)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        frame, standardised = self.frame, self._standardise(inputs)
+        if frame.is_shared(inputs):
+            standardised = standardised.repeat(frame.worlds, *([1] * (inputs.dim() - 1)))
+        outputs = frame.split(standardised)
+        if (weight := self.parameter("weight")) is not None:
+            outputs = outputs * self._aligned(weight, standardised)
+        if (bias := self.parameter("bias")) is not None:
+            outputs = outputs + self._aligned(bias, standardised)
+        return self.record(standardised.detach(), outputs.flatten(0, 1), shared=False)
+
+    def _reduced(self, values: Tensor) -> Tensor:
+        """Sum (worlds, examples, ...) values over the axes that one parameter entry spans."""
+        if isinstance(self.template, nn.GroupNorm):
+            return values.flatten(3).sum(3) if values.dim() > 3 else values
+        spanned = values.dim() - 2 - len(self.template.normalized_shape)
+        return values.sum(tuple(range(2, 2 + spanned))) if spanned else values
+
+    def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
+        signals, gradients = self.frame.split(signal), {}
+        if self.parameter("weight") is not None:
+            gradients["weight"] = self._reduced(signals * self.frame.split(visit.inputs))
+        if self.parameter("bias") is not None:
+            gradients["bias"] = self._reduced(signals)
+        norms = [gradient.square().flatten(2).sum(2) for gradient in gradients.values()]
+        return torch.stack(norms).sum(0), gradients
+
+    def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
+        assert isinstance(kept, dict)
+        return {name: _weigh(gradients, weights) for name, gradients in kept.items()}
+
+
+def _weigh(gradients: Tensor, weights: Tensor) -> Tensor:
+    """Sum (worlds, examples, ...) gradients over examples with weights (worlds, examples)."""
+    return torch.bmm(weights.unsqueeze(1), gradients.flatten(2)).squeeze(1).unflatten(1, gradients.shape[2:])
+
+
+def stacked_layer(module: nn.Module, frame: Frame, prefix: str) -> StackedLayer | None:
+    """Return the stacked form of a layer, None if it has none.
+
+    Parameters
+    ----------
+    module
+        A layer of the model's template.
+    frame
+        Shared state of the stacked model.
+    prefix
+        Path of the layer in the model, with a closing dot unless empty.
+    """
+    match module:
+        case nn.Linear():
+            return StackedLinear(frame, prefix)
+        case nn.Conv2d() if module.groups == 1 and module.padding_mode == "zeros" and not isinstance(module.padding, str):
+            return StackedConv2d(frame, prefix, module)
+        case nn.GroupNorm() | nn.LayerNorm() if module.weight is not None:
+            return StackedAffine(frame, prefix, module)
+        case _:
+            return None

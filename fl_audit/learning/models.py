@@ -1,0 +1,200 @@
+"""Models: the built-in ones, anybody's own, and their initial weights in every world."""
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from math import prod
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fl_audit.errors import InputError, require
+from fl_audit.learning.layout import ParameterLayout
+from fl_audit.randomness import Purpose, generator
+
+_BATCH_STATISTICS = (nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm)
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """Which model, for which data.
+
+    Parameters
+    ----------
+    name
+        A built-in name (`model_names()`) or `package.module:factory`.
+    feature_shape
+        Shape of one example.
+    classes
+        Number of classes, at least 2.
+    """
+
+    name: str
+    feature_shape: tuple[int, ...]
+    classes: int
+
+
+def _glorot(module: nn.Module) -> nn.Module:
+    """Initialise as Keras does, as the networks of Bernau et al. 2021 were: fewer units die than with torch's rule."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+    return module
+
+
+def _dense(*widths: int) -> nn.Module:
+    layers: list[nn.Module] = [nn.Flatten()]
+    for inputs, outputs in zip(widths[:-1], widths[1:], strict=True):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    return _glorot(nn.Sequential(*layers[:-1]))
+
+
+def logistic(feature_shape: Sequence[int], classes: int) -> nn.Module:
+    """Multinomial logistic regression."""
+    return _dense(prod(feature_shape), classes)
+
+
+def adult_mlp(feature_shape: Sequence[int], classes: int) -> nn.Module:
+    """Two hidden layers of 6 rectified units; 104-6-6-2 on Adult (Bernau et al. 2021, section 6)."""
+    return _dense(prod(feature_shape), 6, 6, classes)
+
+
+def dense_128(feature_shape: Sequence[int], classes: int) -> nn.Module:
+    """One hidden layer of 128 rectified units; 600-128-100 on Purchase-100 (Bernau et al. 2021, section 6)."""
+    return _dense(prod(feature_shape), 128, classes)
+
+
+def mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
+    """Two unpadded 3x3 convolutions of 16 channels, normalised and pooled, and a dense layer; 6,554 parameters on MNIST.
+
+    The network of Bernau et al. 2021, section 6, with group normalisation (4 groups) where theirs has batch
+    normalisation, which mixes examples and so has no per-example gradient.
+    """
+    require(len(feature_shape) == 3, f"mnist-cnn: examples have shape {tuple(feature_shape)}: accepted are images (C, H, W)")
+    channels, height, width = feature_shape
+    require(min(height, width) >= 10, f"mnist-cnn: images are {height}x{width}: accepted are 10x10 and larger")
+    pooled = [((side - 2) // 2 - 2) // 2 for side in (height, width)]
+    layers: list[nn.Module] = []
+    for inputs in (channels, 16):
+        layers += [nn.Conv2d(inputs, 16, 3), nn.GroupNorm(4, 16), nn.ReLU(), nn.MaxPool2d(2)]
+    return _glorot(nn.Sequential(*layers, nn.Flatten(), nn.Linear(16 * prod(pooled), classes)))
+
+
+_BUILT_IN: dict[str, Callable[[Sequence[int], int], nn.Module]] = {
+    "logistic": logistic,
+    "adult-mlp": adult_mlp,
+    "dense-128": dense_128,
+    "mnist-cnn": mnist_cnn,
+}
+
+
+def model_names() -> tuple[str, ...]:
+    """Return the names of the built-in models."""
+    return tuple(_BUILT_IN)
+
+
+def build_model(spec: ModelSpec) -> nn.Module:
+    """Build one model and check that its loss has per-example gradients.
+
+    Parameters
+    ----------
+    spec
+        Which model. A factory of one's own is called with `feature_shape` and `classes` if it takes them.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, the factory cannot be imported, or a layer mixes examples or draws random numbers.
+    """
+    if spec.name in _BUILT_IN:
+        return _BUILT_IN[spec.name](spec.feature_shape, spec.classes)
+    if ":" not in spec.name:
+        nearest = get_close_matches(spec.name, _BUILT_IN, n=1, cutoff=0.0)[0]
+        raise InputError(
+            f"model {spec.name!r} is unknown (nearest: {nearest!r}): "
+            f"accepted are {', '.join(_BUILT_IN)} and 'package.module:factory'"
+        )
+    factory = _import_factory(spec.name)
+    known = {"feature_shape": spec.feature_shape, "classes": spec.classes}
+    taken = inspect.signature(factory).parameters
+    module = factory(**{key: value for key, value in known.items() if key in taken})
+    require(isinstance(module, nn.Module), f"model {spec.name!r} made a {type(module).__name__}: accepted is a torch.nn.Module")
+    check_module(module)
+    return module
+
+
+def _import_factory(name: str) -> Callable[..., nn.Module]:
+    module_name, _, attribute = name.partition(":")
+    try:
+        factory = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"model {name!r} cannot be imported ({error}): accepted is 'package.module:factory'") from error
+    require(callable(factory), f"model {name!r} is not callable: accepted is a function that returns a torch.nn.Module")
+    return factory  # type: ignore[no-any-return]
+
+
+def check_module(module: nn.Module) -> None:
+    """Refuse layers that mix examples or draw random numbers, naming the mend.
+
+    Raises
+    ------
+    InputError
+        If the module holds batch normalisation, instance statistics that run over batches, or dropout.
+    """
+    for name, layer in module.named_modules():
+        kind = type(layer).__name__
+        if isinstance(layer, _BATCH_STATISTICS):
+            raise InputError(
+                f"layer {name!r} is a {kind}, which mixes the examples of a batch, so one record has no gradient of its "
+                f"own: use torch.nn.GroupNorm or torch.nn.LayerNorm instead"
+            )
+        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
+            raise InputError(
+                f"layer {name!r} is a {kind}, whose random masks no party could recompute: remove it or set p = 0"
+            )
+        if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats:
+            raise InputError(f"layer {name!r} tracks running statistics over batches: use track_running_stats=False")
+    require(any(True for _ in module.parameters()), "the model has no parameters: accepted is a model that can learn")
+
+
+@contextmanager
+def _torch_draws_from(source: np.random.Generator) -> Iterator[None]:
+    """Let torch's default generator draw from `source` inside the block, and be as before after it.
+
+    Module constructors take no generator, so this is the one way to key the weights of anybody's module.
+    """
+    state = torch.Generator().manual_seed(int(source.integers(2**63))).get_state()
+    with torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(state)
+        yield
+
+
+def initial_models(spec: ModelSpec, seed: int, worlds: Sequence[int]) -> Tensor:
+    """Draw the initial weights of some worlds; those of a world depend on the seed and the world alone.
+
+    Parameters
+    ----------
+    spec
+        Which model.
+    seed
+        Seed of the run.
+    worlds
+        Indices of worlds.
+
+    Returns
+    -------
+    Tensor
+        Float32, shape (len(worlds), parameters).
+    """
+    rows = []
+    for world in worlds:
+        with _torch_draws_from(generator(seed, Purpose.INITIAL_WEIGHTS, world=world)):
+            module = build_model(spec)
+        rows.append(ParameterLayout.of(module).flatten(dict(module.named_parameters())))
+    return torch.stack(rows)

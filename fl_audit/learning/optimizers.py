@@ -1,0 +1,163 @@
+"""Server optimizers on stacked models: how the next model follows from a release, and back."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+from fl_audit.errors import InputError, require
+
+
+class OptimizerKind(StrEnum):
+    """Rules by which the server moves the model."""
+
+    SGD = "sgd"
+    MOMENTUM = "momentum"
+    ADAM = "adam"
+
+
+@dataclass(frozen=True)
+class ServerOptimizer:
+    """A public optimizer with its constants.
+
+    Parameters
+    ----------
+    kind
+        SGD, heavy-ball momentum, or Adam (Kingma & Ba 2015, with bias correction).
+    learning_rate
+        Step size eta, positive.
+    momentum
+        Share of the last step that momentum keeps, in [0, 1).
+    beta1, beta2, epsilon
+        Adam's constants.
+
+    Raises
+    ------
+    InputError
+        If a constant is out of its range.
+    """
+
+    kind: OptimizerKind
+    learning_rate: float
+    momentum: float = 0.9
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        require(self.learning_rate > 0, f"learning rate is {self.learning_rate}: accepted are positive numbers")
+        for name in ("momentum", "beta1", "beta2"):
+            value = getattr(self, name)
+            require(0 <= value < 1, f"{name} is {value}: accepted are numbers in [0, 1)")
+
+    @property
+    def invertible(self) -> bool:
+        """Whether the gradient can be recovered from successive models (Adam's first step keeps little but signs)."""
+        return self.kind is not OptimizerKind.ADAM
+
+    @property
+    def models_to_invert(self) -> int:
+        """How many successive models, the newest included, determine the newest gradient."""
+        match self.kind:
+            case OptimizerKind.SGD:
+                return 2
+            case OptimizerKind.MOMENTUM:
+                return 3
+            case OptimizerKind.ADAM:
+                raise InputError("view is 'model' with optimizer 'adam': accepted are 'sgd' and 'momentum'")
+
+
+@dataclass(frozen=True)
+class OptimizerState:
+    """What an optimizer carries from round to round: steps done, and moment tensors shaped like the models."""
+
+    steps: int = 0
+    moments: tuple[Tensor, ...] = ()
+
+
+def step(
+    optimizer: ServerOptimizer, models: Tensor, gradients: Tensor, state: OptimizerState
+) -> tuple[Tensor, OptimizerState]:
+    """Move stacked models one step; element by element, so that worlds cannot touch each other.
+
+    Parameters
+    ----------
+    optimizer
+        The rule.
+    models, gradients
+        Float32 tensors of one shape, worlds first.
+    state
+        The state of the round before; `OptimizerState()` in the first round.
+
+    Returns
+    -------
+    tuple
+        The new models and the new state.
+    """
+    match optimizer.kind:
+        case OptimizerKind.SGD:
+            return models - optimizer.learning_rate * gradients, OptimizerState(state.steps + 1)
+        case OptimizerKind.MOMENTUM:
+            velocity = gradients if state.steps == 0 else optimizer.momentum * state.moments[0] + gradients
+            return models - optimizer.learning_rate * velocity, OptimizerState(state.steps + 1, (velocity,))
+        case OptimizerKind.ADAM:
+            return _adam_step(optimizer, models, gradients, state)
+
+
+def _adam_step(
+    optimizer: ServerOptimizer, models: Tensor, gradients: Tensor, state: OptimizerState
+) -> tuple[Tensor, OptimizerState]:
+    first, second = state.moments or (torch.zeros_like(models), torch.zeros_like(models))
+    steps = state.steps + 1
+    first = optimizer.beta1 * first + (1 - optimizer.beta1) * gradients
+    second = optimizer.beta2 * second + (1 - optimizer.beta2) * gradients.square()
+    unbiased_first = first / (1 - optimizer.beta1**steps)
+    unbiased_second = second / (1 - optimizer.beta2**steps)
+    moved = models - optimizer.learning_rate * unbiased_first / (unbiased_second.sqrt() + optimizer.epsilon)
+    return moved, OptimizerState(steps, (first, second))
+
+
+def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor:
+    """Recover the last gradient from successive models, oldest first, in float64.
+
+    Parameters
+    ----------
+    optimizer
+        SGD or momentum.
+    models
+        The newest `optimizer.models_to_invert` models, or all there are in the first rounds; at least two.
+
+    Returns
+    -------
+    Tensor
+        Float64 gradients, exact up to the rounding of the models to float32.
+
+    Raises
+    ------
+    InputError
+        If the optimizer cannot be inverted.
+    """
+    exact = [model.double() for model in models[-optimizer.models_to_invert :]]
+    velocity = (exact[-2] - exact[-1]) / optimizer.learning_rate
+    if optimizer.kind is OptimizerKind.MOMENTUM and len(exact) == 3:
+        velocity = velocity - optimizer.momentum * (exact[-3] - exact[-2]) / optimizer.learning_rate
+    return velocity
+
+
+def inversion_error(optimizer: ServerOptimizer, models: Tensor, denominator: int) -> Tensor:
+    """Return the scale of rounding, per world, of a release recovered from float32 models.
+
+    The root mean square over coordinates of ulp(theta) n / eta, in the unit of the summed gradient.
+
+    Parameters
+    ----------
+    optimizer
+        SGD or momentum.
+    models
+        Float32 tensor (worlds, parameters).
+    denominator
+        The fixed n by which the server divides the sum.
+    """
+    ulp = (torch.nextafter(models.abs(), torch.full_like(models, torch.inf)) - models.abs()).double()
+    return ulp.square().mean(dim=1).sqrt() * denominator / optimizer.learning_rate

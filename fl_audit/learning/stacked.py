@@ -1,0 +1,235 @@
+"""One model in many worlds: logits, losses and clipped per-example gradient sums of stacked models."""
+
+import copy
+from collections.abc import Iterator
+from math import ceil
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from fl_audit.errors import InputError
+from fl_audit.learning.layers import Frame, StackedLayer, Visit, stacked_layer
+from fl_audit.learning.layout import ParameterLayout
+from fl_audit.learning.models import ModelSpec, build_model, check_module
+
+_CACHE_BUDGET = 2**18
+"""Scalars of activations that one pass may hold: more leaves the processor's cache and is slower."""
+_PROBE_WORLDS, _PROBE_EXAMPLES = 2, 3
+
+
+class StackedModel:
+    """A model's template, run in any number of worlds at once.
+
+    Models made of dense, convolutional and normalising layers run on stacked layers that need no gradient per example
+    (`fast` is True); this is not assumed but probed: both ways are run once and compared. Every other module runs through
+    `torch.func`, example by example.
+
+    Parameters
+    ----------
+    template
+        A module whose loss treats examples one by one.
+    feature_shape
+        Shape of one example.
+
+    Raises
+    ------
+    InputError
+        If a layer mixes examples or draws random numbers.
+
+    Examples
+    --------
+    >>> model = StackedModel(nn.Linear(3, 2), (3,))
+    >>> model.clipped_sum(torch.zeros(5, 8), torch.ones(4, 3), torch.zeros(4, dtype=torch.long), 1.0).shape
+    torch.Size([5, 8])
+    """
+
+    def __init__(self, template: nn.Module, feature_shape: tuple[int, ...]) -> None:
+        check_module(template)
+        self.template = copy.deepcopy(template).eval().requires_grad_(False)
+        self.feature_shape = feature_shape
+        self.layout = ParameterLayout.of(self.template)
+        self._frame = Frame()
+        stacked = _stack_layers(copy.deepcopy(self.template), self._frame)
+        self._activations = self.layout.size
+        self._stacked = stacked
+        self.fast = stacked is not None and self._probe()
+
+    @classmethod
+    def of(cls, spec: ModelSpec) -> "StackedModel":
+        """Return the stacked model of a specification, refused if its outputs mix examples."""
+        model = cls(build_model(spec), spec.feature_shape)
+        refuse_unless_independent(model)
+        return model
+
+    def worlds_per_pass(self, examples: int) -> int:
+        """Return how many worlds run together on so many examples, so that the work stays in cache."""
+        return max(1, _CACHE_BUDGET // (examples * self._activations))
+
+    def clipped_sum(self, models: Tensor, features: Tensor, labels: Tensor, clipping_norm: float) -> Tensor:
+        """Return the sum over examples of g min(1, C / ||g||), g the gradient of one example's cross-entropy.
+
+        Parameters
+        ----------
+        models
+            Float32 tensor (worlds, parameters).
+        features, labels
+            Examples (n, *shape) in float32 and their classes (n,) in int64; n may be 0.
+        clipping_norm
+            C, positive; the norm runs over all parameters together.
+
+        Returns
+        -------
+        Tensor
+            Float32 tensor (worlds, parameters).
+        """
+        total = torch.zeros_like(models)
+        if len(labels) == 0:
+            return total
+        way = self._clipped_sum_fast if self.fast else self._clipped_sum_generic
+        for rows in self._passes(len(models), len(labels)):
+            total[rows] = way(models[rows], features, labels, clipping_norm)
+        return total
+
+    def logits(self, models: Tensor, features: Tensor) -> Tensor:
+        """Return the logits (worlds, n, classes) of examples under every model."""
+        return torch.cat([self._logits_pass(models[rows], features) for rows in self._passes(len(models), len(features))])
+
+    def losses(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+        """Return the cross-entropy losses (worlds, n) of examples under every model."""
+        logits = self.logits(models, features)
+        return F.cross_entropy(logits.flatten(0, 1), labels.repeat(len(models)), reduction="none").unflatten(
+            0, (len(models), len(labels))
+        )
+
+    def _passes(self, worlds: int, examples: int) -> Iterator[slice]:
+        width = self.worlds_per_pass(examples)
+        for index in range(ceil(worlds / width)):
+            yield slice(index * width, min(worlds, (index + 1) * width))
+
+    def _open_frame(self, models: Tensor, examples: int, recording: bool) -> None:
+        self._frame.parameters = self.layout.views(models)
+        self._frame.worlds, self._frame.examples = len(models), examples
+        self._frame.recording, self._frame.tape = recording, []
+
+    def _logits_pass(self, models: Tensor, features: Tensor) -> Tensor:
+        with torch.no_grad():
+            if not self.fast:
+                parameters = self.layout.views(models)
+                return vmap(lambda values: functional_call(self.template, values, (features,)))(parameters)
+            assert self._stacked is not None
+            self._open_frame(models, len(features), recording=False)
+            merged = self._stacked(features)
+            return self._frame.split(merged)
+
+    def _clipped_sum_fast(self, models: Tensor, features: Tensor, labels: Tensor, clipping_norm: float) -> Tensor:
+        assert self._stacked is not None
+        self._open_frame(models, len(features), recording=True)
+        with torch.enable_grad():
+            merged = self._stacked(features)
+            loss = F.cross_entropy(merged, labels.repeat(len(models)), reduction="sum")
+        tape = self._frame.tape
+        signals = torch.autograd.grad(loss, [visit.outputs for visit in tape])
+        with torch.no_grad():
+            measured = [visit.layer.squared_norms(visit, signal) for visit, signal in zip(tape, signals, strict=True)]
+            weights = _clipping_weights(torch.stack([norms for norms, _ in measured]).sum(0), clipping_norm)
+            total = torch.empty_like(models)
+            columns = self.layout.slices()
+            for visit, signal, (_, kept) in zip(tape, signals, measured, strict=True):
+                for name, summed in visit.layer.weighted_sum(visit, signal, weights, kept).items():
+                    total[:, columns[visit.layer.prefix + name]] = summed.flatten(1)
+        self._frame.tape = []
+        return total
+
+    def _clipped_sum_generic(self, models: Tensor, features: Tensor, labels: Tensor, clipping_norm: float) -> Tensor:
+        gradients = self._example_gradients(models, features, labels)
+        weights = _clipping_weights(gradients.square().sum(2), clipping_norm)
+        return torch.einsum("wn,wnp->wp", weights, gradients)
+
+    def _example_gradients(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+        """Return every example's gradient (worlds, n, parameters) through torch.func."""
+
+        def loss(parameters: dict[str, Tensor], example: Tensor, label: Tensor) -> Tensor:
+            logits = functional_call(self.template, parameters, (example.unsqueeze(0),))
+            return F.cross_entropy(logits, label.unsqueeze(0))
+
+        per_world = vmap(vmap(grad(loss), in_dims=(None, 0, 0)), in_dims=(0, None, None))
+        gradients = per_world(self.layout.views(models), features, labels)
+        return torch.cat([gradients[name].flatten(2) for name in self.layout.names], dim=2)
+
+    def _probe(self) -> bool:
+        """Run the stacked layers and `torch.func` on a small example and return whether they agree."""
+        source = torch.Generator().manual_seed(0)
+        flat = self.layout.flatten(dict(self.template.named_parameters()))
+        models = flat + 0.1 * torch.randn(_PROBE_WORLDS, len(flat), generator=source)
+        features = torch.rand(_PROBE_EXAMPLES, *self.feature_shape, generator=source)
+        labels = torch.zeros(_PROBE_EXAMPLES, dtype=torch.int64)
+        expected = self._clipped_sum_generic(models, features, labels, 1.0)
+        try:
+            found = self._clipped_sum_fast(models, features, labels, 1.0)
+        except (RuntimeError, KeyError, IndexError, AssertionError):
+            # The template's own code does something that stacked layers do not foresee.
+            return False
+        visited = self._visits(models, features)
+        visits = [visit.layer.prefix for visit in visited]
+        self._activations = sum(visit.outputs[0].numel() for visit in visited)
+        once_each = len(set(visits)) == len(visits) == sum(1 for _ in _parameter_owners(self.template))
+        return once_each and torch.allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+    def _visits(self, models: Tensor, features: Tensor) -> list[Visit]:
+        assert self._stacked is not None
+        self._open_frame(models, len(features), recording=True)
+        self._stacked(features)
+        visits, self._frame.tape = self._frame.tape, []
+        return visits
+
+
+def _clipping_weights(squared_norms: Tensor, clipping_norm: float) -> Tensor:
+    """Return min(1, C / norm); a gradient of zero keeps its weight of one."""
+    return torch.clamp(clipping_norm * torch.rsqrt(squared_norms), max=1.0)
+
+
+def _parameter_owners(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    for name, layer in module.named_modules():
+        if any(True for _ in layer.parameters(recurse=False)):
+            yield name, layer
+
+
+def _stack_layers(module: nn.Module, frame: Frame) -> nn.Module | None:
+    """Replace every layer that owns parameters by its stacked form; None if one has no such form."""
+    if len(list(module.named_parameters())) != len(list(module.named_parameters(remove_duplicate=False))):
+        return None  # tied weights: the norm of a sum over two uses is not the sum of norms
+    for name, layer in list(_parameter_owners(module)):
+        replacement = stacked_layer(layer, frame, f"{name}." if name else "")
+        if replacement is None:
+            return None
+        if not name:
+            module = replacement
+            continue
+        parent, _, child = name.rpartition(".")
+        setattr(module.get_submodule(parent), child, replacement)
+    for layer in module.modules():
+        if not isinstance(layer, StackedLayer) and getattr(layer, "inplace", False):
+            layer.inplace = False  # type: ignore[assignment]  # what a layer put out is still needed
+    return module
+
+
+def refuse_unless_independent(model: StackedModel) -> None:
+    """Refuse a model whose outputs for one example depend on the others in the batch.
+
+    Raises
+    ------
+    InputError
+        If they do.
+    """
+    source = torch.Generator().manual_seed(1)
+    features = torch.rand(_PROBE_EXAMPLES, *model.feature_shape, generator=source)
+    with torch.no_grad():
+        together = model.template(features)
+        alone = torch.cat([model.template(example.unsqueeze(0)) for example in features])
+    if together.dim() != 2 or not torch.allclose(together, alone, rtol=1e-4, atol=1e-5):
+        raise InputError(
+            f"the model gives logits of shape {tuple(together.shape)} for {_PROBE_EXAMPLES} examples, or mixes examples: "
+            "accepted are models whose logits (examples, classes) depend on one example each"
+        )

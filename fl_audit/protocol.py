@@ -1,0 +1,46 @@
+"""What the parties of a federation call things in the messages between them; they share these names and nothing else."""
+
+from enum import StrEnum
+
+
+class Query(StrEnum):
+    """Questions a server asks besides training."""
+
+    IDENTIFY = "identify"
+    OBSERVE = "observe"
+
+
+class Record(StrEnum):
+    """Records of a message."""
+
+    ARRAYS = "arrays"
+    CONFIG = "config"
+
+
+class Key(StrEnum):
+    """Entries of the records."""
+
+    GAME = "game"
+    """The public game as JSON."""
+    ROUND = "round"
+    BATCH = "batch"
+    TIME_LIMIT = "time-limit"
+    """Seconds that one client call may take."""
+    BITS = "bits"
+    """The secret bits of a batch, sent to the victim alone."""
+    PARTITION = "partition"
+    MODELS = "models"
+    """Stacked models (worlds, parameters), float32."""
+    RELEASE = "release"
+    """Released noised sums (worlds, parameters), float32."""
+    SUM = "sum"
+    """A client's clipped gradient sums (worlds, parameters), float32."""
+    LOCAL_SENSITIVITY = "local-sensitivity"
+    """||f(D) - f(D')|| per world, float64."""
+    LOG_ODDS = "log-odds"
+    """Increments of the insider's log-odds per world, float64."""
+
+
+def models_key(position: int) -> str:
+    """Return the entry of the model `position` steps before the newest one in a message."""
+    return f"{Key.MODELS}-{position}"

@@ -1,0 +1,119 @@
+"""The look that all figures share: light, large enough to read, and told apart without colour.
+
+Everything goes through matplotlib's object-oriented interface, so drawing leaves no global state and needs no display.
+"""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+WIDTH = 7.6
+HEIGHT = 4.3
+DOTS_PER_INCH = 150
+
+TEXT_SIZE = 11
+SMALL_TEXT_SIZE = 9.5
+
+INK = "#1a1a1a"
+MUTED = "#5c5c5c"
+GRID = "#dddddd"
+PALE = "#e9e9e9"
+
+
+@dataclass(frozen=True)
+class BitStyle:
+    """How the worlds of one secret bit are drawn; line, marker and hatch differ as well as colour."""
+
+    name: str
+    short: str
+    colour: str
+    fill: str
+    line: Literal["-", "--"]
+    marker: str
+    hatch: str
+
+
+BIT_STYLES = {
+    1: BitStyle("D was used (b = 1)", "b = 1", "#12426e", "#7fa3c7", "-", "o", ""),
+    0: BitStyle("D′ was used (b = 0)", "b = 0", "#b35806", "#f8d9b0", "--", "v", "////"),
+}
+
+
+def new_figure(height: float = HEIGHT) -> Figure:
+    """Return an empty white figure of the common width, `height` inches tall, that lays itself out."""
+    figure = Figure(figsize=(WIDTH, height), dpi=DOTS_PER_INCH, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def finish_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
+    """Write title and axis names, and quieten frame, ticks and grid."""
+    if title:
+        axes.set_title(title, fontsize=TEXT_SIZE, fontweight="bold", loc="left", color=INK)
+    axes.set_xlabel(x_name, fontsize=TEXT_SIZE, color=INK)
+    axes.set_ylabel(y_name, fontsize=TEXT_SIZE, color=INK)
+    axes.tick_params(labelsize=SMALL_TEXT_SIZE, colors=INK, length=3)
+    axes.grid(True, color=GRID, linewidth=0.6)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(MUTED)
+
+
+def add_legend(axes: Axes, columns: int = 1, below: bool = True) -> None:
+    """Add the legend, below the axes where it can hide nothing, or inside where matplotlib finds room."""
+    handles, labels = axes.get_legend_handles_labels()
+    common: dict[str, Any] = {"fontsize": SMALL_TEXT_SIZE, "ncols": columns, "handlelength": 3.2}
+    figure = axes.get_figure()
+    if below and isinstance(figure, Figure):
+        figure.legend(handles, labels, loc="outside lower center", frameon=False, **common)
+    else:
+        axes.legend(handles, labels, loc="best", framealpha=0.92, edgecolor=GRID, **common)
+
+
+def whole_number_axis(axes: Axes, low: int, high: int) -> None:
+    """Let the horizontal axis run over whole numbers from `low` to `high`, with few ticks and room for one point."""
+    step = max(1, int(np.ceil((high - low) / 10)))
+    step = next((nice for nice in (1, 2, 5, 10, 20, 25, 50, 100) if nice >= step), step)
+    ticks = [tick for tick in range(low, high + 1) if tick % step == 0] or [low]
+    margin = max(0.5, 0.02 * (high - low)) if high == low else max(0.2, 0.02 * (high - low))
+    axes.set_xticks(ticks)
+    axes.set_xlim(low - margin, high + margin)
+
+
+def draw_band(axes: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style: Any) -> None:
+    """Fill between two curves; where there is one point only, draw a wide bar, for a band of no width is invisible."""
+    position = np.atleast_1d(np.asarray(x, dtype=np.float64))
+    bottom, top = (np.atleast_1d(np.asarray(edge, dtype=np.float64)) for edge in (low, high))
+    if position.size == 1:
+        axes.bar(position, top - bottom, width=0.2, bottom=bottom, **style)
+    else:
+        axes.fill_between(position, bottom, top, **style)
+
+
+def markers_for(points: int) -> dict[str, Any]:
+    """Return marker settings for a curve of `points` points: on every point when few, on some when many."""
+    return {"markersize": 4.5, "markevery": max(1, points // 15)}
+
+
+def span(*groups: ArrayLike) -> tuple[float, float]:
+    """Return the smallest and the largest finite value of all groups, (0, 1) where there is none."""
+    parts: Sequence[np.ndarray[Any, Any]] = [np.ravel(np.asarray(group, dtype=np.float64)) for group in groups]
+    values = np.concatenate(parts)
+    values = values[np.isfinite(values)]
+    return (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
+
+
+def to_png(figure: Figure) -> bytes:
+    """Return the figure as the bytes of a PNG file; the same figure gives the same bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
+    return buffer.getvalue()

@@ -1,0 +1,127 @@
+"""The laws that the figures draw beside what was measured.
+
+With mu_i = Delta_i / sigma_i the log-odds of D against D' move by N(+-mu_i^2/2, mu_i^2) in round i: upwards where D was
+used, downwards where D' was. Where mu_i is fixed the final log-odds are N(+-mu^2/2, mu^2), and the belief is their image
+under the logistic map, shifted by the prior log-odds.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+from scipy.special import expit, logit
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Band:
+    """A curve with a band around it, point by point."""
+
+    low: Floats
+    middle: Floats
+    high: Floats
+
+
+def log_odds_density(log_odds: ArrayLike, mu: float, bit: int) -> Floats:
+    """Return the density of N(+-mu^2/2, mu^2), plus for bit 1 and minus for bit 0, at `log_odds`."""
+    return np.asarray(stats.norm.pdf(log_odds, _sign(bit) * mu**2 / 2, mu), dtype=np.float64)
+
+
+def belief_density(belief: ArrayLike, mu: float, prior: float = 0.5, share: float = 0.5) -> Floats:
+    """Return the density of the final belief in the dataset that was really used.
+
+    Parameters
+    ----------
+    belief
+        Where to evaluate, strictly between 0 and 1.
+    mu
+        Gaussian-DP parameter of the whole training; positive.
+    prior
+        Belief in D before the first release.
+    share
+        Share of the worlds that used D; matters only where the prior is not 1/2.
+
+    Notes
+    -----
+    Change of variables: with l = logit(belief), the density is that of l times dl/dbelief = 1 / (belief (1 - belief)).
+    """
+    point = np.asarray(belief, dtype=np.float64)
+    with_d, without = (stats.norm.pdf(logit(point), centre, mu) for centre in _truth_centres(mu, prior))
+    density = share * with_d + (1 - share) * without
+    return np.asarray(density / (point * (1 - point)), dtype=np.float64)
+
+
+def belief_cdf(belief: ArrayLike, mu: float, prior: float = 0.5, share: float = 0.5) -> Floats:
+    """Return the distribution function that belongs to `belief_density`, with the same parameters."""
+    point = logit(np.asarray(belief, dtype=np.float64))
+    with_d, without = (stats.norm.cdf(point, centre, mu) for centre in _truth_centres(mu, prior))
+    return np.asarray(share * with_d + (1 - share) * without, dtype=np.float64)
+
+
+def belief_grid(mu: float, prior: float = 0.5, points: int = 600, tail: float = 1e-6) -> Floats:
+    """Return beliefs, dense where the theoretical curve bends, that span all but `tail` of it on either side."""
+    reach = float(stats.norm.isf(tail)) * mu
+    centres = _truth_centres(mu, prior)
+    return np.asarray(expit(np.linspace(min(centres) - reach, max(centres) + reach, points)), dtype=np.float64)
+
+
+def belief_band(mu: float, rounds: int, bit: int, prior: float = 0.5, level: float = 0.95) -> Band:
+    """Return median and central band of the belief in D after rounds 0 to `rounds`, all with the same mu_i.
+
+    Parameters
+    ----------
+    mu
+        Gaussian-DP parameter of all rounds together; a round has mu / sqrt(rounds).
+    rounds
+        Number of rounds.
+    bit
+        1 where D was used, 0 where D' was.
+    prior
+        Belief in D before the first release.
+    level
+        Share of the worlds inside the band at each round.
+    """
+    variance = mu**2 * np.arange(rounds + 1) / rounds
+    centre = _sign(bit) * variance / 2 + logit(prior)
+    reach = float(stats.norm.ppf((1 + level) / 2)) * np.sqrt(variance)
+    return Band(expit(centre - reach), expit(centre), expit(centre + reach))
+
+
+def normal_order_band(count: int, ranks: NDArray[np.int64], level: float = 0.95) -> Band:
+    """Return median and central band of order statistics of N(0, 1) samples.
+
+    Parameters
+    ----------
+    count
+        Sample size n.
+    ranks
+        Ranks i, from 1 (smallest) to n; the i-th order statistic of uniforms is Beta(i, n + 1 - i).
+    level
+        Share of samples in which one given order statistic lies inside the band.
+    """
+    law = stats.beta(ranks, count + 1 - ranks)
+    low, middle, high = (stats.norm.ppf(law.ppf(p)) for p in ((1 - level) / 2, 0.5, (1 + level) / 2))
+    return Band(low, middle, high)
+
+
+def spread_ranks(count: int, limit: int = 400, ends: int = 25) -> NDArray[np.int64]:
+    """Return at most about `limit` of the ranks 1 to `count`: even in normal scores, with the outermost `ends` kept."""
+    if count <= limit:
+        return np.arange(1, count + 1)
+    reach = float(stats.norm.isf(0.5 / count))
+    scores = np.linspace(-reach, reach, limit - 2 * ends)
+    inner = np.clip(np.rint(stats.norm.cdf(scores) * count), 1, count).astype(np.int64)
+    outer = np.arange(1, ends + 1)
+    return np.unique(np.concatenate([outer, inner, count + 1 - outer]))
+
+
+def _sign(bit: int) -> int:
+    return 1 if bit == 1 else -1
+
+
+def _truth_centres(mu: float, prior: float) -> tuple[float, float]:
+    """Return the means of the posterior log-odds of the truth where D and where D' was used."""
+    shift = float(logit(prior))
+    return mu**2 / 2 + shift, mu**2 / 2 - shift

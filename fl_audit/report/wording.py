@@ -1,0 +1,83 @@
+"""Numbers and names as a reader meets them: rounded with care, with units, never a bare `None`."""
+
+import math
+from numbers import Integral, Real
+
+MISSING = "not determined"
+SPACE = "\N{NO-BREAK SPACE}"
+
+
+def number_text(value: object, digits: int = 4) -> str:
+    """Return a number with `digits` significant digits, text as it is, a truth value as yes or no.
+
+    Parameters
+    ----------
+    value
+        What to write; None and NaN become `MISSING`.
+    digits
+        Significant digits of a number that is not whole.
+    """
+    match value:
+        case None:
+            return MISSING
+        case bool():
+            return "yes" if value else "no"
+        case Integral():
+            return f"{int(value):,}"
+        case Real():
+            return _float_text(float(value), digits)
+        case _:
+            return str(value)
+
+
+def percent(share: float | None) -> str:
+    """Return a share as a percentage that never rounds to 0 % or to 100 % unless it is 0 or 1."""
+    if share is None or math.isnan(share):
+        return MISSING
+    tail = 100 * min(abs(share), abs(1 - share))
+    decimals = 1 if tail >= 1 or tail == 0 else min(12, 1 - math.floor(math.log10(tail)))
+    text = f"{100 * share:.{decimals}f}"
+    return f"{text.rstrip('0').rstrip('.')}{SPACE}%"
+
+
+def one_in(chance: float | None) -> str:
+    """Return a small chance the way people say it: `1 in 1,000`."""
+    if chance is None:
+        return MISSING
+    if chance <= 0:
+        return "zero"
+    inverse = 1 / chance
+    rounded = round(inverse)
+    return f"{'' if math.isclose(inverse, rounded, rel_tol=1e-9) else 'about '}1 in {rounded:,}"
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """Return the count with its noun, in the singular for one."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def whole(value: float | None) -> int | None:
+    """Return a number that counts something as an integer, None as None."""
+    return None if value is None else round(value)
+
+
+def relation_text(relation: str) -> str:
+    """Return in words how the two training sets differ; an unknown relation is returned as it is."""
+    phrases = {
+        "add-remove-record": "one record is present or absent",
+        "replace-record": "one record is replaced by another",
+        "add-remove-client": "all data of one client are present or absent",
+        "replace-client": "all data of one client are replaced by another's",
+    }
+    return phrases.get(relation, relation)
+
+
+def _float_text(value: float, digits: int) -> str:
+    if math.isnan(value):
+        return MISSING
+    if math.isinf(value):
+        return "unbounded" if value > 0 else "minus unbounded"
+    if value != 0 and not 1e-4 <= abs(value) < 1e6:
+        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+    return f"{value:.{digits}g}" if abs(value) < 10 ** (digits - 1) else f"{value:,.1f}"

@@ -1,0 +1,232 @@
+"""The Flower ServerApp: plays the game wave by wave and hands over each finished batch."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.serverapp import Grid, ServerApp
+from torch import Tensor
+
+from fl_audit.game import Game, PublicGame, View, load_game
+from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.protocol import Key, Query, Record
+from fl_audit.worlds import WorldBatch, waves
+from server.challenger import SeededChallenger
+from server.evaluator import ReleaseEvaluator
+from server.results import BatchResult, ResultSink
+from server.watch import WatchedGrid
+from strategies.dp_fedsgd import DPFedSGD, Roster
+from strategies.errors import FederationError
+
+_REGISTRATION_SECONDS = 60.0
+_START_SECONDS = 120.0
+"""How long the first call of a client may take: its process starts and imports first."""
+
+
+@dataclass(frozen=True)
+class FederationPlan:
+    """What the server is to do.
+
+    Parameters
+    ----------
+    public
+        The public game.
+    seed
+        Secret seed of the run.
+    batches
+        Batches still to be computed.
+    batches_in_flight
+        Batches that travel together.
+    time_limit
+        Seconds that one client call may take.
+    keep_releases
+        Of how many worlds, from world 0, all that clients saw is kept.
+    epsilon_star_delta
+        delta of Epsilon*; None leaves Epsilon* out.
+    """
+
+    public: PublicGame
+    seed: int
+    batches: tuple[WorldBatch, ...]
+    batches_in_flight: int = 1
+    time_limit: float = 600.0
+    keep_releases: int = 4
+    epsilon_star_delta: float | None = None
+
+
+@dataclass
+class FederationClock:
+    """When the federation stood ready and when it had finished, in seconds of a monotonic clock."""
+
+    ready: float = field(default=float("nan"))
+    finished: float = field(default=float("nan"))
+
+
+@dataclass
+class ReleaseRecorder:
+    """Keeps what clients see of the first worlds.
+
+    Parameters
+    ----------
+    view
+        What they see: noised sums or models.
+    keep
+        Of how many worlds.
+    rows
+        What was seen, by batch, the initial models first.
+    """
+
+    view: View
+    keep: int
+    on_round: Callable[[int], None]
+    rows: dict[str, list[Tensor]] = field(default_factory=dict)
+
+    def start(self, batch: WorldBatch, initial: Tensor) -> None:
+        """Note the initial models of a batch."""
+        self.rows[batch.name] = [initial[: self._kept(batch)].clone()]
+
+    def __call__(self, batch: WorldBatch, server_round: int, release: Tensor, models: Tensor) -> None:
+        """Note a release."""
+        seen = release if self.view is View.UPDATE else models
+        self.rows[batch.name].append(seen[: self._kept(batch)].clone())
+        self.on_round(batch.count)
+
+    def kept(self, batch: WorldBatch) -> dict[str, Tensor]:
+        """Return what is kept of a batch: worlds, initial models (worlds, parameters), and what was seen of each round."""
+        if self._kept(batch) == 0:
+            return {}
+        initial, *seen = self.rows[batch.name]
+        worlds = torch.tensor(list(batch.worlds)[: self._kept(batch)])
+        label = "releases" if self.view is View.UPDATE else "models"
+        return {"worlds": worlds, "initial": initial, label: torch.stack(seen)}
+
+    def _kept(self, batch: WorldBatch) -> int:
+        return max(0, min(batch.count, self.keep - batch.first))
+
+
+def build_server_app(
+    plan: FederationPlan,
+    sink: ResultSink,
+    clock: FederationClock | None = None,
+    on_round: Callable[[int], None] = lambda worlds: None,
+    strategy_type: type[DPFedSGD] = DPFedSGD,
+) -> ServerApp:
+    """Build the app.
+
+    Parameters
+    ----------
+    plan
+        What to do.
+    sink
+        Takes finished batches.
+    clock
+        Told when the federation is ready and when it has finished.
+    on_round
+        Told the number of worlds that moved one round.
+    strategy_type
+        The strategy.
+    """
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        run_federation(plan, grid, sink, clock or FederationClock(), on_round, strategy_type)
+
+    return app
+
+
+def run_federation(
+    plan: FederationPlan,
+    grid: Grid,
+    sink: ResultSink,
+    clock: FederationClock,
+    on_round: Callable[[int], None],
+    strategy_type: type[DPFedSGD] = DPFedSGD,
+) -> None:
+    """Play all batches of a plan on a grid.
+
+    Raises
+    ------
+    FederationError
+        If a client fails, is silent for too long, or sends what cannot be released.
+    """
+    torch.set_num_threads(plan.public.threads)
+    game = load_game(plan.public)
+    roster = call_the_roll(grid, game)
+    clock.ready = time.monotonic()
+    for wave in waves(plan.batches, plan.batches_in_flight):
+        _play_wave(plan, game, roster, WatchedGrid(grid, plan.time_limit), wave, sink, on_round, strategy_type)
+    clock.finished = time.monotonic()
+
+
+def call_the_roll(grid: Grid, game: Game) -> Roster:
+    """Wait until all clients have registered, and ask each which partition it holds."""
+    expected, deadline = game.public.clients, time.monotonic() + _REGISTRATION_SECONDS
+    while len(nodes := list(grid.get_node_ids())) < expected and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if len(nodes) != expected:
+        raise FederationError(f"{len(nodes)} clients registered, the configuration names {expected}")
+    config = RecordDict({Record.CONFIG: ConfigRecord()})
+    questions = [Message(config, node, f"query.{Query.IDENTIFY}") for node in nodes]
+    partitions = {}
+    for reply in WatchedGrid(grid, _START_SECONDS).send_and_receive(questions):
+        if reply.has_error():
+            raise FederationError(f"a client could not start: {reply.error.reason}")
+        partition = reply.content.config_records[Record.CONFIG][Key.PARTITION]
+        partitions[int(str(partition))] = reply.metadata.src_node_id
+    if sorted(partitions) != list(range(expected)):
+        raise FederationError(f"clients hold partitions {sorted(partitions)}, the configuration names 0 to {expected - 1}")
+    return Roster(partitions, victim=game.victim, insider=game.insider)
+
+
+def _play_wave(
+    plan: FederationPlan,
+    game: Game,
+    roster: Roster,
+    grid: Grid,
+    wave: tuple[WorldBatch, ...],
+    sink: ResultSink,
+    on_round: Callable[[int], None],
+    strategy_type: type[DPFedSGD],
+) -> None:
+    challenger = SeededChallenger(plan.seed)
+    recorder = ReleaseRecorder(plan.public.view, plan.keep_releases, on_round)
+    evaluator = ReleaseEvaluator(game, challenger, wave, plan.epsilon_star_delta)
+    spec = ModelSpec(plan.public.model, game.model.feature_shape, game.classes)
+    initial = ArrayRecord()
+    for batch in wave:
+        models = initial_models(spec, plan.seed, batch.worlds)
+        recorder.start(batch, models)
+        initial[batch.name] = Array(models.numpy())
+    strategy = strategy_type(
+        plan.public, roster, challenger, wave, game.model.layout.size, plan.time_limit, recorder
+    )
+    strategy.start(grid, initial, num_rounds=plan.public.rounds, evaluate_fn=evaluator)
+    for batch in wave:
+        sink.finish(_batch_result(batch, strategy, challenger, evaluator, recorder))
+
+
+def _batch_result(
+    batch: WorldBatch,
+    strategy: DPFedSGD,
+    challenger: SeededChallenger,
+    evaluator: ReleaseEvaluator,
+    recorder: ReleaseRecorder,
+) -> BatchResult:
+    state, law = strategy.states[batch.name], strategy.public.law
+    sensitivity = np.stack(state.local_sensitivity, axis=1)
+    star = evaluator.epsilon_star[batch.name]
+    return BatchResult(
+        batch=batch,
+        bits=challenger.bits(batch.worlds),
+        log_odds=np.stack(state.log_odds, axis=1).cumsum(axis=1),
+        local_sensitivity=sensitivity,
+        sigma=law.noise_scale(sensitivity),
+        accuracy=np.stack(evaluator.accuracy[batch.name], axis=1),
+        epsilon_star=np.stack(star, axis=1) if star else None,
+        final_models=state.models[-1],
+        kept=recorder.kept(batch),
+    )

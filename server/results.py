@@ -1,0 +1,171 @@
+"""What a finished batch of worlds leaves behind, and how it is stored: whole or not at all."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from safetensors.torch import save_file
+from scipy.special import expit, logit
+from torch import Tensor
+
+from fl_audit.worlds import WorldBatch
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """Everything that is known after the last round of a batch.
+
+    Parameters
+    ----------
+    batch
+        The worlds.
+    bits
+        The secret bits (worlds,).
+    log_odds
+        Cumulative log-odds of D against D' after each round (worlds, rounds).
+    local_sensitivity, sigma
+        As the insider computed them (worlds, rounds).
+    accuracy, epsilon_star
+        Of each release, the initial models first (worlds, rounds + 1); `epsilon_star` is None where it was left out.
+    final_models
+        Models after the last round (worlds, parameters).
+    kept
+        What clients saw of the kept worlds, by name; empty if the batch has none.
+    """
+
+    batch: WorldBatch
+    bits: NDArray[np.bool_]
+    log_odds: NDArray[np.float64]
+    local_sensitivity: NDArray[np.float64]
+    sigma: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+    epsilon_star: NDArray[np.float64] | None
+    final_models: Tensor
+    kept: Mapping[str, Tensor]
+
+    def worlds_frame(self, prior: float) -> pd.DataFrame:
+        """Return one row a world. The game's coin is fair, so a win is L on the bit's side; the prior moves beliefs."""
+        final = self.log_odds[:, -1]
+        towards_truth = np.where(self.bits, 1.0, -1.0)
+        star = np.full(len(final), np.nan) if self.epsilon_star is None else self.epsilon_star[:, -1]
+        return pd.DataFrame(
+            {
+                "world": np.array(self.batch.worlds),
+                "bit": self.bits.astype(np.int8),
+                "log_odds": final,
+                "belief": expit(towards_truth * (final + logit(prior))),
+                "won": (final > 0) == self.bits,
+                "test_accuracy": self.accuracy[:, -1],
+                "epsilon_star": star,
+            }
+        )
+
+    def rounds_frame(self) -> pd.DataFrame:
+        """Return one row a world and round, rounds from 1."""
+        columns = {"sigma": self.sigma, "local_sensitivity": self.local_sensitivity, "log_odds": self.log_odds}
+        return self._long(columns, first_round=1)
+
+    def releases_frame(self) -> pd.DataFrame:
+        """Return one row a world and release, release 0 being the initial model."""
+        star = np.full_like(self.accuracy, np.nan) if self.epsilon_star is None else self.epsilon_star
+        return self._long({"test_accuracy": self.accuracy, "epsilon_star": star}, first_round=0)
+
+    def _long(self, columns: Mapping[str, NDArray[np.float64]], first_round: int) -> pd.DataFrame:
+        worlds, rounds = next(iter(columns.values())).shape
+        index = {
+            "world": np.repeat(np.array(self.batch.worlds), rounds),
+            "round": np.tile(np.arange(first_round, first_round + rounds), worlds),
+        }
+        return pd.DataFrame(index | {name: values.reshape(-1) for name, values in columns.items()})
+
+
+class ResultSink(Protocol):
+    """Who takes finished batches."""
+
+    def finish(self, result: BatchResult) -> None:
+        """Store a batch for good."""
+
+
+FRAMES = ("worlds", "rounds", "releases")
+"""Tables of a run, each stored per batch and joined at the end."""
+
+
+@dataclass(frozen=True)
+class RunStore:
+    """The run directory, as far as the federation writes it.
+
+    Parameters
+    ----------
+    directory
+        The run directory.
+    prior
+        The insider's prior belief in D.
+    keep_final_models
+        Whether the final models of all worlds are kept.
+    """
+
+    directory: Path
+    prior: float
+    keep_final_models: bool = True
+
+    @property
+    def public(self) -> Path:
+        """What every client of the federation saw."""
+        return self.directory / "public"
+
+    @property
+    def batches(self) -> Path:
+        """Finished batches, with the bits."""
+        return self.directory / "challenger" / "batches"
+
+    def is_finished(self, batch: WorldBatch) -> bool:
+        """Whether a batch is stored."""
+        return (self.batches / batch.name).is_dir()
+
+    def finish(self, result: BatchResult) -> None:
+        """Store a batch; its directory appears last, complete, and is the mark that it need not be computed again."""
+        name = result.batch.name
+        self.public.mkdir(parents=True, exist_ok=True)
+        if result.kept:
+            write_tensors(self.public / f"releases-{name}.safetensors", result.kept)
+        if self.keep_final_models:
+            write_tensors(self.public / f"models-{name}.safetensors", {"models": result.final_models})
+        partial = self.batches / f".{name}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        frames = (result.worlds_frame(self.prior), result.rounds_frame(), result.releases_frame())
+        for label, frame in zip(FRAMES, frames, strict=True):
+            frame.to_parquet(partial / f"{label}.parquet", index=False)
+        partial.rename(self.batches / name)
+
+    def frame(self, label: str) -> pd.DataFrame:
+        """Return one table of all finished batches, worlds in order."""
+        parts = sorted(path for path in self.batches.iterdir() if not path.name.startswith("."))
+        return pd.concat([pd.read_parquet(part / f"{label}.parquet") for part in parts], ignore_index=True)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors as safetensors, whole or not at all."""
+    partial = path.with_name(f".{path.name}.partial")
+    save_file({name: value.contiguous() for name, value in tensors.items()}, partial)
+    os.replace(partial, path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON, whole or not at all."""
+    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")

@@ -1,0 +1,75 @@
+"""A grid that notices: it stops waiting at the first failure, and when nobody answers any more."""
+
+import time
+from collections.abc import Iterable
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+_POLL_SECONDS = 0.02
+_GRACE_SECONDS = 5.0
+"""How much longer than a client's own time limit the server waits: the client ends itself first where it can."""
+
+
+class WatchedGrid(Grid):  # type: ignore[misc]
+    """Flower's grid, with a limit on silence instead of one on the whole exchange.
+
+    As long as a call is under way, a reply comes within the time limit of one call, however many calls wait in line.
+
+    Parameters
+    ----------
+    grid
+        The grid of the engine.
+    time_limit
+        Seconds that one client call may take.
+    """
+
+    def __init__(self, grid: Grid, time_limit: float) -> None:
+        self._grid = grid
+        self._patience = time_limit + _GRACE_SECONDS
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+        """Send messages and return the replies: all, or those up to the first failure or to a silence too long."""
+        waiting = set(self._grid.push_messages(messages))
+        replies: list[Message] = []
+        last_sign = time.monotonic()
+        while waiting:
+            arrived = list(self._grid.pull_messages(waiting))
+            if arrived:
+                last_sign = time.monotonic()
+                replies += arrived
+                waiting -= {reply.metadata.reply_to_message_id for reply in arrived}
+                if any(reply.has_error() for reply in arrived):
+                    break
+            elif time.monotonic() - last_sign > self._patience:
+                break
+            elif waiting:
+                time.sleep(_POLL_SECONDS)
+        return replies
+
+    def set_run(self, run: object) -> None:
+        """Pass on."""
+        self._grid.set_run(run)
+
+    @property
+    def run(self) -> object:
+        """Pass on."""
+        return self._grid.run
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """Pass on."""
+        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Pass on."""
+        return self._grid.get_node_ids()  # type: ignore[no-any-return]
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Pass on."""
+        return self._grid.push_messages(messages)  # type: ignore[no-any-return]
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Pass on."""
+        return self._grid.pull_messages(message_ids)  # type: ignore[no-any-return]

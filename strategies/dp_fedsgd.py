@@ -1,0 +1,262 @@
+"""DP-FedSGD with central Gaussian noise, for all worlds of some batches at once, as a Flower strategy.
+
+A round releases r_i = sum over clients of clipped gradient sums + N(0, sigma_i^2 I) and moves the model by r_i / n. The
+insider looks at release i while the clients work on round i + 1; after the last round it is asked once more.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fl_audit.game import PublicGame, View
+from fl_audit.learning.optimizers import OptimizerState, step
+from fl_audit.privacy.release import NoiseScaling
+from fl_audit.protocol import Key, Query, Record, models_key
+from fl_audit.worlds import WorldBatch
+from strategies.errors import FederationError
+from strategies.replies import Answer, batch_shape, read_array, read_replies
+
+_TRAIN = "train"
+_OBSERVE = f"query.{Query.OBSERVE}"
+
+
+class Challenger(Protocol):
+    """Who holds what is secret: the bits, and the seed of the noise."""
+
+    def bits(self, worlds: Sequence[int]) -> NDArray[np.bool_]:
+        """Return the secret bit of each world."""
+
+    def standard_normals(self, worlds: Sequence[int], server_round: int, size: int) -> Tensor:
+        """Return float32 standard normal draws (worlds, size) of a round."""
+
+
+class ReleaseObserver(Protocol):
+    """Who is told of every release as it is made."""
+
+    def __call__(self, batch: WorldBatch, server_round: int, release: Tensor, models: Tensor) -> None:
+        """Take note of r_i and of theta_i, both (worlds, parameters)."""
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Who is who in a federation.
+
+    Parameters
+    ----------
+    nodes
+        Node id of each partition, by partition.
+    victim, insider
+        Partitions of the two.
+    """
+
+    nodes: Mapping[int, int]
+    victim: int
+    insider: int
+
+    @property
+    def partitions(self) -> dict[int, int]:
+        """Partition of each node id."""
+        return {node: partition for partition, node in self.nodes.items()}
+
+
+@dataclass
+class BatchState:
+    """What the server carries from round to round for one batch.
+
+    Parameters
+    ----------
+    models
+        Successive models, newest last, as many as the insider may need.
+    release
+        The newest release.
+    optimizer
+        State of the server optimizer.
+    log_odds, local_sensitivity
+        The insider's answers, one array (worlds,) a round.
+    """
+
+    models: list[Tensor]
+    release: Tensor | None = None
+    optimizer: OptimizerState = field(default_factory=OptimizerState)
+    log_odds: list[NDArray[np.float64]] = field(default_factory=list)
+    local_sensitivity: list[NDArray[np.float64]] = field(default_factory=list)
+
+
+class DPFedSGD(Strategy):  # type: ignore[misc]
+    """Federated SGD under a release law.
+
+    Parameters
+    ----------
+    public
+        The public game, with its release law.
+    roster
+        Which node holds which partition.
+    challenger
+        The source of bits and noise.
+    batches
+        The batches of worlds that travel together.
+    parameters
+        Number of scalars of one model.
+    time_limit
+        Seconds that one client call may take.
+    on_release
+        Told of every release.
+    """
+
+    def __init__(
+        self,
+        public: PublicGame,
+        roster: Roster,
+        challenger: Challenger,
+        batches: Sequence[WorldBatch],
+        parameters: int,
+        time_limit: float,
+        on_release: ReleaseObserver,
+    ) -> None:
+        self.public = public
+        self.roster = roster
+        self.challenger = challenger
+        self.batches = tuple(batches)
+        self.parameters = parameters
+        self.time_limit = time_limit
+        self.on_release = on_release
+        self.states: dict[str, BatchState] = {}
+        self._game_json = public.to_json()
+
+    def summary(self) -> None:
+        """Say nothing: the run prints its own summary."""
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask every client for its sums, and the insider about the release of the round before."""
+        if server_round == 1:
+            self.states = {b.name: BatchState([torch.from_numpy(arrays[b.name].numpy())]) for b in self.batches}
+        questions = self._observe_messages(server_round - 1) if server_round > 1 else []
+        return questions + [message for batch in self.batches for message in self._train_messages(batch, server_round)]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Make the release of this round; note what the insider said of the one before."""
+        clients = range(self.public.clients)
+        asked = [Answer(client, _TRAIN, batch.name) for client in clients for batch in self.batches]
+        if server_round > 1:
+            asked += self._observe_answers()
+        found = read_replies(replies, asked, self.roster.partitions, server_round)
+        # Everything is read and checked before anything is released.
+        read = {batch.name: self._read_contributions(batch, found, server_round) for batch in self.batches}
+        if server_round > 1:
+            self._note_observations(found, server_round)
+        arrays = ArrayRecord()
+        for batch in self.batches:
+            self._release(batch, server_round, *read[batch.name])
+            arrays[batch.name] = Array(self.states[batch.name].models[-1].numpy())
+        return arrays, None
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask the insider about the last release, which no further round follows."""
+        return self._observe_messages(server_round) if server_round == self.public.rounds else []
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Note what the insider said of the last release."""
+        if server_round == self.public.rounds:
+            found = read_replies(replies, self._observe_answers(), self.roster.partitions, server_round)
+            self._note_observations(found, server_round)
+        return None
+
+    def noise_scale(self, local_sensitivity: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return sigma_i per world, as the law says."""
+        return self.public.law.noise_scale(local_sensitivity)
+
+    def _release(
+        self, batch: WorldBatch, server_round: int, total: Tensor, local_sensitivity: NDArray[np.float64]
+    ) -> None:
+        law, state = self.public.law, self.states[batch.name]
+        sigma = torch.from_numpy(self.noise_scale(local_sensitivity)).float()
+        noise = self.challenger.standard_normals(batch.worlds, server_round, self.parameters)
+        state.release = total.addcmul_(noise, sigma.unsqueeze(1))
+        moved, state.optimizer = step(law.optimizer, state.models[-1], state.release / law.denominator, state.optimizer)
+        if not bool(torch.isfinite(moved).all()):
+            raise FederationError(f"round {server_round}: the model of {batch.name} is not finite: lower the learning rate")
+        state.models = [*state.models[-2:], moved]
+        self.on_release(batch, server_round, state.release, moved)
+
+    def _read_contributions(
+        self, batch: WorldBatch, found: Mapping[Answer, Message], server_round: int
+    ) -> tuple[Tensor, NDArray[np.float64]]:
+        """Return the sum of contributions, in partition order, and the local sensitivities where the law needs them."""
+        total = torch.zeros(batch_shape(batch, self.parameters))
+        for client in range(self.public.clients):
+            reply = found[Answer(client, _TRAIN, batch.name)]
+            shape = batch_shape(batch, self.parameters)
+            total += torch.from_numpy(read_array(reply, Key.SUM, shape, np.float32, client, server_round))
+        if self.public.law.scaling is NoiseScaling.GLOBAL:
+            return total, np.zeros(batch.count)
+        victim = self.roster.victim
+        reply = found[Answer(victim, _TRAIN, batch.name)]
+        sensitivity = read_array(reply, Key.LOCAL_SENSITIVITY, (batch.count,), np.float64, victim, server_round)
+        return total, sensitivity.astype(np.float64)
+
+    def _train_messages(self, batch: WorldBatch, server_round: int) -> list[Message]:
+        arrays = ArrayRecord({models_key(0): Array(self.states[batch.name].models[-1].numpy())})
+        messages = []
+        for client in range(self.public.clients):
+            config = self._config(batch, server_round)
+            if client == self.roster.victim:
+                config[Key.BITS] = self.challenger.bits(batch.worlds).tobytes()
+            messages.append(self._message(client, _TRAIN, arrays, config))
+        return messages
+
+    def _observe_messages(self, server_round: int) -> list[Message]:
+        return [
+            self._message(self.roster.insider, _OBSERVE, self._view(batch), self._config(batch, server_round))
+            for batch in self.batches
+        ]
+
+    def _view(self, batch: WorldBatch) -> ArrayRecord:
+        """Return what clients see of the newest release: the noised sum, or successive models."""
+        state = self.states[batch.name]
+        match self.public.view:
+            case View.UPDATE:
+                assert state.release is not None
+                seen = {models_key(0): state.models[-2], Key.RELEASE: state.release}
+            case View.MODEL:
+                needed = state.models[-self.public.law.optimizer.models_to_invert :]
+                seen = {models_key(back): model for back, model in enumerate(reversed(needed))}
+        return ArrayRecord({key: Array(value.numpy()) for key, value in seen.items()})
+
+    def _config(self, batch: WorldBatch, server_round: int) -> ConfigRecord:
+        return ConfigRecord(
+            {
+                Key.GAME: self._game_json,
+                Key.ROUND: server_round,
+                Key.BATCH: batch.name,
+                Key.TIME_LIMIT: float(self.time_limit),
+            }
+        )
+
+    def _message(self, client: int, kind: str, arrays: ArrayRecord, config: ConfigRecord) -> Message:
+        content = RecordDict({Record.ARRAYS: arrays, Record.CONFIG: config})
+        return Message(content, self.roster.nodes[client], kind)
+
+    def _observe_answers(self) -> list[Answer]:
+        return [Answer(self.roster.insider, _OBSERVE, batch.name) for batch in self.batches]
+
+    def _note_observations(self, found: Mapping[Answer, Message], server_round: int) -> None:
+        insider = self.roster.insider
+        for batch in self.batches:
+            reply, state = found[Answer(insider, _OBSERVE, batch.name)], self.states[batch.name]
+            for key, kept in ((Key.LOG_ODDS, state.log_odds), (Key.LOCAL_SENSITIVITY, state.local_sensitivity)):
+                array = read_array(reply, key, (batch.count,), np.float64, insider, server_round)
+                kept.append(array.astype(np.float64))

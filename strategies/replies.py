@@ -1,0 +1,112 @@
+"""Checked replies: a release is made from exactly the contributions its law names, or not at all."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from flwr.app import Message
+from numpy.typing import NDArray
+
+from fl_audit.protocol import Key, Record
+from fl_audit.worlds import WorldBatch
+from strategies.errors import FederationError
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one client answered about one batch.
+
+    Parameters
+    ----------
+    client
+        Partition of the client.
+    kind
+        Message type, such as `train` or `query.observe`.
+    batch
+        Name of the batch.
+    """
+
+    client: int
+    kind: str
+    batch: str
+
+
+def read_replies(
+    replies: Iterable[Message], asked: Iterable[Answer], partitions: Mapping[int, int], server_round: int
+) -> dict[Answer, Message]:
+    """Return the replies by who gave them, all of them and no others.
+
+    Parameters
+    ----------
+    replies
+        Replies in any order.
+    asked
+        The answers that must be there.
+    partitions
+        Partition of each node id.
+    server_round
+        Round that is named in errors.
+
+    Raises
+    ------
+    FederationError
+        If a client failed, or an answer is missing, doubled or not asked for.
+    """
+    found: dict[Answer, Message] = {}
+    for reply in replies:
+        client = partitions[reply.metadata.src_node_id]
+        if reply.has_error():
+            raise FederationError(f"round {server_round}: client {client} failed: {_reason(reply.error.reason)}")
+        answer = Answer(client, reply.metadata.message_type, str(reply.content.config_records[Record.CONFIG][Key.BATCH]))
+        if answer in found:
+            raise FederationError(f"round {server_round}: client {client} answered twice about {answer.batch}")
+        found[answer] = reply
+    expected = set(asked)
+    missing = sorted({answer.client for answer in expected - found.keys()})
+    if missing:
+        named = ", ".join(str(client) for client in missing)
+        raise FederationError(f"round {server_round}: no answer in time from client(s) {named}")
+    if unasked := found.keys() - expected:
+        raise FederationError(f"round {server_round}: client {min(a.client for a in unasked)} answered what nobody asked")
+    return found
+
+
+def read_array(
+    reply: Message, key: str, shape: tuple[int, ...], dtype: type[np.floating], client: int, server_round: int
+) -> NDArray[np.floating]:
+    """Return one array of a reply, checked.
+
+    Raises
+    ------
+    FederationError
+        If the array is missing, has another shape or type, or holds a value that is not finite.
+    """
+    arrays = reply.content.array_records[Record.ARRAYS]
+    if key not in arrays:
+        raise FederationError(f"round {server_round}: client {client} sent no {key!r}")
+    array = arrays[key].numpy()
+    if array.shape != shape or array.dtype != dtype:
+        raise FederationError(
+            f"round {server_round}: client {client} sent {key!r} as {array.dtype} of shape {array.shape}, "
+            f"accepted is {np.dtype(dtype)} of shape {shape}"
+        )
+    if not np.isfinite(array).all():
+        bad = int(np.size(array) - np.isfinite(array).sum())
+        raise FederationError(f"round {server_round}: client {client} sent {key!r} with {bad} values that are not finite")
+    return array
+
+
+def batch_shape(batch: WorldBatch, parameters: int) -> tuple[int, int]:
+    """Return the shape of stacked models of a batch."""
+    return (batch.count, parameters)
+
+
+def _reason(reason: str | None) -> str:
+    """Return the first line that tells what happened, out of the wrappings that Flower and Ray put around it."""
+    text = reason or "no reason given"
+    if "ActorDied" in text or "ActorUnavailable" in text or "RayActorError" in text:
+        return "its process died, or ended itself at the time limit"
+    text = text.rpartition("Message: ")[2] if "Message: " in text else text
+    text = re.sub(r"^<class '[^']*'>:<'|'>$", "", text).strip()
+    return text.splitlines()[0] if text else "no reason given"

@@ -1,0 +1,204 @@
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from fl_audit.data.catalogue import DataSpec, available, load_source
+from fl_audit.data.idx import read_idx
+from fl_audit.errors import InputError
+
+MNIST = (
+    ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
+    ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+)
+Write = Callable[[Path, np.ndarray], Path]
+
+
+def test_built_in_sets_are_scaled() -> None:
+    for name, shape, classes in [("digits", (1797, 64), 10), ("breast-cancer", (569, 30), 2)]:
+        source = load_source(DataSpec(name))
+        assert source.pool.features.shape == shape
+        assert source.pool.classes == classes == len(np.unique(source.pool.labels))
+        assert source.pool.features.min() == 0
+        assert source.pool.features.max() == 1
+        assert source.test is None
+        assert source.feature_shape == shape[1:]
+
+
+def test_loaded_once_and_read_only() -> None:
+    source = load_source(DataSpec("digits"))
+    assert load_source(DataSpec("digits")) is source
+    with pytest.raises(ValueError, match="read-only"):
+        source.pool.features[0, 0] = 1
+
+
+def test_published_adult(published: str) -> None:
+    source = load_source(DataSpec("adult", published))
+    assert source.pool.features.shape == (30162, 104)
+    assert source.test is not None
+    assert source.test.features.shape == (15060, 104)
+    # Complete rows over 50,000 dollars, as the file's own documentation counts them (24.78 % of 30,162).
+    assert (source.pool.labels == 1).sum() == 7508
+    assert_allclose(source.pool.features[:, 6:].sum(axis=1), 8)
+    assert source.pool.features.min() == source.test.features.min() == 0
+    assert source.pool.features.max() == source.test.features.max() == 1
+    # Every level of the table occurs, so none of the 104 columns is idle.
+    assert source.pool.features.max(axis=0).min() == 1
+
+
+def test_published_mnist(published: str) -> None:
+    source = load_source(DataSpec("mnist", published))
+    assert source.pool.features.shape == (60000, 1, 28, 28)
+    assert source.pool.labels[:5].tolist() == [5, 0, 4, 1, 9]
+    assert source.test is not None
+    assert source.test.features.shape == (10000, 1, 28, 28)
+    assert source.test.labels[:5].tolist() == [7, 2, 1, 0, 4]
+    assert source.pool.features.max() == 1
+
+
+def test_small_adult(adult_dir: Path) -> None:
+    source = load_source(DataSpec("adult", str(adult_dir)))
+    assert source.test is not None
+    assert source.pool.labels.tolist() == source.test.labels.tolist() == [0, 1]
+    assert source.pool.features.shape == source.test.features.shape == (2, 104)
+    assert source.pool.features[:, :6].tolist() == [[0, 0, 0, 1, 0, 0], [1, 1, 1, 0, 1, 1]]
+    # 99 hours a week lie beyond the training range and are clipped.
+    assert source.test.features[1, 5] == 1
+
+
+def test_adult_in_its_own_folder_and_gzipped(adult_dir: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "other" / "adult"
+    folder.mkdir(parents=True)
+    for name in ("adult.data", "adult.test"):
+        (folder / f"{name}.gz").write_bytes(gzip.compress((adult_dir / name).read_bytes()))
+    packed, plain = load_source(DataSpec("adult", str(folder.parent))), load_source(DataSpec("adult", str(adult_dir)))
+    assert np.array_equal(packed.pool.features, plain.pool.features)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("39, State-gov", "39, Circus", "workclass 'Circus' in line 1: accepted are Federal-gov"),
+        ("<=50K", "many", "label 'many' in line 1: accepted are <=50K, >50K"),
+        ("39, ", "old, ", "wrong number in line 1"),
+        ("39, ", "nan, ", "not finite in line 1"),
+        (", United-States", "", "14 fields in line 1: accepted are 15"),
+    ],
+)
+def test_spoilt_adult_rows_are_named(adult_dir: Path, old: str, new: str, words: str) -> None:
+    path = adult_dir / "adult.data"
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(InputError, match=words):
+        load_source(DataSpec("adult", str(adult_dir)))
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_small_mnist(tmp_path: Path, write_idx: Write, suffix: str) -> None:
+    images = np.arange(2 * 28 * 28).reshape(2, 28, 28) % 256
+    for pictures, labels in MNIST:
+        write_idx(tmp_path / f"{pictures}{suffix}", images)
+        write_idx(tmp_path / f"{labels}{suffix}", np.array([3, 9]))
+    source = load_source(DataSpec("mnist", str(tmp_path)))
+    assert_allclose(source.pool.features[:, 0] * 255, images, rtol=1e-6)
+    assert source.pool.labels.tolist() == [3, 9]
+    assert source.pool.classes == 10
+
+
+def idx_spec(directory: Path, **more: str) -> DataSpec:
+    options = {"images": "images", "labels": "labels"} | {key.replace("_", "-"): value for key, value in more.items()}
+    return DataSpec("idx", str(directory), tuple(options.items()))
+
+
+def test_idx_of_the_user(tmp_path: Path, write_idx: Write) -> None:
+    write_idx(tmp_path / "images", np.zeros((3, 4, 5)))
+    write_idx(tmp_path / "labels", np.array([0, 4, 2]))
+    source = load_source(idx_spec(tmp_path))
+    assert source.pool.features.shape == (3, 1, 4, 5)
+    assert source.pool.classes == 5
+    assert source.test is None
+    write_idx(tmp_path / "more", np.array([1, 6, 1]))
+    both = load_source(idx_spec(tmp_path, test_images="images", test_labels="more"))
+    assert both.test is not None
+    assert both.pool.classes == both.test.classes == 7
+    with pytest.raises(InputError, match="given alone"):
+        load_source(idx_spec(tmp_path, test_images="images"))
+
+
+def test_truncated_and_foreign_idx_are_refused(tmp_path: Path, write_idx: Write) -> None:
+    path = write_idx(tmp_path / "images", np.zeros((3, 4, 5)))
+    whole = path.read_bytes()
+    for content, words in [
+        (whole[:-1], r"has 75 bytes: its header, shape \(3, 4, 5\), needs exactly 76; is it truncated"),
+        (whole + b"x", "needs exactly 76"),
+        (whole[:9], "ends after 9 bytes"),
+        (b"\x89PNG" + whole, "starts with bytes 89 50 4e 47"),
+        (b"\0\0\x07\x03" + whole, "starts with bytes 00 00 07 03"),
+        (b"", "is empty"),
+    ]:
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=words):
+            read_idx(path)
+
+
+def test_idx_of_the_wrong_kind_is_refused(tmp_path: Path, write_idx: Write) -> None:
+    write_idx(tmp_path / "images", np.zeros((3, 4, 5)))
+    write_idx(tmp_path / "labels", np.zeros((3, 4, 5)))
+    with pytest.raises(InputError, match="accepted are labels, one axis"):
+        load_source(idx_spec(tmp_path))
+    write_idx(tmp_path / "labels", np.array([0, 1]))
+    with pytest.raises(InputError, match="images: there are 3 records and 2 labels"):
+        load_source(idx_spec(tmp_path))
+    write_idx(tmp_path / "images", np.array([0, 1]))
+    with pytest.raises(InputError, match="accepted are images"):
+        load_source(idx_spec(tmp_path))
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip"])
+def test_damaged_gzip_is_refused(adult_dir: Path, damage: str) -> None:
+    packed = bytearray(gzip.compress((adult_dir / "adult.data").read_bytes() * 50))
+    if damage == "cut":
+        packed = packed[: len(packed) // 2]
+    else:
+        packed[len(packed) // 2] ^= 0xFF
+    (adult_dir / "adult.data").write_bytes(bytes(packed))
+    with pytest.raises(InputError, match="is damaged gzip data"):
+        load_source(DataSpec("adult", str(adult_dir)))
+
+
+def test_missing_directory_and_file_say_how_to_give_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FL_AUDIT_DATA", raising=False)
+    how = r"adult\.data.*--data-dir or FL_AUDIT_DATA"
+    with pytest.raises(InputError, match=how):
+        load_source(DataSpec("adult"))
+    with pytest.raises(InputError, match=how):
+        load_source(DataSpec("adult", str(tmp_path)))
+    with pytest.raises(InputError, match=r"nowhere does not exist.*--data-dir"):
+        load_source(DataSpec("adult", str(tmp_path / "nowhere")))
+
+
+def test_directory_from_the_environment(adult_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FL_AUDIT_DATA", str(adult_dir))
+    assert len(load_source(DataSpec("adult")).pool) == 2
+    monkeypatch.setenv("FL_AUDIT_DATA", str(tmp_path / "gone"))
+    with pytest.raises(InputError, match="gone does not exist"):
+        load_source(DataSpec("adult"))
+
+
+def test_unknown_names_point_to_the_nearest() -> None:
+    with pytest.raises(InputError, match="'adlut': did you mean adult"):
+        load_source(DataSpec("adlut"))
+    with pytest.raises(InputError, match="no option 'lable': did you mean label"):
+        load_source(DataSpec("csv", options=(("lable", "x"),)))
+    with pytest.raises(InputError, match="digits has no option 'path': it takes none"):
+        load_source(DataSpec("digits", options=(("path", "x"),)))
+    with pytest.raises(InputError, match="csv needs option label"):
+        load_source(DataSpec("csv", options=(("path", "x"),)))
+
+
+def test_catalogue_lists_what_needs_files() -> None:
+    needs = {name: files for name, _, files in available()}
+    assert [name for name, files in needs.items() if not files] == ["digits", "breast-cancer"]
+    assert {"adult", "mnist", "csv", "npz", "idx"} <= set(needs)

@@ -1,0 +1,114 @@
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fl_audit.data.partition import Parameter, PartitionScheme, partition_records
+from fl_audit.errors import InputError
+
+LABELS = np.random.default_rng(0).integers(0, 10, 500)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    scheme=st.sampled_from(PartitionScheme),
+    classes=st.integers(1, 6),
+    records=st.integers(1, 80),
+    clients=st.integers(1, 12),
+    seed=st.integers(0, 2**64 - 1),
+)
+def test_parts_are_disjoint_covering_and_deterministic(
+    scheme: PartitionScheme, classes: int, records: int, clients: int, seed: int
+) -> None:
+    labels = np.random.default_rng(seed).integers(0, classes, records)
+    try:
+        parts = partition_records(labels, clients, scheme, {}, seed)
+    except InputError:
+        # Refusing is right where a client would get nothing or a record would be dropped, never for iid and shard.
+        assert scheme not in (PartitionScheme.IID, PartitionScheme.SHARD) or clients > records
+        return
+    assert len(parts) == clients
+    assert all(len(part) > 0 and (np.diff(part) > 0).all() and part.dtype == np.int64 for part in parts)
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(records))
+    again = partition_records(labels, clients, scheme, {}, seed)
+    assert all(np.array_equal(one, two) for one, two in zip(parts, again, strict=True))
+
+
+@pytest.mark.parametrize("scheme", PartitionScheme)
+def test_every_scheme_divides_and_follows_the_seed(scheme: PartitionScheme) -> None:
+    clients = 4 if scheme is PartitionScheme.EXPONENTIAL else 10
+    one, two = (partition_records(LABELS, clients, scheme, {}, seed) for seed in (0, 1))
+    assert len(one) == clients
+    assert any(not np.array_equal(left, right) for left, right in zip(one, two, strict=True))
+
+
+def test_global_generators_do_not_matter() -> None:
+    np.random.seed(1)  # noqa: NPY002
+    one = partition_records(LABELS, 5, PartitionScheme.DIRICHLET, {}, 7)
+    np.random.seed(2)  # noqa: NPY002
+    two = partition_records(LABELS, 5, PartitionScheme.DIRICHLET, {}, 7)
+    assert all(np.array_equal(left, right) for left, right in zip(one, two, strict=True))
+
+
+def test_iid_is_random_even_on_sorted_records() -> None:
+    labels = np.repeat([0, 1], 500)
+    parts = partition_records(labels, 2, PartitionScheme.IID, {}, 0)
+    # Hypergeometric with mean 250 and standard deviation 7.9.
+    assert all(abs(int(labels[part].sum()) - 250) < 40 for part in parts)
+
+
+def test_schemes_do_what_their_names_say() -> None:
+    sizes = [len(part) for part in partition_records(LABELS, 4, PartitionScheme.LINEAR, {}, 0)]
+    assert sizes == [50, 100, 150, 200]
+    few = partition_records(LABELS, 10, PartitionScheme.PATHOLOGICAL, {"num-classes-per-partition": 3}, 0)
+    assert all(len(np.unique(LABELS[part])) == 3 for part in few)
+    even, odd = (
+        [np.bincount(LABELS[part], minlength=10).std() for part in partition_records(LABELS, 5, "dirichlet", given, 0)]
+        for given in ({"alpha": 1000.0}, {"alpha": 0.1})
+    )
+    assert max(even) < min(odd)
+    shards = partition_records(LABELS, 5, PartitionScheme.SHARD, {"num_shards_per_partition": 1}, 0)
+    assert max(len(np.unique(LABELS[part])) for part in shards) <= 4
+
+
+@pytest.mark.parametrize(
+    ("scheme", "parameters", "words"),
+    [
+        ("iid", {"alpha": 1.0}, "iid has no parameter 'alpha': accepted are none"),
+        ("dirichlet", {"alhpa": 1.0}, "accepted are alpha, min-partition-size, self-balancing"),
+        ("dirichlet", {"alpha": 0.0}, "alpha is 0.0: accepted are positive finite numbers"),
+        ("dirichlet", {"alpha": True}, "alpha is True"),
+        ("dirichlet", {"alpha": float("nan")}, "alpha is nan"),
+        ("dirichlet", {"alpha": "big"}, "alpha is 'big'"),
+        ("dirichlet", {"min-partition-size": 0}, "min-partition-size is 0: accepted are whole numbers from 1"),
+        ("dirichlet", {"min-partition-size": 400}, "among 5 clients does not work"),
+        ("pathological", {"class-assignment-mode": "best"}, "does not work: The supported class_assignment_mode are"),
+        ("pathological", {"num-classes-per-partition": 11}, "greater than the number of unique classes"),
+        ("pathological", {"num-classes-per-partition": 1}, "drops [0-9]+ of 500 records"),
+        ("shard", {"shard-size": 30, "keep-incomplete-shard": False}, "drops 20 of 500 records"),
+        ("shard", {"shard-size": 400}, "does not work"),
+        ("shard", {"keep-incomplete-shard": "no"}, "accepted are true and false"),
+    ],
+)
+def test_wrong_parameters_are_refused(scheme: str, parameters: Mapping[str, Parameter], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        partition_records(LABELS, 5, PartitionScheme(scheme), parameters, 0)
+
+
+@pytest.mark.parametrize("clients", [0, 501])
+def test_number_of_clients_is_checked(clients: int) -> None:
+    with pytest.raises(InputError, match=f"number of clients is {clients}: accepted are 1 to 500"):
+        partition_records(LABELS, clients, PartitionScheme.IID, {}, 0)
+
+
+def test_exponential_with_too_many_clients_is_refused() -> None:
+    with pytest.raises(InputError, match="the smallest client would have none"):
+        partition_records(LABELS, 20, PartitionScheme.EXPONENTIAL, {}, 0)
+
+
+def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    partition_records(LABELS, 10, PartitionScheme.SHARD, {}, 0)
+    captured = capfd.readouterr()
+    assert captured.out == captured.err == ""

@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+
+from fl_audit.data.records import Records, Source
+from fl_audit.data.split import select_records
+from fl_audit.errors import InputError
+
+
+def make(n: int, classes: int = 2, official: int = 0) -> Source:
+    def part(size: int, first: int) -> Records:
+        numbers = np.arange(first, first + size)
+        return Records(numbers[:, None].astype(np.float32), numbers % classes, classes)
+
+    return Source("made", part(n, 0), part(official, n) if official else None, "made for a test")
+
+
+def values(records: Records | None) -> set[float]:
+    return set() if records is None else set(records.features[:, 0].tolist())
+
+
+def test_take_and_without_keep_order_and_copy() -> None:
+    records = make(4).pool
+    assert records.take([2, 0]).features[:, 0].tolist() == [2, 0]
+    assert records.without(1).features[:, 0].tolist() == [0, 2, 3]
+    records.take([0]).features[0, 0] = 9
+    assert records.features[0, 0] == 0
+    assert records.features.dtype == np.float32
+    assert records.labels.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("features", "labels", "classes", "words"),
+    [
+        ([[0.0], [np.nan]], [0, 1], 2, r"feature \(0,\) of record 1 is nan"),
+        ([[0.0], [1e300]], [0, 1], 2, r"record 1 is inf"),
+        ([[0.0], [1.0]], [0, 2], 2, "a label is 2: accepted are 0 to 1"),
+        ([[0.0], [1.0]], [-1, 1], 2, "a label is -1"),
+        ([[0.0]], [0, 1], 2, "1 records and 2 labels"),
+        (np.zeros((0, 3)), [], 2, "0 records"),
+        ([0.0, 1.0], [0, 1], 2, "at least two axes"),
+    ],
+)
+def test_wrong_records_are_refused(features: object, labels: object, classes: int, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        Records(np.asarray(features), np.asarray(labels), classes)
+
+
+@pytest.mark.parametrize("index", [-1, 4])
+def test_index_out_of_range_names_the_range(index: int) -> None:
+    with pytest.raises(InputError, match=f"index is {index}: accepted are 0 to 3"):
+        make(4).pool.take([0, index])
+    with pytest.raises(InputError, match="accepted are 0 to 3"):
+        make(4).pool.without(index)
+
+
+def test_split_without_official_test_is_a_partition_of_the_pool() -> None:
+    source = make(100)
+    split = select_records(source, records=30, test_records=1000, seed=1)
+    parts = [values(split.inside), values(split.outside), values(split.test)]
+    assert [len(part) for part in parts] == [30, 50, 20]
+    assert set.union(*parts) == values(source.pool)
+
+
+def test_split_with_official_test_leaves_the_pool_alone() -> None:
+    source = make(50, official=40)
+    split = select_records(source, records=10, test_records=15, seed=1)
+    assert len(split.test) == 15
+    assert values(split.test) <= values(source.test)
+    assert values(split.inside) | values(split.outside) == values(source.pool)
+    assert len(select_records(source, 10, 1000, seed=1).test) == 40
+
+
+def test_split_depends_on_the_seed_and_not_on_the_test_size() -> None:
+    source = make(100)
+    chosen = [select_records(source, 30, tests, seed).inside.features for tests, seed in [(5, 3), (20, 3), (5, 4)]]
+    assert np.array_equal(chosen[0], chosen[1])
+    assert not np.array_equal(chosen[0], chosen[2])
+
+
+def test_split_draws_uniformly() -> None:
+    source = make(10, classes=10)
+    counts = np.zeros(10)
+    for seed in range(2000):
+        counts[select_records(source, 4, 1, seed).inside.features[:, 0].astype(int)] += 1
+    # Each count is binomial(2000, 0.4), standard deviation 22; 5 of them are a one-in-a-million event.
+    assert np.abs(counts - 800).max() < 110
+
+
+def test_split_may_use_the_whole_pool() -> None:
+    assert select_records(make(10, official=5), 10, 5, seed=0).outside is None
+    assert select_records(make(10), 8, 100, seed=0).outside is None
+
+
+@pytest.mark.parametrize(("official", "free"), [(0, 8), (5, 10)])
+def test_too_many_records_names_the_available(official: int, free: int) -> None:
+    with pytest.raises(InputError, match=f"11 records are asked for: made has {free} available"):
+        select_records(make(10, official=official), 11, 100, seed=0)
+
+
+def test_one_class_in_d_and_bad_numbers_are_refused() -> None:
+    with pytest.raises(InputError, match="one class only"):
+        select_records(make(10), 1, 1, seed=0)
+    with pytest.raises(InputError, match="number of records is 0"):
+        select_records(make(10), 0, 1, seed=0)
+    with pytest.raises(InputError, match="number of test records is 0"):
+        select_records(make(10), 2, 0, seed=0)
