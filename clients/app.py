@@ -3,6 +3,9 @@
 Every message brings the public game, so the same app runs under any engine, and a client derives from it what it holds.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
@@ -40,7 +43,7 @@ def train(message: Message, context: Context) -> Message:
         models = _tensor(message, models_key(0))
         if client != game.victim:
             return _reply(message, {Key.SUM: contribute(game, client, models).numpy()})
-        bits = np.frombuffer(bytes(_config(message)[Key.BITS]), dtype=np.bool_).copy()
+        bits = _bits(message)
         total, sensitivity = contribute_as_victim(game, models, bits)
         return _reply(message, {Key.SUM: total.numpy(), Key.LOCAL_SENSITIVITY: sensitivity})
 
@@ -56,10 +59,9 @@ def observe(message: Message, context: Context) -> Message:
     with time_limit(_time_limit(message)):
         game = _game(message)
         if _partition(context) != game.insider:
-            raise InputError(f"client {_partition(context)} was shown a release as insider, which is client {game.insider}")
+            raise InputError(f"client {_partition(context)} was shown a release, the insider is client {game.insider}")
         evidence = _weigh(game, message)
-        arrays = {Key.LOG_ODDS: evidence.log_odds, Key.LOCAL_SENSITIVITY: evidence.local_sensitivity}
-        return _reply(message, arrays)
+        return _reply(message, {Key.LOG_ODDS: evidence.log_odds, Key.LOCAL_SENSITIVITY: evidence.local_sensitivity})
 
 
 def _weigh(game: Game, message: Message) -> RoundEvidence:
@@ -75,6 +77,12 @@ def _game(message: Message) -> Game:
     game = load_game(PublicGame.from_json(str(_config(message)[Key.GAME])))
     torch.set_num_threads(game.public.threads)
     return game
+
+
+def _bits(message: Message) -> NDArray[np.bool_]:
+    secret = _config(message)[Key.BITS]
+    assert isinstance(secret, bytes)
+    return np.frombuffer(secret, dtype=np.bool_).copy()
 
 
 def _time_limit(message: Message) -> float:
@@ -98,7 +106,7 @@ def _tensor(message: Message, key: str) -> torch.Tensor:
     return torch.from_numpy(_arrays(message)[key].numpy()).clone()
 
 
-def _reply(message: Message, arrays: dict[str, NDArray[np.generic]]) -> Message:
+def _reply(message: Message, arrays: Mapping[str, NDArray[Any]]) -> Message:
     asked = _config(message)
     content = RecordDict(
         {

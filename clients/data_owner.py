@@ -10,13 +10,10 @@ from fl_audit.game import Game, local_sensitivity
 
 def contribute(game: Game, client: int, models: Tensor) -> Tensor:
     """Return the clipped gradient sums (worlds, parameters) over the records that the client holds in every world."""
-    shard = game.honest_shard(client)
-    return game.model.clipped_sum(models, shard.features, shard.labels, game.public.law.clipping_norm)
+    return game.clipped_sum(models, game.honest_shard(client))
 
 
-def contribute_as_victim(
-    game: Game, models: Tensor, bits: NDArray[np.bool_]
-) -> tuple[Tensor, NDArray[np.float64]]:
+def contribute_as_victim(game: Game, models: Tensor, bits: NDArray[np.bool_]) -> tuple[Tensor, NDArray[np.float64]]:
     """Return the victim's sums, with x where the bit says D and its stand-in where it says D', and Delta_i per world."""
     present, absent = game.differing_gradients(models)
     chosen = torch.where(torch.from_numpy(bits).unsqueeze(1), present, absent)

@@ -9,14 +9,17 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from queue import Queue
+from queue import Empty, Queue
 
 import psutil
 from flwr.app import Context, Error, Message, RecordDict, UserConfig
+from flwr.app.typing import ConfigRecordValues
 from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
+from flwr.server.superlink.fleet.vce.backend.backend import BackendConfig
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
+from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
 from fl_audit.errors import InputError
@@ -52,9 +55,9 @@ class RayOptions:
     actors: int = 0
     threads: int = 1
 
-    def backend_config(self) -> dict[str, dict[str, object]]:
+    def backend_config(self) -> BackendConfig:
         """Return Flower's backend configuration."""
-        init: dict[str, object] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        init: dict[str, ConfigRecordValues] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if self.address is not None:
             init["address"] = self.address
         else:
@@ -138,7 +141,7 @@ def quiet_flower() -> None:
     logging.getLogger("flwr").setLevel(logging.CRITICAL + 1)
 
 
-class LocalGrid(Grid):  # type: ignore[misc]
+class LocalGrid(Grid):
     """A grid that calls the ClientApp in this process, one message after the other.
 
     Parameters
@@ -166,11 +169,11 @@ class LocalGrid(Grid):  # type: ignore[misc]
         self._replies: dict[str, Message] = {}
         self._worker = _Worker(client_app)
 
-    def set_run(self, run: object) -> None:
+    def set_run(self, run: Run) -> None:
         """Do nothing: there is one run."""
 
     @property
-    def run(self) -> object:
+    def run(self) -> Run:
         """There is no run record."""
         raise InputError("the local engine keeps no run record")
 
@@ -231,8 +234,6 @@ class _Worker:
 
     def call(self, message: Message, context: Context, seconds: float) -> Message | Exception | None:
         """Return the reply, what the client raised, or None after `seconds`."""
-        from queue import Empty
-
         self._calls.put((message, context))
         try:
             return self._outcomes.get(timeout=seconds)
@@ -266,5 +267,3 @@ def run_locally(server_app: ServerApp, client_app: ClientApp, clients: int, time
         run_config=UserConfig(),
     )
     server_app(grid=LocalGrid(client_app, clients, time_limit), context=context)
-
-

@@ -1,5 +1,6 @@
 """From a configuration to what is promised and what is played."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from experiments.config import PRIVACY_TARGETS, DataSection, RunConfig
@@ -12,12 +13,13 @@ from fl_audit.privacy.calibration import (
     EpsilonTarget,
     Guarantee,
     NoiseMultiplierTarget,
+    Target,
     guarantee,
     noise_multiplier_for,
 )
 from fl_audit.privacy.release import ReleaseLaw
 
-_TARGETS = {
+_TARGETS: dict[str, Callable[[float], Target]] = {
     "belief": BeliefTarget,
     "epsilon": EpsilonTarget,
     "advantage": AdvantageTarget,
@@ -85,7 +87,9 @@ def _public_game(config: RunConfig, law: ReleaseLaw) -> PublicGame:
         population_records=data.population_records,
         clients=data.clients,
         partition=data.partition,
-        partition_parameters=tuple(sorted(data.partition_parameters.items())),
+        partition_parameters=tuple(
+            sorted((name.replace("-", "_"), value) for name, value in data.partition_parameters.items())
+        ),
         neighbour=audit.neighbour,
         dissimilarity=audit.dissimilarity,
         model=config.model.name,
@@ -99,4 +103,6 @@ def _public_game(config: RunConfig, law: ReleaseLaw) -> PublicGame:
 def data_spec(data: DataSection) -> DataSpec:
     """Return which data a section names."""
     options = {name.replace("_", "-"): getattr(data, name) for name in _DATA_OPTIONS}
-    return DataSpec(data.name, data.data_dir, tuple((key, value) for key, value in options.items() if value is not None))
+    return DataSpec(
+        data.name, data.data_dir, tuple((key, value) for key, value in options.items() if value is not None)
+    )

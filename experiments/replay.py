@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from experiments.run_directory import read_public
-from fl_audit.adversaries.identifiability import RoundEvidence, weigh_models, weigh_release
+from fl_audit.adversaries.identifiability import weigh_models, weigh_release
 from fl_audit.errors import InputError
 from fl_audit.game import Game, View, load_game
 from fl_audit.learning.optimizers import OptimizerState, step
@@ -50,40 +50,25 @@ def replay(directory: Path) -> Replay:
     game = load_game(public)
     files = sorted((directory / "public").glob("releases-*.safetensors"))
     if not files:
-        raise InputError(f"{directory / 'public'} holds no releases: accepted is a run with keep-releases of 1 and more")
+        raise InputError(
+            f"{directory / 'public'} holds no releases: accepted is a run with keep-releases of 1 and more"
+        )
     parts = [_replay_batch(game, load_file(path)) for path in files]
     return Replay(np.concatenate([part.worlds for part in parts]), np.concatenate([part.log_odds for part in parts]))
 
 
 def _replay_batch(game: Game, stored: dict[str, Tensor]) -> Replay:
-    width = len(stored["worlds"])
-    models = [_padded(game, stored["initial"])]
-    optimizer = OptimizerState()
-    increments = []
+    law, batch_worlds = game.public.law, int(stored["batch_worlds"])
+    models, optimizer, increments = [stored["initial"]], OptimizerState(), []
     for number in range(game.public.rounds):
         match game.public.view:
             case View.UPDATE:
-                release = _padded(game, stored["releases"][number])
-                evidence = weigh_release(game, models[-1], release)
-                law = game.public.law
+                release = stored["releases"][number]
+                evidence = weigh_release(game, models[-1], release, batch_worlds)
                 moved, optimizer = step(law.optimizer, models[-1], release / law.denominator, optimizer)
             case View.MODEL:
-                moved = _padded(game, stored["models"][number])
-                evidence = weigh_models(game, [*models, moved])
+                moved = stored["models"][number]
+                evidence = weigh_models(game, [*models, moved], batch_worlds)
         models = [*models[-1:], moved]
-        increments.append(_first(evidence, width))
+        increments.append(evidence.log_odds)
     return Replay(stored["worlds"].numpy(), np.stack(increments, axis=1).cumsum(axis=1))
-
-
-def _padded(game: Game, rows: Tensor) -> Tensor:
-    """Repeat the last world until a pass of the model is full, as it was in the run.
-
-    Matrix products of other shapes may differ in their last bits, and the repeated worlds change nothing of the others.
-    """
-    full = game.model.worlds_per_pass(game.public.records - 1)
-    missing = -len(rows) % full
-    return torch.cat([rows, rows[-1:].expand(missing, -1)]) if missing else rows
-
-
-def _first(evidence: RoundEvidence, width: int) -> NDArray[np.float64]:
-    return evidence.log_odds[:width]

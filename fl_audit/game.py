@@ -175,16 +175,20 @@ class Game:
         indices = self.shards[client]
         return self.training.take(indices[indices != self.pair.index])
 
-    def differing_gradients(self, models: Tensor) -> tuple[Tensor, Tensor]:
+    def clipped_sum(self, models: Tensor, examples: Examples, batch_worlds: int | None = None) -> Tensor:
+        """Return the clipped gradient sums (worlds, parameters) over examples; see `StackedModel.clipped_sum`."""
+        norm = self.public.law.clipping_norm
+        return self.model.clipped_sum(models, examples.features, examples.labels, norm, batch_worlds)
+
+    def differing_gradients(self, models: Tensor, batch_worlds: int | None = None) -> tuple[Tensor, Tensor]:
         """Return the clipped gradients of x and of what D' has in its place, each (worlds, parameters).
 
         Victim and insider both call this, with the same shapes, so that they agree to the last bit.
         """
-        norm, x = self.public.law.clipping_norm, self.differing
-        present = self.model.clipped_sum(models, x.features, x.labels, norm)
+        present = self.clipped_sum(models, self.differing, batch_worlds)
         if self.replacement is None:
             return present, torch.zeros_like(present)
-        return present, self.model.clipped_sum(models, self.replacement.features, self.replacement.labels, norm)
+        return present, self.clipped_sum(models, self.replacement, batch_worlds)
 
 
 def local_sensitivity(present: Tensor, absent: Tensor) -> NDArray[np.float64]:
@@ -210,7 +214,9 @@ def load_game(public: PublicGame) -> Game:
     source = load_source(public.data)
     split = select_records(source, public.records, public.test_records, public.data_seed)
     relation = public.law.relation
-    pair = choose_neighbour(relation, split.inside, split.outside, public.neighbour, public.dissimilarity, public.data_seed)
+    pair = choose_neighbour(
+        relation, split.inside, split.outside, public.neighbour, public.dissimilarity, public.data_seed
+    )
     shards = partition_records(
         split.inside.labels, public.clients, public.partition, dict(public.partition_parameters), public.data_seed
     )

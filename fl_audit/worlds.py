@@ -46,7 +46,8 @@ def split_worlds(worlds: int, per_batch: int) -> tuple[WorldBatch, ...]:
     require(worlds >= 1, f"worlds is {worlds}: accepted are 1 and more")
     require(per_batch >= 1, f"worlds-per-batch is {per_batch}: accepted are 1 and more")
     return tuple(
-        WorldBatch(index, first, min(per_batch, worlds - first)) for index, first in enumerate(range(0, worlds, per_batch))
+        WorldBatch(index, first, min(per_batch, worlds - first))
+        for index, first in enumerate(range(0, worlds, per_batch))
     )
 
 

@@ -75,6 +75,8 @@ class ReleaseRecorder:
         What they see: noised sums or models.
     keep
         Of how many worlds.
+    on_round
+        Told the number of worlds that moved one round.
     rows
         What was seen, by batch, the initial models first.
     """
@@ -101,7 +103,8 @@ class ReleaseRecorder:
         initial, *seen = self.rows[batch.name]
         worlds = torch.tensor(list(batch.worlds)[: self._kept(batch)])
         label = "releases" if self.view is View.UPDATE else "models"
-        return {"worlds": worlds, "initial": initial, label: torch.stack(seen)}
+        count = torch.tensor(batch.count)
+        return {"worlds": worlds, "batch_worlds": count, "initial": initial, label: torch.stack(seen)}
 
     def _kept(self, batch: WorldBatch) -> int:
         return max(0, min(batch.count, self.keep - batch.first))
@@ -178,7 +181,9 @@ def call_the_roll(grid: Grid, game: Game) -> Roster:
         partition = reply.content.config_records[Record.CONFIG][Key.PARTITION]
         partitions[int(str(partition))] = reply.metadata.src_node_id
     if sorted(partitions) != list(range(expected)):
-        raise FederationError(f"clients hold partitions {sorted(partitions)}, the configuration names 0 to {expected - 1}")
+        raise FederationError(
+            f"clients hold partitions {sorted(partitions)}, the configuration names 0 to {expected - 1}"
+        )
     return Roster(partitions, victim=game.victim, insider=game.insider)
 
 
@@ -201,9 +206,7 @@ def _play_wave(
         models = initial_models(spec, plan.seed, batch.worlds)
         recorder.start(batch, models)
         initial[batch.name] = Array(models.numpy())
-    strategy = strategy_type(
-        plan.public, roster, challenger, wave, game.model.layout.size, plan.time_limit, recorder
-    )
+    strategy = strategy_type(plan.public, roster, challenger, wave, game.model.layout.size, plan.time_limit, recorder)
     strategy.start(grid, initial, num_rounds=plan.public.rounds, evaluate_fn=evaluator)
     for batch in wave:
         sink.finish(_batch_result(batch, strategy, challenger, evaluator, recorder))

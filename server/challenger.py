@@ -25,7 +25,8 @@ class SeededChallenger:
     def bits(self, worlds: Sequence[int]) -> NDArray[np.bool_]:
         """Return the bit of each world: True trains on D, False on D'. The coin is fair whatever the insider's prior."""
         return np.array(
-            [generator(self._seed, Purpose.SECRET_BIT, world=world).integers(2) == 1 for world in worlds], dtype=np.bool_
+            [generator(self._seed, Purpose.SECRET_BIT, world=world).integers(2) == 1 for world in worlds],
+            dtype=np.bool_,
         )
 
     def standard_normals(self, worlds: Sequence[int], server_round: int, size: int) -> Tensor:

@@ -45,10 +45,10 @@ class ReleaseEvaluator:
             if self._delta is not None:
                 bits = self._challenger.bits(batch.worlds)
                 self.epsilon_star[batch.name].append(self._epsilon_stars(models, bits, self._delta))
-        means = {"test-accuracy": self._newest_mean(self.accuracy)}
+        record = MetricRecord({"test-accuracy": self._newest_mean(self.accuracy)})
         if self._delta is not None:
-            means["epsilon-star"] = self._newest_mean(self.epsilon_star)
-        return MetricRecord(means)
+            record["epsilon-star"] = self._newest_mean(self.epsilon_star)
+        return record
 
     def _newest_mean(self, values: dict[str, list[NDArray[np.float64]]]) -> float:
         return float(np.concatenate([values[batch.name][-1] for batch in self._batches]).mean())
@@ -74,5 +74,7 @@ class ReleaseEvaluator:
         return result
 
     def _losses(self, models: Tensor, examples: Examples) -> NDArray[np.float64]:
-        losses: NDArray[np.float64] = self._game.model.losses(models, examples.features, examples.labels).double().numpy()
+        losses: NDArray[np.float64] = (
+            self._game.model.losses(models, examples.features, examples.labels).double().numpy()
+        )
         return losses

@@ -5,13 +5,14 @@ from collections.abc import Iterable
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
+from flwr.supercore.run import Run
 
 _POLL_SECONDS = 0.02
 _GRACE_SECONDS = 5.0
 """How much longer than a client's own time limit the server waits: the client ends itself first where it can."""
 
 
-class WatchedGrid(Grid):  # type: ignore[misc]
+class WatchedGrid(Grid):
     """Flower's grid, with a limit on silence instead of one on the whole exchange.
 
     As long as a call is under way, a reply comes within the time limit of one call, however many calls wait in line.
@@ -47,12 +48,12 @@ class WatchedGrid(Grid):  # type: ignore[misc]
                 time.sleep(_POLL_SECONDS)
         return replies
 
-    def set_run(self, run: object) -> None:
+    def set_run(self, run: Run) -> None:
         """Pass on."""
         self._grid.set_run(run)
 
     @property
-    def run(self) -> object:
+    def run(self) -> Run:
         """Pass on."""
         return self._grid.run
 
@@ -64,12 +65,12 @@ class WatchedGrid(Grid):  # type: ignore[misc]
 
     def get_node_ids(self) -> Iterable[int]:
         """Pass on."""
-        return self._grid.get_node_ids()  # type: ignore[no-any-return]
+        return self._grid.get_node_ids()
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Pass on."""
-        return self._grid.push_messages(messages)  # type: ignore[no-any-return]
+        return self._grid.push_messages(messages)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Pass on."""
-        return self._grid.pull_messages(message_ids)  # type: ignore[no-any-return]
+        return self._grid.pull_messages(message_ids)

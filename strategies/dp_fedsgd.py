@@ -90,7 +90,7 @@ class BatchState:
     local_sensitivity: list[NDArray[np.float64]] = field(default_factory=list)
 
 
-class DPFedSGD(Strategy):  # type: ignore[misc]
+class DPFedSGD(Strategy):
     """Federated SGD under a release law.
 
     Parameters
@@ -188,7 +188,9 @@ class DPFedSGD(Strategy):  # type: ignore[misc]
         state.release = total.addcmul_(noise, sigma.unsqueeze(1))
         moved, state.optimizer = step(law.optimizer, state.models[-1], state.release / law.denominator, state.optimizer)
         if not bool(torch.isfinite(moved).all()):
-            raise FederationError(f"round {server_round}: the model of {batch.name} is not finite: lower the learning rate")
+            raise FederationError(
+                f"round {server_round}: a model of {batch.name} is not finite: lower the learning rate"
+            )
         state.models = [*state.models[-2:], moved]
         self.on_release(batch, server_round, state.release, moved)
 

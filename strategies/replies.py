@@ -58,7 +58,8 @@ def read_replies(
         client = partitions[reply.metadata.src_node_id]
         if reply.has_error():
             raise FederationError(f"round {server_round}: client {client} failed: {_reason(reply.error.reason)}")
-        answer = Answer(client, reply.metadata.message_type, str(reply.content.config_records[Record.CONFIG][Key.BATCH]))
+        batch = str(reply.content.config_records[Record.CONFIG][Key.BATCH])
+        answer = Answer(client, reply.metadata.message_type, batch)
         if answer in found:
             raise FederationError(f"round {server_round}: client {client} answered twice about {answer.batch}")
         found[answer] = reply
@@ -68,7 +69,8 @@ def read_replies(
         named = ", ".join(str(client) for client in missing)
         raise FederationError(f"round {server_round}: no answer in time from client(s) {named}")
     if unasked := found.keys() - expected:
-        raise FederationError(f"round {server_round}: client {min(a.client for a in unasked)} answered what nobody asked")
+        client = min(answer.client for answer in unasked)
+        raise FederationError(f"round {server_round}: client {client} answered what nobody asked")
     return found
 
 
@@ -93,7 +95,9 @@ def read_array(
         )
     if not np.isfinite(array).all():
         bad = int(np.size(array) - np.isfinite(array).sum())
-        raise FederationError(f"round {server_round}: client {client} sent {key!r} with {bad} values that are not finite")
+        raise FederationError(
+            f"round {server_round}: client {client} sent {key!r} with {bad} of {array.size} values not finite"
+        )
     return array
 
 

@@ -35,7 +35,7 @@ class RoundEvidence:
     local_sensitivity: NDArray[np.float64]
 
 
-def weigh_release(game: Game, models: Tensor, release: Tensor) -> RoundEvidence:
+def weigh_release(game: Game, models: Tensor, release: Tensor, batch_worlds: int | None = None) -> RoundEvidence:
     """Weigh one released sum: L_i - L_{i-1} = <r_i - (f(D) + f(D'))/2, f(D) - f(D')> / sigma_i^2.
 
     Parameters
@@ -46,6 +46,9 @@ def weigh_release(game: Game, models: Tensor, release: Tensor) -> RoundEvidence:
         theta_{i-1}, the models on which the clients computed their gradients; float32 (worlds, parameters).
     release
         r_i, the noised sums; float32 or float64 (worlds, parameters).
+    batch_worlds
+        Size of the batch that the worlds are the first of, where only these are weighed again; see
+        `StackedModel.clipped_sum`.
 
     Returns
     -------
@@ -58,9 +61,8 @@ def weigh_release(game: Game, models: Tensor, release: Tensor) -> RoundEvidence:
     likelihood ratio. The two sums differ in one or two gradients only, so their difference is formed from these and
     never from two large sums.
     """
-    common = game.common
-    shared = game.model.clipped_sum(models, common.features, common.labels, game.public.law.clipping_norm)
-    present, absent = game.differing_gradients(models)
+    shared = game.clipped_sum(models, game.common, batch_worlds)
+    present, absent = game.differing_gradients(models, batch_worlds)
     sensitivity = local_sensitivity(present, absent)
     sigma = game.public.law.noise_scale(sensitivity)
     difference = present.double() - absent.double()
@@ -69,7 +71,7 @@ def weigh_release(game: Game, models: Tensor, release: Tensor) -> RoundEvidence:
     return RoundEvidence(log_odds=agreement / sigma**2, local_sensitivity=sensitivity)
 
 
-def weigh_models(game: Game, models: list[Tensor]) -> RoundEvidence:
+def weigh_models(game: Game, models: list[Tensor], batch_worlds: int | None = None) -> RoundEvidence:
     """Weigh a round of which only models are seen: recover the release from them, then weigh it.
 
     Parameters
@@ -78,6 +80,8 @@ def weigh_models(game: Game, models: list[Tensor]) -> RoundEvidence:
         The game; its optimizer must be invertible.
     models
         Successive models, oldest first: theta_{i-1} and theta_i last, before them what momentum needs.
+    batch_worlds
+        As for `weigh_release`.
 
     Raises
     ------
@@ -86,9 +90,11 @@ def weigh_models(game: Game, models: list[Tensor]) -> RoundEvidence:
     """
     law = game.public.law
     release = recover_gradient(law.optimizer, models) * law.denominator
-    evidence = weigh_release(game, models[-2], release)
+    evidence = weigh_release(game, models[-2], release, batch_worlds)
     sigma = law.noise_scale(evidence.local_sensitivity)
-    rounding = inversion_error(law.optimizer, torch.maximum(models[-1].abs(), models[-2].abs()), law.denominator).numpy()
+    rounding = inversion_error(
+        law.optimizer, torch.maximum(models[-1].abs(), models[-2].abs()), law.denominator
+    ).numpy()
     share = np.where(evidence.local_sensitivity > 0, rounding / sigma, 0.0)
     worst = float(share.max())
     require(

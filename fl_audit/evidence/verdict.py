@@ -137,7 +137,7 @@ def _assumption(scaling: NoiseScaling) -> str:
             return f"{normal}: exact under local scaling, where every round has the same signal-to-noise ratio."
         case NoiseScaling.GLOBAL:
             return (
-                f"{normal}: approximate under global scaling, where the signal-to-noise ratio of a round depends on the "
+                f"{normal}: approximate under global scaling, where the signal-to-noise ratio of a round follows the "
                 "weights and differs from world to world."
             )
 

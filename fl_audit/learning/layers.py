@@ -27,7 +27,7 @@ class Frame:
 
     def split(self, merged: Tensor) -> Tensor:
         """Return (worlds * examples, ...) as (worlds, examples, ...)."""
-        return merged.unflatten(0, (self.worlds, self.examples))
+        return merged.reshape(self.worlds, self.examples, *merged.shape[1:])
 
     def is_shared(self, values: Tensor) -> bool:
         """Whether the values are the model's raw input, the same in all worlds."""
@@ -218,7 +218,8 @@ class StackedAffine(StackedLayer):
 
 def _weigh(gradients: Tensor, weights: Tensor) -> Tensor:
     """Sum (worlds, examples, ...) gradients over examples with weights (worlds, examples)."""
-    return torch.bmm(weights.unsqueeze(1), gradients.flatten(2)).squeeze(1).unflatten(1, gradients.shape[2:])
+    summed = torch.bmm(weights.unsqueeze(1), gradients.flatten(2))
+    return summed.reshape(len(weights), *gradients.shape[2:])
 
 
 def stacked_layer(module: nn.Module, frame: Frame, prefix: str) -> StackedLayer | None:
@@ -236,7 +237,9 @@ def stacked_layer(module: nn.Module, frame: Frame, prefix: str) -> StackedLayer 
     match module:
         case nn.Linear():
             return StackedLinear(frame, prefix)
-        case nn.Conv2d() if module.groups == 1 and module.padding_mode == "zeros" and not isinstance(module.padding, str):
+        case nn.Conv2d() if (
+            module.groups == 1 and module.padding_mode == "zeros" and not isinstance(module.padding, str)
+        ):
             return StackedConv2d(frame, prefix, module)
         case nn.GroupNorm() | nn.LayerNorm() if module.weight is not None:
             return StackedAffine(frame, prefix, module)

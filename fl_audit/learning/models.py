@@ -76,7 +76,9 @@ def mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
     The network of Bernau et al. 2021, section 6, with group normalisation (4 groups) where theirs has batch
     normalisation, which mixes examples and so has no per-example gradient.
     """
-    require(len(feature_shape) == 3, f"mnist-cnn: examples have shape {tuple(feature_shape)}: accepted are images (C, H, W)")
+    require(
+        len(feature_shape) == 3, f"mnist-cnn: examples have shape {tuple(feature_shape)}: accepted are images (C, H, W)"
+    )
     channels, height, width = feature_shape
     require(min(height, width) >= 10, f"mnist-cnn: images are {height}x{width}: accepted are 10x10 and larger")
     pooled = [((side - 2) // 2 - 2) // 2 for side in (height, width)]
@@ -124,7 +126,10 @@ def build_model(spec: ModelSpec) -> nn.Module:
     known = {"feature_shape": spec.feature_shape, "classes": spec.classes}
     taken = inspect.signature(factory).parameters
     module = factory(**{key: value for key, value in known.items() if key in taken})
-    require(isinstance(module, nn.Module), f"model {spec.name!r} made a {type(module).__name__}: accepted is a torch.nn.Module")
+    require(
+        isinstance(module, nn.Module),
+        f"model {spec.name!r} made a {type(module).__name__}: accepted is a torch.nn.Module",
+    )
     check_module(module)
     return module
 
@@ -134,7 +139,9 @@ def _import_factory(name: str) -> Callable[..., nn.Module]:
     try:
         factory = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:
-        raise InputError(f"model {name!r} cannot be imported ({error}): accepted is 'package.module:factory'") from error
+        raise InputError(
+            f"model {name!r} cannot be imported ({error}): accepted is 'package.module:factory'"
+        ) from error
     require(callable(factory), f"model {name!r} is not callable: accepted is a function that returns a torch.nn.Module")
     return factory  # type: ignore[no-any-return]
 

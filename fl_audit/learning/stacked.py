@@ -67,7 +67,14 @@ class StackedModel:
         """Return how many worlds run together on so many examples, so that the work stays in cache."""
         return max(1, _CACHE_BUDGET // (examples * self._activations))
 
-    def clipped_sum(self, models: Tensor, features: Tensor, labels: Tensor, clipping_norm: float) -> Tensor:
+    def clipped_sum(
+        self,
+        models: Tensor,
+        features: Tensor,
+        labels: Tensor,
+        clipping_norm: float,
+        batch_worlds: int | None = None,
+    ) -> Tensor:
         """Return the sum over examples of g min(1, C / ||g||), g the gradient of one example's cross-entropy.
 
         Parameters
@@ -78,6 +85,9 @@ class StackedModel:
             Examples (n, *shape) in float32 and their classes (n,) in int64; n may be 0.
         clipping_norm
             C, positive; the norm runs over all parameters together.
+        batch_worlds
+            If the models are the first of a batch of so many, work in the shapes that the whole batch would have:
+            matrix products of other shapes differ in their last bits.
 
         Returns
         -------
@@ -89,19 +99,23 @@ class StackedModel:
             return total
         way = self._clipped_sum_fast if self.fast else self._clipped_sum_generic
         for rows in self._passes(len(models), len(labels)):
-            total[rows] = way(models[rows], features, labels, clipping_norm)
+            worlds = rows.stop - rows.start
+            full = min(self.worlds_per_pass(len(labels)), (batch_worlds or len(models)) - rows.start)
+            padded = _repeat_last(models[rows], full - worlds)
+            total[rows] = way(padded, features, labels, clipping_norm)[:worlds]
         return total
 
     def logits(self, models: Tensor, features: Tensor) -> Tensor:
         """Return the logits (worlds, n, classes) of examples under every model."""
-        return torch.cat([self._logits_pass(models[rows], features) for rows in self._passes(len(models), len(features))])
+        return torch.cat(
+            [self._logits_pass(models[rows], features) for rows in self._passes(len(models), len(features))]
+        )
 
     def losses(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
         """Return the cross-entropy losses (worlds, n) of examples under every model."""
         logits = self.logits(models, features)
-        return F.cross_entropy(logits.flatten(0, 1), labels.repeat(len(models)), reduction="none").unflatten(
-            0, (len(models), len(labels))
-        )
+        losses = F.cross_entropy(logits.flatten(0, 1), labels.repeat(len(models)), reduction="none")
+        return losses.reshape(len(models), len(labels))
 
     def _passes(self, worlds: int, examples: int) -> Iterator[slice]:
         width = self.worlds_per_pass(examples)
@@ -117,10 +131,11 @@ class StackedModel:
         with torch.no_grad():
             if not self.fast:
                 parameters = self.layout.views(models)
-                return vmap(lambda values: functional_call(self.template, values, (features,)))(parameters)
+                logits: Tensor = vmap(lambda values: functional_call(self.template, values, (features,)))(parameters)
+                return logits
             assert self._stacked is not None
             self._open_frame(models, len(features), recording=False)
-            merged = self._stacked(features)
+            merged: Tensor = self._stacked(features)
             return self._frame.split(merged)
 
     def _clipped_sum_fast(self, models: Tensor, features: Tensor, labels: Tensor, clipping_norm: float) -> Tensor:
@@ -183,6 +198,10 @@ class StackedModel:
         self._stacked(features)
         visits, self._frame.tape = self._frame.tape, []
         return visits
+
+
+def _repeat_last(models: Tensor, times: int) -> Tensor:
+    return torch.cat([models, models[-1:].expand(times, -1)]) if times > 0 else models
 
 
 def _clipping_weights(squared_norms: Tensor, clipping_norm: float) -> Tensor:

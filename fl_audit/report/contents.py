@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from fl_audit.errors import require
+from fl_audit.report.theory import bound_in_other
 
 WORLD_COLUMNS = ("world", "bit", "log_odds", "belief", "won")
 ROUND_COLUMNS = ("world", "round", "sigma", "local_sensitivity", "log_odds")
@@ -115,6 +116,19 @@ class RunContents:
         if self.value("epsilon_star") is None or "epsilon_star" not in self.releases:
             return False
         return bool(self.releases["epsilon_star"].notna().any())
+
+    def belief_bounds(self) -> dict[int, float]:
+        """Return the belief bound by bit: for D where D was used (1), for D' where it was not (0); empty if unknown."""
+        bound = self.number("guarantee", "belief_bound")
+        return {} if bound is None else {1: bound, 0: bound_in_other(bound, self.law.prior)}
+
+    def beyond_bound(self) -> int | None:
+        """Return the number of worlds whose final belief in the truth lies beyond its bound, None without a bound."""
+        bounds = self.belief_bounds()
+        if not bounds:
+            return None
+        beyond = self.worlds["belief"] > self.worlds["bit"].astype(int).map(bounds)
+        return int(beyond.sum())
 
     def value(self, *keys: str) -> Any:
         """Return one entry of the summary, or None where it, or a section on the way to it, is missing."""

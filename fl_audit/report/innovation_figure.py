@@ -62,7 +62,7 @@ def innovations_figure(contents: RunContents) -> Figure:
         finish_axes(panels[0, column], "", "", "Measured quantile\n(standard deviations)" if column == 0 else "")
         title = f"{BIT_STYLES[bit].name}, {plural(len(values), 'innovation')}"
         panels[0, column].set_title(title, fontsize=TEXT_SIZE, loc="left", color=INK)
-        y_name = "Measured − law\n(standard deviations)" if column == 0 else ""
+        y_name = "Measured - law\n(standard deviations)" if column == 0 else ""
         finish_axes(panels[1, column], "", "Quantile of N(0, 1) (standard deviations)", y_name)
     _add_common_legend(figure, list(parts))
     return figure
@@ -81,9 +81,7 @@ def _draw_departures(axes: Axes, bit: int, values: Floats, band: Band) -> None:
     low, high = band.low - band.middle, band.high - band.middle
     draw_band(axes, band.middle, low, high, facecolor=PALE, edgecolor=MUTED, linewidth=0.8)
     axes.axhline(0, color=INK, linewidth=1.2, linestyle="--")
-    axes.plot(
-        band.middle, values - band.middle, style.marker, color=style.colour, markersize=3, markerfacecolor="none"
-    )
+    axes.plot(band.middle, values - band.middle, style.marker, color=style.colour, markersize=3, markerfacecolor="none")
 
 
 def _add_common_legend(figure: Figure, bits: list[int]) -> None:

@@ -37,13 +37,13 @@ def beliefs_figure(contents: RunContents) -> Figure:
     beliefs = contents.worlds["belief"].to_numpy(dtype=np.float64)
     share = float((contents.worlds["bit"] == 1).mean())
     points = belief_grid(contents.law.mu, contents.law.prior)
-    low, high = _belief_window(beliefs, points, contents.number("guarantee", "belief_bound"))
+    low, high = _belief_window(beliefs, points, list(contents.belief_bounds().values()))
     top = _draw_beliefs(axes, beliefs)
     density = belief_density(points, contents.law.mu, contents.law.prior, share)
     axes.plot(points, density, color=INK, linewidth=2, linestyle=_law_line(contents.law), label=_law_name(contents.law))
     axes.set_xlim(low, high)
     axes.set_ylim(0, 1.1 * max(top, min(float(density.max()), 2.5 * top) if top else float(density.max())))
-    _draw_bound_and_share(axes, contents, beliefs, high)
+    _draw_bound_and_share(axes, contents, high)
     finish_axes(
         axes,
         "How sure the insider became of the truth",
@@ -66,7 +66,7 @@ def belief_rounds_figure(contents: RunContents) -> Figure:
     for bit, style in BIT_STYLES.items():
         for index, world in enumerate(shown[shown["bit"] == bit]["world"]):
             _draw_path(axes, contents, int(world), bit, style.name if index == 0 else "")
-    _draw_belief_limits(axes, contents.number("guarantee", "belief_bound"))
+    _draw_belief_limits(axes, contents)
     axes.set_ylim(*_belief_heights(contents, shown))
     whole_number_axis(axes, 0, law.rounds)
     title = f"The insider's belief, round by round ({_shown_text(len(shown), len(contents.worlds))})"
@@ -90,12 +90,14 @@ def log_odds_figure(contents: RunContents) -> Figure:
         name = f"{'law' if law.exact_final_law else 'promise (upper limit)'}, {style.short}"
         axes.plot(grid, log_odds_density(grid, law.mu, bit), style.line, color=style.colour, linewidth=2, label=name)
     threshold = -float(logit(law.prior))
-    axes.axvline(threshold, color=INK, linestyle=":", linewidth=1.6, label="the insider says D to the right of this line")
+    axes.axvline(
+        threshold, color=INK, linestyle=":", linewidth=1.6, label="the insider says D to the right of this line"
+    )
     axes.set_ylim(bottom=0)
     finish_axes(
         axes,
         "Evidence for D after the last round",
-        "Log-odds of D against D′ (nats)",
+        "Log-odds of D against D' (nats)",
         "Density (share of worlds per nat)",
     )
     add_legend(axes, columns=2)
@@ -111,9 +113,9 @@ def worlds_shown(worlds: pd.DataFrame, limit: int = WORLDS_SHOWN) -> pd.DataFram
     return pd.concat([with_d, parts[1].head(limit - len(with_d))])
 
 
-def _belief_window(beliefs: Floats, points: Floats, bound: float | None) -> tuple[float, float]:
+def _belief_window(beliefs: Floats, points: Floats, bounds: list[float]) -> tuple[float, float]:
     """Return the interval of beliefs worth showing: all of 0 to 1, or the middle of it when nothing lies outside."""
-    low, high = span(beliefs, points, [] if bound is None else [bound])
+    low, high = span(beliefs, points, bounds)
     reach = 1.15 * max(0.5 - low, high - 0.5)
     return (0.0, 1.0) if reach > 0.4 else (0.5 - reach, 0.5 + reach)
 
@@ -123,7 +125,7 @@ def _belief_heights(contents: RunContents, shown: pd.DataFrame) -> tuple[float, 
     paths = contents.rounds.loc[contents.rounds["world"].isin(shown["world"]), "log_odds"].to_numpy(dtype=np.float64)
     beliefs = expit(paths + logit(contents.law.prior))
     law = belief_grid(contents.law.mu, contents.law.prior, tail=0.025) if contents.law.exact_final_law else np.empty(0)
-    low, high = _belief_window(beliefs, law, contents.number("guarantee", "belief_bound"))
+    low, high = _belief_window(beliefs, law, list(contents.belief_bounds().values()))
     return (-0.02, 1.02) if (low, high) == (0.0, 1.0) else (low, high)
 
 
@@ -160,23 +162,22 @@ def _draw_marks(axes: Axes, values: Floats, bit: int, label: str) -> None:
     for value in values:
         axes.plot([value, value], [0, 0.12], color=style.colour, linestyle=style.line, linewidth=1.4, transform=frame)
     tips = np.full(len(values), 0.12)
-    axes.plot(
-        values, tips, style.marker, color=style.colour, markersize=8, transform=frame, label=label, clip_on=False
-    )
+    axes.plot(values, tips, style.marker, color=style.colour, markersize=8, transform=frame, label=label, clip_on=False)
 
 
-def _draw_bound_and_share(axes: Axes, contents: RunContents, beliefs: Floats, high: float) -> None:
-    bound = contents.number("guarantee", "belief_bound")
-    if bound is None:
+def _draw_bound_and_share(axes: Axes, contents: RunContents, high: float) -> None:
+    bounds, beyond, worlds = contents.belief_bounds(), contents.beyond_bound(), len(contents.worlds)
+    if beyond is None:
         return
-    beyond = int(np.count_nonzero(beliefs > bound))
-    delta = contents.number("guarantee", "delta")
-    name = (
-        f"bound {percent(bound)}: beyond it {beyond:,} of {len(beliefs):,} ({percent(beyond / len(beliefs))}), "
-        f"promised at most δ = {percent(delta)}"
-    )
-    axes.axvline(bound, color=INK, linestyle="-.", linewidth=1.8, label=name)
-    axes.axvspan(bound, high, facecolor="none", edgecolor=MUTED, hatch="...", linewidth=0, alpha=0.35)
+    delta = percent(contents.number("guarantee", "delta"))
+    share = f"beyond it {beyond:,} of {worlds:,} ({percent(beyond / worlds)}), promised at most δ = {delta}"
+    if math.isclose(bounds[0], bounds[1]):
+        axes.axvline(bounds[1], color=INK, linestyle="-.", linewidth=1.8, label=f"bound {percent(bounds[1])}: {share}")
+    else:
+        axes.axvline(bounds[1], color=INK, linestyle="-.", linewidth=1.8, label=f"bound for D {percent(bounds[1])}")
+        label = f"bound for D' {percent(bounds[0])}; {share.replace('it', 'its own bound', 1)}"
+        axes.axvline(bounds[0], color=INK, linestyle=":", linewidth=1.8, label=label)
+    axes.axvspan(max(bounds.values()), high, facecolor="none", edgecolor=MUTED, hatch="...", linewidth=0, alpha=0.35)
 
 
 def _law_line(law: LawFacts) -> str:
@@ -225,11 +226,15 @@ def _draw_path(axes: Axes, contents: RunContents, world: int, bit: int, label: s
         )
 
 
-def _draw_belief_limits(axes: Axes, bound: float | None) -> None:
-    if bound is None:
+def _draw_belief_limits(axes: Axes, contents: RunContents) -> None:
+    bounds = contents.belief_bounds()
+    if not bounds:
         return
-    axes.axhline(bound, color=INK, linestyle="-.", linewidth=1.8, label=f"bound {percent(bound)}, for D and for D′")
-    axes.axhline(1 - bound, color=INK, linestyle="-.", linewidth=1.8)
+    same = math.isclose(bounds[0], bounds[1])
+    other = "D'" if same else f"D' ({percent(bounds[0])})"
+    label = f"bound {percent(bounds[1])}, for D and for {other}"
+    axes.axhline(bounds[1], color=INK, linestyle="-.", linewidth=1.8, label=label)
+    axes.axhline(1 - bounds[0], color=INK, linestyle="-.", linewidth=1.8)
 
 
 def _draw_log_odds(axes: Axes, values: Floats, bit: int) -> None:

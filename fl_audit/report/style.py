@@ -42,7 +42,7 @@ class BitStyle:
 
 BIT_STYLES = {
     1: BitStyle("D was used (b = 1)", "b = 1", "#12426e", "#7fa3c7", "-", "o", ""),
-    0: BitStyle("D′ was used (b = 0)", "b = 0", "#b35806", "#f8d9b0", "--", "v", "////"),
+    0: BitStyle("D' was used (b = 0)", "b = 0", "#b35806", "#f8d9b0", "--", "v", "////"),
 }
 
 

@@ -1,8 +1,8 @@
 """The laws that the figures draw beside what was measured.
 
-With mu_i = Delta_i / sigma_i the log-odds of D against D' move by N(+-mu_i^2/2, mu_i^2) in round i: upwards where D was
-used, downwards where D' was. Where mu_i is fixed the final log-odds are N(+-mu^2/2, mu^2), and the belief is their image
-under the logistic map, shifted by the prior log-odds.
+With mu_i = Delta_i / sigma_i the log-odds of D against D' move by N(+-mu_i^2/2, mu_i^2) in round i: upwards where D
+was used, downwards where D' was. Where mu_i is fixed the final log-odds are N(+-mu^2/2, mu^2), and the belief is their
+image under the logistic map, shifted by the prior log-odds.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
-from scipy.special import expit, logit
+from scipy.special import expit, logit, ndtri
 
 Floats = NDArray[np.float64]
 
@@ -26,7 +26,8 @@ class Band:
 
 def log_odds_density(log_odds: ArrayLike, mu: float, bit: int) -> Floats:
     """Return the density of N(+-mu^2/2, mu^2), plus for bit 1 and minus for bit 0, at `log_odds`."""
-    return np.asarray(stats.norm.pdf(log_odds, _sign(bit) * mu**2 / 2, mu), dtype=np.float64)
+    point = np.asarray(log_odds, dtype=np.float64)
+    return np.asarray(stats.norm.pdf(point, _sign(bit) * mu**2 / 2, mu), dtype=np.float64)
 
 
 def belief_density(belief: ArrayLike, mu: float, prior: float = 0.5, share: float = 0.5) -> Floats:
@@ -58,6 +59,11 @@ def belief_cdf(belief: ArrayLike, mu: float, prior: float = 0.5, share: float = 
     point = logit(np.asarray(belief, dtype=np.float64))
     with_d, without = (stats.norm.cdf(point, centre, mu) for centre in _truth_centres(mu, prior))
     return np.asarray(share * with_d + (1 - share) * without, dtype=np.float64)
+
+
+def bound_in_other(bound: float, prior: float) -> float:
+    """Return the belief bound for D' that allows the same evidence as the bound for D; equal where the prior is 1/2."""
+    return float(expit(logit(bound) - 2 * logit(prior)))
 
 
 def belief_grid(mu: float, prior: float = 0.5, points: int = 600, tail: float = 1e-6) -> Floats:
@@ -101,8 +107,11 @@ def normal_order_band(count: int, ranks: NDArray[np.int64], level: float = 0.95)
     level
         Share of samples in which one given order statistic lies inside the band.
     """
-    law = stats.beta(ranks, count + 1 - ranks)
-    low, middle, high = (stats.norm.ppf(law.ppf(p)) for p in ((1 - level) / 2, 0.5, (1 + level) / 2))
+    upper = (count + 1 - ranks).astype(np.float64)
+    low, middle, high = (
+        np.asarray(ndtri(stats.beta.ppf(p, ranks.astype(np.float64), upper)), dtype=np.float64)
+        for p in ((1 - level) / 2, 0.5, (1 + level) / 2)
+    )
     return Band(low, middle, high)
 
 

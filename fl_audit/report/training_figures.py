@@ -75,10 +75,10 @@ def releases_figure(contents: RunContents) -> Figure:
         _draw_promised_epsilon(panels[1], contents)
         panels[1].set_ylim(0, 1.05 * max(panels[1].get_ylim()[1], 1e-3))
         finish_axes(panels[1], "Epsilon* of each released model", x_name, f"Epsilon* (nats){_at_delta(contents)}")
-        if panels[1].get_legend_handles_labels()[1][2:]:
-            panels[1].legend(*_last_entry(panels[1]), fontsize=SMALL_TEXT_SIZE, loc="best", edgecolor=PALE)
     whole_number_axis(panels[-1], first, last)
-    figure.legend(*_curve_entries(panels[0]), loc="outside lower center", frameon=False, fontsize=SMALL_TEXT_SIZE, ncols=2)
+    figure.legend(
+        *_curve_entries(panels[0]), loc="outside lower center", frameon=False, fontsize=SMALL_TEXT_SIZE, ncols=2
+    )
     return figure
 
 
@@ -141,16 +141,6 @@ def _draw_promised_epsilon(axes: Axes, contents: RunContents) -> None:
     if epsilon is not None and promise_fits(contents):
         label = f"promised epsilon = {number_text(epsilon)} ({contents.value('guarantee', 'accountant')})"
         axes.axhline(epsilon, color=INK, linestyle="-.", linewidth=1.8, label=label)
-
-
-def _curve_entries(axes: Axes) -> tuple[list[object], list[str]]:
-    handles, labels = axes.get_legend_handles_labels()
-    return list(handles), list(labels)
-
-
-def _last_entry(axes: Axes) -> tuple[list[object], list[str]]:
-    handles, labels = _curve_entries(axes)
-    return handles[-1:], labels[-1:]
 
 
 def _at_delta(contents: RunContents) -> str:

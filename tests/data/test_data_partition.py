@@ -71,6 +71,8 @@ def test_schemes_do_what_their_names_say() -> None:
     assert max(even) < min(odd)
     shards = partition_records(LABELS, 5, PartitionScheme.SHARD, {"num_shards_per_partition": 1}, 0)
     assert max(len(np.unique(LABELS[part])) for part in shards) <= 4
+    # 500 records in 14 shards of 36, the last of 32: two a client, and none left over.
+    assert sorted(len(part) for part in partition_records(LABELS, 7, PartitionScheme.SHARD, {}, 0)) == [68] + [72] * 6
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,39 @@
+"""A progress bar for long work, and none where nobody looks."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+Progress = Callable[[int], AbstractContextManager[Callable[[int], None]]]
+"""Opens a display of so many world-rounds; the block gets a function that is told how many are done."""
+
+
+@contextmanager
+def no_progress(total: int) -> Iterator[Callable[[int], None]]:
+    """Show nothing."""
+    yield lambda done: None
+
+
+@contextmanager
+def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar on standard error, with the time that is left."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("world-rounds,"),
+        TimeElapsedColumn(),
+        TextColumn("gone,"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+    )
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("starting the clients", total=total)
+
+        def on_round(done: int) -> None:
+            bar.update(task, advance=done, description="playing")
+
+        yield on_round

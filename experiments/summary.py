@@ -1,0 +1,199 @@
+"""What a finished run found, in numbers: `summary.json` and the contents of the report."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import logit
+
+from experiments.plan import AuditPlan
+from fl_audit.evidence.advantage import empirical_advantage
+from fl_audit.evidence.empirical_epsilon import (
+    epsilon_from_largest_belief,
+    epsilon_from_measured_advantage,
+    epsilon_from_sensitivities,
+)
+from fl_audit.evidence.innovations import InnovationGroup, check_innovations
+from fl_audit.evidence.verdict import VerdictResult, judge
+from fl_audit.privacy.release import NoiseScaling
+from fl_audit.report.contents import LawFacts, RunContents
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of a run; see the README for their columns."""
+
+    worlds: pd.DataFrame
+    rounds: pd.DataFrame
+    releases: pd.DataFrame
+
+    def by_world(self, column: str) -> NDArray[np.float64]:
+        """Return a column of `rounds` as (worlds, rounds)."""
+        table: NDArray[np.float64] = self.rounds[column].to_numpy().reshape(len(self.worlds), -1)
+        return table
+
+
+def summarise(plan: AuditPlan, tables: Tables, timing: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of `summary.json`, schema 1; what cannot be said is None.
+
+    Parameters
+    ----------
+    plan
+        What was promised and played.
+    tables
+        What came out.
+    timing
+        Seconds, and the engine.
+    """
+    bits = tables.worlds["bit"].to_numpy() == 1
+    log_odds = tables.worlds["log_odds"].to_numpy(dtype=np.float64)
+    verdict = _verdict(plan, log_odds, bits)
+    return {
+        "schema": 1,
+        "guarantee": _guarantee(plan),
+        "insider": _insider(plan, tables, np.where(bits, log_odds, -log_odds)),
+        "empirical_epsilon": _empirical_epsilon(plan, tables, np.where(bits, log_odds, -log_odds), verdict),
+        "innovations": _innovations(tables, bits),
+        "epsilon_star": _epsilon_star(plan, tables),
+        "utility": {"test_accuracy": float(tables.worlds["test_accuracy"].mean())},
+        "verdict": str(verdict.verdict),
+        "scope": verdict.scope,
+        "timing": timing,
+    }
+
+
+def _guarantee(plan: AuditPlan) -> dict[str, Any]:
+    promise = plan.guarantee
+    return {
+        "epsilon": promise.epsilon,
+        "delta": promise.delta,
+        "accountant": str(promise.accountant),
+        "noise_multiplier": promise.noise_multiplier,
+        "rounds": promise.rounds,
+        "belief_bound": promise.belief_bound,
+        "advantage_bound": promise.advantage_bound,
+        "advantage_bound_exact": promise.advantage_bound_exact,
+    }
+
+
+def _insider(plan: AuditPlan, tables: Tables, towards_truth: NDArray[np.float64]) -> dict[str, Any]:
+    estimate = empirical_advantage(tables.worlds["won"].to_numpy(), plan.config.audit.confidence)
+    # The promise bounds the log-odds; at a prior of 1/2 this counts the beliefs beyond the bound.
+    limit = logit(plan.guarantee.belief_bound) - logit(plan.guarantee.prior)
+    return {
+        "worlds": estimate.worlds,
+        "wins": estimate.wins,
+        "advantage": estimate.advantage,
+        "advantage_low": estimate.low,
+        "advantage_high": estimate.high,
+        "max_belief": float(tables.worlds["belief"].max()),
+        "belief_violations": int((towards_truth > limit).sum()),
+    }
+
+
+def _verdict(plan: AuditPlan, log_odds: NDArray[np.float64], bits: NDArray[np.bool_]) -> VerdictResult:
+    config = plan.config
+    neighbour = f"{config.privacy.adjacency}, neighbour {config.audit.neighbour}, data seed {config.data.seed}"
+    return judge(
+        log_odds[bits],
+        log_odds[~bits],
+        plan.guarantee,
+        config.audit.confidence,
+        neighbour,
+        str(config.run.seed),
+        config.privacy.sensitivity,
+    )
+
+
+def _empirical_epsilon(
+    plan: AuditPlan, tables: Tables, towards_truth: NDArray[np.float64], verdict: VerdictResult
+) -> dict[str, Any]:
+    delta, accountant = plan.guarantee.delta, plan.guarantee.accountant
+    won = tables.worlds["won"].to_numpy()
+    from_advantage = epsilon_from_measured_advantage(float(2 * won.mean() - 1), delta)
+    return {
+        "from_sensitivity": epsilon_from_sensitivities(_signal(tables), delta, accountant),
+        "from_belief": epsilon_from_largest_belief(towards_truth),
+        "from_advantage": _finite(from_advantage),
+        "lower_bound": _finite(verdict.lower_bound),
+        "confidence": verdict.confidence,
+        "method": verdict.method,
+        "assumption": verdict.assumption,
+        "limit_of_detection": _finite(verdict.limit_of_detection),
+        "lower_bound_at_violation_level": _finite(verdict.lower_bound_at_violation_level),
+        "violation_level": verdict.violation_level,
+    }
+
+
+def _innovations(tables: Tables, bits: NDArray[np.bool_]) -> dict[str, Any]:
+    check = check_innovations(tables.by_world("log_odds"), _signal(tables), bits)
+    groups = [_group(1, check.members), _group(0, check.nonmembers)]
+    return {"holds": check.holds, "groups": groups}
+
+
+def _group(bit: int, group: InnovationGroup) -> dict[str, Any]:
+    return {
+        "bit": bit,
+        "count": group.count,
+        "mean": group.mean,
+        "variance": group.variance,
+        "serial_correlation": group.serial_correlation,
+        "ks_p": group.ks_p_value,
+    }
+
+
+def _signal(tables: Tables) -> NDArray[np.float64]:
+    return tables.by_world("local_sensitivity") / tables.by_world("sigma")
+
+
+def _epsilon_star(plan: AuditPlan, tables: Tables) -> dict[str, Any] | None:
+    if not plan.config.audit.epsilon_star:
+        return None
+    values = tables.worlds["epsilon_star"]
+    return {
+        "mean": _finite(float(values.mean())),
+        "max": _finite(float(values.max())),
+        "delta": plan.guarantee.delta,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def report_contents(plan: AuditPlan, tables: Tables, summary: dict[str, Any]) -> RunContents:
+    """Return what the report is drawn from."""
+    return RunContents(
+        summary=summary,
+        worlds=tables.worlds,
+        rounds=tables.rounds,
+        releases=tables.releases,
+        configuration=plan.config.as_dict(),
+        law=law_facts(plan),
+    )
+
+
+def law_facts(plan: AuditPlan) -> LawFacts:
+    """Return the law of a run in the words and numbers that a report shows."""
+    law, config = plan.public.law, plan.config
+    return LawFacts(
+        mu=plan.guarantee.mu,
+        exact_final_law=law.scaling is NoiseScaling.LOCAL,
+        scaling=str(law.scaling),
+        relation=str(law.relation),
+        clipping_norm=law.clipping_norm,
+        global_sensitivity=law.global_sensitivity,
+        rounds=plan.public.rounds,
+        prior=plan.guarantee.prior,
+        is_private_release=law.is_private_release,
+        optimizer=str(law.optimizer.kind),
+        data_name=config.data.name,
+        records=config.data.records,
+        clients=config.data.clients,
+        model=config.model.name,
+        view=str(config.audit.view),
+        partition=str(config.data.partition),
+    )

@@ -1,0 +1,116 @@
+"""The opening of a report in plain English: promise, strongest insider, released model, verdict and its limits.
+
+Written for a data owner: no Greek, no formulas, no terms of the trade.
+"""
+
+from fl_audit.report.contents import RunContents
+from fl_audit.report.wording import number_text, one_in, percent, plural, whole
+
+SIMULATION_NOTICE = (
+    "All noise in this run comes from a seed, so that the run can be repeated. Whoever knows the seed can remove the "
+    "noise: this is a simulation and no secure release."
+)
+
+NOT_PRIVATE_LABEL = "Not a private release: noise follows the data (audit device)"
+
+
+def opening(contents: RunContents) -> str:
+    """Return the paragraph with which a report opens, as plain text."""
+    sentences = (promise(contents), insider(contents), certainty(contents), released_model(contents), verdict(contents))
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def promise(contents: RunContents) -> str:
+    """Return what was promised, in terms of how sure anybody may become."""
+    bound = contents.number("guarantee", "belief_bound")
+    what = _secret(contents.law.relation)
+    if bound is None:
+        return f"No limit was set on how sure anybody may become {what}."
+    chance = one_in(contents.number("guarantee", "delta"))
+    return (
+        f"The promise was that nobody who watches this training may become more than {percent(bound)} sure {what}, "
+        f"except with a chance of at most {chance}."
+    )
+
+
+def insider(contents: RunContents) -> str:
+    """Return how often the strongest insider was right, beside coin-flipping."""
+    worlds, wins = whole(contents.number("insider", "worlds")), whole(contents.number("insider", "wins"))
+    who = (
+        "We put the strongest insider we could think of to the test: a participant who already knows everything except "
+        "that one answer and sees all that is shared during training."
+    )
+    if worlds is None or wins is None:
+        return f"{who} How often it was right was not determined."
+    if worlds == 1:
+        return f"{who} It had a single trial and guessed {'right' if wins else 'wrong'}; one trial says almost nothing."
+    return (
+        f"{who} It was right in {wins:,} of {worlds:,} trials, where flipping a coin is right in about "
+        f"{number_text(worlds / 2)} of them."
+    )
+
+
+def certainty(contents: RunContents) -> str:
+    """Return the highest certainty that the insider reached and how often it passed the limit."""
+    highest = contents.number("insider", "max_belief")
+    if highest is None:
+        return ""
+    text = f"The surest it ever became of the right answer was {percent(highest)}"
+    beyond, worlds = whole(contents.number("insider", "belief_violations")), whole(contents.number("insider", "worlds"))
+    if beyond is None or not worlds or contents.number("guarantee", "belief_bound") is None:
+        return f"{text}."
+    return (
+        f"{text}, and it passed the promised limit in {'none' if beyond == 0 else f'{beyond:,}'} of {_trials(worlds)}."
+    )
+
+
+def released_model(contents: RunContents) -> str:
+    """Return how the released model fares, by Epsilon* and accuracy."""
+    accuracy, mean = contents.number("utility", "test_accuracy"), contents.number("epsilon_star", "mean")
+    useful = f"The released model is right for {percent(accuracy)} of new cases" if accuracy is not None else ""
+    if mean is None:
+        return f"{useful}; how much it gives away by itself was not measured." if useful else ""
+    largest = contents.number("epsilon_star", "max")
+    worst = f" (at worst {number_text(largest)})" if largest is not None and largest > mean else ""
+    score = (
+        f"judged by its errors alone, it scores {number_text(mean)}{worst} on the leakage scale Epsilon*, where 0 "
+        "means that it treats people in the training data just like others"
+    )
+    return f"{useful}; {score}." if useful else f"The released model: {score}."
+
+
+def verdict(contents: RunContents) -> str:
+    """Return the verdict and what it does not cover, in one or two sentences."""
+    trials = _trials(whole(contents.number("insider", "worlds")) or len(contents.worlds))
+    if contents.value("verdict") == "violated":
+        text = (
+            "Our verdict: the promise was broken, for the insider learned more than chance can explain. The verdict is "
+            "about this one example and this run; it does not say how much more others could learn."
+        )
+    else:
+        text = (
+            "Our verdict: nothing we saw contradicts the promise. That covers this one example and this run only; it "
+            f"is no proof for other people's data, other attacks, or leaks too small to show in {trials}."
+        )
+    if contents.law.is_private_release:
+        return text
+    return f"{text} The models of this run are test pieces and must not be handed out: their noise depends on the data."
+
+
+def banner(contents: RunContents) -> tuple[str, str]:
+    """Return the large line of the verdict and the smaller line below it."""
+    if contents.value("verdict") == "violated":
+        return "Violated", "What the insider learned contradicts the promise."
+    if contents.value("verdict") == "consistent":
+        return "Consistent", "Nothing the insider learned contradicts the promise."
+    return "No verdict", "The run came to no verdict."
+
+
+def _secret(relation: str) -> str:
+    owner = "one particular participant's data" if "client" in relation else "one particular record"
+    verb = "were" if "client" in relation else "was"
+    return f"whether {owner} {verb} used" + (" or another in its place" if relation.startswith("replace") else "")
+
+
+def _trials(worlds: int) -> str:
+    return plural(worlds, "trial")

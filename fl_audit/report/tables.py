@@ -1,0 +1,165 @@
+"""Every number of a run with what it rests on: accountant, confidence, method and assumption."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fl_audit.report.contents import RunContents
+from fl_audit.report.wording import MISSING, percent
+
+NONE = "\N{EN DASH}"
+POINT = "none: a point estimate"
+EXACT = "none: exact count"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One number of the report and what it rests on.
+
+    Parameters
+    ----------
+    name
+        What the number is, with its unit.
+    value
+        The number itself; None where it was not determined.
+    accountant
+        Who accounts for it, or a dash.
+    confidence
+        The confidence it comes with, or why it has none.
+    method
+        How it was found.
+    assumption
+        What it rests on.
+    is_share
+        Whether it reads best as a percentage.
+    """
+
+    name: str
+    value: Any
+    accountant: str = NONE
+    confidence: str = NONE
+    method: str = NONE
+    assumption: str = NONE
+    is_share: bool = False
+
+
+def evidence(contents: RunContents) -> dict[str, list[Entry]]:
+    """Return the numbers of a run in groups, each group under its heading."""
+    return {
+        "What was promised": _guarantee(contents),
+        "What the insider achieved": _insider(contents),
+        "Empirical epsilon": _empirical_epsilon(contents),
+        "The released model": _model(contents),
+    }
+
+
+def _guarantee(contents: RunContents) -> list[Entry]:
+    accountant = str(contents.value("guarantee", "accountant") or MISSING)
+    law = contents.law
+    neighbours = f"Gaussian noise on the sum; neighbours differ by {law.relation}"
+    classic = "Bernau et al. 2021, theorem 3 and Eq. (6)"
+
+    def entry(
+        name: str, key: str, method: str, assumption: str, source: str = accountant, share: bool = False
+    ) -> Entry:
+        value = contents.value("guarantee", key)
+        return Entry(name, value, source, "holds surely", method, assumption, share)
+
+    chosen = "chosen before the run"
+    return [
+        entry("Epsilon (nats)", "epsilon", "accounting over all rounds, at the delta below", neighbours),
+        entry("Delta (probability)", "delta", chosen, NONE),
+        entry("Noise multiplier z", "noise_multiplier", "noise standard deviation over the sensitivity", neighbours),
+        entry("Rounds", "rounds", chosen, NONE, NONE),
+        Entry("Gaussian mu", law.mu, "gdp", "holds surely", "square root of rounds over z", neighbours),
+        entry("Belief bound", "belief_bound", _belief_bound_method(accountant), _prior_text(contents), share=True),
+        entry("Advantage bound", "advantage_bound", classic,
+              "noise calibrated by the classic formula; for exactly calibrated noise it may be exceeded"),
+        entry("Advantage bound, exact", "advantage_bound_exact", "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)",
+              neighbours, "gdp"),
+    ]  # fmt: skip
+
+
+def _insider(contents: RunContents) -> list[Entry]:
+    at = _confidence(contents)
+    interval = "Clopper-Pearson interval of the share of right guesses"
+    independent = "worlds are independent repetitions"
+
+    def entry(name: str, key: str, confidence: str, method: str, share: bool = False) -> Entry:
+        return Entry(name, contents.value("insider", key), NONE, confidence, method, independent, share)
+
+    return [
+        entry("Worlds (trials)", "worlds", EXACT, "counted"),
+        entry("Right guesses", "wins", EXACT, "counted; the insider names the likelier data set"),
+        entry("Advantage", "advantage", POINT, "twice the share of right guesses - 1; 0 is coin-flipping"),
+        entry("Advantage, lower end", "advantage_low", at, interval),
+        entry("Advantage, upper end", "advantage_high", at, interval),
+        entry("Largest belief in the truth", "max_belief", "none: an extreme value", "largest over all worlds", True),
+        entry("Worlds beyond the belief bound", "belief_violations", EXACT, _violations_method(contents)),
+    ]
+
+
+def _empirical_epsilon(contents: RunContents) -> list[Entry]:
+    accountant = str(contents.value("guarantee", "accountant") or MISSING)
+    delta = _at_delta(contents.number("guarantee", "delta"))
+    method, assumption = (str(contents.value("empirical_epsilon", key) or MISSING) for key in ("method", "assumption"))
+
+    def entry(name: str, key: str, source: str, confidence: str, how: str, rests_on: str) -> Entry:
+        return Entry(name, contents.value("empirical_epsilon", key), source, confidence, how, rests_on)
+
+    return [
+        entry("From sensitivities (nats)", "from_sensitivity", accountant, POINT,
+              f"section 5.3 (i): accounting of the local sensitivities over the noise that was added{delta}",
+              "the noise has the stated scale; tests the bookkeeping"),
+        entry("From the largest belief (nats)", "from_belief", NONE,
+              "none: an extreme value that grows with the number of repetitions and does not converge to epsilon",
+              "section 5.3 (ii): Eq. (5) turned round", "compare only at the same number of worlds"),
+        entry("From the advantage (nats)", "from_advantage", NONE, POINT,
+              f"section 5.3 (iii): Eq. (6) turned round{delta}", "noise calibrated by the classic formula"),
+        entry("Lower bound (nats)", "lower_bound", NONE, f"holds at {_confidence(contents)}",
+              f"{method}{delta}", assumption),
+        entry("Limit of detection (nats)", "limit_of_detection", NONE, "a breach below it may well pass",
+              f"{method}{delta}; level 0.001 as for the verdict", assumption),
+    ]  # fmt: skip
+
+
+def _model(contents: RunContents) -> list[Entry]:
+    method = (
+        f"Epsilon* of the final release (Negoescu et al. 2023){_at_delta(contents.number('epsilon_star', 'delta'))}"
+    )
+    losses = "losses of members and of a population sample, after a logit transform, are normal"
+    return [
+        Entry("Epsilon*, mean over worlds (nats)", contents.value("epsilon_star", "mean"), NONE, POINT, method, losses),
+        Entry("Epsilon*, largest world (nats)", contents.value("epsilon_star", "max"), NONE,
+              "none: an extreme value", method, losses),
+        Entry("Delta of Epsilon* (probability)", contents.value("epsilon_star", "delta"), NONE, NONE,
+              "chosen before the run", NONE),
+        Entry("Test accuracy", contents.value("utility", "test_accuracy"), NONE, POINT,
+              "share of right predictions of the final release, mean over worlds",
+              "test records were not used in training", True),
+    ]  # fmt: skip
+
+
+def _confidence(contents: RunContents) -> str:
+    confidence = contents.number("empirical_epsilon", "confidence")
+    return MISSING if confidence is None else f"{percent(confidence)} confidence"
+
+
+def _at_delta(delta: float | None) -> str:
+    return "" if delta is None else f", at delta = {delta:g}"
+
+
+def _belief_bound_method(accountant: str) -> str:
+    if accountant == "rdp-classic":
+        return "1 / (1 + exp(-epsilon)), Eq. (5); passed with probability at most delta"
+    return "quantile of the law of the log-odds; passed with probability at most delta"
+
+
+def _prior_text(contents: RunContents) -> str:
+    return f"prior belief {percent(contents.law.prior)}"
+
+
+def _violations_method(contents: RunContents) -> str:
+    delta, worlds = contents.number("guarantee", "delta"), contents.number("insider", "worlds")
+    if delta is None or worlds is None:
+        return "counted"
+    return f"counted; the promise allows {delta * worlds:.3g} on average"
