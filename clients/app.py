@@ -14,7 +14,7 @@ from flwr.clientapp.typing import Mod
 from numpy.typing import NDArray
 
 from clients.data_owner import contribute, contribute_as_victim
-from clients.watch import time_limit
+from clients.watch import within_time_limit
 from fl_audit.adversaries.identifiability import RoundEvidence, weigh_models, weigh_release
 from fl_audit.errors import InputError
 from fl_audit.game import Game, PublicGame, View, load_game
@@ -30,22 +30,20 @@ def build_app(mods: list[Mod] | None = None) -> ClientApp:
         Flower mods around training, such as faults that a test injects.
     """
     app = ClientApp()
-    app.train(mods=mods)(train)
+    app.train(mods=[within_time_limit, *(mods or [])])(train)
     app.query(Query.IDENTIFY)(identify)
-    app.query(Query.OBSERVE)(observe)
+    app.query(Query.OBSERVE, mods=[within_time_limit])(observe)
     return app
 
 
 def train(message: Message, context: Context) -> Message:
     """Answer a round: the clipped gradient sums of all worlds of a batch."""
-    with time_limit(_time_limit(message)):
-        game, client = _game(message), _partition(context)
-        models = _tensor(message, models_key(0))
-        if client != game.victim:
-            return _reply(message, {Key.SUM: contribute(game, client, models).numpy()})
-        bits = _bits(message)
-        total, sensitivity = contribute_as_victim(game, models, bits)
-        return _reply(message, {Key.SUM: total.numpy(), Key.LOCAL_SENSITIVITY: sensitivity})
+    game, client = _game(message), _partition(context)
+    models = _tensor(message, models_key(0))
+    if client != game.victim:
+        return _reply(message, {Key.SUM: contribute(game, client, models).numpy()})
+    total, sensitivity = contribute_as_victim(game, models, _bits(message))
+    return _reply(message, {Key.SUM: total.numpy(), Key.LOCAL_SENSITIVITY: sensitivity})
 
 
 def identify(message: Message, context: Context) -> Message:
@@ -56,12 +54,11 @@ def identify(message: Message, context: Context) -> Message:
 
 def observe(message: Message, context: Context) -> Message:
     """Answer as the insider: what a release tells about D against D'."""
-    with time_limit(_time_limit(message)):
-        game = _game(message)
-        if _partition(context) != game.insider:
-            raise InputError(f"client {_partition(context)} was shown a release, the insider is client {game.insider}")
-        evidence = _weigh(game, message)
-        return _reply(message, {Key.LOG_ODDS: evidence.log_odds, Key.LOCAL_SENSITIVITY: evidence.local_sensitivity})
+    game = _game(message)
+    if _partition(context) != game.insider:
+        raise InputError(f"client {_partition(context)} was shown a release, the insider is client {game.insider}")
+    evidence = _weigh(game, message)
+    return _reply(message, {Key.LOG_ODDS: evidence.log_odds, Key.LOCAL_SENSITIVITY: evidence.local_sensitivity})
 
 
 def _weigh(game: Game, message: Message) -> RoundEvidence:
@@ -83,10 +80,6 @@ def _bits(message: Message) -> NDArray[np.bool_]:
     secret = _config(message)[Key.BITS]
     assert isinstance(secret, bytes)
     return np.frombuffer(secret, dtype=np.bool_).copy()
-
-
-def _time_limit(message: Message) -> float:
-    return float(str(_config(message)[Key.TIME_LIMIT]))
 
 
 def _partition(context: Context) -> int:

@@ -2,8 +2,11 @@
 
 import faulthandler
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+
+from flwr.app import Context, Message
+from flwr.clientapp.typing import ClientAppCallable
+
+from fl_audit.protocol import Key, Record
 
 
 def _has_own_process() -> bool:
@@ -12,18 +15,17 @@ def _has_own_process() -> bool:
     return ray is not None and ray.is_initialized() and ray.get_runtime_context().get_actor_id() is not None
 
 
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """End this actor's process if the block takes longer.
+def within_time_limit(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """Flower mod: end this actor's process if the call takes longer than the message allows.
 
     A hanging client keeps the whole simulation waiting, even after its server gave up. The timer runs in C, without
     Python's lock, so it also ends a call that holds that lock. In process (local engine) the engine keeps the time.
     """
     if not _has_own_process():
-        yield
-        return
-    faulthandler.dump_traceback_later(seconds, exit=True)
+        return call_next(message, context)
+    seconds = message.content.config_records[Record.CONFIG][Key.TIME_LIMIT]
+    faulthandler.dump_traceback_later(float(str(seconds)), exit=True)
     try:
-        yield
+        return call_next(message, context)
     finally:
         faulthandler.cancel_dump_traceback_later()

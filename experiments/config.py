@@ -111,7 +111,7 @@ class RunSection(_Section):
 
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     worlds_per_batch: Count = 250
-    batches_in_flight: Count = 4
+    batches_in_flight: Count = 2
     keep_releases: Annotated[int, Field(ge=0)] = 4
     keep_final_models: bool = True
     client_time_limit: Positive = 600.0

@@ -4,6 +4,7 @@ Everything of Flower that is deprecated or not public stands in this module.
 """
 
 import logging
+import socket
 import threading
 import uuid
 from collections.abc import Iterable
@@ -124,15 +125,13 @@ def _refuse_unreachable(address: str | None) -> None:
     """Refuse an address nobody listens at; Ray itself would try for minutes."""
     if address is None or address.startswith(("ray://", "auto")):
         return
-    import ray
-    from ray._raylet import GcsClient
-
+    host, _, port = address.rpartition(":")
     try:
-        GcsClient(address=address).get_all_node_info(timeout=5)
-    except (ray.exceptions.RaySystemError, ray.exceptions.RpcError, ValueError, TimeoutError, RuntimeError) as error:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, ValueError) as error:
         raise InputError(
-            f"--ray-address {address}: no Ray cluster answers there ({type(error).__name__}): accepted is HOST:PORT of a "
-            "node started with 'ray start --head'"
+            f"--ray-address {address}: no Ray cluster answers there: accepted is HOST:PORT of a node "
+            "started with 'ray start --head'"
         ) from error
 
 

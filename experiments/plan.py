@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from experiments.config import PRIVACY_TARGETS, DataSection, RunConfig
-from fl_audit.data.catalogue import DataSpec
+from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.neighbours import NeighbourPair, choose_neighbour
+from fl_audit.data.split import select_records
 from fl_audit.game import PublicGame
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.privacy.calibration import (
@@ -60,21 +62,27 @@ def resolve(config: RunConfig) -> AuditPlan:
     InputError
         If the promise cannot be kept or the game cannot be played.
     """
+    promise = promised(config)
     privacy, training = config.privacy, config.training
-    name = next(name for name in PRIVACY_TARGETS if getattr(privacy, name.replace("-", "_")) is not None)
-    target = _TARGETS[name](getattr(privacy, name.replace("-", "_")))
-    noise_multiplier = noise_multiplier_for(target, privacy.accountant, training.rounds, privacy.delta, privacy.prior)
-    promise = guarantee(privacy.accountant, noise_multiplier, training.rounds, privacy.delta, privacy.prior)
     law = ReleaseLaw(
         relation=privacy.adjacency,
         clipping_norm=privacy.clipping_norm,
-        noise_multiplier=noise_multiplier,
+        noise_multiplier=promise.noise_multiplier,
         scaling=privacy.sensitivity,
         denominator=config.data.records,
         optimizer=ServerOptimizer(training.optimizer, training.learning_rate, momentum=training.momentum),
         source=privacy.noise,
     )
     return AuditPlan(config, promise, _public_game(config, law))
+
+
+def promised(config: RunConfig) -> Guarantee:
+    """Calibrate the noise to the promise of a configuration and return all that it then promises."""
+    privacy, rounds = config.privacy, config.training.rounds
+    name = next(name for name in PRIVACY_TARGETS if getattr(privacy, name.replace("-", "_")) is not None)
+    target = _TARGETS[name](getattr(privacy, name.replace("-", "_")))
+    noise_multiplier = noise_multiplier_for(target, privacy.accountant, rounds, privacy.delta, privacy.prior)
+    return guarantee(privacy.accountant, noise_multiplier, rounds, privacy.delta, privacy.prior)
 
 
 def _public_game(config: RunConfig, law: ReleaseLaw) -> PublicGame:
@@ -90,13 +98,21 @@ def _public_game(config: RunConfig, law: ReleaseLaw) -> PublicGame:
         partition_parameters=tuple(
             sorted((name.replace("-", "_"), value) for name, value in data.partition_parameters.items())
         ),
-        neighbour=audit.neighbour,
-        dissimilarity=audit.dissimilarity,
+        pair=_pair(config),
         model=config.model.name,
         law=law,
         rounds=config.training.rounds,
         view=audit.view,
         threads=config.run.threads,
+    )
+
+
+def _pair(config: RunConfig) -> NeighbourPair:
+    """Choose where D and D' differ; the search over a large data set takes a while and is done here only."""
+    data, audit = config.data, config.audit
+    split = select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
+    return choose_neighbour(
+        config.privacy.adjacency, split.inside, split.outside, audit.neighbour, audit.dissimilarity, data.seed
     )
 
 

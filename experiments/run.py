@@ -1,21 +1,21 @@
 """A run from its configuration to its report."""
 
-import time
 from pathlib import Path
 
 from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
 
 from clients.app import app as default_client_app
 from experiments.engines import Engine, RayOptions, run_locally, run_on_ray
-from experiments.plan import AuditPlan, resolve
+from experiments.plan import AuditPlan
 from experiments.progress import Progress, no_progress
-from experiments.run_directory import RunDirectory, read_config, read_json
+from experiments.run_directory import RunDirectory, read_json, read_plan
 from experiments.summary import Tables, report_contents, summarise
 from fl_audit.game import load_game
 from fl_audit.report import write_report
 from fl_audit.report.contents import RunContents
 from fl_audit.worlds import WorldBatch, split_worlds
-from server.app import FederationClock, FederationPlan, build_server_app
+from server.app import FederationClock, FederationPlan, build_server_app, run_federation
 from server.results import FRAMES, write_json
 from strategies.dp_fedsgd import DPFedSGD
 
@@ -66,42 +66,51 @@ def run_audit(
     load_game(plan.public)  # whatever is wrong with data or model is said before a directory is made
     run = RunDirectory(directory)
     run.open(plan, resume)
-    store = run.store(plan.config)
-    batches = split_worlds(plan.config.audit.worlds, plan.config.run.worlds_per_batch)
-    pending = tuple(batch for batch in batches if not store.is_finished(batch))
+    pending = pending_batches(plan, run)
     if pending:
-        _play(plan, run, pending, engine, ray_address, progress, client_app, strategy_type)
+        worlds, clock = sum(batch.count for batch in pending), FederationClock()
+        with progress(worlds * plan.public.rounds) as on_round:
+            store = run.store(plan.config)
+            server_app = build_server_app(federation_plan(plan, pending), store, clock, on_round, strategy_type)
+            _start(engine, server_app, client_app, plan, ray_address)
+        write_timing(run, clock, worlds, str(engine))
     return finish(plan, run)
 
 
-def _play(
-    plan: AuditPlan,
-    run: RunDirectory,
-    pending: tuple[WorldBatch, ...],
-    engine: Engine,
-    ray_address: str | None,
-    progress: Progress,
-    client_app: ClientApp,
-    strategy_type: type[DPFedSGD],
+def _start(
+    engine: Engine, server_app: ServerApp, client_app: ClientApp, plan: AuditPlan, ray_address: str | None
 ) -> None:
-    config, started, clock = plan.config, time.monotonic(), FederationClock()
-    worlds = sum(batch.count for batch in pending)
-    with progress(worlds * plan.public.rounds) as on_round:
-        server_app = build_server_app(
-            federation_plan(plan, pending), run.store(config), clock, on_round, strategy_type
-        )
-        match engine:
-            case Engine.LOCAL:
-                run_locally(server_app, client_app, config.data.clients, config.run.client_time_limit)
-            case Engine.RAY:
-                options = RayOptions(ray_address, config.run.actors, config.run.threads)
-                run_on_ray(server_app, client_app, config.data.clients, options)
+    clients, settings = plan.public.clients, plan.config.run
+    match engine:
+        case Engine.LOCAL:
+            run_locally(server_app, client_app, clients, settings.client_time_limit)
+        case Engine.RAY:
+            run_on_ray(server_app, client_app, clients, RayOptions(ray_address, settings.actors, settings.threads))
+
+
+def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
+    """Play the batches that are not finished on a grid that Flower already runs."""
+    pending, clock = pending_batches(plan, run), FederationClock()
+    if pending:
+        run_federation(federation_plan(plan, pending), grid, run.store(plan.config), clock, lambda worlds: None)
+        write_timing(run, clock, sum(batch.count for batch in pending), "flwr run")
+
+
+def pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[WorldBatch, ...]:
+    """Return the batches that are not finished."""
+    store = run.store(plan.config)
+    batches = split_worlds(plan.config.audit.worlds, plan.config.run.worlds_per_batch)
+    return tuple(batch for batch in batches if not store.is_finished(batch))
+
+
+def write_timing(run: RunDirectory, clock: FederationClock, worlds: int, engine: str) -> None:
+    """Note how long the federation took to get ready and to train."""
     training = clock.finished - clock.ready
     timing = {
-        "setup_seconds": clock.ready - started,
+        "setup_seconds": clock.ready - clock.started,
         "training_seconds": training,
         "worlds_per_second": worlds / training,
-        "engine": str(engine),
+        "engine": engine,
     }
     write_json(run.path / TIMING, timing)
 
@@ -143,7 +152,7 @@ def rebuild_report(directory: Path) -> Path:
     InputError
         If the directory holds no finished run.
     """
-    plan, run = resolve(read_config(directory)), RunDirectory(directory)
+    plan, run = read_plan(directory), RunDirectory(directory)
     read_json(run.summary)
     finish(plan, run)
     return directory / "report.html"

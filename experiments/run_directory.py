@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config import RunConfig, parse_config
-from experiments.plan import AuditPlan
+from experiments.plan import AuditPlan, promised
 from fl_audit.errors import InputError, require
 from fl_audit.game import PublicGame
 from server.results import RunStore, write_json
@@ -57,7 +57,7 @@ class RunDirectory:
         if not resume:
             require(
                 not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())),
-                f"run directory {self.path} exists: accepted is a new directory, or --resume to go on with the run in it",
+                f"run directory {self.path} exists: accepted is a new directory, or --resume to go on with its run",
             )
         elif self.configuration.exists():
             require(
@@ -89,11 +89,18 @@ def read_public(path: Path) -> tuple[PublicGame, dict[str, Any]]:
     return PublicGame.from_json(json.dumps(stored["game"])), stored["configuration"]
 
 
-def read_config(path: Path) -> RunConfig:
-    """Read the configuration of a run, with its seed."""
-    _, configuration = read_public(path)
+def read_plan(path: Path) -> AuditPlan:
+    """Read what a run was to do, from its directory.
+
+    Raises
+    ------
+    InputError
+        If there is no run.
+    """
+    public, configuration = read_public(path)
     configuration["run"]["seed"] = read_json(RunDirectory(path).secrets)["seed"]
-    return parse_config(configuration)
+    config = parse_config(configuration)
+    return AuditPlan(config, promised(config), public)
 
 
 def read_json(path: Path) -> Any:

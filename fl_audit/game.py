@@ -1,8 +1,8 @@
 """The game of one audit: what every party knows, and the data and models that follow from it.
 
-The public game is a small value that travels in messages and stands in every run directory. Whoever holds it and the data
-files derives the same records, neighbours, shards and model. It holds no secret: bits, noise and initial weights come
-from the seed of the run, which only the challenger has.
+The public game is a small value that travels in messages and stands in every run directory. Whoever holds it and the
+data files derives the same records, neighbours, shards and model. It holds no secret: bits, noise and initial weights
+come from the seed of the run, which only the challenger has.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,7 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.dissimilarity import Dissimilarity
-from fl_audit.data.neighbours import NeighbourChoice, NeighbourPair, choose_neighbour
+from fl_audit.data.neighbours import NeighbourPair
 from fl_audit.data.partition import PartitionScheme, partition_records
 from fl_audit.data.records import Records
 from fl_audit.data.split import Split, select_records
@@ -55,8 +54,8 @@ class PublicGame:
         Number of data owners, at least 2 (a victim and an insider).
     partition, partition_parameters
         How D is divided among the clients.
-    neighbour, dissimilarity
-        How D' is chosen.
+    pair
+        Where D and D' differ: chosen once, so that no party has to search again.
     model
         Name of the model.
     law
@@ -77,8 +76,7 @@ class PublicGame:
     clients: int
     partition: PartitionScheme
     partition_parameters: tuple[tuple[str, bool | int | float | str], ...]
-    neighbour: NeighbourChoice | int
-    dissimilarity: Dissimilarity
+    pair: NeighbourPair
     model: str
     law: ReleaseLaw
     rounds: int
@@ -132,8 +130,6 @@ class Game:
         What it follows from.
     training
         D as tensors.
-    pair
-        Where D and D' differ.
     replacement
         x', the one record of D' that is not in D; None when D' is D without x.
     shards
@@ -150,7 +146,6 @@ class Game:
 
     public: PublicGame
     training: Examples
-    pair: NeighbourPair
     replacement: Examples | None
     shards: tuple[NDArray[np.int64], ...]
     victim: int
@@ -163,17 +158,17 @@ class Game:
     @property
     def differing(self) -> Examples:
         """x, the record of D that is not in D'."""
-        return self.training.take(np.array([self.pair.index]))
+        return self.training.take(np.array([self.public.pair.index]))
 
     @property
     def common(self) -> Examples:
         """The records that D and D' share."""
-        return self.training.take(np.delete(np.arange(len(self.training.labels)), self.pair.index))
+        return self.training.take(np.delete(np.arange(len(self.training.labels)), self.public.pair.index))
 
     def honest_shard(self, client: int) -> Examples:
         """Return what a client holds in every world: its shard, without x if it is the victim."""
         indices = self.shards[client]
-        return self.training.take(indices[indices != self.pair.index])
+        return self.training.take(indices[indices != self.public.pair.index])
 
     def clipped_sum(self, models: Tensor, examples: Examples, batch_worlds: int | None = None) -> Tensor:
         """Return the clipped gradient sums (worlds, parameters) over examples; see `StackedModel.clipped_sum`."""
@@ -213,40 +208,39 @@ def load_game(public: PublicGame) -> Game:
     """
     source = load_source(public.data)
     split = select_records(source, public.records, public.test_records, public.data_seed)
-    relation = public.law.relation
-    pair = choose_neighbour(
-        relation, split.inside, split.outside, public.neighbour, public.dissimilarity, public.data_seed
-    )
     shards = partition_records(
         split.inside.labels, public.clients, public.partition, dict(public.partition_parameters), public.data_seed
     )
-    victim = next(client for client, shard in enumerate(shards) if pair.index in shard)
-    replacement = None
-    if pair.replacement is not None:
-        assert split.outside is not None
-        replacement = Examples.of(split.outside.take(np.array([pair.replacement])))
+    victim = next(client for client, shard in enumerate(shards) if public.pair.index in shard)
     return Game(
         public=public,
         training=Examples.of(split.inside),
-        pair=pair,
-        replacement=replacement,
+        replacement=_replacement(public, split),
         shards=shards,
         victim=victim,
         insider=0 if victim != 0 else 1,
         test=Examples.of(split.test),
-        population=_population(public, split, pair),
+        population=_population(public, split),
         classes=split.inside.classes,
         model=StackedModel.of(ModelSpec(public.model, source.feature_shape, split.inside.classes)),
     )
 
 
-def _population(public: PublicGame, split: Split, pair: NeighbourPair) -> Examples:
-    """Sample the population from records outside D and D'; where D takes the whole pool, use the held-out test records."""
-    if split.outside is None or len(split.outside) - (pair.replacement is not None) < 2:
+def _replacement(public: PublicGame, split: Split) -> Examples | None:
+    if public.pair.replacement is None:
+        return None
+    assert split.outside is not None
+    return Examples.of(split.outside.take(np.array([public.pair.replacement])))
+
+
+def _population(public: PublicGame, split: Split) -> Examples:
+    """Sample the population from records outside D and D'; where D takes the whole pool, use the test records."""
+    replacement = public.pair.replacement
+    if split.outside is None or len(split.outside) - (replacement is not None) < 2:
         return Examples.of(split.test)
     others = np.arange(len(split.outside))
-    if pair.replacement is not None:
-        others = np.delete(others, pair.replacement)
+    if replacement is not None:
+        others = np.delete(others, replacement)
     draw = generator(public.data_seed, Purpose.POPULATION_SAMPLE)
     chosen = draw.choice(others, size=min(public.population_records, len(others)), replace=False)
     return Examples.of(split.outside.take(np.sort(chosen)))

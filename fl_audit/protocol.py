@@ -1,4 +1,4 @@
-"""What the parties of a federation call things in the messages between them; they share these names and nothing else."""
+"""What the parties of a federation call things in their messages; they share these names and nothing else."""
 
 from enum import StrEnum
 

@@ -1,9 +1,10 @@
 """Counter-based random generators: what is random in a world depends on its key alone.
 
-A generator is Philox-4x64 with the key (seed, purpose) and a counter that starts at (world, round, client). Distinct keys
-give independent streams and distinct counters give disjoint parts of one, 2**64 blocks long each, so no draw depends on
-which worlds run beside a world, in which batches, or on how many workers (Salmon et al. 2011, "Parallel random numbers:
-as easy as 1, 2, 3"). The streams are reproducible and therefore for simulation: they are no secure source of noise.
+A generator is Philox-4x64 with the key (seed, purpose) and a counter that starts at (world, round, client). Distinct
+keys give independent streams and distinct counters give disjoint parts of one, 2**64 blocks long each, so no draw
+depends on which worlds run beside a world, in which batches, or on how many workers (Salmon et al. 2011, "Parallel
+random numbers: as easy as 1, 2, 3"). The streams are reproducible and therefore for simulation: they are no secure
+source of noise.
 """
 
 from enum import IntEnum

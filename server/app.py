@@ -59,8 +59,9 @@ class FederationPlan:
 
 @dataclass
 class FederationClock:
-    """When the federation stood ready and when it had finished, in seconds of a monotonic clock."""
+    """When the federation was started, stood ready, and had finished, in seconds of a monotonic clock."""
 
+    started: float = field(default_factory=time.monotonic)
     ready: float = field(default=float("nan"))
     finished: float = field(default=float("nan"))
 
@@ -97,7 +98,7 @@ class ReleaseRecorder:
         self.on_round(batch.count)
 
     def kept(self, batch: WorldBatch) -> dict[str, Tensor]:
-        """Return what is kept of a batch: worlds, initial models (worlds, parameters), and what was seen of each round."""
+        """Return what is kept of a batch: worlds, its size, initial models, and what was seen of each round."""
         if self._kept(batch) == 0:
             return {}
         initial, *seen = self.rows[batch.name]

@@ -23,14 +23,14 @@ class SeededChallenger:
         self._seed = seed
 
     def bits(self, worlds: Sequence[int]) -> NDArray[np.bool_]:
-        """Return the bit of each world: True trains on D, False on D'. The coin is fair whatever the insider's prior."""
+        """Return the bit of each world: True trains on D, False on D'. The coin is fair whatever the prior."""
         return np.array(
             [generator(self._seed, Purpose.SECRET_BIT, world=world).integers(2) == 1 for world in worlds],
             dtype=np.bool_,
         )
 
     def standard_normals(self, worlds: Sequence[int], server_round: int, size: int) -> Tensor:
-        """Return float32 standard normal draws (worlds, size); those of a world depend on seed, world and round alone."""
+        """Return float32 standard normal draws (worlds, size), keyed by seed, world and round."""
         draws = np.empty((len(worlds), size), dtype=np.float32)
         for row, world in enumerate(worlds):
             source = generator(self._seed, Purpose.RELEASE_NOISE, world=world, round=server_round)

@@ -86,17 +86,17 @@ def read_array(
     """
     arrays = reply.content.array_records[Record.ARRAYS]
     if key not in arrays:
-        raise FederationError(f"round {server_round}: client {client} sent no {key!r}")
+        raise FederationError(f"round {server_round}: client {client} sent no '{key}'")
     array = arrays[key].numpy()
     if array.shape != shape or array.dtype != dtype:
         raise FederationError(
-            f"round {server_round}: client {client} sent {key!r} as {array.dtype} of shape {array.shape}, "
+            f"round {server_round}: client {client} sent '{key}' as {array.dtype} of shape {array.shape}, "
             f"accepted is {np.dtype(dtype)} of shape {shape}"
         )
     if not np.isfinite(array).all():
         bad = int(np.size(array) - np.isfinite(array).sum())
         raise FederationError(
-            f"round {server_round}: client {client} sent {key!r} with {bad} of {array.size} values not finite"
+            f"round {server_round}: client {client} sent '{key}' with {bad} of {array.size} values not finite"
         )
     return array
 

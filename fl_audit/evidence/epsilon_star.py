@@ -8,8 +8,8 @@ axes, such as worlds, are free.
 Why a bisection finds the supremum. Each ratio is (P(X > t) - delta) / Q(X > t) for two normals P and Q, one of the two
 reflected for lower tails. With P standard, Q = N(m, r^2) and M the Mills ratio (1 - Phi) / phi, the derivative in t has
 the sign of H(t) = P(X > t) - delta - phi(t) r M((t - m) / r), and H' has that of t (1 - 1/r^2) + m/r^2, which changes
-sign once, at t* = m / (1 - r^2). So the ratio has at most one inner maximum: after t* if r < 1, before it if r > 1. The
-ratio of the two densities is the same there.
+sign once, at t* = m / (1 - r^2), while H ends below 0 where P(X > t) = delta. So H falls through 0 at most once, for
+r < 1 after t*: that is the only inner maximum, and there the ratio equals that of the two densities.
 """
 
 import math
@@ -123,17 +123,15 @@ def _largest_of_four(mean_1: Array, std_1: Array, mean_0: Array, std_0: Array, d
 
 
 def _tail_supremum(offset: Array, spread: Array, delta: float) -> Array:
-    """Return the supremum over t of log (P(X > t) - delta) / Q(X > t), at least 0; P = N(0, 1), Q = N(offset,
-    spread^2).
+    """Return the supremum over t of log (P(X > t) - delta) / Q(X > t), at least 0.
 
-    The maximum is bracketed as the module's text says and found by bisection on the sign of H.
+    P = N(0, 1) and Q = N(offset, spread^2). The maximum is bracketed as the module's text says and found by bisection
+    on the sign of H.
     """
-    end = float(-ndtri(delta))
     turn = offset / ((1 - spread) * (1 + spread))
     low = np.where(spread < 1, np.maximum(turn, -_FARTHEST), -_FARTHEST)
-    high = np.where(spread > 1, np.minimum(turn, end), end)
-    inner = (low < high) & ((spread != 1) | (offset < 0))
-    inner &= _rises(low, offset, spread, delta)
+    high = np.full_like(low, -ndtri(delta))
+    inner = (low < high) & _rises(low, offset, spread, delta)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         rises = _rises(middle, offset, spread, delta)

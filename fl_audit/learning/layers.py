@@ -1,10 +1,10 @@
 """Layers that run many models at once and know the per-example gradients of their parameters.
 
-A stacked layer takes the examples of all worlds merged into the leading axis, world by world, so the forward code around
-it sees one large batch and needs no change. The raw input of a model is the same in every world; a layer that meets it
-(leading axis = examples) serves all worlds with one matrix product. After the backward pass each layer gives the squared
-norm of every example's gradient and the weighted sum of these gradients; a dense layer needs no gradient per example for
-either: ||d a^T||^2 = ||d||^2 ||a||^2 (Goodfellow 2015, "Efficient per-example gradient computations").
+A stacked layer takes the examples of all worlds merged into the leading axis, world by world, so the forward code
+around it sees one large batch and needs no change. The raw input of a model is the same in every world; a layer that
+meets it (leading axis = examples) serves all worlds with one matrix product. After the backward pass each layer gives
+the squared norm of every example's gradient and the weighted sum of these gradients; a dense layer needs no gradient
+per example for either: ||d a^T||^2 = ||d||^2 ||a||^2 (Goodfellow 2015, "Efficient per-example gradient computations").
 """
 
 from collections.abc import Mapping
@@ -81,11 +81,12 @@ class StackedLinear(StackedLayer):
     """Dense layers of all worlds."""
 
     def forward(self, inputs: Tensor) -> Tensor:
+        """Apply the dense layer of every world."""
         frame, weight, bias = self.frame, self.required("weight"), self.parameter("bias")
         worlds, outs = weight.shape[0], weight.shape[1]
         if frame.is_shared(inputs):
             flat = F.linear(inputs, weight.reshape(-1, weight.shape[2]), None if bias is None else bias.reshape(-1))
-            outputs = flat.unflatten(1, (worlds, outs)).transpose(0, 1).reshape(-1, outs)
+            outputs = flat.view(-1, worlds, outs).transpose(0, 1).reshape(-1, outs)
             return self.record(inputs, outputs, shared=True)
         stacked = frame.split(inputs)
         product = (
@@ -96,6 +97,7 @@ class StackedLinear(StackedLayer):
         return self.record(inputs, product.flatten(0, 1), shared=False)
 
     def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
+        """See `StackedLayer`."""
         signals = self.frame.split(signal).square().sum(2)
         inputs = visit.inputs.square().sum(1)
         inputs = inputs if visit.shared else self.frame.split(inputs)
@@ -104,10 +106,12 @@ class StackedLinear(StackedLayer):
         return signals * inputs, None
 
     def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
+        """See `StackedLayer`."""
         weighted = self.frame.split(signal) * weights.unsqueeze(2)
         transposed = weighted.transpose(1, 2)
         if visit.shared:
-            summed = (transposed.reshape(-1, transposed.shape[2]) @ visit.inputs).unflatten(0, transposed.shape[:2])
+            worlds, outs, examples = transposed.shape
+            summed = (transposed.reshape(-1, examples) @ visit.inputs).view(worlds, outs, -1)
         else:
             summed = torch.bmm(transposed, self.frame.split(visit.inputs))
         result = {"weight": summed}
@@ -133,13 +137,14 @@ class StackedConv2d(StackedLayer):
         return (size + 2 * int(self.padding[axis]) - reach) // self.stride[axis] + 1
 
     def forward(self, inputs: Tensor) -> Tensor:
+        """Apply the convolution of every world."""
         frame, weight, bias = self.frame, self.required("weight").flatten(2), self.parameter("bias")
         worlds, outs = weight.shape[0], weight.shape[1]
         patches = self._patches(inputs)
         shared = frame.is_shared(inputs)
         if shared:
             flat = torch.matmul(weight.reshape(-1, weight.shape[2]), patches)
-            outputs = flat.unflatten(1, (worlds, outs)).transpose(0, 1)
+            outputs = flat.view(len(flat), worlds, outs, -1).transpose(0, 1)
         else:
             outputs = torch.matmul(weight.unsqueeze(1), frame.split(patches))
         if bias is not None:
@@ -148,6 +153,7 @@ class StackedConv2d(StackedLayer):
         return self.record(patches.detach(), outputs.reshape(-1, outs, *sides), shared)
 
     def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
+        """See `StackedLayer`."""
         signals = self.frame.split(signal.flatten(2))
         patches = visit.inputs if visit.shared else self.frame.split(visit.inputs)
         gradients = torch.matmul(signals, patches.transpose(-1, -2))
@@ -156,7 +162,9 @@ class StackedConv2d(StackedLayer):
         return norms if bias is None else norms + bias.square().sum(2), (gradients, bias)
 
     def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
-        gradients, bias = kept  # type: ignore[misc]
+        """See `StackedLayer`."""
+        assert isinstance(kept, tuple)
+        gradients, bias = kept
         result = {"weight": _weigh(gradients, weights)}
         if bias is not None:
             result["bias"] = _weigh(bias, weights)
@@ -185,6 +193,7 @@ class StackedAffine(StackedLayer):
         return parameter.reshape(shape)
 
     def forward(self, inputs: Tensor) -> Tensor:
+        """Normalise each example and apply the scale and shift of every world."""
         frame, standardised = self.frame, self._standardise(inputs)
         if frame.is_shared(inputs):
             standardised = standardised.repeat(frame.worlds, *([1] * (inputs.dim() - 1)))
@@ -203,6 +212,7 @@ class StackedAffine(StackedLayer):
         return values.sum(tuple(range(2, 2 + spanned))) if spanned else values
 
     def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
+        """See `StackedLayer`."""
         signals, gradients = self.frame.split(signal), {}
         if self.parameter("weight") is not None:
             gradients["weight"] = self._reduced(signals * self.frame.split(visit.inputs))
@@ -212,6 +222,7 @@ class StackedAffine(StackedLayer):
         return torch.stack(norms).sum(0), gradients
 
     def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
+        """See `StackedLayer`."""
         assert isinstance(kept, dict)
         return {name: _weigh(gradients, weights) for name, gradients in kept.items()}
 

@@ -52,7 +52,7 @@ class ParameterLayout:
         """
         columns = self.slices()
         return {
-            name: models[:, columns[name]].unflatten(1, shape) if shape else models[:, columns[name]].squeeze(1)
+            name: models[:, columns[name]].view(len(models), *shape)
             for name, shape in zip(self.names, self.shapes, strict=True)
         }
 

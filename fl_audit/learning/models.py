@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -50,7 +51,7 @@ def _glorot(module: nn.Module) -> nn.Module:
 
 def _dense(*widths: int) -> nn.Module:
     layers: list[nn.Module] = [nn.Flatten()]
-    for inputs, outputs in zip(widths[:-1], widths[1:], strict=True):
+    for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
     return _glorot(nn.Sequential(*layers[:-1]))
 
@@ -71,9 +72,9 @@ def dense_128(feature_shape: Sequence[int], classes: int) -> nn.Module:
 
 
 def mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
-    """Two unpadded 3x3 convolutions of 16 channels, normalised and pooled, and a dense layer; 6,554 parameters on MNIST.
+    """Two 3x3 convolutions of 16 channels, normalised and pooled, and a dense layer: 6,554 parameters on MNIST.
 
-    The network of Bernau et al. 2021, section 6, with group normalisation (4 groups) where theirs has batch
+    The network of Bernau et al. 2021, section 6, unpadded, with group normalisation (4 groups) where theirs has batch
     normalisation, which mixes examples and so has no per-example gradient.
     """
     require(
@@ -158,8 +159,8 @@ def check_module(module: nn.Module) -> None:
         kind = type(layer).__name__
         if isinstance(layer, _BATCH_STATISTICS):
             raise InputError(
-                f"layer {name!r} is a {kind}, which mixes the examples of a batch, so one record has no gradient of its "
-                f"own: use torch.nn.GroupNorm or torch.nn.LayerNorm instead"
+                f"layer {name!r} is a {kind}, which mixes the examples of a batch, so one record has no gradient "
+                f"of its own: use torch.nn.GroupNorm or torch.nn.LayerNorm instead"
             )
         if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
             raise InputError(

@@ -23,8 +23,8 @@ class StackedModel:
     """A model's template, run in any number of worlds at once.
 
     Models made of dense, convolutional and normalising layers run on stacked layers that need no gradient per example
-    (`fast` is True); this is not assumed but probed: both ways are run once and compared. Every other module runs through
-    `torch.func`, example by example.
+    (`fast` is True); this is not assumed but probed: both ways are run once and compared. Every other module runs
+    through `torch.func`, example by example.
 
     Parameters
     ----------
@@ -249,6 +249,6 @@ def refuse_unless_independent(model: StackedModel) -> None:
         alone = torch.cat([model.template(example.unsqueeze(0)) for example in features])
     if together.dim() != 2 or not torch.allclose(together, alone, rtol=1e-4, atol=1e-5):
         raise InputError(
-            f"the model gives logits of shape {tuple(together.shape)} for {_PROBE_EXAMPLES} examples, or mixes examples: "
+            f"the model gives logits of shape {tuple(together.shape)} for {_PROBE_EXAMPLES} examples, or mixes them: "
             "accepted are models whose logits (examples, classes) depend on one example each"
         )

@@ -29,8 +29,8 @@ class NeighbouringRelation(StrEnum):
 class NoiseScaling(StrEnum):
     """What the noise is scaled to.
 
-    LOCAL follows the difference that the two training sets make at the current weights; it depends on the data, so it is
-    an audit device and no private release (Bernau et al. 2021, section 5.1). GLOBAL is the worst case.
+    LOCAL follows the difference that the two training sets make at the current weights; it depends on the data, so it
+    is an audit device and no private release (Bernau et al. 2021, section 5.1). GLOBAL is the worst case.
     """
 
     LOCAL = "local"

@@ -1,5 +1,6 @@
 """Title, caption and alternative text of each figure, with the numbers of the run in them."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -33,8 +34,8 @@ def _beliefs(contents: RunContents) -> Caption:
     else:
         curve = (
             f"The dashed curve is the promise, an upper limit (μ = {number_text(law.mu)}): the law if the record made "
-            "the largest possible difference in every round. Noise scaled to the global sensitivity leaves no exact law of "
-            "the final belief; figure “Innovations” tests the law that does hold."
+            "the largest possible difference in every round. Noise scaled to the global sensitivity leaves no exact "
+            "law of the final belief; the figure of the innovations tests the law that does hold."
         )
     text = (
         f"Final belief of the insider in the data set that was really used, in {plural(worlds, 'world')}. {curve} "
@@ -134,9 +135,10 @@ def _bound_sentence(contents: RunContents) -> str:
     beyond, worlds = contents.beyond_bound(), len(contents.worlds)
     if beyond is None:
         return ""
-    bound, delta = contents.number("guarantee", "belief_bound"), contents.number("guarantee", "delta")
+    bounds, delta = contents.belief_bounds(), contents.number("guarantee", "delta")
+    other = "" if math.isclose(bounds[0], bounds[1]) else f" for D and {percent(bounds[0])} for D'"
     return (
-        f"Beyond the belief bound of {percent(bound)} ({contents.value('guarantee', 'accountant')}) lie "
+        f"Beyond the belief bound of {percent(bounds[1])}{other} ({contents.value('guarantee', 'accountant')}) lie "
         f"{beyond:,} of {worlds:,} ({percent(beyond / worlds)}); promised is at most δ = {percent(delta)}."
     )
 

@@ -12,6 +12,7 @@ from fl_audit.report.theory import bound_in_other
 WORLD_COLUMNS = ("world", "bit", "log_odds", "belief", "won")
 ROUND_COLUMNS = ("world", "round", "sigma", "local_sensitivity", "log_odds")
 RELEASE_COLUMNS = ("world", "round", "test_accuracy")
+DEFAULT_VIOLATION_LEVEL = 0.001
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,12 @@ class RunContents:
             return None
         beyond = self.worlds["belief"] > self.worlds["bit"].astype(int).map(bounds)
         return int(beyond.sum())
+
+    @property
+    def violation_level(self) -> float:
+        """Probability with which a kept promise may be called violated: 0.001 unless the summary says otherwise."""
+        stated = self.number("empirical_epsilon", "violation_level")
+        return DEFAULT_VIOLATION_LEVEL if stated is None else stated
 
     def value(self, *keys: str) -> Any:
         """Return one entry of the summary, or None where it, or a section on the way to it, is missing."""

@@ -107,7 +107,11 @@ def _verdict(contents: RunContents) -> str:
     scope = str(contents.value("scope") or "")
     covers = f'<p class="notice"><strong>What this verdict covers.</strong> {escape(scope)}</p>' if scope else ""
     method, assumption = (contents.value("empirical_epsilon", key) or MISSING for key in ("method", "assumption"))
-    basis = "" if kind == "open" else f"Method: {method}, at level 0.001. Assumption: {assumption}"
+    basis = (
+        ""
+        if kind == "open"
+        else f"Method: {method}, at level {number_text(contents.violation_level)}. Assumption: {assumption}"
+    )
     return (
         f'<section class="verdict {kind}" aria-label="Verdict"><span class="sign" aria-hidden="true">{sign}</span>'
         f'<div><p class="word">Verdict: {escape(word)}</p><p>{escape(line)} {escape(basis)}</p></div></section>\n'
@@ -125,10 +129,11 @@ def _labels(contents: RunContents) -> str:
 def _figure(index: int, name: str, png: bytes, contents: RunContents) -> str:
     words = caption(name, contents)
     data = base64.b64encode(png).decode("ascii")
+    text = escape(words.text).replace(" = ", "&nbsp;=&nbsp;")
     return (
-        f'<figure id="figure-{escape(name)}"><h3>{index}. {escape(words.title)}</h3>\n'
+        f'<figure id="figure-{escape(name)}">\n'
         f'<img alt="{escape(words.alternative)}" src="data:image/png;base64,{data}">\n'
-        f"<figcaption>{escape(words.text)}</figcaption></figure>"
+        f"<figcaption><strong>Figure {index}. {escape(words.title)}.</strong> {text}</figcaption></figure>"
     )
 
 
@@ -185,7 +190,7 @@ def _innovation_table(contents: RunContents) -> str:
     title = f"Innovations against independent N(0, 1): the law holds: {finding}"
     columns = ("Worlds", "Count", "Mean (law: 0)", "Variance (law: 1)", "Serial correlation (law: 0)",
                "p-value, Kolmogorov-Smirnov")  # fmt: skip
-    return _table(title, columns, rows)
+    return _table(title, columns, rows, "short")
 
 
 def _timing_table(contents: RunContents) -> str:
@@ -198,7 +203,7 @@ def _timing_table(contents: RunContents) -> str:
     timing = contents.value("timing") or {}
     rows = [f'<tr><th scope="row">{escape(name)}</th><td class="value">{_value(timing.get(key))}</td></tr>'
             for key, name in names.items()]  # fmt: skip
-    return _table("Time", ("What", "Value"), rows)
+    return _table("Time", ("What", "Value"), rows, "short pairs")
 
 
 def _law_table(contents: RunContents) -> str:
@@ -215,7 +220,7 @@ def _law_table(contents: RunContents) -> str:
         "Partition": law.partition,
     }
     rows = [f'<tr><th scope="row">{escape(name)}</th><td>{_value(value)}</td></tr>' for name, value in facts.items()]
-    return _table("The release law", ("Fact", "Value"), rows)
+    return _table("The release law", ("Fact", "Value"), rows, "short pairs")
 
 
 def _configuration_table(configuration: Mapping[str, Any]) -> str:

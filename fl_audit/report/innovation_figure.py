@@ -33,7 +33,8 @@ def innovations_by_bit(contents: RunContents) -> dict[int, Floats]:
     log_odds = by_world_and_round(contents, "log_odds")
     sensitivity, sigma = (by_world_and_round(contents, name) for name in ("local_sensitivity", "sigma"))
     signal = np.divide(sensitivity, sigma, out=np.zeros_like(sensitivity), where=sensitivity > 0)
-    bits = contents.worlds.sort_values("world")["bit"].to_numpy(dtype=np.int64)
+    worlds = np.sort(contents.rounds["world"].unique())
+    bits = contents.worlds.set_index("world")["bit"].loc[worlds].to_numpy(dtype=np.int64)
     values = innovations(log_odds, signal, bits)
     parts = {bit: values[bits == bit] for bit in BIT_STYLES}
     return {bit: np.sort(part[~np.isnan(part)]) for bit, part in parts.items() if not np.all(np.isnan(part))}
@@ -49,7 +50,7 @@ def innovations_figure(contents: RunContents) -> Figure:
     parts = innovations_by_bit(contents)
     if not parts:
         return _empty_figure()
-    figure = new_figure(6.5)
+    figure = new_figure(5.8)
     title = "Do the steps of the insider's evidence follow their law?"
     figure.suptitle(title, x=0.01, ha="left", fontsize=TEXT_SIZE, fontweight="bold", color=INK)
     panels = figure.subplots(2, len(parts), sharex=True, sharey="row", squeeze=False, height_ratios=[3, 2])

@@ -3,6 +3,8 @@
 Written for a data owner: no Greek, no formulas, no terms of the trade.
 """
 
+import math
+
 from fl_audit.report.contents import RunContents
 from fl_audit.report.wording import number_text, one_in, percent, plural, whole
 
@@ -59,9 +61,9 @@ def certainty(contents: RunContents) -> str:
     beyond, worlds = whole(contents.number("insider", "belief_violations")), whole(contents.number("insider", "worlds"))
     if beyond is None or not worlds or contents.number("guarantee", "belief_bound") is None:
         return f"{text}."
-    return (
-        f"{text}, and it passed the promised limit in {'none' if beyond == 0 else f'{beyond:,}'} of {_trials(worlds)}."
-    )
+    if worlds == 1:
+        return f"{text}, {'beyond' if beyond else 'within'} the promised limit."
+    return f"{text}, and it passed the promised limit in {f'{beyond:,}' if beyond else 'none'} of {worlds:,} trials."
 
 
 def released_model(contents: RunContents) -> str:
@@ -80,21 +82,27 @@ def released_model(contents: RunContents) -> str:
 
 
 def verdict(contents: RunContents) -> str:
-    """Return the verdict and what it does not cover, in one or two sentences."""
-    trials = _trials(whole(contents.number("insider", "worlds")) or len(contents.worlds))
-    if contents.value("verdict") == "violated":
-        text = (
-            "Our verdict: the promise was broken, for the insider learned more than chance can explain. The verdict is "
-            "about this one example and this run; it does not say how much more others could learn."
-        )
-    else:
-        text = (
-            "Our verdict: nothing we saw contradicts the promise. That covers this one example and this run only; it "
-            f"is no proof for other people's data, other attacks, or leaks too small to show in {trials}."
-        )
+    """Return the verdict and what it does not cover, in a few sentences."""
+    match contents.value("verdict"):
+        case "violated":
+            text = (
+                "Our verdict: the promise was broken. The insider learned more than it allows; where the promise is "
+                f"kept, so clear a sign has a chance of at most {one_in(contents.violation_level)}. The "
+                "verdict is about this one example and this run; it does not say how much more others could learn."
+            )
+        case "consistent":
+            text = f"Our verdict: nothing we saw contradicts the promise. {_not_covered(contents)}"
+        case _:
+            text = "We came to no verdict."
     if contents.law.is_private_release:
         return text
     return f"{text} The models of this run are test pieces and must not be handed out: their noise depends on the data."
+
+
+def could_show_breach(contents: RunContents) -> bool:
+    """Whether the run had worlds enough to show any breach, that is, whether it has a finite limit of detection."""
+    limit = contents.number("empirical_epsilon", "limit_of_detection")
+    return limit is not None and math.isfinite(limit)
 
 
 def banner(contents: RunContents) -> tuple[str, str]:
@@ -102,15 +110,21 @@ def banner(contents: RunContents) -> tuple[str, str]:
     if contents.value("verdict") == "violated":
         return "Violated", "What the insider learned contradicts the promise."
     if contents.value("verdict") == "consistent":
-        return "Consistent", "Nothing the insider learned contradicts the promise."
+        blind = "" if could_show_breach(contents) else " But no breach could have shown: too few worlds."
+        return "Consistent", f"Nothing the insider learned contradicts the promise.{blind}"
     return "No verdict", "The run came to no verdict."
 
 
 def _secret(relation: str) -> str:
     owner = "one particular participant's data" if "client" in relation else "one particular record"
+    other = "another's in their place" if "client" in relation else "another in its place"
     verb = "were" if "client" in relation else "was"
-    return f"whether {owner} {verb} used" + (" or another in its place" if relation.startswith("replace") else "")
+    return f"whether {owner}{f', or {other},' if relation.startswith('replace') else ''} {verb} used"
 
 
-def _trials(worlds: int) -> str:
-    return plural(worlds, "trial")
+def _not_covered(contents: RunContents) -> str:
+    where = "That covers this one example and this run only; it is no proof for other people's data or other attacks"
+    if not could_show_breach(contents):
+        return f"{where}, and with so few trials no breach could have shown."
+    worlds = whole(contents.number("insider", "worlds")) or len(contents.worlds)
+    return f"{where}, nor against leaks too small to show in {plural(worlds, 'trial')}."

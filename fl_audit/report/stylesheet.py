@@ -9,7 +9,6 @@ body { margin: 0 auto; padding: 2.5rem 1.5rem 4rem; max-width: 60rem; color: var
   line-height: 1.55; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .3rem; letter-spacing: -.01em; }
 h2 { font-size: 1.3rem; margin: 2.8rem 0 .8rem; padding-bottom: .25rem; border-bottom: 2px solid var(--ink); }
-h3 { font-size: 1.02rem; margin: 0 0 .5rem; }
 p { margin: 0 0 .8rem; }
 .subtitle { color: var(--muted); margin-bottom: 1.6rem; overflow-wrap: anywhere; }
 .opening { font-size: 1.12rem; line-height: 1.65; margin-bottom: 1.6rem; }
@@ -36,7 +35,8 @@ tr.group th { padding-top: 1rem; font-size: .95rem; border-bottom: 1.5px solid v
 td.value { font-variant-numeric: tabular-nums; font-weight: 600; white-space: nowrap; }
 td.aside { color: var(--muted); }
 table.configuration tbody * { font-family: ui-monospace, "DejaVu Sans Mono", Consolas, monospace; }
-table.configuration tbody th { font-weight: 400; width: 40%; }
+table.configuration tbody th { font-weight: 400; }
+table.configuration tbody th, table.pairs tbody th { width: 40%; }
 table.configuration td { overflow-wrap: anywhere; }
 ol.papers li { margin-bottom: .5rem; }
 footer { margin-top: 3rem; padding-top: .8rem; border-top: 1px solid var(--line); color: var(--muted);
@@ -47,11 +47,14 @@ footer { margin-top: 3rem; padding-top: .8rem; border-top: 1px solid var(--line)
   html { font-size: 10.5pt; }
   body { max-width: none; padding: 0; }
   h2 { break-after: avoid; margin-top: 1.8rem; }
-  h3 { break-after: avoid; }
   tr, .verdict, .label, .notice { break-inside: avoid; }
   thead { display: table-header-group; }
   .scroll { overflow: visible; }
-  figure img { max-width: 100%; }
+  figure { margin-bottom: 1.2rem; }
+  figure img { max-width: 14cm; margin: 0 auto; }
+  figcaption { max-width: none; }
+  tr.group { break-after: avoid; }
+  table.short { break-inside: avoid; }
   .verdict, .label, .notice { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
 """

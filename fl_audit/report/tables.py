@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fl_audit.report.contents import RunContents
+from fl_audit.report.contents import LawFacts, RunContents
 from fl_audit.report.wording import MISSING, percent
 
 NONE = "\N{EN DASH}"
 POINT = "none: a point estimate"
 EXACT = "none: exact count"
+COMPUTED = "computed, not estimated"
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,14 @@ def evidence(contents: RunContents) -> dict[str, list[Entry]]:
 def _guarantee(contents: RunContents) -> list[Entry]:
     accountant = str(contents.value("guarantee", "accountant") or MISSING)
     law = contents.law
-    neighbours = f"Gaussian noise on the sum; neighbours differ by {law.relation}"
+    neighbours = _noise_text(law)
     classic = "Bernau et al. 2021, theorem 3 and Eq. (6)"
 
     def entry(
         name: str, key: str, method: str, assumption: str, source: str = accountant, share: bool = False
     ) -> Entry:
         value = contents.value("guarantee", key)
-        return Entry(name, value, source, "holds surely", method, assumption, share)
+        return Entry(name, value, source, COMPUTED, method, assumption, share)
 
     chosen = "chosen before the run"
     return [
@@ -70,7 +71,7 @@ def _guarantee(contents: RunContents) -> list[Entry]:
         entry("Delta (probability)", "delta", chosen, NONE),
         entry("Noise multiplier z", "noise_multiplier", "noise standard deviation over the sensitivity", neighbours),
         entry("Rounds", "rounds", chosen, NONE, NONE),
-        Entry("Gaussian mu", law.mu, "gdp", "holds surely", "square root of rounds over z", neighbours),
+        Entry("Gaussian mu", law.mu, "gdp", COMPUTED, "square root of rounds over z", neighbours),
         entry("Belief bound", "belief_bound", _belief_bound_method(accountant), _prior_text(contents), share=True),
         entry("Advantage bound", "advantage_bound", classic,
               "noise calibrated by the classic formula; for exactly calibrated noise it may be exceeded"),
@@ -117,8 +118,12 @@ def _empirical_epsilon(contents: RunContents) -> list[Entry]:
               f"section 5.3 (iii): Eq. (6) turned round{delta}", "noise calibrated by the classic formula"),
         entry("Lower bound (nats)", "lower_bound", NONE, f"holds at {_confidence(contents)}",
               f"{method}{delta}", assumption),
+        entry("Lower bound that decides (nats)", "lower_bound_at_violation_level", NONE,
+              f"holds at {percent(1 - contents.violation_level)} confidence",
+              f"{method}{delta}; violated where it exceeds the promised epsilon", assumption),
+        entry("Level of the verdict (probability)", "violation_level", NONE, NONE, "fixed before the run", NONE),
         entry("Limit of detection (nats)", "limit_of_detection", NONE, "a breach below it may well pass",
-              f"{method}{delta}; level 0.001 as for the verdict", assumption),
+              f"{method}{delta}; unbounded or not determined where no breach could have shown", assumption),
     ]  # fmt: skip
 
 
@@ -146,6 +151,11 @@ def _confidence(contents: RunContents) -> str:
 
 def _at_delta(delta: float | None) -> str:
     return "" if delta is None else f", at delta = {delta:g}"
+
+
+def _noise_text(law: LawFacts) -> str:
+    text = f"Gaussian noise on the sum, neighbours by {law.relation}"
+    return text if law.is_private_release else f"{text}; noise follows the data, so for this pair of data sets only"
 
 
 def _belief_bound_method(accountant: str) -> str:

@@ -35,15 +35,7 @@ def local_sensitivity_figure(contents: RunContents) -> Figure:
     axes = figure.add_subplot()
     rounds, quantiles = quantiles_by_round(contents.rounds, "local_sensitivity", (0, 0.25, 0.5, 0.75, 1))
     if len(contents.worlds) > 1:
-        draw_band(
-            axes, rounds, quantiles[0], quantiles[4], facecolor=PALE, edgecolor=MUTED, linewidth=0.6,
-            label="smallest to largest world",
-        )  # fmt: skip
-        style = BIT_STYLES[1]
-        draw_band(
-            axes, rounds, quantiles[1], quantiles[3], facecolor=style.fill, edgecolor=style.colour, linewidth=0.6,
-            hatch="////", alpha=0.7, label="middle half of the worlds",
-        )  # fmt: skip
+        _draw_spread(axes, rounds, quantiles)
     _draw_median(axes, rounds, quantiles[2], _median_name(contents))
     _draw_sensitivity_limits(axes, contents)
     if quantiles[2].max() < SMALL_SENSITIVITY * contents.law.clipping_norm:
@@ -76,9 +68,7 @@ def releases_figure(contents: RunContents) -> Figure:
         panels[1].set_ylim(0, 1.05 * max(panels[1].get_ylim()[1], 1e-3))
         finish_axes(panels[1], "Epsilon* of each released model", x_name, f"Epsilon* (nats){_at_delta(contents)}")
     whole_number_axis(panels[-1], first, last)
-    figure.legend(
-        *_curve_entries(panels[0]), loc="outside lower center", frameon=False, fontsize=SMALL_TEXT_SIZE, ncols=2
-    )
+    _add_release_legend(figure, panels[-1])
     return figure
 
 
@@ -113,6 +103,19 @@ def _draw_median(axes: Axes, x: Floats, y: Floats, label: str) -> None:
     axes.plot(x, y, "-", color=style.colour, linewidth=2, marker=style.marker, **markers_for(len(x)), label=label)
 
 
+def _draw_spread(axes: Axes, rounds: Floats, quantiles: list[Floats]) -> None:
+    """Draw the whole range of the worlds and, darker, their middle half."""
+    draw_band(
+        axes, rounds, quantiles[0], quantiles[4], facecolor=PALE, edgecolor=MUTED, linewidth=0.6,
+        label="smallest to largest world",
+    )  # fmt: skip
+    style = BIT_STYLES[1]
+    draw_band(
+        axes, rounds, quantiles[1], quantiles[3], facecolor=style.fill, edgecolor=style.colour, linewidth=0.6,
+        hatch="////", alpha=0.7, label="middle half of the worlds",
+    )  # fmt: skip
+
+
 def _draw_sensitivity_limits(axes: Axes, contents: RunContents) -> None:
     law = contents.law
     clip = number_text(law.clipping_norm)
@@ -141,6 +144,12 @@ def _draw_promised_epsilon(axes: Axes, contents: RunContents) -> None:
     if epsilon is not None and promise_fits(contents):
         label = f"promised epsilon = {number_text(epsilon)} ({contents.value('guarantee', 'accountant')})"
         axes.axhline(epsilon, color=INK, linestyle="-.", linewidth=1.8, label=label)
+
+
+def _add_release_legend(figure: Figure, lowest: Axes) -> None:
+    """Add one legend for all panels: the lowest has every kind of line that the others have."""
+    handles, labels = lowest.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", frameon=False, fontsize=SMALL_TEXT_SIZE, ncols=2)
 
 
 def _at_delta(contents: RunContents) -> str:

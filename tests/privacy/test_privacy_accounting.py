@@ -129,7 +129,7 @@ def test_wrong_numbers_are_named(noise_multiplier: float, rounds: int, delta: fl
 
 
 def test_unreachable_and_negative_numbers_are_refused() -> None:
-    with pytest.raises(InputError, match=r"above 0\.111416"):
+    with pytest.raises(InputError, match=r"above 0\.111415"):
         rdp_classic_mu(0.11, 0.001)
     with pytest.raises(InputError, match="epsilon is -1"):
         gdp_delta(-1.0, 1.0)

@@ -1,0 +1,60 @@
+"""Clients that go wrong, as Flower mods around an honest client."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Array, Context, Message
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable
+
+from clients.app import build_app
+from fl_audit.protocol import Key, Record
+
+FAULTY_CLIENT = 2
+
+
+def faulty_app(kind: str, once: Path | None = None, server_round: int = 2) -> ClientApp:
+    """Return an app whose client 2 goes wrong in one round, and only the first time if `once` names a file to note it."""
+
+    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        config = message.content.config_records[Record.CONFIG]
+        due = context.node_config["partition-id"] == FAULTY_CLIENT and config[Key.ROUND] == server_round
+        if not due or (once is not None and once.exists()):
+            return call_next(message, context)
+        if once is not None:
+            once.touch()
+        match kind:
+            case "raises":
+                raise RuntimeError("the disk of this client is full")
+            case "dies":
+                os._exit(1)
+            case "hangs":
+                time.sleep(600)
+            case "freezes":
+                os.kill(os.getpid(), signal.SIGSTOP)
+        reply = call_next(message, context)
+        return _spoiled(reply, kind)
+
+    return build_app(mods=[mod])
+
+
+def _spoiled(reply: Message, kind: str) -> Message:
+    arrays = reply.content.array_records[Record.ARRAYS]
+    total = arrays[Key.SUM].numpy().copy()
+    match kind:
+        case "nan":
+            total[0, 0] = np.nan
+        case "infinite":
+            total[-1, -1] = np.inf
+        case "shape":
+            total = total[:, :-1]
+        case "type":
+            total = total.astype(np.float64)
+        case "nothing":
+            del arrays[Key.SUM]
+            return reply
+    arrays[Key.SUM] = Array(total)
+    return reply

@@ -1,0 +1,101 @@
+"""What happens when a client fails: one line, no release from that round, no process left, and a run that resumes."""
+
+import time
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+from conftest import MakePlan
+from faults import faulty_app
+
+from experiments.engines import Engine
+from experiments.run import run_audit
+from strategies.errors import FederationError
+
+IN_PROCESS_FAULTS = {
+    "raises": "client 2 failed: the disk of this client is full",
+    "nan": "client 2 sent 'sum' with 1 of",
+    "infinite": "client 2 sent 'sum' with 1 of",
+    "shape": "client 2 sent 'sum' as float32 of shape (3, 61), accepted is float32 of shape (3, 62)",
+    "type": "client 2 sent 'sum' as float64 of shape (3, 62), accepted is float32 of shape (3, 62)",
+    "nothing": "client 2 sent no 'sum'",
+    "hangs": "client 2 failed: no answer within its time limit of 1 s",
+}
+
+
+def _stored_batches(directory: Path) -> list[str]:
+    return sorted(path.name for path in (directory / "challenger").glob("batches/batch-*"))
+
+
+@pytest.mark.parametrize("kind", IN_PROCESS_FAULTS)
+def test_a_fault_stops_the_run_with_one_line(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = small_plan(run={"client-time-limit": 1.0, "batches-in-flight": 1})
+    with pytest.raises(FederationError) as caught:
+        run_audit(plan, tmp_path / "run", Engine.LOCAL, client_app=faulty_app(kind))
+    message = str(caught.value)
+    assert message.startswith("round 2: ")
+    assert IN_PROCESS_FAULTS[kind] in message
+    assert "\n" not in message
+    assert _stored_batches(tmp_path / "run") == []
+    assert not (tmp_path / "run" / "summary.json").exists()
+
+
+def test_resume_repeats_only_unfinished_batches(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = small_plan(run={"batches-in-flight": 1, "worlds-per-batch": 2})
+    undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL)
+    mark = tmp_path / "failed"
+    interrupted = tmp_path / "interrupted"
+    calls: list[int] = []
+
+    class CountingMark:
+        """Lets the first batch pass, then fails once."""
+
+        def exists(self) -> bool:
+            calls.append(1)
+            return mark.exists() or len(calls) == 1
+
+        def touch(self) -> None:
+            mark.touch()
+
+    with pytest.raises(FederationError):
+        run_audit(plan, interrupted, Engine.LOCAL, client_app=faulty_app("raises", CountingMark()))  # type: ignore[arg-type]
+    assert _stored_batches(interrupted) == ["batch-00000"]
+    first = interrupted / "challenger" / "batches" / "batch-00000" / "worlds.parquet"
+    written = first.stat().st_mtime_ns
+    resumed = run_audit(plan, interrupted, Engine.LOCAL, resume=True)
+    assert first.stat().st_mtime_ns == written
+    pd.testing.assert_frame_equal(resumed.worlds, undisturbed.worlds)
+    pd.testing.assert_frame_equal(resumed.rounds, undisturbed.rounds)
+    assert resumed.summary["insider"] == undisturbed.summary["insider"]
+
+
+DIED = "client 2 failed: its process died, or ended itself at the time limit"
+SECONDS_TO_STOP = 15.0
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize(
+    ("kind", "said", "noticed_after"),
+    [
+        ("raises", "client 2 failed: the disk of this client is full", 0.0),
+        ("dies", DIED, 0.0),
+        ("hangs", DIED, 5.0),
+        ("freezes", "no answer in time from client(s) 2", 10.0),
+    ],
+)
+def test_on_ray_a_fault_ends_run_and_processes(
+    kind: str, said: str, noticed_after: float, small_plan: MakePlan, tmp_path: Path
+) -> None:
+    plan = small_plan(run={"client-time-limit": 5.0, "worlds-per-batch": 6})
+    mark = tmp_path / "failed"
+    with pytest.raises(FederationError) as caught:
+        run_audit(plan, tmp_path / "run", Engine.RAY, client_app=faulty_app(kind, mark))
+    assert time.time() - mark.stat().st_mtime < noticed_after + SECONDS_TO_STOP
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert _stored_batches(tmp_path / "run") == []
+    assert [p for p in psutil.Process().children(recursive=True) if "ray" in " ".join(p.cmdline())] == []
+    undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL)
+    resumed = run_audit(plan, tmp_path / "run", Engine.LOCAL, resume=True)
+    pd.testing.assert_frame_equal(resumed.worlds, undisturbed.worlds)

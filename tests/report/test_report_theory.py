@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.integrate import quad, trapezoid
+from scipy.special import expit, logit
+
+from fl_audit.report.theory import (
+    belief_band,
+    belief_cdf,
+    belief_density,
+    belief_grid,
+    bound_in_other,
+    log_odds_density,
+    normal_order_band,
+    spread_ranks,
+)
+
+
+@pytest.mark.parametrize(("mu", "prior", "share"), [(0.55, 0.5, 0.5), (0.02, 0.5, 0.3), (3.0, 0.1, 0.7)])
+def test_belief_density_integrates_to_one(mu, prior, share):
+    points = belief_grid(mu, prior, points=200_001, tail=1e-9)
+    assert trapezoid(belief_density(points, mu, prior, share), points) == pytest.approx(1, abs=1e-6)
+
+
+def test_belief_density_is_the_derivative_of_the_distribution_function():
+    mass, _ = quad(lambda belief: float(belief_density(belief, 1.1, 0.3, 0.6)), 0.2, 0.8, points=[0.3, 0.7])
+    expected = belief_cdf(0.8, 1.1, 0.3, 0.6) - belief_cdf(0.2, 1.1, 0.3, 0.6)
+    assert mass == pytest.approx(float(expected), abs=1e-8)
+
+
+@pytest.mark.parametrize(("mu", "prior"), [(0.55, 0.5), (1.5, 0.2)])
+def test_simulated_beliefs_follow_the_law(make_contents, mu, prior):
+    contents = make_contents(worlds=3000, rounds=10, mu=mu, prior=prior)
+    share = float(contents.worlds["bit"].mean())
+    result = stats.kstest(contents.worlds["belief"], lambda belief: belief_cdf(belief, mu, prior, share))
+    assert result.pvalue > 0.001
+    wrong = stats.kstest(contents.worlds["belief"], lambda belief: belief_cdf(belief, 1.5 * mu, prior, share))
+    assert wrong.pvalue < 0.001
+
+
+def test_log_odds_density_is_that_of_the_normal_law():
+    assert log_odds_density(0.3, 0.5, 1) == pytest.approx(stats.norm.pdf(0.3, 0.125, 0.5))
+    assert log_odds_density(0.3, 0.5, 0) == pytest.approx(stats.norm.pdf(0.3, -0.125, 0.5))
+
+
+@pytest.mark.parametrize("bit", [0, 1])
+def test_belief_band_holds_its_share_of_worlds_at_each_round(make_contents, bit):
+    contents = make_contents(worlds=4000, rounds=6, mu=1.0, prior=0.3)
+    band = belief_band(1.0, 6, bit, prior=0.3, level=0.9)
+    assert (band.low[0], band.middle[0], band.high[0]) == pytest.approx((0.3, 0.3, 0.3))
+    worlds = contents.worlds.loc[contents.worlds["bit"] == bit, "world"]
+    for number in (1, 3, 6):
+        at = contents.rounds[(contents.rounds["round"] == number) & contents.rounds["world"].isin(worlds)]
+        beliefs = expit(at["log_odds"] + logit(0.3))
+        assert np.mean((beliefs > band.low[number]) & (beliefs < band.high[number])) == pytest.approx(0.9, abs=0.03)
+        assert np.mean(beliefs < band.middle[number]) == pytest.approx(0.5, abs=0.05)
+
+
+def test_order_band_covers_each_order_statistic_as_often_as_stated():
+    samples = np.sort(np.random.default_rng(0).standard_normal((4000, 40)), axis=1)
+    band = normal_order_band(40, np.arange(1, 41), level=0.95)
+    inside = np.mean((samples > band.low) & (samples < band.high), axis=0)
+    assert inside == pytest.approx(np.full(40, 0.95), abs=0.015)
+    assert np.mean(samples < band.middle, axis=0) == pytest.approx(np.full(40, 0.5), abs=0.04)
+
+
+@pytest.mark.parametrize("count", [1, 2, 399, 400, 401, 1_000_000])
+def test_spread_ranks_are_few_valid_and_keep_the_ends(count):
+    ranks = spread_ranks(count)
+    assert (ranks[0], ranks[-1]) == (1, count)
+    assert np.all(np.diff(ranks) > 0)
+    assert len(ranks) <= 400
+
+
+def test_bound_for_the_other_data_set_allows_the_same_evidence():
+    assert bound_in_other(0.9, 0.5) == pytest.approx(0.9)
+    evidence = logit(0.9) - logit(0.2)
+    assert bound_in_other(0.9, 0.2) == pytest.approx(expit(evidence + logit(0.8)))
