@@ -47,7 +47,8 @@ def train(message: Message, context: Context) -> Message:
 
 
 def identify(message: Message, context: Context) -> Message:
-    """Tell which partition this node holds; node ids are random in every run."""
+    """Tell which partition this node holds, node ids being random in every run, and get ready to play."""
+    _game(message)
     config = ConfigRecord({Key.PARTITION: _partition(context)})
     return Message(RecordDict({Record.CONFIG: config}), reply_to=message)
 

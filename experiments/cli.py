@@ -156,6 +156,9 @@ def _guarded(command: Callable[[], object]) -> None:
 
 def main() -> None:
     """Run the command line."""
+    # A model of one's own, `package.module:factory`, is looked for where the user stands, as `python -m` does.
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
     _guarded(app)
 
 

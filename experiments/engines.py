@@ -3,11 +3,13 @@
 Everything of Flower that is deprecated or not public stands in this module.
 """
 
+import io
 import logging
 import socket
 import threading
 import uuid
 from collections.abc import Iterable
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from enum import StrEnum
 from queue import Empty, Queue
@@ -83,7 +85,9 @@ def run_on_ray(server_app: ServerApp, client_app: ClientApp, clients: int, optio
     watchdog = threading.Thread(target=_end_what_hangs, args=(failed, ended), daemon=True)
     watchdog.start()
     try:
-        run_simulation(_noticing(server_app, failed), client_app, clients, backend_config=options.backend_config())
+        # Ray prints its own long account of a client process that died; the run says it in one line.
+        with redirect_stdout(io.StringIO()):
+            run_simulation(_noticing(server_app, failed), client_app, clients, backend_config=options.backend_config())
     finally:
         ended.set()
         failed.set()

@@ -45,7 +45,7 @@ def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, cl
 
     Examples
     --------
-    >>> generator(0, Purpose.SECRET_BIT, world=7).integers(2) == generator(0, Purpose.SECRET_BIT, world=7).integers(2)
+    >>> generator(0, Purpose.SECRET_BIT, world=7).random() == generator(0, Purpose.SECRET_BIT, world=7).random()
     True
     """
     require(0 <= seed < 2**64, f"seed is {seed}: accepted are whole numbers from 0 to 2**64 - 1")

@@ -20,6 +20,7 @@ from server.results import BatchResult, ResultSink
 from server.watch import WatchedGrid
 from strategies.dp_fedsgd import DPFedSGD, Roster
 from strategies.errors import FederationError
+from strategies.replies import reason_line
 
 _REGISTRATION_SECONDS = 60.0
 _START_SECONDS = 120.0
@@ -173,12 +174,12 @@ def call_the_roll(grid: Grid, game: Game) -> Roster:
         time.sleep(0.05)
     if len(nodes) != expected:
         raise FederationError(f"{len(nodes)} clients registered, the configuration names {expected}")
-    config = RecordDict({Record.CONFIG: ConfigRecord()})
+    config = RecordDict({Record.CONFIG: ConfigRecord({Key.GAME: game.public.to_json()})})
     questions = [Message(config, node, f"query.{Query.IDENTIFY}") for node in nodes]
     partitions = {}
     for reply in WatchedGrid(grid, _START_SECONDS).send_and_receive(questions):
         if reply.has_error():
-            raise FederationError(f"a client could not start: {reply.error.reason}")
+            raise FederationError(f"a client could not start: {reason_line(reply.error.reason)}")
         partition = reply.content.config_records[Record.CONFIG][Key.PARTITION]
         partitions[int(str(partition))] = reply.metadata.src_node_id
     if sorted(partitions) != list(range(expected)):

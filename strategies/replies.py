@@ -57,7 +57,7 @@ def read_replies(
     for reply in replies:
         client = partitions[reply.metadata.src_node_id]
         if reply.has_error():
-            raise FederationError(f"round {server_round}: client {client} failed: {_reason(reply.error.reason)}")
+            raise FederationError(f"round {server_round}: client {client} failed: {reason_line(reply.error.reason)}")
         batch = str(reply.content.config_records[Record.CONFIG][Key.BATCH])
         answer = Answer(client, reply.metadata.message_type, batch)
         if answer in found:
@@ -106,8 +106,8 @@ def batch_shape(batch: WorldBatch, parameters: int) -> tuple[int, int]:
     return (batch.count, parameters)
 
 
-def _reason(reason: str | None) -> str:
-    """Return the first line that tells what happened, out of the wrappings that Flower and Ray put around it."""
+def reason_line(reason: str | None) -> str:
+    """Return the first line that tells what happened, without the wrappings that Flower and Ray put around it."""
     text = reason or "no reason given"
     if "ActorDied" in text or "ActorUnavailable" in text or "RayActorError" in text:
         return "its process died, or ended itself at the time limit"

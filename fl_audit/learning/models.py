@@ -139,7 +139,7 @@ def _import_factory(name: str) -> Callable[..., nn.Module]:
     module_name, _, attribute = name.partition(":")
     try:
         factory = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError) as error:  # ValueError: empty; TypeError: relative
         raise InputError(
             f"model {name!r} cannot be imported ({error}): accepted is 'package.module:factory'"
         ) from error
@@ -153,7 +153,8 @@ def check_module(module: nn.Module) -> None:
     Raises
     ------
     InputError
-        If the module holds batch normalisation, instance statistics that run over batches, or dropout.
+        If the module holds batch normalisation, instance statistics that run over batches, dropout, frozen parameters,
+        or no parameters.
     """
     for name, layer in module.named_modules():
         kind = type(layer).__name__
@@ -168,6 +169,8 @@ def check_module(module: nn.Module) -> None:
             )
         if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats:
             raise InputError(f"layer {name!r} tracks running statistics over batches: use track_running_stats=False")
+    frozen = [name for name, parameter in module.named_parameters() if not parameter.requires_grad]
+    require(not frozen, f"parameters {', '.join(frozen)} are frozen, but all are trained: register them as buffers")
     require(any(True for _ in module.parameters()), "the model has no parameters: accepted is a model that can learn")
 
 

@@ -1,5 +1,6 @@
 """Server optimizers on stacked models: how the next model follows from a release, and back."""
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -30,7 +31,7 @@ class ServerOptimizer:
     momentum
         Share of the last step that momentum keeps, in [0, 1).
     beta1, beta2, epsilon
-        Adam's constants.
+        Adam's constants: shares in [0, 1), and a positive number.
 
     Raises
     ------
@@ -46,7 +47,10 @@ class ServerOptimizer:
     epsilon: float = 1e-8
 
     def __post_init__(self) -> None:
-        require(self.learning_rate > 0, f"learning rate is {self.learning_rate}: accepted are positive numbers")
+        for name in ("learning_rate", "epsilon"):
+            value = getattr(self, name)
+            label = name.replace("_", " ")
+            require(value > 0 and math.isfinite(value), f"{label} is {value}: accepted are positive finite numbers")
         for name in ("momentum", "beta1", "beta2"):
             value = getattr(self, name)
             require(0 <= value < 1, f"{name} is {value}: accepted are numbers in [0, 1)")

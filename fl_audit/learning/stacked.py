@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, require
 from fl_audit.learning.layers import Frame, StackedLayer, Visit, stacked_layer
 from fl_audit.learning.layout import ParameterLayout
 from fl_audit.learning.models import ModelSpec, build_model, check_module
@@ -36,7 +36,7 @@ class StackedModel:
     Raises
     ------
     InputError
-        If a layer mixes examples or draws random numbers.
+        If a layer mixes examples or draws random numbers, or the module cannot be run example by example.
 
     Examples
     --------
@@ -51,16 +51,15 @@ class StackedModel:
         self.feature_shape = feature_shape
         self.layout = ParameterLayout.of(self.template)
         self._frame = Frame()
-        stacked = _stack_layers(copy.deepcopy(self.template), self._frame)
+        self._stacked = _stack_layers(copy.deepcopy(self.template), self._frame)
         self._activations = self.layout.size
-        self._stacked = stacked
-        self.fast = stacked is not None and self._probe()
+        self.fast = self._probe()
 
     @classmethod
     def of(cls, spec: ModelSpec) -> "StackedModel":
         """Return the stacked model of a specification, refused if its outputs mix examples."""
         model = cls(build_model(spec), spec.feature_shape)
-        refuse_unless_independent(model)
+        refuse_unless_independent(model, spec.classes)
         return model
 
     def worlds_per_pass(self, examples: int) -> int:
@@ -130,9 +129,10 @@ class StackedModel:
     def _logits_pass(self, models: Tensor, features: Tensor) -> Tensor:
         with torch.no_grad():
             if not self.fast:
-                parameters = self.layout.views(models)
-                logits: Tensor = vmap(lambda values: functional_call(self.template, values, (features,)))(parameters)
-                return logits
+                # One world at a time: recurrent layers have no rule for vmap without gradients.
+                views = [self.layout.views(model.unsqueeze(0)) for model in models]
+                one_by_one = [{name: value[0] for name, value in parameters.items()} for parameters in views]
+                return torch.stack([functional_call(self.template, values, (features,)) for values in one_by_one])
             assert self._stacked is not None
             self._open_frame(models, len(features), recording=False)
             merged: Tensor = self._stacked(features)
@@ -180,17 +180,26 @@ class StackedModel:
         models = flat + 0.1 * torch.randn(_PROBE_WORLDS, len(flat), generator=source)
         features = torch.rand(_PROBE_EXAMPLES, *self.feature_shape, generator=source)
         labels = torch.zeros(_PROBE_EXAMPLES, dtype=torch.int64)
-        expected = self._clipped_sum_generic(models, features, labels, 1.0)
+        try:
+            expected = self._clipped_sum_generic(models, features, labels, 1.0)
+        except Exception as error:
+            raise InputError(
+                f"the model cannot be run example by example on features of shape {self.feature_shape} "
+                f"({_first_line(error)}): accepted are modules for torch.func.vmap, without random draws and .item()"
+            ) from error
+        if self._stacked is None:
+            return False
         try:
             found = self._clipped_sum_fast(models, features, labels, 1.0)
-        except (RuntimeError, KeyError, IndexError, AssertionError):
-            # The template's own code does something that stacked layers do not foresee.
+        except Exception:  # the template's own code may do anything that stacked layers do not foresee
             return False
         visited = self._visits(models, features)
         visits = [visit.layer.prefix for visit in visited]
-        self._activations = sum(visit.outputs[0].numel() for visit in visited)
         once_each = len(set(visits)) == len(visits) == sum(1 for _ in _parameter_owners(self.template))
-        return once_each and torch.allclose(found, expected, rtol=1e-4, atol=1e-5)
+        if not once_each or not torch.allclose(found, expected, rtol=1e-4, atol=1e-5):
+            return False
+        self._activations = sum(visit.outputs[0].numel() for visit in visited)
+        return True
 
     def _visits(self, models: Tensor, features: Tensor) -> list[Visit]:
         assert self._stacked is not None
@@ -234,8 +243,8 @@ def _stack_layers(module: nn.Module, frame: Frame) -> nn.Module | None:
     return module
 
 
-def refuse_unless_independent(model: StackedModel) -> None:
-    """Refuse a model whose outputs for one example depend on the others in the batch.
+def refuse_unless_independent(model: StackedModel, classes: int) -> None:
+    """Refuse a model whose outputs for one example depend on the others in the batch, or that has too few outputs.
 
     Raises
     ------
@@ -247,8 +256,13 @@ def refuse_unless_independent(model: StackedModel) -> None:
     with torch.no_grad():
         together = model.template(features)
         alone = torch.cat([model.template(example.unsqueeze(0)) for example in features])
-    if together.dim() != 2 or not torch.allclose(together, alone, rtol=1e-4, atol=1e-5):
-        raise InputError(
-            f"the model gives logits of shape {tuple(together.shape)} for {_PROBE_EXAMPLES} examples, or mixes them: "
-            "accepted are models whose logits (examples, classes) depend on one example each"
-        )
+    logits = together.dim() == 2 and together.shape == alone.shape and together.shape[1] >= classes
+    require(
+        logits and torch.allclose(together, alone, rtol=1e-4, atol=1e-5),
+        f"the model gives logits of shape {tuple(together.shape)} for {_PROBE_EXAMPLES} examples of {classes} classes, "
+        "or mixes examples: accepted are models whose logits (examples, classes) depend on one example each",
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

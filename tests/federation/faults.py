@@ -17,7 +17,7 @@ FAULTY_CLIENT = 2
 
 
 def faulty_app(kind: str, once: Path | None = None, server_round: int = 2) -> ClientApp:
-    """Return an app whose client 2 goes wrong in one round, and only the first time if `once` names a file to note it."""
+    """Return an app whose client 2 goes wrong in one round; only the first time if `once` names a file to note it."""
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         config = message.content.config_records[Record.CONFIG]

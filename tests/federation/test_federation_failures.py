@@ -70,6 +70,11 @@ def test_resume_repeats_only_unfinished_batches(small_plan: MakePlan, tmp_path: 
     assert resumed.summary["insider"] == undisturbed.summary["insider"]
 
 
+def _running_ray_processes() -> list[str]:
+    running = [p for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
+    return [" ".join(p.cmdline()) for p in running if "ray" in " ".join(p.cmdline())]
+
+
 DIED = "client 2 failed: its process died, or ended itself at the time limit"
 SECONDS_TO_STOP = 15.0
 
@@ -80,14 +85,14 @@ SECONDS_TO_STOP = 15.0
     [
         ("raises", "client 2 failed: the disk of this client is full", 0.0),
         ("dies", DIED, 0.0),
-        ("hangs", DIED, 5.0),
-        ("freezes", "no answer in time from client(s) 2", 10.0),
+        ("hangs", DIED, 8.0),
+        ("freezes", "no answer in time from client(s) 2", 13.0),
     ],
 )
 def test_on_ray_a_fault_ends_run_and_processes(
     kind: str, said: str, noticed_after: float, small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    plan = small_plan(run={"client-time-limit": 5.0, "worlds-per-batch": 6})
+    plan = small_plan(run={"client-time-limit": 8.0, "worlds-per-batch": 6})
     mark = tmp_path / "failed"
     with pytest.raises(FederationError) as caught:
         run_audit(plan, tmp_path / "run", Engine.RAY, client_app=faulty_app(kind, mark))
@@ -95,7 +100,7 @@ def test_on_ray_a_fault_ends_run_and_processes(
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     assert _stored_batches(tmp_path / "run") == []
-    assert [p for p in psutil.Process().children(recursive=True) if "ray" in " ".join(p.cmdline())] == []
+    assert _running_ray_processes() == []
     undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL)
     resumed = run_audit(plan, tmp_path / "run", Engine.LOCAL, resume=True)
     pd.testing.assert_frame_equal(resumed.worlds, undisturbed.worlds)

@@ -1,0 +1,325 @@
+"""The insider's log-odds against a difference of normal log-densities, from float64 backward passes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from learning.gradient_truth import clip_and_sum, example_gradients
+from numpy.typing import NDArray
+from scipy import stats
+from torch import Tensor
+
+from fl_audit.adversaries.identifiability import RoundEvidence, weigh_models, weigh_release
+from fl_audit.data.catalogue import DataSpec
+from fl_audit.data.neighbours import NeighbourPair
+from fl_audit.data.partition import PartitionScheme
+from fl_audit.errors import InputError
+from fl_audit.game import Examples, Game, PublicGame, View, load_game
+from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
+from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling, ReleaseLaw
+
+WORLDS = 5
+SGD = ServerOptimizer(OptimizerKind.SGD, 0.5)
+MOMENTUM = ServerOptimizer(OptimizerKind.MOMENTUM, 0.2, momentum=0.9)
+CASES = [(relation, scaling) for relation in NeighbouringRelation for scaling in NoiseScaling]
+
+
+def make_game(
+    relation: NeighbouringRelation = NeighbouringRelation.REPLACE_RECORD,
+    scaling: NoiseScaling = NoiseScaling.LOCAL,
+    model: str = "adult-mlp",
+    optimizer: ServerOptimizer = SGD,
+    multiplier: float = 2.0,
+) -> Game:
+    replacing = relation is NeighbouringRelation.REPLACE_RECORD
+    return load_game(
+        PublicGame(
+            data=DataSpec("breast-cancer"),
+            data_seed=1,
+            records=12,
+            test_records=20,
+            population_records=10,
+            clients=3,
+            partition=PartitionScheme.IID,
+            partition_parameters=(),
+            pair=NeighbourPair(4, 7 if replacing else None),
+            model=model,
+            law=ReleaseLaw(
+                relation=relation,
+                clipping_norm=0.8,
+                noise_multiplier=multiplier,
+                scaling=scaling,
+                denominator=12,
+                optimizer=optimizer,
+            ),
+            rounds=4,
+            view=View.UPDATE,
+        )
+    )
+
+
+def initial(game: Game, worlds: int = WORLDS) -> Tensor:
+    shape = game.model.feature_shape
+    return initial_models(ModelSpec(game.public.model, shape, game.classes), 6, range(worlds))
+
+
+def _join(*parts: Examples) -> Examples:
+    return Examples(torch.cat([part.features for part in parts]), torch.cat([part.labels for part in parts]))
+
+
+def true_sums(game: Game, models: Tensor) -> tuple[Tensor, Tensor]:
+    """Return f(D) and f(D') in float64, each summed over its own whole training set."""
+    keep = torch.arange(len(game.training.labels)) != game.public.pair.index
+    rest = Examples(game.training.features[keep], game.training.labels[keep])
+    neighbour = rest if game.replacement is None else _join(rest, game.replacement)
+    with_x, without_x = (
+        clip_and_sum(
+            example_gradients(game.model.template, models, data.features, data.labels), game.public.law.clipping_norm
+        )
+        for data in (game.training, neighbour)
+    )
+    return with_x, without_x
+
+
+def true_sigma(game: Game, with_x: Tensor, without_x: Tensor) -> NDArray[np.float64]:
+    law = game.public.law
+    worst = {NeighbouringRelation.ADD_REMOVE_RECORD: 0.8, NeighbouringRelation.REPLACE_RECORD: 1.6}[law.relation]
+    local: NDArray[np.float64] = (with_x - without_x).norm(dim=1).numpy()
+    return law.noise_multiplier * (local if law.scaling is NoiseScaling.LOCAL else np.full(len(local), worst))
+
+
+def make_release(game: Game, models: Tensor, bits: list[int], seed: int = 3) -> Tensor:
+    with_x, without_x = true_sums(game, models)
+    sigma = torch.from_numpy(true_sigma(game, with_x, without_x)).unsqueeze(1)
+    noise = torch.randn(with_x.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    chosen = torch.where(torch.tensor(bits, dtype=torch.bool).unsqueeze(1), with_x, without_x)
+    return (chosen + sigma * noise).float()
+
+
+@pytest.mark.parametrize("model", ["logistic", "adult-mlp"])
+@pytest.mark.parametrize(("relation", "scaling"), CASES)
+def test_log_odds_are_differences_of_log_densities(
+    relation: NeighbouringRelation, scaling: NoiseScaling, model: str
+) -> None:
+    game = make_game(relation, scaling, model)
+    models = initial(game)
+    with_x, without_x = true_sums(game, models)
+    sigma = true_sigma(game, with_x, without_x)
+    release = make_release(game, models, [1, 0, 1, 0, 1])
+    densities = [
+        stats.norm.logpdf(release.double().numpy(), loc=mean.numpy(), scale=sigma[:, None]).sum(axis=1)
+        for mean in (with_x, without_x)
+    ]
+    evidence = weigh_release(game, models, release)
+    assert evidence.log_odds.dtype == evidence.local_sensitivity.dtype == np.float64
+    np.testing.assert_allclose(evidence.log_odds, densities[0] - densities[1], rtol=1e-5, atol=1e-5)
+    expected = (with_x - without_x).norm(dim=1).numpy()
+    np.testing.assert_allclose(evidence.local_sensitivity, expected, rtol=1e-5)
+    assert float(expected.min()) > 1e-3
+
+
+@pytest.mark.parametrize(("relation", "scaling"), CASES)
+def test_the_means_themselves_give_half_mu_squared(relation: NeighbouringRelation, scaling: NoiseScaling) -> None:
+    game = make_game(relation, scaling)
+    models = initial(game)
+    with_x, without_x = true_sums(game, models)
+    mu = (with_x - without_x).norm(dim=1).numpy() / true_sigma(game, with_x, without_x)
+    if scaling is NoiseScaling.LOCAL:
+        np.testing.assert_allclose(mu, 0.5, rtol=1e-12)
+    for release, expected in ((with_x, mu**2 / 2), (without_x, -(mu**2) / 2), ((with_x + without_x) / 2, 0 * mu)):
+        np.testing.assert_allclose(weigh_release(game, models, release).log_odds, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("scaling", list(NoiseScaling))
+def test_swapping_the_neighbours_turns_the_sign(scaling: NoiseScaling) -> None:
+    game = make_game(NeighbouringRelation.REPLACE_RECORD, scaling)
+    assert game.replacement is not None
+    training = Examples(game.training.features.clone(), game.training.labels.clone())
+    training.features[4], training.labels[4] = game.replacement.features[0], game.replacement.labels[0]
+    swapped = replace(game, training=training, replacement=game.differing)
+    models = initial(game)
+    release = make_release(game, models, [1, 0, 1, 0, 1])
+    evidence, mirrored = weigh_release(game, models, release), weigh_release(swapped, models, release)
+    assert np.array_equal(mirrored.log_odds, -evidence.log_odds)
+    assert np.array_equal(mirrored.local_sensitivity, evidence.local_sensitivity)
+
+
+@pytest.mark.parametrize(("relation", "scaling"), CASES)
+def test_mirroring_the_release_turns_the_sign(relation: NeighbouringRelation, scaling: NoiseScaling) -> None:
+    game = make_game(relation, scaling)
+    models = initial(game)
+    release = make_release(game, models, [0, 1, 0, 1, 0]).double()
+    with_x, without_x = true_sums(game, models)
+    evidence = weigh_release(game, models, release).log_odds
+    mirrored = weigh_release(game, models, with_x + without_x - release).log_odds
+    np.testing.assert_allclose(mirrored, -evidence, rtol=1e-4, atol=1e-5)
+
+
+def _without_difference(game: Game) -> Game:
+    """Put x itself in the place of x."""
+    return replace(game, replacement=game.differing)
+
+
+@pytest.mark.parametrize("scaling", list(NoiseScaling))
+@pytest.mark.parametrize("size", [0.0, 1.0, 1e6])
+def test_neighbours_that_do_not_differ_tell_nothing(scaling: NoiseScaling, size: float) -> None:
+    game = _without_difference(make_game(NeighbouringRelation.REPLACE_RECORD, scaling))
+    models = initial(game)
+    evidence = weigh_release(game, models, torch.full_like(models, size))
+    assert np.array_equal(evidence.log_odds, np.zeros(WORLDS))
+    assert np.array_equal(evidence.local_sensitivity, np.zeros(WORLDS))
+
+
+@pytest.mark.parametrize("scaling", list(NoiseScaling))
+def test_a_world_whose_units_are_dead_tells_nothing_and_spoils_no_other(scaling: NoiseScaling) -> None:
+    game = make_game(NeighbouringRelation.ADD_REMOVE_RECORD, scaling)
+    models = initial(game)
+    views = game.model.layout.views(models)
+    last = game.model.layout.names[-1]
+    assert views[last].shape == (WORLDS, 2)
+    views[last][2] = torch.tensor([1e4, 0.0]) if int(game.differing.labels[0]) == 0 else torch.tensor([0.0, 1e4])
+    release = torch.ones_like(models)
+    evidence = weigh_release(game, models, release)
+    assert evidence.log_odds[2] == evidence.local_sensitivity[2] == 0
+    assert np.isfinite(evidence.log_odds).all()
+    assert (evidence.local_sensitivity[[0, 1, 3, 4]] > 0).all()
+
+
+def test_under_the_floor_noise_stays_and_evidence_fades() -> None:
+    game = make_game()
+    near = Examples(game.differing.features * (1 + 1e-4), game.differing.labels)
+    game = replace(game, replacement=near)
+    models = initial(game)
+    with_x, without_x = true_sums(game, models)
+    floor = 1e-4 * game.public.law.clipping_norm
+    sensitivity = (with_x - without_x).norm(dim=1).numpy()
+    assert (sensitivity < floor).all()
+    mu = sensitivity / (game.public.law.noise_multiplier * floor)
+    told, opposite = weigh_release(game, models, with_x), weigh_release(game, models, without_x)
+    np.testing.assert_allclose(told.local_sensitivity, sensitivity, rtol=0.05)  # float32 gradients, nearly equal
+    np.testing.assert_allclose(told.log_odds - opposite.log_odds, mu**2, rtol=0.1)
+
+
+@pytest.mark.parametrize(("relation", "scaling"), CASES)
+def test_evidence_of_a_world_does_not_depend_on_its_company(
+    relation: NeighbouringRelation, scaling: NoiseScaling
+) -> None:
+    game = make_game(relation, scaling)
+    models = initial(game)
+    release = make_release(game, models, [1, 0, 1, 0, 1])
+    together = weigh_release(game, models, release)
+    first = weigh_release(game, models[:2], release[:2], batch_worlds=WORLDS)
+    assert np.array_equal(first.log_odds, together.log_odds[:2])
+    assert np.array_equal(first.local_sensitivity, together.local_sensitivity[:2])
+    alone = weigh_release(game, models[4:], release[4:])
+    np.testing.assert_allclose(alone.log_odds, together.log_odds[4:], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("relation", list(NeighbouringRelation))
+def test_every_sum_works_in_the_shapes_of_the_batch(
+    relation: NeighbouringRelation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bits may agree by luck in other shapes, so the shapes themselves are checked."""
+    game = make_game(relation)
+    models = initial(game)
+    asked: list[int | None] = []
+    original = game.model.clipped_sum
+
+    def noting(
+        models: Tensor, features: Tensor, labels: Tensor, norm: float, batch_worlds: int | None = None
+    ) -> Tensor:
+        asked.append(batch_worlds)
+        return original(models, features, labels, norm, batch_worlds)
+
+    monkeypatch.setattr(game.model, "clipped_sum", noting)
+    weigh_release(game, models[:2], models[:2], batch_worlds=WORLDS)
+    weigh_models(game, [models[:2], models[:2] + 0.1], batch_worlds=WORLDS)
+    assert asked == [WORLDS] * (4 if relation is NeighbouringRelation.ADD_REMOVE_RECORD else 6)
+
+
+def _play(game: Game, rounds: int) -> tuple[list[Tensor], list[Tensor]]:
+    """Return all models, the initial ones first, and all releases."""
+    models, releases, state = [initial(game)], [], OptimizerState()
+    for index in range(rounds):
+        releases.append(make_release(game, models[-1], [1, 0, 1, 0, 1], seed=index))
+        gradient = releases[-1] / game.public.law.denominator
+        moved, state = step(game.public.law.optimizer, models[-1], gradient, state)
+        models.append(moved)
+    return models, releases
+
+
+@pytest.mark.parametrize("optimizer", [SGD, MOMENTUM], ids=["sgd", "momentum"])
+@pytest.mark.parametrize(("relation", "scaling"), CASES)
+def test_models_tell_what_releases_tell(
+    relation: NeighbouringRelation, scaling: NoiseScaling, optimizer: ServerOptimizer
+) -> None:
+    game = make_game(relation, scaling, optimizer=optimizer)
+    models, releases = _play(game, 4)
+    for index, release in enumerate(releases):
+        told = weigh_release(game, models[index], release)
+        seen = models[max(0, index + 2 - optimizer.models_to_invert) : index + 2]
+        recovered = weigh_models(game, seen)
+        assert np.array_equal(recovered.local_sensitivity, told.local_sensitivity)
+        # Rounding to a thousandth of sigma in every coordinate moves the log-odds by a thousandth of mu or so.
+        tolerance = 3e-3 * told.local_sensitivity / game.public.law.noise_scale(told.local_sensitivity)
+        assert (np.abs(recovered.log_odds - told.log_odds) <= tolerance).all()
+        assert np.abs(told.log_odds).max() > 0.05
+
+
+def _rounding_share(game: Game) -> float:
+    """Return ulp(theta) n / (eta sigma), root mean square over coordinates, of the worst world after one round."""
+    models, _ = _play(game, 1)
+    with_x, without_x = true_sums(game, models[0])
+    largest = np.maximum(np.abs(models[0].numpy()), np.abs(models[1].numpy()))
+    ulp = np.spacing(largest).astype(np.float64)
+    law = game.public.law
+    rounding = np.sqrt((ulp**2).mean(axis=1)) * law.denominator / law.optimizer.learning_rate
+    return float((rounding / true_sigma(game, with_x, without_x)).max())
+
+
+@pytest.mark.parametrize("kind", [OptimizerKind.SGD, OptimizerKind.MOMENTUM])
+def test_refuses_models_whose_rounding_hides_the_release(kind: OptimizerKind) -> None:
+    # The share goes as 1 / eta, so this is the learning rate at which it is a thousandth of sigma.
+    critical = 1e-3 * _rounding_share(make_game(optimizer=ServerOptimizer(kind, 1e-3))) / 1e-3
+    assert critical < 1e-2
+    enough, too_little = (make_game(optimizer=ServerOptimizer(kind, factor * critical)) for factor in (1.05, 0.95))
+    weigh_models(enough, _play(enough, 1)[0])
+    with pytest.raises(InputError, match=r"float32 models hide the release: .* of sigma .* use view 'update'"):
+        weigh_models(too_little, _play(too_little, 1)[0])
+
+
+def test_a_world_without_difference_is_not_refused_for_rounding() -> None:
+    game = _without_difference(make_game(optimizer=ServerOptimizer(OptimizerKind.SGD, 1e-9)))
+    models = initial(game)
+    evidence = weigh_models(game, [models, models.clone()])
+    assert isinstance(evidence, RoundEvidence)
+    assert np.array_equal(evidence.log_odds, np.zeros(WORLDS))
+
+
+def test_adam_models_cannot_be_weighed() -> None:
+    game = make_game(optimizer=ServerOptimizer(OptimizerKind.ADAM, 0.1))
+    models = initial(game)
+    with pytest.raises(InputError, match="'adam': accepted are 'sgd' and 'momentum'"):
+        weigh_models(game, [models, models + 0.1])
+
+
+def test_a_public_game_whose_view_is_models_refuses_adam() -> None:
+    game = make_game(optimizer=ServerOptimizer(OptimizerKind.ADAM, 0.1))
+    with pytest.raises(InputError, match="'adam'"):
+        replace(game.public, view=View.MODEL)
+
+
+def test_innovations_are_standard_normal() -> None:
+    """With each bit, (L - +-mu^2/2) / mu over 2000 noise draws; the seed is fixed, false alarms were 1 in 10^6."""
+    game = make_game(model="logistic", multiplier=0.7)
+    models = initial(game, 1)
+    with_x, without_x = true_sums(game, models)
+    sigma = true_sigma(game, with_x, without_x)
+    many = models.expand(2000, -1).contiguous()
+    noise = torch.randn(2000, models.shape[1], generator=torch.Generator().manual_seed(8), dtype=torch.float64)
+    mu = 1 / 0.7
+    for mean, sign in ((with_x, 1), (without_x, -1)):
+        log_odds = weigh_release(game, many, mean + float(sigma[0]) * noise).log_odds
+        assert stats.kstest((log_odds - sign * mu**2 / 2) / mu, "norm").pvalue > 1e-6

@@ -1,0 +1,62 @@
+"""Both engines, any number of actors and any batches give the same worlds."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from conftest import MakePlan
+from safetensors.torch import load_file
+
+from experiments.engines import Engine
+from experiments.run import run_audit
+from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.report.contents import RunContents
+from server.challenger import SeededChallenger
+
+
+def _same(left: RunContents, right: RunContents) -> None:
+    for label in ("worlds", "rounds", "releases"):
+        pd.testing.assert_frame_equal(getattr(left, label), getattr(right, label), check_exact=True)
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("actors", [1, 2])
+def test_ray_gives_the_worlds_of_the_local_engine(actors: int, small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = small_plan(run={"actors": actors})
+    local = run_audit(plan, tmp_path / "local", Engine.LOCAL)
+    ray = run_audit(plan, tmp_path / "ray", Engine.RAY)
+    _same(local, ray)
+    assert ray.summary["timing"]["engine"] == "ray"
+
+
+def test_batches_in_flight_change_nothing(small_plan: MakePlan, tmp_path: Path) -> None:
+    one = run_audit(small_plan(run={"batches-in-flight": 1}), tmp_path / "one", Engine.LOCAL)
+    two = run_audit(small_plan(run={"batches-in-flight": 2}), tmp_path / "two", Engine.LOCAL)
+    _same(one, two)
+
+
+def test_batch_sizes_change_no_bit_and_no_weight(small_plan: MakePlan, tmp_path: Path) -> None:
+    runs = {
+        size: run_audit(small_plan(run={"worlds-per-batch": size}), tmp_path / str(size), Engine.LOCAL)
+        for size in (2, 5)
+    }
+    left, right = runs[2], runs[5]
+    assert (left.worlds["bit"] == right.worlds["bit"]).all()
+    np.testing.assert_allclose(left.worlds["log_odds"], right.worlds["log_odds"], rtol=0, atol=1e-4)
+    kept = [
+        torch.cat([load_file(path)["initial"] for path in sorted((tmp_path / str(size) / "public").glob("releases-*"))])
+        for size in (2, 5)
+    ]
+    assert torch.equal(kept[0], kept[1])
+
+
+def test_draws_of_a_world_do_not_depend_on_the_others() -> None:
+    challenger = SeededChallenger(7)
+    together = challenger.standard_normals(range(10), 3, 50)
+    assert torch.equal(together[4:6], challenger.standard_normals([4, 5], 3, 50))
+    assert (challenger.bits(range(40))[[3, 17]] == challenger.bits([3, 17])).all()
+    spec = ModelSpec("logistic", (30,), 2)
+    assert torch.equal(initial_models(spec, 7, range(4))[2:], initial_models(spec, 7, [2, 3]))
+    assert not torch.equal(together, challenger.standard_normals(range(10), 4, 50))

@@ -1,0 +1,128 @@
+"""The run directory, replay, resume, and the views."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import MakePlan
+from safetensors.torch import load_file
+from scipy.special import expit
+
+from experiments.engines import Engine
+from experiments.replay import replay
+from experiments.run import rebuild_report, run_audit
+from fl_audit.errors import InputError
+
+
+def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_path: Path) -> None:
+    run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
+    top = {path.name for path in (tmp_path / "run").iterdir()}
+    assert {"summary.json", "worlds.parquet", "rounds.parquet", "releases.parquet", "report.html", "figures"} <= top
+    assert {"public", "challenger"} <= top
+    assert not [path for path in (tmp_path / "run").rglob("*") if path.name.endswith(".partial")]
+    worlds = pd.read_parquet(tmp_path / "run" / "worlds.parquet")
+    assert list(worlds) == ["world", "bit", "log_odds", "belief", "won", "test_accuracy", "epsilon_star"]
+    assert worlds["world"].tolist() == list(range(6))
+    truth = np.where(worlds["bit"] == 1, 1, -1)
+    np.testing.assert_allclose(worlds["belief"], expit(truth * worlds["log_odds"]))
+    assert (worlds["won"] == (worlds["belief"] > 0.5)).all()
+    rounds = pd.read_parquet(tmp_path / "run" / "rounds.parquet")
+    assert list(rounds) == ["world", "round", "sigma", "local_sensitivity", "log_odds"]
+    assert rounds.groupby("world")["log_odds"].last().tolist() == worlds["log_odds"].tolist()
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["schema"] == 1
+    assert summary["insider"]["wins"] == worlds["won"].sum()
+
+
+def test_public_files_hold_no_seed_and_no_bit(small_plan: MakePlan, tmp_path: Path) -> None:
+    run_audit(small_plan(run={"seed": 271828}), tmp_path / "run", Engine.LOCAL)
+    public = tmp_path / "run" / "public"
+    stored = json.loads((public / "configuration.json").read_text())
+    assert "seed" not in stored["configuration"]["run"]
+    assert "271828" not in (public / "configuration.json").read_text()
+    for path in public.glob("*.safetensors"):
+        assert set(load_file(path)) <= {"worlds", "batch_worlds", "initial", "releases", "models"}
+
+
+@pytest.mark.parametrize(
+    ("view", "optimizer"), [("update", "sgd"), ("update", "adam"), ("model", "sgd"), ("model", "momentum")]
+)
+def test_replay_without_the_challenger_gives_the_same_log_odds(
+    view: str, optimizer: str, small_plan: MakePlan, tmp_path: Path
+) -> None:
+    plan = small_plan(audit={"view": view}, training={"optimizer": optimizer, "rounds": 6})
+    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    shutil.rmtree(tmp_path / "run" / "challenger")
+    again = replay(tmp_path / "run")
+    assert again.worlds.tolist() == [0, 1, 2, 3]
+    table = contents.rounds[contents.rounds["world"] < 4]["log_odds"].to_numpy().reshape(4, -1)
+    np.testing.assert_allclose(again.log_odds, table, rtol=0, atol=1e-6)
+
+
+def test_replay_notices_a_changed_release(small_plan: MakePlan, tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    contents = run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
+    path = next((tmp_path / "run" / "public").glob("releases-*"))
+    stored = load_file(path)
+    stored["releases"][1, 0, 0] += 1.0
+    save_file(stored, path)
+    assert abs(replay(tmp_path / "run").log_odds[0, -1] - contents.worlds["log_odds"][0]) > 1e-3
+
+
+def test_the_view_model_says_what_the_view_update_says(small_plan: MakePlan, tmp_path: Path) -> None:
+    runs = [
+        run_audit(small_plan(audit={"view": view}), tmp_path / view, Engine.LOCAL).worlds["log_odds"]
+        for view in ("update", "model")
+    ]
+    np.testing.assert_allclose(runs[0], runs[1], atol=1e-3)
+
+
+def test_the_view_model_is_refused_where_rounding_hides_the_release(small_plan: MakePlan, tmp_path: Path) -> None:
+    from strategies.errors import FederationError
+
+    plan = small_plan(audit={"view": "model"}, training={"learning-rate": 1e-7})
+    with pytest.raises(FederationError, match="float32 models hide the release"):
+        run_audit(plan, tmp_path / "run", Engine.LOCAL)
+
+
+def test_adam_is_refused_under_the_view_model(small_plan: MakePlan) -> None:
+    with pytest.raises(InputError, match="accepted are 'sgd' and 'momentum'"):
+        small_plan(audit={"view": "model"}, training={"optimizer": "adam"})
+
+
+def test_an_existing_directory_is_refused_and_left_alone(small_plan: MakePlan, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="--resume"):
+        run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["notes.txt"]
+
+
+def test_resume_refuses_another_configuration(small_plan: MakePlan, tmp_path: Path) -> None:
+    run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
+    with pytest.raises(InputError, match="another configuration"):
+        run_audit(small_plan(audit={"worlds": 7}), tmp_path / "run", Engine.LOCAL, resume=True)
+    with pytest.raises(InputError, match="another configuration"):
+        run_audit(small_plan(run={"seed": 1}), tmp_path / "run", Engine.LOCAL, resume=True)
+
+
+def test_the_report_can_be_rebuilt(small_plan: MakePlan, tmp_path: Path) -> None:
+    run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
+    before = (tmp_path / "run" / "summary.json").read_text()
+    (tmp_path / "run" / "report.html").unlink()
+    assert rebuild_report(tmp_path / "run").exists()
+    assert (tmp_path / "run" / "summary.json").read_text() == before
+
+
+def test_a_removed_record_and_a_prior(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = small_plan(privacy={"adjacency": "add-remove-record", "prior": 0.2}, run={"keep-final-models": False})
+    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    worlds = contents.worlds
+    truth = np.where(worlds["bit"] == 1, 1, -1)
+    np.testing.assert_allclose(worlds["belief"], expit(truth * (worlds["log_odds"] + np.log(0.25))))
+    assert not list((tmp_path / "run" / "public").glob("models-*"))
+    assert worlds["epsilon_star"].notna().all()

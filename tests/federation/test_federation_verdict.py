@@ -1,0 +1,59 @@
+"""The verdict: an honest federation is not called violated, one that secretly halves its noise is."""
+
+from pathlib import Path
+
+import pytest
+from conftest import MakePlan
+from secret_noise import HalvedNoise
+
+from experiments.engines import Engine
+from experiments.run import run_audit
+from strategies.dp_fedsgd import DPFedSGD
+
+SECTIONS = {
+    "data": {"name": "breast-cancer", "records": 60, "clients": 2},
+    "training": {"rounds": 30, "learning-rate": 0.5},
+    "privacy": {"delta": 0.001, "clipping-norm": 3.0},
+    "audit": {"worlds": 2000, "epsilon-star": False},
+    "run": {"worlds-per-batch": 1000, "keep-releases": 0},
+}
+
+
+@pytest.mark.parametrize(("strategy", "verdict"), [(DPFedSGD, "consistent"), (HalvedNoise, "violated")])
+def test_two_thousand_worlds_tell_an_honest_server_from_one_that_halves_its_noise(
+    strategy: type[DPFedSGD], verdict: str, small_plan: MakePlan, tmp_path: Path
+) -> None:
+    contents = run_audit(small_plan(**SECTIONS), tmp_path / "run", Engine.LOCAL, strategy_type=strategy)
+    found = contents.summary["empirical_epsilon"]
+    assert contents.summary["verdict"] == verdict
+    assert contents.summary["innovations"]["holds"] is (verdict == "consistent")
+    promised = contents.summary["guarantee"]["epsilon"]
+    assert (found["lower_bound_at_violation_level"] > promised) is (verdict == "violated")
+    assert found["limit_of_detection"] > promised
+
+
+def test_one_world_is_an_ordinary_run_that_proves_nothing(small_plan: MakePlan, tmp_path: Path) -> None:
+    contents = run_audit(small_plan(audit={"worlds": 1}), tmp_path / "run", Engine.LOCAL)
+    assert contents.summary["verdict"] == "consistent"
+    assert contents.summary["empirical_epsilon"]["lower_bound"] == 0
+    assert contents.summary["empirical_epsilon"]["limit_of_detection"] is None
+    assert "too few" in contents.summary["scope"]
+
+
+def test_global_sensitivity_gives_the_insider_less_as_the_sensitivities_predict(
+    small_plan: MakePlan, tmp_path: Path
+) -> None:
+    runs = {
+        scaling: run_audit(
+            small_plan(**SECTIONS | {"privacy": SECTIONS["privacy"] | {"sensitivity": scaling}}),
+            tmp_path / scaling,
+            Engine.LOCAL,
+        )
+        for scaling in ("local", "global")
+    }
+    spread = {name: run.worlds["log_odds"].std() for name, run in runs.items()}
+    signal = runs["global"].rounds["local_sensitivity"] / runs["global"].rounds["sigma"]
+    predicted = (signal**2).groupby(runs["global"].rounds["world"]).sum().mean() ** 0.5
+    assert spread["global"] == pytest.approx(predicted, rel=0.1)
+    assert spread["global"] < 0.8 * spread["local"]
+    assert runs["global"].summary["insider"]["advantage"] < runs["local"].summary["insider"]["advantage"]

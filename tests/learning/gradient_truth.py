@@ -1,0 +1,37 @@
+"""Per-example gradients by a plain loop of float64 backward passes: slow, and without anything that is tested."""
+
+import copy
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def example_gradients(template: nn.Module, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+    """Return every example's gradient in every world, float64 (worlds, n, parameters)."""
+    module = copy.deepcopy(template).double().eval().requires_grad_(True)
+    parameters = list(module.parameters())
+    rows = torch.zeros(len(models), len(labels), models.shape[1], dtype=torch.float64)
+    for world, model in enumerate(models):
+        nn.utils.vector_to_parameters(model.double(), parameters)
+        for index in range(len(labels)):
+            logits = module(features[index : index + 1].double())
+            loss = -F.log_softmax(logits, dim=1)[0, labels[index]]
+            found = torch.autograd.grad(loss, parameters, allow_unused=True)
+            rows[world, index] = torch.cat(
+                [
+                    (torch.zeros_like(value) if gradient is None else gradient).reshape(-1)
+                    for gradient, value in zip(found, parameters, strict=True)
+                ]
+            )
+    return rows
+
+
+def clip_and_sum(gradients: Tensor, clipping_norm: float) -> Tensor:
+    """Return sum_e g_e min(1, C / ||g_e||) per world, float64 (worlds, parameters)."""
+    total = torch.zeros(gradients.shape[0], gradients.shape[2], dtype=torch.float64)
+    for world, rows in enumerate(gradients):
+        for gradient in rows:
+            norm = float(gradient.norm())
+            total[world] += gradient if norm <= clipping_norm else gradient * (clipping_norm / norm)
+    return total

@@ -1,0 +1,334 @@
+"""Models by name, initial weights of worlds, and every refusal."""
+
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from learning.gradient_truth import clip_and_sum, example_gradients
+from torch import nn
+
+from fl_audit.errors import InputError
+from fl_audit.learning.layout import ParameterLayout
+from fl_audit.learning.models import ModelSpec, build_model, check_module, initial_models, model_names
+from fl_audit.learning.stacked import StackedModel
+
+FACTORIES = """
+import torch
+from torch import nn
+
+def with_both(feature_shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(feature_shape[0] * feature_shape[1], classes))
+
+def with_classes(classes, width=5):
+    return nn.Sequential(nn.Flatten(), nn.Linear(6, width), nn.ReLU(), nn.Linear(width, classes))
+
+def with_nothing():
+    return nn.Sequential(nn.Flatten(), nn.Linear(6, 3))
+
+class Network(nn.Module):
+    def __init__(self, feature_shape, classes):
+        super().__init__()
+        self.head = nn.Linear(6, classes)
+
+    def forward(self, x):
+        return self.head(x.flatten(1))
+
+class Forward(nn.Module):
+    def __init__(self, forward, inputs=6):
+        super().__init__()
+        self.head, self.way = nn.Linear(inputs, 3), forward
+
+    def forward(self, x):
+        return self.way(self.head, x.flatten(1))
+
+def centred():
+    return Forward(lambda head, x: head(x - x.mean(0)))
+
+def standardised():
+    return Forward(lambda head, x: head((x - x.mean(0)) / x.std(0)) if len(x) > 1 else head(x))
+
+def noisy():
+    return Forward(lambda head, x: head(x) + torch.randn(3))
+
+def dropping():
+    return Forward(lambda head, x: nn.functional.dropout(head(x), training=True))
+
+def squeezed():
+    return Forward(lambda head, x: head(x).squeeze())
+
+def branching():
+    return Forward(lambda head, x: head(x) if x.sum().item() < 1e9 else x)
+
+def narrow():
+    return Forward(lambda head, x: head(x), inputs=99)
+
+def too_deep():
+    return Forward(lambda head, x: head(x).unsqueeze(2))
+
+def of_two_classes():
+    return Forward(lambda head, x: head(x)[:, :2])
+
+def normalised():
+    return nn.Sequential(nn.Flatten(), nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+
+def no_module():
+    return "a network"
+
+NOT_CALLABLE = 3
+"""
+
+
+@pytest.fixture
+def factories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "their_package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "networks.py").write_text(FACTORIES)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("their_package", "their_package.networks"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def theirs(name: str) -> ModelSpec:
+    return ModelSpec(f"their_package.networks:{name}", (2, 3), 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes", "parameters"),
+    [
+        ("mnist-cnn", (1, 28, 28), 10, 6554),
+        ("adult-mlp", (104,), 2, 686),
+        ("dense-128", (600,), 100, 600 * 128 + 128 + 128 * 100 + 100),
+        ("logistic", (30,), 2, 62),
+        ("logistic", (4, 5), 3, 63),
+    ],
+)
+def test_built_in_models_have_the_published_sizes(
+    name: str, shape: tuple[int, ...], classes: int, parameters: int
+) -> None:
+    model = StackedModel.of(ModelSpec(name, shape, classes))
+    assert model.layout.size == parameters
+    assert model.fast
+    assert model.logits(torch.zeros(2, parameters), torch.zeros(3, *shape)).shape == (2, 3, classes)
+
+
+def test_built_in_models_start_as_keras_starts_them() -> None:
+    layers = [layer for layer in build_model(ModelSpec("adult-mlp", (104,), 2)) if isinstance(layer, nn.Linear)]
+    for layer in layers:
+        limit = (6 / (layer.in_features + layer.out_features)) ** 0.5
+        assert 0.7 * limit < float(layer.weight.detach().abs().max()) <= limit
+        assert torch.equal(layer.bias, torch.zeros_like(layer.bias))
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [((784,), r"examples have shape \(784,\)"), ((1, 9, 28), "9x28: accepted are 10x10 and larger")],
+)
+def test_mnist_cnn_refuses_what_is_no_image(shape: tuple[int, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        build_model(ModelSpec("mnist-cnn", shape, 10))
+
+
+# Initial weights
+
+
+def test_the_weights_of_a_world_do_not_depend_on_its_company() -> None:
+    spec = ModelSpec("adult-mlp", (9,), 2)
+    together = initial_models(spec, 3, [0, 1, 2, 3, 4])
+    assert together.dtype == torch.float32
+    assert together.shape == (5, 9 * 6 + 6 + 42 + 14)
+    assert torch.equal(initial_models(spec, 3, [4, 1]), together[[4, 1]])
+    for world in range(5):
+        assert torch.equal(initial_models(spec, 3, [world])[0], together[world])
+
+
+def test_the_weights_of_worlds_and_seeds_differ() -> None:
+    spec = ModelSpec("logistic", (9,), 2)
+    rows = torch.cat([initial_models(spec, seed, range(4)) for seed in (0, 1, 2**64 - 1)])
+    assert len(torch.unique(rows, dim=0)) == 12
+
+
+@pytest.mark.parametrize("before", [0, 123])
+def test_the_weights_do_not_depend_on_the_global_generators_and_leave_them_alone(before: int) -> None:
+    spec = ModelSpec("mnist-cnn", (1, 10, 10), 2)
+    torch.manual_seed(before)
+    np.random.seed(before)  # noqa: NPY002  # the global generator is the point
+    random.seed(before)
+    kept = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
+    models = initial_models(spec, 0, [0, 1])
+    assert torch.equal(torch.get_rng_state(), kept[0])
+    assert np.array_equal(np.random.get_state()[1], kept[1])  # noqa: NPY002
+    assert random.getstate() == kept[2]
+    torch.manual_seed(77)
+    assert torch.equal(initial_models(spec, 0, [0, 1]), models)
+
+
+def test_the_global_generator_is_left_alone_when_a_factory_fails(factories: None) -> None:
+    state = torch.get_rng_state()
+    with pytest.raises(InputError):
+        initial_models(theirs("no_module"), 0, [0])
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_golden_weights() -> None:
+    """Stored runs could not be resumed if these changed."""
+    golden = [
+        [0.899744689, 0.0749180615, 0.195430771, 0.149620771, 0.0, 0.0],
+        [0.0126915723, -0.822409153, -0.031616509, -0.792904258, 0.0, 0.0],
+    ]
+    found = initial_models(ModelSpec("logistic", (2,), 2), 0, [0, 1])
+    torch.testing.assert_close(found, torch.tensor(golden), rtol=1e-6, atol=0)
+
+
+# Layout
+
+
+def test_layout_is_torchs_own_order() -> None:
+    module = build_model(ModelSpec("mnist-cnn", (1, 10, 10), 3))
+    layout = ParameterLayout.of(module)
+    named = dict(module.named_parameters())
+    flat = layout.flatten(named)
+    assert torch.equal(flat, nn.utils.parameters_to_vector(module.parameters()))
+    assert layout.size == len(flat)
+    models = torch.stack([flat, 2 * flat])
+    views = layout.views(models)
+    assert list(views) == list(named)
+    for name, view in views.items():
+        assert torch.equal(view, torch.stack([named[name], 2 * named[name]]))
+        assert view.data_ptr() == models[:, layout.slices()[name]].data_ptr()
+    assert [(part.start, part.stop) for part in layout.slices().values()][-1][1] == layout.size
+
+
+# Factories of one's own
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("with_both", 21), ("with_classes", 53), ("with_nothing", 21), ("Network", 21)]
+)
+def test_a_factory_of_ones_own(factories: None, name: str, parameters: int) -> None:
+    spec = theirs(name)
+    model = StackedModel.of(spec)
+    assert model.layout.size == parameters
+    models = initial_models(spec, 5, [3, 8])
+    assert torch.equal(initial_models(spec, 5, [8])[0], models[1])
+    assert not torch.equal(models[0], models[1])
+    features, labels = torch.rand(4, 2, 3), torch.tensor([0, 1, 2, 0])
+    truth = clip_and_sum(example_gradients(model.template, models, features, labels), 0.5)
+    torch.testing.assert_close(model.clipped_sum(models, features, labels, 0.5).double(), truth, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("their_package.networks:missing", "cannot be imported .*missing"),
+        ("their_package.absent:with_both", "cannot be imported .*absent"),
+        ("no_such_package:with_both", "cannot be imported .*no_such_package"),
+        (":with_both", "cannot be imported"),
+        ("..networks:with_both", "cannot be imported"),
+        ("their_package.networks:", "cannot be imported"),
+        ("their_package.networks:NOT_CALLABLE", "not callable"),
+        ("their_package.networks:no_module", "made a str: accepted is a torch.nn.Module"),
+    ],
+)
+def test_refuses_a_factory_that_gives_no_module(factories: None, name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        build_model(ModelSpec(name, (2, 3), 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("mnist", "mnist-cnn"), ("adult_mlp", "adult-mlp"), ("logit", "logistic"), ("dense", "dense-128")],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(name: str, nearest: str) -> None:
+    with pytest.raises(InputError, match=f"{name!r} is unknown .nearest: {nearest!r}.") as refusal:
+        StackedModel.of(ModelSpec(name, (1, 28, 28), 10))
+    assert all(known in str(refusal.value) for known in (*model_names(), "package.module:factory"))
+
+
+@pytest.mark.parametrize("name", ["", "?", "resnet"])
+def test_any_unknown_name_has_a_nearest(name: str) -> None:
+    with pytest.raises(InputError, match="nearest: '"):
+        build_model(ModelSpec(name, (4,), 2))
+
+
+# Refusals of modules
+
+
+def _around(layer: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 4), nn.Sequential(layer), nn.Linear(4, 2))
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (lambda: nn.BatchNorm1d(4), "layer '1.0' is a BatchNorm1d, which mixes .* torch.nn.GroupNorm"),
+        (lambda: nn.BatchNorm2d(4, track_running_stats=False), "BatchNorm2d.*GroupNorm"),
+        (lambda: nn.BatchNorm1d(4, affine=False), "BatchNorm1d.*GroupNorm"),
+        (lambda: nn.SyncBatchNorm(4), "SyncBatchNorm.*GroupNorm"),
+        (lambda: nn.Dropout(0.1), "layer '1.0' is a Dropout, whose random masks .* p = 0"),
+        (lambda: nn.Dropout2d(0.5), "Dropout2d"),
+        (lambda: nn.AlphaDropout(0.5), "AlphaDropout"),
+        (lambda: nn.InstanceNorm1d(4, track_running_stats=True), "layer '1.0' tracks running statistics"),
+        (lambda: nn.InstanceNorm2d(4, track_running_stats=True), "track_running_stats=False"),
+    ],
+)
+def test_refuses_layers_without_per_example_gradients(layer: Callable[[], nn.Module], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        StackedModel(_around(layer()), (4,))
+    with pytest.raises(InputError, match=message):
+        check_module(_around(layer()))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [lambda: nn.Dropout(0.0), lambda: nn.InstanceNorm1d(4), lambda: nn.GroupNorm(2, 4), lambda: nn.LayerNorm(4)],
+)
+def test_accepts_their_harmless_kin(layer: Callable[[], nn.Module]) -> None:
+    check_module(_around(layer()))
+
+
+def test_refuses_a_model_that_cannot_learn() -> None:
+    with pytest.raises(InputError, match="no parameters"):
+        StackedModel(nn.Flatten(), (4,))
+
+
+def test_refuses_frozen_parameters() -> None:
+    module = nn.Sequential(nn.Linear(4, 3).requires_grad_(False), nn.ReLU(), nn.Linear(3, 2))
+    with pytest.raises(InputError, match=r"parameters 0\.weight, 0\.bias are frozen"):
+        check_module(module)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("normalised", "BatchNorm1d.*GroupNorm"),
+        ("centred", "mixes examples"),
+        ("standardised", "mixes examples"),
+        ("too_deep", "cannot be run example by example"),
+        ("of_two_classes", r"logits of shape \(3, 2\) for 3 examples of 3 classes"),
+        ("noisy", "random"),
+        ("dropping", "random"),
+        ("squeezed", "cannot be run example by example"),
+        ("branching", r"cannot be run example by example .*accepted are .*without random draws and \.item\(\)"),
+        ("narrow", r"cannot be run example by example on features of shape \(2, 3\)"),
+    ],
+)
+def test_refuses_a_factorys_module_in_one_line(factories: None, name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as refusal:
+        StackedModel.of(theirs(name))
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_check_leaves_the_global_generator_alone() -> None:
+    module = nn.Sequential(nn.Linear(4, 3))
+    state = torch.get_rng_state()
+    StackedModel(module, (4,))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_more_logits_than_classes_are_accepted(factories: None) -> None:
+    assert StackedModel.of(ModelSpec("their_package.networks:with_nothing", (2, 3), 2)).layout.size == 21

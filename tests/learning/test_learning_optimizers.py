@@ -1,0 +1,146 @@
+"""Server optimizers against torch.optim, and the way back from models to gradients."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fl_audit.errors import InputError
+from fl_audit.learning.optimizers import (
+    OptimizerKind,
+    OptimizerState,
+    ServerOptimizer,
+    inversion_error,
+    recover_gradient,
+    step,
+)
+
+ROUNDS, WORLDS, PARAMETERS = 10, 3, 40
+Reference = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+
+
+def _gradients() -> list[Tensor]:
+    source = torch.Generator().manual_seed(4)
+    scale = torch.tensor([[1e-3], [1.0], [30.0]])
+    return [scale * torch.randn(WORLDS, PARAMETERS, generator=source) for _ in range(ROUNDS)]
+
+
+def _path(optimizer: ServerOptimizer, gradients: list[Tensor]) -> list[Tensor]:
+    """Return the models of all rounds, the initial ones first."""
+    models = [torch.randn(WORLDS, PARAMETERS, generator=torch.Generator().manual_seed(5))]
+    state = OptimizerState()
+    for gradient in gradients:
+        moved, state = step(optimizer, models[-1], gradient, state)
+        models.append(moved)
+    assert state.steps == len(gradients)
+    return models
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "reference"),
+    [
+        (ServerOptimizer(OptimizerKind.SGD, 0.3), lambda weights: torch.optim.SGD(weights, lr=0.3)),
+        (
+            ServerOptimizer(OptimizerKind.MOMENTUM, 0.1, momentum=0.8),
+            lambda weights: torch.optim.SGD(weights, lr=0.1, momentum=0.8),
+        ),
+        (
+            ServerOptimizer(OptimizerKind.MOMENTUM, 0.1, momentum=0.0),
+            lambda weights: torch.optim.SGD(weights, lr=0.1),
+        ),
+        (ServerOptimizer(OptimizerKind.ADAM, 0.005), lambda weights: torch.optim.Adam(weights, lr=0.005)),
+        (
+            ServerOptimizer(OptimizerKind.ADAM, 0.05, beta1=0.7, beta2=0.95, epsilon=1e-3),
+            lambda weights: torch.optim.Adam(weights, lr=0.05, betas=(0.7, 0.95), eps=1e-3),
+        ),
+    ],
+)
+def test_ten_steps_are_torchs(optimizer: ServerOptimizer, reference: Reference) -> None:
+    gradients = _gradients()
+    models = _path(optimizer, gradients)
+    for world in range(WORLDS):  # each world alone, so that none leans on another
+        weights = nn.Parameter(models[0][world].clone())
+        theirs = reference([weights])
+        for gradient, expected in zip(gradients, models[1:], strict=True):
+            weights.grad = gradient[world].clone()
+            theirs.step()
+            torch.testing.assert_close(expected[world], weights.detach(), rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", list(OptimizerKind))
+def test_a_step_changes_no_input(kind: OptimizerKind) -> None:
+    optimizer = ServerOptimizer(kind, 0.1)
+    models, gradients = torch.ones(2, 3), torch.full((2, 3), 0.5)
+    first, state = step(optimizer, models, gradients, OptimizerState())
+    moments = [moment.clone() for moment in state.moments]
+    second, _ = step(optimizer, first, gradients, state)
+    again, _ = step(optimizer, first, gradients, state)
+    assert torch.equal(second, again)
+    assert torch.equal(models, torch.ones(2, 3))
+    assert torch.equal(gradients, torch.full((2, 3), 0.5))
+    assert all(torch.equal(now, then) for now, then in zip(state.moments, moments, strict=True))
+
+
+def test_adam_stands_still_without_gradients() -> None:
+    models = torch.ones(2, 3)
+    moved, _ = step(ServerOptimizer(OptimizerKind.ADAM, 0.1), models, torch.zeros(2, 3), OptimizerState())
+    assert torch.equal(moved, models)
+
+
+@pytest.mark.parametrize("eta", [1e-3, 0.1, 2.0])
+@pytest.mark.parametrize("kind", [OptimizerKind.SGD, OptimizerKind.MOMENTUM])
+def test_the_gradient_is_recovered_within_the_stated_error(kind: OptimizerKind, eta: float) -> None:
+    optimizer, denominator = ServerOptimizer(kind, eta, momentum=0.9), 50
+    gradients = _gradients()
+    models = _path(optimizer, gradients)
+    for index, gradient in enumerate(gradients):
+        seen = models[: index + 2]
+        recovered = recover_gradient(optimizer, seen[-optimizer.models_to_invert :])
+        assert recovered.dtype == torch.float64
+        assert torch.equal(recovered, recover_gradient(optimizer, seen))
+        error = (recovered - gradient.double()).square().mean(dim=1).sqrt() * denominator
+        scale = inversion_error(optimizer, torch.maximum(seen[-1].abs(), seen[-2].abs()), denominator)
+        # Two roundings of half an ulp, of the product and of the sum, and twice as many under momentum.
+        assert bool((error <= 2 * scale).all())
+        if kind is OptimizerKind.SGD and index == 0:
+            assert bool((error >= 0.05 * scale).all())  # the scale is no idle bound
+
+
+def test_momentum_is_inverted_exactly_where_nothing_is_rounded() -> None:
+    optimizer = ServerOptimizer(OptimizerKind.MOMENTUM, 0.5, momentum=0.5)
+    gradients = [torch.tensor([[1.0, -2.0]]), torch.tensor([[3.0, 0.5]]), torch.tensor([[-1.0, 4.0]])]
+    models, state = [torch.zeros(1, 2)], OptimizerState()
+    for gradient in gradients:
+        moved, state = step(optimizer, models[-1], gradient, state)
+        models.append(moved)
+        assert torch.equal(recover_gradient(optimizer, models), gradient.double())
+
+
+def test_the_error_is_an_ulp_of_the_weights_in_the_unit_of_the_sum() -> None:
+    models = torch.tensor([[1.0, 1.5, -1.0], [2.0, -3.0, 2.5], [0.0, 0.0, 0.0]])
+    ulp = 2.0**-23
+    found = inversion_error(ServerOptimizer(OptimizerKind.SGD, 0.25), models, 100)
+    torch.testing.assert_close(found[:2], torch.tensor([ulp, 2 * ulp], dtype=torch.float64) * 400, rtol=1e-12, atol=0)
+    assert 0 <= float(found[2]) < 1e-40
+
+
+def test_only_adam_cannot_be_inverted() -> None:
+    adam = ServerOptimizer(OptimizerKind.ADAM, 0.1)
+    assert not adam.invertible
+    with pytest.raises(InputError, match="'adam': accepted are 'sgd' and 'momentum'"):
+        recover_gradient(adam, [torch.zeros(1, 2), torch.ones(1, 2)])
+    for kind, models in ((OptimizerKind.SGD, 2), (OptimizerKind.MOMENTUM, 3)):
+        assert ServerOptimizer(kind, 0.1).invertible
+        assert ServerOptimizer(kind, 0.1).models_to_invert == models
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, value) for name in ("learning_rate", "epsilon") for value in (0.0, -0.1, math.nan, math.inf)]
+    + [(name, value) for name in ("momentum", "beta1", "beta2") for value in (-0.1, 1.0, 1.5, math.nan)],
+)
+def test_refuses_constants_out_of_range(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=f"{name.replace('_', '.')} is {value}: accepted"):
+        ServerOptimizer(**{"kind": OptimizerKind.ADAM, "learning_rate": 0.1, name: value})

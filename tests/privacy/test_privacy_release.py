@@ -1,0 +1,84 @@
+"""The release law: sensitivities, noise scale, refusals."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fl_audit.errors import InputError
+from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
+from fl_audit.privacy.release import (
+    SENSITIVITY_FLOOR,
+    NeighbouringRelation,
+    NoiseScaling,
+    NoiseSource,
+    ReleaseLaw,
+)
+
+LAW = ReleaseLaw(
+    relation=NeighbouringRelation.ADD_REMOVE_RECORD,
+    clipping_norm=3.0,
+    noise_multiplier=8.0,
+    scaling=NoiseScaling.LOCAL,
+    denominator=100,
+    optimizer=ServerOptimizer(OptimizerKind.SGD, 0.1),
+)
+
+
+def test_a_record_changes_the_sum_by_its_norm_or_twice_that() -> None:
+    assert LAW.global_sensitivity == 3.0
+    assert replace(LAW, relation=NeighbouringRelation.REPLACE_RECORD).global_sensitivity == 6.0
+
+
+@pytest.mark.parametrize("relation", list(NeighbouringRelation))
+def test_local_noise_follows_the_sensitivity_down_to_the_floor(relation: NeighbouringRelation) -> None:
+    law = replace(LAW, relation=relation)
+    assert SENSITIVITY_FLOOR == 1e-4
+    floor = 3e-4
+    scale = law.noise_scale(np.array([5.0, 0.02, floor, 0.9 * floor, 0.0]))
+    assert scale.dtype == np.float64
+    np.testing.assert_allclose(scale, 8 * np.array([5.0, 0.02, floor, floor, floor]), rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("relation", "sensitivity"),
+    [(NeighbouringRelation.ADD_REMOVE_RECORD, 3.0), (NeighbouringRelation.REPLACE_RECORD, 6.0)],
+)
+def test_global_noise_depends_on_no_data(relation: NeighbouringRelation, sensitivity: float) -> None:
+    law = replace(LAW, relation=relation, scaling=NoiseScaling.GLOBAL)
+    found = law.noise_scale(np.array([5.0, 0.02, 0.0, np.nan]))
+    assert np.array_equal(found, np.full(4, 8 * sensitivity))
+    assert np.array_equal(law.noise_scale(np.array([1, 2])), np.full(2, 8 * sensitivity))  # integers round nothing
+
+
+def test_sensitivity_that_is_no_number_makes_no_noise_scale_of_one() -> None:
+    assert np.isnan(LAW.noise_scale(np.array([np.nan]))).all()
+
+
+def test_only_global_noise_is_a_private_release() -> None:
+    assert not LAW.is_private_release
+    assert replace(LAW, scaling=NoiseScaling.GLOBAL).is_private_release
+    assert LAW.source is NoiseSource.CENTRAL
+
+
+@pytest.mark.parametrize(("rounds", "multiplier"), [(1, 8.0), (30, 8.0), (30, 9.951), (1000, 0.3)])
+def test_rounds_compose_as_gaussians_do(rounds: int, multiplier: float) -> None:
+    law = replace(LAW, noise_multiplier=multiplier)
+    per_round = law.gaussian_mu(1)
+    assert per_round == pytest.approx(1 / multiplier, rel=1e-15)
+    assert law.gaussian_mu(rounds) == pytest.approx(math.hypot(*[per_round] * rounds), rel=1e-12)
+
+
+def test_mu_is_sensitivity_in_units_of_noise() -> None:
+    for scaling, relation in ((s, r) for s in NoiseScaling for r in NeighbouringRelation):
+        law = replace(LAW, scaling=scaling, relation=relation)
+        sensitivity = np.array([law.global_sensitivity])
+        assert float((sensitivity / law.noise_scale(sensitivity))[0]) == pytest.approx(law.gaussian_mu(1), rel=1e-15)
+
+
+@pytest.mark.parametrize("name", ["clipping_norm", "noise_multiplier", "denominator"])
+@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, -math.inf])
+def test_refuses_numbers_out_of_range(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=f"{name.replace('_', ' ')} is {value}: accepted are positive finite numbers"):
+        replace(LAW, **{name: value})
