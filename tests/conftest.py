@@ -1,18 +1,15 @@
 """What tests share: small configurations, and where the published data files are."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from audits import MakePlan, small_settings
 
 import experiments  # noqa: F401  # sets the environment before Flower is imported
 from experiments.config import parse_config
-from experiments.plan import AuditPlan, resolve
-
-MakePlan = Callable[..., AuditPlan]
+from experiments.plan import resolve
 
 
 @pytest.fixture(autouse=True)
@@ -28,21 +25,6 @@ def published_data() -> Path:
     if not directory.is_dir():
         pytest.skip("no published data files: set FL_AUDIT_DATA")
     return directory
-
-
-def small_settings(**changes: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration that runs in a second: breast-cancer, logistic regression; sections may be changed."""
-    settings: dict[str, Any] = {
-        "data": {"name": "breast-cancer", "records": 60, "clients": 3, "test-records": 50},
-        "model": {"name": "logistic"},
-        "training": {"rounds": 4, "learning-rate": 1.0},
-        "privacy": {"belief": 0.9, "delta": 0.01, "clipping-norm": 1.0, "sensitivity": "local"},
-        "audit": {"worlds": 6, "epsilon-star": True},
-        "run": {"worlds-per-batch": 3, "keep-releases": 4, "client-time-limit": 60.0},
-    }
-    for section, values in changes.items():
-        settings[section] = settings.get(section, {}) | values
-    return settings
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import MakePlan
+from audits import MakePlan
 from safetensors.torch import load_file
 
 from experiments.engines import Engine

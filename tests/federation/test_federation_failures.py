@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
-from conftest import MakePlan
+from audits import MakePlan
 from faults import faulty_app
 
 from experiments.engines import Engine

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import MakePlan
+from audits import MakePlan
 from safetensors.torch import load_file
 from scipy.special import expit
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from conftest import MakePlan
+from audits import MakePlan
 from secret_noise import HalvedNoise
 
 from experiments.engines import Engine

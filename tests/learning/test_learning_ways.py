@@ -63,14 +63,14 @@ class UsedTwice(nn.Module):
 
 
 class SeldomUsedTwice(nn.Module):
-    """The second use counts for large inputs only, and so not in the probe."""
+    """The first use counts for large inputs only, and so not in the probe."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layer, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(torch.tanh(self.layer(x)) + F.relu(self.layer(4 * x) - 6))
+        return self.head(F.relu(self.layer(4 * x) - 6) + torch.tanh(self.layer(x)))
 
 
 class Tied(nn.Module):

@@ -1,0 +1,31 @@
+# make demo and make test set up everything they need in .venv first.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+DONE = $(VENV)/.installed
+
+.PHONY: install demo test lint clean
+
+install: $(DONE)
+
+$(DONE): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("fl_audit needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $(DONE)
+
+demo: $(DONE)
+	$(BIN)/fl-audit demo
+
+test: $(DONE)
+	$(BIN)/python -m pytest
+
+lint: $(DONE)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf $(VENV) runs

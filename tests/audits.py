@@ -1,0 +1,23 @@
+"""Small audits for tests."""
+
+from collections.abc import Callable
+from typing import Any
+
+from experiments.plan import AuditPlan
+
+MakePlan = Callable[..., AuditPlan]
+
+
+def small_settings(**changes: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration that runs in a second: breast-cancer, logistic regression; sections may be changed."""
+    settings: dict[str, Any] = {
+        "data": {"name": "breast-cancer", "records": 60, "clients": 3, "test-records": 50},
+        "model": {"name": "logistic"},
+        "training": {"rounds": 4, "learning-rate": 1.0},
+        "privacy": {"belief": 0.9, "delta": 0.01, "clipping-norm": 1.0, "sensitivity": "local"},
+        "audit": {"worlds": 6, "epsilon-star": True},
+        "run": {"worlds-per-batch": 3, "keep-releases": 4, "client-time-limit": 60.0},
+    }
+    for section, values in changes.items():
+        settings[section] = settings.get(section, {}) | values
+    return settings

@@ -1,0 +1,45 @@
+"""A run on a Ray cluster of two nodes: both take clients, and the worlds are those of this process."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from audits import MakePlan
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable
+
+from clients.app import build_app
+from experiments.engines import Engine
+from experiments.run import run_audit
+
+
+def noting_app(directory: Path) -> ClientApp:
+    """Return an app whose clients note on which node they run."""
+
+    def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        import ray
+
+        (directory / str(ray.get_runtime_context().get_node_id())).touch()
+        return call_next(message, context)
+
+    return build_app(mods=[note])
+
+
+@pytest.mark.ray
+def test_two_nodes_share_the_clients(small_plan: MakePlan, tmp_path: Path) -> None:
+    from ray.cluster_utils import Cluster
+
+    notes = tmp_path / "nodes"
+    notes.mkdir()
+    plan = small_plan(data={"clients": 4}, run={"worlds-per-batch": 6})
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        found = run_audit(plan, tmp_path / "cluster", Engine.RAY, cluster.address, client_app=noting_app(notes))
+    finally:
+        cluster.shutdown()
+    assert len(list(notes.iterdir())) == 2
+    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL)
+    pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
