@@ -3,8 +3,8 @@
     python -m experiments.benchmarks.audit_speed [--data-dir DIR] [--worlds N] [--repeat N]
 
 The setting is `experiments/configs/adult.toml` (n = 1000, 104-6-6-2, 30 rounds, 10 clients, replace-record, local
-sensitivity). Time counts from the moment all clients stand ready to the last stored batch, with Epsilon* and accuracy of
-every release. The engines take turns, so that both see the same machine.
+sensitivity). Time counts from the moment all clients stand ready to the last stored batch, with Epsilon* and accuracy
+of every release. The engines take turns, so that both see the same machine.
 """
 
 import argparse

@@ -1,0 +1,49 @@
+"""The README is run: its files are written where a reader would write them, its commands typed."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
+FILES = {
+    body.split("\n")[0].removeprefix("# "): body
+    for kind, body in BLOCKS
+    if kind in ("toml", "python") and body[0] == "#"
+}
+COMMANDS = [
+    line
+    for kind, body in BLOCKS
+    if kind == "sh"
+    for line in body.split("\n")
+    if line.startswith(("fl-audit", "python ")) and "--ray-address" not in line
+]
+
+
+def test_the_readme_names_what_it_should() -> None:
+    assert set(FILES) == {"audit.toml", "make_data.py", "my_models.py", "promise.py"}
+    assert len(COMMANDS) == 6
+    assert "make demo" in README
+    assert "make test" in README
+    for link in re.findall(r"\]\((experiments/[^)]*)\)", README):
+        assert (Path(__file__).parents[1] / link).exists(), link
+
+
+@pytest.mark.timeout(240)
+def test_its_examples_run(tmp_path: Path) -> None:
+    for name, body in FILES.items():
+        (tmp_path / name).write_text(body)
+    for command in [*COMMANDS, "python promise.py"]:
+        words = shlex.split(command, comments=True)
+        if words[0] == "fl-audit":
+            engine = ["--engine", "local"] if words[1] == "run" else []
+            words = ["-m", "experiments.cli", *words[1:], *engine]
+        else:
+            words = words[1:]
+        ran = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=tmp_path, check=False)
+        assert ran.returncode == 0, f"{command}: {ran.stderr}"
+    assert (tmp_path / "runs" / "own-model" / "report.html").exists()
