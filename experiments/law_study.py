@@ -1,6 +1,6 @@
 """The law of the insider's innovations on real data, with the insider as it is and with three insiders that are wrong.
 
-    python -m experiments.law_study [--data-dir DIR] [--worlds N] [--only NAME]
+    python -m experiments.law_study [--data-dir DIR] [--worlds N] [--wrong-worlds N] [--only NAME]
 
 The innovations of an honest run are independent standard normal draws, whatever the data, the model, the optimizer
 and the sensitivity (see `fl_audit.evidence.innovations`). Each wrong insider reads the same releases, so the same check
@@ -177,16 +177,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, help="data directory (default: FL_AUDIT_DATA)")
     parser.add_argument("--worlds", type=int, default=1000, help="worlds a setting (default: 1000)")
+    parser.add_argument("--wrong-worlds", type=int, help="worlds that the wrong insiders read (default: all)")
     parser.add_argument("--only", choices=SETTINGS, help="one setting instead of all")
     options = parser.parse_args()
     for setting in [options.only] if options.only else SETTINGS:
         plan = plan_of(setting, options.data_dir, [f"audit.worlds={options.worlds}"])
         with tempfile.TemporaryDirectory() as directory:
-            results = study(plan, Path(directory) / "run", progress_bar, wrong_worlds=200)
-        expected = (
-            f"{plan.guarantee.advantage_bound_exact:.4f}" if not plan.public.law.is_private_release else "at most "
-        )
-        error = math.sqrt(1 / options.worlds)
+            results = study(plan, Path(directory) / "run", progress_bar, options.wrong_worlds)
+        error, bound = math.sqrt(1 / options.worlds), plan.guarantee.advantage_bound_exact
+        expected = f"{'at most ' if plan.public.law.is_private_release else ''}{bound:.4f}"
         table = Table(title=f"{setting}: {options.worlds} worlds, advantage expected {expected}, one s.e. {error:.3f}")
         for column in ("insider", "law", "innovations given b = 1", "given b = 0", "advantage"):
             table.add_column(column)
