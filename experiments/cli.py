@@ -12,6 +12,8 @@ import typer
 from rich.console import Console
 
 import experiments  # noqa: F401  # sets the environment before Flower is imported
+from experiments.cli_evidence import bound
+from experiments.cli_promise import account, calibrate
 from fl_audit.errors import InputError
 
 app = typer.Typer(
@@ -85,6 +87,10 @@ def report(directory: DirectoryArgument) -> None:
     from experiments.run import rebuild_report
 
     print(f"report: {rebuild_report(directory)}")
+
+
+for _command in (calibrate, account, bound):
+    app.command()(_command)
 
 
 @app.command()

@@ -12,11 +12,13 @@ from scipy.special import logit
 from experiments.plan import AuditPlan
 from fl_audit.evidence.advantage import empirical_advantage
 from fl_audit.evidence.empirical_epsilon import (
-    epsilon_from_largest_belief,
-    epsilon_from_measured_advantage,
-    epsilon_from_sensitivities,
+    EpsilonInterval,
+    advantage_interval,
+    belief_interval,
+    sensitivity_interval,
 )
 from fl_audit.evidence.innovations import InnovationGroup, check_innovations
+from fl_audit.evidence.lower_bounds import LowerBound, all_bounds
 from fl_audit.evidence.verdict import VerdictResult, judge
 from fl_audit.privacy.release import NoiseScaling
 from fl_audit.report.contents import LawFacts, RunContents
@@ -111,13 +113,16 @@ def _verdict(plan: AuditPlan, log_odds: NDArray[np.float64], bits: NDArray[np.bo
 def _empirical_epsilon(
     plan: AuditPlan, tables: Tables, towards_truth: NDArray[np.float64], verdict: VerdictResult
 ) -> dict[str, Any]:
-    delta, accountant = plan.guarantee.delta, plan.guarantee.accountant
-    won = tables.worlds["won"].to_numpy()
-    from_advantage = epsilon_from_measured_advantage(float(2 * won.mean() - 1), delta)
+    delta, confidence = plan.guarantee.delta, plan.config.audit.confidence
+    wins, worlds = int(tables.worlds["won"].sum()), len(tables.worlds)
+    exact_mu = plan.guarantee.mu if plan.public.law.scaling is NoiseScaling.LOCAL else None
+    intervals = {
+        "from_sensitivity": sensitivity_interval(_signal(tables), delta, plan.guarantee.accountant),
+        "from_belief": belief_interval(towards_truth, confidence, exact_mu),
+        "from_advantage": advantage_interval(wins, worlds, delta, confidence),
+    }
     return {
-        "from_sensitivity": epsilon_from_sensitivities(_signal(tables), delta, accountant),
-        "from_belief": epsilon_from_largest_belief(towards_truth),
-        "from_advantage": _finite(from_advantage),
+        **{name: _finite(interval.epsilon) for name, interval in intervals.items()},
         "lower_bound": _finite(verdict.lower_bound),
         "confidence": verdict.confidence,
         "method": verdict.method,
@@ -125,6 +130,41 @@ def _empirical_epsilon(
         "limit_of_detection": _finite(verdict.limit_of_detection),
         "lower_bound_at_violation_level": _finite(verdict.lower_bound_at_violation_level),
         "violation_level": verdict.violation_level,
+        "intervals": {name: _interval(interval) for name, interval in intervals.items()},
+        "bounds": _bounds(tables, delta, confidence),
+    }
+
+
+def _interval(interval: EpsilonInterval) -> dict[str, Any]:
+    return {
+        "low": _finite(interval.low),
+        "high": _finite(interval.high),
+        "confidence": interval.confidence,
+        "note": interval.note,
+    }
+
+
+def _bounds(tables: Tables, delta: float, confidence: float) -> list[dict[str, Any]]:
+    """Return the bound by every method that applies to the insider's log-odds; none where a group has no world."""
+    member = tables.worlds["bit"].to_numpy() == 1
+    if member.all() or not member.any():
+        return []
+    log_odds = tables.worlds["log_odds"].to_numpy(dtype=np.float64)
+    found = all_bounds(log_odds[member], log_odds[~member], delta, confidence, normal_scores=True)
+    return [bound_json(bound) for bound in found]
+
+
+def bound_json(bound: LowerBound) -> dict[str, Any]:
+    """Return a lower bound as JSON values."""
+    return {
+        "epsilon": _finite(bound.epsilon),
+        "delta": bound.delta,
+        "method": str(bound.method),
+        "confidence": bound.confidence,
+        "limit_of_detection": _finite(bound.limit_of_detection),
+        "limit_meaning": bound.limit_meaning,
+        "assumption": bound.assumption,
+        "warnings": list(bound.warnings),
     }
 
 

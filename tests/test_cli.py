@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from experiments.cli import main
@@ -176,3 +177,87 @@ def test_the_module_runs_as_a_program(tmp_path: Path) -> None:
     ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.count("\n") == 1
+
+
+def test_calibrate_and_account_invert_each_other(fl_audit: FlAudit) -> None:
+    found = fl_audit(
+        "calibrate", "--epsilon", "2", "--delta", "0.001", "--rounds", "30", "--accountant", "gdp", "--json"
+    )
+    promise = json.loads(found.stdout)
+    assert set(promise) == PROMISE_KEYS
+    assert promise["epsilon"] == pytest.approx(2, rel=1e-6)
+    noise = str(promise["noise_multiplier"])
+    again = fl_audit(
+        "account", "--noise-multiplier", noise, "--delta", "0.001", "--rounds", "30", "--accountant", "gdp", "--json"
+    )
+    assert json.loads(again.stdout) == promise
+
+
+PROMISE_KEYS = {
+    "epsilon",
+    "delta",
+    "noise_multiplier",
+    "rounds",
+    "sampling_rate",
+    "accountant",
+    "advantage",
+    "belief",
+}
+
+
+def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, tmp_path: Path) -> None:
+    flags = ("--belief", "0.9", "--delta", "0.001", "--rounds", "30", "--plot", "promise.png")
+    found = fl_audit("calibrate", *flags)
+    assert found.returncode == 0, found.stderr
+    for name in ("rdp-classic", "rdp", "pld", "gdp", "9.95", "8.50", "noise"):
+        assert name in found.stdout
+    assert (tmp_path / "promise.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("calibrate", "--delta", "0.1", "--rounds", "3"), "exactly one of --belief"),
+        (("calibrate", "--belief", "0.9", "--epsilon", "1", "--delta", "0.1", "--rounds", "3"), "exactly one of"),
+        (("calibrate", "--belief", "0.4", "--delta", "0.1", "--rounds", "3"), "belief is 0.4"),
+        (
+            ("calibrate", "--belief", "0.9", "--delta", "0.1", "--rounds", "3", "--accountant", "moments"),
+            "accepted are",
+        ),
+        (("account", "--noise-multiplier", "-1", "--delta", "0.1", "--rounds", "3"), "noise multiplier is -1"),
+        (("account", "--noise-multiplier", "1", "--delta", "2", "--rounds", "3"), "delta is 2"),
+        (("bound", "in.txt", "empty.txt", "--delta", "0.1"), "empty.txt is empty"),
+        (("bound", "in.txt", "words.txt", "--delta", "0.1"), "words.txt line 2 is 'two'"),
+        (("bound", "in.txt", "gone.txt", "--delta", "0.1"), "gone.txt cannot be read"),
+        (("bound", "in.txt", "nan.txt", "--delta", "0.1"), "is nan: accepted are numbers"),
+        (("bound", "in.txt", "in.txt", "--delta", "1"), "delta is 1"),
+        (("bound", "in.txt", "in.txt", "--delta", "0.1", "--confidence", "0.5"), "confidence is 0.5"),
+        (("bound", "in.txt", "in.txt", "--delta", "0.1", "--method", "maximum"), "accepted are clopper-pearson"),
+    ],
+)
+def test_wrong_promises_and_scores_get_one_line(
+    arguments: tuple[str, ...], said: str, fl_audit: FlAudit, tmp_path: Path
+) -> None:
+    (tmp_path / "in.txt").write_text("1\n2\n3\n")
+    (tmp_path / "empty.txt").write_text("\n")
+    (tmp_path / "words.txt").write_text("1\ntwo\n")
+    (tmp_path / "nan.txt").write_text("1\nnan\n")
+    ran = fl_audit(*arguments)
+    assert ran.returncode == 2
+    assert said in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+def test_bound_from_text_and_npy(fl_audit: FlAudit, tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    members, others = draw.normal(1, 1, 400), draw.normal(0, 1, 400)
+    np.savetxt(tmp_path / "in.txt", members)
+    np.save(tmp_path / "out.npy", others)
+    found = json.loads(
+        fl_audit("bound", "in.txt", "out.npy", "--delta", "1e-5", "--method", "gaussian-shift", "--json").stdout
+    )
+    assert {"epsilon", "method", "confidence", "limit_of_detection"} <= set(found)
+    assert 3.0 < found["epsilon"] < 4.38
+    table = fl_audit("bound", "in.txt", "out.npy", "--delta", "1e-5").stdout
+    for method in ("clopper-pearson", "gdp", "gaussian-shift", "bayes"):
+        assert method in table

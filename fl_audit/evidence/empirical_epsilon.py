@@ -1,13 +1,43 @@
-"""Empirical epsilon three ways, as in section 5.3 of Bernau et al. 2021: point estimates, none of them a bound."""
+"""Empirical epsilon three ways, as in section 5.3 of Bernau et al. 2021: point estimates and their intervals.
+
+None of them is a bound on what a mechanism leaks: `lower_bounds` has those. The functions named `*_interval` give the
+same numbers with an interval, and say in words what the interval is of.
+"""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaincinv, ndtri
 
 from fl_audit.errors import require
-from fl_audit.privacy.accounting import Accountant, epsilon_of_mu, require_delta
+from fl_audit.evidence.advantage import clopper_pearson
+from fl_audit.privacy.accounting import Accountant, epsilon_of_mu, require_delta, require_mu
 from fl_audit.privacy.scores import epsilon_from_advantage, require_prior
+
+
+@dataclass(frozen=True)
+class EpsilonInterval:
+    """One of the paper's three empirical epsilons with an interval.
+
+    Parameters
+    ----------
+    epsilon
+        The point value, at least 0; infinite for an advantage of 1.
+    low, high
+        The interval, at least 0; `high` may be infinite.
+    confidence
+        Least probability of the interval; 1 where nothing is random.
+    note
+        What the interval is of, in words.
+    """
+
+    epsilon: float
+    low: float
+    high: float
+    confidence: float
+    note: str
 
 
 def epsilon_from_sensitivities(signal: NDArray[np.float64], delta: float, accountant: Accountant) -> float:
@@ -99,3 +129,105 @@ def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
     if advantage <= 0:
         return 0.0
     return epsilon_from_advantage(advantage, delta) if advantage < 1 else math.inf
+
+
+def sensitivity_interval(signal: NDArray[np.float64], delta: float, accountant: Accountant) -> EpsilonInterval:
+    """Return `epsilon_from_sensitivities` with the range over worlds: exact bookkeeping, nothing is estimated.
+
+    Parameters
+    ----------
+    signal, delta, accountant
+        As for `epsilon_from_sensitivities`.
+
+    Raises
+    ------
+    InputError
+        As `epsilon_from_sensitivities`.
+    """
+    largest = epsilon_from_sensitivities(signal, delta, accountant)
+    smallest = float(np.min(np.sqrt(np.sum(np.square(signal, dtype=np.float64), axis=1))))
+    note = "Smallest and largest over the worlds played: bookkeeping of what was released, not an estimate."
+    return EpsilonInterval(largest, epsilon_of_mu(accountant, smallest, delta), largest, 1.0, note)
+
+
+def belief_interval(log_odds: NDArray[np.float64], confidence: float, mu: float | None = None) -> EpsilonInterval:
+    """Return `epsilon_from_largest_belief` of the evidence alone, with an interval of that extreme value.
+
+    The largest of n log-odds grows with n, so no interval of it is one of the mechanism's epsilon. With the law known,
+    N(mu^2/2, mu^2) for each world's log-odds of the truth, the largest of n falls with the confidence between
+    mu^2/2 + mu Phi^-1(p^(1/n)) at p = (1 - confidence)/2 and 1 - (1 - confidence)/2: what n worlds would show, whatever
+    was seen. Without it, the order statistics bound the median of the largest of n from below (the quantile of order
+    2^(-1/n) of one world's), and no number of scores bounds an extreme value from above without assuming a law.
+
+    Parameters
+    ----------
+    log_odds
+        Log-odds of the dataset that was really used, without a prior, shape (worlds,), finite.
+    confidence
+        Above 0, below 1.
+    mu
+        Square root of the sum of (Delta_i / sigma_i)^2 where it is the same in every world (local scaling), else None.
+
+    Raises
+    ------
+    InputError
+        If there is no world or a number is out of its range.
+    """
+    require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
+    largest, worlds = epsilon_from_largest_belief(log_odds), int(log_odds.size)
+    warning = "The largest belief is an extreme value: it grows with the number of worlds and converges to nothing."
+    if mu is None:
+        low = _median_of_largest_at_least(np.sort(log_odds), confidence)
+        note = f"{warning} The interval is of the median of the largest of {worlds}, open above without a known law."
+        return EpsilonInterval(largest, low, math.inf, confidence, note)
+    require_mu(mu)
+    tail = (1 - confidence) / 2
+    # the upper end is 1 - (1 - tail)^(1/n), computed as such: it is small
+    ends = (float(ndtri(math.exp(math.log(tail) / worlds))), -float(ndtri(-math.expm1(math.log1p(-tail) / worlds))))
+    low, high = (max(0.0, mu * mu / 2 + mu * end) for end in ends)
+    note = f"{warning} The interval is where the largest of {worlds} falls if the log-odds follow their exact law."
+    return EpsilonInterval(largest, low, high, confidence, note)
+
+
+def _median_of_largest_at_least(ascending: NDArray[np.float64], confidence: float) -> float:
+    """Return the highest order statistic that is at most the 2^(-1/n) quantile with the confidence, or 0.
+
+    The r-th smallest of n lies at or below the quantile of order p when at least r values do:
+    P(Binomial(n, p) >= r) = P(Beta(r, n - r + 1) <= p).
+    """
+    worlds = ascending.size
+    rank = np.arange(1, worlds + 1)
+    covered = betaincinv(rank, worlds - rank + 1, confidence) <= 0.5 ** (1 / worlds)
+    return max(0.0, float(ascending[covered][-1])) if np.any(covered) else 0.0
+
+
+def advantage_interval(wins: int, worlds: int, delta: float, confidence: float) -> EpsilonInterval:
+    """Return `epsilon_from_measured_advantage` with the Clopper-Pearson interval of the advantage put through Eq. (6).
+
+    Parameters
+    ----------
+    wins, worlds
+        Games won and played.
+    delta
+        Above 0, below 1.
+    confidence
+        Above 0, below 1.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+
+    Examples
+    --------
+    >>> found = advantage_interval(613, 1000, 0.01, 0.95)
+    >>> round(found.low, 2), round(found.epsilon, 2), round(found.high, 2)
+    (1.29, 1.78, 2.28)
+    """
+    ends = clopper_pearson(wins, worlds, confidence)
+    epsilons = [epsilon_from_measured_advantage(2 * p - 1, delta) for p in (ends[0], wins / worlds, ends[1])]
+    note = (
+        "Clopper-Pearson interval of the share of games won, through Eq. (6) of the paper, which describes noise "
+        "calibrated by Eq. (1): elsewhere it is no interval of the mechanism's epsilon."
+    )
+    return EpsilonInterval(epsilons[1], epsilons[0], epsilons[2], confidence, note)

@@ -1,248 +1,121 @@
-"""What a composition of Gaussian releases promises: from the Gaussian parameter mu to (epsilon, delta).
+"""From what is released to (epsilon, delta), by the name of who accounts.
 
-Rounds with signal-to-noise ratios mu_i = Delta_i / sigma_i compose to one Gaussian release, mu^2 = sum of mu_i^2, so
-every accountant here is a function of mu; k equal rounds have mu = sqrt(k) / z. A figure never goes without the name of
-its accountant.
+A figure never goes without the name of its accountant. What each of them computes stands in `gaussian` (`gdp`), `renyi`
+(`rdp-classic`, `rdp`) and `pld` (`pld`).
 """
 
-import math
 from enum import StrEnum
+from typing import assert_never
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import erfcx, erfinv, log_ndtr, ndtri
+from numpy.typing import NDArray
 
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError
+from fl_audit.privacy import pld
+from fl_audit.privacy.events import GaussianRelease, gaussian_mu_squared
+from fl_audit.privacy.gaussian import (
+    gaussian_mu,
+    gdp_delta,
+    gdp_epsilon,
+    gdp_mu,
+    require_delta,
+    require_epsilon,
+    require_mu,
+)
+from fl_audit.privacy.profile import PrivacyProfile
+from fl_audit.privacy.release import NeighbouringRelation
+from fl_audit.privacy.renyi import (
+    RDP_CLASSIC_ORDERS,
+    classic_conversion,
+    improved_conversion,
+    rdp_classic_epsilon,
+    rdp_classic_epsilon_mu,
+    rdp_classic_mu,
+    rdp_epsilon_mu,
+    rdp_mu,
+    renyi_divergences,
+)
+from fl_audit.privacy.search import largest_kept
 
-RDP_CLASSIC_ORDERS = np.array([1 + tenth / 10 for tenth in range(1, 100)] + list(range(12, 64)), dtype=np.float64)
-"""Renyi orders of `rdp-classic`: 1.1, 1.2, ..., 10.9 and 12, 13, ..., 63. The last one caps what weak releases gain."""
-
-_SQRT2 = math.sqrt(2.0)
-_LOWEST_LOG = -1e300
+__all__ = [
+    "RDP_CLASSIC_ORDERS",
+    "Accountant",
+    "account",
+    "epsilon",
+    "epsilon_of_mu",
+    "gaussian_mu",
+    "gdp_delta",
+    "gdp_epsilon",
+    "gdp_mu",
+    "mu_of_epsilon",
+    "rdp_classic_epsilon",
+    "rdp_classic_epsilon_mu",
+    "rdp_classic_mu",
+    "require_delta",
+    "require_epsilon",
+    "require_mu",
+]
 
 
 class Accountant(StrEnum):
     """How a promise is computed from the noise.
 
     RDP_CLASSIC is the accountant of Bernau et al. 2021 (Renyi DP, Mironov's first conversion, a fixed list of orders);
-    GDP is exact for Gaussian noise without sampling.
+    RDP is that of opacus (the same orders, the tighter conversion of Balle et al. 2020); PLD composes pessimistic
+    privacy loss distributions with dp-accounting and handles every event; GDP is exact for Gaussian noise without
+    sampling.
     """
 
     RDP_CLASSIC = "rdp-classic"
+    RDP = "rdp"
+    PLD = "pld"
     GDP = "gdp"
 
 
-def require_delta(delta: float) -> None:
-    """Raise `InputError` unless delta lies strictly between 0 and 1."""
-    require(0 < delta < 1, f"delta is {delta}: accepted are numbers above 0 and below 1")
-
-
-def require_mu(mu: float) -> None:
-    """Raise `InputError` unless mu is a finite number of at least 0."""
-    require(mu >= 0 and math.isfinite(mu), f"mu is {mu}: accepted are finite numbers from 0")
-
-
-def require_epsilon(epsilon: float) -> None:
-    """Raise `InputError` unless epsilon is a finite number of at least 0."""
-    require(epsilon >= 0 and math.isfinite(epsilon), f"epsilon is {epsilon}: accepted are finite numbers from 0")
-
-
-def gaussian_mu(noise_multiplier: float, rounds: int) -> float:
-    """Return mu = sqrt(k) / z of k rounds with noise multiplier z (Dong, Roth & Su 2022, corollary 3.3).
-
-    Raises
-    ------
-    InputError
-        If the noise multiplier is not positive and finite, or there is no round.
-    """
-    accepted = noise_multiplier > 0 and math.isfinite(noise_multiplier)
-    require(accepted, f"noise multiplier is {noise_multiplier}: accepted are positive finite numbers")
-    require(rounds >= 1 and int(rounds) == rounds, f"rounds is {rounds}: accepted are whole numbers from 1")
-    return math.sqrt(rounds) / noise_multiplier
-
-
-def _log_gdp_delta(epsilon: float, mu: float) -> float:
-    """Return log delta(epsilon) without subtracting nearly equal tails.
-
-    With a = eps/mu - mu/2, b = a + mu and e^eps phi(b) = phi(a): delta = phi(a) (M(a) - M(b)), M the Mills ratio
-    (1 - Phi) / phi = sqrt(pi/2) erfcx(. / sqrt 2).
-    """
-    if mu == 0:
-        return -math.inf
-    near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
-    if near > 0:
-        gap = float(erfcx(near / _SQRT2) - erfcx(far / _SQRT2))
-        return -near * near / 2 - math.log(2) + math.log(gap) if gap > 0 else -math.inf
-    first = float(log_ndtr(-near))
-    second = -near * near / 2 - math.log(2) + math.log(erfcx(far / _SQRT2))
-    return first + math.log(-math.expm1(second - first)) if second < first else -math.inf
-
-
-def gdp_delta(epsilon: float, mu: float) -> float:
-    """Return the smallest delta for which mu-Gaussian DP gives (epsilon, delta)-DP.
-
-    delta(eps) = Phi(-eps/mu + mu/2) - e^eps Phi(-eps/mu - mu/2) (Balle & Wang 2018, theorem 8; Dong, Roth & Su 2022,
-    corollary 2.13), computed in logarithms; accurate for mu from 1e-4 to 1e3 and results down to 1e-300.
+def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> float:
+    """Return the epsilon that an accountant promises for a composition.
 
     Parameters
     ----------
-    epsilon
-        At least 0, finite.
-    mu
-        Gaussian-DP parameter, at least 0, finite; 0 means that nothing is released.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
-
-    Examples
-    --------
-    >>> round(gdp_delta(0.0, 1.0), 6)
-    0.382925
-    """
-    require_epsilon(epsilon)
-    require_mu(mu)
-    return math.exp(_log_gdp_delta(epsilon, mu))
-
-
-def gdp_epsilon(delta: float, mu: float) -> float:
-    """Return the smallest epsilon for which mu-Gaussian DP gives (epsilon, delta)-DP: the inverse of `gdp_delta`.
-
-    Returns 0 where delta is at least delta(0), the total variation. The root lies under mu^2/2 + mu Phi^-1(1 - delta),
-    where the first of the two tails alone is delta.
-
-    Parameters
-    ----------
-    delta
-        Above 0 and below 1.
-    mu
-        Gaussian-DP parameter, at least 0; an infinite mu gives an infinite epsilon.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
-
-    Examples
-    --------
-    >>> round(gdp_epsilon(1e-5, 1.0), 4)
-    4.3772
-    """
-    require_delta(delta)
-    if mu == math.inf:
-        return math.inf
-    require_mu(mu)
-    target = math.log(delta)
-    if _log_gdp_delta(0.0, mu) <= target:
-        return 0.0
-    high = mu * (mu / 2 - float(ndtri(delta)))
-    if high == math.inf:
-        return math.inf
-    found = brentq(
-        lambda epsilon: max(_log_gdp_delta(epsilon, mu), _LOWEST_LOG) - target, 0.0, high, xtol=1e-15 * high, rtol=1e-14
-    )
-    return float(found)
-
-
-def gdp_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu whose Gaussian DP gives (epsilon, delta)-DP: `gdp_delta` solved for mu.
-
-    Parameters
-    ----------
-    epsilon
-        At least 0, finite.
+    profile
+        What is released, under which neighbouring relation.
+    accountant
+        Which accountant. `pld` discretises even where a closed form exists; its result is above the truth by at most
+        the error that `pld.loss_curves` states.
     delta
         Above 0 and below 1.
 
     Raises
     ------
     InputError
-        If a number is out of its range.
+        If delta is out of its range or the accountant cannot handle an event, which the message names.
 
     Examples
     --------
-    >>> round(gdp_mu(4.3772, 1e-5), 4)
-    1.0
+    >>> lfw = PrivacyProfile.of(SampledGaussianRelease(2.0, 16 / 368, 2530))
+    >>> round(account(lfw, Accountant.RDP_CLASSIC, 1 / 368), 2)
+    4.75
     """
-    require_epsilon(epsilon)
     require_delta(delta)
-    at_zero = 2 * _SQRT2 * float(erfinv(delta))
-    if epsilon == 0:
-        return at_zero
-    quantile = -float(ndtri(delta))
-    root = math.hypot(quantile, math.sqrt(2 * epsilon))
-    low = max(at_zero, 2 * epsilon / (quantile + root) if quantile > 0 else root - quantile)
-    high, target = 2 * low, math.log(delta)
-    while _log_gdp_delta(epsilon, high) < target:
-        high *= 2
-    if _log_gdp_delta(epsilon, low) >= target:
-        return low
-    found = brentq(
-        lambda mu: max(_log_gdp_delta(epsilon, mu), _LOWEST_LOG) - target, low, high, xtol=1e-15 * low, rtol=1e-14
-    )
-    return float(found)
+    match accountant:
+        case Accountant.RDP_CLASSIC:
+            return classic_conversion(_divergences(profile, accountant), delta)
+        case Accountant.RDP:
+            return improved_conversion(_divergences(profile, accountant), delta)
+        case Accountant.PLD:
+            return pld.loss_curves(profile.events, profile.relation).epsilon(delta)
+        case Accountant.GDP:
+            for event in profile.events:
+                if gaussian_mu_squared(event) is None:
+                    raise InputError(f"gdp accounts for Gaussian releases without sampling only: not for {event}")
+            return profile.epsilon(delta)
+        case _:
+            assert_never(accountant)
 
 
-def rdp_classic_epsilon_mu(mu: float, delta: float) -> float:
-    """Return epsilon of a Gaussian composition by the paper's accountant.
-
-    The smallest eps_RDP(alpha) + ln(1/delta) / (alpha - 1) over `RDP_CLASSIC_ORDERS`, with eps_RDP = alpha mu^2 / 2
-    (Mironov 2017, proposition 3; Bernau et al. 2021, Eq. (3)). Because of the largest order the result is never under
-    ln(1/delta) / 62.
-
-    Parameters
-    ----------
-    mu
-        Square root of the sum of (Delta_i / sigma_i)^2 over the rounds, at least 0.
-    delta
-        Above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
-    """
-    require_mu(mu)
-    require_delta(delta)
-    orders = RDP_CLASSIC_ORDERS
-    return float(np.min(orders * (mu * mu / 2) - math.log(delta) / (orders - 1)))
-
-
-def rdp_classic_epsilon(noise_multiplier: float, rounds: int, delta: float) -> float:
-    """Return epsilon of k rounds with noise multiplier z by the paper's accountant; see `rdp_classic_epsilon_mu`.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
-
-    Examples
-    --------
-    >>> round(rdp_classic_epsilon(404.84, 30, 0.01), 5)
-    0.08004
-    """
-    return rdp_classic_epsilon_mu(gaussian_mu(noise_multiplier, rounds), delta)
-
-
-def rdp_classic_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu that `rdp_classic_epsilon_mu` accounts with at most epsilon; closed form over the orders.
-
-    Raises
-    ------
-    InputError
-        If epsilon is not above ln(1/delta) / 62, which this accountant reports even without any release.
-    """
-    require_epsilon(epsilon)
-    require_delta(delta)
-    overhead = -math.log(delta) / (RDP_CLASSIC_ORDERS - 1)
-    floor = float(overhead[-1])
-    if epsilon <= floor:
-        raise InputError(
-            f"epsilon is {epsilon:.6g}: accepted by rdp-classic at delta {delta} are numbers above {floor:.6g}, "
-            "which its largest order costs without any release"
-        )
-    return math.sqrt(float(np.max(2 * (epsilon - overhead) / RDP_CLASSIC_ORDERS)))
+def _divergences(profile: PrivacyProfile, accountant: Accountant) -> NDArray[np.float64]:
+    replaced = profile.relation is NeighbouringRelation.REPLACE_RECORD
+    return renyi_divergences(profile.events, str(accountant), replaced)
 
 
 def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:
@@ -250,12 +123,24 @@ def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:
     match accountant:
         case Accountant.RDP_CLASSIC:
             return rdp_classic_epsilon_mu(mu, delta)
+        case Accountant.RDP:
+            return rdp_epsilon_mu(mu, delta)
+        case Accountant.PLD:
+            require_mu(mu)
+            require_delta(delta)
+            if mu == 0:
+                return 0.0
+            return pld.loss_curves((GaussianRelease(mu, 1.0),)).epsilon(delta)
         case Accountant.GDP:
             return gdp_epsilon(delta, mu)
+        case _:
+            assert_never(accountant)
 
 
 def mu_of_epsilon(accountant: Accountant, epsilon: float, delta: float) -> float:
     """Return the largest mu that the named accountant accounts with at most epsilon at delta.
+
+    Under `pld` to 1e-6 of itself, by search from the exact answer, which is an upper bound.
 
     Raises
     ------
@@ -265,8 +150,14 @@ def mu_of_epsilon(accountant: Accountant, epsilon: float, delta: float) -> float
     match accountant:
         case Accountant.RDP_CLASSIC:
             return rdp_classic_mu(epsilon, delta)
+        case Accountant.RDP:
+            return rdp_mu(epsilon, delta)
+        case Accountant.PLD:
+            return largest_kept(lambda mu: epsilon_of_mu(accountant, mu, delta) <= epsilon, gdp_mu(epsilon, delta))
         case Accountant.GDP:
             return gdp_mu(epsilon, delta)
+        case _:
+            assert_never(accountant)
 
 
 def epsilon(accountant: Accountant, noise_multiplier: float, rounds: int, delta: float) -> float:

@@ -7,10 +7,14 @@ a noise multiplier promises.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import assert_never
 
-from fl_audit.errors import require
-from fl_audit.privacy import accounting
-from fl_audit.privacy.accounting import Accountant, gaussian_mu, mu_of_epsilon, require_delta
+from fl_audit.errors import InputError
+from fl_audit.privacy import accounting, pld
+from fl_audit.privacy.accounting import Accountant, account, gaussian_mu, gdp_mu, mu_of_epsilon, require_delta
+from fl_audit.privacy.events import GaussianRelease, SampledGaussianRelease, require_sampling_rate
+from fl_audit.privacy.profile import PrivacyProfile
+from fl_audit.privacy.release import NeighbouringRelation
 from fl_audit.privacy.scores import (
     epsilon_from_advantage,
     epsilon_from_belief,
@@ -18,54 +22,27 @@ from fl_audit.privacy.scores import (
     gaussian_belief_bound,
     mu_from_advantage,
     mu_from_belief,
-    require_advantage,
     require_belief,
     require_prior,
     rho_alpha,
     rho_beta,
 )
+from fl_audit.privacy.search import smallest_kept, smallest_root
+from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
 
+__all__ = [
+    "AdvantageTarget",
+    "BeliefTarget",
+    "EpsilonTarget",
+    "Guarantee",
+    "NoiseMultiplierTarget",
+    "Target",
+    "guarantee",
+    "noise_multiplier_for",
+]
 
-@dataclass(frozen=True)
-class BeliefTarget:
-    """With probability 1 - delta the insider's belief in the true D stays at or under `belief` (prior < belief < 1)."""
-
-    belief: float
-
-
-@dataclass(frozen=True)
-class AdvantageTarget:
-    """The insider's advantage, 2 P(right guess) - 1 under equal priors, stays at or under `advantage` (0 to 1)."""
-
-    advantage: float
-
-    def __post_init__(self) -> None:
-        require_advantage(self.advantage)
-
-
-@dataclass(frozen=True)
-class EpsilonTarget:
-    """The accountant reports at most `epsilon`, positive and finite."""
-
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        accepted = self.epsilon > 0 and math.isfinite(self.epsilon)
-        require(accepted, f"epsilon is {self.epsilon}: accepted are positive finite numbers")
-
-
-@dataclass(frozen=True)
-class NoiseMultiplierTarget:
-    """The noise multiplier itself, positive and finite: nothing is calibrated."""
-
-    noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        gaussian_mu(self.noise_multiplier, 1)
-
-
-Target = BeliefTarget | AdvantageTarget | EpsilonTarget | NoiseMultiplierTarget
-"""What a user asks for; exactly one of the four."""
+PLD_TOLERANCE = 1e-5
+"""Relative width to which a noise multiplier is searched under `pld` where the record is sampled."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +62,19 @@ class Guarantee:
     prior
         The insider's belief in D before anything is seen.
     mu
-        sqrt(k) / z, the exact Gaussian-DP parameter.
+        sqrt(k) / z, the Gaussian-DP parameter without sampling: exact if nobody is sampled, otherwise what holds for an
+        insider who sees who takes part.
     belief_bound
-        Belief in the true D that is passed with probability at most delta: `rho_beta` of epsilon under `rdp-classic`,
-        the quantile of the exact law under `gdp`.
+        Belief in the true D that is passed with probability at most delta. `rdp-classic`: `rho_beta` of epsilon;
+        `rdp`: the same, through the classic conversion of its Renyi divergences, since its own conversion bounds no
+        belief; `gdp` and `pld`: the quantile of the law of the log-odds.
     advantage_bound
         `rho_alpha` of epsilon and delta (theorem 3), which does not hold for exactly calibrated noise.
     advantage_bound_exact
-        2 Phi(mu/2) - 1, which always holds.
+        The total variation, which always holds: 2 Phi(mu/2) - 1, or with sampling delta(0) of the privacy loss
+        distribution, whatever the accountant.
+    sampling_rate
+        Probability with which a record takes part in a round; 1 is always.
     """
 
     epsilon: float
@@ -105,12 +87,30 @@ class Guarantee:
     belief_bound: float
     advantage_bound: float
     advantage_bound_exact: float
+    sampling_rate: float = 1.0
+
+
+def _profile(
+    noise_multiplier: float, rounds: int, prior: float, sampling_rate: float, relation: NeighbouringRelation
+) -> PrivacyProfile:
+    if sampling_rate == 1:
+        return PrivacyProfile((GaussianRelease(1.0, noise_multiplier, rounds),), relation, prior)
+    return PrivacyProfile((SampledGaussianRelease(noise_multiplier, sampling_rate, rounds),), relation, prior)
 
 
 def noise_multiplier_for(
-    target: Target, accountant: Accountant, rounds: int, delta: float, prior: float = 0.5
+    target: Target,
+    accountant: Accountant,
+    rounds: int,
+    delta: float,
+    prior: float = 0.5,
+    sampling_rate: float = 1.0,
+    relation: NeighbouringRelation = NeighbouringRelation.ADD_REMOVE_RECORD,
 ) -> float:
     """Return the smallest noise multiplier that keeps the target over all rounds.
+
+    What is returned keeps the promise as `guarantee` states it, and is the smallest that does to 1e-9 of itself (with
+    sampling 1e-8, `pld` with sampling 1e-5).
 
     Parameters
     ----------
@@ -118,15 +118,19 @@ def noise_multiplier_for(
         What is promised.
     accountant
         Who accounts for it. A belief is kept through Eq. (5) by `rdp-classic` and through the law of the log-odds by
-        `gdp`. An advantage is kept exactly by `gdp`; `rdp-classic` takes the larger of what Eq. (6) asks, so that the
-        reported `rho_alpha` stays at the target, and of what the exact advantage needs, because theorem 3 fails at
-        small epsilon.
+        `gdp` and `pld`; `rdp` refuses it. An advantage is kept exactly by `gdp` and `pld`; `rdp-classic` and `rdp` take
+        the larger of what Eq. (6) asks, so that the reported `rho_alpha` stays at the target, and of what the exact
+        advantage needs, because theorem 3 fails at small epsilon and for tighter accountants.
     rounds
         k, at least 1.
     delta
         Above 0 and below 1.
     prior
         The insider's belief in D before anything is seen, above 0 and below 1. Only a belief depends on it.
+    sampling_rate
+        Probability with which a record takes part in a round, above 0 and up to 1.
+    relation
+        How neighbours differ; matters with sampling only.
 
     Returns
     -------
@@ -146,39 +150,109 @@ def noise_multiplier_for(
     gaussian_mu(1.0, rounds)
     require_delta(delta)
     require_prior(prior)
-
+    require_sampling_rate(sampling_rate)
+    setting = _Setting(accountant, rounds, delta, prior, sampling_rate, relation)
     match target:
         case NoiseMultiplierTarget(noise_multiplier):
             return noise_multiplier
         case EpsilonTarget(epsilon):
-            return _for_epsilon(epsilon, accountant, rounds, delta)
+            return setting.for_epsilon(epsilon)
         case BeliefTarget(belief):
-            return _for_belief(belief, accountant, rounds, delta, prior)
+            return setting.for_belief(belief)
         case AdvantageTarget(advantage):
-            return _for_advantage(advantage, accountant, rounds, delta)
+            return setting.for_advantage(advantage)
+        case _:
+            assert_never(target)
 
 
-def _for_epsilon(epsilon: float, accountant: Accountant, rounds: int, delta: float) -> float:
-    noise_multiplier = math.sqrt(rounds) / mu_of_epsilon(accountant, epsilon, delta)
-    return _raised_until(lambda z: accounting.epsilon(accountant, z, rounds, delta) <= epsilon, noise_multiplier)
+@dataclass(frozen=True)
+class _Setting:
+    """Everything but the target."""
 
+    accountant: Accountant
+    rounds: int
+    delta: float
+    prior: float
+    sampling_rate: float
+    relation: NeighbouringRelation
 
-def _for_belief(belief: float, accountant: Accountant, rounds: int, delta: float, prior: float) -> float:
-    require_belief(belief, prior)
-    match accountant:
-        case Accountant.RDP_CLASSIC:
-            return _for_epsilon(epsilon_from_belief(belief, prior), accountant, rounds, delta)
-        case Accountant.GDP:
-            return math.sqrt(rounds) / mu_from_belief(belief, delta, prior)
+    @property
+    def sampled(self) -> bool:
+        return self.sampling_rate < 1
 
+    def profile(self, noise_multiplier: float) -> PrivacyProfile:
+        return _profile(noise_multiplier, self.rounds, self.prior, self.sampling_rate, self.relation)
 
-def _for_advantage(advantage: float, accountant: Accountant, rounds: int, delta: float) -> float:
-    exact = math.sqrt(rounds) / mu_from_advantage(advantage)
-    match accountant:
-        case Accountant.RDP_CLASSIC:
-            return max(exact, _for_epsilon(epsilon_from_advantage(advantage, delta), accountant, rounds, delta))
-        case Accountant.GDP:
-            return exact
+    def z(self, mu: float) -> float:
+        return math.sqrt(self.rounds) / mu
+
+    def for_epsilon(self, epsilon: float) -> float:
+        if not self.sampled:
+            start = self.z(mu_of_epsilon(self.accountant, epsilon, self.delta))
+            return _raised_until(
+                lambda z: accounting.epsilon(self.accountant, z, self.rounds, self.delta) <= epsilon, start
+            )
+        self._refuse_gdp()
+        start = self._start(gdp_mu(epsilon, self.delta))
+        match self.accountant:
+            case Accountant.PLD:
+                return self._by_curves(lambda curves: curves.epsilon(self.delta) / epsilon - 1, start)
+            case _:
+                mu_of_epsilon(self.accountant, epsilon, self.delta)  # refuses what it reports without any release
+                return smallest_kept(
+                    lambda z: account(self.profile(z), self.accountant, self.delta) <= epsilon, start, 1e-8
+                )
+
+    def for_belief(self, belief: float) -> float:
+        require_belief(belief, self.prior)
+        match self.accountant:
+            case Accountant.RDP_CLASSIC:
+                return self.for_epsilon(epsilon_from_belief(belief, self.prior))
+            case Accountant.RDP:
+                raise InputError(
+                    "accountant is rdp: its conversion bounds no belief; accepted for a belief are rdp-classic, pld "
+                    "and, without sampling, gdp"
+                )
+            case Accountant.GDP | Accountant.PLD:
+                mu = mu_from_belief(belief, self.delta, self.prior)
+                if not self.sampled:
+                    return self.z(mu)
+                self._refuse_gdp()
+                log_odds = epsilon_from_belief(belief, self.prior)
+                return self._by_curves(lambda curves: curves.quantile(self.delta) / log_odds - 1, self._start(mu))
+
+    def for_advantage(self, advantage: float) -> float:
+        exact = mu_from_advantage(advantage)
+        if not self.sampled:
+            noise = self.z(exact)
+        else:
+            self._refuse_gdp()
+            noise = self._by_curves(lambda curves: curves.delta(0.0) / advantage - 1, self._start(exact))
+        match self.accountant:
+            case Accountant.RDP_CLASSIC | Accountant.RDP:
+                return max(noise, self.for_epsilon(epsilon_from_advantage(advantage, self.delta)))
+            case Accountant.GDP | Accountant.PLD:
+                return noise
+
+    def _refuse_gdp(self) -> None:
+        if self.accountant is Accountant.GDP:
+            raise InputError(
+                "gdp accounts for Gaussian releases without sampling only: not for "
+                f"{self.rounds} x Poisson-sampled Gaussian release (sampling rate {self.sampling_rate:g})"
+            )
+
+    def _start(self, mu: float) -> float:
+        """Return a first guess with sampling: amplification by q, but not under a noise multiplier of 1/2."""
+        return max(self.z(mu) * self.sampling_rate, min(0.5, self.z(mu)))
+
+    def _by_curves(self, gap: Callable[[pld.LossCurves], float], start: float) -> float:
+        """Return the root of a gap: near it on a coarse grid first, then on the grid that the answer is stated on."""
+
+        def at(points: int) -> Callable[[float], float]:
+            return lambda z: gap(pld.loss_curves(self.profile(z).events, self.relation, points))
+
+        near = smallest_root(at(pld.COARSE), start, 10 * PLD_TOLERANCE)
+        return smallest_root(at(pld.FINE), near, PLD_TOLERANCE)
 
 
 def _raised_until(kept: Callable[[float], bool], noise_multiplier: float) -> float:
@@ -191,7 +265,13 @@ def _raised_until(kept: Callable[[float], bool], noise_multiplier: float) -> flo
 
 
 def guarantee(
-    accountant: Accountant, noise_multiplier: float, rounds: int, delta: float, prior: float = 0.5
+    accountant: Accountant,
+    noise_multiplier: float,
+    rounds: int,
+    delta: float,
+    prior: float = 0.5,
+    sampling_rate: float = 1.0,
+    relation: NeighbouringRelation = NeighbouringRelation.ADD_REMOVE_RECORD,
 ) -> Guarantee:
     """Return all that a noise multiplier promises over all rounds.
 
@@ -207,11 +287,15 @@ def guarantee(
         Above 0 and below 1.
     prior
         The insider's belief in D before anything is seen, above 0 and below 1.
+    sampling_rate
+        Probability with which a record takes part in a round, above 0 and up to 1.
+    relation
+        How neighbours differ; matters with sampling only.
 
     Raises
     ------
     InputError
-        If a number is out of its range.
+        If a number is out of its range or the accountant cannot account for the releases.
 
     Examples
     --------
@@ -220,13 +304,21 @@ def guarantee(
     (0.9, 0.217)
     """
     require_prior(prior)
+    require_sampling_rate(sampling_rate)
     mu = gaussian_mu(noise_multiplier, rounds)
-    epsilon = accounting.epsilon(accountant, noise_multiplier, rounds, delta)
+    sampled = sampling_rate < 1
+    profile = _profile(noise_multiplier, rounds, prior, sampling_rate, relation)
+    if sampled:
+        epsilon = account(profile, accountant, delta)
+    else:
+        epsilon = accounting.epsilon(accountant, noise_multiplier, rounds, delta)
     match accountant:
         case Accountant.RDP_CLASSIC:
             belief_bound = rho_beta(epsilon, prior)
-        case Accountant.GDP:
-            belief_bound = gaussian_belief_bound(mu, delta, prior)
+        case Accountant.RDP:
+            belief_bound = rho_beta(account(profile, Accountant.RDP_CLASSIC, delta), prior)
+        case Accountant.GDP | Accountant.PLD:
+            belief_bound = profile.belief_at(delta) if sampled else gaussian_belief_bound(mu, delta, prior)
     return Guarantee(
         epsilon=epsilon,
         delta=delta,
@@ -237,5 +329,6 @@ def guarantee(
         mu=mu,
         belief_bound=belief_bound,
         advantage_bound=rho_alpha(epsilon, delta),
-        advantage_bound_exact=gaussian_advantage(mu),
+        advantage_bound_exact=profile.advantage() if sampled else gaussian_advantage(mu),
+        sampling_rate=sampling_rate,
     )

@@ -10,7 +10,7 @@ import math
 from scipy.special import erf, erfinv, expit, logit, ndtri
 
 from fl_audit.errors import require
-from fl_audit.privacy.accounting import require_delta, require_epsilon, require_mu
+from fl_audit.privacy.gaussian import require_delta, require_epsilon, require_mu
 
 _SQRT2 = math.sqrt(2.0)
 
@@ -29,6 +29,11 @@ def require_belief(belief: float, prior: float) -> None:
 def require_advantage(advantage: float) -> None:
     """Raise `InputError` unless the advantage lies strictly between 0 and 1."""
     require(0 < advantage < 1, f"advantage is {advantage}: accepted are numbers above 0 and below 1")
+
+
+def require_order(order: float) -> None:
+    """Raise `InputError` unless the Renyi order is finite and above 1."""
+    require(order > 1 and math.isfinite(order), f"order is {order}: accepted are finite numbers above 1")
 
 
 def rho_beta(epsilon: float, prior: float = 0.5) -> float:
@@ -74,6 +79,56 @@ def epsilon_from_belief(belief: float, prior: float = 0.5) -> float:
     """
     require_belief(belief, prior)
     return float(logit(belief) - logit(prior))
+
+
+def rho_beta_rdp(divergence: float, order: float, delta: float, prior: float = 0.5) -> float:
+    """Return the belief bound composed under Renyi DP: sigmoid(eps_RDP - ln(delta) / (alpha - 1) + logit(prior)).
+
+    Bernau et al. 2021, section 4.4, Eq. (7) and (8): `rho_beta` of the classic conversion. It holds: the log-odds pass
+    it with probability at most delta, by Markov's inequality for e^((alpha - 1) L).
+
+    Parameters
+    ----------
+    divergence
+        eps_RDP, the sum of the Renyi divergences of all rounds at the order; at least 0, finite.
+    order
+        alpha, above 1.
+    delta
+        The composed delta (the product of the rounds' delta_i in the paper), above 0 and below 1.
+    prior
+        Belief in D before anything is seen, above 0 and below 1.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
+    require_order(order)
+    require_delta(delta)
+    return rho_beta(divergence - math.log(delta) / (order - 1), prior)
+
+
+def rho_alpha_rdp(divergence: float, order: float) -> float:
+    """Return the advantage bound composed under Renyi DP: 2 Phi(sqrt(eps_RDP / (2 alpha))) - 1, section 4.4.
+
+    For Gaussian noise without sampling, eps_RDP = alpha mu^2 / 2, it is the exact `gaussian_advantage` at every order;
+    for other mechanisms it bounds nothing.
+
+    Parameters
+    ----------
+    divergence
+        eps_RDP, the sum of the Renyi divergences of all rounds at the order; at least 0, finite.
+    order
+        alpha, above 1.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
+    require_order(order)
+    require_epsilon(divergence)
+    return gaussian_advantage(math.sqrt(2 * divergence / order))
 
 
 def _classic_scale(delta: float) -> float:

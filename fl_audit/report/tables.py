@@ -49,6 +49,7 @@ def evidence(contents: RunContents) -> dict[str, list[Entry]]:
         "What was promised": _guarantee(contents),
         "What the insider achieved": _insider(contents),
         "Empirical epsilon": _empirical_epsilon(contents),
+        "Lower bounds by every method that applies": _bounds(contents),
         "The released model": _model(contents),
     }
 
@@ -108,13 +109,14 @@ def _empirical_epsilon(contents: RunContents) -> list[Entry]:
         return Entry(name, contents.value("empirical_epsilon", key), source, confidence, how, rests_on)
 
     return [
-        entry("From sensitivities (nats)", "from_sensitivity", accountant, POINT,
+        entry("From sensitivities (nats)", "from_sensitivity", accountant, _range(contents, "from_sensitivity"),
               f"section 5.3 (i): accounting of the local sensitivities over the noise that was added{delta}",
               "the noise has the stated scale; tests the bookkeeping"),
         entry("From the largest belief (nats)", "from_belief", NONE,
-              "none: an extreme value that grows with the number of repetitions and does not converge to epsilon",
+              "an extreme value that grows with the number of repetitions and does not converge to epsilon; "
+              + _range(contents, "from_belief"),
               "section 5.3 (ii): Eq. (5) turned round", "compare only at the same number of worlds"),
-        entry("From the advantage (nats)", "from_advantage", NONE, POINT,
+        entry("From the advantage (nats)", "from_advantage", NONE, _range(contents, "from_advantage"),
               f"section 5.3 (iii): Eq. (6) turned round{delta}", "noise calibrated by the classic formula"),
         entry("Lower bound (nats)", "lower_bound", NONE, f"holds at {_confidence(contents)}",
               f"{method}{delta}", assumption),
@@ -125,6 +127,33 @@ def _empirical_epsilon(contents: RunContents) -> list[Entry]:
         entry("Limit of detection (nats)", "limit_of_detection", NONE, "a breach below it may well pass",
               f"{method}{delta}; unbounded or not determined where no breach could have shown", assumption),
     ]  # fmt: skip
+
+
+def _bounds(contents: RunContents) -> list[Entry]:
+    return [
+        Entry(
+            f"{bound['method']} (nats)",
+            bound["epsilon"],
+            NONE,
+            f"holds at {percent(bound['confidence'])} confidence",
+            f"at delta = {bound['delta']:g}; limit {_shown(bound['limit_of_detection'])}: {bound['limit_meaning']}",
+            " ".join([bound["assumption"], *bound["warnings"]]),
+        )
+        for bound in contents.value("empirical_epsilon", "bounds") or []
+    ]
+
+
+def _range(contents: RunContents, name: str) -> str:
+    """Return the interval of an empirical epsilon in words; a point estimate where the summary has none."""
+    found = contents.value("empirical_epsilon", "intervals", name)
+    if not isinstance(found, dict):
+        return POINT
+    ends = f"{_shown(found['low'])} to {_shown(found['high'])}"
+    return f"{ends} over the worlds" if found["confidence"] == 1 else f"{ends} at {percent(found['confidence'])}"
+
+
+def _shown(value: float | None) -> str:
+    return "no limit" if value is None else f"{value:.4g}"
 
 
 def _model(contents: RunContents) -> list[Entry]:

@@ -2,12 +2,18 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import binom, norm
 
 from fl_audit.errors import InputError
+from fl_audit.evidence.advantage import clopper_pearson
 from fl_audit.evidence.empirical_epsilon import (
+    EpsilonInterval,
+    advantage_interval,
+    belief_interval,
     epsilon_from_largest_belief,
     epsilon_from_measured_advantage,
     epsilon_from_sensitivities,
+    sensitivity_interval,
 )
 from fl_audit.privacy.accounting import RDP_CLASSIC_ORDERS, Accountant, epsilon, gdp_epsilon
 from fl_audit.privacy.scores import rho_alpha
@@ -69,3 +75,66 @@ def test_wrong_input_is_named() -> None:
         epsilon_from_measured_advantage(1.5, 0.01)
     with pytest.raises(InputError, match="delta is 0"):
         epsilon_from_measured_advantage(-0.1, 0.0)
+
+
+def test_sensitivity_interval_is_the_range_over_worlds() -> None:
+    signal = np.random.default_rng(2).uniform(0, 0.3, (40, 12))
+    by_world = [epsilon_from_sensitivities(row[None], 0.01, Accountant.GDP) for row in signal]
+    found = sensitivity_interval(signal, 0.01, Accountant.GDP)
+    assert (found.low, found.high) == pytest.approx((min(by_world), max(by_world)))
+    assert (found.epsilon, found.confidence) == (found.high, 1.0)
+    assert "not an estimate" in found.note
+    same = sensitivity_interval(np.full((5, 30), 0.1), 0.01, Accountant.RDP_CLASSIC)
+    assert same.low == same.epsilon == same.high
+
+
+@pytest.mark.parametrize(("worlds", "mu"), [(1, 1.0), (50, 0.55), (1000, 2.0)])
+def test_largest_belief_falls_into_its_interval(worlds: int, mu: float) -> None:
+    """4000 runs under the law: those below and above the interval are binomial(4000, 0.05) each."""
+    rng = np.random.default_rng(3)
+    largest = rng.normal(mu**2 / 2, mu, (4000, worlds)).max(axis=1)
+    found = belief_interval(rng.normal(mu**2 / 2, mu, worlds), 0.9, mu)
+    least, most = (binom.ppf(tail, 4000, 0.05) for tail in (1e-5, 1 - 1e-5))
+    assert least <= np.sum(largest > found.high) <= most
+    if found.low > 0:
+        assert least <= np.sum(largest < found.low) <= most
+
+
+def test_belief_interval_grows_with_the_worlds_and_says_so() -> None:
+    intervals = [belief_interval(np.zeros(n), 0.95, 1.0) for n in (1, 30, 1000, 10**6)]
+    assert [one.low for one in intervals] == sorted({one.low for one in intervals})
+    assert [one.high for one in intervals] == sorted({one.high for one in intervals})
+    for one in (*intervals, belief_interval(np.zeros(3), 0.95)):
+        assert "extreme value: it grows with the number of worlds" in one.note
+
+
+@pytest.mark.parametrize("worlds", [5, 200])
+def test_without_a_law_the_median_of_the_largest_is_bounded_from_below(worlds: int) -> None:
+    """2000 runs: lower ends above the true median are at most binomial(2000, 0.1)."""
+    rng, median = np.random.default_rng(4), norm.ppf(0.5 ** (1 / worlds))
+    found = [belief_interval(rng.normal(size=worlds), 0.9) for _ in range(2000)]
+    assert sum(one.low > median for one in found) <= binom.ppf(1 - 1e-4, 2000, 0.1)
+    assert all(one.high == math.inf and one.low <= one.epsilon for one in found)
+    assert np.mean([one.low for one in found]) > (0.15 if worlds == 5 else 1.7)
+
+
+def test_advantage_interval_puts_clopper_pearson_through_eq_6() -> None:
+    low, high = clopper_pearson(613, 1000, 0.95)
+    found = advantage_interval(613, 1000, 0.01, 0.95)
+    assert rho_alpha(found.low, 0.01) == pytest.approx(2 * low - 1)
+    assert rho_alpha(found.high, 0.01) == pytest.approx(2 * high - 1)
+    assert found.epsilon == pytest.approx(epsilon_from_measured_advantage(0.226, 0.01))
+    assert "Eq. (6)" in found.note
+    assert advantage_interval(10, 10, 0.01, 0.95).high == math.inf
+    assert advantage_interval(0, 10, 0.01, 0.95) == EpsilonInterval(0.0, 0.0, 0.0, 0.95, found.note)
+
+
+def test_intervals_refuse_wrong_numbers() -> None:
+    with pytest.raises(InputError, match="number of successes is 4"):
+        advantage_interval(4, 3, 0.01, 0.95)
+    with pytest.raises(InputError, match="confidence is"):
+        belief_interval(np.zeros(3), 1.0)
+    with pytest.raises(InputError, match="mu is nan"):
+        belief_interval(np.zeros(3), 0.95, math.nan)
+    with pytest.raises(InputError, match="signal is nan"):
+        sensitivity_interval(np.array([[math.nan]]), 0.01, Accountant.GDP)

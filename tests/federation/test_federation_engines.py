@@ -7,13 +7,33 @@ import pandas as pd
 import pytest
 import torch
 from audits import MakePlan
+from flwr.app import Context, RecordDict, UserConfig
 from safetensors.torch import load_file
 
-from experiments.engines import Engine
+from clients.app import app as client_app
+from experiments.config import load_config
+from experiments.engines import Engine, LocalGrid
+from experiments.flower_app import server_app
+from experiments.plan import resolve
 from experiments.run import run_audit
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.report.contents import RunContents
 from server.challenger import SeededChallenger
+
+SMALL_TOML = """
+[data]
+name = "breast-cancer"
+records = 60
+clients = 3
+[training]
+rounds = 3
+learning-rate = 1.0
+[privacy]
+epsilon = 2.0
+delta = 0.01
+[audit]
+worlds = 4
+"""
 
 
 def _same(left: RunContents, right: RunContents) -> None:
@@ -60,3 +80,21 @@ def test_draws_of_a_world_do_not_depend_on_the_others() -> None:
     spec = ModelSpec("logistic", (30,), 2)
     assert torch.equal(initial_models(spec, 7, range(4))[2:], initial_models(spec, 7, [2, 3]))
     assert not torch.equal(together, challenger.standard_normals(range(10), 4, 50))
+
+
+def test_the_app_of_flowers_own_command_gives_the_same_worlds(small_plan: MakePlan, tmp_path: Path) -> None:
+    path = tmp_path / "audit.toml"
+    path.write_text(SMALL_TOML)
+    context = Context(
+        run_id=1,
+        node_id=1,
+        node_config=UserConfig(),
+        state=RecordDict(),
+        run_config=UserConfig({"config": str(path), "out": str(tmp_path / "flower")}),
+    )
+    plan = resolve(load_config(path))
+    known = run_audit(plan, tmp_path / "known", Engine.LOCAL)
+    server_app(grid=LocalGrid(client_app, plan.public.clients, 60.0), context=context)
+    found = pd.read_parquet(tmp_path / "flower" / "worlds.parquet")
+    pd.testing.assert_frame_equal(found, known.worlds, check_exact=True)
+    assert (tmp_path / "flower" / "report.html").exists()

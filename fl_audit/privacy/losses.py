@@ -1,0 +1,313 @@
+"""The law of the privacy loss of one release, and its masses on a grid.
+
+For each kind of release the loss L = log P(o)/Q(o) increases with the outcome, so the P- and Q-masses of a grid cell
+are differences of distribution functions, which are then split between the ends of the cell (see `pld`).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, ndtr
+
+from fl_audit.privacy.events import (
+    LaplaceRelease,
+    RandomizedResponse,
+    ReleaseEvent,
+    SampledGaussianRelease,
+    gaussian_mu_squared,
+)
+from fl_audit.privacy.release import NeighbouringRelation
+
+_REACH = 9.5
+"""Standard deviations of Gaussian noise kept on the grid: what lies beyond has probability 1e-21."""
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Masses:
+    """P-masses at the losses (first + i) h, and the P-mass that is counted as an infinite loss."""
+
+    first: int
+    probabilities: Array
+    infinity: float
+
+
+class LossLaw(Protocol):
+    """The law of one release's loss."""
+
+    @property
+    def lowest(self) -> float:
+        """Smallest loss on the grid."""
+
+    @property
+    def highest(self) -> float:
+        """Largest loss on the grid."""
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the loss."""
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the loss of P against Q has the law of the loss of Q against P."""
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether no loss is above `highest`."""
+
+    def masses(self, interval: float, reverse: bool) -> Masses:
+        """Return the law on the grid, of P against Q or, in reverse, of Q against P."""
+
+
+def _split_cells(first: int, interval: float, upper: Array, lower: Array) -> Array:
+    """Split the P- and Q-masses of the cells [(first + i) h, (first + i + 1) h] between their ends, keeping both.
+
+    The upper end takes u = (p - q e^a) / (1 - e^-h), a the lower end; p - q e^a lies between 0 and p (1 - e^-h).
+    """
+    ends = (first + np.arange(upper.size)) * interval
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        share = -np.expm1(np.log(lower) - np.log(upper) + ends) / -math.expm1(-interval)
+    share = np.where(np.isfinite(share), np.clip(share, 0.0, 1.0), 1.0)
+    points = np.zeros(upper.size + 1)
+    points[1:] += upper * share
+    points[:-1] += upper * (1 - share)
+    return points
+
+
+def _add_atom(points: Array, first: int, interval: float, loss: float, mass: float) -> None:
+    """Add a point mass at a loss within the grid, split between its neighbours so that P- and Q-mass are kept."""
+    index = min(math.floor(loss / interval) - first, points.size - 2)
+    above = loss - (first + index) * interval
+    share = min(1.0, max(0.0, math.expm1(-above) / math.expm1(-interval)))
+    points[index] += mass * (1 - share)
+    points[index + 1] += mass * share
+
+
+def _differences(edges: Array, mean: float) -> Array:
+    """Return the mass of N(mean, 1) between successive edges, from the nearer tail."""
+    shifted = edges - mean
+    rising, falling = np.diff(ndtr(shifted)), -np.diff(ndtr(-shifted))
+    return np.maximum(0.0, np.where(shifted[1:] > 0, falling, rising))
+
+
+@dataclass(frozen=True)
+class GaussianLoss:
+    """P = (1-q) N(0) + q N(mu) against Q = N(0), unit variance; q = 1 is no sampling.
+
+    With `replaced`, Q = (1-q) N(0) + q N(-mu/2) and P = (1-q) N(0) + q N(mu/2).
+    """
+
+    mu: float
+    sampling_rate: float = 1.0
+    replaced: bool = False
+
+    @property
+    def _means(self) -> tuple[float, float, float]:
+        """Means of the sampled parts of P and of Q (Q: its only part), and how far they are from 0."""
+        return (self.mu / 2, -self.mu / 2, self.mu / 2) if self.replaced else (self.mu, 0.0, self.mu)
+
+    def loss(self, x: Array) -> Array:
+        """Return log P(x) / Q(x)."""
+        up, down, _ = self._means
+        upper = self._log_ratio(up * x - up * up / 2)
+        return upper - self._log_ratio(down * x - down * down / 2) if self.replaced else upper
+
+    def _log_ratio(self, ell: Array) -> Array:
+        q = self.sampling_rate
+        if q == 1:
+            return ell
+        found = np.logaddexp(math.log1p(-q), math.log(q) + ell)
+        small = np.abs(ell) < 1
+        found[small] = np.log1p(q * np.expm1(ell[small]))
+        return found
+
+    def _outcome(self, loss: Array) -> Array:
+        """Return the x of a loss, -infinity where no x has so small a loss."""
+        q, mu = self.sampling_rate, self.mu
+        if q == 1:
+            return loss / mu + (0.0 if self.replaced else mu / 2)
+        if not self.replaced:
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                ell = np.where(loss < 1, np.log1p(np.expm1(loss) / q), loss + np.log1p(-(1 - q) * np.exp(-loss)))
+                ell = np.where(loss < 1, ell, ell - math.log(q))
+            ell = np.where(loss <= math.log1p(-q), -np.inf, ell)
+            return ell / mu + mu / 2
+        half = np.abs(loss) / 2
+        with np.errstate(divide="ignore"):
+            log_sinh = half + np.log(-np.expm1(-2 * half)) - math.log(2)
+        height = math.log1p(-q) - math.log(q) + mu * mu / 8 + log_sinh
+        log_w = np.logaddexp(height, 0.5 * np.logaddexp(0.0, 2 * height))
+        log_w = np.where(height < -1, np.arcsinh(np.exp(np.minimum(height, 0.0))), log_w)
+        return np.sign(loss) * (half + log_w) / (self.mu / 2)
+
+    @property
+    def lowest(self) -> float:
+        """Loss 9.5 standard deviations under the lowest mean."""
+        return float(self.loss(np.array([min(self._means[:2]) - _REACH]))[0])
+
+    @property
+    def highest(self) -> float:
+        """Loss 9.5 standard deviations over the highest mean."""
+        return float(self.loss(np.array([max(self._means[:2]) + _REACH]))[0])
+
+    @property
+    def symmetric(self) -> bool:
+        """True but for sampling of a record that comes or goes."""
+        return self.replaced or self.sampling_rate == 1
+
+    @property
+    def is_pure(self) -> bool:
+        """Never: the loss is unbounded."""
+        return False
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the loss under P, by a sum over the two parts of P."""
+        if self.sampling_rate == 1:
+            return self.mu
+        u: Array = np.linspace(-_REACH, _REACH, 761, dtype=np.float64)
+        weight = np.exp(-u * u / 2) / np.sum(np.exp(-u * u / 2))
+        parts = ((1 - self.sampling_rate, u), (self.sampling_rate, u + self._means[0]))
+        mean = sum(share * float(weight @ self.loss(x)) for share, x in parts)
+        return math.sqrt(sum(share * float(weight @ (self.loss(x) - mean) ** 2) for share, x in parts))
+
+    def masses(self, interval: float, reverse: bool) -> Masses:
+        """Return the law on the grid; what lies below it is moved up to it, what lies above counts as infinite."""
+        first, last = math.floor(self.lowest / interval), math.ceil(self.highest / interval)
+        edges = self._outcome(np.arange(first, last + 1, dtype=np.float64) * interval)
+        bounded = math.isinf(float(edges[0]))
+        edges[0] = -np.inf
+        q, (up, down, _) = self.sampling_rate, self._means
+        unsampled = _differences(edges, 0.0)
+        upper = (1 - q) * unsampled + q * _differences(edges, up)
+        lower = (1 - q) * unsampled + q * _differences(edges, down) if self.replaced else unsampled
+        beyond_upper = (1 - q) * float(ndtr(-edges[-1])) + q * float(ndtr(up - edges[-1]))
+        if not reverse:
+            points = _split_cells(first, interval, upper, lower)
+            if not bounded:  # the lowest cell holds the whole lower tail: all of it moves to the cell's upper end
+                points[0], points[1] = 0.0, points[1] + points[0]
+            return Masses(first, points, beyond_upper)
+        upper, lower = lower[::-1].copy(), upper[::-1].copy()
+        points = _split_cells(-last, interval, upper, lower)
+        points[0] += float(ndtr(-edges[-1]))
+        return Masses(-last, points, 0.0 if bounded else float(ndtr(-_REACH)))
+
+
+@dataclass(frozen=True)
+class LaplaceLoss:
+    """Laplace noise: the loss lies in [-epsilon, epsilon] with atoms at both ends."""
+
+    epsilon: float
+
+    @property
+    def lowest(self) -> float:
+        """-epsilon."""
+        return -self.epsilon
+
+    @property
+    def highest(self) -> float:
+        """Epsilon."""
+        return self.epsilon
+
+    @property
+    def symmetric(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def is_pure(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the loss under P, whose density between the atoms is exp(-(epsilon - L)/2) / 4."""
+        e = self.epsilon
+        loss = np.linspace(-e, e, 2001)
+        weight = np.full(loss.size, e / 1000) * np.exp(-(e - loss) / 2) / 4
+        weight[[0, -1]] = [weight[0] / 2 + math.exp(-e) / 2, weight[-1] / 2 + 0.5]
+        weight /= weight.sum()
+        return math.sqrt(float(weight @ (loss - weight @ loss) ** 2))
+
+    def masses(self, interval: float, reverse: bool) -> Masses:
+        """Return the law on the grid."""
+        e = self.epsilon
+        first, last = math.floor(-e / interval), math.ceil(e / interval)
+        edges = np.clip((first + np.arange(last - first + 1)) * interval, -e, e)
+        upper = np.exp(-(e - edges[1:]) / 2) * -np.expm1(-np.diff(edges) / 2) / 2
+        lower = np.exp(-(e + edges[:-1]) / 2) * -np.expm1(-np.diff(edges) / 2) / 2
+        points = _split_cells(first, interval, upper, lower)
+        _add_atom(points, first, interval, e, 0.5)
+        _add_atom(points, first, interval, -e, math.exp(-e) / 2)
+        return Masses(first, points, 0.0)
+
+
+@dataclass(frozen=True)
+class ResponseLoss:
+    """Randomized response: the loss is epsilon with probability e^epsilon / (1 + e^epsilon), otherwise -epsilon."""
+
+    epsilon: float
+
+    @property
+    def lowest(self) -> float:
+        """-epsilon."""
+        return -self.epsilon
+
+    @property
+    def highest(self) -> float:
+        """Epsilon."""
+        return self.epsilon
+
+    @property
+    def symmetric(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def is_pure(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the loss; of the uniform law on the range where one answer is nearly certain."""
+        truth = float(expit(self.epsilon))
+        return max(2 * self.epsilon * math.sqrt(truth * (1 - truth)), self.epsilon * 1e-3)
+
+    def masses(self, interval: float, reverse: bool) -> Masses:
+        """Return the law on the grid."""
+        first, last = math.floor(-self.epsilon / interval), math.ceil(self.epsilon / interval)
+        points = np.zeros(last - first + 1)
+        _add_atom(points, first, interval, self.epsilon, float(expit(self.epsilon)))
+        _add_atom(points, first, interval, -self.epsilon, float(expit(-self.epsilon)))
+        return Masses(first, points, 0.0)
+
+
+def loss_laws(events: Sequence[ReleaseEvent], relation: NeighbouringRelation) -> list[tuple[LossLaw, int]]:
+    """Return the distinct laws of a composition and how often each occurs; Gaussian noise is composed into one."""
+    squared, laws = 0.0, dict[LossLaw, int]()
+    for event in events:
+        law: LossLaw
+        mu_squared = gaussian_mu_squared(event)
+        if mu_squared is not None:
+            squared += mu_squared
+            continue
+        match event:
+            case SampledGaussianRelease(noise_multiplier, sampling_rate, _):
+                replaced = relation is NeighbouringRelation.REPLACE_RECORD
+                law = GaussianLoss(1 / noise_multiplier, sampling_rate, replaced)
+            case LaplaceRelease():
+                law = LaplaceLoss(event.epsilon)
+            case RandomizedResponse(epsilon, _):
+                law = ResponseLoss(epsilon)
+            case _:
+                raise AssertionError(event)
+        laws[law] = laws.get(law, 0) + event.count
+    if squared > 0:
+        laws[GaussianLoss(math.sqrt(squared))] = 1
+    return list(laws.items())

@@ -1,0 +1,277 @@
+"""Pessimistic privacy loss distributions: what any composition of releases promises, on a grid, with a stated error.
+
+The privacy loss L = log P(o)/Q(o), o drawn from P, adds up over releases. Every release's law of L is put on a grid of
+width h by "connect the dots" (Doroshenko et al. 2022, arXiv:2207.04380): the mass at a loss between two grid points is
+split so that its P-mass and its Q-mass are both kept. That is a spread of the likelihood ratio which keeps its mean, so
+the gridded pair is never less distinguishable than the true one. dp-accounting composes the gridded laws. (Its own
+constructors take second differences of delta(epsilon); their cancellation creates mass of about 1e-16 / h at every grid
+point, which thousands of weak releases multiply. Masses of grid cells have no such cancellation.)
+
+How far it can be off. The grid moves each of the K composed losses by less than h, and keeps the mean of e^L under Q,
+so under P by h^2 / 8 at most on average, and by Hoeffding's inequality their sum by more than
+tau = K h^2 / 8 + h sqrt(K ln(1/theta) / 2) with probability theta at most (nor ever by more than K h). Hence
+true epsilon(delta) <= `epsilon(delta)` <= true epsilon(delta - theta) + tau with theta = `MISPLACED_MASS`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from dp_accounting.pld.pld_pmf import DensePLDPmf
+from numpy.typing import NDArray
+from scipy.signal import lfilter
+
+from fl_audit.errors import InputError
+from fl_audit.privacy.events import ReleaseEvent
+from fl_audit.privacy.losses import LossLaw, Masses, loss_laws
+from fl_audit.privacy.release import NeighbouringRelation
+
+MISPLACED_MASS = 1e-12
+"""theta: mass that truncation, rounding of the transforms and the tail of Hoeffding's inequality may hold."""
+
+_MASS_PER_RELEASE = 2e-15
+FINE, COARSE = 200, 40
+"""Grid points per standard deviation of one release's loss: for answers, and for the first steps of a search."""
+
+_STAGED = 1000
+_LARGEST_GRID = 2**22
+_LARGEST_STEP_GRID = 2**19
+
+
+@dataclass(frozen=True, eq=False)
+class LossCurve:
+    """delta(epsilon) of one direction, from a law of the loss on a grid.
+
+    Parameters
+    ----------
+    losses
+        Grid of losses, evenly spaced.
+    interval
+        h, the width of the grid.
+    probabilities
+        P-mass at each loss.
+    infinity
+        P-mass beyond the grid.
+    deltas
+        delta at each loss of the grid; between them it is linear in e^epsilon.
+    lower_masses
+        At each loss a, the sum of the probabilities above, each times e^-(loss - a).
+    """
+
+    losses: NDArray[np.float64]
+    interval: float
+    probabilities: NDArray[np.float64]
+    infinity: float
+    deltas: NDArray[np.float64]
+    lower_masses: NDArray[np.float64]
+
+    def delta(self, epsilon: float) -> float:
+        """Return delta at epsilon."""
+        index = int(np.searchsorted(self.losses, epsilon, side="right")) - 1
+        if index < 0:
+            above = self.losses - epsilon
+            return min(1.0, self.infinity + float(np.dot(self.probabilities, -np.expm1(-above))))
+        fall = math.expm1(min(epsilon - float(self.losses[index]), self.interval)) * float(self.lower_masses[index])
+        return min(1.0, max(float(self.deltas[index]) - fall, self.infinity))
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon, at least 0, with delta(epsilon) <= delta; delta is above `infinity`."""
+        if self.delta(0.0) <= delta:
+            return 0.0
+        index = int(np.searchsorted(-self.deltas, -delta, side="left")) - 1
+        if index < 0:
+            return float(self.losses[0])
+        left, lower = float(self.losses[index]), float(self.lower_masses[index])
+        if lower <= 0:
+            return max(0.0, left + self.interval)
+        return max(0.0, left + min(math.log1p((float(self.deltas[index]) - delta) / lower), self.interval))
+
+    def survival(self, loss: float) -> float:
+        """Return P(L > loss)."""
+        return min(1.0, self.infinity + max(0.0, float(np.sum(self.probabilities[self.losses > loss]))))
+
+    def quantile(self, probability: float) -> float:
+        """Return the smallest grid loss passed with at most the probability, which is above `infinity`."""
+        above = np.append(np.cumsum(self.probabilities[::-1])[::-1][1:], 0.0) + self.infinity
+        return float(self.losses[int(np.argmax(np.maximum.accumulate(above[::-1])[::-1] <= probability))])
+
+
+@dataclass(frozen=True, eq=False)
+class LossCurves:
+    """What a composition promises, the worse of both directions (D against D' and D' against D).
+
+    Parameters
+    ----------
+    curves
+        One curve, or two where the directions differ.
+    interval
+        h.
+    error
+        tau: `epsilon(delta)` lies at most this much above the true epsilon at delta - `MISPLACED_MASS`.
+    slack
+        What the grid can lower a loss by, but for a probability of `MISPLACED_MASS`: `survival` and `quantile` add it.
+    """
+
+    curves: tuple[LossCurve, ...]
+    interval: float
+    error: float
+    slack: float
+
+    @property
+    def smallest_delta(self) -> float:
+        """Deltas from here on are answered: twice the mass that is beyond the grid."""
+        return 2 * max(curve.infinity for curve in self.curves)
+
+    def _require_probability(self, name: str, value: float) -> None:
+        if value < self.smallest_delta:
+            raise InputError(
+                f"{name} is {value:g}: accepted by pld for these releases are numbers from {self.smallest_delta:.2g}, "
+                "under which rounding hides the tails"
+            )
+
+    def delta(self, epsilon: float) -> float:
+        """Return delta at epsilon, never too small."""
+        return max(curve.delta(epsilon) for curve in self.curves)
+
+    def epsilon(self, delta: float) -> float:
+        """Return epsilon at delta, never too small.
+
+        Raises
+        ------
+        InputError
+            If delta is under `smallest_delta`.
+        """
+        self._require_probability("delta", delta)
+        return max(curve.epsilon(delta) for curve in self.curves)
+
+    def survival(self, loss: float) -> float:
+        """Return a bound on P(L > loss), never too small."""
+        return max(curve.survival(loss - self.slack) for curve in self.curves)
+
+    def quantile(self, probability: float) -> float:
+        """Return a loss that is passed with at most the probability, never too small.
+
+        Raises
+        ------
+        InputError
+            If the probability is under `smallest_delta`.
+        """
+        self._require_probability("probability of passing", probability)
+        return max(curve.quantile(probability) for curve in self.curves) + self.slack
+
+    def tradeoff(self, alpha: float) -> float:
+        """Return the type II error at type I error alpha, never too large.
+
+        sup over epsilon of 1 - delta - e^epsilon alpha and e^-epsilon (1 - delta - alpha) (Dong, Roth & Su 2022,
+        proposition 2.12); delta is linear in e^epsilon between grid points, so the grid suffices.
+        """
+        best = 0.0
+        for curve in self.curves:
+            kept = (curve.losses >= 0) & (curve.losses < 700)
+            epsilons, grown = np.append(0.0, curve.losses[kept]), np.append(1.0, np.exp(curve.losses[kept]))
+            deltas = np.array([self.delta(float(epsilons[0])), *curve.deltas[kept]])
+            if len(self.curves) > 1:
+                deltas = np.maximum(deltas, self._deltas(epsilons))
+            best = max(best, float(np.max(1 - deltas - grown * alpha)), float(np.max((1 - deltas - alpha) / grown)))
+        return best
+
+    def _deltas(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+        largest = np.zeros_like(epsilons)
+        for curve in self.curves:
+            found = np.interp(epsilons, curve.losses, curve.deltas, right=curve.infinity)
+            largest = np.maximum(largest, found)
+        return largest
+
+
+def _interval(laws: Sequence[tuple[LossLaw, int]], points: int) -> float:
+    """Return h: `points` to the standard deviation of one loss, fewer where the grid would grow too long."""
+    count = sum(times for _, times in laws)
+    deviation = math.sqrt(sum(times * law.deviation**2 for law, times in laws))
+    longest = max(law.highest - law.lowest for law, _ in laws)
+    interval = max(deviation / (points * math.sqrt(count)), 20 * deviation / _LARGEST_GRID)
+    interval = max(interval, longest / _LARGEST_STEP_GRID)
+    pure = [law.highest for law, _ in laws if law.is_pure]
+    if len(pure) == len(laws) and len(set(pure)) == 1:
+        return pure[0] / max(1, math.ceil(pure[0] / interval)) * (1 + 1e-13)
+    return interval
+
+
+def _self_compose(pmf: DensePLDPmf, count: int) -> DensePLDPmf:
+    """Return the law of `count` releases.
+
+    Many are composed in two stages: the bounds of dp-accounting's transform follow from Chernoff's inequality at
+    exponents down to one over the length of the grid, which are far from the best for a short grid and many releases.
+    """
+    if count == 1:
+        return pmf
+    if count < _STAGED:
+        return pmf.self_compose(count)
+    stage = math.isqrt(count)
+    composed = pmf.self_compose(stage).self_compose(count // stage)
+    rest = count % stage
+    return composed.compose(_self_compose(pmf, rest), 1e-15) if rest else composed
+
+
+def _dense(masses: Masses, interval: float) -> DensePLDPmf:
+    return DensePLDPmf(interval, masses.first, masses.probabilities, masses.infinity, True)
+
+
+def _curve(pmf: DensePLDPmf, misplaced: float) -> LossCurve:
+    """Read the grid of a composed law; delta at grid point j is T_j - S_j + infinity.
+
+    T_j is the mass above j and S_j the same mass, each part times e^-(a_i - a_j): S_j = e^-h (S_{j+1} + p_{j+1}).
+    """
+    interval, probabilities = float(pmf._discretization), np.asarray(pmf._probs, dtype=np.float64)
+    infinity = float(pmf._infinity_mass) + misplaced
+    occupied = np.flatnonzero(probabilities > 1e-25)
+    start, stop = (int(occupied[0]), int(occupied[-1]) + 1) if occupied.size else (0, probabilities.size)
+    probabilities = probabilities[start:stop]
+    losses = (pmf._lower_loss + start + np.arange(probabilities.size)) * interval
+    above = np.append(probabilities[1:], 0.0)[::-1]
+    decay = math.exp(-interval)
+    lower = np.asarray(lfilter([decay], [1.0, -decay], above), dtype=np.float64)[::-1]
+    upper = np.cumsum(above)[::-1]
+    deltas = np.maximum.accumulate((upper - lower + infinity)[::-1])[::-1]
+    return LossCurve(losses, interval, probabilities, infinity, np.minimum(deltas, 1.0), np.maximum(lower, 0.0))
+
+
+@lru_cache(maxsize=16)
+def loss_curves(
+    events: tuple[ReleaseEvent, ...],
+    relation: NeighbouringRelation = NeighbouringRelation.ADD_REMOVE_RECORD,
+    points: int = FINE,
+) -> LossCurves:
+    """Return what a composition promises.
+
+    Parameters
+    ----------
+    events
+        What is released, at least one event. All Gaussian releases without sampling are composed exactly into one.
+    relation
+        How neighbours differ; only a sampled Gaussian release depends on it. Where a record is replaced, its pair is
+        (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in dp-accounting.
+    points
+        Grid points per standard deviation of one release's loss.
+    """
+    laws = loss_laws(events, relation)
+    interval = _interval(laws, points)
+    count = sum(times for _, times in laws)
+    directions = (False,) if all(law.symmetric for law, _ in laws) else (False, True)
+    misplaced = _MASS_PER_RELEASE * count + (MISPLACED_MASS if count > 1 else 0.0)
+    curves = []
+    for reverse in directions:
+        composed: DensePLDPmf | None = None
+        for law, times in laws:
+            pmf = _self_compose(_dense(law.masses(interval, reverse), interval), times)
+            composed = pmf if composed is None else composed.compose(pmf, 1e-15)
+        assert composed is not None
+        curves.append(_curve(composed, misplaced))
+    spread = min(count * interval, interval * math.sqrt(-count * math.log(MISPLACED_MASS) / 2))
+    return LossCurves(
+        curves=tuple(curves),
+        interval=interval,
+        error=min(count * interval, count * interval**2 / 8 + spread),
+        slack=spread,
+    )

@@ -1,0 +1,95 @@
+"""Searching the largest or the smallest positive number that keeps a promise."""
+
+import math
+from collections.abc import Callable
+
+from fl_audit.errors import InputError
+
+_LARGEST = 1e12
+
+
+def largest_kept(kept: Callable[[float], bool], start: float, relative: float = 1e-10) -> float:
+    """Return the largest number that is kept, to a relative tolerance; whatever is smaller is kept as well.
+
+    Parameters
+    ----------
+    kept
+        Whether a number keeps the promise.
+    start
+        A positive number near the answer.
+    relative
+        Relative width to which the answer is bracketed; the kept end is returned.
+    """
+    return 1 / smallest_kept(lambda inverse: kept(1 / inverse), 1 / start, relative)
+
+
+def smallest_kept(kept: Callable[[float], bool], start: float, relative: float = 1e-10) -> float:
+    """Return the smallest number that is kept, to a relative tolerance; whatever is larger is kept as well.
+
+    Raises
+    ------
+    InputError
+        If no number up to 1e12 is kept.
+    """
+    low, high, factor = start, start, 1 + 1e-6
+    if kept(start):
+        while kept(low := low / factor):
+            high, factor = low, min(factor**4, 4.0)
+    else:
+        while not kept(high := high * factor):
+            low, factor = high, min(factor**4, 4.0)
+            if high > _LARGEST:
+                raise InputError(f"no noise multiplier up to {_LARGEST:g} keeps the promise")
+    while high > low * (1 + relative):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if kept(middle) else (middle, high)
+    return high
+
+
+def smallest_root(gap: Callable[[float], float], start: float, relative: float) -> float:
+    """Return a number with gap <= 0 within a relative tolerance above the root of a decreasing function.
+
+    A search with few evaluations: false position in logarithms (Illinois), so that each counts. Evaluations may wobble
+    by rounding; the number returned has been evaluated and kept.
+
+    Parameters
+    ----------
+    gap
+        Decreasing; at most 0 where the promise is kept.
+    start
+        A positive number near the answer.
+    relative
+        Relative width to which the answer is bracketed.
+
+    Raises
+    ------
+    InputError
+        If no number up to 1e12 is kept.
+    """
+    low = high = start
+    at_low = at_high = gap(start)
+    factor = 1 + 64 * relative
+    while at_high > 0:
+        low, at_low = high, at_high
+        high *= factor
+        at_high, factor = gap(high), min(factor**3, 4.0)
+        if high > _LARGEST:
+            raise InputError(f"no noise multiplier up to {_LARGEST:g} keeps the promise")
+    while at_low <= 0:
+        high, at_high = low, at_low
+        low /= factor
+        at_low, factor = gap(low), min(factor**3, 4.0)
+    weight_low, weight_high = at_low, at_high
+    while high > low * (1 + relative):
+        share = weight_low / (weight_low - weight_high)
+        margin = relative / (4 * math.log(high / low))
+        share = min(max(share, margin), 1 - margin) if math.isfinite(share) and margin < 0.5 else 0.5
+        middle = low * (high / low) ** share
+        at_middle = gap(middle)
+        if at_middle <= 0:
+            weight_low = weight_low / 2 if at_high <= 0 else weight_low
+            high, at_high, weight_high = middle, at_middle, at_middle
+        else:
+            weight_high = weight_high / 2
+            low, at_low, weight_low = middle, at_middle, at_middle
+    return high

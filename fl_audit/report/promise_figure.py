@@ -1,0 +1,134 @@
+"""The figure of a promise: epsilon, belief and advantage over noise, rounds and delta, by accountant."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from numpy.typing import NDArray
+
+from fl_audit.errors import InputError, require
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.calibration import Guarantee, guarantee
+
+_STYLES: dict[Accountant, tuple[str, str, float]] = {
+    Accountant.RDP_CLASSIC: ("-", "#12426e", 1.5),
+    Accountant.RDP: ("-.", "#3c3c3c", 1.5),
+    Accountant.GDP: ("-", "#e0a860", 4.0),
+    # Without sampling pld lies on gdp: thin dots on a broad line show both.
+    Accountant.PLD: (":", "#7a0c0c", 2.0),
+}
+_FORMATS = (".png", ".pdf", ".svg")
+_POINTS = 9
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One column: what is varied, over which values."""
+
+    label: str
+    values: NDArray[np.float64]
+    here: float
+    promise: Callable[[Accountant, float], Guarantee]
+    plain: bool = True
+
+
+_ROWS: tuple[tuple[str, Callable[[Guarantee], float]], ...] = (
+    ("epsilon (nats)", lambda promise: promise.epsilon),
+    ("belief bound (probability)", lambda promise: promise.belief_bound),
+    ("advantage bound", lambda promise: promise.advantage_bound_exact),
+)
+
+
+def draw_promise(promise: Guarantee, path: Path) -> None:
+    """Draw what a promise becomes with other noise, other rounds and another delta.
+
+    Parameters
+    ----------
+    promise
+        The promise, marked by a dot in every panel.
+    path
+        A .png, .pdf or .svg file; written whole or not at all.
+
+    Raises
+    ------
+    InputError
+        If the file has another ending or its directory does not exist.
+    """
+    require(path.suffix in _FORMATS, f"figure {path} ends in {path.suffix!r}: accepted are {', '.join(_FORMATS)}")
+    require(path.absolute().parent.is_dir(), f"figure {path}: its directory does not exist")
+    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
+    promise_figure(promise).savefig(partial, dpi=150)
+    os.replace(partial, path)
+
+
+def promise_figure(promise: Guarantee) -> Figure:
+    """Return the figure: three rows (epsilon, belief, advantage), three columns (noise, rounds, delta)."""
+    figure = Figure(figsize=(11, 8.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    sampled = "" if promise.sampling_rate == 1 else f", sampling rate {promise.sampling_rate:g}"
+    figure.suptitle(
+        f"noise multiplier {promise.noise_multiplier:.4g}, {promise.rounds} rounds, delta {promise.delta:g}{sampled}"
+    )
+    panels = figure.subplots(3, 3, sharex="col")
+    for column, axis in enumerate(_axes(promise)):
+        curves = {accountant: _curve(axis, accountant) for accountant in _STYLES}
+        here = axis.promise(promise.accountant, axis.here)
+        for row, (label, read) in enumerate(_ROWS):
+            panel = panels[row][column]
+            for accountant, promises in curves.items():
+                dashes, colour, width = _STYLES[accountant]
+                shown = [(x, read(p)) for x, p in zip(axis.values, promises, strict=True) if p is not None]
+                if shown:
+                    panel.plot(*zip(*shown, strict=True), dashes, color=colour, linewidth=width, label=str(accountant))
+            panel.plot([axis.here], [read(here)], "ko", label=f"this promise ({promise.accountant})")
+            panel.set_xscale("log")
+            if axis.plain:
+                panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                panel.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+                panel.xaxis.set_minor_formatter(NullFormatter())
+            panel.grid(True, color="0.88")
+            if column == 0:
+                panel.set_ylabel(label)
+            if row == len(_ROWS) - 1:
+                panel.set_xlabel(axis.label)
+    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    return figure
+
+
+def _axes(promise: Guarantee) -> tuple[_Axis, ...]:
+    z, k, delta, prior, rate = (
+        promise.noise_multiplier,
+        promise.rounds,
+        promise.delta,
+        promise.prior,
+        promise.sampling_rate,
+    )
+    rounds = np.unique(np.maximum(1, np.round(np.geomspace(max(1, k / 10), k * 10, _POINTS))))
+    deltas = np.geomspace(delta / 1e3, min(0.4, delta * 1e2), _POINTS)
+    return (
+        _Axis(
+            "noise multiplier",
+            np.geomspace(z / 4, z * 4, _POINTS),
+            z,
+            lambda accountant, x: guarantee(accountant, float(x), k, delta, prior, rate),
+        ),
+        _Axis("rounds", rounds, k, lambda accountant, x: guarantee(accountant, z, int(x), delta, prior, rate)),
+        _Axis("delta", deltas, delta, lambda accountant, x: guarantee(accountant, z, k, float(x), prior, rate), False),
+    )
+
+
+def _curve(axis: _Axis, accountant: Accountant) -> list[Guarantee | None]:
+    """Return the promise at every point, None where the accountant refuses."""
+
+    def at(x: float) -> Guarantee | None:
+        try:
+            return axis.promise(accountant, x)
+        except InputError:
+            return None
+
+    return [at(float(x)) for x in axis.values]
