@@ -20,7 +20,7 @@ Shape = tuple[float, float]
 """Both parameters of a beta distribution."""
 
 _PANELS = (0.0, 0.5, 0.9, 0.99, 0.999, 1.0)
-_NODES_A_PANEL = 30
+_NODES_A_PANEL = 80
 _LARGEST_EPSILON = 700.0
 _LARGEST_MU = 75.0
 

@@ -92,6 +92,7 @@ def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> fl
 
     Examples
     --------
+    >>> from fl_audit.privacy.events import SampledGaussianRelease
     >>> lfw = PrivacyProfile.of(SampledGaussianRelease(2.0, 16 / 368, 2530))
     >>> round(account(lfw, Accountant.RDP_CLASSIC, 1 / 368), 2)
     4.75

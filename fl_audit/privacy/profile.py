@@ -41,9 +41,10 @@ class PrivacyProfile:
 
     Examples
     --------
+    >>> from fl_audit.privacy.events import GaussianRelease
     >>> profile = PrivacyProfile.of(GaussianRelease(sensitivity=1.0, sigma=9.952, count=30))
     >>> round(profile.epsilon(0.001), 3), round(profile.advantage(), 3), round(profile.belief_bound(0.999), 3)
-    (1.487, 0.217, 0.864)
+    (1.517, 0.217, 0.864)
     """
 
     events: tuple[ReleaseEvent, ...]

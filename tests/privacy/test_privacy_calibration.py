@@ -168,12 +168,12 @@ def test_belief_and_advantage_are_kept_with_sampling() -> None:
 
 
 def test_rdp_refuses_a_belief_and_gdp_refuses_sampling() -> None:
-    with pytest.raises(InputError, match="^accountant is rdp: .*rdp-classic, pld"):
+    with pytest.raises(InputError, match=r"^accountant is rdp: .*rdp-classic, pld"):
         noise_multiplier_for(BeliefTarget(0.9), Accountant.RDP, 30, 0.001)
     for target in (BeliefTarget(0.9), EpsilonTarget(1.0), AdvantageTarget(0.2)):
         with pytest.raises(InputError, match=r"^gdp .*30 x Poisson-sampled Gaussian release \(sampling rate 0.1\)"):
             noise_multiplier_for(target, Accountant.GDP, 30, 0.001, sampling_rate=0.1)
-    with pytest.raises(InputError, match="^gdp .*30 x Poisson-sampled Gaussian release"):
+    with pytest.raises(InputError, match=r"^gdp .*30 x Poisson-sampled Gaussian release"):
         guarantee(Accountant.GDP, 1.0, 30, 0.001, sampling_rate=0.1)
     for rate in (0.0, 1.1, math.nan):
         with pytest.raises(InputError, match="sampling rate is"):

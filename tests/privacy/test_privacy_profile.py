@@ -23,7 +23,7 @@ from fl_audit.privacy.profile import PrivacyProfile
 from fl_audit.privacy.release import NeighbouringRelation
 
 ALPHAS = (0.001, 0.01, 0.1, 0.3, 0.5, 0.9)
-# riskcal 1.5.1, `get_advantage_from_pld` and `get_beta_from_pld` of the distributions of dp-accounting 0.6 with interval
+# riskcal 1.5.1, `get_advantage_from_pld` and `get_beta_from_pld` of the distributions of dp-accounting 0.6, interval
 # 1e-4. (Its trade-off is compared where likelihood ratios are nearly continuous and both directions nearly alike:
 # it does not randomise tests, nor keep beta <= 1 - alpha for strongly asymmetric pairs.)
 RISKCAL = [
@@ -175,5 +175,5 @@ def test_profiles_of_other_relations_or_priors_do_not_compose() -> None:
 
 def test_gdp_names_the_event_it_cannot_handle() -> None:
     profile = PrivacyProfile.of(GaussianRelease(1.0, 1.0), SampledGaussianRelease(1.0, 0.1, 3))
-    with pytest.raises(InputError, match="^gdp .*3 x Poisson-sampled Gaussian release"):
+    with pytest.raises(InputError, match=r"^gdp .*3 x Poisson-sampled Gaussian release"):
         account(profile, Accountant.GDP, 1e-5)
