@@ -137,7 +137,10 @@ def _run(
         raise InputError("--resume without --out: name the directory of the interrupted run")
     plan = resolve(load_config(config, overrides, str(data_dir) if data_dir else None))
     directory = out or Path("runs") / f"{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    contents = run_audit(plan, directory, Engine(engine), ray_address, resume, progress_bar)
+    try:
+        contents = run_audit(plan, directory, Engine(engine), ray_address, resume, progress_bar)
+    except KeyboardInterrupt:
+        _fail(f"interrupted; finished batches are kept, go on with --out {directory} --resume", 130)
     Console().print(summary_table(contents))
     print(f"report: {directory / 'report.html'}")
 
@@ -157,8 +160,6 @@ def _guarded(command: Callable[[], object]) -> None:
         _fail(str(error), 2)
     except FederationError as error:
         _fail(f"the run stopped: {error}", 3)
-    except KeyboardInterrupt:
-        _fail("interrupted; go on with --resume", 130)
 
 
 def main() -> None:
