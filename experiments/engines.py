@@ -100,11 +100,13 @@ def _noticing(server_app: ServerApp, failed: threading.Event) -> ServerApp:
 
     @wrapped.main()
     def main(grid: Grid, context: Context) -> None:
+        ended_well = False
         try:
             server_app(grid=grid, context=context)
-        except BaseException:
-            failed.set()
-            raise
+            ended_well = True
+        finally:
+            if not ended_well:
+                failed.set()
 
     return wrapped
 

@@ -14,6 +14,7 @@ from experiments.summary import Tables, report_contents, summarise
 from fl_audit.game import load_game
 from fl_audit.report import write_report
 from fl_audit.report.contents import RunContents
+from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch, split_worlds
 from server.app import FederationClock, FederationPlan, build_server_app, run_federation
 from server.results import FRAMES, write_json
@@ -134,9 +135,8 @@ def finish(plan: AuditPlan, run: RunDirectory) -> RunContents:
     store = run.store(plan.config)
     tables = Tables(**{label: store.frame(label) for label in FRAMES})
     for label in FRAMES:
-        partial = run.path / f".{label}.parquet.partial"
-        getattr(tables, label).to_parquet(partial, index=False)
-        partial.replace(run.path / f"{label}.parquet")
+        with whole_file(run.path / f"{label}.parquet") as file:
+            getattr(tables, label).to_parquet(file, index=False)
     summary = summarise(plan, tables, read_json(run.path / TIMING))
     write_json(run.summary, summary)
     contents = report_contents(plan, tables, summary)

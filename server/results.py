@@ -1,7 +1,6 @@
 """What a finished batch of worlds leaves behind, and how it is stored: whole or not at all."""
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from safetensors.torch import save_file
 from scipy.special import expit, logit
 from torch import Tensor
 
+from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch
 
 
@@ -132,7 +132,6 @@ class RunStore:
     def finish(self, result: BatchResult) -> None:
         """Store a batch; its directory appears last, complete, and is the mark that it need not be computed again."""
         name = result.batch.name
-        self.public.mkdir(parents=True, exist_ok=True)
         if result.kept:
             write_tensors(self.public / f"releases-{name}.safetensors", result.kept)
         if self.keep_final_models:
@@ -153,19 +152,11 @@ class RunStore:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors as safetensors, whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    save_file({name: value.contiguous() for name, value in tensors.items()}, partial)
-    os.replace(partial, path)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+    with whole_file(path) as file:
+        save_file({name: value.contiguous() for name, value in tensors.items()}, file)
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write JSON, whole or not at all."""
-    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+    with whole_file(path) as file:
+        file.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")

@@ -1,6 +1,5 @@
 """The figure of a promise: epsilon, belief and advantage over noise, rounds and delta, by accountant."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import Guarantee, guarantee
+from fl_audit.whole_files import whole_file
 
 _STYLES: dict[Accountant, tuple[str, str, float]] = {
     Accountant.RDP_CLASSIC: ("-", "#12426e", 1.5),
@@ -61,9 +61,8 @@ def draw_promise(promise: Guarantee, path: Path) -> None:
     """
     require(path.suffix in _FORMATS, f"figure {path} ends in {path.suffix!r}: accepted are {', '.join(_FORMATS)}")
     require(path.absolute().parent.is_dir(), f"figure {path}: its directory does not exist")
-    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
-    promise_figure(promise).savefig(partial, dpi=150)
-    os.replace(partial, path)
+    with whole_file(path) as file:
+        promise_figure(promise).savefig(file, dpi=150)
 
 
 def promise_figure(promise: Guarantee) -> Figure:

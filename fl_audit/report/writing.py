@@ -1,11 +1,11 @@
 """Writing of a report's files, each whole or not at all."""
 
-import os
 from pathlib import Path
 
 from fl_audit.report.contents import RunContents
 from fl_audit.report.figures import draw_all
 from fl_audit.report.html import render_html
+from fl_audit.whole_files import whole_file
 
 
 def write_report(contents: RunContents, directory: Path) -> Path:
@@ -24,18 +24,9 @@ def write_report(contents: RunContents, directory: Path) -> Path:
     figures = draw_all(contents)
     page = render_html(contents, figures)
     for name, png in figures.items():
-        write_whole(directory / "figures" / f"{name}.png", png)
+        with whole_file(directory / "figures" / f"{name}.png") as file:
+            file.write_bytes(png)
     path = directory / "report.html"
-    write_whole(path, page.encode("utf-8"))
+    with whole_file(path) as file:
+        file.write_text(page, encoding="utf-8")
     return path
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, making its directory where it is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -36,7 +36,7 @@ worlds = 4
 """
 
 
-def _same(left: RunContents, right: RunContents) -> None:
+def assert_same(left: RunContents, right: RunContents) -> None:
     for label in ("worlds", "rounds", "releases"):
         pd.testing.assert_frame_equal(getattr(left, label), getattr(right, label), check_exact=True)
 
@@ -47,14 +47,14 @@ def test_ray_gives_the_worlds_of_the_local_engine(actors: int, small_plan: MakeP
     plan = small_plan(run={"actors": actors})
     local = run_audit(plan, tmp_path / "local", Engine.LOCAL)
     ray = run_audit(plan, tmp_path / "ray", Engine.RAY)
-    _same(local, ray)
+    assert_same(local, ray)
     assert ray.summary["timing"]["engine"] == "ray"
 
 
 def test_batches_in_flight_change_nothing(small_plan: MakePlan, tmp_path: Path) -> None:
     one = run_audit(small_plan(run={"batches-in-flight": 1}), tmp_path / "one", Engine.LOCAL)
     two = run_audit(small_plan(run={"batches-in-flight": 2}), tmp_path / "two", Engine.LOCAL)
-    _same(one, two)
+    assert_same(one, two)
 
 
 def test_batch_sizes_change_no_bit_and_no_weight(small_plan: MakePlan, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_
     top = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"summary.json", "worlds.parquet", "rounds.parquet", "releases.parquet", "report.html", "figures"} <= top
     assert {"public", "challenger"} <= top
-    assert not [path for path in (tmp_path / "run").rglob("*") if path.name.endswith(".partial")]
+    assert not [path for path in (tmp_path / "run").rglob("*") if ".part" in path.name]
     worlds = pd.read_parquet(tmp_path / "run" / "worlds.parquet")
     assert list(worlds) == ["world", "bit", "log_odds", "belief", "won", "test_accuracy", "epsilon_star"]
     assert worlds["world"].tolist() == list(range(6))

@@ -10,7 +10,6 @@ from fl_audit.report.console import summary_table
 from fl_audit.report.figures import FIGURES
 from fl_audit.report.html import render_html
 from fl_audit.report.narrative import opening
-from fl_audit.report.writing import write_whole
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 TINY = dict.fromkeys(FIGURES, b"\x89PNG")
@@ -175,17 +174,3 @@ def test_console_table_has_the_six_lines(make_contents):
     text = console_text(make_contents(model="[bold]x"))
     for word in ("Promise", "Insider", "Evidence", "Epsilon*", "Accuracy", "Verdict", "[bold]x", "rdp-classic"):
         assert word in text
-
-
-def test_failed_write_leaves_the_old_file_and_no_rest(tmp_path, monkeypatch):
-    path = tmp_path / "report.html"
-    write_whole(path, b"old")
-
-    def fail(*_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr("fl_audit.report.writing.os.replace", fail)
-    with pytest.raises(OSError, match="disk full"):
-        write_whole(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
