@@ -18,6 +18,7 @@ from clients.watch import within_time_limit
 from fl_audit.adversaries.identifiability import RoundEvidence, weigh_models, weigh_release
 from fl_audit.errors import InputError
 from fl_audit.game import Game, PublicGame, View, load_game
+from fl_audit.privacy.release import NoiseScaling
 from fl_audit.protocol import Key, Query, Record, models_key
 
 
@@ -43,6 +44,8 @@ def train(message: Message, context: Context) -> Message:
     if client != game.victim:
         return _reply(message, {Key.SUM: contribute(game, client, models).numpy()})
     total, sensitivity = contribute_as_victim(game, models, _bits(message))
+    if game.public.law.scaling is NoiseScaling.GLOBAL:
+        return _reply(message, {Key.SUM: total.numpy()})
     return _reply(message, {Key.SUM: total.numpy(), Key.LOCAL_SENSITIVITY: sensitivity})
 
 
@@ -105,7 +108,7 @@ def _reply(message: Message, arrays: Mapping[str, NDArray[Any]]) -> Message:
     content = RecordDict(
         {
             Record.ARRAYS: ArrayRecord({key: Array(value) for key, value in arrays.items()}),
-            Record.CONFIG: ConfigRecord({Key.ROUND: asked[Key.ROUND], Key.BATCH: asked[Key.BATCH]}),
+            Record.CONFIG: ConfigRecord({Key.BATCH: asked[Key.BATCH]}),
         }
     )
     return Message(content, reply_to=message)

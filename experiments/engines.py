@@ -5,14 +5,18 @@ Everything of Flower that is deprecated or not public stands in this module.
 
 import io
 import logging
+import os
+import signal
 import socket
 import threading
 import uuid
-from collections.abc import Iterable
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from enum import StrEnum
 from queue import Empty, Queue
+from types import FrameType
+from typing import Any
 
 import psutil
 from flwr.app import Context, Error, Message, RecordDict, UserConfig
@@ -61,11 +65,11 @@ class RayOptions:
     def backend_config(self) -> BackendConfig:
         """Return Flower's backend configuration."""
         init: dict[str, ConfigRecordValues] = {"log_to_driver": False, "logging_level": logging.ERROR}
-        if self.address is not None:
-            init["address"] = self.address
-        else:
+        # "local" keeps Ray from joining a cluster that happens to run here or that RAY_ADDRESS names.
+        init["address"] = self.address or "local"
+        if self.address is None:
             init["include_dashboard"] = False
-            init["num_cpus"] = (self.actors or max(1, (psutil.cpu_count() or 1) // self.threads)) * self.threads
+            init["num_cpus"] = (self.actors or max(1, len(os.sched_getaffinity(0)) // self.threads)) * self.threads
         return {"init_args": init, "client_resources": {"num_cpus": self.threads, "num_gpus": 0.0}}
 
 
@@ -82,11 +86,12 @@ def run_on_ray(server_app: ServerApp, client_app: ClientApp, clients: int, optio
     quiet_flower()
     _refuse_unreachable(options.address)
     failed, ended = threading.Event(), threading.Event()
-    watchdog = threading.Thread(target=_end_what_hangs, args=(failed, ended), daemon=True)
+    end_clients = _end_own_clients if options.address is None else _end_cluster_clients
+    watchdog = threading.Thread(target=_end_what_hangs, args=(failed, ended, end_clients), daemon=True)
     watchdog.start()
     try:
         # Ray prints its own long account of a client process that died; the run says it in one line.
-        with redirect_stdout(io.StringIO()):
+        with redirect_stdout(io.StringIO()), _interrupt_sets(failed):
             run_simulation(_noticing(server_app, failed), client_app, clients, backend_config=options.backend_config())
     finally:
         ended.set()
@@ -111,20 +116,56 @@ def _noticing(server_app: ServerApp, failed: threading.Event) -> ServerApp:
     return wrapped
 
 
-def _end_what_hangs(failed: threading.Event, ended: threading.Event) -> None:
-    """End client processes of an embedded Ray that still run a while after the server gave up.
+@contextmanager
+def _interrupt_sets(failed: threading.Event) -> Iterator[None]:
+    """Count an interrupt (Ctrl-C) as a failure, so that a hanging client cannot keep the run from ending."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: FrameType | None) -> None:
+        failed.set()
+        if callable(previous):
+            previous(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _end_what_hangs(failed: threading.Event, ended: threading.Event, end_clients: Callable[[], None]) -> None:
+    """End client processes that still run a while after the server gave up.
 
     Flower's workers wait for a client call without a limit, so a client that hangs would keep the run from ending.
     """
     failed.wait()
-    if ended.wait(_PATIENCE_AFTER_FAILURE):
-        return
+    if not ended.wait(_PATIENCE_AFTER_FAILURE):
+        end_clients()
+
+
+def _end_own_clients() -> None:
+    """End the client processes of the embedded Ray, which are descendants of this process."""
     for process in psutil.Process().children(recursive=True):
         try:
             if " ".join(process.cmdline()).startswith("ray::"):
                 process.kill()
         except psutil.Error:
             continue
+
+
+def _end_cluster_clients() -> None:
+    """End this run's client processes on a cluster, wherever they are; Flower keeps their handles to itself."""
+    import ray
+    from ray._private.state import actors
+
+    worker: Any = ray._private.worker.global_worker
+    job = ray.get_runtime_context().get_job_id()
+    for identity, actor in actors().items():
+        if actor["JobID"] == job and actor["State"] != "DEAD":
+            worker.core_worker.kill_actor(ray.ActorID.from_hex(identity), True)
 
 
 def _refuse_unreachable(address: str | None) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from experiments.config import PRIVACY_TARGETS, DataSection, RunConfig
 from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.files import data_directory
 from fl_audit.data.neighbours import NeighbourPair, choose_neighbour
 from fl_audit.data.split import select_records
 from fl_audit.game import PublicGame
@@ -62,27 +63,31 @@ def resolve(config: RunConfig) -> AuditPlan:
     InputError
         If the promise cannot be kept or the game cannot be played.
     """
-    promise = promised(config)
     privacy, training = config.privacy, config.training
     law = ReleaseLaw(
         relation=privacy.adjacency,
         clipping_norm=privacy.clipping_norm,
-        noise_multiplier=promise.noise_multiplier,
+        noise_multiplier=_calibrated(config),
         scaling=privacy.sensitivity,
         denominator=config.data.records,
         optimizer=ServerOptimizer(training.optimizer, training.learning_rate, momentum=training.momentum),
         source=privacy.noise,
     )
-    return AuditPlan(config, promise, _public_game(config, law))
+    return AuditPlan(config, guarantee_of(law, config), _public_game(config, law))
 
 
-def promised(config: RunConfig) -> Guarantee:
-    """Calibrate the noise to the promise of a configuration and return all that it then promises."""
+def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee:
+    """Return what the rounds of a release law promise, by the accountant of a configuration."""
+    privacy = config.privacy
+    return guarantee(privacy.accountant, law.noise_multiplier, config.training.rounds, privacy.delta, privacy.prior)
+
+
+def _calibrated(config: RunConfig) -> float:
+    """Return the noise multiplier that the promise of a configuration needs."""
     privacy, rounds = config.privacy, config.training.rounds
     name = next(name for name in PRIVACY_TARGETS if getattr(privacy, name.replace("-", "_")) is not None)
     target = _TARGETS[name](getattr(privacy, name.replace("-", "_")))
-    noise_multiplier = noise_multiplier_for(target, privacy.accountant, rounds, privacy.delta, privacy.prior)
-    return guarantee(privacy.accountant, noise_multiplier, rounds, privacy.delta, privacy.prior)
+    return noise_multiplier_for(target, privacy.accountant, rounds, privacy.delta, privacy.prior)
 
 
 def _public_game(config: RunConfig, law: ReleaseLaw) -> PublicGame:
@@ -119,6 +124,10 @@ def _pair(config: RunConfig) -> NeighbourPair:
 def data_spec(data: DataSection) -> DataSpec:
     """Return which data a section names."""
     options = {name.replace("_", "-"): getattr(data, name) for name in _DATA_OPTIONS}
+    # FL_AUDIT_DATA is read here, once: a client on another machine or a later replay may have another one.
+    directory = data_directory(data.data_dir)
     return DataSpec(
-        data.name, data.data_dir, tuple((key, value) for key, value in options.items() if value is not None)
+        data.name,
+        None if directory is None else str(directory),
+        tuple((key, value) for key, value in options.items() if value is not None),
     )

@@ -17,10 +17,13 @@ from fl_audit.report.contents import RunContents
 from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch, split_worlds
 from server.app import FederationClock, FederationPlan, build_server_app, run_federation
+from server.evaluator import require_evaluable
 from server.results import FRAMES, write_json
 from strategies.dp_fedsgd import DPFedSGD
 
 TIMING = "timing.json"
+UNKNOWN_TIMING = dict.fromkeys(("setup_seconds", "training_seconds", "worlds_per_second", "engine"))
+"""Of a run that was ended between its last batch and its report."""
 
 
 def run_audit(
@@ -64,7 +67,8 @@ def run_audit(
     FederationError
         If the federation had to stop; what was finished is kept.
     """
-    load_game(plan.public)  # whatever is wrong with data or model is said before a directory is made
+    # Whatever is wrong with data, model or settings is said before a directory is made.
+    require_evaluable(load_game(plan.public), federation_plan(plan, ()).epsilon_star_delta)
     run = RunDirectory(directory)
     run.open(plan, resume)
     pending = pending_batches(plan, run)
@@ -137,7 +141,8 @@ def finish(plan: AuditPlan, run: RunDirectory) -> RunContents:
     for label in FRAMES:
         with whole_file(run.path / f"{label}.parquet") as file:
             getattr(tables, label).to_parquet(file, index=False)
-    summary = summarise(plan, tables, read_json(run.path / TIMING))
+    timing = read_json(run.path / TIMING) if (run.path / TIMING).exists() else UNKNOWN_TIMING
+    summary = summarise(plan, tables, timing)
     write_json(run.summary, summary)
     contents = report_contents(plan, tables, summary)
     write_report(contents, run.path)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config import RunConfig, parse_config
-from experiments.plan import AuditPlan, promised
+from experiments.plan import AuditPlan, guarantee_of
 from fl_audit.errors import InputError, require
 from fl_audit.game import PublicGame
 from server.results import RunStore, write_json
@@ -54,19 +54,35 @@ class RunDirectory:
             If the directory holds something and `resume` is not asked for, or holds a run of another configuration.
         """
         public, secret = public_part(plan), {"seed": plan.config.run.seed}
-        if not resume:
+        if resume and self.configuration.exists():
+            same = _what_decides(read_json(self.configuration)) == _what_decides(public)
             require(
-                not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())),
-                f"run directory {self.path} exists: accepted is a new directory, or --resume to go on with its run",
-            )
-        elif self.configuration.exists():
-            require(
-                read_json(self.configuration) == public and read_json(self.secrets) == secret,
+                same and read_json(self.secrets) == secret,
                 f"run directory {self.path} holds a run of another configuration: --resume needs the same one",
             )
             return
-        write_json(self.secrets, secret)
-        write_json(self.configuration, public)
+        require(
+            not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())),
+            f"run directory {self.path} exists: accepted is a new directory, or --resume to go on with the run in it"
+            if not resume
+            else f"run directory {self.path} holds no run: --resume goes on with a run that was begun there",
+        )
+        try:
+            write_json(self.secrets, secret)
+            write_json(self.configuration, public)
+        except OSError as error:
+            raise InputError(f"run directory {self.path} cannot be made: {error.strerror}") from error
+
+
+OPERATIONAL = ("client-time-limit", "actors", "batches-in-flight")
+"""Settings that change how a run is carried out and nothing of what comes out: a resumed run may differ in them."""
+
+
+def _what_decides(public: dict[str, Any]) -> dict[str, Any]:
+    """Return the public part without its operational settings."""
+    configuration = dict(public["configuration"])
+    configuration["run"] = {key: value for key, value in configuration["run"].items() if key not in OPERATIONAL}
+    return public | {"configuration": configuration}
 
 
 def public_part(plan: AuditPlan) -> dict[str, Any]:
@@ -100,7 +116,7 @@ def read_plan(path: Path) -> AuditPlan:
     public, configuration = read_public(path)
     configuration["run"]["seed"] = read_json(RunDirectory(path).secrets)["seed"]
     config = parse_config(configuration)
-    return AuditPlan(config, promised(config), public)
+    return AuditPlan(config, guarantee_of(public.law, config), public)
 
 
 def read_json(path: Path) -> Any:

@@ -20,7 +20,7 @@ from fl_audit.evidence.empirical_epsilon import (
 from fl_audit.evidence.innovations import InnovationGroup, check_innovations
 from fl_audit.evidence.lower_bounds import LowerBound, all_bounds
 from fl_audit.evidence.verdict import VerdictResult, judge
-from fl_audit.privacy.release import NoiseScaling
+from fl_audit.privacy.release import SENSITIVITY_FLOOR, NoiseScaling
 from fl_audit.report.contents import LawFacts, RunContents
 
 
@@ -115,7 +115,7 @@ def _empirical_epsilon(
 ) -> dict[str, Any]:
     delta, confidence = plan.guarantee.delta, plan.config.audit.confidence
     wins, worlds = int(tables.worlds["won"].sum()), len(tables.worlds)
-    exact_mu = plan.guarantee.mu if plan.public.law.scaling is NoiseScaling.LOCAL else None
+    exact_mu = plan.guarantee.mu if has_exact_final_law(plan, tables) else None
     intervals = {
         "from_sensitivity": sensitivity_interval(_signal(tables), delta, plan.guarantee.accountant),
         "from_belief": belief_interval(towards_truth, confidence, exact_mu),
@@ -212,16 +212,23 @@ def report_contents(plan: AuditPlan, tables: Tables, summary: dict[str, Any]) ->
         rounds=tables.rounds,
         releases=tables.releases,
         configuration=plan.config.as_dict(),
-        law=law_facts(plan),
+        law=law_facts(plan, tables),
     )
 
 
-def law_facts(plan: AuditPlan) -> LawFacts:
+def has_exact_final_law(plan: AuditPlan, tables: Tables) -> bool:
+    """Return whether mu was the same in every world: local scaling, and no round with noise raised to the floor."""
+    law = plan.public.law
+    floored = tables.rounds["local_sensitivity"] < SENSITIVITY_FLOOR * law.clipping_norm
+    return law.scaling is NoiseScaling.LOCAL and not bool(floored.any())
+
+
+def law_facts(plan: AuditPlan, tables: Tables) -> LawFacts:
     """Return the law of a run in the words and numbers that a report shows."""
     law, config = plan.public.law, plan.config
     return LawFacts(
         mu=plan.guarantee.mu,
-        exact_final_law=law.scaling is NoiseScaling.LOCAL,
+        exact_final_law=has_exact_final_law(plan, tables),
         scaling=str(law.scaling),
         relation=str(law.relation),
         clipping_norm=law.clipping_norm,

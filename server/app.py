@@ -180,8 +180,10 @@ def call_the_roll(grid: Grid, game: Game) -> Roster:
     for reply in WatchedGrid(grid, _START_SECONDS).send_and_receive(questions):
         if reply.has_error():
             raise FederationError(f"a client could not start: {reason_line(reply.error.reason)}")
-        partition = reply.content.config_records[Record.CONFIG][Key.PARTITION]
-        partitions[int(str(partition))] = reply.metadata.src_node_id
+        answer = reply.content.config_records.get(Record.CONFIG)
+        if answer is None or Key.PARTITION not in answer:
+            raise FederationError("a client did not say which partition it holds")
+        partitions[int(str(answer[Key.PARTITION]))] = reply.metadata.src_node_id
     if sorted(partitions) != list(range(expected)):
         raise FederationError(
             f"clients hold partitions {sorted(partitions)}, the configuration names 0 to {expected - 1}"

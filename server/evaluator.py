@@ -6,10 +6,26 @@ from flwr.app import ArrayRecord, MetricRecord
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fl_audit.evidence.epsilon_star import parametric_epsilon_star
+from fl_audit.errors import require
+from fl_audit.evidence.epsilon_star import parametric_epsilon_star, require_star_delta
 from fl_audit.game import Examples, Game
 from fl_audit.worlds import WorldBatch
 from server.challenger import SeededChallenger
+
+
+def require_evaluable(game: Game, delta: float | None) -> None:
+    """Refuse before the run what Epsilon* could not be computed from.
+
+    Raises
+    ------
+    InputError
+        If delta is out of Epsilon*'s range, or D' or the population has fewer than two records.
+    """
+    if delta is None:
+        return
+    require_star_delta(delta)
+    for name, count in (("D'", len(game.common.labels)), ("the population sample", len(game.population.labels))):
+        require(count >= 2, f"Epsilon* needs 2 records in {name}, there are {count}: use more, or epsilon-star = false")
 
 
 class ReleaseEvaluator:

@@ -51,17 +51,17 @@ class BatchResult:
     kept: Mapping[str, Tensor]
 
     def worlds_frame(self, prior: float) -> pd.DataFrame:
-        """Return one row a world. The game's coin is fair, so a win is L on the bit's side; the prior moves beliefs."""
+        """Return one row a world. The insider names the data set it believes in rather, so the prior moves wins too."""
         final = self.log_odds[:, -1]
-        towards_truth = np.where(self.bits, 1.0, -1.0)
+        belief = expit(np.where(self.bits, 1.0, -1.0) * (final + logit(prior)))
         star = np.full(len(final), np.nan) if self.epsilon_star is None else self.epsilon_star[:, -1]
         return pd.DataFrame(
             {
                 "world": np.array(self.batch.worlds),
                 "bit": self.bits.astype(np.int8),
                 "log_odds": final,
-                "belief": expit(towards_truth * (final + logit(prior))),
-                "won": (final > 0) == self.bits,
+                "belief": belief,
+                "won": belief > 0.5,
                 "test_accuracy": self.accuracy[:, -1],
                 "epsilon_star": star,
             }

@@ -58,8 +58,7 @@ def read_replies(
         client = partitions[reply.metadata.src_node_id]
         if reply.has_error():
             raise FederationError(f"round {server_round}: client {client} failed: {reason_line(reply.error.reason)}")
-        batch = str(reply.content.config_records[Record.CONFIG][Key.BATCH])
-        answer = Answer(client, reply.metadata.message_type, batch)
+        answer = Answer(client, reply.metadata.message_type, _named_batch(reply, client, server_round))
         if answer in found:
             raise FederationError(f"round {server_round}: client {client} answered twice about {answer.batch}")
         found[answer] = reply
@@ -84,8 +83,8 @@ def read_array(
     FederationError
         If the array is missing, has another shape or type, or holds a value that is not finite.
     """
-    arrays = reply.content.array_records[Record.ARRAYS]
-    if key not in arrays:
+    arrays = reply.content.array_records.get(Record.ARRAYS)
+    if arrays is None or key not in arrays:
         raise FederationError(f"round {server_round}: client {client} sent no '{key}'")
     array = arrays[key].numpy()
     if array.shape != shape or array.dtype != dtype:
@@ -99,6 +98,14 @@ def read_array(
             f"round {server_round}: client {client} sent '{key}' with {bad} of {array.size} values not finite"
         )
     return array
+
+
+def _named_batch(reply: Message, client: int, server_round: int) -> str:
+    """Return the batch that a reply is about, refused if it names none."""
+    config = reply.content.config_records.get(Record.CONFIG)
+    if config is None or Key.BATCH not in config:
+        raise FederationError(f"round {server_round}: client {client} sent a reply that names no batch")
+    return str(config[Key.BATCH])
 
 
 def batch_shape(batch: WorldBatch, parameters: int) -> tuple[int, int]:

@@ -134,7 +134,10 @@ def _assumption(scaling: NoiseScaling) -> str:
     normal = "The insider's final log-odds are normal with the same spread whether D or D' was used"
     match scaling:
         case NoiseScaling.LOCAL:
-            return f"{normal}: exact under local scaling, where every round has the same signal-to-noise ratio."
+            return (
+                f"{normal}: exact under local scaling, where every round has the same signal-to-noise ratio unless its "
+                "noise was raised to the floor."
+            )
         case NoiseScaling.GLOBAL:
             return (
                 f"{normal}: approximate under global scaling, where the signal-to-noise ratio of a round follows the "

@@ -1,6 +1,7 @@
 """One model in many worlds: logits, losses and clipped per-example gradient sums of stacked models."""
 
 import copy
+import threading
 from collections.abc import Iterator
 from math import ceil
 
@@ -16,6 +17,8 @@ from fl_audit.learning.models import ModelSpec, build_model, check_module
 
 _CACHE_BUDGET = 2**18
 """Scalars of activations that one pass may hold: more leaves the processor's cache and is slower."""
+_GRADIENT_BUDGET = 2**25
+"""Scalars of per-example gradients that the generic way may hold at once."""
 _PROBE_WORLDS, _PROBE_EXAMPLES = 2, 3
 
 
@@ -51,6 +54,8 @@ class StackedModel:
         self.feature_shape = feature_shape
         self.layout = ParameterLayout.of(self.template)
         self._frame = Frame()
+        # The frame belongs to one pass at a time; a client call that an engine gave up may still be running.
+        self._one_pass = threading.Lock()
         self._stacked = _stack_layers(copy.deepcopy(self.template), self._frame)
         self._activations = self.layout.size
         self.fast = self._probe()
@@ -101,14 +106,17 @@ class StackedModel:
             worlds = rows.stop - rows.start
             full = min(self.worlds_per_pass(len(labels)), (batch_worlds or len(models)) - rows.start)
             padded = _repeat_last(models[rows], full - worlds)
-            total[rows] = way(padded, features, labels, clipping_norm)[:worlds]
+            with self._one_pass:
+                total[rows] = way(padded, features, labels, clipping_norm)[:worlds]
         return total
 
     def logits(self, models: Tensor, features: Tensor) -> Tensor:
         """Return the logits (worlds, n, classes) of examples under every model."""
-        return torch.cat(
-            [self._logits_pass(models[rows], features) for rows in self._passes(len(models), len(features))]
-        )
+        found = []
+        for rows in self._passes(len(models), len(features)):
+            with self._one_pass:
+                found.append(self._logits_pass(models[rows], features))
+        return torch.cat(found)
 
     def losses(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
         """Return the cross-entropy losses (worlds, n) of examples under every model."""
@@ -158,9 +166,14 @@ class StackedModel:
         return total
 
     def _clipped_sum_generic(self, models: Tensor, features: Tensor, labels: Tensor, clipping_norm: float) -> Tensor:
-        gradients = self._example_gradients(models, features, labels)
-        weights = _clipping_weights(gradients.square().sum(2), clipping_norm)
-        return torch.einsum("wn,wnp->wp", weights, gradients)
+        total = torch.zeros_like(models)
+        together = max(1, _GRADIENT_BUDGET // models.numel())
+        for first in range(0, len(labels), together):
+            some = slice(first, first + together)
+            gradients = self._example_gradients(models, features[some], labels[some])
+            weights = _clipping_weights(gradients.square().sum(2), clipping_norm)
+            total += torch.einsum("wn,wnp->wp", weights, gradients)
+        return total
 
     def _example_gradients(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
         """Return every example's gradient (worlds, n, parameters) through torch.func."""

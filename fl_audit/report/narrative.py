@@ -29,6 +29,13 @@ def promise(contents: RunContents) -> str:
     if bound is None:
         return f"No limit was set on how sure anybody may become {what}."
     chance = one_in(contents.number("guarantee", "delta"))
+    prior = contents.law.prior
+    if prior != 0.5:
+        return (
+            f"The promise was that nobody who watches this training, and takes it for {percent(prior)} likely before, "
+            f"may become more than {percent(bound)} sure that it holds {_subject(contents.law.relation)}, or more than "
+            f"{percent(contents.belief_bounds()[0])} sure that it does not, except with a chance of at most {chance}."
+        )
     return (
         f"The promise was that nobody who watches this training may become more than {percent(bound)} sure {what}, "
         f"except with a chance of at most {chance}."
@@ -115,8 +122,12 @@ def banner(contents: RunContents) -> tuple[str, str]:
     return "No verdict", "The run came to no verdict."
 
 
+def _subject(relation: str) -> str:
+    return "one particular participant's data" if "client" in relation else "one particular record"
+
+
 def _secret(relation: str) -> str:
-    owner = "one particular participant's data" if "client" in relation else "one particular record"
+    owner = _subject(relation)
     other = "another's in their place" if "client" in relation else "another in its place"
     verb = "were" if "client" in relation else "was"
     return f"whether {owner}{f', or {other},' if relation.startswith('replace') else ''} {verb} used"

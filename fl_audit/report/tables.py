@@ -110,8 +110,8 @@ def _empirical_epsilon(contents: RunContents) -> list[Entry]:
 
     return [
         entry("From sensitivities (nats)", "from_sensitivity", accountant, _range(contents, "from_sensitivity"),
-              f"section 5.3 (i): accounting of the local sensitivities over the noise that was added{delta}",
-              "the noise has the stated scale; tests the bookkeeping"),
+              f"section 5.3 (i): accounting of the local sensitivities over the noise that the law names{delta}",
+              "the server adds the noise that it names; tests the bookkeeping"),
         entry("From the largest belief (nats)", "from_belief", NONE,
               "an extreme value that grows with the number of repetitions and does not converge to epsilon; "
               + _range(contents, "from_belief"),
@@ -188,8 +188,8 @@ def _noise_text(law: LawFacts) -> str:
 
 
 def _belief_bound_method(accountant: str) -> str:
-    if accountant == "rdp-classic":
-        return "1 / (1 + exp(-epsilon)), Eq. (5); passed with probability at most delta"
+    if accountant in ("rdp-classic", "rdp"):
+        return "prior odds times exp(epsilon of rdp-classic), Eq. (5); passed with probability at most delta"
     return "quantile of the law of the log-odds; passed with probability at most delta"
 
 

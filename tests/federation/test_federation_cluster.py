@@ -1,10 +1,12 @@
 """A run on a Ray cluster of two nodes: both take clients, and the worlds are those of this process."""
 
+import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from audits import MakePlan
+from faults import faulty_app
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
@@ -12,6 +14,7 @@ from flwr.clientapp.typing import ClientAppCallable
 from clients.app import build_app
 from experiments.engines import Engine
 from experiments.run import run_audit
+from strategies.errors import FederationError
 
 
 def noting_app(directory: Path) -> ClientApp:
@@ -26,8 +29,17 @@ def noting_app(directory: Path) -> ClientApp:
     return build_app(mods=[note])
 
 
+def stop_a_frozen_client(address: str, small_plan: MakePlan, tmp_path: Path) -> None:
+    """Check that a client that neither answers nor dies ends the run, also where its process is not ours to end."""
+    mark = tmp_path / "frozen"
+    plan = small_plan(run={"client-time-limit": 5.0, "worlds-per-batch": 6})
+    with pytest.raises(FederationError, match="no answer in time"):
+        run_audit(plan, tmp_path / "freezes", Engine.RAY, address, client_app=faulty_app("freezes", mark))
+    assert time.time() - mark.stat().st_mtime < 10.0 + 15.0
+
+
 @pytest.mark.ray
-def test_two_nodes_share_the_clients(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(small_plan: MakePlan, tmp_path: Path) -> None:
     from ray.cluster_utils import Cluster
 
     notes = tmp_path / "nodes"
@@ -38,6 +50,7 @@ def test_two_nodes_share_the_clients(small_plan: MakePlan, tmp_path: Path) -> No
         cluster.add_node(num_cpus=1)
         cluster.wait_for_nodes()
         found = run_audit(plan, tmp_path / "cluster", Engine.RAY, cluster.address, client_app=noting_app(notes))
+        stop_a_frozen_client(cluster.address, small_plan, tmp_path)
     finally:
         cluster.shutdown()
     assert len(list(notes.iterdir())) == 2

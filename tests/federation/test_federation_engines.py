@@ -43,7 +43,10 @@ def assert_same(left: RunContents, right: RunContents) -> None:
 
 @pytest.mark.ray
 @pytest.mark.parametrize("actors", [1, 2])
-def test_ray_gives_the_worlds_of_the_local_engine(actors: int, small_plan: MakePlan, tmp_path: Path) -> None:
+def test_ray_gives_the_worlds_of_the_local_engine(
+    actors: int, small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # an embedded Ray joins no cluster, whatever the variable names
     plan = small_plan(run={"actors": actors})
     local = run_audit(plan, tmp_path / "local", Engine.LOCAL)
     ray = run_audit(plan, tmp_path / "ray", Engine.RAY)

@@ -1,7 +1,10 @@
 """The run directory, replay, resume, and the views."""
 
 import json
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -55,11 +58,12 @@ def test_replay_without_the_challenger_gives_the_same_log_odds(
 ) -> None:
     plan = small_plan(audit={"view": view}, training={"optimizer": optimizer, "rounds": 6})
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
-    shutil.rmtree(tmp_path / "run" / "challenger")
-    again = replay(tmp_path / "run")
-    assert again.worlds.tolist() == [0, 1, 2, 3]
-    table = contents.rounds[contents.rounds["world"] < 4]["log_odds"].to_numpy().reshape(4, -1)
-    np.testing.assert_allclose(again.log_odds, table, rtol=0, atol=1e-6)
+    shutil.copytree(tmp_path / "run" / "public", tmp_path / "elsewhere" / "public")
+    shutil.rmtree(tmp_path / "run")
+    command = [sys.executable, "-m", "experiments.cli", "replay", str(tmp_path / "elsewhere"), "--json"]
+    again = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert again["worlds"] == [0, 1, 2, 3]
+    np.testing.assert_allclose(again["log_odds"], contents.worlds["log_odds"][:4], rtol=0, atol=1e-6)
 
 
 def test_replay_notices_a_changed_release(small_plan: MakePlan, tmp_path: Path) -> None:
@@ -124,5 +128,32 @@ def test_a_removed_record_and_a_prior(small_plan: MakePlan, tmp_path: Path) -> N
     worlds = contents.worlds
     truth = np.where(worlds["bit"] == 1, 1, -1)
     np.testing.assert_allclose(worlds["belief"], expit(truth * (worlds["log_odds"] + np.log(0.25))))
+    assert (worlds["won"] == (worlds["belief"] > 0.5)).all()
+    assert re.search(r"20\s% likely before", (tmp_path / "run" / "report.html").read_text())
     assert not list((tmp_path / "run" / "public").glob("models-*"))
     assert worlds["epsilon_star"].notna().all()
+
+
+def test_a_resumed_run_may_change_how_it_is_carried_out(small_plan: MakePlan, tmp_path: Path) -> None:
+    before = run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
+    (tmp_path / "run" / "timing.json").unlink()
+    changed = small_plan(run={"client-time-limit": 9.0, "actors": 1, "batches-in-flight": 1})
+    after = run_audit(changed, tmp_path / "run", Engine.LOCAL, resume=True)
+    assert after.summary["insider"] == before.summary["insider"]
+    assert after.summary["timing"]["training_seconds"] is None
+
+
+def test_resume_refuses_a_directory_without_a_run(small_plan: MakePlan, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds no run"):
+        run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, resume=True)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(InputError, match="cannot be made"):
+        run_audit(small_plan(), tmp_path / "file" / "run", Engine.LOCAL)
+
+
+def test_what_epsilon_star_cannot_use_is_refused_before_the_run(small_plan: MakePlan, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"delta is 0\.6"):
+        run_audit(small_plan(privacy={"delta": 0.6}), tmp_path / "run", Engine.LOCAL)
+    assert not (tmp_path / "run").exists()

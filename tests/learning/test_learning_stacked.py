@@ -61,6 +61,15 @@ NETS = {
         nn.Flatten,
         lambda: nn.Linear(6, 3),
     ),
+    # Few places and many channels: the norms come from products of signals and of patches, not from gradients.
+    "conv-few-places": _net(
+        (6, 4, 4),
+        lambda: nn.Conv2d(6, 12, 3),
+        nn.Tanh,
+        lambda: nn.Conv2d(12, 10, 2, bias=False),
+        nn.Flatten,
+        lambda: nn.Linear(10, 3),
+    ),
 }
 OPACUS_KNOWS = [name for name in NETS if name != "layer-norm-last-axis"]  # not LayerNorm without a bias
 

@@ -1,0 +1,155 @@
+"""Who is told what: the bits go to the victim alone, the insider sees releases and nothing else."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from audits import MakePlan
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable
+
+import clients.app
+from experiments.engines import Engine, LocalGrid
+from experiments.run import run_audit
+from fl_audit.game import load_game
+from fl_audit.protocol import Key, Query, Record
+from fl_audit.worlds import WorldBatch, split_worlds
+from server.app import call_the_roll
+from server.challenger import SeededChallenger
+from strategies.dp_fedsgd import DPFedSGD
+from strategies.errors import FederationError
+from strategies.replies import Answer, read_replies
+
+Seen = list[tuple[str, int, set[str], set[str]]]
+
+
+def recording_app(seen: Seen) -> ClientApp:
+    """Return an app that notes, of every message: type, client, configuration keys, array keys."""
+
+    def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        content = message.content
+        config = {str(key) for key in content.config_records[Record.CONFIG]}
+        arrays = {str(key) for record in content.array_records.values() for key in record}
+        seen.append((message.metadata.message_type, int(context.node_config["partition-id"]), config, arrays))
+        return call_next(message, context)
+
+    app = ClientApp()
+    app.train(mods=[note])(clients.app.train)
+    app.query(Query.IDENTIFY)(clients.app.identify)
+    app.query(Query.OBSERVE, mods=[note])(clients.app.observe)
+    return app
+
+
+@pytest.mark.parametrize("view", ["update", "model"])
+@pytest.mark.parametrize("scaling", ["local", "global"])
+def test_nobody_but_the_victim_is_told_a_bit(view: str, scaling: str, small_plan: MakePlan, tmp_path: Path) -> None:
+    seen: Seen = []
+    changes = {"audit": {"view": view}, "privacy": {"sensitivity": scaling}, "training": {"optimizer": "momentum"}}
+    plan = small_plan(**changes)
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, client_app=recording_app(seen))
+    game = load_game(plan.public)
+    public = {"game", "round", "batch", "time-limit"}
+    observed = {
+        "update": [{"models-0", "release"}],
+        "model": [{"models-0", "models-1"}, {"models-0", "models-1", "models-2"}],
+    }
+    assert {client for _, client, config, _ in seen if "bits" in config} == {game.victim}
+    for kind, client, config, arrays in seen:
+        if kind == "train":
+            assert config == (public | {"bits"} if client == game.victim else public)
+            assert arrays == {"models-0"}
+        else:
+            assert (kind, client, config) == ("query.observe", game.insider, public)
+            assert arrays in observed[view]
+    assert sum(kind == "query.observe" for kind, *_ in seen) == plan.public.rounds * 2
+
+
+class _Released:
+    """Notes every release."""
+
+    def __init__(self) -> None:
+        self.batches: list[str] = []
+
+    def __call__(self, batch: WorldBatch, server_round: int, release: torch.Tensor, models: torch.Tensor) -> None:
+        self.batches.append(batch.name)
+
+
+def _strategy(small_plan: MakePlan, released: _Released) -> tuple[DPFedSGD, LocalGrid, ArrayRecord]:
+    plan = small_plan()
+    game = load_game(plan.public)
+    grid = LocalGrid(clients.app.build_app(), plan.public.clients, 60.0)
+    batches = split_worlds(4, 2)
+    size = game.model.layout.size
+    strategy = DPFedSGD(plan.public, call_the_roll(grid, game), SeededChallenger(0), batches, size, 60.0, released)
+    arrays = ArrayRecord({batch.name: Array(np.zeros((2, size), dtype=np.float32)) for batch in batches})
+    return strategy, grid, arrays
+
+
+def test_no_batch_is_released_from_a_round_with_a_bad_contribution(small_plan: MakePlan) -> None:
+    released = _Released()
+    strategy, grid, arrays = _strategy(small_plan, released)
+    replies = grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid))
+    last = replies[-1].content.array_records[Record.ARRAYS]
+    last[Key.SUM] = Array(np.full_like(last[Key.SUM].numpy(), np.nan))
+    with pytest.raises(FederationError, match="not finite"):
+        strategy.aggregate_train(1, replies)
+    assert released.batches == []
+
+
+def test_a_sound_round_releases_every_batch(small_plan: MakePlan) -> None:
+    released = _Released()
+    strategy, grid, arrays = _strategy(small_plan, released)
+    strategy.aggregate_train(1, grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid)))
+    assert released.batches == ["batch-00000", "batch-00001"]
+
+
+def _replies(small_plan: MakePlan) -> tuple[list[Message], dict[int, int], list[Answer]]:
+    strategy, grid, arrays = _strategy(small_plan, _Released())
+    replies = list(grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid)))
+    asked = [Answer(client, "train", batch.name) for client in range(3) for batch in strategy.batches]
+    return replies, strategy.roster.partitions, asked
+
+
+def test_replies_are_read_in_any_order(small_plan: MakePlan) -> None:
+    replies, partitions, asked = _replies(small_plan)
+    assert set(read_replies(reversed(replies), asked, partitions, 1)) == set(asked)
+
+
+def _one_missing(replies: Sequence[Message]) -> Iterable[Message]:
+    return replies[1:]
+
+
+def _one_twice(replies: Sequence[Message]) -> Iterable[Message]:
+    return [*replies, replies[0]]
+
+
+def _one_empty(replies: Sequence[Message]) -> Iterable[Message]:
+    replies[0].content = RecordDict()
+    return replies
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [(_one_missing, "no answer in time"), (_one_twice, "answered twice"), (_one_empty, "names no batch")],
+)
+def test_other_replies_than_asked_for_are_refused(spoil, said: str, small_plan: MakePlan) -> None:  # type: ignore[no-untyped-def]
+    replies, partitions, asked = _replies(small_plan)
+    with pytest.raises(FederationError, match=said):
+        read_replies(spoil(replies), asked, partitions, 1)
+
+
+def test_an_answer_nobody_asked_for_is_refused(small_plan: MakePlan) -> None:
+    replies, partitions, asked = _replies(small_plan)
+    with pytest.raises(FederationError, match="answered what nobody asked"):
+        read_replies(replies, asked[:-1], partitions, 1)
+
+
+def test_a_reply_without_arrays_is_refused(small_plan: MakePlan) -> None:
+    strategy, grid, arrays = _strategy(small_plan, _Released())
+    replies = grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid))
+    del replies[0].content[Record.ARRAYS]
+    with pytest.raises(FederationError, match="sent no 'sum'"):
+        strategy.aggregate_train(1, replies)
