@@ -9,6 +9,7 @@ must fail for it: one believes in 5 % more noise, one takes D for D', one uses t
 
 import argparse
 import math
+import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -27,12 +28,12 @@ from experiments.config import load_config
 from experiments.engines import Engine
 from experiments.plan import AuditPlan, resolve
 from experiments.progress import Progress, no_progress, progress_bar
+from experiments.replay import stored_rounds
 from experiments.run import run_audit
+from experiments.summary import Tables
 from fl_audit.adversaries.identifiability import RoundEvidence, weigh_release
 from fl_audit.evidence.innovations import InnovationCheck, InnovationGroup, check_innovations
-from fl_audit.game import Game, View, load_game
-from fl_audit.learning.optimizers import OptimizerState, recover_gradient, step
-from fl_audit.report.contents import RunContents
+from fl_audit.game import Game, load_game
 
 SETTINGS = ("adult", "adult-global", "adult-model-view", "digits-adam", "mnist-cnn")
 Weigh = Callable[[Game, list[Tensor], Tensor], RoundEvidence]
@@ -113,8 +114,10 @@ def study(
     plan = replace(plan, config=plan.config.model_copy(update={"run": run_settings}))
     contents = run_audit(plan, directory, Engine.LOCAL, progress=progress)
     bits = contents.worlds["bit"].to_numpy() == 1
-    results = [LawResult("as it is", _check(contents, bits), float(contents.summary["insider"]["advantage"]))]
-    signal = _by_world(contents, "local_sensitivity") / _by_world(contents, "sigma")
+    tables = Tables(contents.worlds, contents.rounds, contents.releases)
+    signal = tables.by_world("local_sensitivity") / tables.by_world("sigma")
+    honest = check_innovations(tables.by_world("log_odds"), signal, bits)
+    results = [LawResult("as it is", honest, float(contents.summary["insider"]["advantage"]))]
     for name, weigh in WRONG_INSIDERS.items():
         log_odds = reweigh(directory, load_game(plan.public), weigh)
         check = check_innovations(log_odds, signal[:kept], bits[:kept])
@@ -131,28 +134,8 @@ def reweigh(directory: Path, game: Game, weigh: Weigh) -> NDArray[np.float64]:
 
 
 def _reweigh_batch(game: Game, stored: dict[str, Tensor], weigh: Weigh) -> NDArray[np.float64]:
-    law, models, optimizer = game.public.law, [stored["initial"]], OptimizerState()
-    increments = []
-    for number in range(game.public.rounds):
-        if game.public.view is View.UPDATE:
-            release = stored["releases"][number]
-            moved, optimizer = step(law.optimizer, models[-1], release / law.denominator, optimizer)
-        else:
-            moved = stored["models"][number]
-            release = recover_gradient(law.optimizer, [*models, moved]) * law.denominator
-        increments.append(weigh(game, models, release).log_odds)
-        models = [*models[-1:], moved]
+    increments = [weigh(game, models[:-1], release).log_odds for models, release in stored_rounds(game, stored)]
     return np.stack(increments, axis=1).cumsum(axis=1)
-
-
-def _check(contents: RunContents, bits: NDArray[np.bool_]) -> InnovationCheck:
-    signal = _by_world(contents, "local_sensitivity") / _by_world(contents, "sigma")
-    return check_innovations(_by_world(contents, "log_odds"), signal, bits)
-
-
-def _by_world(contents: RunContents, column: str) -> NDArray[np.float64]:
-    values: NDArray[np.float64] = contents.rounds[column].to_numpy().reshape(len(contents.worlds), -1)
-    return values
 
 
 def _row(result: LawResult) -> list[str]:
@@ -172,26 +155,52 @@ def _row(result: LawResult) -> list[str]:
     ]
 
 
+def problems(plan: AuditPlan, results: list[LawResult]) -> list[str]:
+    """Return what contradicts the law: an honest check that fails, a wrong one that holds, a wrong advantage.
+
+    The advantage is compared with its exact value within three standard errors where the final law is exact (local
+    sensitivity), and otherwise with that value as its upper limit.
+    """
+    honest, *wrong = results
+    found = [] if honest.check.holds else ["the innovations of the honest insider do not follow their law"]
+    found += [f"the check does not find out: {result.insider}" for result in wrong if result.check.holds]
+    bound = plan.guarantee.advantage_bound_exact
+    three_errors = 3 * math.sqrt((1 - bound**2) / plan.config.audit.worlds)
+    below = bound - three_errors if not plan.public.law.is_private_release else -1.0
+    if not below <= honest.advantage <= bound + three_errors:
+        found.append(f"the advantage is {honest.advantage:.4f}, {bound:.4f} +- {three_errors:.4f} expected")
+    return found
+
+
 def main() -> None:
-    """Print one table a setting."""
+    """Print one table a setting; the exit status is 1 where something contradicts the law."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, help="data directory (default: FL_AUDIT_DATA)")
     parser.add_argument("--worlds", type=int, default=1000, help="worlds a setting (default: 1000)")
     parser.add_argument("--wrong-worlds", type=int, help="worlds that the wrong insiders read (default: all)")
     parser.add_argument("--only", choices=SETTINGS, help="one setting instead of all")
     options = parser.parse_args()
+    found: list[str] = []
     for setting in [options.only] if options.only else SETTINGS:
         plan = plan_of(setting, options.data_dir, [f"audit.worlds={options.worlds}"])
         with tempfile.TemporaryDirectory() as directory:
             results = study(plan, Path(directory) / "run", progress_bar, options.wrong_worlds)
-        error, bound = math.sqrt(1 / options.worlds), plan.guarantee.advantage_bound_exact
-        expected = f"{'at most ' if plan.public.law.is_private_release else ''}{bound:.4f}"
-        table = Table(title=f"{setting}: {options.worlds} worlds, advantage expected {expected}, one s.e. {error:.3f}")
-        for column in ("insider", "law", "innovations given b = 1", "given b = 0", "advantage"):
-            table.add_column(column)
-        for result in results:
-            table.add_row(*_row(result))
-        Console(width=160).print(table)
+        Console(width=160).print(_table(setting, plan, results))
+        found += [f"{setting}: {problem}" for problem in problems(plan, results)]
+    print("\n".join(found) or "nothing contradicts the law")
+    sys.exit(1 if found else 0)
+
+
+def _table(setting: str, plan: AuditPlan, results: list[LawResult]) -> Table:
+    worlds, bound = plan.config.audit.worlds, plan.guarantee.advantage_bound_exact
+    expected = f"{'at most ' if plan.public.law.is_private_release else ''}{bound:.4f}"
+    error = math.sqrt((1 - bound**2) / worlds)
+    table = Table(title=f"{setting}: {worlds} worlds, advantage expected {expected}, one s.e. {error:.3f}")
+    for column in ("insider", "law", "innovations given b = 1", "given b = 0", "advantage"):
+        table.add_column(column)
+    for result in results:
+        table.add_row(*_row(result))
+    return table
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Replay: the insider's beliefs from the stored releases alone, which proves that it has no side channel."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from experiments.run_directory import read_public
 from fl_audit.adversaries.identifiability import weigh_models, weigh_release
 from fl_audit.errors import InputError
 from fl_audit.game import Game, View, load_game
-from fl_audit.learning.optimizers import OptimizerState, step
+from fl_audit.learning.optimizers import OptimizerState, recover_gradient, step
 
 
 @dataclass(frozen=True)
@@ -58,17 +59,42 @@ def replay(directory: Path) -> Replay:
 
 
 def _replay_batch(game: Game, stored: dict[str, Tensor]) -> Replay:
-    law, batch_worlds = game.public.law, int(stored["batch_worlds"])
-    models, optimizer, increments = [stored["initial"]], OptimizerState(), []
+    batch_worlds = int(stored["batch_worlds"])
+    increments = []
+    for models, release in stored_rounds(game, stored):
+        match game.public.view:
+            case View.UPDATE:
+                evidence = weigh_release(game, models[-2], release, batch_worlds)
+            case View.MODEL:
+                evidence = weigh_models(game, models, batch_worlds)
+        increments.append(evidence.log_odds)
+    return Replay(stored["worlds"].numpy(), np.stack(increments, axis=1).cumsum(axis=1))
+
+
+def stored_rounds(game: Game, stored: dict[str, Tensor]) -> Iterator[tuple[list[Tensor], Tensor]]:
+    """Walk through the stored rounds of a batch.
+
+    Parameters
+    ----------
+    game
+        The game.
+    stored
+        What a run kept: `initial`, and `releases` or `models` by round.
+
+    Yields
+    ------
+    tuple
+        Up to three successive models, theta_i last and theta_{i-1} before it, and r_i. Under the view `update` the
+        models follow from the releases by the public optimizer, under `model` the releases from the models.
+    """
+    law, models, state = game.public.law, [stored["initial"]], OptimizerState()
     for number in range(game.public.rounds):
         match game.public.view:
             case View.UPDATE:
                 release = stored["releases"][number]
-                evidence = weigh_release(game, models[-1], release, batch_worlds)
-                moved, optimizer = step(law.optimizer, models[-1], release / law.denominator, optimizer)
+                moved, state = step(law.optimizer, models[-1], release / law.denominator, state)
+                models = [*models[-2:], moved]
             case View.MODEL:
-                moved = stored["models"][number]
-                evidence = weigh_models(game, [*models, moved], batch_worlds)
-        models = [*models[-1:], moved]
-        increments.append(evidence.log_odds)
-    return Replay(stored["worlds"].numpy(), np.stack(increments, axis=1).cumsum(axis=1))
+                models = [*models[-2:], stored["models"][number]]
+                release = recover_gradient(law.optimizer, models) * law.denominator
+        yield models, release

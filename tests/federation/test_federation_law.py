@@ -49,6 +49,10 @@ def test_innovations_follow_their_law_and_those_of_wrong_insiders_do_not(
     honest, *wrong = study(plan, tmp_path / "run")
     assert honest.check.holds, honest
     assert honest.check.members.count + honest.check.nonmembers.count > 0.9 * case.worlds * plan.public.rounds
+    three_errors = 3 / case.worlds**0.5
+    limit = plan.guarantee.advantage_bound_exact
+    assert honest.advantage < limit + three_errors
+    assert plan.public.law.is_private_release or honest.advantage > limit - three_errors
     assert [result.insider for result in wrong] == list(WRONG_INSIDERS)
     for result in wrong:
         assert result.insider not in case.shown or not result.check.holds, result
