@@ -150,7 +150,7 @@ def _fail(message: str, status: int) -> NoReturn:
     sys.exit(status)
 
 
-def _guarded(command: Callable[[], object]) -> None:
+def guarded(command: Callable[[], object]) -> None:
     """Turn what a user or a federation did wrong into one line; other errors keep their traceback."""
     from strategies.errors import FederationError
 
@@ -167,7 +167,7 @@ def main() -> None:
     # A model of one's own, `package.module:factory`, is looked for where the user stands, as `python -m` does.
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    _guarded(app)
+    guarded(app)
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ class PrivacySection(_Section):
     belief: Share | None = None
     epsilon: Positive | None = None
     advantage: Share | None = None
-    noise_multiplier: Positive | None = None
+    noise_multiplier: Annotated[float, Field(ge=0.01, le=1e6)] | None = None
     delta: Share = 0.001
     prior: Share = 0.5
     accountant: Accountant = Accountant.RDP_CLASSIC

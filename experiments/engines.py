@@ -73,25 +73,30 @@ class RayOptions:
         return {"init_args": init, "client_resources": {"num_cpus": self.threads, "num_gpus": 0.0}}
 
 
-def run_on_ray(server_app: ServerApp, client_app: ClientApp, clients: int, options: RayOptions) -> None:
+def run_on_ray(
+    server_app: ServerApp,
+    client_app: ClientApp,
+    clients: int,
+    options: RayOptions,
+    interrupted: threading.Event | None = None,
+) -> None:
     """Run the app on Flower's simulation runtime; every client call is a call of a Ray actor.
+
+    An interrupt (Ctrl-C) sets `interrupted`, so that the server, in a thread of its own, can stop waiting.
 
     Raises
     ------
     FederationError
         What the server raised. No process of an embedded Ray outlives this call.
-    InputError
-        If a cluster is named that does not answer.
     """
     quiet_flower()
-    _refuse_unreachable(options.address)
     failed, ended = threading.Event(), threading.Event()
     end_clients = _end_own_clients if options.address is None else _end_cluster_clients
     watchdog = threading.Thread(target=_end_what_hangs, args=(failed, ended, end_clients), daemon=True)
     watchdog.start()
     try:
         # Ray prints its own long account of a client process that died; the run says it in one line.
-        with redirect_stdout(io.StringIO()), _interrupt_sets(failed):
+        with redirect_stdout(io.StringIO()), _interrupt_sets(failed, interrupted):
             run_simulation(_noticing(server_app, failed), client_app, clients, backend_config=options.backend_config())
     finally:
         ended.set()
@@ -117,15 +122,17 @@ def _noticing(server_app: ServerApp, failed: threading.Event) -> ServerApp:
 
 
 @contextmanager
-def _interrupt_sets(failed: threading.Event) -> Iterator[None]:
-    """Count an interrupt (Ctrl-C) as a failure, so that a hanging client cannot keep the run from ending."""
+def _interrupt_sets(*events: threading.Event | None) -> Iterator[None]:
+    """Let an interrupt (Ctrl-C) set events, so that nothing that waits keeps the run from ending."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     previous = signal.getsignal(signal.SIGINT)
 
     def note(number: int, frame: FrameType | None) -> None:
-        failed.set()
+        for event in events:
+            if event is not None:
+                event.set()
         if callable(previous):
             previous(number, frame)
 
@@ -168,8 +175,14 @@ def _end_cluster_clients() -> None:
             worker.core_worker.kill_actor(ray.ActorID.from_hex(identity), True)
 
 
-def _refuse_unreachable(address: str | None) -> None:
-    """Refuse an address nobody listens at; Ray itself would try for minutes."""
+def refuse_unreachable(address: str | None) -> None:
+    """Refuse an address nobody listens at; Ray itself would try for minutes.
+
+    Raises
+    ------
+    InputError
+        If no cluster answers there.
+    """
     if address is None or address.startswith(("ray://", "auto")):
         return
     host, _, port = address.rpartition(":")

@@ -24,6 +24,7 @@ from rich.table import Table
 from safetensors.torch import load_file
 from torch import Tensor
 
+from experiments.cli import guarded
 from experiments.config import load_config
 from experiments.engines import Engine
 from experiments.plan import AuditPlan, resolve
@@ -204,4 +205,4 @@ def _table(setting: str, plan: AuditPlan, results: list[LawResult]) -> Table:
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -54,8 +55,23 @@ def replay(directory: Path) -> Replay:
         raise InputError(
             f"{directory / 'public'} holds no releases: accepted is a run with keep-releases of 1 and more"
         )
-    parts = [_replay_batch(game, load_file(path)) for path in files]
+    parts = [_replay_batch(game, read_tensors(path)) for path in files]
     return Replay(np.concatenate([part.worlds for part in parts]), np.concatenate([part.log_odds for part in parts]))
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read what a run kept of a batch.
+
+    Raises
+    ------
+    InputError
+        If the file is damaged.
+    """
+    try:
+        stored: dict[str, Tensor] = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+    return stored
 
 
 def _replay_batch(game: Game, stored: dict[str, Tensor]) -> Replay:

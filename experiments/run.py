@@ -1,12 +1,13 @@
 """A run from its configuration to its report."""
 
+import threading
 from pathlib import Path
 
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from clients.app import app as default_client_app
-from experiments.engines import Engine, RayOptions, run_locally, run_on_ray
+from experiments.engines import Engine, RayOptions, refuse_unreachable, run_locally, run_on_ray
 from experiments.plan import AuditPlan
 from experiments.progress import Progress, no_progress
 from experiments.run_directory import RunDirectory, read_json, read_plan
@@ -19,6 +20,7 @@ from fl_audit.worlds import WorldBatch, split_worlds
 from server.app import FederationClock, FederationPlan, build_server_app, run_federation
 from server.evaluator import require_evaluable
 from server.results import FRAMES, write_json
+from server.watch import WatchedGrid
 from strategies.dp_fedsgd import DPFedSGD
 
 TIMING = "timing.json"
@@ -69,35 +71,59 @@ def run_audit(
     """
     # Whatever is wrong with data, model or settings is said before a directory is made.
     require_evaluable(load_game(plan.public), federation_plan(plan, ()).epsilon_star_delta)
+    refuse_unreachable(ray_address)
     run = RunDirectory(directory)
     run.open(plan, resume)
+    with run.locked():
+        return _play_pending(plan, run, engine, ray_address, progress, client_app, strategy_type)
+
+
+def _play_pending(
+    plan: AuditPlan,
+    run: RunDirectory,
+    engine: Engine,
+    ray_address: str | None,
+    progress: Progress,
+    client_app: ClientApp,
+    strategy_type: type[DPFedSGD],
+) -> RunContents:
     pending = pending_batches(plan, run)
     if pending:
         worlds, clock = sum(batch.count for batch in pending), FederationClock()
         with progress(worlds * plan.public.rounds) as on_round:
             store = run.store(plan.config)
-            server_app = build_server_app(federation_plan(plan, pending), store, clock, on_round, strategy_type)
-            _start(engine, server_app, client_app, plan, ray_address)
+            interrupted = threading.Event()
+            server_app = build_server_app(
+                federation_plan(plan, pending), store, clock, on_round, strategy_type, interrupted.is_set
+            )
+            _start(engine, server_app, client_app, plan, ray_address, interrupted)
         write_timing(run, clock, worlds, str(engine))
     return finish(plan, run)
 
 
 def _start(
-    engine: Engine, server_app: ServerApp, client_app: ClientApp, plan: AuditPlan, ray_address: str | None
+    engine: Engine,
+    server_app: ServerApp,
+    client_app: ClientApp,
+    plan: AuditPlan,
+    ray_address: str | None,
+    interrupted: threading.Event,
 ) -> None:
     clients, settings = plan.public.clients, plan.config.run
     match engine:
         case Engine.LOCAL:
             run_locally(server_app, client_app, clients, settings.client_time_limit)
         case Engine.RAY:
-            run_on_ray(server_app, client_app, clients, RayOptions(ray_address, settings.actors, settings.threads))
+            options = RayOptions(ray_address, settings.actors, settings.threads)
+            run_on_ray(server_app, client_app, clients, options, interrupted)
 
 
 def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
     """Play the batches that are not finished on a grid that Flower already runs."""
     pending, clock = pending_batches(plan, run), FederationClock()
     if pending:
-        run_federation(federation_plan(plan, pending), grid, run.store(plan.config), clock, lambda worlds: None)
+        watched = WatchedGrid(grid, plan.config.run.client_time_limit)
+        run_federation(federation_plan(plan, pending), watched, run.store(plan.config), clock, lambda worlds: None)
         write_timing(run, clock, sum(batch.count for batch in pending), "flwr run")
 
 

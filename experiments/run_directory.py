@@ -1,6 +1,9 @@
 """The directory of a run: what is public, what only the challenger has, and what the run found."""
 
+import fcntl
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,17 +64,34 @@ class RunDirectory:
                 f"run directory {self.path} holds a run of another configuration: --resume needs the same one",
             )
             return
+        require(not resume, f"run directory {self.path} holds no run: --resume goes on with one that was begun there")
         require(
             not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())),
-            f"run directory {self.path} exists: accepted is a new directory, or --resume to go on with the run in it"
-            if not resume
-            else f"run directory {self.path} holds no run: --resume goes on with a run that was begun there",
+            f"run directory {self.path} exists: accepted is a new directory, or --resume to go on with the run in it",
         )
         try:
             write_json(self.secrets, secret)
             write_json(self.configuration, public)
         except OSError as error:
             raise InputError(f"run directory {self.path} cannot be made: {error.strerror}") from error
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the run for this process; the lock goes with the process, however it ends.
+
+        Raises
+        ------
+        InputError
+            If another process holds it.
+        """
+        with (self.path / "challenger" / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"run directory {self.path} is in use by another process: wait for it to end"
+                ) from None
+            yield
 
 
 OPERATIONAL = ("client-time-limit", "actors", "batches-in-flight")

@@ -118,6 +118,7 @@ def build_server_app(
     clock: FederationClock | None = None,
     on_round: Callable[[int], None] = lambda worlds: None,
     strategy_type: type[DPFedSGD] = DPFedSGD,
+    interrupted: Callable[[], bool] = lambda: False,
 ) -> ServerApp:
     """Build the app.
 
@@ -133,12 +134,15 @@ def build_server_app(
         Told the number of worlds that moved one round.
     strategy_type
         The strategy.
+    interrupted
+        Tells whether the whole run is being ended.
     """
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        run_federation(plan, grid, sink, clock or FederationClock(), on_round, strategy_type)
+        watched = WatchedGrid(grid, plan.time_limit, interrupted)
+        run_federation(plan, watched, sink, clock or FederationClock(), on_round, strategy_type)
 
     return app
 
@@ -151,7 +155,7 @@ def run_federation(
     on_round: Callable[[int], None],
     strategy_type: type[DPFedSGD] = DPFedSGD,
 ) -> None:
-    """Play all batches of a plan on a grid.
+    """Play all batches of a plan on a grid that notices failures and silence.
 
     Raises
     ------
@@ -163,7 +167,7 @@ def run_federation(
     roster = call_the_roll(grid, game)
     clock.ready = time.monotonic()
     for wave in waves(plan.batches, plan.batches_in_flight):
-        _play_wave(plan, game, roster, WatchedGrid(grid, plan.time_limit), wave, sink, on_round, strategy_type)
+        _play_wave(plan, game, roster, grid, wave, sink, on_round, strategy_type)
     clock.finished = time.monotonic()
 
 

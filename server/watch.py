@@ -1,7 +1,7 @@
 """A grid that notices: it stops waiting at the first failure, and when nobody answers any more."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
@@ -23,11 +23,14 @@ class WatchedGrid(Grid):
         The grid of the engine.
     time_limit
         Seconds that one client call may take.
+    interrupted
+        Tells whether to stop waiting because the whole run is being ended.
     """
 
-    def __init__(self, grid: Grid, time_limit: float) -> None:
+    def __init__(self, grid: Grid, time_limit: float, interrupted: Callable[[], bool] = lambda: False) -> None:
         self._grid = grid
         self._patience = time_limit + _GRACE_SECONDS
+        self._interrupted = interrupted
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         """Send messages and return the replies: all, or those up to the first failure or to a silence too long."""
@@ -42,7 +45,7 @@ class WatchedGrid(Grid):
                 waiting -= {reply.metadata.reply_to_message_id for reply in arrived}
                 if any(reply.has_error() for reply in arrived):
                     break
-            elif time.monotonic() - last_sign > self._patience:
+            elif self._interrupted() or time.monotonic() - last_sign > self._patience:
                 break
             elif waiting:
                 time.sleep(_POLL_SECONDS)

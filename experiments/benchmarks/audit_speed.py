@@ -16,6 +16,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
+from experiments.cli import guarded
 from experiments.engines import Engine
 from experiments.law_study import plan_of
 from experiments.progress import progress_bar
@@ -62,4 +63,4 @@ def _milliseconds(engine: Engine, data_dir: Path | None, worlds: int) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

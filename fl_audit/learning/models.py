@@ -126,7 +126,13 @@ def build_model(spec: ModelSpec) -> nn.Module:
     factory = _import_factory(spec.name)
     known = {"feature_shape": spec.feature_shape, "classes": spec.classes}
     taken = inspect.signature(factory).parameters
-    module = factory(**{key: value for key, value in known.items() if key in taken})
+    try:
+        module = factory(**{key: value for key, value in known.items() if key in taken})
+    except Exception as error:  # the factory is the user's own code
+        raise InputError(
+            f"model {spec.name!r} cannot be built ({type(error).__name__}: {error}): accepted is a function that takes "
+            "none, one or both of feature_shape and classes"
+        ) from error
     require(
         isinstance(module, nn.Module),
         f"model {spec.name!r} made a {type(module).__name__}: accepted is a torch.nn.Module",
@@ -139,7 +145,13 @@ def _import_factory(name: str) -> Callable[..., nn.Module]:
     module_name, _, attribute = name.partition(":")
     try:
         factory = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:  # ValueError: empty; TypeError: relative
+    except (
+        ImportError,
+        AttributeError,
+        SyntaxError,
+        ValueError,
+        TypeError,
+    ) as error:  # ValueError: empty; TypeError: relative
         raise InputError(
             f"model {name!r} cannot be imported ({error}): accepted is 'package.module:factory'"
         ) from error

@@ -17,6 +17,7 @@ from scipy.special import expit
 from experiments.engines import Engine
 from experiments.replay import replay
 from experiments.run import rebuild_report, run_audit
+from experiments.run_directory import RunDirectory
 from fl_audit.errors import InputError
 
 
@@ -148,6 +149,8 @@ def test_resume_refuses_a_directory_without_a_run(small_plan: MakePlan, tmp_path
     (tmp_path / "run" / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="holds no run"):
         run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, resume=True)
+    with pytest.raises(InputError, match="holds no run"):
+        run_audit(small_plan(), tmp_path / "nothing", Engine.LOCAL, resume=True)
     (tmp_path / "file").write_text("mine")
     with pytest.raises(InputError, match="cannot be made"):
         run_audit(small_plan(), tmp_path / "file" / "run", Engine.LOCAL)
@@ -156,4 +159,17 @@ def test_resume_refuses_a_directory_without_a_run(small_plan: MakePlan, tmp_path
 def test_what_epsilon_star_cannot_use_is_refused_before_the_run(small_plan: MakePlan, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"delta is 0\.6"):
         run_audit(small_plan(privacy={"delta": 0.6}), tmp_path / "run", Engine.LOCAL)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_another_process_holds_is_refused(small_plan: MakePlan, tmp_path: Path) -> None:
+    run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
+    held = RunDirectory(tmp_path / "run")
+    with held.locked(), pytest.raises(InputError, match="in use by another process"):
+        run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, resume=True)
+
+
+def test_an_unreachable_cluster_is_refused_before_the_run(small_plan: MakePlan, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no Ray cluster answers there"):
+        run_audit(small_plan(), tmp_path / "run", Engine.RAY, ray_address="127.0.0.1:1")
     assert not (tmp_path / "run").exists()
