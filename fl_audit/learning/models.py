@@ -145,13 +145,8 @@ def _import_factory(name: str) -> Callable[..., nn.Module]:
     module_name, _, attribute = name.partition(":")
     try:
         factory = getattr(importlib.import_module(module_name), attribute)
-    except (
-        ImportError,
-        AttributeError,
-        SyntaxError,
-        ValueError,
-        TypeError,
-    ) as error:  # ValueError: empty; TypeError: relative
+    # ValueError: an empty name; TypeError: a relative one
+    except (ImportError, AttributeError, SyntaxError, ValueError, TypeError) as error:
         raise InputError(
             f"model {name!r} cannot be imported ({error}): accepted is 'package.module:factory'"
         ) from error
