@@ -19,7 +19,7 @@ demo: $(DONE)
 	$(BIN)/fl-audit demo
 
 test: $(DONE)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 lint: $(DONE)
 	$(BIN)/ruff check .

@@ -12,6 +12,13 @@ from experiments.config import parse_config
 from experiments.plan import resolve
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give all tests that start a Ray to one worker: they mostly wait, and would disturb each other's time limits."""
+    for item in items:
+        if item.get_closest_marker("ray"):
+            item.add_marker(pytest.mark.xdist_group("ray"))
+
+
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)

@@ -49,10 +49,12 @@ def total_dissimilarity(records: Records, dissimilarity: Dissimilarity) -> NDArr
         rows = np.arange(len(block))
         # Rounding can leave a record a little away from itself under the cosine measure.
         block[rows, start + rows] = 0.0
-        # In one fixed order, as ties must not be broken by the rounding of sums.
+        # In one fixed order, and shares of features as whole counts: ties must not be broken by the rounding of sums.
         block.sort(axis=1)
+        if dissimilarity is Dissimilarity.HAMMING:
+            block = np.rint(block * records.features[0].size)
         totals[start : start + len(block)] = block.sum(axis=1)
-    return totals
+    return totals / records.features[0].size if dissimilarity is Dissimilarity.HAMMING else totals
 
 
 def farthest_pair(inside: Records, outside: Records, dissimilarity: Dissimilarity) -> tuple[int, int]:

@@ -117,6 +117,7 @@ def test_built_in_models_have_the_published_sizes(
 
 
 def test_built_in_models_start_as_keras_starts_them() -> None:
+    torch.manual_seed(5)
     layers = [layer for layer in build_model(ModelSpec("adult-mlp", (104,), 2)) if isinstance(layer, nn.Linear)]
     for layer in layers:
         limit = (6 / (layer.in_features + layer.out_features)) ** 0.5
