@@ -7,7 +7,7 @@ the squared norm of every example's gradient and the weighted sum of these gradi
 per example for either: ||d a^T||^2 = ||d||^2 ||a||^2 (Goodfellow 2015, "Efficient per-example gradient computations").
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -24,6 +24,27 @@ class Frame:
     examples: int = 1
     recording: bool = False
     tape: list["Visit"] = field(default_factory=list)
+    features: Tensor | None = None
+    derived: dict[object, Tensor] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """Drop what was derived from the raw input, whose values may have changed."""
+        self.features, self.derived = None, {}
+
+    def read(self, features: Tensor) -> None:
+        """Take up a model's raw input; what was derived from the one before is forgotten unless it is the same."""
+        if self.features is None or not _same_memory(features, self.features):
+            self.derived = {}
+        self.features = features
+
+    def derive(self, name: str, inputs: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return make(inputs), made once for all passes if the inputs are a view of the whole raw input."""
+        if self.features is None or not _same_memory(inputs, self.features):
+            return make(inputs)
+        key = (name, inputs.shape, inputs.stride())
+        if key not in self.derived:
+            self.derived[key] = make(inputs)
+        return self.derived[key]
 
     def split(self, merged: Tensor) -> Tensor:
         """Return (worlds * examples, ...) as (worlds, examples, ...)."""
@@ -32,6 +53,11 @@ class Frame:
     def is_shared(self, values: Tensor) -> bool:
         """Whether the values are the model's raw input, the same in all worlds."""
         return values.shape[0] == self.examples and self.worlds > 1
+
+
+def _same_memory(left: Tensor, right: Tensor) -> bool:
+    # `features` keeps its memory alive, so no other tensor can have come to the same place.
+    return left.data_ptr() == right.data_ptr() and left.numel() == right.numel()
 
 
 @dataclass
@@ -120,75 +146,6 @@ class StackedLinear(StackedLayer):
         return result
 
 
-class StackedConv2d(StackedLayer):
-    """Two-dimensional convolutions of all worlds, as products with unfolded patches.
-
-    The norm of an example's gradient comes from the gradient itself or from two small products, whichever costs less
-    (mixed ghost clipping, Bu et al. 2022, "Scalable and efficient training of large convolutional neural networks with
-    differential privacy").
-    """
-
-    def __init__(self, frame: Frame, prefix: str, template: nn.Conv2d) -> None:
-        super().__init__(frame, prefix)
-        self.kernel, self.stride, self.dilation = template.kernel_size, template.stride, template.dilation
-        assert not isinstance(template.padding, str)
-        self.padding = template.padding
-
-    def _patches(self, inputs: Tensor) -> Tensor:
-        return F.unfold(inputs, self.kernel, dilation=self.dilation, padding=self.padding, stride=self.stride)
-
-    def _side(self, size: int, axis: int) -> int:
-        reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1
-        return (size + 2 * int(self.padding[axis]) - reach) // self.stride[axis] + 1
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Apply the convolution of every world."""
-        frame, weight, bias = self.frame, self.required("weight").flatten(2), self.parameter("bias")
-        worlds, outs = weight.shape[0], weight.shape[1]
-        patches = self._patches(inputs)
-        shared = frame.is_shared(inputs)
-        if shared:
-            flat = torch.matmul(weight.reshape(-1, weight.shape[2]), patches)
-            outputs = flat.view(len(flat), worlds, outs, -1).transpose(0, 1)
-        else:
-            outputs = torch.matmul(weight.unsqueeze(1), frame.split(patches))
-        if bias is not None:
-            outputs = outputs + bias[:, None, :, None]
-        sides = (self._side(inputs.shape[2], 0), self._side(inputs.shape[3], 1))
-        return self.record(patches.detach(), outputs.reshape(-1, outs, *sides), shared)
-
-    def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
-        """See `StackedLayer`."""
-        signals = self.frame.split(signal.flatten(2))
-        patches = visit.inputs if visit.shared else self.frame.split(visit.inputs)
-        bias = signals.sum(3) if self.parameter("bias") is not None else None
-        places, size = signals.shape[3], signals.shape[2] * patches.shape[-2]
-        if 2 * places**2 < size:
-            # ||d p^T||^2 = <d^T d, p^T p>: cheaper than the gradient where an image has few places and many channels.
-            kept = None
-            norms = (signals.transpose(2, 3) @ signals * (patches.transpose(-1, -2) @ patches)).sum((2, 3))
-        else:
-            kept = signals @ patches.transpose(-1, -2)
-            norms = kept.square().sum((2, 3))
-        return norms if bias is None else norms + bias.square().sum(2), (kept, bias)
-
-    def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
-        """See `StackedLayer`."""
-        assert isinstance(kept, tuple)
-        gradients, bias = kept
-        summed = self._summed(visit, signal, weights) if gradients is None else _weigh(gradients, weights)
-        result = {"weight": summed}
-        if bias is not None:
-            result["bias"] = _weigh(bias, weights)
-        return result
-
-    def _summed(self, visit: Visit, signal: Tensor, weights: Tensor) -> Tensor:
-        """Return the weighted sum of gradients from weighted signals, all examples and places in one product."""
-        weighted = self.frame.split(signal.flatten(2)) * weights[:, :, None, None]
-        patches = visit.inputs if visit.shared else self.frame.split(visit.inputs)
-        return torch.einsum("wnol,nkl->wok" if visit.shared else "wnol,wnkl->wok", weighted, patches)
-
-
 class StackedAffine(StackedLayer):
     """The learned scale and shift of a normalisation that does not mix examples."""
 
@@ -215,11 +172,11 @@ class StackedAffine(StackedLayer):
         frame, standardised = self.frame, self._standardise(inputs)
         if frame.is_shared(inputs):
             standardised = standardised.repeat(frame.worlds, *([1] * (inputs.dim() - 1)))
-        outputs = frame.split(standardised)
-        if (weight := self.parameter("weight")) is not None:
-            outputs = outputs * self._aligned(weight, standardised)
-        if (bias := self.parameter("bias")) is not None:
-            outputs = outputs + self._aligned(bias, standardised)
+        weight, bias = self._aligned(self.required("weight"), standardised), self.parameter("bias")
+        values = frame.split(standardised)
+        outputs = values * weight
+        if bias is not None:
+            outputs.add_(self._aligned(bias, standardised))
         return self.record(standardised.detach(), outputs.flatten(0, 1), shared=False)
 
     def _reduced(self, values: Tensor) -> Tensor:
@@ -242,35 +199,10 @@ class StackedAffine(StackedLayer):
     def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
         """See `StackedLayer`."""
         assert isinstance(kept, dict)
-        return {name: _weigh(gradients, weights) for name, gradients in kept.items()}
+        return {name: weigh(gradients, weights) for name, gradients in kept.items()}
 
 
-def _weigh(gradients: Tensor, weights: Tensor) -> Tensor:
+def weigh(gradients: Tensor, weights: Tensor) -> Tensor:
     """Sum (worlds, examples, ...) gradients over examples with weights (worlds, examples)."""
     summed = torch.bmm(weights.unsqueeze(1), gradients.flatten(2))
     return summed.reshape(len(weights), *gradients.shape[2:])
-
-
-def stacked_layer(module: nn.Module, frame: Frame, prefix: str) -> StackedLayer | None:
-    """Return the stacked form of a layer, None if it has none.
-
-    Parameters
-    ----------
-    module
-        A layer of the model's template.
-    frame
-        Shared state of the stacked model.
-    prefix
-        Path of the layer in the model, with a closing dot unless empty.
-    """
-    match module:
-        case nn.Linear():
-            return StackedLinear(frame, prefix)
-        case nn.Conv2d() if (
-            module.groups == 1 and module.padding_mode == "zeros" and not isinstance(module.padding, str)
-        ):
-            return StackedConv2d(frame, prefix, module)
-        case nn.GroupNorm() | nn.LayerNorm() if module.weight is not None:
-            return StackedAffine(frame, prefix, module)
-        case _:
-            return None

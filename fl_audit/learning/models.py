@@ -85,7 +85,7 @@ def mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
     pooled = [((side - 2) // 2 - 2) // 2 for side in (height, width)]
     layers: list[nn.Module] = []
     for inputs in (channels, 16):
-        layers += [nn.Conv2d(inputs, 16, 3), nn.GroupNorm(4, 16), nn.ReLU(), nn.MaxPool2d(2)]
+        layers += [nn.Conv2d(inputs, 16, 3), nn.GroupNorm(4, 16), nn.MaxPool2d(2), nn.ReLU()]
     return _glorot(nn.Sequential(*layers, nn.Flatten(), nn.Linear(16 * prod(pooled), classes)))
 
 

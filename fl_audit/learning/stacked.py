@@ -11,12 +11,16 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fl_audit.errors import InputError, require
-from fl_audit.learning.layers import Frame, StackedLayer, Visit, stacked_layer
+from fl_audit.learning.layers import Frame, Visit
 from fl_audit.learning.layout import ParameterLayout
+from fl_audit.learning.memory import keep_freed_memory
 from fl_audit.learning.models import ModelSpec, build_model, check_module
+from fl_audit.learning.stacking import parameter_owners, stack_layers
 
 _CACHE_BUDGET = 2**18
 """Scalars of activations that one pass may hold: more leaves the processor's cache and is slower."""
+_PASS_BUDGET = 2**22
+"""Scalars of activations that one pass over one world may hold: examples beyond it wait for the next pass."""
 _GRADIENT_BUDGET = 2**25
 """Scalars of per-example gradients that the generic way may hold at once."""
 _PROBE_WORLDS, _PROBE_EXAMPLES = 2, 3
@@ -50,13 +54,14 @@ class StackedModel:
 
     def __init__(self, template: nn.Module, feature_shape: tuple[int, ...]) -> None:
         check_module(template)
+        keep_freed_memory()
         self.template = copy.deepcopy(template).eval().requires_grad_(False)
         self.feature_shape = feature_shape
         self.layout = ParameterLayout.of(self.template)
         self._frame = Frame()
         # The frame belongs to one pass at a time; a client call that an engine gave up may still be running.
         self._one_pass = threading.Lock()
-        self._stacked = _stack_layers(copy.deepcopy(self.template), self._frame)
+        self._stacked = stack_layers(copy.deepcopy(self.template), self._frame)
         self._activations = self.layout.size
         self.fast = self._probe()
 
@@ -101,22 +106,28 @@ class StackedModel:
         total = torch.zeros_like(models)
         if len(labels) == 0:
             return total
+        self._frame.forget()
         way = self._clipped_sum_fast if self.fast else self._clipped_sum_generic
-        for rows in self._passes(len(models), len(labels)):
-            worlds = rows.stop - rows.start
-            full = min(self.worlds_per_pass(len(labels)), (batch_worlds or len(models)) - rows.start)
-            padded = _repeat_last(models[rows], full - worlds)
-            with self._one_pass:
-                total[rows] = way(padded, features, labels, clipping_norm)[:worlds]
+        for some in self._portions(len(labels)):
+            for rows in self._passes(len(models), some.stop - some.start):
+                worlds = rows.stop - rows.start
+                full = min(self.worlds_per_pass(some.stop - some.start), (batch_worlds or len(models)) - rows.start)
+                padded = _repeat_last(models[rows], full - worlds)
+                with self._one_pass:
+                    total[rows] += way(padded, features[some], labels[some], clipping_norm)[:worlds]
         return total
 
     def logits(self, models: Tensor, features: Tensor) -> Tensor:
         """Return the logits (worlds, n, classes) of examples under every model."""
-        found = []
-        for rows in self._passes(len(models), len(features)):
-            with self._one_pass:
-                found.append(self._logits_pass(models[rows], features))
-        return torch.cat(found)
+        self._frame.forget()
+        portions = []
+        for some in self._portions(len(features)):
+            found = []
+            for rows in self._passes(len(models), some.stop - some.start):
+                with self._one_pass:
+                    found.append(self._logits_pass(models[rows], features[some]))
+            portions.append(torch.cat(found))
+        return torch.cat(portions, dim=1)
 
     def losses(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
         """Return the cross-entropy losses (worlds, n) of examples under every model."""
@@ -124,14 +135,21 @@ class StackedModel:
         losses = F.cross_entropy(logits.flatten(0, 1), labels.repeat(len(models)), reduction="none")
         return losses.reshape(len(models), len(labels))
 
+    def _portions(self, examples: int) -> Iterator[slice]:
+        """Divide examples so that one world's activations of a portion stay within bounds."""
+        width = max(1, _PASS_BUDGET // self._activations)
+        for first in range(0, examples, width):
+            yield slice(first, min(examples, first + width))
+
     def _passes(self, worlds: int, examples: int) -> Iterator[slice]:
         width = self.worlds_per_pass(examples)
         for index in range(ceil(worlds / width)):
             yield slice(index * width, min(worlds, (index + 1) * width))
 
-    def _open_frame(self, models: Tensor, examples: int, recording: bool) -> None:
+    def _open_frame(self, models: Tensor, features: Tensor, recording: bool) -> None:
         self._frame.parameters = self.layout.views(models)
-        self._frame.worlds, self._frame.examples = len(models), examples
+        self._frame.worlds, self._frame.examples = len(models), len(features)
+        self._frame.read(features)
         self._frame.recording, self._frame.tape = recording, []
 
     def _logits_pass(self, models: Tensor, features: Tensor) -> Tensor:
@@ -142,13 +160,13 @@ class StackedModel:
                 one_by_one = [{name: value[0] for name, value in parameters.items()} for parameters in views]
                 return torch.stack([functional_call(self.template, values, (features,)) for values in one_by_one])
             assert self._stacked is not None
-            self._open_frame(models, len(features), recording=False)
+            self._open_frame(models, features, recording=False)
             merged: Tensor = self._stacked(features)
             return self._frame.split(merged)
 
     def _clipped_sum_fast(self, models: Tensor, features: Tensor, labels: Tensor, clipping_norm: float) -> Tensor:
         assert self._stacked is not None
-        self._open_frame(models, len(features), recording=True)
+        self._open_frame(models, features, recording=True)
         with torch.enable_grad():
             merged = self._stacked(features)
             loss = F.cross_entropy(merged, labels.repeat(len(models)), reduction="sum")
@@ -208,7 +226,7 @@ class StackedModel:
             return False
         visited = self._visits(models, features)
         visits = [visit.layer.prefix for visit in visited]
-        once_each = len(set(visits)) == len(visits) == sum(1 for _ in _parameter_owners(self.template))
+        once_each = len(set(visits)) == len(visits) == sum(1 for _ in parameter_owners(self.template))
         if not once_each or not torch.allclose(found, expected, rtol=1e-4, atol=1e-5):
             return False
         self._activations = sum(visit.outputs[0].numel() for visit in visited)
@@ -216,7 +234,7 @@ class StackedModel:
 
     def _visits(self, models: Tensor, features: Tensor) -> list[Visit]:
         assert self._stacked is not None
-        self._open_frame(models, len(features), recording=True)
+        self._open_frame(models, features, recording=True)
         self._stacked(features)
         visits, self._frame.tape = self._frame.tape, []
         return visits
@@ -229,31 +247,6 @@ def _repeat_last(models: Tensor, times: int) -> Tensor:
 def _clipping_weights(squared_norms: Tensor, clipping_norm: float) -> Tensor:
     """Return min(1, C / norm); a gradient of zero keeps its weight of one."""
     return torch.clamp(clipping_norm * torch.rsqrt(squared_norms), max=1.0)
-
-
-def _parameter_owners(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    for name, layer in module.named_modules():
-        if any(True for _ in layer.parameters(recurse=False)):
-            yield name, layer
-
-
-def _stack_layers(module: nn.Module, frame: Frame) -> nn.Module | None:
-    """Replace every layer that owns parameters by its stacked form; None if one has no such form."""
-    if len(list(module.named_parameters())) != len(list(module.named_parameters(remove_duplicate=False))):
-        return None  # tied weights: the norm of a sum over two uses is not the sum of norms
-    for name, layer in list(_parameter_owners(module)):
-        replacement = stacked_layer(layer, frame, f"{name}." if name else "")
-        if replacement is None:
-            return None
-        if not name:
-            module = replacement
-            continue
-        parent, _, child = name.rpartition(".")
-        setattr(module.get_submodule(parent), child, replacement)
-    for layer in module.modules():
-        if not isinstance(layer, StackedLayer) and getattr(layer, "inplace", False):
-            layer.inplace = False  # type: ignore[assignment]  # what a layer put out is still needed
-    return module
 
 
 def refuse_unless_independent(model: StackedModel, classes: int) -> None:

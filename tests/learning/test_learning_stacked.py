@@ -61,6 +61,24 @@ NETS = {
         nn.Flatten,
         lambda: nn.Linear(6, 3),
     ),
+    # Many input channels: torch's own convolution, and gradients from shifted products where the stride is 1.
+    "conv-channels": _net(
+        (9, 8, 7),
+        lambda: nn.Conv2d(9, 8, (3, 2), padding=(0, 1), dilation=(2, 1)),
+        lambda: nn.MaxPool2d(2),
+        nn.Tanh,
+        lambda: nn.Conv2d(8, 10, 2, bias=False),
+        nn.Flatten,
+        lambda: nn.Linear(30, 3),
+    ),
+    "conv-strides": _net(
+        (8, 9, 9),
+        lambda: nn.Conv2d(8, 9, 3, stride=2, padding=1),
+        nn.Tanh,
+        lambda: nn.Conv2d(9, 4, 3, stride=(1, 2)),
+        nn.Flatten,
+        lambda: nn.Linear(24, 3),
+    ),
     # Few places and many channels: the norms come from products of signals and of patches, not from gradients.
     "conv-few-places": _net(
         (6, 4, 4),
@@ -172,6 +190,26 @@ def test_a_certain_prediction_has_no_gradient() -> None:
     certain = torch.tensor([[1e3, 0.0, -1e3, 0.0]])  # the label's logit is 2000 above the other
     total = model.clipped_sum(certain, torch.tensor([[1.0, 0.0]]), torch.tensor([0]), 1.0)
     assert torch.equal(total, torch.zeros(1, 4))
+
+
+@pytest.mark.parametrize("name", ["adult-mlp", "mnist-cnn", "conv-channels"])
+def test_examples_beyond_the_budget_wait_for_the_next_pass(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, models, features, labels = _setting(name, examples=7)
+    logits = model.logits(models, features)
+    gradients = example_gradients(model.template, models, features, labels)
+    monkeypatch.setattr(stacked, "_PASS_BUDGET", 3 * model._activations)
+    assert [len(range(7)[some]) for some in model._portions(7)] == [3, 3, 1]
+    norm = float(gradients.norm(dim=2).median())
+    _assert_close(model.clipped_sum(models, features, labels, norm), clip_and_sum(gradients, norm))
+    torch.testing.assert_close(model.logits(models, features), logits)
+
+
+def test_features_that_changed_in_place_are_read_again() -> None:
+    model, models, features, labels = _setting("mnist-cnn")
+    model.clipped_sum(models, features, labels, 1.0)
+    features += 0.5
+    gradients = example_gradients(model.template, models, features, labels)
+    _assert_close(model.clipped_sum(models, features, labels, 1.0), clip_and_sum(gradients, 1.0))
 
 
 def _budget_for(monkeypatch: pytest.MonkeyPatch, model: StackedModel, examples: int, worlds: int) -> None:

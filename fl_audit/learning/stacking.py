@@ -1,0 +1,73 @@
+"""Which layers of a module have a stacked form, and the module made of these."""
+
+from collections.abc import Iterator
+
+from torch import nn
+
+from fl_audit.learning.convolutions import MaxPool2x2, StackedConv2d, is_pool_2x2
+from fl_audit.learning.layers import Frame, StackedAffine, StackedLayer, StackedLinear
+
+
+def parameter_owners(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield path and layer of every layer that has parameters of its own."""
+    for name, layer in module.named_modules():
+        if any(True for _ in layer.parameters(recurse=False)):
+            yield name, layer
+
+
+def stack_layers(module: nn.Module, frame: Frame) -> nn.Module | None:
+    """Return a module with every layer that owns parameters replaced by its stacked form; None if one has no such form.
+
+    Parameters
+    ----------
+    module
+        The model's template; it is changed.
+    frame
+        Shared state of the stacked layers.
+    """
+    if len(list(module.named_parameters())) != len(list(module.named_parameters(remove_duplicate=False))):
+        return None  # tied weights: the norm of a sum over two uses is not the sum of norms
+    for name, layer in list(parameter_owners(module)):
+        replacement = stacked_layer(layer, frame, f"{name}." if name else "")
+        if replacement is None:
+            return None
+        module = _replaced(module, name, replacement)
+    for name, layer in list(module.named_modules()):
+        if is_pool_2x2(layer):
+            module = _replaced(module, name, MaxPool2x2())
+        elif not isinstance(layer, StackedLayer) and getattr(layer, "inplace", False):
+            layer.inplace = False  # what a layer put out is still needed
+    return module
+
+
+def _replaced(module: nn.Module, name: str, replacement: nn.Module) -> nn.Module:
+    if not name:
+        return replacement
+    parent, _, child = name.rpartition(".")
+    setattr(module.get_submodule(parent), child, replacement)
+    return module
+
+
+def stacked_layer(module: nn.Module, frame: Frame, prefix: str) -> StackedLayer | None:
+    """Return the stacked form of a layer, None if it has none.
+
+    Parameters
+    ----------
+    module
+        A layer of the model's template.
+    frame
+        Shared state of the stacked model.
+    prefix
+        Path of the layer in the model, with a closing dot unless empty.
+    """
+    match module:
+        case nn.Linear():
+            return StackedLinear(frame, prefix)
+        case nn.Conv2d() if (
+            module.groups == 1 and module.padding_mode == "zeros" and not isinstance(module.padding, str)
+        ):
+            return StackedConv2d(frame, prefix, module)
+        case nn.GroupNorm() | nn.LayerNorm() if module.weight is not None:
+            return StackedAffine(frame, prefix, module)
+        case _:
+            return None
