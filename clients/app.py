@@ -40,13 +40,13 @@ def build_app(mods: list[Mod] | None = None) -> ClientApp:
 def train(message: Message, context: Context) -> Message:
     """Answer a round: the clipped gradient sums of all worlds of a batch."""
     game, client = _game(message), _partition(context)
-    models = _tensor(message, models_key(0))
+    models = _tensor(game, message, models_key(0))
     if client != game.victim:
-        return _reply(message, {Key.SUM: contribute(game, client, models).numpy()})
+        return _reply(message, {Key.SUM: contribute(game, client, models).cpu().numpy()})
     total, sensitivity = contribute_as_victim(game, models, _bits(message))
     if game.public.law.scaling is NoiseScaling.GLOBAL:
-        return _reply(message, {Key.SUM: total.numpy()})
-    return _reply(message, {Key.SUM: total.numpy(), Key.LOCAL_SENSITIVITY: sensitivity})
+        return _reply(message, {Key.SUM: total.cpu().numpy()})
+    return _reply(message, {Key.SUM: total.cpu().numpy(), Key.LOCAL_SENSITIVITY: sensitivity})
 
 
 def identify(message: Message, context: Context) -> Message:
@@ -68,10 +68,10 @@ def observe(message: Message, context: Context) -> Message:
 def _weigh(game: Game, message: Message) -> RoundEvidence:
     match game.public.view:
         case View.UPDATE:
-            return weigh_release(game, _tensor(message, models_key(0)), _tensor(message, Key.RELEASE))
+            return weigh_release(game, _tensor(game, message, models_key(0)), _tensor(game, message, Key.RELEASE))
         case View.MODEL:
             known = [models_key(back) for back in range(len(_arrays(message)))]
-            return weigh_models(game, [_tensor(message, key) for key in reversed(known)])
+            return weigh_models(game, [_tensor(game, message, key) for key in reversed(known)])
 
 
 def _game(message: Message) -> Game:
@@ -98,9 +98,9 @@ def _arrays(message: Message) -> ArrayRecord:
     return message.content.array_records[Record.ARRAYS]
 
 
-def _tensor(message: Message, key: str) -> torch.Tensor:
+def _tensor(game: Game, message: Message, key: str) -> torch.Tensor:
     # torch's own memory is aligned, whatever the message's was: matrix products depend on it in their last bits
-    return torch.from_numpy(_arrays(message)[key].numpy()).clone()
+    return torch.from_numpy(_arrays(message)[key].numpy()).clone().to(game.public.device)
 
 
 def _reply(message: Message, arrays: Mapping[str, NDArray[Any]]) -> Message:

@@ -16,5 +16,5 @@ def contribute(game: Game, client: int, models: Tensor) -> Tensor:
 def contribute_as_victim(game: Game, models: Tensor, bits: NDArray[np.bool_]) -> tuple[Tensor, NDArray[np.float64]]:
     """Return the victim's sums, with x where the bit says D and its stand-in where it says D', and Delta_i."""
     present, absent = game.differing_gradients(models)
-    chosen = torch.where(torch.from_numpy(bits).unsqueeze(1), present, absent)
+    chosen = torch.where(torch.from_numpy(bits).to(present.device).unsqueeze(1), present, absent)
     return contribute(game, game.victim, models) + chosen, local_sensitivity(present, absent)

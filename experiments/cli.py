@@ -40,6 +40,9 @@ EngineOption = Annotated[
 AddressOption = Annotated[
     str | None, typer.Option("--ray-address", metavar="ADDRESS", help="Address of a running Ray cluster (HOST:PORT).")
 ]
+DeviceOption = Annotated[
+    str | None, typer.Option("--device", metavar="cpu|cuda", help="What clients compute on.  [default: run.device]")
+]
 DataDirOption = Annotated[
     Path | None, typer.Option("--data-dir", metavar="DIR", help="Data directory.  [default: FL_AUDIT_DATA]")
 ]
@@ -60,10 +63,12 @@ def run(
     resume: ResumeOption = False,
     engine: EngineOption = "ray",
     ray_address: AddressOption = None,
+    device: DeviceOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
     """Carry out the audit that a configuration describes."""
-    _run(config, out, set_ or [], resume, engine, ray_address, data_dir)
+    overrides = [*(set_ or []), *([] if device is None else [f"run.device={device}"])]
+    _run(config, out, overrides, resume, engine, ray_address, data_dir)
 
 
 @app.command()

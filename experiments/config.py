@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.neighbours import NeighbourChoice
 from fl_audit.data.partition import PartitionScheme
+from fl_audit.device import Device
 from fl_audit.errors import InputError
 from fl_audit.game import View
 from fl_audit.learning.optimizers import OptimizerKind
@@ -107,15 +108,16 @@ class AuditSection(_Section):
 
 
 class RunSection(_Section):
-    """How the run is carried out. `seed` is the challenger's secret."""
+    """How the run is carried out. `seed` is the challenger's secret; `worlds-per-batch`, left out, fits the model."""
 
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
-    worlds_per_batch: Count = 250
+    worlds_per_batch: Count | None = None
     batches_in_flight: Count = 2
     keep_releases: Annotated[int, Field(ge=0)] = 4
     keep_final_models: bool = True
     client_time_limit: Positive = 600.0
     threads: Count = 1
+    device: Device = Device.CPU
     actors: Annotated[int, Field(ge=0)] = 0
 
 

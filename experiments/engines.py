@@ -29,10 +29,13 @@ from flwr.simulation import run_simulation
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
+from fl_audit.device import Device
 from fl_audit.errors import InputError
 
 _LOCAL_RUN_ID = 1
 _SERVER_NODE_ID = 1
+_ACTORS_ON_A_CARD = 4
+"""Client processes that share a graphics card unless the configuration says otherwise."""
 _PATIENCE_AFTER_FAILURE = 4.0
 """Seconds that Flower's runtime gets to end by itself after the server gave up."""
 
@@ -56,11 +59,14 @@ class RayOptions:
         Client processes on an embedded Ray; 0 means one for every core (and thread count).
     threads
         Cores that one client takes.
+    device
+        What clients compute on; all client processes of a machine share its graphics card.
     """
 
     address: str | None = None
     actors: int = 0
     threads: int = 1
+    device: Device = Device.CPU
 
     def backend_config(self) -> BackendConfig:
         """Return Flower's backend configuration."""
@@ -70,7 +76,8 @@ class RayOptions:
         if self.address is None:
             init["include_dashboard"] = False
             init["num_cpus"] = (self.actors or max(1, len(os.sched_getaffinity(0)) // self.threads)) * self.threads
-        return {"init_args": init, "client_resources": {"num_cpus": self.threads, "num_gpus": 0.0}}
+        share = 0.0 if self.device is Device.CPU else 1 / (self.actors or _ACTORS_ON_A_CARD)
+        return {"init_args": init, "client_resources": {"num_cpus": self.threads, "num_gpus": share}}
 
 
 def run_on_ray(

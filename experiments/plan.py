@@ -9,7 +9,9 @@ from fl_audit.data.files import data_directory
 from fl_audit.data.neighbours import NeighbourPair, choose_neighbour
 from fl_audit.data.split import select_records
 from fl_audit.game import PublicGame
+from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.optimizers import ServerOptimizer
+from fl_audit.learning.stacked import StackedModel
 from fl_audit.privacy.calibration import (
     AdvantageTarget,
     BeliefTarget,
@@ -28,6 +30,9 @@ _TARGETS: dict[str, Callable[[float], Target]] = {
     "advantage": AdvantageTarget,
     "noise-multiplier": NoiseMultiplierTarget,
 }
+_WORK_A_ROUND, _MESSAGE_SCALARS = 1e9, 2**23
+"""Scalars that the clients' passes of one round touch, and scalars of the stacked models in one message."""
+_FEWEST_WORLDS, _MOST_WORLDS = 100, 1000
 _DATA_OPTIONS = ("path", "test_path", "label", "images", "labels", "test_images", "test_labels")
 
 
@@ -73,7 +78,7 @@ def resolve(config: RunConfig) -> AuditPlan:
         optimizer=ServerOptimizer(training.optimizer, training.learning_rate, momentum=training.momentum),
         source=privacy.noise,
     )
-    return AuditPlan(config, guarantee_of(law, config), _public_game(config, law))
+    return AuditPlan(_sized(config), guarantee_of(law, config), _public_game(config, law))
 
 
 def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee:
@@ -88,6 +93,18 @@ def _calibrated(config: RunConfig) -> float:
     name = next(name for name in PRIVACY_TARGETS if getattr(privacy, name.replace("-", "_")) is not None)
     target = _TARGETS[name](getattr(privacy, name.replace("-", "_")))
     return noise_multiplier_for(target, privacy.accountant, rounds, privacy.delta, privacy.prior)
+
+
+def _sized(config: RunConfig) -> RunConfig:
+    """Fill in how many worlds make a batch: about a second of work a round, and messages of bounded size."""
+    if config.run.worlds_per_batch is not None:
+        return config
+    source = load_source(data_spec(config.data))
+    model = StackedModel.of(ModelSpec(config.model.name, source.feature_shape, source.pool.classes))
+    by_work = int(_WORK_A_ROUND / (config.data.records * model.scalars_per_example))
+    by_message = int(_MESSAGE_SCALARS / model.layout.size)
+    worlds = max(1, min(by_message, max(_FEWEST_WORLDS, min(_MOST_WORLDS, by_work))))
+    return config.model_copy(update={"run": config.run.model_copy(update={"worlds_per_batch": worlds})})
 
 
 def _public_game(config: RunConfig, law: ReleaseLaw) -> PublicGame:
@@ -109,6 +126,7 @@ def _public_game(config: RunConfig, law: ReleaseLaw) -> PublicGame:
         rounds=config.training.rounds,
         view=audit.view,
         threads=config.run.threads,
+        device=config.run.device,
     )
 
 

@@ -114,7 +114,7 @@ def _start(
         case Engine.LOCAL:
             run_locally(server_app, client_app, clients, settings.client_time_limit)
         case Engine.RAY:
-            options = RayOptions(ray_address, settings.actors, settings.threads)
+            options = RayOptions(ray_address, settings.actors, settings.threads, settings.device)
             run_on_ray(server_app, client_app, clients, options, interrupted)
 
 
@@ -130,7 +130,9 @@ def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
 def pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[WorldBatch, ...]:
     """Return the batches that are not finished."""
     store = run.store(plan.config)
-    batches = split_worlds(plan.config.audit.worlds, plan.config.run.worlds_per_batch)
+    per_batch = plan.config.run.worlds_per_batch
+    assert per_batch is not None, "a resolved configuration names the size of a batch"
+    batches = split_worlds(plan.config.audit.worlds, per_batch)
     return tuple(batch for batch in batches if not store.is_finished(batch))
 
 

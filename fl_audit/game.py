@@ -20,6 +20,7 @@ from fl_audit.data.neighbours import NeighbourPair
 from fl_audit.data.partition import PartitionScheme, partition_records
 from fl_audit.data.records import Records
 from fl_audit.data.split import Split, select_records
+from fl_audit.device import Device, require_device
 from fl_audit.errors import require
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked import StackedModel
@@ -66,6 +67,8 @@ class PublicGame:
         What clients see of a round.
     threads
         Threads each party computes with; sums differ in their last bits between thread counts.
+    device
+        What clients and the evaluator compute on; sums differ in their last bits between devices.
     """
 
     data: DataSpec
@@ -82,6 +85,7 @@ class PublicGame:
     rounds: int
     view: View
     threads: int = 1
+    device: Device = Device.CPU
 
     def __post_init__(self) -> None:
         require(self.clients >= 2, f"clients is {self.clients}: accepted are 2 and more (a victim and an insider)")
@@ -110,9 +114,10 @@ class Examples:
     labels: Tensor
 
     @classmethod
-    def of(cls, records: Records) -> "Examples":
-        """Return records as tensors."""
-        return cls(torch.from_numpy(records.features).clone(), torch.from_numpy(records.labels).clone())
+    def of(cls, records: Records, device: Device = Device.CPU) -> "Examples":
+        """Return records as tensors on a device."""
+        features, labels = torch.from_numpy(records.features).clone(), torch.from_numpy(records.labels).clone()
+        return cls(features.to(device), labels.to(device))
 
     def take(self, indices: NDArray[np.int64]) -> "Examples":
         """Return the examples at `indices`."""
@@ -188,7 +193,7 @@ class Game:
 
 def local_sensitivity(present: Tensor, absent: Tensor) -> NDArray[np.float64]:
     """Return ||f(D) - f(D')|| per world from the two gradients in which the sums differ."""
-    norms: NDArray[np.float64] = (present.double() - absent.double()).norm(dim=1).numpy()
+    norms: NDArray[np.float64] = (present.double() - absent.double()).norm(dim=1).cpu().numpy()
     return norms
 
 
@@ -206,6 +211,7 @@ def load_game(public: PublicGame) -> Game:
     InputError
         If data or model cannot be used.
     """
+    require_device(public.device)
     source = load_source(public.data)
     split = select_records(source, public.records, public.test_records, public.data_seed)
     shards = partition_records(
@@ -214,12 +220,12 @@ def load_game(public: PublicGame) -> Game:
     victim = next(client for client, shard in enumerate(shards) if public.pair.index in shard)
     return Game(
         public=public,
-        training=Examples.of(split.inside),
+        training=Examples.of(split.inside, public.device),
         replacement=_replacement(public, split),
         shards=shards,
         victim=victim,
         insider=0 if victim != 0 else 1,
-        test=Examples.of(split.test),
+        test=Examples.of(split.test, public.device),
         population=_population(public, split),
         classes=split.inside.classes,
         model=StackedModel.of(ModelSpec(public.model, source.feature_shape, split.inside.classes)),
@@ -230,17 +236,17 @@ def _replacement(public: PublicGame, split: Split) -> Examples | None:
     if public.pair.replacement is None:
         return None
     assert split.outside is not None
-    return Examples.of(split.outside.take(np.array([public.pair.replacement])))
+    return Examples.of(split.outside.take(np.array([public.pair.replacement])), public.device)
 
 
 def _population(public: PublicGame, split: Split) -> Examples:
     """Sample the population from records outside D and D'; where D takes the whole pool, use the test records."""
     replacement = public.pair.replacement
     if split.outside is None or len(split.outside) - (replacement is not None) < 2:
-        return Examples.of(split.test)
+        return Examples.of(split.test, public.device)
     others = np.arange(len(split.outside))
     if replacement is not None:
         others = np.delete(others, replacement)
     draw = generator(public.data_seed, Purpose.POPULATION_SAMPLE)
     chosen = draw.choice(others, size=min(public.population_records, len(others)), replace=False)
-    return Examples.of(split.outside.take(np.sort(chosen)))
+    return Examples.of(split.outside.take(np.sort(chosen)), public.device)

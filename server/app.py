@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -12,8 +12,10 @@ from torch import Tensor
 
 from fl_audit.game import Game, PublicGame, View, load_game
 from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.stacked import StackedModel
 from fl_audit.protocol import Key, Query, Record
 from fl_audit.worlds import WorldBatch, waves
+from server.ahead import BackgroundEvaluation, PreparedNoise, one_thread
 from server.challenger import SeededChallenger
 from server.evaluator import ReleaseEvaluator
 from server.results import BatchResult, ResultSink
@@ -207,15 +209,21 @@ def _play_wave(
 ) -> None:
     challenger = SeededChallenger(plan.seed)
     recorder = ReleaseRecorder(plan.public.view, plan.keep_releases, on_round)
-    evaluator = ReleaseEvaluator(game, challenger, wave, plan.epsilon_star_delta)
     spec = ModelSpec(plan.public.model, game.model.feature_shape, game.classes)
+    # The evaluator has a model of its own: clients of the local engine share this process and theirs.
+    evaluator = ReleaseEvaluator(replace(game, model=StackedModel.of(spec)), challenger, wave, plan.epsilon_star_delta)
     initial = ArrayRecord()
     for batch in wave:
         models = initial_models(spec, plan.seed, batch.worlds)
         recorder.start(batch, models)
         initial[batch.name] = Array(models.numpy())
-    strategy = strategy_type(plan.public, roster, challenger, wave, game.model.layout.size, plan.time_limit, recorder)
-    strategy.start(grid, initial, num_rounds=plan.public.rounds, evaluate_fn=evaluator)
+    rounds, size = plan.public.rounds, game.model.layout.size
+    with one_thread(plan.public.threads) as drawing, one_thread(plan.public.threads) as evaluating:
+        source = PreparedNoise(challenger, drawing, rounds)
+        strategy = strategy_type(plan.public, roster, source, wave, size, plan.time_limit, recorder)
+        background = BackgroundEvaluation(evaluator, evaluating)
+        strategy.start(grid, initial, num_rounds=rounds, evaluate_fn=background)
+        background.settle()
     for batch in wave:
         sink.finish(_batch_result(batch, strategy, challenger, evaluator, recorder))
 

@@ -21,13 +21,14 @@ class SeededChallenger:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
+        self._bits: dict[int, bool] = {}
 
     def bits(self, worlds: Sequence[int]) -> NDArray[np.bool_]:
         """Return the bit of each world: True trains on D, False on D'. The coin is fair whatever the prior."""
-        return np.array(
-            [generator(self._seed, Purpose.SECRET_BIT, world=world).integers(2) == 1 for world in worlds],
-            dtype=np.bool_,
-        )
+        for world in worlds:
+            if world not in self._bits:
+                self._bits[world] = bool(generator(self._seed, Purpose.SECRET_BIT, world=world).integers(2) == 1)
+        return np.array([self._bits[world] for world in worlds], dtype=np.bool_)
 
     def standard_normals(self, worlds: Sequence[int], server_round: int, size: int) -> Tensor:
         """Return float32 standard normal draws (worlds, size), keyed by seed, world and round."""

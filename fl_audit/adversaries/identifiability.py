@@ -67,7 +67,7 @@ def weigh_release(game: Game, models: Tensor, release: Tensor, batch_worlds: int
     sigma = game.public.law.noise_scale(sensitivity)
     difference = present.double() - absent.double()
     middle = shared.double() + (present.double() + absent.double()) / 2
-    agreement = ((release.double() - middle) * difference).sum(dim=1).numpy()
+    agreement = ((release.double() - middle) * difference).sum(dim=1).cpu().numpy()
     return RoundEvidence(log_odds=agreement / sigma**2, local_sensitivity=sensitivity)
 
 
@@ -92,10 +92,8 @@ def weigh_models(game: Game, models: list[Tensor], batch_worlds: int | None = No
     release = recover_gradient(law.optimizer, models) * law.denominator
     evidence = weigh_release(game, models[-2], release, batch_worlds)
     sigma = law.noise_scale(evidence.local_sensitivity)
-    rounding = inversion_error(
-        law.optimizer, torch.maximum(models[-1].abs(), models[-2].abs()), law.denominator
-    ).numpy()
-    share = np.where(evidence.local_sensitivity > 0, rounding / sigma, 0.0)
+    rounding = inversion_error(law.optimizer, torch.maximum(models[-1].abs(), models[-2].abs()), law.denominator)
+    share = np.where(evidence.local_sensitivity > 0, rounding.cpu().numpy() / sigma, 0.0)
     worst = float(share.max())
     require(
         worst <= _TOLERATED_ROUNDING,

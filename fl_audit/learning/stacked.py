@@ -72,6 +72,11 @@ class StackedModel:
         refuse_unless_independent(model, spec.classes)
         return model
 
+    @property
+    def scalars_per_example(self) -> int:
+        """Scalars that a pass of one example touches: a rough measure of its cost."""
+        return self._activations + self.layout.size
+
     def worlds_per_pass(self, examples: int) -> int:
         """Return how many worlds run together on so many examples, so that the work stays in cache."""
         return max(1, _CACHE_BUDGET // (examples * self._activations))

@@ -1,0 +1,165 @@
+"""Clipped gradient sums of stacked worlds, beside the plain batch gradient and beside Opacus, in one run.
+
+    python -m experiments.benchmarks.gradient_speed [--repeat N] [--threads N]
+
+Plain is the non-private gradient of the summed loss, of the same worlds and examples: `torch.func` over all worlds at
+once or torch's own backward pass world by world, whichever is faster. Opacus computes per-sample gradients world by
+world, clips and sums them. The three take turns, so that they see the same machine; a figure is the median over turns.
+"""
+
+import argparse
+import copy
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+import torch.nn.functional as F
+from opacus.grad_sample import GradSampleModule
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from experiments.cli import guarded
+from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.stacked import StackedModel
+
+_NORM = 3.0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One network with its data and its targets.
+
+    Parameters
+    ----------
+    label
+        Name in the table.
+    spec
+        The network.
+    examples, worlds
+        Size of the batch, and how many worlds take part.
+    slowest_to_plain
+        Largest accepted ratio of the time to that of the plain gradient.
+    fastest_to_opacus
+        Smallest accepted ratio of Opacus' time to ours; None where there is no target.
+    """
+
+    label: str
+    spec: ModelSpec
+    examples: int
+    worlds: int
+    slowest_to_plain: float = 2.0
+    fastest_to_opacus: float | None = None
+
+
+SETTINGS = (
+    Setting("104-6-6-2", ModelSpec("adult-mlp", (104,), 2), 1000, 100, fastest_to_opacus=3.0),
+    Setting("600-128-100", ModelSpec("dense-128", (600,), 100), 1000, 8, fastest_to_opacus=30.0),
+    Setting("mnist-cnn", ModelSpec("mnist-cnn", (1, 28, 28), 10), 100, 8),
+)
+
+
+def measure(setting: Setting, repeat: int) -> dict[str, float]:
+    """Return the seconds of all worlds by each way, the median of `repeat` turns after one that does not count."""
+    source = torch.Generator().manual_seed(0)
+    features = torch.rand(setting.examples, *setting.spec.feature_shape, generator=source)
+    labels = torch.randint(setting.spec.classes, (setting.examples,), generator=source)
+    models = initial_models(setting.spec, 0, range(setting.worlds))
+    stacked = StackedModel.of(setting.spec)
+    assert stacked.fast, "the benchmark is about the stacked layers"
+    ways: dict[str, Callable[[], object]] = {
+        "clipped": lambda: stacked.clipped_sum(models, features, labels, _NORM),
+        "plain, all worlds": lambda: plain_at_once(stacked, models, features, labels),
+        "plain, world by world": lambda: plain_one_by_one(stacked, models, features, labels),
+        "opacus": lambda: opacus_sums(stacked, models[: _opacus_worlds(setting)], features, labels),
+    }
+    turns: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(repeat + 1):
+        for name, run in ways.items():
+            began = time.perf_counter()
+            run()
+            if turn:
+                turns[name].append(time.perf_counter() - began)
+    seconds = {name: median(values) for name, values in turns.items()}
+    seconds["opacus"] *= setting.worlds / _opacus_worlds(setting)
+    return seconds
+
+
+def _opacus_worlds(setting: Setting) -> int:
+    """Opacus goes world by world, so a few tell what all would take."""
+    return min(setting.worlds, 4)
+
+
+def plain_at_once(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    """Return the gradients of the summed loss of all worlds, through torch.func."""
+
+    def loss(parameters: dict[str, Tensor]) -> Tensor:
+        return F.cross_entropy(functional_call(stacked.template, parameters, (features,)), labels, reduction="sum")
+
+    gradients: dict[str, Tensor] = vmap(grad(loss))(stacked.layout.views(models))
+    return gradients
+
+
+def plain_one_by_one(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+    """Return the gradients of the summed loss of all worlds, one backward pass a world."""
+    module = copy.deepcopy(stacked.template).requires_grad_(True)
+    rows = []
+    for model in models:
+        nn.utils.vector_to_parameters(model, module.parameters())
+        loss = F.cross_entropy(module(features), labels, reduction="sum")
+        rows.append(torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(module.parameters()))]))
+    return torch.stack(rows)
+
+
+def opacus_sums(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+    """Return the clipped sums of all worlds from Opacus' per-sample gradients."""
+    rows = []
+    for model in models:
+        module = copy.deepcopy(stacked.template).requires_grad_(True).train()
+        nn.utils.vector_to_parameters(model, module.parameters())
+        sampled = GradSampleModule(module, loss_reduction="sum")
+        torch.autograd.backward(F.cross_entropy(sampled(features), labels, reduction="sum"))
+        gradients = [value.grad_sample for value in sampled.parameters()]
+        norms = torch.stack([part.flatten(1).norm(dim=1) for part in gradients]).norm(dim=0)
+        weights = (_NORM / norms).clamp(max=1.0)
+        rows.append(torch.cat([torch.einsum("n,n...->...", weights, part).flatten() for part in gradients]))
+    return torch.stack(rows)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeat", type=int, default=7, help="turns that count (default: 7)")
+    parser.add_argument("--threads", type=int, default=1, help="threads (default: 1)")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    table = Table(title=f"Milliseconds a world and step, {options.threads} thread(s)")
+    for column in ("network", "examples", "clipped", "plain", "clipped / plain", "opacus", "opacus / clipped"):
+        table.add_column(column, justify="right")
+    for setting in SETTINGS:
+        seconds = measure(setting, options.repeat)
+        table.add_row(*_row(setting, seconds))
+    Console(width=130).print(table)
+
+
+def _row(setting: Setting, seconds: dict[str, float]) -> list[str]:
+    plain = min(seconds["plain, all worlds"], seconds["plain, world by world"])
+    clipped, opacus = seconds["clipped"], seconds["opacus"]
+    target = "" if setting.fastest_to_opacus is None else f" (target >= {setting.fastest_to_opacus:g})"
+    a_world = 1000 / setting.worlds
+    return [
+        setting.label,
+        str(setting.examples),
+        f"{clipped * a_world:.2f}",
+        f"{plain * a_world:.2f}",
+        f"{clipped / plain:.2f} (target <= {setting.slowest_to_plain:g})",
+        f"{opacus * a_world:.2f}",
+        f"{opacus / clipped:.1f}{target}",
+    ]
+
+
+if __name__ == "__main__":
+    guarded(main)

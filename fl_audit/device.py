@@ -1,0 +1,29 @@
+"""What the parties compute on."""
+
+from enum import StrEnum
+
+import torch
+
+from fl_audit.errors import require
+
+
+class Device(StrEnum):
+    """A processor, or a graphics card that torch reaches through CUDA (or ROCm, which goes by the same name)."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+def require_device(device: Device) -> None:
+    """Refuse a device that this machine does not offer.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    require(
+        device is Device.CPU or torch.cuda.is_available(),
+        f"device is {str(device)!r}, but torch {torch.__version__} finds none on this machine: accepted is 'cpu', or a "
+        "build of torch for the graphics card",
+    )

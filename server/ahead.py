@@ -1,0 +1,86 @@
+"""Work of the server that goes on while clients compute: evaluation of the last release, noise of the next one."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord, MetricRecord
+from numpy.typing import NDArray
+from torch import Tensor
+
+from strategies.dp_fedsgd import Challenger
+
+Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
+
+
+class BackgroundEvaluation:
+    """Evaluates releases one behind the other in a thread of its own; at most one waits.
+
+    Parameters
+    ----------
+    evaluate
+        What to do with a release.
+    executor
+        The thread.
+    """
+
+    def __init__(self, evaluate: Evaluate, executor: ThreadPoolExecutor) -> None:
+        self._evaluate = evaluate
+        self._executor = executor
+        self._pending: Future[MetricRecord | None] | None = None
+
+    def __call__(self, server_round: int, arrays: ArrayRecord) -> None:
+        """Begin to evaluate a release, after the one before has been evaluated."""
+        self.settle()
+        self._pending = self._executor.submit(self._evaluate, server_round, arrays)
+
+    def settle(self) -> None:
+        """Wait for the evaluation under way; what went wrong in it is raised here."""
+        if self._pending is not None:
+            self._pending.result()
+        self._pending = None
+
+
+class PreparedNoise:
+    """A challenger that draws the standard normals of the next round while clients compute.
+
+    Parameters
+    ----------
+    challenger
+        Who draws them.
+    executor
+        The thread it draws them in.
+    rounds
+        After this round there is no next one.
+    """
+
+    def __init__(self, challenger: Challenger, executor: ThreadPoolExecutor, rounds: int) -> None:
+        self._challenger = challenger
+        self._executor = executor
+        self._rounds = rounds
+        self._drawn: dict[tuple[int, int], Future[Tensor]] = {}
+
+    def bits(self, worlds: Sequence[int]) -> NDArray[np.bool_]:
+        """Return the secret bit of each world."""
+        return self._challenger.bits(worlds)
+
+    def standard_normals(self, worlds: Sequence[int], server_round: int, size: int) -> Tensor:
+        """Return float32 standard normal draws (worlds, size) of a round, and begin with those of the next."""
+        ready = self._drawn.pop((worlds[0], server_round), None)
+        draws = self._challenger.standard_normals(worlds, server_round, size) if ready is None else ready.result()
+        if server_round < self._rounds:
+            later = self._executor.submit(self._challenger.standard_normals, worlds, server_round + 1, size)
+            self._drawn[worlds[0], server_round + 1] = later
+        return draws
+
+
+@contextmanager
+def one_thread(threads: int) -> Iterator[ThreadPoolExecutor]:
+    """Offer a thread that computes with so many threads of torch; what still waits at the end is dropped."""
+    executor = ThreadPoolExecutor(max_workers=1, initializer=torch.set_num_threads, initargs=(threads,))
+    try:
+        yield executor
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
