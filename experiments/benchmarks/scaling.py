@@ -4,7 +4,7 @@
 
 Concurrency: the MNIST audit (see `audit_speed`) with two batches in flight on two client processes, against the same
 two batches one after the other on one; the target is 1.7. Memory: the Adult audit with 250 and with 4000 worlds in
-batches of 250, each in a process of its own; the peak is that of the memory of the run and its client processes together.
+batches of 250, each in a process of its own; the peak is that of the run and its client processes together.
 """
 
 import argparse
