@@ -203,12 +203,12 @@ def _epsilon_star(plan: AuditPlan, tables: Tables) -> dict[str, Any] | None:
 
 
 _EVERY_RECORD = (
-    "on average over data sets drawn from the population; by the luck of this D and this sample the advantage may lie "
-    "beyond"
+    "The bounds for members and others hold on average over data sets drawn from the population; by the luck of this D "
+    "and this sample the advantage may lie beyond."
 )
 _THIS_RECORD_ONLY = (
-    "none for this run: its noise follows the differing record, and no other record is promised anything; the bounds say "
-    "what the same promise would be worth to every record"
+    "No bound for members and others holds here: the noise follows the differing record, and no other record is "
+    "promised anything. The bounds say what the same promise would be worth to every record."
 )
 
 

@@ -55,7 +55,7 @@ class MembershipFindings:
 
 @dataclass(frozen=True)
 class _Losses:
-    """Losses of one release in every world (worlds, records): of what D and D' share, of x, of x', of the population."""
+    """Losses (worlds, records) of one release: on what D and D' share, on x, on x', on the population sample."""
 
     common: NDArray[np.float64]
     differing: NDArray[np.float64]

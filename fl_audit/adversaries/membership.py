@@ -82,10 +82,10 @@ def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) ->
 def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) -> NDArray[np.bool_]:
     """Guess whether x was used: whether its loss is at most the mean loss of the records that D and D' share.
 
-    x lies at or under the mean loss of D exactly where it lies at or under the mean loss of the others, so in worlds that
-    used D this is the population form's rule for a member. The mean of the data set really used would differ between D
-    and D' by itself and give the bit away even where the model does not. The shared records' mean does not: the guess is
-    a function of what the insider knows too, and all bounds on the insider's advantage hold for it.
+    x lies at or under the mean loss of D exactly where it lies at or under the mean loss of the others, so in worlds
+    that used D this is the population form's rule for a member. The mean of the data set really used would differ
+    between D and D' by itself and give the bit away even where the model does not. The shared records' mean does not:
+    the guess is a function of what the insider knows too, and all bounds on the insider's advantage hold for it.
 
     Parameters
     ----------

@@ -114,8 +114,8 @@ class MeanAdvantage:
 def mean_advantage(advantages: NDArray[np.float64], confidence: float) -> MeanAdvantage:
     """Return the mean advantage over worlds with a Student interval.
 
-    Worlds are independent given D, D' and the population sample, and the interval is about these: it covers the mean over
-    bits, initial weights and noise. How much another D or another sample would change lies outside it.
+    Worlds are independent given D, D' and the population sample, and the interval is about these: it covers the mean
+    over bits, initial weights and noise. How much another D or another sample would change lies outside it.
 
     Parameters
     ----------

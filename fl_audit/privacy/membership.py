@@ -1,8 +1,11 @@
 """What a promise leaves to a membership adversary: bounds on its advantage, loose ones and the tight one.
 
-A membership adversary is asked about one record that was drawn from D or from the population. Both answers belong to data
-sets of the same size, so what counts is D against D with that record replaced. A promise for records that are replaced
-is used as it is; one for records that come and go is converted to a replacement, which is one of each.
+A membership adversary is asked about one record that was drawn from D or from the population. Both answers belong to
+data sets of the same size, so what counts is D against D with that record replaced. A promise for records that are
+replaced is used as it is; one for records that come and go is converted to a replacement, which is one of each.
+
+The adversary is told the average training loss, which is no part of the release. That threshold moves by one record's
+share of a mean; the bounds leave it out.
 """
 
 import math
@@ -41,8 +44,8 @@ class MembershipBounds:
 def yeom_bound(epsilon: float) -> float:
     """Return e^epsilon - 1, the bound on the membership advantage under epsilon-DP (Yeom et al. 2018, theorem 1).
 
-    It needs delta = 0 and a promise for records that are replaced; under (epsilon, delta)-DP the advantage may pass it by
-    up to delta. Above 1 (epsilon above ln 2) it says nothing. Bernau et al. 2021 draw it in figures 7d, 8d and 9d.
+    It needs delta = 0 and a promise for records that are replaced; under (epsilon, delta)-DP the advantage may pass it
+    by up to delta. Above 1 (epsilon above ln 2) it says nothing. Bernau et al. 2021 draw it in figures 7d, 8d and 9d.
 
     Parameters
     ----------
@@ -104,8 +107,8 @@ def tradeoff_advantage_bound(epsilon: float, delta: float) -> float:
 def membership_bounds(promise: Guarantee, relation: NeighbouringRelation) -> MembershipBounds:
     """Return what a promise leaves to an adversary who is asked about members and others of the population.
 
-    All three hold on average over data sets drawn from the population, and only where every record has the promise: noise
-    scaled to the local sensitivity of one pair promises nothing to other records.
+    All three hold on average over data sets drawn from the population, and only where every record has the promise:
+    noise scaled to the local sensitivity of one pair promises nothing to other records.
 
     Parameters
     ----------
@@ -113,8 +116,8 @@ def membership_bounds(promise: Guarantee, relation: NeighbouringRelation) -> Mem
         What is promised over all rounds.
     relation
         How the neighbours of the promise differ. Where records come and go, a replacement has (2 epsilon,
-        (1 + e^epsilon) delta) (Dwork & Roth 2014, by group privacy), Gaussian parameter 2 mu, and at most twice the total
-        variation.
+        (1 + e^epsilon) delta)-DP and Gaussian parameter 2 mu by group privacy (Dong, Roth & Su 2022), and at most twice
+        the total variation.
     """
     match relation:
         case NeighbouringRelation.REPLACE_RECORD:
