@@ -49,6 +49,10 @@ class FederationPlan:
         Of how many worlds, from world 0, all that clients saw is kept.
     epsilon_star_delta
         delta of Epsilon*; None leaves Epsilon* out.
+    membership
+        Whether the final models are attacked by the membership adversary.
+    evaluate_every
+        Rounds between two evaluated releases; the initial models and the last release are always evaluated.
     """
 
     public: PublicGame
@@ -58,6 +62,14 @@ class FederationPlan:
     time_limit: float = 600.0
     keep_releases: int = 4
     epsilon_star_delta: float | None = None
+    membership: bool = True
+    evaluate_every: int = 1
+
+    @property
+    def evaluated_releases(self) -> tuple[int, ...]:
+        """Numbers of the releases that are evaluated, 0 being the initial models."""
+        rounds = self.public.rounds
+        return (*range(0, rounds, self.evaluate_every), rounds)
 
 
 @dataclass
@@ -211,7 +223,10 @@ def _play_wave(
     recorder = ReleaseRecorder(plan.public.view, plan.keep_releases, on_round)
     spec = ModelSpec(plan.public.model, game.model.feature_shape, game.classes)
     # The evaluator has a model of its own: clients of the local engine share this process and theirs.
-    evaluator = ReleaseEvaluator(replace(game, model=StackedModel.of(spec)), challenger, wave, plan.epsilon_star_delta)
+    own = replace(game, model=StackedModel.of(spec))
+    evaluator = ReleaseEvaluator(
+        own, challenger, wave, plan.epsilon_star_delta, plan.membership, plan.evaluated_releases
+    )
     initial = ArrayRecord()
     for batch in wave:
         models = initial_models(spec, plan.seed, batch.worlds)
@@ -244,8 +259,10 @@ def _batch_result(
         log_odds=np.stack(state.log_odds, axis=1).cumsum(axis=1),
         local_sensitivity=sensitivity,
         sigma=law.noise_scale(sensitivity),
+        evaluated=evaluator.releases,
         accuracy=np.stack(evaluator.accuracy[batch.name], axis=1),
         epsilon_star=np.stack(star, axis=1) if star else None,
+        membership=evaluator.membership.get(batch.name),
         final_models=state.models[-1],
         kept=recorder.kept(batch),
     )

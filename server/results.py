@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch
+from server.evaluator import MembershipFindings
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,12 @@ class BatchResult:
         Cumulative log-odds of D against D' after each round (worlds, rounds).
     local_sensitivity, sigma
         As the insider computed them (worlds, rounds).
+    evaluated
+        Numbers of the releases that were evaluated, 0 being the initial models.
     accuracy, epsilon_star
-        Of each release, the initial models first (worlds, rounds + 1); `epsilon_star` is None where it was left out.
+        Of each evaluated release (worlds, evaluated); `epsilon_star` is None where it was left out.
+    membership
+        What the membership adversary found in the final models; None where it was left out.
     final_models
         Models after the last round (worlds, parameters).
     kept
@@ -45,8 +50,10 @@ class BatchResult:
     log_odds: NDArray[np.float64]
     local_sensitivity: NDArray[np.float64]
     sigma: NDArray[np.float64]
+    evaluated: tuple[int, ...]
     accuracy: NDArray[np.float64]
     epsilon_star: NDArray[np.float64] | None
+    membership: MembershipFindings | None
     final_models: Tensor
     kept: Mapping[str, Tensor]
 
@@ -54,7 +61,7 @@ class BatchResult:
         """Return one row a world. The insider names the data set it believes in rather, so the prior moves wins too."""
         final = self.log_odds[:, -1]
         belief = expit(np.where(self.bits, 1.0, -1.0) * (final + logit(prior)))
-        star = np.full(len(final), np.nan) if self.epsilon_star is None else self.epsilon_star[:, -1]
+        none, found = np.full(len(final), np.nan), self.membership
         return pd.DataFrame(
             {
                 "world": np.array(self.batch.worlds),
@@ -63,25 +70,26 @@ class BatchResult:
                 "belief": belief,
                 "won": belief > 0.5,
                 "test_accuracy": self.accuracy[:, -1],
-                "epsilon_star": star,
+                "epsilon_star": none if self.epsilon_star is None else self.epsilon_star[:, -1],
+                "membership_advantage": none if found is None else found.advantage,
+                "record_membership_guess": none if found is None else found.record_guess.astype(np.float64),
             }
         )
 
     def rounds_frame(self) -> pd.DataFrame:
         """Return one row a world and round, rounds from 1."""
         columns = {"sigma": self.sigma, "local_sensitivity": self.local_sensitivity, "log_odds": self.log_odds}
-        return self._long(columns, first_round=1)
+        return self._long(columns, tuple(range(1, self.log_odds.shape[1] + 1)))
 
     def releases_frame(self) -> pd.DataFrame:
-        """Return one row a world and release, release 0 being the initial model."""
+        """Return one row a world and evaluated release, release 0 being the initial model."""
         star = np.full_like(self.accuracy, np.nan) if self.epsilon_star is None else self.epsilon_star
-        return self._long({"test_accuracy": self.accuracy, "epsilon_star": star}, first_round=0)
+        return self._long({"test_accuracy": self.accuracy, "epsilon_star": star}, self.evaluated)
 
-    def _long(self, columns: Mapping[str, NDArray[np.float64]], first_round: int) -> pd.DataFrame:
-        worlds, rounds = next(iter(columns.values())).shape
+    def _long(self, columns: Mapping[str, NDArray[np.float64]], rounds: tuple[int, ...]) -> pd.DataFrame:
         index = {
-            "world": np.repeat(np.array(self.batch.worlds), rounds),
-            "round": np.tile(np.arange(first_round, first_round + rounds), worlds),
+            "world": np.repeat(np.array(self.batch.worlds), len(rounds)),
+            "round": np.tile(np.array(rounds), self.batch.count),
         }
         return pd.DataFrame(index | {name: values.reshape(-1) for name, values in columns.items()})
 

@@ -28,7 +28,8 @@ def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_
     assert {"public", "challenger"} <= top
     assert not [path for path in (tmp_path / "run").rglob("*") if ".part" in path.name]
     worlds = pd.read_parquet(tmp_path / "run" / "worlds.parquet")
-    assert list(worlds) == ["world", "bit", "log_odds", "belief", "won", "test_accuracy", "epsilon_star"]
+    columns = ["world", "bit", "log_odds", "belief", "won", "test_accuracy", "epsilon_star"]
+    assert list(worlds) == [*columns, "membership_advantage", "record_membership_guess"]
     assert worlds["world"].tolist() == list(range(6))
     truth = np.where(worlds["bit"] == 1, 1, -1)
     np.testing.assert_allclose(worlds["belief"], expit(truth * worlds["log_odds"]))
@@ -39,6 +40,16 @@ def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["schema"] == 1
     assert summary["insider"]["wins"] == worlds["won"].sum()
+
+
+def test_only_every_so_many_releases_are_evaluated_and_always_the_last(small_plan: MakePlan, tmp_path: Path) -> None:
+    every = run_audit(small_plan(), tmp_path / "all", Engine.LOCAL)
+    some = run_audit(small_plan(audit={"evaluate-every": 3}), tmp_path / "some", Engine.LOCAL)
+    assert sorted(set(every.releases["round"])) == [0, 1, 2, 3, 4]
+    assert sorted(set(some.releases["round"])) == [0, 3, 4]
+    shared = every.releases[every.releases["round"].isin([0, 3, 4])].reset_index(drop=True)
+    pd.testing.assert_frame_equal(some.releases, shared)
+    pd.testing.assert_frame_equal(some.worlds, every.worlds)
 
 
 def test_public_files_hold_no_seed_and_no_bit(small_plan: MakePlan, tmp_path: Path) -> None:
