@@ -1,4 +1,4 @@
-"""A progress bar for long work, and none where nobody looks."""
+"""Signs that long work goes on, and none where nobody looks."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -37,3 +37,8 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
             bar.update(task, advance=done, description="playing")
 
         yield on_round
+
+
+def at_work(what: str) -> AbstractContextManager[object]:
+    """Show on standard error, if it is a terminal, that work of unknown length goes on."""
+    return Console(stderr=True).status(what)

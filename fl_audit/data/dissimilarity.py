@@ -1,6 +1,6 @@
-"""How far records lie apart, exactly and in bounded memory."""
+"""How far records lie apart: exactly, and faster within a known rounding error."""
 
-from collections.abc import Iterator
+import math
 from enum import StrEnum
 from typing import Literal
 
@@ -9,102 +9,129 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from fl_audit.data.records import Records
+from fl_audit.data.structural import (
+    WINDOW,
+    Patches,
+    check_images,
+    fast_structural_dissimilarity,
+    patches_of,
+    structural_dissimilarity,
+)
 from fl_audit.errors import require
 
-_BLOCK_BYTES = 64 * 2**20
+BLOCK_BYTES = 64 * 2**20
+"""Largest size of one array of a search; it holds a few at a time."""
+
+_EPS = float(np.finfo(np.float64).eps)
+
+Prepared = NDArray[np.float64] | Patches
+"""A block of records in the form that a measure works on."""
 
 
 class Dissimilarity(StrEnum):
-    """Measure of how far two records lie apart, on their flattened features.
+    """Measure of how far two records lie apart.
 
     EUCLIDEAN and MANHATTAN are distances, HAMMING is the share of features that differ, COSINE is 1 - the cosine of
-    the angle between them.
+    the angle between them, all on flattened features. SSIM is 1 - the structural similarity of two images, (h, w) or
+    (channels, h, w) in [0, 1].
     """
 
     EUCLIDEAN = "euclidean"
     MANHATTAN = "manhattan"
     HAMMING = "hamming"
     COSINE = "cosine"
+    SSIM = "ssim"
 
 
-def total_dissimilarity(records: Records, dissimilarity: Dissimilarity) -> NDArray[np.float64]:
-    """Return every record's summed dissimilarity to all other records, shape (n,).
+def check_measurable(records: Records, measure: Dissimilarity) -> None:
+    """Raise `InputError` for records with only zeros under the cosine measure, and for other than images under ssim."""
+    match measure:
+        case Dissimilarity.COSINE:
+            # A vector of zeros has no direction: scipy answers NaN, which would win every argmax.
+            zero = ~records.features.reshape(len(records), -1).any(axis=1)
+            require(
+                not zero.any(),
+                f"record {int(zero.argmax())} has only zeros: accepted for the cosine measure are records with a "
+                "direction",
+            )
+        case Dissimilarity.SSIM:
+            check_images(records)
+        case _:
+            pass
 
-    Records with the same dissimilarities to the others, in whatever order, get the same sum to the last bit.
 
-    Parameters
-    ----------
-    records
-        n records.
-    dissimilarity
-        The measure.
+def rows_in_block(records: Records, measure: Dissimilarity) -> int:
+    """Return how many records to prepare at a time, so that neither they nor their square outgrow `BLOCK_BYTES`."""
+    numbers = int(records.features[0].size) * (WINDOW**2 if measure is Dissimilarity.SSIM else 1)
+    return max(1, min(BLOCK_BYTES // (8 * numbers), math.isqrt(BLOCK_BYTES // 8)))
 
-    Raises
-    ------
-    InputError
-        If the measure is cosine and a record has only zeros.
+
+def prepare(features: NDArray[np.float32], measure: Dissimilarity) -> Prepared:
+    """Return records, shape (n, *shape), in the form that a measure works on."""
+    if measure is Dissimilarity.SSIM:
+        return patches_of(features)
+    return features.reshape(len(features), -1).astype(np.float64)
+
+
+def taken(block: Prepared, positions: NDArray[np.int64]) -> Prepared:
+    """Return the records of a prepared block at `positions`."""
+    if isinstance(block, Patches):
+        return Patches(block.deviations[:, positions], block.mean[:, positions], block.variance[:, positions])
+    return block[positions]
+
+
+def directions(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return vectors, shape (n, d), divided by their length."""
+    units: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return units
+
+
+def exact_block(left: Prepared, right: Prepared, measure: Dissimilarity) -> NDArray[np.float64]:
+    """Return the dissimilarity of every pair, shape (n, m).
+
+    A pair's value does not depend, to the last bit, on the pairs beside it, so that ties are ties in every block.
     """
-    totals = np.empty(len(records))
-    for start, block in _distance_blocks(records, records, dissimilarity):
-        rows = np.arange(len(block))
-        # Rounding can leave a record a little away from itself under the cosine measure.
-        block[rows, start + rows] = 0.0
-        # In one fixed order, and shares of features as whole counts: ties must not be broken by the rounding of sums.
-        block.sort(axis=1)
-        if dissimilarity is Dissimilarity.HAMMING:
-            block = np.rint(block * records.features[0].size)
-        totals[start : start + len(block)] = block.sum(axis=1)
-    return totals / records.features[0].size if dissimilarity is Dissimilarity.HAMMING else totals
+    if isinstance(left, Patches) or isinstance(right, Patches):
+        assert isinstance(left, Patches)
+        assert isinstance(right, Patches)
+        return structural_dissimilarity(left, right)
+    return cdist(left, right, _metric(measure))
 
 
-def farthest_pair(inside: Records, outside: Records, dissimilarity: Dissimilarity) -> tuple[int, int]:
-    """Return the positions (i, j) of the inside and the outside record that lie farthest apart, of ties the lowest.
+def screening_block(left: Prepared, right: Prepared, measure: Dissimilarity) -> tuple[NDArray[np.float64], float]:
+    """Return what `exact_block` returns, by the fastest arithmetic, and a bound on the difference (0 if there is none).
 
-    Parameters
-    ----------
-    inside
-        n records.
-    outside
-        m records of the same shape.
-    dissimilarity
-        The measure.
-
-    Raises
-    ------
-    InputError
-        If the shapes differ, or the measure is cosine and a record has only zeros.
+    Euclidean, cosine and ssim dissimilarities come from matrix products. The bounds are the usual ones for sums of
+    products (Higham 2002, section 3.1) and cover the rounding of both sides.
     """
-    require(
-        inside.shape == outside.shape,
-        f"outside records have shape {outside.shape}: accepted is that of the inside records, {inside.shape}",
-    )
-    best, pair = -np.inf, (0, 0)
-    for start, block in _distance_blocks(inside, outside, dissimilarity):
-        row, column = divmod(int(block.argmax()), block.shape[1])
-        if block[row, column] > best:
-            best, pair = float(block[row, column]), (start + row, column)
-    return pair
+    if isinstance(left, Patches) or isinstance(right, Patches):
+        assert isinstance(left, Patches)
+        assert isinstance(right, Patches)
+        return fast_structural_dissimilarity(left, right)
+    match measure:
+        case Dissimilarity.EUCLIDEAN:
+            return _euclidean(left, right)
+        case Dissimilarity.COSINE:
+            return 1 - directions(left) @ directions(right).T, (4 * left.shape[1] + 32) * _EPS
+        case _:
+            return exact_block(left, right, measure), 0.0
 
 
-def _distance_blocks(
-    left: Records, right: Records, dissimilarity: Dissimilarity
-) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """Yield (start, distances of the left records from start on to all right records) in blocks of bounded size."""
-    if dissimilarity is Dissimilarity.COSINE:
-        for records in (left, right):
-            _check_directions(records)
-    metric = _metric(dissimilarity)
-    size = left.features[0].size
-    rows = _rows_in_block(max(size, len(right)))
-    columns = _rows_in_block(size)
-    for start in range(0, len(left), rows):
-        mine = _flat(left, start, rows)
-        parts = [cdist(mine, _flat(right, first, columns), metric) for first in range(0, len(right), columns)]
-        yield start, parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+def _euclidean(left: NDArray[np.float64], right: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    mine, yours = np.square(left).sum(axis=1), np.square(right).sum(axis=1)
+    squares = left @ right.T
+    squares *= -2
+    squares += mine[:, np.newaxis]
+    squares += yours
+    np.maximum(squares, 0, out=squares)
+    np.sqrt(squares, out=squares)
+    reach, terms = float(np.sqrt(mine.max()) + np.sqrt(yours.max())), left.shape[1] + 8
+    # An error of e in a square is at most one of sqrt(e) in its root, and that at distance 0.
+    return squares, reach * ((2 * terms * _EPS) ** 0.5 + terms * _EPS)
 
 
-def _metric(dissimilarity: Dissimilarity) -> Literal["cityblock", "euclidean", "hamming", "cosine"]:
-    match dissimilarity:
+def _metric(measure: Dissimilarity) -> Literal["cityblock", "euclidean", "hamming", "cosine"]:
+    match measure:
         case Dissimilarity.MANHATTAN:
             return "cityblock"
         case Dissimilarity.EUCLIDEAN:
@@ -113,21 +140,5 @@ def _metric(dissimilarity: Dissimilarity) -> Literal["cityblock", "euclidean", "
             return "hamming"
         case Dissimilarity.COSINE:
             return "cosine"
-
-
-def _rows_in_block(width: int) -> int:
-    return max(1, _BLOCK_BYTES // (8 * width))
-
-
-def _flat(records: Records, start: int, rows: int) -> NDArray[np.float64]:
-    chosen = records.features[start : start + rows]
-    return chosen.reshape(len(chosen), -1).astype(np.float64)
-
-
-def _check_directions(records: Records) -> None:
-    # A vector of zeros has no direction: scipy answers NaN, which would win every argmax.
-    zero = ~records.features.reshape(len(records), -1).any(axis=1)
-    require(
-        not zero.any(),
-        f"record {int(zero.argmax())} has only zeros: accepted for the cosine measure are records with a direction",
-    )
+        case Dissimilarity.SSIM:
+            raise ValueError("ssim is no metric of scipy")

@@ -5,7 +5,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from fl_audit.data.dissimilarity import Dissimilarity, farthest_pair, total_dissimilarity
+from fl_audit.data.dissimilarity import Dissimilarity
+from fl_audit.data.ranking import ranked_pairs, ranked_records
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.release import NeighbouringRelation
@@ -16,6 +17,7 @@ class NeighbourChoice(StrEnum):
     """How the differing record is chosen, where it is not named."""
 
     MOST_DISSIMILAR = "most-dissimilar"
+    LEAST_DISSIMILAR = "least-dissimilar"
     RANDOM = "random"
 
 
@@ -35,6 +37,53 @@ class NeighbourPair:
     replacement: int | None
 
 
+RANKED = (NeighbourChoice.MOST_DISSIMILAR, NeighbourChoice.LEAST_DISSIMILAR)
+"""The choices that have a second, a third and further ranks."""
+
+
+def ranked_neighbours(
+    relation: NeighbouringRelation,
+    inside: Records,
+    outside: Records | None,
+    dissimilarity: Dissimilarity,
+    count: int,
+    farthest: bool = True,
+) -> tuple[NeighbourPair, ...]:
+    """Return the neighbours of D that are most or least dissimilar to it, in order, of ties the lowest indices first.
+
+    For add-or-remove the records x1 of D are ranked by the sum over x2 in D of d(x1, x2) (Bernau et al. 2021, Eq. 9),
+    for replace the pairs of x in D and x' outside D by d(x, x') (Eq. 11). The first of the most dissimilar ones has
+    the dataset sensitivity of Definition 6. The search is exact and its memory does not grow with the number of pairs.
+
+    Parameters
+    ----------
+    relation
+        How D and D' differ.
+    inside
+        D, n records.
+    outside
+        m records that may replace one of D, or None; not used by add-or-remove.
+    dissimilarity
+        The measure d.
+    count
+        How many neighbours are asked for: 1 to n for add-or-remove, 1 to n m for replace.
+    farthest
+        The most dissimilar neighbours; otherwise the least dissimilar ones.
+
+    Raises
+    ------
+    InputError
+        If there are fewer neighbours, or the records do not suit the measure.
+    """
+    match relation:
+        case NeighbouringRelation.ADD_REMOVE_RECORD:
+            _check_removable(inside)
+            return tuple(NeighbourPair(index, None) for index in ranked_records(inside, dissimilarity, count, farthest))
+        case NeighbouringRelation.REPLACE_RECORD:
+            pairs = ranked_pairs(inside, _check_replacements(outside), dissimilarity, count, farthest)
+            return tuple(NeighbourPair(*pair) for pair in pairs)
+
+
 def choose_neighbour(
     relation: NeighbouringRelation,
     inside: Records,
@@ -42,11 +91,9 @@ def choose_neighbour(
     choice: NeighbourChoice | int,
     dissimilarity: Dissimilarity,
     seed: int,
+    rank: int = 1,
 ) -> NeighbourPair:
     """Return the record by which D and D' differ.
-
-    The most dissimilar neighbour is, for add-or-remove, argmax over x1 in D of the sum over x2 in D of d(x1, x2)
-    (Bernau et al. 2021, Eq. 9), and for replace argmax over x in D and x' outside D of d(x, x') (Eq. 11).
 
     Parameters
     ----------
@@ -57,57 +104,54 @@ def choose_neighbour(
     outside
         Records that may replace one of D, or None; not used by add-or-remove.
     choice
-        Most dissimilar, random, or the index of a record of D. A named record is replaced by the outside record most
-        dissimilar to it.
+        Most or least dissimilar (see `ranked_neighbours`), random, or the index of a record of D. A named record is
+        replaced by the outside record most dissimilar to it.
     dissimilarity
         The measure d.
     seed
         Seed of the run, for the random choice.
+    rank
+        Rank among the most or least dissimilar neighbours, from 1; 1 for any other choice.
 
     Raises
     ------
     InputError
-        If the index is out of range, D has too few records, or replace has no outside record.
+        If index or rank is out of range, D has too few records, replace has no outside record, or the records do not
+        suit the measure.
     """
+    if isinstance(choice, NeighbourChoice) and choice in RANKED:
+        farthest = choice is NeighbourChoice.MOST_DISSIMILAR
+        return ranked_neighbours(relation, inside, outside, dissimilarity, rank, farthest)[-1]
+    require(rank == 1, f"neighbour rank is {rank} and neighbour {choice}: a rank goes with {' and '.join(RANKED)}")
+    random = generator(seed, Purpose.NEIGHBOUR_CHOICE)
     match relation:
         case NeighbouringRelation.ADD_REMOVE_RECORD:
-            require(len(inside) >= 2, "D has 1 record: at least 2 are needed to remove one")
-            return _remove(inside, choice, dissimilarity, seed)
+            _check_removable(inside)
+            return NeighbourPair(_one_of(inside, choice, random), None)
         case NeighbouringRelation.REPLACE_RECORD:
-            if outside is None:
-                raise InputError(
-                    "no record is left outside D to replace one with: at least 1 is needed, use fewer in D"
-                )
-            return _replace(inside, outside, choice, dissimilarity, seed)
+            pool = _check_replacements(outside)
+            index = _one_of(inside, choice, random)
+            if choice is NeighbourChoice.RANDOM:
+                return NeighbourPair(index, int(random.integers(len(pool))))
+            return NeighbourPair(index, ranked_pairs(inside.take([index]), pool, dissimilarity, 1)[0][1])
 
 
-def _remove(inside: Records, choice: NeighbourChoice | int, dissimilarity: Dissimilarity, seed: int) -> NeighbourPair:
-    match choice:
-        case NeighbourChoice.MOST_DISSIMILAR:
-            return NeighbourPair(int(np.argmax(total_dissimilarity(inside, dissimilarity))), None)
-        case NeighbourChoice.RANDOM:
-            return NeighbourPair(int(generator(seed, Purpose.NEIGHBOUR_CHOICE).integers(len(inside))), None)
-        case _:
-            return NeighbourPair(_named(inside, choice), None)
-
-
-def _replace(
-    inside: Records, outside: Records, choice: NeighbourChoice | int, dissimilarity: Dissimilarity, seed: int
-) -> NeighbourPair:
-    match choice:
-        case NeighbourChoice.MOST_DISSIMILAR:
-            return NeighbourPair(*farthest_pair(inside, outside, dissimilarity))
-        case NeighbourChoice.RANDOM:
-            random = generator(seed, Purpose.NEIGHBOUR_CHOICE)
-            return NeighbourPair(int(random.integers(len(inside))), int(random.integers(len(outside))))
-        case _:
-            index = _named(inside, choice)
-            return NeighbourPair(index, farthest_pair(inside.take([index]), outside, dissimilarity)[1])
-
-
-def _named(inside: Records, index: int) -> int:
+def _one_of(inside: Records, choice: NeighbourChoice | int, random: np.random.Generator) -> int:
+    if choice is NeighbourChoice.RANDOM:
+        return int(random.integers(len(inside)))
+    index = int(choice)
     require(
         0 <= index < len(inside),
         f"neighbour index is {index}: accepted are 0 to {len(inside) - 1}, the records of D",
     )
-    return int(index)
+    return index
+
+
+def _check_removable(inside: Records) -> None:
+    require(len(inside) >= 2, "D has 1 record: at least 2 are needed to remove one")
+
+
+def _check_replacements(outside: Records | None) -> Records:
+    if outside is None:
+        raise InputError("no record is left outside D to replace one with: at least 1 is needed, use fewer in D")
+    return outside

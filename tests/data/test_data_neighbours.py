@@ -7,9 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_audit.data import dissimilarity as module
-from fl_audit.data.dissimilarity import Dissimilarity, farthest_pair, total_dissimilarity
-from fl_audit.data.neighbours import NeighbourChoice, NeighbourPair, choose_neighbour
+from fl_audit.data.dissimilarity import Dissimilarity
+from fl_audit.data.neighbours import NeighbourChoice, NeighbourPair, choose_neighbour, ranked_neighbours
+from fl_audit.data.ranking import ranked_pairs, ranked_records
 from fl_audit.data.records import Records
+from fl_audit.data.totals import approximate_totals, total_dissimilarity
 from fl_audit.errors import InputError
 from fl_audit.privacy.release import NeighbouringRelation
 
@@ -38,32 +40,81 @@ def brute(one: tuple[int, ...], two: tuple[int, ...], measure: Dissimilarity) ->
             return 1 - sum(a * b for a, b in zip(one, two, strict=True)) / math.hypot(*one) / math.hypot(*two)
 
 
-# Two pairs can tie under the cosine measure without the same arithmetic, so its ties are not checked to the last bit.
-TIED = [measure for measure in Dissimilarity if measure is not Dissimilarity.COSINE]
+# Records are no images here (test_data_structural.py has some), and two pairs can tie under the cosine measure without
+# the same arithmetic, so its ties are not checked to the last bit.
+FLAT = [measure for measure in Dissimilarity if measure is not Dissimilarity.SSIM]
+TIED = [measure for measure in FLAT if measure is not Dissimilarity.COSINE]
 
 
-@settings(max_examples=150, deadline=None)
-@given(inside=rows, outside=rows, measure=st.sampled_from(TIED), block=st.integers(1, 400))
-def test_farthest_pair_is_the_first_of_all_pairs(
-    inside: Rows, outside: Rows, measure: Dissimilarity, block: int
+@settings(max_examples=200, deadline=None)
+@given(
+    inside=rows,
+    outside=rows,
+    measure=st.sampled_from(TIED),
+    farthest=st.booleans(),
+    share=st.floats(0, 1),
+    block=st.integers(1, 400),
+)
+def test_ranked_pairs_are_the_first_of_all_pairs_in_order(
+    inside: Rows, outside: Rows, measure: Dissimilarity, farthest: bool, share: float, block: int
 ) -> None:
+    sign = -1 if farthest else 1
     pairs = itertools.product(range(len(inside)), range(len(outside)))
-    expected = max(pairs, key=lambda pair: round(brute(inside[pair[0]], outside[pair[1]], measure), 9))
+    expected = sorted(pairs, key=lambda pair: sign * round(brute(inside[pair[0]], outside[pair[1]], measure), 9))
+    count = 1 + round(share * (len(expected) - 1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_BLOCK_BYTES", block)
-        assert farthest_pair(records(inside), records(outside), measure) == expected
+        patch.setattr(module, "BLOCK_BYTES", block)
+        assert ranked_pairs(records(inside), records(outside), measure, count, farthest) == tuple(expected[:count])
 
 
-@settings(max_examples=150, deadline=None)
-@given(inside=rows, measure=st.sampled_from(Dissimilarity), block=st.integers(1, 400))
-def test_total_dissimilarity_is_the_sum_over_the_others(inside: Rows, measure: Dissimilarity, block: int) -> None:
-    expected = [math.fsum(brute(one, two, measure) for two in inside) for one in inside]
+@settings(max_examples=200, deadline=None)
+@given(
+    inside=rows,
+    measure=st.sampled_from(FLAT),
+    farthest=st.booleans(),
+    share=st.floats(0, 1),
+    block=st.integers(1, 400),
+)
+def test_totals_and_ranked_records_follow_from_the_sums_over_the_others(
+    inside: Rows, measure: Dissimilarity, farthest: bool, share: float, block: int
+) -> None:
+    sums = np.array([math.fsum(brute(one, two, measure) for two in inside) for one in inside])
+    count = 1 + round(share * (len(inside) - 1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_BLOCK_BYTES", block)
-        found = total_dissimilarity(records(inside), measure)
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+        patch.setattr(module, "BLOCK_BYTES", block)
+        exact = total_dissimilarity(records(inside), measure)
+        fast, error = approximate_totals(records(inside), measure)
+        ranked = ranked_records(records(inside), measure, count, farthest)
+    np.testing.assert_allclose(exact, sums, rtol=1e-12, atol=1e-12)
+    assert np.abs(fast - exact).max() <= error
     if measure in TIED:
-        assert np.argmax(found) == np.argmax(np.round(expected, 9))
+        expected = np.argsort(np.round(-sums if farthest else sums, 9), kind="stable")
+        assert ranked == tuple(expected[:count])
+
+
+@pytest.mark.parametrize("measure", FLAT)
+@pytest.mark.parametrize("farthest", [True, False])
+@pytest.mark.parametrize("width", [0, 400])
+def test_fast_search_ranks_as_exact_arithmetic_does(measure: Dissimilarity, farthest: bool, width: int) -> None:
+    draw = np.random.default_rng(7)
+    # With copies, which tie exactly; and close together far from the origin, where fast distances are mere rounding.
+    points = (1000 + draw.random((300, 20))).astype(np.float32)
+    points[40:60] = points[:20]
+    if width:
+        common = draw.random(width).astype(np.float32)
+        points = np.concatenate([1000 + points[:, :3] / 500, np.tile(4000 + common, (300, 1))], axis=1)
+    inside, outside = records(points[:120]), records(points[100:])
+    totals = total_dissimilarity(inside, measure)
+    order = np.lexsort((np.arange(120), -totals if farthest else totals))
+    for count in (1, 3, 30):
+        assert ranked_records(inside, measure, count, farthest) == tuple(order[:count])
+    pairs = module.exact_block(*(module.prepare(side.features, measure) for side in (inside, outside)), measure)
+    flat = np.argsort(-pairs if farthest else pairs, axis=None, kind="stable")[:30]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BLOCK_BYTES", 8 * 50**2)
+        for count in (1, 3, 30):
+            expected = tuple(divmod(int(position), len(outside)) for position in flat[:count])
+            assert ranked_pairs(inside, outside, measure, count, farthest) == expected
 
 
 def test_total_ties_are_exact_for_equal_distances_in_another_order() -> None:
@@ -87,17 +138,44 @@ def test_cosine_refuses_zeros_and_shapes_must_agree() -> None:
     with pytest.raises(InputError, match="record 1 has only zeros"):
         total_dissimilarity(records([[1, 0], [0, 0]]), Dissimilarity.COSINE)
     with pytest.raises(InputError, match=r"shape \(3,\)"):
-        farthest_pair(records([[1, 0]]), records([[1, 0, 0]]), Dissimilarity.EUCLIDEAN)
+        ranked_pairs(records([[1, 0]]), records([[1, 0, 0]]), Dissimilarity.EUCLIDEAN, 1)
 
 
 D = records([[0, 0], [1, 0], [5, 0], [1, 1]])
 OUT = records([[2, 0], [-5, 0], [6, 9]])
-MOST, RANDOM = NeighbourChoice.MOST_DISSIMILAR, NeighbourChoice.RANDOM
+MOST, LEAST, RANDOM = NeighbourChoice.MOST_DISSIMILAR, NeighbourChoice.LEAST_DISSIMILAR, NeighbourChoice.RANDOM
 
 
 def test_most_dissimilar_follows_the_equations() -> None:
     assert choose_neighbour(REMOVE, D, None, MOST, Dissimilarity.EUCLIDEAN, 0) == NeighbourPair(2, None)
     assert choose_neighbour(REPLACE, D, OUT, MOST, Dissimilarity.MANHATTAN, 0) == NeighbourPair(0, 2)
+
+
+def test_ranks_go_on_from_the_most_and_the_least_dissimilar() -> None:
+    # Sums of distances: 0: 6 + sqrt 2, 1: 6, 2: 9 + sqrt 17, 3: 1 + sqrt 2 + sqrt 17 = 6.54.
+    removed = [
+        choose_neighbour(REMOVE, D, None, LEAST, Dissimilarity.EUCLIDEAN, 0, rank).index for rank in (1, 2, 3, 4)
+    ]
+    assert removed == [1, 3, 0, 2]
+    # Manhattan distances to (2, 0), (-5, 0), (6, 9): 2 5 15, 1 6 14, 3 10 10, 2 7 13.
+    expected = [(0, 2), (1, 2), (3, 2), (2, 1), (2, 2), (3, 1)]
+    ranked = ranked_neighbours(REPLACE, D, OUT, Dissimilarity.MANHATTAN, 6)
+    assert ranked == tuple(NeighbourPair(*pair) for pair in expected)
+    assert choose_neighbour(REPLACE, D, OUT, MOST, Dissimilarity.MANHATTAN, 0, 4) == NeighbourPair(2, 1)
+    nearest = ranked_neighbours(REPLACE, D, OUT, Dissimilarity.MANHATTAN, 3, farthest=False)
+    assert nearest == (NeighbourPair(1, 0), NeighbourPair(0, 0), NeighbourPair(3, 0))
+
+
+def test_ranks_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(InputError, match="neighbour rank is 5: accepted are 1 to 4"):
+        choose_neighbour(REMOVE, D, None, MOST, Dissimilarity.EUCLIDEAN, 0, 5)
+    with pytest.raises(InputError, match="neighbour rank is 13: accepted are 1 to 12"):
+        choose_neighbour(REPLACE, D, OUT, LEAST, Dissimilarity.EUCLIDEAN, 0, 13)
+    with pytest.raises(InputError, match="neighbour rank is 0"):
+        ranked_neighbours(REMOVE, D, None, Dissimilarity.EUCLIDEAN, 0)
+    for choice in (RANDOM, 1):
+        with pytest.raises(InputError, match="goes with most-dissimilar and least-dissimilar"):
+            choose_neighbour(REPLACE, D, OUT, choice, Dissimilarity.EUCLIDEAN, 0, 2)
 
 
 def test_named_record() -> None:

@@ -1,0 +1,171 @@
+"""The records and the pairs of records that lie farthest apart, or nearest: exact ranks in bounded memory.
+
+Fast arithmetic with a known error finds the candidates, exact arithmetic ranks them; of ties the lowest index is first.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.data.dissimilarity import (
+    Dissimilarity,
+    Prepared,
+    check_measurable,
+    exact_block,
+    prepare,
+    rows_in_block,
+    screening_block,
+    taken,
+)
+from fl_audit.data.records import Records
+from fl_audit.data.totals import approximate_totals, total_dissimilarity
+from fl_audit.errors import require
+
+
+def ranked_records(records: Records, measure: Dissimilarity, count: int, farthest: bool = True) -> tuple[int, ...]:
+    """Return the positions of the records with the largest or smallest summed dissimilarity to the others, in order.
+
+    Parameters
+    ----------
+    records
+        n records.
+    measure
+        The measure.
+    count
+        How many are asked for, 1 to n.
+    farthest
+        The largest sums first; otherwise the smallest first.
+
+    Raises
+    ------
+    InputError
+        If there are fewer records, or they do not suit the measure.
+    """
+    require(
+        1 <= count <= len(records), f"neighbour rank is {count}: accepted are 1 to {len(records)}, the records of D"
+    )
+    sign = 1.0 if farthest else -1.0
+    totals, error = approximate_totals(records, measure)
+    candidates, scores = np.arange(len(records)), sign * totals
+    if error > 0:
+        candidates = np.flatnonzero(scores >= _last_of_top(scores, count) - 2 * error)
+        scores = sign * total_dissimilarity(records, measure, candidates)
+    return tuple(int(candidates[position]) for position in _top(scores, count))
+
+
+def ranked_pairs(
+    inside: Records, outside: Records, measure: Dissimilarity, count: int, farthest: bool = True
+) -> tuple[tuple[int, int], ...]:
+    """Return the positions (i, j) of the inside and the outside records that lie farthest apart, or nearest, in order.
+
+    Parameters
+    ----------
+    inside
+        n records.
+    outside
+        m records of the same shape.
+    measure
+        The measure.
+    count
+        How many pairs are asked for, 1 to n m.
+    farthest
+        The farthest first; otherwise the nearest first.
+
+    Raises
+    ------
+    InputError
+        If the shapes differ, there are fewer pairs, or the records do not suit the measure.
+    """
+    require(
+        inside.shape == outside.shape,
+        f"outside records have shape {outside.shape}: accepted is that of the inside records, {inside.shape}",
+    )
+    pairs = len(inside) * len(outside)
+    require(1 <= count <= pairs, f"neighbour rank is {count}: accepted are 1 to {pairs}, the pairs of records")
+    for records in (inside, outside):
+        check_measurable(records, measure)
+    search, best, size = _Search(measure, count, farthest), _Ranked.none(), rows_in_block(inside, measure)
+    for row in range(0, len(inside), size):
+        mine = prepare(inside.features[row : row + size], measure)
+        for column in range(0, len(outside), size):
+            yours = prepare(outside.features[column : column + size], measure)
+            found = _ranked_in_block(mine, yours, search, best)
+            best = best.merged(found.shifted(row, column), count)
+    return tuple(zip(best.rows.tolist(), best.columns.tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class _Search:
+    measure: Dissimilarity
+    count: int
+    farthest: bool
+
+
+class _Ranked(NamedTuple):
+    """Pairs and their scores, larger ones first, of ties the lowest pair."""
+
+    scores: NDArray[np.float64]
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
+
+    @classmethod
+    def none(cls) -> "_Ranked":
+        return cls(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+    def shifted(self, row: int, column: int) -> "_Ranked":
+        return _Ranked(self.scores, self.rows + row, self.columns + column)
+
+    def merged(self, other: "_Ranked", count: int) -> "_Ranked":
+        scores, rows, columns = (np.concatenate(both) for both in zip(self, other, strict=True))
+        order = np.lexsort((columns, rows, -scores))[:count]
+        return _Ranked(scores[order], rows[order], columns[order])
+
+    def entry_score(self, count: int) -> float:
+        """Return the score that a pair needs to be among the first `count`."""
+        return float(self.scores[-1]) if len(self.scores) == count else -np.inf
+
+
+def _ranked_in_block(mine: Prepared, yours: Prepared, search: _Search, best: _Ranked) -> _Ranked:
+    """Return the pairs of a block that may be among the first, ranked."""
+    block, error = screening_block(mine, yours, search.measure)
+    scores = (block if search.farthest else -block).ravel()
+    needed = best.entry_score(search.count) - error
+    if scores.max() < needed:
+        return _Ranked.none()
+    positions = np.flatnonzero(scores >= max(needed, _last_of_top(scores, search.count) - 2 * error))
+    rows, columns = np.divmod(positions, block.shape[1])
+    chosen = scores[positions]
+    if error > 0:
+        exact = _exact_scores(mine, yours, rows, columns, search.measure)
+        chosen = exact if search.farthest else -exact
+    first = _top(chosen, search.count)
+    return _Ranked(chosen[first], rows[first], columns[first])
+
+
+def _exact_scores(
+    mine: Prepared, yours: Prepared, rows: NDArray[np.int64], columns: NDArray[np.int64], measure: Dissimilarity
+) -> NDArray[np.float64]:
+    """Return the exact dissimilarities of pairs that are sorted by row."""
+    scores = np.empty(len(rows))
+    for _, start, number in zip(*np.unique(rows, return_index=True, return_counts=True), strict=True):
+        part = slice(start, start + number)
+        left, right = taken(mine, rows[start : start + 1]), taken(yours, columns[part])
+        scores[part] = exact_block(left, right, measure)[0]
+    return scores
+
+
+def _top(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Return the positions of the largest scores, largest first, of ties the first."""
+    least = _last_of_top(scores, count)
+    # Of the many that may tie for the last place only the first can be needed: sorting all of them takes long.
+    above, level = np.flatnonzero(scores > least), np.flatnonzero(scores == least)
+    positions = np.concatenate([above, level[: max(0, count - len(above))]])
+    return positions[np.lexsort((positions, -scores[positions]))]
+
+
+def _last_of_top(scores: NDArray[np.float64], count: int) -> float:
+    """Return the smallest of the `count` largest scores, or of all if there are fewer."""
+    place = max(0, len(scores) - count)
+    return float(np.partition(scores, place)[place])

@@ -1,0 +1,163 @@
+"""Every record's summed dissimilarity to the others (Bernau et al. 2021, Eq. 9): exactly, or quickly within a bound."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.data import dissimilarity as measures
+from fl_audit.data.dissimilarity import (
+    Dissimilarity,
+    check_measurable,
+    directions,
+    exact_block,
+    prepare,
+    rows_in_block,
+    screening_block,
+)
+from fl_audit.data.records import Records
+
+_EPS = float(np.finfo(np.float64).eps)
+
+Totals = NDArray[np.float64]
+
+
+def total_dissimilarity(
+    records: Records, measure: Dissimilarity, chosen: NDArray[np.int64] | None = None
+) -> NDArray[np.float64]:
+    """Return the summed dissimilarity of records to all others, shape (n,) or (len(chosen),).
+
+    Records with the same dissimilarities to the others, in whatever order, get the same sum to the last bit.
+
+    Parameters
+    ----------
+    records
+        n records.
+    measure
+        The measure.
+    chosen
+        Positions of the records whose sums are asked for; None means all.
+
+    Raises
+    ------
+    InputError
+        If the measure is cosine and a record has only zeros, or ssim and the records are no images.
+    """
+    check_measurable(records, measure)
+    wanted = np.arange(len(records)) if chosen is None else chosen
+    if measure is Dissimilarity.HAMMING:
+        return _hamming(records)[wanted]
+    rows = max(1, min(rows_in_block(records, measure), measures.BLOCK_BYTES // (8 * len(records))))
+    parts = [_exact(records, measure, wanted[start : start + rows]) for start in range(0, len(wanted), rows)]
+    return np.concatenate(parts)
+
+
+def approximate_totals(records: Records, measure: Dissimilarity) -> tuple[Totals, float]:
+    """Return `total_dissimilarity` of all records by faster arithmetic, and a bound on the difference.
+
+    Parameters
+    ----------
+    records
+        n records.
+    measure
+        The measure. Manhattan takes O(n log n) a feature, cosine O(n), Euclidean and ssim n^2 / 2 pairs.
+
+    Returns
+    -------
+    tuple
+        The sums, shape (n,), and the bound, at least 0 (rounding of both sides included).
+
+    Raises
+    ------
+    InputError
+        If the measure is cosine and a record has only zeros, or ssim and the records are no images.
+    """
+    check_measurable(records, measure)
+    match measure:
+        case Dissimilarity.HAMMING:
+            return _hamming(records), 0.0
+        case Dissimilarity.MANHATTAN:
+            return _manhattan(records)
+        case Dissimilarity.COSINE:
+            return _cosine(records)
+        case Dissimilarity.EUCLIDEAN | Dissimilarity.SSIM:
+            return _pair_by_pair(records, measure)
+
+
+def _exact(records: Records, measure: Dissimilarity, chosen: NDArray[np.int64]) -> Totals:
+    mine, columns = prepare(records.features[chosen], measure), rows_in_block(records, measure)
+    block = np.empty((len(chosen), len(records)))
+    for first in range(0, len(records), columns):
+        part = slice(first, first + columns)
+        block[:, part] = exact_block(mine, prepare(records.features[part], measure), measure)
+    # Rounding can leave a record a little away from itself under the cosine measure.
+    block[np.arange(len(chosen)), chosen] = 0.0
+    # In one fixed order: ties must not be broken by the rounding of sums.
+    block.sort(axis=1)
+    totals: Totals = block.sum(axis=1)
+    return totals
+
+
+def _pair_by_pair(records: Records, measure: Dissimilarity) -> tuple[Totals, float]:
+    """Sum blocks of one half of the symmetric matrix along both axes."""
+    totals, error, rows = np.zeros(len(records)), 0.0, rows_in_block(records, measure)
+    for start in range(0, len(records), rows):
+        mine = prepare(records.features[start : start + rows], measure)
+        for first in range(start, len(records), rows):
+            yours = mine if first == start else prepare(records.features[first : first + rows], measure)
+            block, block_error = screening_block(mine, yours, measure)
+            error = max(error, block_error)
+            if first == start:
+                np.fill_diagonal(block, 0.0)
+            else:
+                totals[first : first + rows] += block.sum(axis=0)
+            totals[start : start + rows] += block.sum(axis=1)
+    return totals, len(records) * (error + 4 * _EPS * float(totals.max()))
+
+
+def _manhattan(records: Records) -> tuple[Totals, float]:
+    """Sum feature by feature: among sorted values, those below and those above need only their sums."""
+
+    def spread(column: NDArray[np.float64]) -> Totals:
+        levels, position, counts = np.unique(column, return_inverse=True, return_counts=True)
+        below, mass = np.cumsum(counts), np.cumsum(counts * levels)
+        at_level: Totals = levels * (2 * below - len(column)) + mass[-1] - 2 * mass
+        return at_level[position]
+
+    features = records.features.reshape(len(records), -1)
+    reach = np.maximum(features.max(axis=0), -features.min(axis=0)).sum(dtype=np.float64)
+    numbers = len(records) + features.shape[1] + 16
+    return _by_feature(records, spread), 8 * numbers * len(records) * _EPS * float(reach)
+
+
+def _cosine(records: Records) -> tuple[Totals, float]:
+    """Sum 1 - u.v over v as n - u.(sum of v), for unit vectors u and v."""
+    rows, width = rows_in_block(records, Dissimilarity.COSINE), records.features[0].size
+
+    def units(start: int) -> NDArray[np.float64]:
+        return directions(records.features[start : start + rows].reshape(-1, width).astype(np.float64))
+
+    starts = range(0, len(records), rows)
+    together = np.zeros(width)
+    for start in starts:
+        together += units(start).sum(axis=0)
+    totals = np.concatenate([len(records) - units(start) @ together for start in starts])
+    return totals, 8 * (len(records) + width + 16) * len(records) * _EPS
+
+
+def _hamming(records: Records) -> Totals:
+    """Count unequal features, as whole numbers that no rounding can order."""
+
+    def unequal(column: NDArray[np.float64]) -> Totals:
+        _, position, counts = np.unique(column, return_inverse=True, return_counts=True)
+        others: Totals = (len(column) - counts).astype(np.float64)
+        return others[position]
+
+    return _by_feature(records, unequal) / int(records.features[0].size)
+
+
+def _by_feature(records: Records, part: Callable[[NDArray[np.float64]], Totals]) -> Totals:
+    totals = np.zeros(len(records))
+    for column in records.features.reshape(len(records), -1).T:
+        totals += part(column.astype(np.float64))
+    return totals

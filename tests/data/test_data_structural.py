@@ -1,0 +1,98 @@
+import itertools
+
+import numpy as np
+import pytest
+from skimage.metrics import structural_similarity
+
+from fl_audit.data import dissimilarity as module
+from fl_audit.data.dissimilarity import Dissimilarity
+from fl_audit.data.ranking import ranked_pairs, ranked_records
+from fl_audit.data.records import Records
+from fl_audit.data.structural import fast_structural_dissimilarity, patches_of, structural_dissimilarity
+from fl_audit.data.totals import approximate_totals, total_dissimilarity
+from fl_audit.errors import InputError
+
+SSIM = Dissimilarity.SSIM
+
+
+def images(number: int, shape: tuple[int, ...], seed: int = 0) -> Records:
+    """Return smooth, noisy, constant, black and equal images of bytes scaled to [0, 1]."""
+    draw = np.random.default_rng(seed)
+    slope = np.linspace(0, 200, shape[-1]) * draw.random((number, *[1] * len(shape)))
+    values = np.clip(slope + draw.normal(0, 40, (number, *shape)), 0, 255).astype(np.uint8)
+    values[1], values[2], values[-1] = 0, 255, values[0]
+    return Records(values / np.float32(255), np.zeros(number), classes=1)
+
+
+def reference(left: Records, right: Records) -> np.ndarray:
+    channels = 0 if len(left.shape) == 3 else None
+    values = [
+        1 - structural_similarity(one.astype(float), two.astype(float), data_range=1.0, channel_axis=channels)
+        for one, two in itertools.product(left.features, right.features)
+    ]
+    return np.array(values).reshape(len(left), len(right))
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 9, 12), (7, 7), (8, 11)])
+def test_equals_scikit_image(shape: tuple[int, ...]) -> None:
+    left, right = images(6, shape), images(9, shape, seed=1)
+    patches = patches_of(left.features), patches_of(right.features)
+    exact = structural_dissimilarity(*patches)
+    fast, error = fast_structural_dissimilarity(*patches)
+    np.testing.assert_allclose(exact, reference(left, right), rtol=0, atol=1e-12)
+    assert np.abs(fast - exact).max() <= error < 1e-4
+
+
+def test_exact_values_are_symmetric_and_do_not_depend_on_the_block() -> None:
+    left, right = patches_of(images(7, (1, 12, 9)).features), patches_of(images(8, (1, 12, 9), seed=1).features)
+    whole = structural_dissimilarity(left, right)
+    assert np.array_equal(structural_dissimilarity(right, left).T, whole)
+    for row, column in itertools.product(range(7), range(8)):
+        one = structural_dissimilarity(module.taken(left, np.array([row])), module.taken(right, np.array([column])))
+        assert one[0, 0] == whole[row, column]
+    assert np.array_equal(np.diag(structural_dissimilarity(left, left)), np.zeros(7))
+
+
+@pytest.mark.parametrize("farthest", [True, False])
+def test_ranks_are_those_of_scikit_image(farthest: bool) -> None:
+    inside, outside = images(15, (1, 10, 10)), images(22, (1, 10, 10), seed=1)
+    sign = -1 if farthest else 1
+    pairs = np.argsort(np.round(sign * reference(inside, outside), 11), axis=None, kind="stable")[:40]
+    sums = np.argsort(np.round(sign * reference(inside, inside).sum(axis=1), 11), kind="stable")[:8]
+    for block in (8 * 100 * 49 * 4, module.BLOCK_BYTES):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "BLOCK_BYTES", block)
+            fast, error = approximate_totals(inside, SSIM)
+            assert np.abs(fast - total_dissimilarity(inside, SSIM)).max() <= error
+            assert ranked_records(inside, SSIM, 8, farthest) == tuple(sums)
+            found = ranked_pairs(inside, outside, SSIM, 40, farthest)
+            assert found == tuple(divmod(int(pair), 22) for pair in pairs)
+
+
+@pytest.mark.parametrize(
+    ("features", "words"),
+    [
+        (np.zeros((3, 64)), r"records have shape \(64,\): accepted for the ssim measure are images"),
+        (np.zeros((3, 1, 28, 6)), r"shape \(1, 28, 6\): .* at least 7x7"),
+        (np.zeros((3, 2, 1, 9, 9)), "accepted for the ssim measure are images"),
+        (np.full((3, 9, 9), 1.5), "a pixel is 1.5: accepted for the ssim measure are 0 to 1"),
+        (np.full((3, 9, 9), -0.5), "a pixel is -0.5"),
+    ],
+)
+def test_other_than_images_are_refused(features: np.ndarray, words: str) -> None:
+    records = Records(features, np.zeros(3), classes=1)
+    with pytest.raises(InputError, match=words):
+        ranked_records(records, SSIM, 1)
+    with pytest.raises(InputError, match=words):
+        ranked_pairs(records, records, SSIM, 1)
+
+
+def test_published_images(published: str) -> None:
+    from fl_audit.data.catalogue import DataSpec, load_source
+
+    pool = load_source(DataSpec("mnist", published)).pool
+    inside, outside = pool.take(range(20)), pool.take(range(20, 60))
+    distances = reference(inside, outside)
+    ranked = ranked_pairs(inside, outside, SSIM, 800)
+    assert np.all(np.diff([distances[pair] for pair in ranked]) <= 1e-12)
+    assert len(set(ranked)) == 800
