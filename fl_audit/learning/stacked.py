@@ -15,6 +15,7 @@ from fl_audit.learning.layers import Frame, Visit
 from fl_audit.learning.layout import ParameterLayout
 from fl_audit.learning.memory import keep_freed_memory
 from fl_audit.learning.models import ModelSpec, build_model, check_module
+from fl_audit.learning.sampling import Portion, Workload
 from fl_audit.learning.stacking import parameter_owners, stack_layers
 
 _CACHE_BUDGET = 2**18
@@ -86,8 +87,9 @@ class StackedModel:
         models: Tensor,
         features: Tensor,
         labels: Tensor,
-        clipping_norm: float,
+        clipping_norm: float | None,
         batch_worlds: int | None = None,
+        taking_part: Tensor | None = None,
     ) -> Tensor:
         """Return the sum over examples of g min(1, C / ||g||), g the gradient of one example's cross-entropy.
 
@@ -98,10 +100,12 @@ class StackedModel:
         features, labels
             Examples (n, *shape) in float32 and their classes (n,) in int64; n may be 0.
         clipping_norm
-            C, positive; the norm runs over all parameters together.
+            C, positive; the norm runs over all parameters together. None sums the gradients as they are.
         batch_worlds
             If the models are the first of a batch of so many, work in the shapes that the whole batch would have:
-            matrix products of other shapes differ in their last bits.
+            matrix products of other shapes differ in their last bits. Not together with `taking_part`.
+        taking_part
+            Bool tensor (worlds, n): over which examples each world sums; None is over all.
 
         Returns
         -------
@@ -111,15 +115,17 @@ class StackedModel:
         total = torch.zeros_like(models)
         if len(labels) == 0:
             return total
+        assert batch_worlds is None or taking_part is None, "samples of a part of a batch are not of its shapes"
         self._frame.forget()
         way = self._clipped_sum_fast if self.fast else self._clipped_sum_generic
-        for some in self._portions(len(labels)):
+        work = Workload.of(features, labels, taking_part)
+        for some in self._portions(work.width):
             for rows in self._passes(len(models), some.stop - some.start):
                 worlds = rows.stop - rows.start
                 full = min(self.worlds_per_pass(some.stop - some.start), (batch_worlds or len(models)) - rows.start)
                 padded = _repeat_last(models[rows], full - worlds)
                 with self._one_pass:
-                    total[rows] += way(padded, features[some], labels[some], clipping_norm)[:worlds]
+                    total[rows] += way(padded, work.portion(rows, some), clipping_norm)[:worlds]
         return total
 
     def logits(self, models: Tensor, features: Tensor) -> Tensor:
@@ -151,9 +157,9 @@ class StackedModel:
         for index in range(ceil(worlds / width)):
             yield slice(index * width, min(worlds, (index + 1) * width))
 
-    def _open_frame(self, models: Tensor, features: Tensor, recording: bool) -> None:
+    def _open_frame(self, models: Tensor, features: Tensor, examples: int, recording: bool) -> None:
         self._frame.parameters = self.layout.views(models)
-        self._frame.worlds, self._frame.examples = len(models), len(features)
+        self._frame.worlds, self._frame.examples = len(models), examples
         self._frame.read(features)
         self._frame.recording, self._frame.tape = recording, []
 
@@ -165,21 +171,22 @@ class StackedModel:
                 one_by_one = [{name: value[0] for name, value in parameters.items()} for parameters in views]
                 return torch.stack([functional_call(self.template, values, (features,)) for values in one_by_one])
             assert self._stacked is not None
-            self._open_frame(models, features, recording=False)
+            self._open_frame(models, features, len(features), recording=False)
             merged: Tensor = self._stacked(features)
             return self._frame.split(merged)
 
-    def _clipped_sum_fast(self, models: Tensor, features: Tensor, labels: Tensor, clipping_norm: float) -> Tensor:
+    def _clipped_sum_fast(self, models: Tensor, portion: Portion, clipping_norm: float | None) -> Tensor:
         assert self._stacked is not None
-        self._open_frame(models, features, recording=True)
+        features, labels = portion.merged(len(models))
+        self._open_frame(models, features, portion.examples, recording=True)
         with torch.enable_grad():
-            merged = self._stacked(features)
-            loss = F.cross_entropy(merged, labels.repeat(len(models)), reduction="sum")
+            loss = F.cross_entropy(self._stacked(features), labels, reduction="sum")
         tape = self._frame.tape
         signals = torch.autograd.grad(loss, [visit.outputs for visit in tape])
         with torch.no_grad():
             measured = [visit.layer.squared_norms(visit, signal) for visit, signal in zip(tape, signals, strict=True)]
-            weights = _clipping_weights(torch.stack([norms for norms, _ in measured]).sum(0), clipping_norm)
+            squared_norms = torch.stack([norms for norms, _ in measured]).sum(0)
+            weights = _weights(squared_norms, clipping_norm, portion.counted)
             total = torch.empty_like(models)
             columns = self.layout.slices()
             for visit, signal, (_, kept) in zip(tape, signals, measured, strict=True):
@@ -188,25 +195,26 @@ class StackedModel:
         self._frame.tape = []
         return total
 
-    def _clipped_sum_generic(self, models: Tensor, features: Tensor, labels: Tensor, clipping_norm: float) -> Tensor:
+    def _clipped_sum_generic(self, models: Tensor, portion: Portion, clipping_norm: float | None) -> Tensor:
         total = torch.zeros_like(models)
         together = max(1, _GRADIENT_BUDGET // models.numel())
-        for first in range(0, len(labels), together):
-            some = slice(first, first + together)
-            gradients = self._example_gradients(models, features[some], labels[some])
-            weights = _clipping_weights(gradients.square().sum(2), clipping_norm)
+        for first in range(0, portion.examples, together):
+            part = portion.take(slice(first, first + together))
+            gradients = self._example_gradients(models, part)
+            weights = _weights(gradients.square().sum(2), clipping_norm, part.counted)
             total += torch.einsum("wn,wnp->wp", weights, gradients)
         return total
 
-    def _example_gradients(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+    def _example_gradients(self, models: Tensor, portion: Portion) -> Tensor:
         """Return every example's gradient (worlds, n, parameters) through torch.func."""
 
         def loss(parameters: dict[str, Tensor], example: Tensor, label: Tensor) -> Tensor:
             logits = functional_call(self.template, parameters, (example.unsqueeze(0),))
             return F.cross_entropy(logits, label.unsqueeze(0))
 
-        per_world = vmap(vmap(grad(loss), in_dims=(None, 0, 0)), in_dims=(0, None, None))
-        gradients = per_world(self.layout.views(models), features, labels)
+        worlds_axis = 0 if portion.is_own else None
+        per_world = vmap(vmap(grad(loss), in_dims=(None, 0, 0)), in_dims=(0, worlds_axis, worlds_axis))
+        gradients = per_world(self.layout.views(models), portion.features, portion.labels)
         return torch.cat([gradients[name].flatten(2) for name in self.layout.names], dim=2)
 
     def _probe(self) -> bool:
@@ -215,9 +223,9 @@ class StackedModel:
         flat = self.layout.flatten(dict(self.template.named_parameters()))
         models = flat + 0.1 * torch.randn(_PROBE_WORLDS, len(flat), generator=source)
         features = torch.rand(_PROBE_EXAMPLES, *self.feature_shape, generator=source)
-        labels = torch.zeros(_PROBE_EXAMPLES, dtype=torch.int64)
+        portion = Portion(features, torch.zeros(_PROBE_EXAMPLES, dtype=torch.int64))
         try:
-            expected = self._clipped_sum_generic(models, features, labels, 1.0)
+            expected = self._clipped_sum_generic(models, portion, 1.0)
         except Exception as error:
             raise InputError(
                 f"the model cannot be run example by example on features of shape {self.feature_shape} "
@@ -226,7 +234,7 @@ class StackedModel:
         if self._stacked is None:
             return False
         try:
-            found = self._clipped_sum_fast(models, features, labels, 1.0)
+            found = self._clipped_sum_fast(models, portion, 1.0)
         except Exception:  # the template's own code may do anything that stacked layers do not foresee
             return False
         visited = self._visits(models, features)
@@ -239,7 +247,7 @@ class StackedModel:
 
     def _visits(self, models: Tensor, features: Tensor) -> list[Visit]:
         assert self._stacked is not None
-        self._open_frame(models, features, recording=True)
+        self._open_frame(models, features, len(features), recording=True)
         self._stacked(features)
         visits, self._frame.tape = self._frame.tape, []
         return visits
@@ -249,9 +257,12 @@ def _repeat_last(models: Tensor, times: int) -> Tensor:
     return torch.cat([models, models[-1:].expand(times, -1)]) if times > 0 else models
 
 
-def _clipping_weights(squared_norms: Tensor, clipping_norm: float) -> Tensor:
-    """Return min(1, C / norm); a gradient of zero keeps its weight of one."""
-    return torch.clamp(clipping_norm * torch.rsqrt(squared_norms), max=1.0)
+def _weights(squared_norms: Tensor, clipping_norm: float | None, counted: Tensor | None) -> Tensor:
+    """Return min(1, C / norm), 1 without clipping, of gradients that count; one of zero keeps its weight of one."""
+    if clipping_norm is None:
+        return torch.ones_like(squared_norms) if counted is None else counted
+    weights = torch.clamp(clipping_norm * torch.rsqrt(squared_norms), max=1.0)
+    return weights if counted is None else weights * counted
 
 
 def refuse_unless_independent(model: StackedModel, classes: int) -> None:
