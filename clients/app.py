@@ -19,7 +19,7 @@ from fl_audit.adversaries.identifiability import RoundEvidence, weigh_models, we
 from fl_audit.errors import InputError
 from fl_audit.game import Game, PublicGame, View, load_game
 from fl_audit.privacy.release import NoiseScaling
-from fl_audit.protocol import Key, Query, Record, models_key
+from fl_audit.protocol import Key, Query, Record, models_key, unpack_participation
 
 
 def build_app(mods: list[Mod] | None = None) -> ClientApp:
@@ -41,9 +41,10 @@ def train(message: Message, context: Context) -> Message:
     """Answer a round: the clipped gradient sums of all worlds of a batch."""
     game, client = _game(message), _partition(context)
     models = _tensor(game, message, models_key(0))
+    taking_part = _participation(game, client, message, len(models))
     if client != game.victim:
-        return _reply(message, {Key.SUM: contribute(game, client, models).cpu().numpy()})
-    total, sensitivity = contribute_as_victim(game, models, _bits(message))
+        return _reply(message, {Key.SUM: contribute(game, client, models, taking_part).cpu().numpy()})
+    total, sensitivity = contribute_as_victim(game, models, _bits(message), taking_part)
     if game.public.law.scaling is NoiseScaling.GLOBAL:
         return _reply(message, {Key.SUM: total.cpu().numpy()})
     return _reply(message, {Key.SUM: total.cpu().numpy(), Key.LOCAL_SENSITIVITY: sensitivity})
@@ -84,6 +85,15 @@ def _bits(message: Message) -> NDArray[np.bool_]:
     secret = _config(message)[Key.BITS]
     assert isinstance(secret, bytes)
     return np.frombuffer(secret, dtype=np.bool_).copy()
+
+
+def _participation(game: Game, client: int, message: Message, worlds: int) -> NDArray[np.bool_] | None:
+    """Return which of the client's records take part, None where all do."""
+    if not game.public.law.is_sampled:
+        return None
+    packed = _config(message)[Key.PARTICIPATION]
+    assert isinstance(packed, bytes)
+    return unpack_participation(packed, worlds, len(game.shards[client]))
 
 
 def _partition(context: Context) -> int:

@@ -8,13 +8,40 @@ from torch import Tensor
 from fl_audit.game import Game, local_sensitivity
 
 
-def contribute(game: Game, client: int, models: Tensor) -> Tensor:
-    """Return the clipped gradient sums (worlds, parameters) over the records that the client holds in every world."""
-    return game.clipped_sum(models, game.honest_shard(client))
+def contribute(game: Game, client: int, models: Tensor, taking_part: NDArray[np.bool_] | None = None) -> Tensor:
+    """Return the clipped gradient sums over the records that the client holds in every world.
+
+    Parameters
+    ----------
+    game
+        The game.
+    client
+        Which client.
+    models
+        Float32 tensor (worlds, parameters).
+    taking_part
+        Which records of its shard take part, (worlds, records); None is all of them.
+
+    Returns
+    -------
+    Tensor
+        Float32 tensor (worlds, parameters).
+    """
+    honest = None
+    if taking_part is not None:
+        honest = torch.from_numpy(taking_part[:, ~game.differs(client)]).to(models.device)
+    return game.clipped_sum(models, game.honest_shard(client), taking_part=honest)
 
 
-def contribute_as_victim(game: Game, models: Tensor, bits: NDArray[np.bool_]) -> tuple[Tensor, NDArray[np.float64]]:
-    """Return the victim's sums, with x where the bit says D and its stand-in where it says D', and Delta_i."""
+def contribute_as_victim(
+    game: Game, models: Tensor, bits: NDArray[np.bool_], taking_part: NDArray[np.bool_] | None = None
+) -> tuple[Tensor, NDArray[np.float64]]:
+    """Return the victim's sums, with x where the bit says D and its stand-in where it says D', and Delta_i.
+
+    Where records are sampled, x and its stand-in take part in the same rounds: they have one place in the shard.
+    """
     present, absent = game.differing_gradients(models)
     chosen = torch.where(torch.from_numpy(bits).to(present.device).unsqueeze(1), present, absent)
-    return contribute(game, game.victim, models) + chosen, local_sensitivity(present, absent)
+    if taking_part is not None:
+        chosen = chosen * torch.from_numpy(taking_part[:, game.differs(game.victim)]).to(present.device)
+    return contribute(game, game.victim, models, taking_part) + chosen, local_sensitivity(present, absent)

@@ -60,22 +60,59 @@ class ModelSection(_Section):
     name: str = "logistic"
 
 
+DEFAULT_ROUNDS = 30
+
+
 class TrainingSection(_Section):
-    """How the server learns."""
+    """How the server learns. `rounds`, left out, is 30 or follows from `epochs`, passes over the records of D."""
 
     strategy: Literal["dp-fedsgd"] = "dp-fedsgd"
-    rounds: Count = 30
+    rounds: Count | None = None
+    epochs: Positive | None = None
+    sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Probability with which a record takes part in a round; None is 1, or follows from `expected-batch`."""
+    expected_batch: Count | None = None
+    """Records that take part in a round on average."""
     learning_rate: Positive = 0.005
     optimizer: OptimizerKind = OptimizerKind.SGD
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
 
+    @model_validator(mode="before")
+    @classmethod
+    def _default_rounds(cls, values: Any) -> Any:
+        """Fill in the default before the values are checked, so that a stored configuration names its rounds."""
+        given = isinstance(values, dict) and ("rounds" in values or "epochs" in values)
+        return values if given or not isinstance(values, dict) else values | {"rounds": DEFAULT_ROUNDS}
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Self:
+        for names in (("rounds", "epochs"), ("sampling-rate", "expected-batch")):
+            given = _given(self, names)
+            if len(given) > 1:
+                raise ValueError(f"{_named(self, given)} given: accepted is at most one of {' and '.join(names)}")
+        return self
+
 
 PRIVACY_TARGETS = ("belief", "epsilon", "advantage", "noise-multiplier")
+PROMISE_ONLY = (*PRIVACY_TARGETS, "accountant", "clipping-norm", "sensitivity", "noise")
+"""Settings that have no meaning where nothing is promised."""
+
+
+def _given(section: BaseModel, names: Sequence[str]) -> list[str]:
+    return [name for name in names if getattr(section, name.replace("-", "_")) is not None]
+
+
+def _named(section: BaseModel, names: Sequence[str]) -> str:
+    return " and ".join(f"{name} = {getattr(section, name.replace('-', '_'))}" for name in names)
 
 
 class PrivacySection(_Section):
-    """What is promised: exactly one of the four targets."""
+    """What is promised: exactly one of the four targets; `private = false` clips nothing, adds no noise, promises none.
 
+    `delta` is that of Epsilon* too.
+    """
+
+    private: bool = True
     belief: Share | None = None
     epsilon: Positive | None = None
     advantage: Share | None = None
@@ -90,9 +127,14 @@ class PrivacySection(_Section):
 
     @model_validator(mode="after")
     def _exactly_one_target(self) -> Self:
-        given = [name for name in PRIVACY_TARGETS if getattr(self, name.replace("-", "_")) is not None]
+        if not self.private:
+            idle = [name for name in PROMISE_ONLY if name.replace("-", "_") in self.model_fields_set]
+            if idle:
+                raise ValueError(f"{_named(self, idle)} with private = false: nothing is promised, so leave it out")
+            return self
+        given = _given(self, PRIVACY_TARGETS)
         if len(given) != 1:
-            named = " and ".join(f"{name} = {getattr(self, name.replace('-', '_'))}" for name in given) or "none"
+            named = _named(self, given) or "none"
             raise ValueError(f"{named} given: accepted is exactly one of {', '.join(PRIVACY_TARGETS)}")
         return self
 
@@ -107,9 +149,13 @@ def _neighbour(value: Any) -> NeighbourChoice | int:
 
 
 class AuditSection(_Section):
-    """What the insider sees, which neighbour it asks about, and how often the game is played."""
+    """What the insider sees, which neighbour it asks about, and how often the game is played.
+
+    `insider = false` trains the worlds without asking it: Epsilon*, membership and accuracy remain.
+    """
 
     worlds: Count = 200
+    insider: bool = True
     view: View = View.UPDATE
     neighbour: Annotated[NeighbourChoice | int, BeforeValidator(_neighbour)] = NeighbourChoice.MOST_DISSIMILAR
     neighbour_rank: Count | None = None
@@ -156,7 +202,10 @@ class RunConfig(_Section):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the configuration with all defaults filled in, as JSON values under the names of the file."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        values = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if not self.privacy.private:
+            values["privacy"] = {key: value for key, value in values["privacy"].items() if key not in PROMISE_ONLY}
+        return values
 
 
 def load_config(path: Path, overrides: Sequence[str] = (), data_dir: str | None = None) -> RunConfig:

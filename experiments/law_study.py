@@ -165,12 +165,17 @@ def problems(plan: AuditPlan, results: list[LawResult]) -> list[str]:
     honest, *wrong = results
     found = [] if honest.check.holds else ["the innovations of the honest insider do not follow their law"]
     found += [f"the check does not find out: {result.insider}" for result in wrong if result.check.holds]
-    bound = plan.guarantee.advantage_bound_exact
+    bound = _advantage_bound(plan)
     three_errors = 3 * math.sqrt((1 - bound**2) / plan.config.audit.worlds)
     below = bound - three_errors if not plan.public.law.is_private_release else -1.0
     if not below <= honest.advantage <= bound + three_errors:
         found.append(f"the advantage is {honest.advantage:.4f}, {bound:.4f} +- {three_errors:.4f} expected")
     return found
+
+
+def _advantage_bound(plan: AuditPlan) -> float:
+    assert plan.guarantee is not None, "every setting of the study makes a promise"
+    return plan.guarantee.advantage_bound_exact
 
 
 def main() -> None:
@@ -193,7 +198,7 @@ def main() -> None:
 
 
 def _table(setting: str, plan: AuditPlan, results: list[LawResult]) -> Table:
-    worlds, bound = plan.config.audit.worlds, plan.guarantee.advantage_bound_exact
+    worlds, bound = plan.config.audit.worlds, _advantage_bound(plan)
     expected = f"{'at most ' if plan.public.law.is_private_release else ''}{bound:.4f}"
     error = math.sqrt((1 - bound**2) / worlds)
     table = Table(title=f"{setting}: {worlds} worlds, advantage expected {expected}, one s.e. {error:.3f}")

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 
 from experiments.config import PRIVACY_TARGETS, DataSection, RunConfig
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.files import data_directory
 from fl_audit.data.neighbours import NeighbourPair, choose_neighbour
 from fl_audit.data.split import select_records
+from fl_audit.errors import require
 from fl_audit.game import PublicGame
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.optimizers import ServerOptimizer
@@ -22,7 +25,7 @@ from fl_audit.privacy.calibration import (
     guarantee,
     noise_multiplier_for,
 )
-from fl_audit.privacy.release import ReleaseLaw
+from fl_audit.privacy.release import ReleaseLaw, require_weighable
 
 _TARGETS: dict[str, Callable[[float], Target]] = {
     "belief": BeliefTarget,
@@ -45,13 +48,13 @@ class AuditPlan:
     config
         What the user wrote, defaults filled in.
     guarantee
-        What is promised.
+        What is promised; None where nothing is.
     public
         The game that is played.
     """
 
     config: RunConfig
-    guarantee: Guarantee
+    guarantee: Guarantee | None
     public: PublicGame
 
 
@@ -68,31 +71,71 @@ def resolve(config: RunConfig) -> AuditPlan:
     InputError
         If the promise cannot be kept or the game cannot be played.
     """
-    privacy, training = config.privacy, config.training
+    privacy, training, rate = config.privacy, config.training, sampling_rate(config)
+    if config.audit.insider:
+        require_weighable(privacy.private, float(rate))
     law = ReleaseLaw(
         relation=privacy.adjacency,
-        clipping_norm=privacy.clipping_norm,
-        noise_multiplier=_calibrated(config),
+        clipping_norm=privacy.clipping_norm if privacy.private else None,
+        noise_multiplier=_calibrated(config) if privacy.private else 0.0,
         scaling=privacy.sensitivity,
-        denominator=config.data.records,
+        denominator=float(rate * config.data.records),
         optimizer=ServerOptimizer(training.optimizer, training.learning_rate, momentum=training.momentum),
         source=privacy.noise,
+        sampling_rate=float(rate),
     )
     return AuditPlan(_sized(config), guarantee_of(law, config), _public_game(config, law))
 
 
-def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee:
-    """Return what the rounds of a release law promise, by the accountant of a configuration."""
-    privacy = config.privacy
-    return guarantee(privacy.accountant, law.noise_multiplier, config.training.rounds, privacy.delta, privacy.prior)
+def sampling_rate(config: RunConfig) -> Fraction:
+    """Return q, the probability with which a record takes part in a round: the number that was written, exactly.
+
+    Raises
+    ------
+    InputError
+        If a round is to have more records than there are.
+    """
+    training, records = config.training, config.data.records
+    if training.expected_batch is None:
+        return Fraction(str(training.sampling_rate or 1))
+    batch = training.expected_batch
+    require(batch <= records, f"expected-batch is {batch} of {records} records: accepted are 1 to {records}")
+    return Fraction(batch, records)
+
+
+def rounds_of(config: RunConfig) -> int:
+    """Return k, the number of rounds: as many as it takes that a record takes part `epochs` times on average."""
+    training = config.training
+    if training.epochs is None:
+        assert training.rounds is not None, "the configuration fills in its default"
+        return training.rounds
+    return ceil(Fraction(str(training.epochs)) / sampling_rate(config))
+
+
+def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee | None:
+    """Return what the rounds of a release law promise, by the accountant of a configuration; None if nothing."""
+    privacy, rounds = config.privacy, rounds_of(config)
+    if not law.has_noise:
+        return None
+    return guarantee(
+        privacy.accountant,
+        law.noise_multiplier,
+        rounds,
+        privacy.delta,
+        privacy.prior,
+        law.sampling_rate,
+        law.relation,
+    )
 
 
 def _calibrated(config: RunConfig) -> float:
     """Return the noise multiplier that the promise of a configuration needs."""
-    privacy, rounds = config.privacy, config.training.rounds
+    privacy, rounds, rate = config.privacy, rounds_of(config), float(sampling_rate(config))
     name = next(name for name in PRIVACY_TARGETS if getattr(privacy, name.replace("-", "_")) is not None)
     target = _TARGETS[name](getattr(privacy, name.replace("-", "_")))
-    return noise_multiplier_for(target, privacy.accountant, rounds, privacy.delta, privacy.prior)
+    return noise_multiplier_for(
+        target, privacy.accountant, rounds, privacy.delta, privacy.prior, rate, privacy.adjacency
+    )
 
 
 def _sized(config: RunConfig) -> RunConfig:
@@ -101,7 +144,7 @@ def _sized(config: RunConfig) -> RunConfig:
         return config
     source = load_source(data_spec(config.data))
     model = StackedModel.of(ModelSpec(config.model.name, source.feature_shape, source.pool.classes))
-    by_work = int(_WORK_A_ROUND / (config.data.records * model.scalars_per_example))
+    by_work = int(_WORK_A_ROUND / (float(sampling_rate(config) * config.data.records) * model.scalars_per_example))
     by_message = int(_MESSAGE_SCALARS / model.layout.size)
     worlds = max(1, min(by_message, max(_FEWEST_WORLDS, min(_MOST_WORLDS, by_work))))
     return config.model_copy(update={"run": config.run.model_copy(update={"worlds_per_batch": worlds})})
@@ -123,10 +166,11 @@ def _public_game(config: RunConfig, law: ReleaseLaw) -> PublicGame:
         pair=_pair(config),
         model=config.model.name,
         law=law,
-        rounds=config.training.rounds,
+        rounds=rounds_of(config),
         view=audit.view,
         threads=config.run.threads,
         device=config.run.device,
+        with_insider=audit.insider,
     )
 
 

@@ -48,6 +48,8 @@ def replay(directory: Path) -> Replay:
         If the directory holds no run, or kept no releases.
     """
     public, _ = read_public(directory)
+    if not public.with_insider:
+        raise InputError(f"{directory} holds a run without the insider: accepted is one with [audit] insider = true")
     torch.set_num_threads(public.threads)
     game = load_game(public)
     files = sorted((directory / "public").glob("releases-*.safetensors"))

@@ -160,7 +160,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...]) -> Federat
         batches_in_flight=run.batches_in_flight,
         time_limit=run.client_time_limit,
         keep_releases=run.keep_releases,
-        epsilon_star_delta=plan.guarantee.delta if plan.config.audit.epsilon_star else None,
+        epsilon_star_delta=plan.config.privacy.delta if plan.config.audit.epsilon_star else None,
         membership=plan.config.audit.membership,
         evaluate_every=plan.config.audit.evaluate_every,
     )

@@ -99,10 +99,13 @@ OPERATIONAL = ("client-time-limit", "actors", "batches-in-flight")
 
 
 def _what_decides(public: dict[str, Any]) -> dict[str, Any]:
-    """Return the public part without its operational settings."""
-    configuration = dict(public["configuration"])
+    """Return the public part without its operational settings, and with defaults of what came after it was written."""
+    configuration = parse_config(public["configuration"]).as_dict()
     configuration["run"] = {key: value for key, value in configuration["run"].items() if key not in OPERATIONAL}
-    return public | {"configuration": configuration}
+    known = public | {"configuration": configuration}
+    if "game" in public:
+        known["game"] = json.loads(PublicGame.from_json(json.dumps(public["game"])).to_json())
+    return known
 
 
 def public_part(plan: AuditPlan) -> dict[str, Any]:

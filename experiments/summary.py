@@ -19,7 +19,8 @@ from fl_audit.evidence.empirical_epsilon import (
 )
 from fl_audit.evidence.innovations import InnovationGroup, check_innovations
 from fl_audit.evidence.lower_bounds import LowerBound, all_bounds
-from fl_audit.evidence.verdict import VerdictResult, judge
+from fl_audit.evidence.verdict import VerdictResult, judge, unjudged
+from fl_audit.privacy.calibration import Guarantee
 from fl_audit.privacy.membership import membership_bounds
 from fl_audit.privacy.release import SENSITIVITY_FLOOR, NoiseScaling
 from fl_audit.report.contents import LawFacts, RunContents
@@ -51,42 +52,54 @@ def summarise(plan: AuditPlan, tables: Tables, timing: dict[str, Any]) -> dict[s
     timing
         Seconds, and the engine.
     """
-    bits = tables.worlds["bit"].to_numpy() == 1
-    log_odds = tables.worlds["log_odds"].to_numpy(dtype=np.float64)
-    verdict = _verdict(plan, log_odds, bits)
     return {
         "schema": 1,
         "guarantee": _guarantee(plan),
-        "insider": _insider(plan, tables, np.where(bits, log_odds, -log_odds)),
-        "empirical_epsilon": _empirical_epsilon(plan, tables, np.where(bits, log_odds, -log_odds), verdict),
-        "innovations": _innovations(tables, bits),
+        **_audited(plan, tables),
         "epsilon_star": _epsilon_star(plan, tables),
         "membership": _membership(plan, tables),
         "utility": {"test_accuracy": float(tables.worlds["test_accuracy"].mean())},
-        "verdict": str(verdict.verdict),
-        "scope": verdict.scope,
         "timing": timing,
     }
 
 
+_PROMISED = ("epsilon", "delta", "noise_multiplier", "belief_bound", "advantage_bound", "advantage_bound_exact")
+
+
 def _guarantee(plan: AuditPlan) -> dict[str, Any]:
     promise = plan.guarantee
-    return {
-        "epsilon": promise.epsilon,
-        "delta": promise.delta,
-        "accountant": str(promise.accountant),
-        "noise_multiplier": promise.noise_multiplier,
-        "rounds": promise.rounds,
-        "belief_bound": promise.belief_bound,
-        "advantage_bound": promise.advantage_bound,
-        "advantage_bound_exact": promise.advantage_bound_exact,
+    promised = {name: None if promise is None else getattr(promise, name) for name in _PROMISED}
+    return promised | {
+        "accountant": None if promise is None else str(promise.accountant),
+        "rounds": plan.public.rounds,
+        "sampling_rate": plan.public.law.sampling_rate,
     }
 
 
-def _insider(plan: AuditPlan, tables: Tables, towards_truth: NDArray[np.float64]) -> dict[str, Any]:
+def _audited(plan: AuditPlan, tables: Tables) -> dict[str, Any]:
+    """Return all that rests on the insider, the verdict with it."""
+    promise = plan.guarantee
+    if promise is None or not plan.public.with_insider:
+        verdict_alone, scope = unjudged(promise)
+        nothing = dict.fromkeys(("insider", "empirical_epsilon", "innovations"))
+        return nothing | {"verdict": str(verdict_alone), "scope": scope}
+    bits = tables.worlds["bit"].to_numpy() == 1
+    log_odds = tables.worlds["log_odds"].to_numpy(dtype=np.float64)
+    towards_truth = np.where(bits, log_odds, -log_odds)
+    verdict = _verdict(plan, promise, log_odds, bits)
+    return {
+        "insider": _insider(plan, promise, tables, towards_truth),
+        "empirical_epsilon": _empirical_epsilon(plan, promise, tables, towards_truth, verdict),
+        "innovations": _innovations(tables, bits),
+        "verdict": str(verdict.verdict),
+        "scope": verdict.scope,
+    }
+
+
+def _insider(plan: AuditPlan, promise: Guarantee, tables: Tables, towards_truth: NDArray[np.float64]) -> dict[str, Any]:
     estimate = empirical_advantage(tables.worlds["won"].to_numpy(), plan.config.audit.confidence)
     # The promise bounds the log-odds; at a prior of 1/2 this counts the beliefs beyond the bound.
-    limit = logit(plan.guarantee.belief_bound) - logit(plan.guarantee.prior)
+    limit = logit(promise.belief_bound) - logit(promise.prior)
     return {
         "worlds": estimate.worlds,
         "wins": estimate.wins,
@@ -98,14 +111,16 @@ def _insider(plan: AuditPlan, tables: Tables, towards_truth: NDArray[np.float64]
     }
 
 
-def _verdict(plan: AuditPlan, log_odds: NDArray[np.float64], bits: NDArray[np.bool_]) -> VerdictResult:
+def _verdict(
+    plan: AuditPlan, promise: Guarantee, log_odds: NDArray[np.float64], bits: NDArray[np.bool_]
+) -> VerdictResult:
     config = plan.config
     rank = "" if config.audit.neighbour_rank is None else f" (rank {config.audit.neighbour_rank})"
     neighbour = f"{config.privacy.adjacency}, neighbour {config.audit.neighbour}{rank}, data seed {config.data.seed}"
     return judge(
         log_odds[bits],
         log_odds[~bits],
-        plan.guarantee,
+        promise,
         config.audit.confidence,
         neighbour,
         str(config.run.seed),
@@ -114,13 +129,17 @@ def _verdict(plan: AuditPlan, log_odds: NDArray[np.float64], bits: NDArray[np.bo
 
 
 def _empirical_epsilon(
-    plan: AuditPlan, tables: Tables, towards_truth: NDArray[np.float64], verdict: VerdictResult
+    plan: AuditPlan,
+    promise: Guarantee,
+    tables: Tables,
+    towards_truth: NDArray[np.float64],
+    verdict: VerdictResult,
 ) -> dict[str, Any]:
-    delta, confidence = plan.guarantee.delta, plan.config.audit.confidence
+    delta, confidence = promise.delta, plan.config.audit.confidence
     wins, worlds = int(tables.worlds["won"].sum()), len(tables.worlds)
-    exact_mu = plan.guarantee.mu if has_exact_final_law(plan, tables) else None
+    exact_mu = promise.mu if has_exact_final_law(plan, tables) else None
     intervals = {
-        "from_sensitivity": sensitivity_interval(_signal(tables), delta, plan.guarantee.accountant),
+        "from_sensitivity": sensitivity_interval(_signal(tables), delta, promise.accountant),
         "from_belief": belief_interval(towards_truth, confidence, exact_mu),
         "from_advantage": advantage_interval(wins, worlds, delta, confidence),
     }
@@ -199,7 +218,7 @@ def _epsilon_star(plan: AuditPlan, tables: Tables) -> dict[str, Any] | None:
     return {
         "mean": _finite(float(values.mean())),
         "max": _finite(float(values.max())),
-        "delta": plan.guarantee.delta,
+        "delta": plan.config.privacy.delta,
     }
 
 
@@ -211,6 +230,7 @@ _THIS_RECORD_ONLY = (
     "No bound for members and others holds here: the noise follows the differing record, and no other record is "
     "promised anything. The bounds say what the same promise would be worth to every record."
 )
+_NOTHING_PROMISED = "Nothing was promised, so nothing but certainty bounds the advantage."
 
 
 def _membership(plan: AuditPlan, tables: Tables) -> dict[str, Any] | None:
@@ -218,9 +238,8 @@ def _membership(plan: AuditPlan, tables: Tables) -> dict[str, Any] | None:
     columns = ["membership_advantage", "record_membership_guess"]
     if not set(columns) <= set(tables.worlds) or tables.worlds[columns].isna().any(axis=None):
         return None
-    confidence, law = plan.config.audit.confidence, plan.public.law
+    confidence = plan.config.audit.confidence
     over_worlds = mean_advantage(tables.worlds[columns[0]].to_numpy(dtype=np.float64), confidence)
-    bounds = membership_bounds(plan.guarantee, law.relation)
     won = tables.worlds[columns[1]].to_numpy() == tables.worlds["bit"].to_numpy()
     record = empirical_advantage(won, confidence)
     return {
@@ -228,17 +247,27 @@ def _membership(plan: AuditPlan, tables: Tables) -> dict[str, Any] | None:
         "low": over_worlds.low,
         "high": over_worlds.high,
         "confidence": confidence,
-        "yeom_bound": _finite(bounds.yeom),
-        "tradeoff_bound": bounds.tradeoff,
-        "bound": bounds.exact,
-        "bound_scope": _EVERY_RECORD if law.is_private_release else _THIS_RECORD_ONLY,
+        **_membership_bounds(plan),
         "record": {
             "wins": record.wins,
             "advantage": record.advantage,
             "low": record.low,
             "high": record.high,
-            "bound": plan.guarantee.advantage_bound_exact,
+            "bound": None if plan.guarantee is None else plan.guarantee.advantage_bound_exact,
         },
+    }
+
+
+def _membership_bounds(plan: AuditPlan) -> dict[str, Any]:
+    law = plan.public.law
+    if plan.guarantee is None:
+        return dict.fromkeys(("yeom_bound", "tradeoff_bound", "bound")) | {"bound_scope": _NOTHING_PROMISED}
+    bounds = membership_bounds(plan.guarantee, law.relation)
+    return {
+        "yeom_bound": _finite(bounds.yeom),
+        "tradeoff_bound": bounds.tradeoff,
+        "bound": bounds.exact,
+        "bound_scope": _EVERY_RECORD if law.is_private_release else _THIS_RECORD_ONLY,
     }
 
 
@@ -261,22 +290,24 @@ def report_contents(plan: AuditPlan, tables: Tables, summary: dict[str, Any]) ->
 def has_exact_final_law(plan: AuditPlan, tables: Tables) -> bool:
     """Return whether mu was the same in every world: local scaling, and no round with noise raised to the floor."""
     law = plan.public.law
+    if law.clipping_norm is None or law.scaling is not NoiseScaling.LOCAL:
+        return False
     floored = tables.rounds["local_sensitivity"] < SENSITIVITY_FLOOR * law.clipping_norm
-    return law.scaling is NoiseScaling.LOCAL and not bool(floored.any())
+    return not bool(floored.any())
 
 
 def law_facts(plan: AuditPlan, tables: Tables) -> LawFacts:
     """Return the law of a run in the words and numbers that a report shows."""
     law, config = plan.public.law, plan.config
     return LawFacts(
-        mu=plan.guarantee.mu,
+        mu=law.gaussian_mu(plan.public.rounds),
         exact_final_law=has_exact_final_law(plan, tables),
         scaling=str(law.scaling),
         relation=str(law.relation),
-        clipping_norm=law.clipping_norm,
+        clipping_norm=math.inf if law.clipping_norm is None else law.clipping_norm,
         global_sensitivity=law.global_sensitivity,
         rounds=plan.public.rounds,
-        prior=plan.guarantee.prior,
+        prior=config.privacy.prior,
         is_private_release=law.is_private_release,
         optimizer=str(law.optimizer.kind),
         data_name=config.data.name,
@@ -285,4 +316,6 @@ def law_facts(plan: AuditPlan, tables: Tables) -> LawFacts:
         model=config.model.name,
         view=str(config.audit.view),
         partition=str(config.data.partition),
+        sampling_rate=law.sampling_rate,
+        has_noise=law.has_noise,
     )

@@ -24,7 +24,7 @@ from fl_audit.device import Device, require_device
 from fl_audit.errors import require
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked import StackedModel
-from fl_audit.privacy.release import ReleaseLaw
+from fl_audit.privacy.release import NoiseScaling, ReleaseLaw, require_weighable
 from fl_audit.randomness import Purpose, generator
 
 
@@ -69,6 +69,8 @@ class PublicGame:
         Threads each party computes with; sums differ in their last bits between thread counts.
     device
         What clients and the evaluator compute on; sums differ in their last bits between devices.
+    with_insider
+        Whether the insider is asked about the releases. Without it a law may sample records, or make no promise.
     """
 
     data: DataSpec
@@ -86,12 +88,18 @@ class PublicGame:
     view: View
     threads: int = 1
     device: Device = Device.CPU
+    with_insider: bool = True
 
     def __post_init__(self) -> None:
         require(self.clients >= 2, f"clients is {self.clients}: accepted are 2 and more (a victim and an insider)")
         require(self.rounds >= 1, f"rounds is {self.rounds}: accepted are 1 and more")
         if self.view is View.MODEL:
             _ = self.law.optimizer.models_to_invert  # refuses Adam, which cannot be inverted
+        if self.with_insider:
+            require_weighable(self.law.has_noise, self.law.sampling_rate)
+        else:
+            is_global = self.law.scaling is NoiseScaling.GLOBAL
+            require(is_global, "sensitivity is 'local' without the insider, whose device it is: accepted is 'global'")
 
     def to_json(self) -> str:
         """Return the game as JSON."""
@@ -172,13 +180,19 @@ class Game:
 
     def honest_shard(self, client: int) -> Examples:
         """Return what a client holds in every world: its shard, without x if it is the victim."""
-        indices = self.shards[client]
-        return self.training.take(indices[indices != self.public.pair.index])
+        return self.training.take(self.shards[client][~self.differs(client)])
 
-    def clipped_sum(self, models: Tensor, examples: Examples, batch_worlds: int | None = None) -> Tensor:
+    def differs(self, client: int) -> NDArray[np.bool_]:
+        """Return for each record of a client's shard whether it is x."""
+        marks: NDArray[np.bool_] = self.shards[client] == self.public.pair.index
+        return marks
+
+    def clipped_sum(
+        self, models: Tensor, examples: Examples, batch_worlds: int | None = None, taking_part: Tensor | None = None
+    ) -> Tensor:
         """Return the clipped gradient sums (worlds, parameters) over examples; see `StackedModel.clipped_sum`."""
         norm = self.public.law.clipping_norm
-        return self.model.clipped_sum(models, examples.features, examples.labels, norm, batch_worlds)
+        return self.model.clipped_sum(models, examples.features, examples.labels, norm, batch_worlds, taking_part)
 
     def differing_gradients(self, models: Tensor, batch_worlds: int | None = None) -> tuple[Tensor, Tensor]:
         """Return the clipped gradients of x and of what D' has in its place, each (worlds, parameters).

@@ -2,6 +2,9 @@
 
 from enum import StrEnum
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 class Query(StrEnum):
     """Questions a server asks besides training."""
@@ -28,6 +31,8 @@ class Key(StrEnum):
     """Seconds that one client call may take."""
     BITS = "bits"
     """The secret bits of a batch, sent to the victim alone."""
+    PARTICIPATION = "participation"
+    """Which of a client's records take part in a round, sent to that client alone; see `pack_participation`."""
     PARTITION = "partition"
     MODELS = "models"
     """Stacked models (worlds, parameters), float32."""
@@ -39,6 +44,17 @@ class Key(StrEnum):
     """||f(D) - f(D')|| per world, float64."""
     LOG_ODDS = "log-odds"
     """Increments of the insider's log-odds per world, float64."""
+
+
+def pack_participation(taking_part: NDArray[np.bool_]) -> bytes:
+    """Return which records take part (worlds, records) as bytes, eight records of a world in each."""
+    return np.packbits(taking_part, axis=1).tobytes()
+
+
+def unpack_participation(packed: bytes, worlds: int, records: int) -> NDArray[np.bool_]:
+    """Return what `pack_participation` packed, (worlds, records)."""
+    rows = np.frombuffer(packed, dtype=np.uint8).reshape(worlds, -1)
+    return np.unpackbits(rows, axis=1, count=records).astype(np.bool_)
 
 
 def models_key(position: int) -> str:

@@ -24,6 +24,7 @@ class Purpose(IntEnum):
     NEIGHBOUR_CHOICE = 5
     POPULATION_SAMPLE = 6
     PARTITION = 7
+    RECORD_SAMPLING = 8
 
 
 def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:

@@ -66,6 +66,12 @@ class PreparedNoise:
         """Return the secret bit of each world."""
         return self._challenger.bits(worlds)
 
+    def participation(
+        self, worlds: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float
+    ) -> NDArray[np.bool_]:
+        """Return which of a client's records take part in a round."""
+        return self._challenger.participation(worlds, server_round, client, records, sampling_rate)
+
     def standard_normals(self, worlds: Sequence[int], server_round: int, size: int) -> Tensor:
         """Return float32 standard normal draws (worlds, size) of a round, and begin with those of the next."""
         ready = self._drawn.pop((worlds[0], server_round), None)

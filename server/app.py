@@ -18,7 +18,7 @@ from fl_audit.worlds import WorldBatch, waves
 from server.ahead import BackgroundEvaluation, PreparedNoise, one_thread
 from server.challenger import SeededChallenger
 from server.evaluator import ReleaseEvaluator
-from server.results import BatchResult, ResultSink
+from server.results import BatchResult, InsiderFindings, ResultSink
 from server.watch import WatchedGrid
 from strategies.dp_fedsgd import DPFedSGD, Roster
 from strategies.errors import FederationError
@@ -206,7 +206,8 @@ def call_the_roll(grid: Grid, game: Game) -> Roster:
         raise FederationError(
             f"clients hold partitions {sorted(partitions)}, the configuration names 0 to {expected - 1}"
         )
-    return Roster(partitions, victim=game.victim, insider=game.insider)
+    sizes = tuple(len(shard) for shard in game.shards)
+    return Roster(partitions, victim=game.victim, insider=game.insider, records=sizes)
 
 
 def _play_wave(
@@ -251,13 +252,16 @@ def _batch_result(
     recorder: ReleaseRecorder,
 ) -> BatchResult:
     state, law = strategy.states[batch.name], strategy.public.law
-    sensitivity = np.stack(state.local_sensitivity, axis=1)
+    rounds, insider = strategy.public.rounds, None
+    sensitivity = np.full((batch.count, rounds), np.nan)
+    if strategy.public.with_insider:
+        sensitivity = np.stack(state.local_sensitivity, axis=1)
+        insider = InsiderFindings(np.stack(state.log_odds, axis=1).cumsum(axis=1), sensitivity)
     star = evaluator.epsilon_star[batch.name]
     return BatchResult(
         batch=batch,
         bits=challenger.bits(batch.worlds),
-        log_odds=np.stack(state.log_odds, axis=1).cumsum(axis=1),
-        local_sensitivity=sensitivity,
+        insider=insider,
         sigma=law.noise_scale(sensitivity),
         evaluated=evaluator.releases,
         accuracy=np.stack(evaluator.accuracy[batch.name], axis=1),

@@ -1,4 +1,4 @@
-"""The challenger: draws the secret bits and the noise, and tells nobody."""
+"""The challenger: draws the secret bits, who takes part and the noise, and tells nobody more than its part."""
 
 from collections.abc import Sequence
 
@@ -12,6 +12,8 @@ from fl_audit.randomness import Purpose, generator
 
 class SeededChallenger:
     """A challenger whose coins are fair and whose noise is reproducible: for simulation, not for a secure release.
+
+    In a real federation each client draws by itself which of its records take part, and nobody else ever knows.
 
     Parameters
     ----------
@@ -29,6 +31,19 @@ class SeededChallenger:
             if world not in self._bits:
                 self._bits[world] = bool(generator(self._seed, Purpose.SECRET_BIT, world=world).integers(2) == 1)
         return np.array([self._bits[world] for world in worlds], dtype=np.bool_)
+
+    def participation(
+        self, worlds: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float
+    ) -> NDArray[np.bool_]:
+        """Return which of a client's records take part in a round, (worlds, records): a Poisson sample.
+
+        Each record takes part on its own with probability `sampling_rate`. Keyed by seed, world, round and client.
+        """
+        taking_part = np.empty((len(worlds), records), dtype=np.bool_)
+        for row, world in enumerate(worlds):
+            source = generator(self._seed, Purpose.RECORD_SAMPLING, world=world, round=server_round, client=client)
+            np.less(source.random(records), sampling_rate, out=taking_part[row])
+        return taking_part
 
     def standard_normals(self, worlds: Sequence[int], server_round: int, size: int) -> Tensor:
         """Return float32 standard normal draws (worlds, size), keyed by seed, world and round."""

@@ -20,6 +20,22 @@ from server.evaluator import MembershipFindings
 
 
 @dataclass(frozen=True)
+class InsiderFindings:
+    """What the insider said of a batch.
+
+    Parameters
+    ----------
+    log_odds
+        Cumulative log-odds of D against D' after each round (worlds, rounds).
+    local_sensitivity
+        As the insider computed it (worlds, rounds).
+    """
+
+    log_odds: NDArray[np.float64]
+    local_sensitivity: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
 class BatchResult:
     """Everything that is known after the last round of a batch.
 
@@ -29,10 +45,10 @@ class BatchResult:
         The worlds.
     bits
         The secret bits (worlds,).
-    log_odds
-        Cumulative log-odds of D against D' after each round (worlds, rounds).
-    local_sensitivity, sigma
-        As the insider computed them (worlds, rounds).
+    insider
+        What the insider said; None where there was none.
+    sigma
+        Standard deviation of the noise, as the law says (worlds, rounds).
     evaluated
         Numbers of the releases that were evaluated, 0 being the initial models.
     accuracy, epsilon_star
@@ -47,8 +63,7 @@ class BatchResult:
 
     batch: WorldBatch
     bits: NDArray[np.bool_]
-    log_odds: NDArray[np.float64]
-    local_sensitivity: NDArray[np.float64]
+    insider: InsiderFindings | None
     sigma: NDArray[np.float64]
     evaluated: tuple[int, ...]
     accuracy: NDArray[np.float64]
@@ -59,16 +74,16 @@ class BatchResult:
 
     def worlds_frame(self, prior: float) -> pd.DataFrame:
         """Return one row a world. The insider names the data set it believes in rather, so the prior moves wins too."""
-        final = self.log_odds[:, -1]
+        none, found = np.full(self.batch.count, np.nan), self.membership
+        final = none if self.insider is None else self.insider.log_odds[:, -1]
         belief = expit(np.where(self.bits, 1.0, -1.0) * (final + logit(prior)))
-        none, found = np.full(len(final), np.nan), self.membership
         return pd.DataFrame(
             {
                 "world": np.array(self.batch.worlds),
                 "bit": self.bits.astype(np.int8),
                 "log_odds": final,
                 "belief": belief,
-                "won": belief > 0.5,
+                "won": none if self.insider is None else belief > 0.5,
                 "test_accuracy": self.accuracy[:, -1],
                 "epsilon_star": none if self.epsilon_star is None else self.epsilon_star[:, -1],
                 "membership_advantage": none if found is None else found.advantage,
@@ -78,8 +93,13 @@ class BatchResult:
 
     def rounds_frame(self) -> pd.DataFrame:
         """Return one row a world and round, rounds from 1."""
-        columns = {"sigma": self.sigma, "local_sensitivity": self.local_sensitivity, "log_odds": self.log_odds}
-        return self._long(columns, tuple(range(1, self.log_odds.shape[1] + 1)))
+        none, found = np.full_like(self.sigma, np.nan), self.insider
+        columns = {
+            "sigma": self.sigma,
+            "local_sensitivity": none if found is None else found.local_sensitivity,
+            "log_odds": none if found is None else found.log_odds,
+        }
+        return self._long(columns, tuple(range(1, self.sigma.shape[1] + 1)))
 
     def releases_frame(self) -> pd.DataFrame:
         """Return one row a world and evaluated release, release 0 being the initial model."""

@@ -1,6 +1,7 @@
 """DP-FedSGD with central Gaussian noise, for all worlds of some batches at once, as a Flower strategy.
 
-A round releases r_i = sum over clients of clipped gradient sums + N(0, sigma_i^2 I) and moves the model by r_i / n. The
+A round releases r_i = sum over clients of clipped gradient sums + N(0, sigma_i^2 I) and moves the model by r_i / n.
+Where the law samples records, each client is told which of its own take part, and the sum is divided by q n. The
 insider looks at release i while the clients work on round i + 1; after the last round it is asked once more.
 """
 
@@ -19,7 +20,7 @@ from torch import Tensor
 from fl_audit.game import PublicGame, View
 from fl_audit.learning.optimizers import OptimizerState, step
 from fl_audit.privacy.release import NoiseScaling
-from fl_audit.protocol import Key, Query, Record, models_key
+from fl_audit.protocol import Key, Query, Record, models_key, pack_participation
 from fl_audit.worlds import WorldBatch
 from strategies.errors import FederationError
 from strategies.replies import Answer, batch_shape, read_array, read_replies
@@ -29,10 +30,15 @@ _OBSERVE = f"query.{Query.OBSERVE}"
 
 
 class Challenger(Protocol):
-    """Who holds what is secret: the bits, and the seed of the noise."""
+    """Who holds what is secret: the bits, and the seed of samples and noise."""
 
     def bits(self, worlds: Sequence[int]) -> NDArray[np.bool_]:
         """Return the secret bit of each world."""
+
+    def participation(
+        self, worlds: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float
+    ) -> NDArray[np.bool_]:
+        """Return which of a client's records take part in a round, (worlds, records)."""
 
     def standard_normals(self, worlds: Sequence[int], server_round: int, size: int) -> Tensor:
         """Return float32 standard normal draws (worlds, size) of a round."""
@@ -55,11 +61,14 @@ class Roster:
         Node id of each partition, by partition.
     victim, insider
         Partitions of the two.
+    records
+        Number of records that each partition holds.
     """
 
     nodes: Mapping[int, int]
     victim: int
     insider: int
+    records: tuple[int, ...]
 
     @property
     def partitions(self) -> dict[int, int]:
@@ -130,6 +139,7 @@ class DPFedSGD(Strategy):
         self.on_release = on_release
         self.states: dict[str, BatchState] = {}
         self._game_json = public.to_json()
+        self._weighed = self.batches if public.with_insider else ()
 
     def summary(self) -> None:
         """Say nothing: the run prints its own summary."""
@@ -183,9 +193,11 @@ class DPFedSGD(Strategy):
         self, batch: WorldBatch, server_round: int, total: Tensor, local_sensitivity: NDArray[np.float64]
     ) -> None:
         law, state = self.public.law, self.states[batch.name]
-        sigma = torch.from_numpy(self.noise_scale(local_sensitivity)).float()
-        noise = self.challenger.standard_normals(batch.worlds, server_round, self.parameters)
-        state.release = total.addcmul_(noise, sigma.unsqueeze(1))
+        if law.has_noise:
+            sigma = torch.from_numpy(self.noise_scale(local_sensitivity)).float()
+            noise = self.challenger.standard_normals(batch.worlds, server_round, self.parameters)
+            total = total.addcmul_(noise, sigma.unsqueeze(1))
+        state.release = total
         moved, state.optimizer = step(law.optimizer, state.models[-1], state.release / law.denominator, state.optimizer)
         if not bool(torch.isfinite(moved).all()):
             raise FederationError(
@@ -212,18 +224,23 @@ class DPFedSGD(Strategy):
 
     def _train_messages(self, batch: WorldBatch, server_round: int) -> list[Message]:
         arrays = ArrayRecord({models_key(0): Array(self.states[batch.name].models[-1].numpy())})
+        law = self.public.law
         messages = []
         for client in range(self.public.clients):
             config = self._config(batch, server_round)
             if client == self.roster.victim:
                 config[Key.BITS] = self.challenger.bits(batch.worlds).tobytes()
+            if law.is_sampled:
+                records = self.roster.records[client]
+                drawn = self.challenger.participation(batch.worlds, server_round, client, records, law.sampling_rate)
+                config[Key.PARTICIPATION] = pack_participation(drawn)
             messages.append(self._message(client, _TRAIN, arrays, config))
         return messages
 
     def _observe_messages(self, server_round: int) -> list[Message]:
         return [
             self._message(self.roster.insider, _OBSERVE, self._view(batch), self._config(batch, server_round))
-            for batch in self.batches
+            for batch in self._weighed
         ]
 
     def _view(self, batch: WorldBatch) -> ArrayRecord:
@@ -253,11 +270,11 @@ class DPFedSGD(Strategy):
         return Message(content, self.roster.nodes[client], kind)
 
     def _observe_answers(self) -> list[Answer]:
-        return [Answer(self.roster.insider, _OBSERVE, batch.name) for batch in self.batches]
+        return [Answer(self.roster.insider, _OBSERVE, batch.name) for batch in self._weighed]
 
     def _note_observations(self, found: Mapping[Answer, Message], server_round: int) -> None:
         insider = self.roster.insider
-        for batch in self.batches:
+        for batch in self._weighed:
             reply, state = found[Answer(insider, _OBSERVE, batch.name)], self.states[batch.name]
             for key, kept in ((Key.LOG_ODDS, state.log_odds), (Key.LOCAL_SENSITIVITY, state.local_sensitivity)):
                 array = read_array(reply, key, (batch.count,), np.float64, insider, server_round)

@@ -23,10 +23,15 @@ DETECTION_POWER = 0.9
 
 
 class Verdict(StrEnum):
-    """CONSISTENT: nothing seen contradicts the promise. VIOLATED: the promise is refuted at `VIOLATION_LEVEL`."""
+    """CONSISTENT: nothing seen contradicts the promise. VIOLATED: the promise is refuted at `VIOLATION_LEVEL`.
+
+    NOT_AUDITED: there was a promise and no insider to test it. NO_PROMISE: there was none.
+    """
 
     CONSISTENT = "consistent"
     VIOLATED = "violated"
+    NOT_AUDITED = "not audited"
+    NO_PROMISE = "no promise"
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,20 @@ def judge(
         assumption=_assumption(scaling),
         scope=_scope(neighbour_description, seed_description, limit, delta),
     )
+
+
+def unjudged(guarantee: Guarantee | None) -> tuple[Verdict, str]:
+    """Return the verdict of a run without the insider, and its scope in plain English.
+
+    Parameters
+    ----------
+    guarantee
+        The promise, None if nothing was promised.
+    """
+    rest = "What was measured of the released models, from their outputs and losses, is no test of a promise."
+    if guarantee is None:
+        return Verdict.NO_PROMISE, f"The models were trained without clipping and noise: nothing was promised. {rest}"
+    return Verdict.NOT_AUDITED, f"No insider took part, so nothing was held against the promise. {rest}"
 
 
 def limit_of_detection(n1: int, n0: int, promised_epsilon: float, delta: float) -> float:

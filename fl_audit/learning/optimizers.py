@@ -149,7 +149,7 @@ def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor
     return velocity
 
 
-def inversion_error(optimizer: ServerOptimizer, models: Tensor, denominator: int) -> Tensor:
+def inversion_error(optimizer: ServerOptimizer, models: Tensor, denominator: float) -> Tensor:
     """Return the scale of rounding, per world, of a release recovered from float32 models.
 
     The root mean square over coordinates of ulp(theta) n / eta, in the unit of the summed gradient.

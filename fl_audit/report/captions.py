@@ -85,17 +85,26 @@ def _membership(contents: RunContents) -> Caption:
         number_text(contents.number(*keys, "advantage"), 3)
         for keys in (("insider",), ("membership", "record"), ("membership",))
     )
-    loose = "" if yeom_bound_fits(contents) else " The bound of Yeom et al. lies above 1 and says nothing."
+    is_loose = contents.law.has_noise and not yeom_bound_fits(contents)
+    loose = " The bound of Yeom et al. lies above 1 and says nothing." if is_loose else ""
     # With another prior the insider names the likelier data set, not the one that the evidence speaks for.
     even = contents.law.prior == 0.5
     chance = " and wins more often by chance only, since the insider knows all that it knows" if even else ""
+    game = (
+        f"plays the insider's game in the insider's worlds{chance}"
+        if contents.has_insider
+        else "says in each world whether it was used"
+    )
     text = (
         "The membership adversary of Yeom et al. sees the final model alone and calls a record a member where its loss "
-        "is at most the average training loss. Asked about the record in which D and D' differ, it plays the insider's "
-        f"game in the insider's worlds{chance}. Asked about all members and about the population sample, it has one "
-        "advantage a world; the interval is that of their mean, for this D and this sample: another draw of records "
+        f"is at most the average training loss. Asked about the record in which D and D' differ, it {game}. "
+        "Asked about all members and about the population sample, it has one advantage a world; "
+        "the interval is that of their mean, for this D and this sample: another draw of records "
         f"may move it by more. {contents.value('membership', 'bound_scope') or ''}{loose}"
     )
+    if not contents.has_insider:
+        alternative = f"Advantages: membership about the differing record {record}, about members {members}."
+        return Caption("The membership adversary", text, alternative)
     alternative = f"Advantages: insider {insider}, membership about the same record {record}, about members {members}."
     return Caption("The insider beside the membership adversary", text, alternative)
 

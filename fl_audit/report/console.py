@@ -4,14 +4,14 @@ from rich.table import Table
 from rich.text import Text
 
 from fl_audit.report.contents import RunContents
-from fl_audit.report.narrative import NOT_PRIVATE_LABEL, banner
+from fl_audit.report.narrative import banner, not_private_label
 from fl_audit.report.wording import MISSING, number_text, percent, whole
 
 
 def summary_table(contents: RunContents) -> Table:
     """Return a short table for the terminal: promise, insider, membership, evidence, Epsilon*, accuracy, verdict."""
     law = contents.law
-    caption = "" if law.is_private_release else NOT_PRIVATE_LABEL
+    caption = not_private_label(law)
     title = Text(f"{law.data_name}, {law.model}: {len(contents.worlds):,} x {law.rounds} rounds")
     table = Table(title=title, show_header=False, caption=Text(caption) if caption else None)
     table.add_column("what", style="bold", no_wrap=True)
@@ -26,7 +26,7 @@ def summary_table(contents: RunContents) -> Table:
 
 
 def _rows(contents: RunContents) -> list[tuple[str, str]]:
-    return [
+    rows = [
         ("Promise", _promise(contents)),
         ("Insider", _insider(contents)),
         ("Membership", _membership(contents)),
@@ -34,9 +34,12 @@ def _rows(contents: RunContents) -> list[tuple[str, str]]:
         ("Epsilon*", _epsilon_star(contents)),
         ("Accuracy", f"{percent(contents.number('utility', 'test_accuracy'))} on test records"),
     ]
+    return [row for row in rows if contents.has_insider or row[0] not in ("Insider", "Evidence")]
 
 
 def _promise(contents: RunContents) -> str:
+    if not contents.law.has_noise:
+        return "none: no clipping, no noise"
     epsilon, delta, bound = (contents.number("guarantee", key) for key in ("epsilon", "delta", "belief_bound"))
     accountant = contents.value("guarantee", "accountant") or MISSING
     return (
@@ -60,6 +63,9 @@ def _membership(contents: RunContents) -> str:
         number_text(contents.number("membership", *keys), 3)
         for keys in (("advantage",), ("low",), ("high",), ("record", "advantage"))
     )
+    text = f"advantage {value} ({low} to {high}); about the differing record {record}"
+    if not contents.has_insider:
+        return text
     insider = number_text(contents.number("insider", "advantage"), 3)
     return f"advantage {value} ({low} to {high}); about the insider's record {record}, the insider {insider}"
 

@@ -22,7 +22,8 @@ class LawFacts:
     Parameters
     ----------
     mu
-        Promised Gaussian-DP parameter, sqrt(k) / z.
+        Promised Gaussian-DP parameter, sqrt(k) / z; infinite where nothing is promised. With sampling it is that of an
+        insider who sees who takes part.
     exact_final_law
         Whether the final log-odds are exactly N(+-mu^2/2, mu^2), as under local scaling.
     scaling
@@ -30,15 +31,15 @@ class LawFacts:
     relation
         How the two training sets differ, for example `replace-record`.
     clipping_norm
-        C, largest L2 norm of one record's gradient.
+        C, largest L2 norm of one record's gradient; infinite without clipping.
     global_sensitivity
-        Largest L2 change of the clipped sum between neighbours.
+        Largest L2 change of the clipped sum between neighbours; infinite without clipping.
     rounds
         k, number of releases after the initial model.
     prior
         The insider's belief in D before the first release.
     is_private_release
-        Whether the noise is independent of the data, as a private release needs.
+        Whether there is noise, and it is independent of the data, as a private release needs.
     optimizer
         How the model follows from the release.
     data_name
@@ -53,6 +54,10 @@ class LawFacts:
         What the clients see of a round: `update` or `model`.
     partition
         How the records are spread over the clients.
+    sampling_rate
+        Probability with which a record takes part in a round.
+    has_noise
+        Whether there is any noise, and with it a promise.
     """
 
     mu: float
@@ -71,6 +76,8 @@ class LawFacts:
     model: str
     view: str
     partition: str
+    sampling_rate: float = 1.0
+    has_noise: bool = True
 
 
 @dataclass(frozen=True)
@@ -110,6 +117,11 @@ class RunContents:
         _require_table("worlds", self.worlds, WORLD_COLUMNS)
         _require_table("rounds", self.rounds, ROUND_COLUMNS)
         _require_table("releases", self.releases, RELEASE_COLUMNS)
+
+    @property
+    def has_insider(self) -> bool:
+        """Whether the insider was asked about the releases."""
+        return self.value("insider") is not None
 
     @property
     def has_epsilon_star(self) -> bool:

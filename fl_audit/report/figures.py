@@ -22,8 +22,11 @@ FIGURES: dict[str, Callable[[RunContents], Figure]] = {
 }
 """Name of each figure, which is its file name without `.png`, and the function that draws it."""
 
+OF_INSIDER = frozenset({"beliefs", "belief-rounds", "log-odds", "innovations", "local-sensitivity"})
+"""Figures that show nothing but what the insider found."""
+
 
 def draw_all(contents: RunContents) -> dict[str, bytes]:
-    """Return every figure of the report as PNG bytes, by name; that of membership only where it was attacked."""
-    left_out = set() if contents.has_membership else {"membership"}
+    """Return every figure of the report as PNG bytes, by name; those of an adversary only where it played."""
+    left_out = (set() if contents.has_membership else {"membership"}) | (set() if contents.has_insider else OF_INSIDER)
     return {name: to_png(draw(contents)) for name, draw in FIGURES.items() if name not in left_out}

@@ -9,7 +9,7 @@ from typing import Any
 
 from fl_audit.report.captions import caption
 from fl_audit.report.contents import RunContents
-from fl_audit.report.narrative import NOT_PRIVATE_LABEL, SIMULATION_NOTICE, banner, opening
+from fl_audit.report.narrative import SIMULATION_NOTICE, banner, not_private_label, opening
 from fl_audit.report.stylesheet import STYLESHEET
 from fl_audit.report.tables import Entry, evidence
 from fl_audit.report.wording import MISSING, number_text, percent, plural, relation_text
@@ -100,7 +100,8 @@ def _subtitle(contents: RunContents) -> str:
         f"model {law.model}",
         plural(law.rounds, "round"),
         plural(len(contents.worlds), "world"),
-        f"{law.scaling} sensitivity",
+        f"{law.scaling} sensitivity" if law.has_noise else "no clipping, no noise",
+        *((f"records sampled at rate {number_text(law.sampling_rate)}",) if law.sampling_rate < 1 else ()),
     )
     return " · ".join(parts)
 
@@ -126,9 +127,8 @@ def _verdict(contents: RunContents) -> str:
 
 def _labels(contents: RunContents) -> str:
     notice = f'<p class="notice"><strong>Simulation.</strong> {escape(SIMULATION_NOTICE)}</p>'
-    if contents.law.is_private_release:
-        return notice
-    return f'<p class="label">⚠ {escape(NOT_PRIVATE_LABEL)}</p>\n{notice}'
+    label = not_private_label(contents.law)
+    return f'<p class="label">⚠ {escape(label)}</p>\n{notice}' if label else notice
 
 
 def _figure(index: int, name: str, png: bytes, contents: RunContents) -> str:
@@ -215,10 +215,11 @@ def _law_table(contents: RunContents) -> str:
     law = contents.law
     facts: dict[str, Any] = {
         "Neighbours": f"{law.relation}: {relation_text(law.relation)}",
-        "Noise scaled to": f"{law.scaling} sensitivity",
+        "Noise scaled to": f"{law.scaling} sensitivity" if law.has_noise else "no noise",
         "Private release": law.is_private_release,
-        "Clipping norm C": law.clipping_norm,
+        "Clipping norm C": law.clipping_norm if law.has_noise else "no clipping",
         "Global sensitivity": law.global_sensitivity,
+        "Sampling rate of records": law.sampling_rate,
         "Prior belief in D": percent(law.prior),
         "Optimizer": law.optimizer,
         "Released to clients": law.view,

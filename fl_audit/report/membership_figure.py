@@ -34,17 +34,19 @@ def membership_figure(contents: RunContents) -> Figure:
     """Draw the advantages of insider and membership adversary with their intervals, and the bounds as lines."""
     figure = new_figure()
     axes = figure.add_subplot()
-    for height, row in enumerate(reversed(_ROWS)):
+    rows = [row for row in reversed(_ROWS) if contents.number(*row.keys, "advantage") is not None]
+    for height, row in enumerate(rows):
         _draw_row(axes, contents, row, height)
     axes.axvline(0, color=MUTED, linewidth=1.2)
     _draw_bounds(axes, contents)
-    axes.set_yticks(range(len(_ROWS)), [row.name for row in reversed(_ROWS)])
-    axes.set_ylim(-0.6, len(_ROWS) - 0.4)
+    axes.set_yticks(range(len(rows)), [row.name for row in rows])
+    axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.set_xlim(*_window(contents))
     confidence = percent(contents.number("membership", "confidence"))
     title = f"What each adversary achieved (intervals at {confidence} confidence)"
     finish_axes(axes, title, "Advantage (twice the share of right guesses - 1; 0 = coin-flipping)", "Adversary")
-    add_legend(axes)
+    if contents.law.has_noise:
+        add_legend(axes)  # of the bounds; without a promise there are none
     return figure
 
 

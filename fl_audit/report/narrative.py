@@ -5,7 +5,7 @@ Written for a data owner: no Greek, no formulas, no terms of the trade.
 
 import math
 
-from fl_audit.report.contents import RunContents
+from fl_audit.report.contents import LawFacts, RunContents
 from fl_audit.report.wording import number_text, one_in, percent, plural, whole
 
 SIMULATION_NOTICE = (
@@ -13,7 +13,13 @@ SIMULATION_NOTICE = (
     "noise: this is a simulation and no secure release."
 )
 
-NOT_PRIVATE_LABEL = "Not a private release: noise follows the data (audit device)"
+
+def not_private_label(law: LawFacts) -> str:
+    """Return why the models are no private release, in a line; empty where they are one."""
+    if law.is_private_release:
+        return ""
+    reason = "noise follows the data (audit device)" if law.has_noise else "no clipping, no noise, no promise"
+    return f"Not a private release: {reason}"
 
 
 def opening(contents: RunContents) -> str:
@@ -32,25 +38,30 @@ def opening(contents: RunContents) -> str:
 def promise(contents: RunContents) -> str:
     """Return what was promised, in terms of how sure anybody may become."""
     bound = contents.number("guarantee", "belief_bound")
-    what = _secret(contents.law.relation)
+    what, unseen = _secret(contents.law.relation), _unseen(contents.law)
+    if not contents.law.has_noise:
+        return "These models were trained without any protection: nothing was promised."
     if bound is None:
         return f"No limit was set on how sure anybody may become {what}."
     chance = one_in(contents.number("guarantee", "delta"))
     prior = contents.law.prior
     if prior != 0.5:
         return (
-            f"The promise was that nobody who watches this training, and takes it for {percent(prior)} likely before, "
-            f"may become more than {percent(bound)} sure that it holds {_subject(contents.law.relation)}, or more than "
-            f"{percent(contents.belief_bounds()[0])} sure that it does not, except with a chance of at most {chance}."
+            f"The promise was that nobody who watches this training{unseen}, and takes it for {percent(prior)} likely "
+            f"before, may become more than {percent(bound)} sure that it holds {_subject(contents.law.relation)}, or "
+            f"more than {percent(contents.belief_bounds()[0])} sure that it does not, except with a chance of at most "
+            f"{chance}."
         )
     return (
-        f"The promise was that nobody who watches this training may become more than {percent(bound)} sure {what}, "
-        f"except with a chance of at most {chance}."
+        f"The promise was that nobody who watches this training{unseen} may become more than {percent(bound)} sure "
+        f"{what}, except with a chance of at most {chance}."
     )
 
 
 def insider(contents: RunContents) -> str:
     """Return how often the strongest insider was right, beside coin-flipping."""
+    if not contents.has_insider:
+        return ""
     worlds, wins = whole(contents.number("insider", "worlds")), whole(contents.number("insider", "wins"))
     who = (
         "We put the strongest insider we could think of to the test: a participant who already knows everything except "
@@ -83,9 +94,10 @@ def certainty(contents: RunContents) -> str:
 def membership(contents: RunContents) -> str:
     """Return how an outsider who has the finished model alone fares beside the insider, on one scale."""
     outsider, insider = contents.number("membership", "advantage"), contents.number("insider", "advantage")
-    if outsider is None or insider is None:
+    if outsider is None:
         return ""
-    beside = f"; the insider scores {number_text(insider, 2)}" if len(contents.worlds) > 1 else ""
+    compared = insider is not None and len(contents.worlds) > 1
+    beside = f"; the insider scores {number_text(insider, 2)}" if compared else ""
     return (
         "An outsider who sees only the finished model, and tells its training cases by how well it does on them, "
         f"scores {number_text(outsider, 2)} on a scale where 0 is coin-flipping and 1 is always right{beside}."
@@ -118,6 +130,12 @@ def verdict(contents: RunContents) -> str:
             )
         case "consistent":
             text = f"Our verdict: nothing we saw contradicts the promise. {_not_covered(contents)}"
+        case "no promise":
+            return (
+                "There was no promise to test, so there is no verdict. These models must not pass for protected ones."
+            )
+        case "not audited":
+            text = "We came to no verdict: no insider took part, so nothing was held against the promise."
         case _:
             text = "We came to no verdict."
     if contents.law.is_private_release:
@@ -138,11 +156,20 @@ def banner(contents: RunContents) -> tuple[str, str]:
     if contents.value("verdict") == "consistent":
         blind = "" if could_show_breach(contents) else " But no breach could have shown: too few worlds."
         return "Consistent", f"Nothing the insider learned contradicts the promise.{blind}"
+    if contents.value("verdict") == "no promise":
+        return "No promise", "These models were trained without clipping and noise; there is nothing to hold them to."
+    if contents.value("verdict") == "not audited":
+        return "Not audited", "No insider took part; nothing was held against the promise."
     return "No verdict", "The run came to no verdict."
 
 
 def _subject(relation: str) -> str:
     return "one particular participant's data" if "client" in relation else "one particular record"
+
+
+def _unseen(law: LawFacts) -> str:
+    """Return what the promise takes for hidden, where records are sampled."""
+    return ", and is not told whose records each step used," if law.sampling_rate < 1 else ""
 
 
 def _secret(relation: str) -> str:

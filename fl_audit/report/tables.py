@@ -46,9 +46,9 @@ class Entry:
 def evidence(contents: RunContents) -> dict[str, list[Entry]]:
     """Return the numbers of a run in groups, each group that has any under its heading."""
     groups = {
-        "What was promised": _guarantee(contents),
-        "What the insider achieved": _insider(contents),
-        "Empirical epsilon": _empirical_epsilon(contents),
+        "What was promised": _guarantee(contents) if contents.law.has_noise else [],
+        "What the insider achieved": _insider(contents) if contents.has_insider else [],
+        "Empirical epsilon": _empirical_epsilon(contents) if contents.has_insider else [],
         "Lower bounds by every method that applies": _bounds(contents),
         "The membership adversary": _membership(contents),
         "The released model": _model(contents),
@@ -61,6 +61,9 @@ def _guarantee(contents: RunContents) -> list[Entry]:
     law = contents.law
     neighbours = _noise_text(law)
     classic = "Bernau et al. 2021, theorem 3 and Eq. (6)"
+    sampled = law.sampling_rate < 1
+    mu = "square root of rounds over z" + ("; for an insider who sees who takes part" if sampled else "")
+    exact = "delta(0) of the privacy loss distribution" if sampled else "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)"
 
     def entry(
         name: str, key: str, method: str, assumption: str, source: str = accountant, share: bool = False
@@ -74,12 +77,11 @@ def _guarantee(contents: RunContents) -> list[Entry]:
         entry("Delta (probability)", "delta", chosen, NONE),
         entry("Noise multiplier z", "noise_multiplier", "noise standard deviation over the sensitivity", neighbours),
         entry("Rounds", "rounds", chosen, NONE, NONE),
-        Entry("Gaussian mu", law.mu, "gdp", COMPUTED, "square root of rounds over z", neighbours),
+        Entry("Gaussian mu", law.mu, "gdp", COMPUTED, mu, neighbours),
         entry("Belief bound", "belief_bound", _belief_bound_method(accountant), _prior_text(contents), share=True),
         entry("Advantage bound", "advantage_bound", classic,
               "noise calibrated by the classic formula; for exactly calibrated noise it may be exceeded"),
-        entry("Advantage bound, exact", "advantage_bound_exact", "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)",
-              neighbours, "gdp"),
+        entry("Advantage bound, exact", "advantage_bound_exact", exact, neighbours, exact_accountant(law)),
     ]  # fmt: skip
 
 
@@ -161,7 +163,9 @@ def _shown(value: float | None) -> str:
 def _membership(contents: RunContents) -> list[Entry]:
     if not contents.has_membership:
         return []
-    accountant, at = str(contents.value("guarantee", "accountant") or MISSING), _confidence(contents)
+    accountant = str(contents.value("guarantee", "accountant") or MISSING)
+    at = f"{percent(contents.number('membership', 'confidence'))} confidence"
+    exact_by = exact_accountant(contents.law)
     scope = str(contents.value("membership", "bound_scope"))
     attack = "final release; a member where the loss is at most the average training loss (Yeom et al. 2018)"
     sample, independent = "this D and this population sample", "worlds are independent repetitions"
@@ -171,11 +175,11 @@ def _membership(contents: RunContents) -> list[Entry]:
     def entry(name: str, key: str, source: str, confidence: str, method: str, rests_on: str) -> Entry:
         return Entry(name, contents.value("membership", *key.split(".")), source, confidence, method, rests_on)
 
-    return [
+    entries = [
         entry("Membership advantage", "advantage", NONE, POINT, f"TPR - FPR, mean over worlds; {attack}", sample),
         entry("Membership advantage, lower end", "low", NONE, at, student, sample),
         entry("Membership advantage, upper end", "high", NONE, at, student, sample),
-        entry("Its bound, exact", "bound", "gdp", COMPUTED, "total variation between neighbours", scope),
+        entry("Its bound, exact", "bound", exact_by, COMPUTED, "total variation between neighbours", scope),
         entry("Its bound by epsilon and delta", "tradeoff_bound", accountant, COMPUTED,
               "(exp(epsilon) - 1 + 2 delta) / (exp(epsilon) + 1) (Kairouz et al. 2015, Humphries et al. 2023)", scope),
         entry("Its bound by epsilon", "yeom_bound", accountant, COMPUTED,
@@ -187,9 +191,10 @@ def _membership(contents: RunContents) -> list[Entry]:
               "twice the share of right guesses - 1", independent),
         entry("The same, lower end", "record.low", NONE, at, exact, independent),
         entry("The same, upper end", "record.high", NONE, at, exact, independent),
-        entry("Its bound, exact", "record.bound", "gdp", COMPUTED,
+        entry("Its bound, exact", "record.bound", exact_by, COMPUTED,
               "that of the insider (Bernau et al. 2021, proposition 1)", _noise_text(contents.law)),
     ]  # fmt: skip
+    return [entry for entry in entries if contents.law.has_noise or "bound" not in entry.name]
 
 
 def _model(contents: RunContents) -> list[Entry]:
@@ -218,8 +223,15 @@ def _at_delta(delta: float | None) -> str:
     return "" if delta is None else f", at delta = {delta:g}"
 
 
+def exact_accountant(law: LawFacts) -> str:
+    """Return who accounts for what holds exactly."""
+    return "pld" if law.sampling_rate < 1 else "gdp"
+
+
 def _noise_text(law: LawFacts) -> str:
     text = f"Gaussian noise on the sum, neighbours by {law.relation}"
+    if law.sampling_rate < 1:
+        text += f", records sampled at rate {law.sampling_rate:g}"
     return text if law.is_private_release else f"{text}; noise follows the data, so for this pair of data sets only"
 
 
