@@ -1,6 +1,6 @@
 """Work of the server that goes on while clients compute: evaluation of the last release, noise of the next one."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from strategies.dp_fedsgd import Challenger
 
-Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
+Evaluate = Callable[[int, Mapping[str, NDArray[np.float32]]], MetricRecord | None]
 
 
 class BackgroundEvaluation:
@@ -34,7 +34,10 @@ class BackgroundEvaluation:
     def __call__(self, server_round: int, arrays: ArrayRecord) -> None:
         """Begin to evaluate a release, after the one before has been evaluated."""
         self.settle()
-        self._pending = self._executor.submit(self._evaluate, server_round, arrays)
+        # Unpacked here: numpy reads the header of an array through `ast`, which CPython 3.11 may fail to do in two
+        # threads at once ("AST constructor recursion depth mismatch"), and under the local engine clients do it too.
+        models = {name: array.numpy() for name, array in arrays.items()}
+        self._pending = self._executor.submit(self._evaluate, server_round, models)
 
     def settle(self) -> None:
         """Wait for the evaluation under way; what went wrong in it is raised here."""

@@ -3,12 +3,12 @@
 It works from outputs and losses alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from flwr.app import ArrayRecord, MetricRecord
+from flwr.app import MetricRecord
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -110,13 +110,13 @@ class ReleaseEvaluator:
         self.epsilon_star: dict[str, list[NDArray[np.float64]]] = {batch.name: [] for batch in batches}
         self.membership: dict[str, MembershipFindings] = {}
 
-    def __call__(self, server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
+    def __call__(self, server_round: int, arrays: Mapping[str, NDArray[np.float32]]) -> MetricRecord | None:
         """Evaluate the models of one release and return their means over worlds."""
         if server_round not in self.releases:
             return None
         attacked = self._membership and server_round == self._game.public.rounds
         for batch in self._batches:
-            models = torch.from_numpy(arrays[batch.name].numpy()).to(self._game.public.device)
+            models = torch.from_numpy(arrays[batch.name]).to(self._game.public.device)
             self.accuracy[batch.name].append(self._accuracies(models))
             if self._delta is None and not attacked:
                 continue

@@ -9,7 +9,10 @@ MakePlan = Callable[..., AuditPlan]
 
 
 def small_settings(**changes: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration that runs in a second: breast-cancer, logistic regression; sections may be changed."""
+    """Return a configuration that runs in a second: breast-cancer, logistic regression; sections may be changed.
+
+    A change to None takes a setting away.
+    """
     settings: dict[str, Any] = {
         "data": {"name": "breast-cancer", "records": 60, "clients": 3, "test-records": 50},
         "model": {"name": "logistic"},
@@ -19,5 +22,6 @@ def small_settings(**changes: dict[str, Any]) -> dict[str, Any]:
         "run": {"worlds-per-batch": 3, "keep-releases": 4, "client-time-limit": 60.0},
     }
     for section, values in changes.items():
-        settings[section] = settings.get(section, {}) | values
+        changed = settings.get(section, {}) | values
+        settings[section] = {key: value for key, value in changed.items() if value is not None}
     return settings

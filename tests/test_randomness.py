@@ -108,6 +108,7 @@ GOLDEN: list[tuple[tuple[int, Purpose, int, int, int], int, float]] = [
     ((42, Purpose.RELEASE_NOISE, 7, 3, 0), 5431594825201644390, 1.5254923737613355),
     ((42, Purpose.RELEASE_NOISE, 7, 3, 2), 1680653951657950984, 0.28932154243651415),
     ((2**64 - 1, Purpose.PARTITION, 0, 0, 0), 690655383910519823, 0.4815921731990702),
+    ((42, Purpose.RECORD_SAMPLING, 7, 3, 2), 7450255358779045545, -0.5660612774623524),
 ]
 
 
@@ -127,6 +128,7 @@ def test_purposes_keep_their_numbers() -> None:
         "NEIGHBOUR_CHOICE": 5,
         "POPULATION_SAMPLE": 6,
         "PARTITION": 7,
+        "RECORD_SAMPLING": 8,
     }
 
 

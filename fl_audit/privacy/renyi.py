@@ -145,7 +145,7 @@ def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str, replaced:
             if replaced:
                 raise InputError(
                     f"{accountant} accounts for sampling only where a record comes or goes, not where one is replaced: "
-                    f"not for {event}"
+                    f"not for {event}; pld does"
                 )
             total = total + event.count * _sampled_divergences(event.noise_multiplier, event.sampling_rate)
         else:

@@ -121,7 +121,7 @@ class RunContents:
     @property
     def has_insider(self) -> bool:
         """Whether the insider was asked about the releases."""
-        return self.value("insider") is not None
+        return bool(self.worlds["log_odds"].notna().any())
 
     @property
     def has_epsilon_star(self) -> bool:

@@ -25,7 +25,8 @@ class _Row:
 _ROWS = (
     _Row("Insider\n(knows all but one record)", ("insider",), ("advantage_low", "advantage_high"),
          BIT_STYLES[1].colour, "o"),
-    _Row("Membership,\nabout the same record", ("membership", "record"), ("low", "high"), BIT_STYLES[0].colour, "v"),
+    _Row("Membership,\nabout the differing record", ("membership", "record"), ("low", "high"),
+         BIT_STYLES[0].colour, "v"),
     _Row("Membership,\nabout members and others", ("membership",), ("low", "high"), BIT_STYLES[0].colour, "s"),
 )  # fmt: skip
 

@@ -1,0 +1,221 @@
+"""Rounds on a sample of the records: who is drawn, who is told, what is released, and runs of every kind."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from audits import MakePlan
+from flwr.app import Context, Message
+from flwr.clientapp.typing import ClientAppCallable
+from learning.gradient_truth import clip_and_sum, example_gradients
+from safetensors.torch import load_file
+from scipy.stats import binomtest, norm
+from torch import Tensor, nn
+
+from clients.app import build_app
+from experiments.engines import Engine
+from experiments.plan import AuditPlan
+from experiments.replay import replay
+from experiments.run import rebuild_report, run_audit
+from fl_audit.errors import InputError
+from fl_audit.game import Game, load_game
+from fl_audit.learning.models import ModelSpec, build_model, initial_models
+from fl_audit.protocol import Key, Record, pack_participation, unpack_participation
+from server.challenger import SeededChallenger
+
+ALONE: dict[str, Any] = {"worlds": 6, "insider": False}
+SAMPLED: dict[str, Any] = {
+    "training": {"epochs": 2, "rounds": None, "expected-batch": 15, "learning-rate": 0.5, "optimizer": "momentum"},
+    "privacy": {
+        "belief": None,
+        "epsilon": 4.0,
+        "delta": 0.01,
+        "clipping-norm": 1.0,
+        "accountant": "rdp",
+        "sensitivity": "global",
+        "adjacency": "add-remove-record",
+    },
+    "audit": ALONE,
+}
+WITHOUT_PROMISE = {"private": False, **dict.fromkeys(("belief", "epsilon", "clipping-norm", "sensitivity"))}
+
+
+def _plan(small_plan: MakePlan, **changes: dict[str, Any]) -> AuditPlan:
+    """Return the sampled setting with changes; None takes a key away."""
+    sections = {name: SAMPLED.get(name, {}) | changes.get(name, {}) for name in {*SAMPLED, *changes}}
+    return small_plan(**sections)
+
+
+# Draws. False alarms: 1e-4 a test, at a fixed seed.
+
+
+def test_records_take_part_at_the_rate_and_independently() -> None:
+    draws = np.stack(
+        [SeededChallenger(3).participation(range(50), server_round, 1, 80, 0.3) for server_round in (1, 2, 3)]
+    )
+    assert draws.dtype == np.bool_
+    assert binomtest(int(draws.sum()), draws.size, 0.3).pvalue > 1e-4
+    centred = draws - 0.3
+    limit = float(norm.isf(1e-4 / 2)) * 0.3 * 0.7
+    other = SeededChallenger(3).participation(range(50), 1, 2, 80, 0.3) - 0.3
+    pairs = {
+        "rounds": centred[:-1] * centred[1:],
+        "worlds": centred[:, :-1] * centred[:, 1:],
+        "records": centred[:, :, :-1] * centred[:, :, 1:],
+        "clients": centred[0] * other,
+    }
+    for name, products in pairs.items():
+        assert abs(products.mean()) < limit / np.sqrt(products.size), name
+    sizes = draws.sum(2).ravel()
+    assert np.var(sizes) == pytest.approx(80 * 0.3 * 0.7, rel=0.45)  # 3.9 standard errors of a variance of 150 sizes
+
+
+def test_who_takes_part_depends_on_no_batch() -> None:
+    together = SeededChallenger(3).participation(range(20), 5, 0, 33, 0.5)
+    apart = [SeededChallenger(3).participation(worlds, 5, 0, 33, 0.5) for worlds in ((7,), (0, 7, 19))]
+    assert np.array_equal(apart[0][0], together[7])
+    assert np.array_equal(apart[1], together[[0, 7, 19]])
+    assert not np.array_equal(together, SeededChallenger(4).participation(range(20), 5, 0, 33, 0.5))
+
+
+@pytest.mark.parametrize("records", [0, 1, 8, 21])
+def test_packed_participation_is_read_as_it_was(records: int) -> None:
+    drawn = np.random.default_rng(records).random((5, records)) < 0.5
+    assert np.array_equal(unpack_participation(pack_participation(drawn), 5, records), drawn)
+
+
+# One round by hand.
+
+
+def _released_by_hand(plan: AuditPlan, game: Game, worlds: range) -> Tensor:
+    """Return the models after one round, from float64 gradients one by one."""
+    seed, law, challenger = plan.config.run.seed, plan.public.law, SeededChallenger(plan.config.run.seed)
+    spec = ModelSpec(plan.public.model, game.model.feature_shape, game.classes)
+    initial = initial_models(spec, seed, worlds)
+    module: nn.Module = build_model(spec)
+    norm = float("inf") if law.clipping_norm is None else law.clipping_norm
+    bits, total = challenger.bits(worlds), torch.zeros(initial.shape, dtype=torch.float64)
+    for client, shard in enumerate(game.shards):
+        drawn = challenger.participation(worlds, 1, client, len(shard), law.sampling_rate)
+        for row in range(len(worlds)):
+            for place in np.flatnonzero(drawn[row]):
+                example = game.training.take(shard[place : place + 1])
+                if shard[place] == plan.public.pair.index and not bits[row]:
+                    if game.replacement is None:
+                        continue
+                    example = game.replacement
+                gradients = example_gradients(module, initial[row : row + 1], example.features, example.labels)
+                total[row] += clip_and_sum(gradients, norm)[0]
+    noise = law.noise_multiplier * law.global_sensitivity if law.has_noise else 0.0
+    total += noise * challenger.standard_normals(worlds, 1, initial.shape[1]).double()
+    expected = float(plan.config.training.sampling_rate or 1) * plan.config.data.records
+    return initial.double() - plan.config.training.learning_rate * total / expected
+
+
+@pytest.mark.parametrize("rate", [0.15, 0.7])
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        {},
+        {"adjacency": "replace-record", "accountant": "pld", "belief": 0.9, "epsilon": None},
+        WITHOUT_PROMISE | {"accountant": None},
+    ],
+    ids=["add-remove", "replace", "without-promise"],
+)
+def test_a_round_releases_what_its_sample_makes(
+    privacy: dict[str, Any], rate: float, small_plan: MakePlan, tmp_path: Path
+) -> None:
+    training = {"rounds": 1, "epochs": None, "sampling-rate": rate, "expected-batch": None, "optimizer": "sgd"}
+    plan = _plan(small_plan, training=training, privacy=privacy, data={"records": 40}, audit={"worlds": 8})
+    run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    files = sorted((tmp_path / "run" / "public").glob("models-*"))
+    found = torch.cat([load_file(path)["models"] for path in files])
+    game = load_game(plan.public)
+    expected = _released_by_hand(plan, game, range(8))
+    assert float((found.double() - expected).abs().max()) < 1e-5
+    drawn = SeededChallenger(0).participation(range(8), 1, game.victim, len(game.shards[game.victim]), rate)
+    decisive = drawn[:, game.differs(game.victim)]
+    assert decisive.any()  # the differing record took part in some world
+    assert not decisive.all()
+
+
+def test_each_client_is_told_of_its_own_records_alone(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan, told = _plan(small_plan, training={"epochs": 0.5}), dict[int, set[bytes]]()
+
+    def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        config = message.content.config_records[Record.CONFIG]
+        told.setdefault(int(context.node_config["partition-id"]), set()).add(config[Key.PARTICIPATION])
+        return call_next(message, context)
+
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, client_app=build_app([note]))
+    rate, shards = plan.public.law.sampling_rate, load_game(plan.public).shards
+    for client, shard in enumerate(shards):
+        draws = [
+            pack_participation(SeededChallenger(0).participation(worlds, server_round, client, len(shard), rate))
+            for worlds in (range(3), range(3, 6))
+            for server_round in range(1, plan.public.rounds + 1)
+        ]
+        assert told[client] == set(draws)
+
+
+# Whole runs.
+
+
+def test_a_sampled_run_with_momentum_resumes_to_the_same_end(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = _plan(small_plan)
+    assert (plan.public.rounds, plan.public.law.sampling_rate, plan.public.law.denominator) == (8, 0.25, 15.0)
+    before = run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    shutil.rmtree(tmp_path / "run" / "challenger" / "batches" / "batch-00001")
+    (tmp_path / "run" / "summary.json").unlink()
+    after = run_audit(plan, tmp_path / "run", Engine.LOCAL, resume=True)
+    for name in ("worlds", "rounds", "releases"):
+        pd.testing.assert_frame_equal(getattr(before, name), getattr(after, name))
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (summary["verdict"], summary["insider"], summary["empirical_epsilon"]) == ("not audited", None, None)
+    assert summary["guarantee"]["epsilon"] == pytest.approx(4.0)
+    assert summary["guarantee"]["sampling_rate"] == 0.25
+    assert summary["epsilon_star"]["delta"] == 0.01
+    assert after.worlds[["log_odds", "belief", "won"]].isna().all(axis=None)
+    assert after.rounds["sigma"].nunique() == 1
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Not audited" in page
+    assert "What the insider achieved" not in page
+    assert "Gaussian noise on the sum, neighbours by add-remove-record, records sampled at rate 0.25" in page
+    figures = {path.stem for path in (tmp_path / "run" / "figures").iterdir()}
+    assert figures == {"membership", "releases"}
+    with pytest.raises(InputError, match="without the insider"):
+        replay(tmp_path / "run")
+
+
+def test_the_insider_changes_nothing_in_the_models(small_plan: MakePlan, tmp_path: Path) -> None:
+    privacy = {"sensitivity": "global"}
+    runs = [
+        run_audit(small_plan(privacy=privacy, audit={"insider": asked}), tmp_path / str(asked), Engine.LOCAL)
+        for asked in (True, False)
+    ]
+    columns = ["world", "bit", "test_accuracy", "epsilon_star", "membership_advantage"]
+    pd.testing.assert_frame_equal(runs[0].worlds[columns], runs[1].worlds[columns])
+    assert [run.summary["verdict"] for run in runs] == ["consistent", "not audited"]
+
+
+def test_without_a_promise_models_are_better_and_nothing_is_claimed(small_plan: MakePlan, tmp_path: Path) -> None:
+    private = _plan(small_plan, privacy={"epsilon": None, "noise-multiplier": 50.0})
+    baseline = _plan(small_plan, privacy=WITHOUT_PROMISE | {"accountant": None})
+    noisy, free = (run_audit(plan, tmp_path / name, Engine.LOCAL) for plan, name in ((private, "a"), (baseline, "b")))
+    assert free.summary["utility"]["test_accuracy"] > noisy.summary["utility"]["test_accuracy"] + 0.1
+    promised = {key: value for key, value in free.summary["guarantee"].items() if value is not None}
+    assert promised == {"rounds": 8, "sampling_rate": 0.25}
+    assert free.summary["verdict"] == "no promise"
+    membership = free.summary["membership"]
+    assert membership["bound"] is membership["yeom_bound"] is membership["record"]["bound"] is None
+    assert (free.rounds["sigma"] == 0).all()
+    page = rebuild_report(tmp_path / "b").read_text()
+    assert "nothing was promised" in page
+    assert "no clipping, no noise" in page
+    assert "What was promised" not in page
+    assert (tmp_path / "b" / "public" / "configuration.json").read_text().count("clipping-norm") == 0

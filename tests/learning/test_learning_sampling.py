@@ -1,0 +1,75 @@
+"""Sums over samples: examples that count nothing, gathered examples, and a plain loop give the same."""
+
+import pytest
+import torch
+from learning.gradient_truth import clip_and_sum, example_gradients
+from learning.test_learning_stacked import NETS, _assert_close, _setting
+from torch import Tensor
+
+from fl_audit.learning import sampling, stacked
+from fl_audit.learning.sampling import Workload
+
+# World by world: nothing, a single example, some, all.
+SAMPLES = torch.tensor([[0, 0, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0], [1, 0, 0, 1, 1, 0], [1, 1, 1, 1, 1, 1]]).bool()
+
+
+def _loop(gradients: Tensor, taking_part: Tensor, clipping_norm: float | None) -> Tensor:
+    norm = float("inf") if clipping_norm is None else clipping_norm
+    parts = zip(gradients, taking_part, strict=True)
+    return torch.cat([clip_and_sum(rows[mask].unsqueeze(0), norm) for rows, mask in parts])
+
+
+@pytest.mark.parametrize("gathered_below", [0.0, 1.0], ids=["weighted", "gathered"])
+@pytest.mark.parametrize("way", ["fast", "generic"])
+@pytest.mark.parametrize("name", NETS)
+def test_sums_over_samples_are_those_of_a_plain_loop(
+    name: str, way: str, gathered_below: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "GATHERED_BELOW", gathered_below)
+    model, models, features, labels = _setting(name, worlds=4, examples=6)
+    model.fast = way == "fast"
+    gradients = example_gradients(model.template, models, features, labels)
+    for norm in (float(gradients.norm(dim=2).median()), None):
+        found = model.clipped_sum(models, features, labels, norm, taking_part=SAMPLES)
+        _assert_close(found, _loop(gradients, SAMPLES, norm))
+        assert torch.equal(found[0], torch.zeros_like(found[0]))
+
+
+@pytest.mark.parametrize("budget", ["_CACHE_BUDGET", "_PASS_BUDGET", "_GRADIENT_BUDGET"])
+@pytest.mark.parametrize("way", ["fast", "generic"])
+@pytest.mark.parametrize("gathered_below", [0.0, 1.0])
+def test_samples_may_be_worked_through_in_any_portions(
+    gathered_below: float, way: str, budget: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "GATHERED_BELOW", gathered_below)
+    model, models, features, labels = _setting("mnist-cnn", worlds=4, examples=6)
+    model.fast = way == "fast"
+    whole = model.clipped_sum(models, features, labels, 1.0, taking_part=SAMPLES)
+    monkeypatch.setattr(stacked, budget, 1)
+    torch.testing.assert_close(model.clipped_sum(models, features, labels, 1.0, taking_part=SAMPLES), whole)
+
+
+def test_a_sample_of_everything_is_the_whole_sum() -> None:
+    model, models, features, labels = _setting("adult-mlp", worlds=3, examples=5)
+    everything = torch.ones(3, 5, dtype=torch.bool)
+    found = model.clipped_sum(models, features, labels, 0.5, taking_part=everything)
+    assert torch.equal(found, model.clipped_sum(models, features, labels, 0.5))
+    nobody = model.clipped_sum(models, features, labels, 0.5, taking_part=~everything)
+    assert torch.equal(nobody, torch.zeros_like(found))
+    none_held = model.clipped_sum(models, features[:0], labels[:0], 0.5, taking_part=everything[:, :0])
+    assert torch.equal(none_held, torch.zeros_like(found))
+
+
+def test_small_samples_are_gathered_and_large_ones_weighted() -> None:
+    features, labels = torch.randn(10, 2), torch.arange(10)
+    few, many = torch.zeros(3, 10, dtype=torch.bool), torch.zeros(3, 10, dtype=torch.bool)
+    few[0, [7, 2]] = few[1, 9] = many[2, :5] = True
+    gathered = Workload.of(features, labels, few)
+    assert gathered.width == 2
+    portion = gathered.portion(slice(0, 2), slice(0, 2))
+    assert portion.labels.tolist() == [[2, 7], [9, 0]]
+    assert torch.equal(portion.features[1, 0], features[9])
+    assert portion.counted is not None
+    assert portion.counted.tolist() == [[1.0, 1.0], [1.0, 0.0]]
+    assert Workload.of(features, labels, many).width == 10
+    assert Workload.of(features, labels, None).counted is None
