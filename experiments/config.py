@@ -177,7 +177,10 @@ class AuditSection(_Section):
 
 
 class RunSection(_Section):
-    """How the run is carried out. `seed` is the challenger's secret; `worlds-per-batch`, left out, fits the model."""
+    """How the run is carried out. `seed` is the challenger's secret; `worlds-per-batch`, left out, fits the model.
+
+    Releases are kept where the insider plays, for nobody else weighs them again.
+    """
 
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     worlds_per_batch: Count | None = None

@@ -159,7 +159,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...]) -> Federat
         batches=pending,
         batches_in_flight=run.batches_in_flight,
         time_limit=run.client_time_limit,
-        keep_releases=run.keep_releases,
+        keep_releases=run.keep_releases if plan.public.with_insider else 0,
         epsilon_star_delta=plan.config.privacy.delta if plan.config.audit.epsilon_star else None,
         membership=plan.config.audit.membership,
         evaluate_every=plan.config.audit.evaluate_every,

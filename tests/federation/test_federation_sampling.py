@@ -186,6 +186,7 @@ def test_a_sampled_run_with_momentum_resumes_to_the_same_end(small_plan: MakePla
     assert "Not audited" in page
     assert "What the insider achieved" not in page
     assert "Gaussian noise on the sum, neighbours by add-remove-record, records sampled at rate 0.25" in page
+    assert not list((tmp_path / "run" / "public").glob("releases-*"))
     figures = {path.stem for path in (tmp_path / "run" / "figures").iterdir()}
     assert figures == {"membership", "releases"}
     with pytest.raises(InputError, match="without the insider"):
