@@ -228,10 +228,15 @@ def test_every_sum_works_in_the_shapes_of_the_batch(
     original = game.model.clipped_sum
 
     def noting(
-        models: Tensor, features: Tensor, labels: Tensor, norm: float, batch_worlds: int | None = None
+        models: Tensor,
+        features: Tensor,
+        labels: Tensor,
+        norm: float,
+        batch_worlds: int | None = None,
+        taking_part: Tensor | None = None,
     ) -> Tensor:
         asked.append(batch_worlds)
-        return original(models, features, labels, norm, batch_worlds)
+        return original(models, features, labels, norm, batch_worlds, taking_part)
 
     monkeypatch.setattr(game.model, "clipped_sum", noting)
     weigh_release(game, models[:2], models[:2], batch_worlds=WORLDS)
