@@ -104,6 +104,7 @@ class AuditSection(_Section):
     dissimilarity: Dissimilarity = Dissimilarity.EUCLIDEAN
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
     epsilon_star: bool = True
+    membership: bool = True
 
 
 class RunSection(_Section):

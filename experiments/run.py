@@ -73,7 +73,9 @@ def run_audit(
         If the federation had to stop; what was finished is kept.
     """
     # Whatever is wrong with data, model or settings is said before a directory is made.
-    require_evaluable(load_game(plan.public), federation_plan(plan, ()).epsilon_star_delta)
+    require_evaluable(
+        load_game(plan.public), federation_plan(plan, ()).epsilon_star_delta, plan.config.audit.membership
+    )
     refuse_unreachable(ray_address)
     run = RunDirectory(directory)
     run.open(plan, resume)
@@ -160,6 +162,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...]) -> Federat
         time_limit=run.client_time_limit,
         keep_releases=run.keep_releases,
         epsilon_star_delta=plan.guarantee.delta if plan.config.audit.epsilon_star else None,
+        membership=plan.config.audit.membership,
     )
 
 

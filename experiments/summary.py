@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from experiments.plan import AuditPlan
-from fl_audit.evidence.advantage import empirical_advantage
+from fl_audit.evidence.advantage import empirical_advantage, mean_advantage
 from fl_audit.evidence.empirical_epsilon import (
     EpsilonInterval,
     advantage_interval,
@@ -20,6 +20,7 @@ from fl_audit.evidence.empirical_epsilon import (
 from fl_audit.evidence.innovations import InnovationGroup, check_innovations
 from fl_audit.evidence.lower_bounds import LowerBound, all_bounds
 from fl_audit.evidence.verdict import VerdictResult, judge
+from fl_audit.privacy.membership import membership_bounds
 from fl_audit.privacy.release import SENSITIVITY_FLOOR, NoiseScaling
 from fl_audit.report.contents import LawFacts, RunContents
 
@@ -60,6 +61,7 @@ def summarise(plan: AuditPlan, tables: Tables, timing: dict[str, Any]) -> dict[s
         "empirical_epsilon": _empirical_epsilon(plan, tables, np.where(bits, log_odds, -log_odds), verdict),
         "innovations": _innovations(tables, bits),
         "epsilon_star": _epsilon_star(plan, tables),
+        "membership": _membership(plan, tables),
         "utility": {"test_accuracy": float(tables.worlds["test_accuracy"].mean())},
         "verdict": str(verdict.verdict),
         "scope": verdict.scope,
@@ -197,6 +199,45 @@ def _epsilon_star(plan: AuditPlan, tables: Tables) -> dict[str, Any] | None:
         "mean": _finite(float(values.mean())),
         "max": _finite(float(values.max())),
         "delta": plan.guarantee.delta,
+    }
+
+
+_EVERY_RECORD = (
+    "The bounds for members and others hold on average over data sets drawn from the population; by the luck of this D "
+    "and this sample the advantage may lie beyond."
+)
+_THIS_RECORD_ONLY = (
+    "No bound for members and others holds here: the noise follows the differing record, and no other record is "
+    "promised anything. The bounds say what the same promise would be worth to every record."
+)
+
+
+def _membership(plan: AuditPlan, tables: Tables) -> dict[str, Any] | None:
+    """Return what the membership adversary achieved beside its bounds; None where it was left out."""
+    columns = ["membership_advantage", "record_membership_guess"]
+    if not set(columns) <= set(tables.worlds) or tables.worlds[columns].isna().any(axis=None):
+        return None
+    confidence, law = plan.config.audit.confidence, plan.public.law
+    over_worlds = mean_advantage(tables.worlds[columns[0]].to_numpy(dtype=np.float64), confidence)
+    bounds = membership_bounds(plan.guarantee, law.relation)
+    won = tables.worlds[columns[1]].to_numpy() == tables.worlds["bit"].to_numpy()
+    record = empirical_advantage(won, confidence)
+    return {
+        "advantage": over_worlds.advantage,
+        "low": over_worlds.low,
+        "high": over_worlds.high,
+        "confidence": confidence,
+        "yeom_bound": _finite(bounds.yeom),
+        "tradeoff_bound": bounds.tradeoff,
+        "bound": bounds.exact,
+        "bound_scope": _EVERY_RECORD if law.is_private_release else _THIS_RECORD_ONLY,
+        "record": {
+            "wins": record.wins,
+            "advantage": record.advantage,
+            "low": record.low,
+            "high": record.high,
+            "bound": plan.guarantee.advantage_bound_exact,
+        },
     }
 
 

@@ -47,6 +47,8 @@ class FederationPlan:
         Of how many worlds, from world 0, all that clients saw is kept.
     epsilon_star_delta
         delta of Epsilon*; None leaves Epsilon* out.
+    membership
+        Whether the final models are attacked by the membership adversary.
     """
 
     public: PublicGame
@@ -56,6 +58,7 @@ class FederationPlan:
     time_limit: float = 600.0
     keep_releases: int = 4
     epsilon_star_delta: float | None = None
+    membership: bool = True
 
 
 @dataclass
@@ -207,7 +210,7 @@ def _play_wave(
 ) -> None:
     challenger = SeededChallenger(plan.seed)
     recorder = ReleaseRecorder(plan.public.view, plan.keep_releases, on_round)
-    evaluator = ReleaseEvaluator(game, challenger, wave, plan.epsilon_star_delta)
+    evaluator = ReleaseEvaluator(game, challenger, wave, plan.epsilon_star_delta, plan.membership)
     spec = ModelSpec(plan.public.model, game.model.feature_shape, game.classes)
     initial = ArrayRecord()
     for batch in wave:
@@ -238,6 +241,7 @@ def _batch_result(
         sigma=law.noise_scale(sensitivity),
         accuracy=np.stack(evaluator.accuracy[batch.name], axis=1),
         epsilon_star=np.stack(star, axis=1) if star else None,
+        membership=evaluator.membership.get(batch.name),
         final_models=state.models[-1],
         kept=recorder.kept(batch),
     )

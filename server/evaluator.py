@@ -1,4 +1,10 @@
-"""The observer of releases: test accuracy and Epsilon* of every released model, from outputs and losses alone."""
+"""The observer of releases: test accuracy and Epsilon* of every released model, membership attacks on the final one.
+
+It works from outputs and losses alone.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -6,6 +12,7 @@ from flwr.app import ArrayRecord, MetricRecord
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.adversaries.membership import membership_attack, record_membership_guess
 from fl_audit.errors import require
 from fl_audit.evidence.epsilon_star import parametric_epsilon_star, require_star_delta
 from fl_audit.game import Examples, Game
@@ -13,19 +20,56 @@ from fl_audit.worlds import WorldBatch
 from server.challenger import SeededChallenger
 
 
-def require_evaluable(game: Game, delta: float | None) -> None:
-    """Refuse before the run what Epsilon* could not be computed from.
+def require_evaluable(game: Game, delta: float | None, membership: bool) -> None:
+    """Refuse before the run what Epsilon* or the membership attacks could not be computed from.
 
     Raises
     ------
     InputError
         If delta is out of Epsilon*'s range, or D' or the population has fewer than two records.
     """
-    if delta is None:
-        return
-    require_star_delta(delta)
+    wanted = [(delta is not None, "Epsilon*", "epsilon-star"), (membership, "the membership attack", "membership")]
+    if delta is not None:
+        require_star_delta(delta)
     for name, count in (("D'", len(game.common.labels)), ("the population sample", len(game.population.labels))):
-        require(count >= 2, f"Epsilon* needs 2 records in {name}, there are {count}: use more, or epsilon-star = false")
+        for is_on, what, key in wanted:
+            enough = not is_on or count >= 2
+            require(enough, f"{what} needs 2 records in {name}, there are {count}: use more, or {key} = false")
+
+
+@dataclass(frozen=True)
+class MembershipFindings:
+    """What the membership adversary found in the final models of a batch.
+
+    Parameters
+    ----------
+    advantage
+        TPR - FPR over the members and the population sample, per world (worlds,).
+    record_guess
+        Whether it says of x that it was used (worlds,).
+    """
+
+    advantage: NDArray[np.float64]
+    record_guess: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class _Losses:
+    """Losses (worlds, records) of one release: on what D and D' share, on x, on x', on the population sample."""
+
+    common: NDArray[np.float64]
+    differing: NDArray[np.float64]
+    replacement: NDArray[np.float64]
+    population: NDArray[np.float64]
+
+    def by_bit(
+        self, bits: NDArray[np.bool_]
+    ) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]]:
+        """Yield worlds, their losses on the members of the data set that they used, and on the population."""
+        for bit, own in ((True, self.differing), (False, self.replacement)):
+            rows = bits == bit
+            if rows.any():
+                yield rows, np.concatenate([self.common[rows], own[rows]], axis=1), self.population[rows]
 
 
 class ReleaseEvaluator:
@@ -41,26 +85,40 @@ class ReleaseEvaluator:
         The batches that travel together.
     delta
         delta of Epsilon*; None leaves Epsilon* out.
+    membership
+        Whether the final release is attacked by the membership adversary.
     """
 
     def __init__(
-        self, game: Game, challenger: SeededChallenger, batches: tuple[WorldBatch, ...], delta: float | None
+        self,
+        game: Game,
+        challenger: SeededChallenger,
+        batches: tuple[WorldBatch, ...],
+        delta: float | None,
+        membership: bool,
     ) -> None:
         self._game = game
         self._challenger = challenger
         self._batches = batches
         self._delta = delta
+        self._membership = membership
         self.accuracy: dict[str, list[NDArray[np.float64]]] = {batch.name: [] for batch in batches}
         self.epsilon_star: dict[str, list[NDArray[np.float64]]] = {batch.name: [] for batch in batches}
+        self.membership: dict[str, MembershipFindings] = {}
 
     def __call__(self, server_round: int, arrays: ArrayRecord) -> MetricRecord:
         """Evaluate the models of one release and return their means over worlds."""
+        attacked = self._membership and server_round == self._game.public.rounds
         for batch in self._batches:
             models = torch.from_numpy(arrays[batch.name].numpy())
             self.accuracy[batch.name].append(self._accuracies(models))
+            if self._delta is None and not attacked:
+                continue
+            losses, bits = self._losses(models), self._challenger.bits(batch.worlds)
             if self._delta is not None:
-                bits = self._challenger.bits(batch.worlds)
-                self.epsilon_star[batch.name].append(self._epsilon_stars(models, bits, self._delta))
+                self.epsilon_star[batch.name].append(_epsilon_stars(losses, bits, self._delta))
+            if attacked:
+                self.membership[batch.name] = _membership(losses, bits)
         record = MetricRecord({"test-accuracy": self._newest_mean(self.accuracy)})
         if self._delta is not None:
             record["epsilon-star"] = self._newest_mean(self.epsilon_star)
@@ -75,22 +133,29 @@ class ReleaseEvaluator:
         shares: NDArray[np.float64] = (guesses == test.labels).double().mean(dim=1).numpy()
         return shares
 
-    def _epsilon_stars(self, models: Tensor, bits: NDArray[np.bool_], delta: float) -> NDArray[np.float64]:
-        shared, population = self._losses(models, self._game.common), self._losses(models, self._game.population)
-        result = np.empty(len(models))
-        for bit, differing in ((True, self._game.differing), (False, self._game.replacement)):
-            rows = bits == bit
-            if not rows.any():
-                continue
-            members = shared[rows]
-            if differing is not None:
-                own = self._losses(models[torch.from_numpy(rows)], differing)
-                members = np.concatenate([members, own], axis=1)
-            result[rows] = parametric_epsilon_star(members, population[rows], delta)
-        return result
+    def _losses(self, models: Tensor) -> _Losses:
+        game = self._game
+        parts = (game.common, game.differing, game.replacement, game.population)
+        return _Losses(*(self._losses_of(models, examples) for examples in parts))
 
-    def _losses(self, models: Tensor, examples: Examples) -> NDArray[np.float64]:
+    def _losses_of(self, models: Tensor, examples: Examples | None) -> NDArray[np.float64]:
+        if examples is None:
+            return np.empty((len(models), 0))
         losses: NDArray[np.float64] = (
             self._game.model.losses(models, examples.features, examples.labels).double().numpy()
         )
         return losses
+
+
+def _epsilon_stars(losses: _Losses, bits: NDArray[np.bool_], delta: float) -> NDArray[np.float64]:
+    result = np.empty(len(bits))
+    for rows, members, population in losses.by_bit(bits):
+        result[rows] = parametric_epsilon_star(members, population, delta)
+    return result
+
+
+def _membership(losses: _Losses, bits: NDArray[np.bool_]) -> MembershipFindings:
+    advantage = np.empty(len(bits))
+    for rows, members, population in losses.by_bit(bits):
+        advantage[rows] = membership_attack(members, population).advantage
+    return MembershipFindings(advantage, record_membership_guess(losses.differing[:, 0], losses.common))

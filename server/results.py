@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch
+from server.evaluator import MembershipFindings
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class BatchResult:
         As the insider computed them (worlds, rounds).
     accuracy, epsilon_star
         Of each release, the initial models first (worlds, rounds + 1); `epsilon_star` is None where it was left out.
+    membership
+        What the membership adversary found in the final models; None where it was left out.
     final_models
         Models after the last round (worlds, parameters).
     kept
@@ -47,6 +50,7 @@ class BatchResult:
     sigma: NDArray[np.float64]
     accuracy: NDArray[np.float64]
     epsilon_star: NDArray[np.float64] | None
+    membership: MembershipFindings | None
     final_models: Tensor
     kept: Mapping[str, Tensor]
 
@@ -54,7 +58,7 @@ class BatchResult:
         """Return one row a world. The insider names the data set it believes in rather, so the prior moves wins too."""
         final = self.log_odds[:, -1]
         belief = expit(np.where(self.bits, 1.0, -1.0) * (final + logit(prior)))
-        star = np.full(len(final), np.nan) if self.epsilon_star is None else self.epsilon_star[:, -1]
+        none, found = np.full(len(final), np.nan), self.membership
         return pd.DataFrame(
             {
                 "world": np.array(self.batch.worlds),
@@ -63,7 +67,9 @@ class BatchResult:
                 "belief": belief,
                 "won": belief > 0.5,
                 "test_accuracy": self.accuracy[:, -1],
-                "epsilon_star": star,
+                "epsilon_star": none if self.epsilon_star is None else self.epsilon_star[:, -1],
+                "membership_advantage": none if found is None else found.advantage,
+                "record_membership_guess": none if found is None else found.record_guess.astype(np.float64),
             }
         )
 

@@ -1,10 +1,11 @@
-"""The insider's advantage from won and lost games, with an exact confidence interval."""
+"""Advantages over worlds with confidence intervals: from won and lost games, and as a mean of rates."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
+from scipy.special import betaincinv, stdtrit
 
 from fl_audit.errors import require
 
@@ -85,3 +86,62 @@ def empirical_advantage(won: NDArray[np.bool_], confidence: float) -> AdvantageE
     require(worlds >= 1, "number of worlds is 0: accepted are whole numbers from 1")
     low, high = clopper_pearson(wins, worlds, confidence)
     return AdvantageEstimate(worlds, wins, 2 * wins / worlds - 1, 2 * low - 1, 2 * high - 1, confidence)
+
+
+@dataclass(frozen=True)
+class MeanAdvantage:
+    """The mean of an advantage that each world has for itself.
+
+    Parameters
+    ----------
+    worlds
+        Worlds averaged over.
+    advantage
+        Their mean, from -1 to 1.
+    low, high
+        Two-sided Student interval of the mean, within -1 to 1; all of it for one world.
+    confidence
+        About the probability with which the interval covers.
+    """
+
+    worlds: int
+    advantage: float
+    low: float
+    high: float
+    confidence: float
+
+
+def mean_advantage(advantages: NDArray[np.float64], confidence: float) -> MeanAdvantage:
+    """Return the mean advantage over worlds with a Student interval.
+
+    Worlds are independent given D, D' and the population sample, and the interval is about these: it covers the mean
+    over bits, initial weights and noise. How much another D or another sample would change lies outside it.
+
+    Parameters
+    ----------
+    advantages
+        TPR - FPR per world, from -1 to 1, shape (worlds,), at least one world.
+    confidence
+        Above 0 and below 1. The interval is exact for normal advantages and close for a mean over many worlds.
+
+    Raises
+    ------
+    InputError
+        If there is no world or a number is out of its range.
+
+    Examples
+    --------
+    >>> found = mean_advantage(np.array([0.1, 0.2, 0.3]), 0.95)
+    >>> round(found.advantage, 4), round(found.low, 4), round(found.high, 4)
+    (0.2, -0.0484, 0.4484)
+    """
+    worlds = int(advantages.size)
+    require(worlds >= 1, "number of worlds is 0: accepted are whole numbers from 1")
+    require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
+    within = bool(np.all((advantages >= -1) & (advantages <= 1)))
+    require(within, "an advantage lies outside -1 to 1: accepted are numbers within")
+    mean = float(advantages.mean())
+    if worlds == 1:
+        return MeanAdvantage(worlds, mean, -1.0, 1.0, confidence)
+    reach = float(stdtrit(worlds - 1, (1 + confidence) / 2) * advantages.std(ddof=1)) / math.sqrt(worlds)
+    return MeanAdvantage(worlds, mean, max(-1.0, mean - reach), min(1.0, mean + reach), confidence)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fl_audit.report.contents import LawFacts, RunContents
+from fl_audit.report.membership_figure import yeom_bound_fits
 from fl_audit.report.training_figures import promise_fits
 from fl_audit.report.wording import number_text, percent, plural
 
@@ -79,6 +80,26 @@ def _log_odds(contents: RunContents) -> Caption:
     return Caption("Final log-odds", text, alternative)
 
 
+def _membership(contents: RunContents) -> Caption:
+    insider, record, members = (
+        number_text(contents.number(*keys, "advantage"), 3)
+        for keys in (("insider",), ("membership", "record"), ("membership",))
+    )
+    loose = "" if yeom_bound_fits(contents) else " The bound of Yeom et al. lies above 1 and says nothing."
+    # With another prior the insider names the likelier data set, not the one that the evidence speaks for.
+    even = contents.law.prior == 0.5
+    chance = " and wins more often by chance only, since the insider knows all that it knows" if even else ""
+    text = (
+        "The membership adversary of Yeom et al. sees the final model alone and calls a record a member where its loss "
+        "is at most the average training loss. Asked about the record in which D and D' differ, it plays the insider's "
+        f"game in the insider's worlds{chance}. Asked about all members and about the population sample, it has one "
+        "advantage a world; the interval is that of their mean, for this D and this sample: another draw of records "
+        f"may move it by more. {contents.value('membership', 'bound_scope') or ''}{loose}"
+    )
+    alternative = f"Advantages: insider {insider}, membership about the same record {record}, about members {members}."
+    return Caption("The insider beside the membership adversary", text, alternative)
+
+
 def _innovations(contents: RunContents) -> Caption:
     holds = contents.value("innovations", "holds")
     verdict = "" if holds is None else f" Finding of this run: the law {'holds' if holds else 'does NOT hold'}."
@@ -125,6 +146,7 @@ CAPTIONS: dict[str, Callable[[RunContents], Caption]] = {
     "beliefs": _beliefs,
     "belief-rounds": _belief_rounds,
     "log-odds": _log_odds,
+    "membership": _membership,
     "innovations": _innovations,
     "local-sensitivity": _local_sensitivity,
     "releases": _releases,

@@ -9,7 +9,7 @@ from fl_audit.report.wording import MISSING, number_text, percent, whole
 
 
 def summary_table(contents: RunContents) -> Table:
-    """Return a short table for the terminal: promise, insider, evidence, Epsilon*, accuracy, verdict."""
+    """Return a short table for the terminal: promise, insider, membership, evidence, Epsilon*, accuracy, verdict."""
     law = contents.law
     caption = "" if law.is_private_release else NOT_PRIVATE_LABEL
     title = Text(f"{law.data_name}, {law.model}: {len(contents.worlds):,} x {law.rounds} rounds")
@@ -29,6 +29,7 @@ def _rows(contents: RunContents) -> list[tuple[str, str]]:
     return [
         ("Promise", _promise(contents)),
         ("Insider", _insider(contents)),
+        ("Membership", _membership(contents)),
         ("Evidence", _evidence(contents)),
         ("Epsilon*", _epsilon_star(contents)),
         ("Accuracy", f"{percent(contents.number('utility', 'test_accuracy'))} on test records"),
@@ -50,6 +51,17 @@ def _insider(contents: RunContents) -> str:
         f"right in {number_text(wins)} of {number_text(worlds)}; largest belief "
         f"{percent(contents.number('insider', 'max_belief'))}; {number_text(beyond)} beyond the bound"
     )
+
+
+def _membership(contents: RunContents) -> str:
+    if not contents.has_membership:
+        return MISSING
+    value, low, high, record = (
+        number_text(contents.number("membership", *keys), 3)
+        for keys in (("advantage",), ("low",), ("high",), ("record", "advantage"))
+    )
+    insider = number_text(contents.number("insider", "advantage"), 3)
+    return f"advantage {value} ({low} to {high}); about the insider's record {record}, the insider {insider}"
 
 
 def _evidence(contents: RunContents) -> str:

@@ -83,7 +83,7 @@ class RunContents:
         The content of `summary.json`, schema 1; single values may be missing or None.
     worlds
         One row a world: world, bit, log_odds, belief (in the dataset that was really used), won, test_accuracy,
-        epsilon_star.
+        epsilon_star; since membership is attacked also membership_advantage, record_membership_guess.
     rounds
         One row a world and round from 1: world, round, sigma, local_sensitivity, log_odds (cumulative, D against D').
     releases
@@ -117,6 +117,11 @@ class RunContents:
         if self.value("epsilon_star") is None or "epsilon_star" not in self.releases:
             return False
         return bool(self.releases["epsilon_star"].notna().any())
+
+    @property
+    def has_membership(self) -> bool:
+        """Whether the final models were attacked by the membership adversary."""
+        return self.value("membership") is not None
 
     def belief_bounds(self) -> dict[int, float]:
         """Return the belief bound by bit: for D where D was used (1), for D' where it was not (0); empty if unknown."""

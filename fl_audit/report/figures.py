@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from fl_audit.report.contents import RunContents
 from fl_audit.report.innovation_figure import innovations_figure
 from fl_audit.report.insider_figures import belief_rounds_figure, beliefs_figure, log_odds_figure
+from fl_audit.report.membership_figure import membership_figure
 from fl_audit.report.style import to_png
 from fl_audit.report.training_figures import local_sensitivity_figure, releases_figure
 
@@ -14,6 +15,7 @@ FIGURES: dict[str, Callable[[RunContents], Figure]] = {
     "beliefs": beliefs_figure,
     "belief-rounds": belief_rounds_figure,
     "log-odds": log_odds_figure,
+    "membership": membership_figure,
     "innovations": innovations_figure,
     "local-sensitivity": local_sensitivity_figure,
     "releases": releases_figure,
@@ -22,5 +24,6 @@ FIGURES: dict[str, Callable[[RunContents], Figure]] = {
 
 
 def draw_all(contents: RunContents) -> dict[str, bytes]:
-    """Return every figure of the report as PNG bytes, by name."""
-    return {name: to_png(draw(contents)) for name, draw in FIGURES.items()}
+    """Return every figure of the report as PNG bytes, by name; that of membership only where it was attacked."""
+    left_out = set() if contents.has_membership else {"membership"}
+    return {name: to_png(draw(contents)) for name, draw in FIGURES.items() if name not in left_out}

@@ -18,7 +18,14 @@ NOT_PRIVATE_LABEL = "Not a private release: noise follows the data (audit device
 
 def opening(contents: RunContents) -> str:
     """Return the paragraph with which a report opens, as plain text."""
-    sentences = (promise(contents), insider(contents), certainty(contents), released_model(contents), verdict(contents))
+    sentences = (
+        promise(contents),
+        insider(contents),
+        certainty(contents),
+        membership(contents),
+        released_model(contents),
+        verdict(contents),
+    )
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -71,6 +78,18 @@ def certainty(contents: RunContents) -> str:
     if worlds == 1:
         return f"{text}, {'beyond' if beyond else 'within'} the promised limit."
     return f"{text}, and it passed the promised limit in {f'{beyond:,}' if beyond else 'none'} of {worlds:,} trials."
+
+
+def membership(contents: RunContents) -> str:
+    """Return how an outsider who has the finished model alone fares beside the insider, on one scale."""
+    outsider, insider = contents.number("membership", "advantage"), contents.number("insider", "advantage")
+    if outsider is None or insider is None:
+        return ""
+    beside = f"; the insider scores {number_text(insider, 2)}" if len(contents.worlds) > 1 else ""
+    return (
+        "An outsider who sees only the finished model, and tells its training cases by how well it does on them, "
+        f"scores {number_text(outsider, 2)} on a scale where 0 is coin-flipping and 1 is always right{beside}."
+    )
 
 
 def released_model(contents: RunContents) -> str:

@@ -44,14 +44,16 @@ class Entry:
 
 
 def evidence(contents: RunContents) -> dict[str, list[Entry]]:
-    """Return the numbers of a run in groups, each group under its heading."""
-    return {
+    """Return the numbers of a run in groups, each group that has any under its heading."""
+    groups = {
         "What was promised": _guarantee(contents),
         "What the insider achieved": _insider(contents),
         "Empirical epsilon": _empirical_epsilon(contents),
         "Lower bounds by every method that applies": _bounds(contents),
+        "The membership adversary": _membership(contents),
         "The released model": _model(contents),
     }
+    return {heading: entries for heading, entries in groups.items() if entries}
 
 
 def _guarantee(contents: RunContents) -> list[Entry]:
@@ -154,6 +156,40 @@ def _range(contents: RunContents, name: str) -> str:
 
 def _shown(value: float | None) -> str:
     return "no limit" if value is None else f"{value:.4g}"
+
+
+def _membership(contents: RunContents) -> list[Entry]:
+    if not contents.has_membership:
+        return []
+    accountant, at = str(contents.value("guarantee", "accountant") or MISSING), _confidence(contents)
+    scope = str(contents.value("membership", "bound_scope"))
+    attack = "final release; a member where the loss is at most the average training loss (Yeom et al. 2018)"
+    sample, independent = "this D and this population sample", "worlds are independent repetitions"
+    student = "Student interval of the mean over worlds"
+    exact = "Clopper-Pearson interval of the share of right guesses"
+
+    def entry(name: str, key: str, source: str, confidence: str, method: str, rests_on: str) -> Entry:
+        return Entry(name, contents.value("membership", *key.split(".")), source, confidence, method, rests_on)
+
+    return [
+        entry("Membership advantage", "advantage", NONE, POINT, f"TPR - FPR, mean over worlds; {attack}", sample),
+        entry("Membership advantage, lower end", "low", NONE, at, student, sample),
+        entry("Membership advantage, upper end", "high", NONE, at, student, sample),
+        entry("Its bound, exact", "bound", "gdp", COMPUTED, "total variation between neighbours", scope),
+        entry("Its bound by epsilon and delta", "tradeoff_bound", accountant, COMPUTED,
+              "(exp(epsilon) - 1 + 2 delta) / (exp(epsilon) + 1) (Kairouz et al. 2015, Humphries et al. 2023)", scope),
+        entry("Its bound by epsilon", "yeom_bound", accountant, COMPUTED,
+              "exp(epsilon) - 1 (Yeom et al. 2018, theorem 1); above 1 it says nothing; it may be too large to write",
+              f"delta = 0. {scope}"),
+        entry("Right guesses about the differing record", "record.wins", NONE, EXACT,
+              "counted; the same rule, threshold from the records that D and D' share", independent),
+        entry("Advantage about the differing record", "record.advantage", NONE, POINT,
+              "twice the share of right guesses - 1", independent),
+        entry("The same, lower end", "record.low", NONE, at, exact, independent),
+        entry("The same, upper end", "record.high", NONE, at, exact, independent),
+        entry("Its bound, exact", "record.bound", "gdp", COMPUTED,
+              "that of the insider (Bernau et al. 2021, proposition 1)", _noise_text(contents.law)),
+    ]  # fmt: skip
 
 
 def _model(contents: RunContents) -> list[Entry]:

@@ -24,6 +24,7 @@ def synthetic_contents(
     mu: float = 0.55,
     exact: bool = True,
     with_epsilon_star: bool = True,
+    with_membership: bool = True,
     prior: float = 0.5,
     verdict: str = "consistent",
     model: str = "adult-mlp",
@@ -71,7 +72,7 @@ def synthetic_contents(
         partition="iid",
     )
     return RunContents(
-        summary=synthetic_summary(table, noise_multiplier, rounds, with_epsilon_star, verdict),
+        summary=synthetic_summary(table, noise_multiplier, rounds, with_epsilon_star, with_membership, verdict),
         worlds=table,
         rounds=long_table(1, sigma=sigma, local_sensitivity=sensitivity, log_odds=log_odds),
         releases=long_table(0, test_accuracy=accuracy, epsilon_star=epsilon_star),
@@ -87,7 +88,12 @@ def long_table(first: int, **columns: np.ndarray) -> pd.DataFrame:
 
 
 def synthetic_summary(
-    worlds: pd.DataFrame, noise_multiplier: float, rounds: int, with_epsilon_star: bool, verdict: str
+    worlds: pd.DataFrame,
+    noise_multiplier: float,
+    rounds: int,
+    with_epsilon_star: bool,
+    with_membership: bool,
+    verdict: str,
 ) -> dict[str, Any]:
     count, wins = len(worlds), int(worlds["won"].sum())
     advantage = 2 * wins / count - 1
@@ -146,8 +152,31 @@ def synthetic_summary(
             ],
         },
         "epsilon_star": {"mean": 0.32114, "max": 0.65438, "delta": 0.00234} if with_epsilon_star else None,
+        "membership": synthetic_membership(count) if with_membership else None,
         "utility": {"test_accuracy": 0.84312},
         "verdict": verdict,
         "scope": "'consistent' covers this pair of neighbours and this seed only.",
         "timing": {"setup_seconds": 4.213, "training_seconds": 18.94, "worlds_per_second": 15.87, "engine": "ray"},
+    }
+
+
+def synthetic_membership(worlds: int) -> dict[str, Any]:
+    wins = (8 * worlds) // 15
+    advantage = 2 * wins / worlds - 1
+    return {
+        "advantage": 0.01789,
+        "low": 0.01456,
+        "high": 0.02123,
+        "confidence": 0.95,
+        "yeom_bound": 7.99995,
+        "tradeoff_bound": 0.80024,
+        "bound": 0.21777,
+        "bound_scope": "The bounds hold on average over data sets.",
+        "record": {
+            "wins": wins,
+            "advantage": advantage,
+            "low": advantage - 0.1212,
+            "high": advantage + 0.1313,
+            "bound": 0.21671,
+        },
     }

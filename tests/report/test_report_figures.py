@@ -8,7 +8,9 @@ from fl_audit.report import RunContents
 from fl_audit.report.figures import FIGURES, draw_all
 from fl_audit.report.innovation_figure import innovations_by_bit
 from fl_audit.report.insider_figures import beliefs_figure, worlds_shown
+from fl_audit.report.membership_figure import membership_figure
 from fl_audit.report.training_figures import promise_fits, quantiles_by_round, releases_figure
+from fl_audit.report.wording import number_text
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -121,6 +123,27 @@ def test_quantiles_over_worlds(make_contents):
     second = contents.rounds.loc[contents.rounds["round"] == 2, "local_sensitivity"]
     assert rounds.tolist() == [1, 2, 3]
     assert (low[1], middle[1]) == pytest.approx((second.min(), second.median()))
+
+
+def test_membership_figure_has_every_advantage_and_each_bound_that_says_something(make_contents):
+    contents = make_contents()
+    legend = " ".join(texts(membership_figure(contents)))
+    assert "exact bound, one record: 0.217" in legend
+    assert "exact bound, members and others: 0.218" in legend
+    assert "(Kairouz et al. 2015): 0.8" in legend
+    assert "Yeom" not in legend
+    contents.summary["membership"] |= {"yeom_bound": 0.1052, "bound": 0.21671}
+    figure = membership_figure(contents)
+    legend = " ".join(texts(figure))
+    assert "bound of Yeom et al. 2018" in legend
+    assert "members and others" not in legend
+    shown = {text.get_text() for text in figure.axes[0].texts}
+    assert {"0.0179", number_text(contents.summary["insider"]["advantage"], 3)} <= shown
+
+
+def test_membership_figure_is_left_out_when_turned_off(make_contents):
+    assert "membership" in draw_all(make_contents(worlds=5))
+    assert set(FIGURES) - set(draw_all(make_contents(worlds=5, with_membership=False))) == {"membership"}
 
 
 def test_incomplete_tables_are_refused(make_contents):

@@ -10,6 +10,7 @@ from fl_audit.report.console import summary_table
 from fl_audit.report.figures import FIGURES
 from fl_audit.report.html import render_html
 from fl_audit.report.narrative import opening
+from fl_audit.report.wording import number_text
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 TINY = dict.fromkeys(FIGURES, b"\x89PNG")
@@ -57,15 +58,23 @@ def console_text(contents):
 
 
 @pytest.mark.parametrize(
-    "shape", [{}, {"worlds": 1, "with_epsilon_star": False}, {"exact": False, "verdict": "violated"}], ids=str
+    "shape",
+    [
+        {},
+        {"worlds": 1, "with_epsilon_star": False},
+        {"worlds": 5, "with_membership": False},
+        {"exact": False, "verdict": "violated"},
+    ],
+    ids=str,
 )
 def test_report_is_written_whole_and_self_contained(make_contents, tmp_path, shape):
+    shown = [name for name in FIGURES if name != "membership" or shape.get("with_membership", True)]
     path = write_report(make_contents(**shape), tmp_path / "run")
     assert path == tmp_path / "run" / "report.html"
     names = {file.relative_to(tmp_path / "run").as_posix() for file in (tmp_path / "run").rglob("*") if file.is_file()}
-    assert names == {"report.html"} | {f"figures/{name}.png" for name in FIGURES}
+    assert names == {"report.html"} | {f"figures/{name}.png" for name in shown}
     page = Page(path.read_text(encoding="utf-8"))
-    assert len(page.alternatives) == len(FIGURES)
+    assert len(page.alternatives) == len(shown)
     assert all(page.alternatives)
     assert all(link.startswith("data:image/png;base64,") for link in page.links)
     assert not re.search(r"url\(|@import|<script|<link", path.read_text(encoding="utf-8"))
@@ -82,6 +91,20 @@ def test_every_number_of_the_summary_is_in_the_tables(make_contents):
             assert str(number) in page.values, number
     for word in ("rdp-classic", "gaussian-shift", "The log-odds are normal", contents.summary["scope"]):
         assert word in page.text
+
+
+def test_membership_stands_beside_the_insider_with_its_bounds(make_contents):
+    contents = make_contents()
+    text = Page(render_html(contents, TINY)).text
+    assert "The membership adversary" in text
+    assert "The bound of Yeom et al. lies above 1 and says nothing" in text
+    assert "wins more often by chance only" in text
+    assert "wins more often by chance only" not in Page(render_html(make_contents(prior=0.2), TINY)).text
+    without = make_contents(with_membership=False)
+    drawn = {name: png for name, png in TINY.items() if name != "membership"}
+    assert "The membership adversary" not in Page(render_html(without, drawn)).text
+    assert "outsider" not in opening(without)
+    assert re.search(r"Membership\s+│ not determined", console_text(without))
 
 
 def test_extreme_value_of_the_largest_belief_is_called_one(make_contents):
@@ -111,6 +134,8 @@ def test_opening_is_plain_english(make_contents):
     wins = contents.summary["insider"]["wins"]
     assert "more than 90\xa0% sure whether one particular record, or another in its place, was used" in text
     assert f"right in {wins} of 300 trials, where flipping a coin is right in about 150" in text
+    assert "scores 0.018 on a scale where 0 is coin-flipping" in text
+    assert f"the insider scores {number_text(contents.summary['insider']['advantage'], 2)}" in text
     assert "0.3211 (at worst 0.6544) on the leakage scale Epsilon*" in text
     assert "nothing we saw contradicts the promise" in text
     assert "no proof for other people's data" in text
@@ -145,7 +170,7 @@ def test_one_world_says_that_it_shows_nothing(make_contents):
 
 
 def test_nulls_and_missing_sections_are_said_in_words(make_contents):
-    full = make_contents(worlds=5, rounds=2, with_epsilon_star=False)
+    full = make_contents(worlds=5, rounds=2, with_epsilon_star=False, with_membership=False)
     bare = RunContents(**{**vars(full), "summary": {"schema": 1, "verdict": "consistent", "guarantee": None}})
     for contents in (full, bare):
         text = Page(render_html(contents, TINY)).text
@@ -170,7 +195,8 @@ def test_infinite_limit_of_detection(make_contents):
     assert "unbounded" in text
 
 
-def test_console_table_has_the_six_lines(make_contents):
+def test_console_table_has_the_seven_lines(make_contents):
     text = console_text(make_contents(model="[bold]x"))
-    for word in ("Promise", "Insider", "Evidence", "Epsilon*", "Accuracy", "Verdict", "[bold]x", "rdp-classic"):
+    lines = ("Promise", "Insider", "Membership", "Evidence", "Epsilon*", "Accuracy", "Verdict")
+    for word in (*lines, "[bold]x", "rdp-classic"):
         assert word in text

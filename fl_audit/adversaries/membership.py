@@ -1,0 +1,132 @@
+"""The membership adversary of Yeom et al. 2018: a record whose loss is at most the average training loss is a member.
+
+It sees one released model, through losses alone, and is told the average training loss. Two experiments are played with
+it, and both run in all worlds at once.
+
+* `membership_attack`, the population form (Bernau et al. 2021, experiment 1): asked about every member and about every
+  record of a population sample. Figures 7d, 8d and 9d of that paper draw its advantage.
+* `record_membership_guess`, the paired form: asked about x, the one record in which D and D' differ, in the very worlds
+  in which the insider guesses. Only here proposition 1 can be tested world by world.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fl_audit.errors import require
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MembershipAttack:
+    """Error rates of the membership adversary against one model or many.
+
+    Parameters
+    ----------
+    true_positive_rate
+        Share of members called members, from 0 to 1, shape (...).
+    false_positive_rate
+        Share of the population sample called members, from 0 to 1, shape (...).
+    """
+
+    true_positive_rate: Array
+    false_positive_rate: Array
+
+    @property
+    def advantage(self) -> Array:
+        """TPR - FPR, from -1 to 1: 2 P(right) - 1 where members and others are asked about equally often."""
+        return self.true_positive_rate - self.false_positive_rate
+
+
+def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) -> MembershipAttack:
+    """Call a record a member where its loss is at most the mean loss of the members.
+
+    Parameters
+    ----------
+    member_losses
+        Losses of the records that the model was trained on, finite, shape (..., n) with n at least 1.
+    population_losses
+        Losses of records that it was not trained on, finite, shape (..., m) with m at least 1.
+
+    Returns
+    -------
+    MembershipAttack
+        Rates of shape (...). Increasing affine maps of the losses change nothing.
+
+    Raises
+    ------
+    InputError
+        If a loss is not finite or shapes do not fit.
+
+    Notes
+    -----
+    Source: Yeom, Giacomelli, Fredrikson & Jha 2018, the adversary that knows the average training loss, with ties as
+    Jayaraman & Evans 2019 settle them (a loss equal to the threshold is a member's).
+
+    Examples
+    --------
+    >>> float(membership_attack([0.1, 0.2, 0.9], [0.3, 0.5, 0.6, 0.7]).advantage)
+    0.4166666666666667
+    """
+    members, population = _checked(member_losses, "member losses"), _checked(population_losses, "population losses")
+    require(
+        members.shape[:-1] == population.shape[:-1],
+        f"member losses have leading axes {members.shape[:-1]}: accepted are {population.shape[:-1]}, the population's",
+    )
+    threshold = _mean(members)[..., np.newaxis]
+    return MembershipAttack((members <= threshold).mean(axis=-1), (population <= threshold).mean(axis=-1))
+
+
+def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) -> NDArray[np.bool_]:
+    """Guess whether x was used: whether its loss is at most the mean loss of the records that D and D' share.
+
+    x lies at or under the mean loss of D exactly where it lies at or under the mean loss of the others, so in worlds
+    that used D this is the population form's rule for a member. The mean of the data set really used would differ
+    between D and D' by itself and give the bit away even where the model does not. The shared records' mean does not:
+    the guess is a function of what the insider knows too, and all bounds on the insider's advantage hold for it.
+
+    Parameters
+    ----------
+    record_loss
+        Loss of x under each model, finite, shape (...).
+    common_losses
+        Losses of the records in D and D' alike under the same models, finite, shape (..., n) with n at least 1.
+
+    Returns
+    -------
+    array
+        True where the adversary says that x was used, shape (...).
+
+    Raises
+    ------
+    InputError
+        If a loss is not finite or shapes do not fit.
+
+    Notes
+    -----
+    Source: the adversary of Yeom et al. 2018 in experiment 2 of Bernau et al. 2021.
+    """
+    common, own = _checked(common_losses, "common losses"), np.asarray(record_loss, dtype=np.float64)
+    require(bool(np.isfinite(own).all()), "record losses contain NaN or infinity: accepted are finite numbers")
+    require(
+        own.shape == common.shape[:-1],
+        f"record losses have shape {own.shape}: accepted is {common.shape[:-1]}, one loss for each model",
+    )
+    return np.asarray(own <= _mean(common), dtype=np.bool_)
+
+
+def _mean(losses: Array) -> Array:
+    """Return the mean over the last axis, never outside the losses: rounding would call equal losses unequal."""
+    return np.clip(losses.mean(axis=-1), losses.min(axis=-1), losses.max(axis=-1))
+
+
+def _checked(losses: ArrayLike, what: str) -> Array:
+    """Return losses as float64, or refuse them."""
+    values = np.asarray(losses, dtype=np.float64)
+    require(
+        values.ndim >= 1 and values.shape[-1] >= 1, f"{what} have shape {values.shape}: accepted are 1 or more losses"
+    )
+    require(bool(np.isfinite(values).all()), f"{what} contain NaN or infinity: accepted are finite numbers")
+    return values

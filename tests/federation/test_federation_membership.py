@@ -1,0 +1,161 @@
+"""The membership adversary in real runs: beside the insider, under its bounds, and absent where it is turned off."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from audits import MakePlan
+from safetensors.torch import load_file
+from scipy.stats import binomtest
+
+from experiments.engines import Engine
+from experiments.run import rebuild_report, run_audit
+from fl_audit.errors import InputError
+from fl_audit.game import load_game
+from fl_audit.report.contents import RunContents
+
+FALSE_ALARM = 0.001
+
+OVERFITTED: dict[str, dict[str, Any]] = {
+    "data": {"name": "digits", "records": 20, "clients": 2, "population-records": 300},
+    "training": {"rounds": 20, "learning-rate": 4.0},
+    "run": {"worlds-per-batch": 400},
+}
+"""Twenty images learned by heart."""
+
+
+def play(small_plan: MakePlan, directory: Path, privacy: dict[str, Any], worlds: int = 400) -> RunContents:
+    target = {"belief": None, "accountant": "gdp"}
+    audit = {"worlds": worlds, "epsilon-star": False}
+    return run_audit(small_plan(**OVERFITTED, privacy=target | privacy, audit=audit), directory, Engine.LOCAL)
+
+
+def wins(contents: RunContents) -> tuple[np.ndarray, np.ndarray]:
+    """Return whether the insider and whether the membership adversary was right about the same secret bit."""
+    worlds = contents.worlds
+    return worlds["won"].to_numpy(), (worlds["record_membership_guess"] == worlds["bit"]).to_numpy()
+
+
+def p_value(better: np.ndarray, other: np.ndarray) -> float:
+    """McNemar's exact test, one-sided: small where `other` wins more of the worlds that only one of the two wins."""
+    only_better, only_other = int((better & ~other).sum()), int((other & ~better).sum())
+    if only_better + only_other == 0:
+        return 1.0
+    return float(binomtest(only_other, only_better + only_other, 0.5, alternative="greater").pvalue)
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        {"noise-multiplier": 1.0, "sensitivity": "local"},
+        {"noise-multiplier": 2.0, "sensitivity": "global"},
+        {"noise-multiplier": 1.0, "sensitivity": "global", "adjacency": "add-remove-record"},
+    ],
+    ids=lambda privacy: "-".join(map(str, privacy.values())),
+)
+def test_the_insider_is_not_beaten_by_the_membership_adversary(
+    privacy: dict[str, Any], small_plan: MakePlan, tmp_path: Path
+) -> None:
+    """Proposition 1 on the same worlds. Where it holds, each assertion on chance fails at most once in a thousand."""
+    contents = play(small_plan, tmp_path / "run", privacy)
+    insider, membership = wins(contents)
+    assert p_value(insider, membership) > FALSE_ALARM
+    # Not vacuous: the membership adversary knows something, is wrong where the insider is right, and is found out.
+    assert binomtest(int(membership.sum()), membership.size, 0.5, alternative="greater").pvalue < FALSE_ALARM
+    assert p_value(membership, insider) < FALSE_ALARM
+    bound = (1 + contents.summary["membership"]["record"]["bound"]) / 2
+    assert binomtest(int(membership.sum()), membership.size, bound, alternative="greater").pvalue > FALSE_ALARM
+
+
+def test_an_overfitted_model_gives_its_members_away(small_plan: MakePlan, tmp_path: Path) -> None:
+    found = play(small_plan, tmp_path / "run", {"noise-multiplier": 0.3, "sensitivity": "global"}, 100).summary
+    assert found["membership"]["low"] > 0.4
+    assert found["membership"]["record"]["low"] > 0.6
+    assert found["insider"]["advantage"] == 1.0
+    noisy = play(small_plan, tmp_path / "noisy", {"noise-multiplier": 100.0, "sensitivity": "global"}, 50).summary
+    assert noisy["membership"]["high"] < 0.1
+
+
+def attack_by_hand(plan: Any, directory: Path, worlds: pd.DataFrame) -> list[tuple[float, bool]]:
+    """Return advantage and record guess of each world, one plain model at a time, from the stored final models."""
+    game = load_game(plan.public)
+    models = torch.cat([load_file(path)["models"] for path in sorted((directory / "public").glob("models-*"))])
+    found = []
+    for model, bit in zip(models, worlds["bit"], strict=True):
+        own = [game.differing] if bit else [game.replacement] if game.replacement is not None else []
+        members, population, common, x = (
+            np.concatenate([game.model.losses(model[None], e.features, e.labels)[0].double().numpy() for e in examples])
+            for examples in ([game.common, *own], [game.population], [game.common], [game.differing])
+        )
+        rates = [float((losses <= members.mean()).mean()) for losses in (members, population)]
+        found.append((rates[0] - rates[1], bool(x[0] <= common.mean())))
+    return found
+
+
+@pytest.mark.parametrize(("adjacency", "with_star"), [("replace-record", True), ("add-remove-record", False)])
+def test_columns_are_those_of_the_final_models(
+    adjacency: str, with_star: bool, small_plan: MakePlan, tmp_path: Path
+) -> None:
+    plan = small_plan(privacy={"adjacency": adjacency}, audit={"epsilon-star": with_star, "worlds": 8})
+    worlds = run_audit(plan, tmp_path / "run", Engine.LOCAL).worlds
+    assert set(worlds["bit"]) == {0, 1}
+    expected = attack_by_hand(plan, tmp_path / "run", worlds)
+    np.testing.assert_allclose(worlds["membership_advantage"], [advantage for advantage, _ in expected])
+    assert worlds["record_membership_guess"].tolist() == [float(guess) for _, guess in expected]
+    assert worlds["epsilon_star"].notna().all() == with_star
+
+
+def test_summary_and_report_hold_what_was_found(small_plan: MakePlan, tmp_path: Path) -> None:
+    contents = run_audit(small_plan(privacy={"sensitivity": "global"}), tmp_path / "run", Engine.LOCAL)
+    found = json.loads((tmp_path / "run" / "summary.json").read_text())["membership"]
+    keys = ["advantage", "low", "high", "confidence", "yeom_bound", "tradeoff_bound", "bound", "bound_scope", "record"]
+    assert list(found) == keys
+    worlds = contents.worlds
+    assert found["advantage"] == pytest.approx(worlds["membership_advantage"].mean())
+    assert found["low"] < found["advantage"] < found["high"]
+    assert found["record"]["wins"] == (worlds["record_membership_guess"] == worlds["bit"]).sum()
+    assert found["bound"] == found["record"]["bound"] == contents.summary["guarantee"]["advantage_bound_exact"]
+    assert "on average over data sets" in found["bound_scope"]
+    assert (tmp_path / "run" / "figures" / "membership.png").exists()
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "The membership adversary" in page
+    assert 'id="figure-membership"' in page
+
+
+def test_it_can_be_turned_off(small_plan: MakePlan, tmp_path: Path) -> None:
+    on = run_audit(small_plan(), tmp_path / "on", Engine.LOCAL)
+    assert "no other record is promised" in on.summary["membership"]["bound_scope"]
+    off = run_audit(small_plan(audit={"membership": False}), tmp_path / "off", Engine.LOCAL)
+    columns = ["membership_advantage", "record_membership_guess"]
+    assert off.worlds[columns].isna().all(axis=None)
+    pd.testing.assert_frame_equal(on.worlds.drop(columns=columns), off.worlds.drop(columns=columns))
+    assert off.summary["membership"] is None
+    assert not (tmp_path / "off" / "figures" / "membership.png").exists()
+
+
+def test_a_run_stored_before_there_was_membership_is_still_reported(small_plan: MakePlan, tmp_path: Path) -> None:
+    run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
+    configuration = tmp_path / "run" / "public" / "configuration.json"
+    stored = json.loads(configuration.read_text())
+    del stored["configuration"]["audit"]["membership"]
+    configuration.write_text(json.dumps(stored))
+    for path in (tmp_path / "run" / "challenger" / "batches").glob("*/worlds.parquet"):
+        columns = ["membership_advantage", "record_membership_guess"]
+        pd.read_parquet(path).drop(columns=columns).to_parquet(path, index=False)
+    page = rebuild_report(tmp_path / "run").read_text()
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["membership"] is None
+    assert 'id="figure-membership"' not in page
+    assert 'id="figure-beliefs"' in page
+
+
+def test_what_it_cannot_use_is_refused_before_the_run(small_plan: MakePlan, tmp_path: Path) -> None:
+    data = {"name": "digits", "records": 2, "clients": 2}
+    off = {"epsilon-star": False}
+    with pytest.raises(InputError, match="the membership attack needs 2 records in D', there are 1"):
+        run_audit(small_plan(data=data, audit=off), tmp_path / "run", Engine.LOCAL)
+    assert not (tmp_path / "run").exists()
+    run_audit(small_plan(data=data, audit=off | {"membership": False}), tmp_path / "run", Engine.LOCAL)
