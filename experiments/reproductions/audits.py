@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from numpy.typing import NDArray
 
 from experiments.reproductions.items import ItemResult, Row, table
 from experiments.reproductions.looks import (
@@ -23,6 +24,7 @@ from experiments.reproductions.published import (
     EPSILON_FROM_SENSITIVITIES_GLOBAL,
     LARGEST_MEMBERSHIP_ADVANTAGE,
     TABLE_2,
+    published_repetitions,
 )
 from experiments.reproductions.runs import Findings
 from experiments.reproductions.settings import MAIN_BELIEF, SCALINGS, DataSetting, Setting, audit_settings
@@ -133,7 +135,8 @@ def _insider_row(found: Findings) -> Row:
     bound = rho_alpha(epsilon_from_belief(setting.belief), setting.data.delta)
     return Row(
         setting.label, INSIDER, published, _expected_advantage(found), insider["advantage"], insider["advantage_low"],
-        insider["advantage_high"], found.repetitions, f"rho_alpha {bound:.4f}; published: Table 2",
+        insider["advantage_high"], found.repetitions,
+        f"rho_alpha {bound:.4f}{'; published: Table 2' if main else ''}",
     )  # fmt: skip
 
 
@@ -160,12 +163,10 @@ def _draw_epsilons(
     for scaling in SCALINGS:
         own = [setting for setting in settings if setting.scaling is scaling]
         part, x = [rows[setting][quantity] for setting in own], np.array(_promised(own))
-        look, ends = SCALING_LOOKS[scaling], ([row.low for row in part], [row.high for row in part])
-        draw_measured(axes, x, [row.measured for row in part], *ends, look, look.name)
-        expected = [row.theory for row in part]
+        _draw_with_published(axes, x, part, scaling, SCALING_LOOKS[scaling])
         if scaling is NoiseScaling.LOCAL:
-            axes.plot(x, expected, "_", color=INK, markersize=16, markeredgewidth=2, label=f"{THEORY}, local")
-        draw_published(axes, x, [row.published for row in part])
+            expected = [row.theory for row in part]
+            axes.plot(x, expected, "_", color=INK, markersize=18, markeredgewidth=2, label=f"{THEORY}, local")
 
 
 def _draw_advantages(axes: Axes, settings: Sequence[Setting], rows: Mapping[Setting, Mapping[str, Row]]) -> None:
@@ -177,8 +178,15 @@ def _draw_advantages(axes: Axes, settings: Sequence[Setting], rows: Mapping[Sett
         own = [setting for setting in settings if setting.scaling is scaling]
         x = np.array(_promised(own))
         for quantity, look in ((INSIDER, SCALING_LOOKS[scaling]), (MEMBERSHIP, _MEMBERSHIP_LOOKS[scaling])):
-            part = [rows[setting][quantity] for setting in own]
-            ends = ([row.low for row in part], [row.high for row in part])
-            draw_measured(axes, x, [row.measured for row in part], *ends, look, look.name)
-            draw_published(axes, x, [row.published for row in part])
-    axes.set_ylim(-0.15, 1.02)
+            _draw_with_published(axes, x, [rows[setting][quantity] for setting in own], scaling, look)
+    axes.set_ylim(-0.3, 1.03)
+
+
+def _draw_with_published(
+    axes: Axes, x: NDArray[np.float64], rows: Sequence[Row], scaling: NoiseScaling, look: Look
+) -> None:
+    """Draw one curve with its published values, local a little to the left and global to the right of the place."""
+    side = -1 if scaling is NoiseScaling.LOCAL else 1
+    ends = ([row.low for row in rows], [row.high for row in rows])
+    draw_measured(axes, x + 0.05 * side, [row.measured for row in rows], *ends, look, look.name)
+    draw_published(axes, x + 0.19 * side, [row.published for row in rows], look.colour)

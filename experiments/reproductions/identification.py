@@ -1,6 +1,5 @@
 """Table 2 of Bernau et al. 2021: advantage and share of beliefs above rho_beta, at rho_beta = 0.9."""
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -45,10 +44,14 @@ def table_2(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> It
     for column, one in enumerate(data):
         settings = main_settings([one])
         part = [[row for row in rows if row.setting == setting.label] for setting in settings]
-        for panel, index, name in ((panels[0][column], 0, "Advantage"), (panels[1][column], 1, "delta'")):
+        for panel, index, name in (
+            (panels[0][column], 0, "Advantage"),
+            (panels[1][column], 1, "delta' (share of beliefs)"),
+        ):
             _draw(panel, settings, [pair[index] for pair in part])
             title = one.title if index == 0 else ""
             name_panel(panel, "", title, "", name if column == 0 else "")
+        panels[1][column].set_ylim(bottom=-0.06 * panels[1][column].get_ylim()[1])
         promised = runs[settings[0]].summary["guarantee"]["delta"]
         panels[1][column].axhline(promised, color=INK, linestyle=":", linewidth=1.4, label="delta, as promised")
     legend_below(figure, [panel for row in panels for panel in row], columns=2)
@@ -113,8 +116,7 @@ def _draw(axes: Axes, settings: Sequence[Setting], rows: Sequence[Row]) -> None:
     places = np.arange(len(rows))
     for place, row in enumerate(rows):
         axes.plot([place - 0.33, place + 0.33], [row.theory] * 2, color=INK, linewidth=2.2, label=THEORY)
-    draw_published(axes, places + 0.22, [row.published for row in rows])
+        look = SCALING_LOOKS[settings[place].scaling]
+        draw_published(axes, [place + 0.22], [row.published], look.colour)
     axes.set_xticks(places, [f"{SCALING_LETTERS[s.scaling]} {RELATION_LETTERS[s.relation]}" for s in settings])
     axes.set_xlim(-0.6, len(rows) - 0.4)
-    if all(math.isfinite(row.low) and row.low >= 0 for row in rows):
-        axes.set_ylim(bottom=-0.0005)

@@ -42,11 +42,11 @@ RELATION_LOOKS = {
 }
 
 
-def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike) -> None:
-    """Draw published values as open diamonds."""
+def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) -> None:
+    """Draw published values as open diamonds, in the colour of what they belong to."""
     axes.plot(
-        x, y, linestyle="none", marker="D", markersize=6.5, markerfacecolor="white", markeredgecolor=INK,
-        markeredgewidth=1.4, label=PUBLISHED, zorder=4,
+        x, y, linestyle="none", marker="D", markersize=6.5, markerfacecolor="white", markeredgecolor=colour,
+        markeredgewidth=1.6, label=PUBLISHED, zorder=4,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ was read off them, to about the last digit given.
 
 from typing import NamedTuple
 
-from experiments.reproductions.settings import Study
+from experiments.reproductions.settings import MAIN_BELIEF, Study
 from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling
 
 _LS, _GS = NoiseScaling.LOCAL, NoiseScaling.GLOBAL
@@ -35,6 +35,11 @@ TABLE_2: dict[tuple[Study, NoiseScaling, NeighbouringRelation], Identified] = {
     (Study.ADULT, _GS, _U): Identified(0.178, 0.0),
 }
 TABLE_2_REPETITIONS = 1000
+
+
+def published_repetitions(belief: float) -> int:
+    """Return about how many repetitions a published number rests on (242 to 493 at the other rho_beta)."""
+    return TABLE_2_REPETITIONS if belief == MAIN_BELIEF else 250
 
 
 class Column(NamedTuple):
