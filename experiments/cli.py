@@ -99,18 +99,13 @@ def datasets(data_dir: DataDirOption = None) -> None:
     """List the data sets that a configuration can name."""
     from rich.table import Table
 
-    from fl_audit.data.catalogue import DataSpec, available, load_source
+    from fl_audit.data.catalogue import available, is_found
 
+    directory = str(data_dir.absolute()) if data_dir else None
     table = Table("name", "what it is", "here")
     for entry in available():
-        here = "built in"
-        if entry.needs_files:
-            try:
-                load_source(DataSpec(entry.name, str(data_dir.absolute()) if data_dir else None))
-                here = "found"
-            except InputError:
-                here = "needs files"
-        table.add_row(entry.name, entry.description, here)
+        found = "found" if is_found(entry.name, directory) else "needs files"
+        table.add_row(entry.name, entry.description, found if entry.needs_files else "built in")
     Console().print(table)
 
 
@@ -126,7 +121,7 @@ def _run(
     from experiments.config import load_config
     from experiments.engines import Engine
     from experiments.plan import resolve
-    from experiments.progress import progress_bar
+    from experiments.progress import at_work, progress_bar
     from experiments.run import run_audit
     from fl_audit.report.console import summary_table
 
@@ -136,7 +131,9 @@ def _run(
         raise InputError(f"--ray-address {ray_address!r} with --engine {engine}: it goes with --engine ray")
     if resume and out is None:
         raise InputError("--resume without --out: name the directory of the interrupted run")
-    plan = resolve(load_config(config, overrides, str(data_dir) if data_dir else None))
+    settings = load_config(config, overrides, str(data_dir) if data_dir else None)
+    with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
+        plan = resolve(settings)
     directory = out or Path("runs") / f"{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
     try:
         contents = run_audit(plan, directory, Engine(engine), ray_address, resume, progress_bar)

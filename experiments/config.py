@@ -6,10 +6,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from fl_audit.data.dissimilarity import Dissimilarity
-from fl_audit.data.neighbours import NeighbourChoice
+from fl_audit.data.neighbours import RANKED, NeighbourChoice
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.errors import InputError
 from fl_audit.game import View
@@ -95,16 +96,36 @@ class PrivacySection(_Section):
         return self
 
 
+def _neighbour(value: Any) -> NeighbourChoice | int:
+    if isinstance(value, str) and value in list(NeighbourChoice):
+        return NeighbourChoice(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    accepted = f"accepted are {', '.join(NeighbourChoice)}, or the index of a record of D, from 0"
+    raise PydanticCustomError("neighbour", "{accepted}", {"accepted": accepted})
+
+
 class AuditSection(_Section):
     """What the insider sees, which neighbour it asks about, and how often the game is played."""
 
     worlds: Count = 200
     view: View = View.UPDATE
-    neighbour: NeighbourChoice | Annotated[int, Field(ge=0)] = NeighbourChoice.MOST_DISSIMILAR
+    neighbour: Annotated[NeighbourChoice | int, BeforeValidator(_neighbour)] = NeighbourChoice.MOST_DISSIMILAR
+    neighbour_rank: Count | None = None
+    """Rank among the most or least dissimilar neighbours; None is 1, and keeps older run directories valid."""
     dissimilarity: Dissimilarity = Dissimilarity.EUCLIDEAN
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
     epsilon_star: bool = True
     membership: bool = True
+
+    @model_validator(mode="after")
+    def _rank_of_something(self) -> Self:
+        if self.neighbour_rank is not None and self.neighbour not in RANKED:
+            raise ValueError(
+                f"neighbour-rank = {self.neighbour_rank} and neighbour = {self.neighbour}: a rank goes with "
+                f"{' and '.join(RANKED)}"
+            )
+        return self
 
 
 class RunSection(_Section):
@@ -221,7 +242,8 @@ def _first_problem(error: ValidationError) -> str:
     return f"configuration {place} is {problem['input']!r}: {message[0].lower()}{message[1:]}"
 
 
-_UNION_BRANCHES = {"int", "constrained-int", "lax-or-strict[int]", "enum[NeighbourChoice]", "NeighbourChoice"}
+_UNION_BRANCHES = {"bool", "int", "float", "str"}
+"""What pydantic adds to the place of a value that may have several types, as those of `partition-parameters`."""
 
 
 def _known_keys(location: Sequence[int | str]) -> list[str]:

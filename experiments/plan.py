@@ -117,7 +117,13 @@ def _pair(config: RunConfig) -> NeighbourPair:
     data, audit = config.data, config.audit
     split = select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
     return choose_neighbour(
-        config.privacy.adjacency, split.inside, split.outside, audit.neighbour, audit.dissimilarity, data.seed
+        config.privacy.adjacency,
+        split.inside,
+        split.outside,
+        audit.neighbour,
+        audit.dissimilarity,
+        data.seed,
+        audit.neighbour_rank or 1,
     )
 
 

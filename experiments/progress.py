@@ -1,4 +1,4 @@
-"""A progress bar for long work, and none where nobody looks."""
+"""Signs that long work goes on, and none where nobody looks."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -64,3 +64,8 @@ def _bar() -> Bar:
         TextColumn("left"),
     )
     return Bar(*columns, console=Console(stderr=True))
+
+
+def at_work(what: str) -> AbstractContextManager[object]:
+    """Show on standard error, if it is a terminal, that work of unknown length goes on."""
+    return Console(stderr=True).status(what)

@@ -107,11 +107,15 @@ def _sensitivity_row(found: Findings) -> Row:
 
 def _belief_row(found: Findings) -> Row:
     measured, low, high = _interval(found, "from_belief")
-    expected = median_of_largest(found.promised_mu, found.repetitions) if _is_local(found) else math.nan
-    law = (
-        "where the largest of so many falls by the exact law" if _is_local(found) else "of the median, from the sample"
-    )
-    note = f"extreme value; theory: median of the largest of {found.repetitions}; interval {law}"
+    note = f"extreme value; interval of the median of the largest of {found.repetitions}, from the sample"
+    expected = math.nan
+    if _is_local(found):
+        expected = median_of_largest(found.promised_mu, found.repetitions)
+        printed = published_repetitions(found.setting.belief)
+        note = (
+            f"extreme value; theory: median of the largest of {found.repetitions} by the exact law, interval by it too; "
+            f"of {printed}, about as published, it is {median_of_largest(found.promised_mu, printed):.3f}"
+        )
     published = _published(found, NoiseScaling.LOCAL, EPSILON_FROM_BELIEF_LOCAL)
     return Row(found.setting.label, BELIEF, published, expected, measured, low, high, found.repetitions, note)
 

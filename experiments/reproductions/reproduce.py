@@ -15,7 +15,6 @@ from fl_audit.errors import require
 from fl_audit.report.style import to_png
 from fl_audit.whole_files import whole_file
 
-PAGE = "index.html"
 NO_DATA = "none of its data sets is there"
 
 
@@ -57,7 +56,7 @@ def reproduce(
     name
         One of `item_names()`.
     directory
-        Where everything goes: NAME.csv and NAME.png of every item, one page, and the runs under `runs/` (the quick
+        Where everything goes: a CSV file and a PNG of every item, NAME.html, and the runs under `runs/` (the quick
         form: `runs-quick/`). Runs that are finished there are not computed again, interrupted ones go on.
     data_dir
         Data directory; None means that of the environment.
@@ -114,7 +113,7 @@ def _write(
             result.frame.to_csv(file, index=False)
         with whole_file(directory / f"{item.key}.png") as file:
             file.write_bytes(pictures[item.key])
-    path = directory / PAGE
+    path = directory / f"{name}.html"
     with whole_file(path) as file:
         file.write_text(page, encoding="utf-8")
     return path

@@ -124,7 +124,7 @@ def play(
     if pending:
         with progress(sum(_world_rounds(configurations[one]) for one in pending)) as begin:
             for number, setting in enumerate(pending, start=1):
-                on_round = begin(f"run {number} of {len(pending)}: {setting.label}")
+                on_round = begin(f"{number}/{len(pending)} {setting.label}")
                 run, config = directories[setting], configurations[setting]
                 run_audit(
                     resolve(config),

@@ -64,6 +64,11 @@ _FIELDS = len(COLUMNS) + 1
 _FEATURES = sum(max(1, len(levels)) for _, levels in COLUMNS)
 
 
+def find_adult(directory: Path | None) -> list[Path]:
+    """Return the paths of `adult.data` and `adult.test`; raise `InputError` if one is missing."""
+    return [locate(directory, "adult", name) for name in ("adult.data", "adult.test")]
+
+
 def load_adult(directory: Path | None) -> Source:
     """Return UCI Adult: 104 features in [0, 1] (6 numeric, 98 one-hot), 2 classes, 30,162 and 15,060 records.
 
@@ -79,7 +84,7 @@ def load_adult(directory: Path | None) -> Source:
     InputError
         If a file is missing or damaged, or a row is not of the published format.
     """
-    paths = [locate(directory, "adult", name) for name in ("adult.data", "adult.test")]
+    paths = find_adult(directory)
     rows, test_rows = (_read_rows(path) for path in paths)
     numbers, test_numbers = min_max(_numeric(rows, paths[0]), _numeric(test_rows, paths[1]))
     assert test_numbers is not None

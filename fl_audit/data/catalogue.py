@@ -9,15 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fl_audit.data.adult import load_adult
+from fl_audit.data.adult import find_adult, load_adult
+from fl_audit.data.binary import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, find_binary, load_binary
 from fl_audit.data.builtin import load_breast_cancer, load_digits
 from fl_audit.data.custom import load_csv, load_npz
 from fl_audit.data.files import data_directory
-from fl_audit.data.idx import load_idx, load_mnist
+from fl_audit.data.idx import find_mnist, load_idx, load_mnist
 from fl_audit.data.records import Source
 from fl_audit.errors import InputError, require
 
 _Loader = Callable[[Path | None, Mapping[str, str]], Source]
+_Finder = Callable[[Path | None], object]
 
 
 @dataclass(frozen=True)
@@ -52,17 +54,31 @@ class _Entry:
     description: str
     load: _Loader
     needs_files: bool = True
+    find: _Finder | None = None
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+
+
+def _binary_entry(table: BinaryTable) -> _Entry:
+    return _Entry(
+        f"{table.title}, 0/1 features, {table.classes} classes: {' or '.join(table.files)}",
+        lambda directory, _: load_binary(directory, table),
+        find=lambda directory: find_binary(directory, table),
+    )
 
 
 _CATALOGUE: Mapping[str, _Entry] = {
     "digits": _Entry("handwritten digits 8x8, built in", lambda _, __: load_digits(), needs_files=False),
     "breast-cancer": _Entry("tumour measurements, built in", lambda _, __: load_breast_cancer(), needs_files=False),
     "adult": _Entry(
-        "UCI Adult: adult.data and adult.test, plain or gzipped", lambda directory, _: load_adult(directory)
+        "UCI Adult: adult.data and adult.test, plain or gzipped",
+        lambda directory, _: load_adult(directory),
+        find=find_adult,
     ),
-    "mnist": _Entry("MNIST: the four IDX files, plain or gzipped", lambda directory, _: load_mnist(directory)),
+    "mnist": _Entry(
+        "MNIST: the four IDX files, plain or gzipped", lambda directory, _: load_mnist(directory), find=find_mnist
+    ),
+    **{table.name: _binary_entry(table) for table in (LOCATION30, PURCHASE100, TEXAS100)},
     "csv": _Entry(
         "your CSV file: options path, label and optionally test-path",
         lambda directory, given: load_csv(directory, given["path"], given["label"], given.get("test-path")),
@@ -88,6 +104,26 @@ _CATALOGUE: Mapping[str, _Entry] = {
 def available() -> list[Available]:
     """Return name, description and whether files are needed of every data set that can be loaded."""
     return [Available(name, entry.description, entry.needs_files) for name, entry in _CATALOGUE.items()]
+
+
+def is_found(name: str, data_dir: str | None = None) -> bool:
+    """Return whether the files of a published data set are in the data directory, without reading them.
+
+    Parameters
+    ----------
+    name
+        Name in the catalogue. Of data sets whose files the user names, none are found; built-in ones always are.
+    data_dir
+        Data directory; None means that of the environment variable FL_AUDIT_DATA, if set.
+    """
+    entry = _CATALOGUE[name]
+    if entry.find is None:
+        return not entry.needs_files
+    try:
+        entry.find(data_directory(data_dir))
+    except InputError:
+        return False
+    return True
 
 
 def load_source(spec: DataSpec) -> Source:

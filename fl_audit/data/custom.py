@@ -2,8 +2,6 @@
 
 import io
 import warnings
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fl_audit.data.encoding import build_records, encode_labels, min_max
-from fl_audit.data.files import read_bytes, resolve
+from fl_audit.data.files import read_archive, read_bytes, resolve
 from fl_audit.data.records import Source
 from fl_audit.errors import InputError, require
 
@@ -79,7 +77,7 @@ def load_npz(directory: Path | None, path: str) -> Source:
         If the file is missing or damaged, a key is missing, or an array has another type or shape.
     """
     file = resolve(directory, path)
-    arrays = _read_archive(file)
+    arrays = read_archive(file, ("x", "y", "x_test", "y_test"))
     for key in ("x", "y"):
         require(key in arrays, f"{file} has no array {key}: accepted are x, y and optionally x_test, y_test")
     require(
@@ -153,21 +151,6 @@ def _column_values(column: "pd.Series[Any]", what: str, train: int, paths: list[
 def _refuse_cell(position: int, value: str, what: str, train: int, paths: list[Path]) -> None:
     path, row = (paths[0], position) if position < train else (paths[1], position - train)
     raise InputError(f"{path} has {value} in {what}, row {row + 1}: accepted are finite numbers, or text throughout")
-
-
-def _read_archive(path: Path) -> dict[str, NDArray[np.generic]]:
-    try:
-        # Pickled objects would run code of whoever wrote the file.
-        archive = np.load(path, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise InputError(f"{path} holds a single array: accepted is an archive (.npz) with the arrays x and y")
-        with archive:
-            return {key: archive[key] for key in ("x", "y", "x_test", "y_test") if key in archive.files}
-    except InputError:
-        raise
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"{path} is no readable NumPy archive ({reason}): accepted is .npz without objects") from error
 
 
 def _as_features(values: NDArray[np.generic], key: str, path: Path) -> NDArray[np.float32]:

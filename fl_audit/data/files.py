@@ -1,9 +1,16 @@
-"""Finding and reading data files, plain or gzipped, with errors that say what to do."""
+"""Finding and reading data files, plain or packed, with errors that say what to do."""
 
 import gzip
 import os
+import tarfile
+import zipfile
 import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fl_audit.errors import InputError
 
@@ -43,15 +50,36 @@ def locate(directory: Path | None, folder: str, name: str) -> Path:
     InputError
         If there is no data directory, or no such file in it.
     """
+    return locate_any(directory, folder, (name, f"{name}.gz"))
+
+
+def locate_any(directory: Path | None, folder: str, names: Sequence[str]) -> Path:
+    """Return the path of the first of several files in `directory`/`folder` or in `directory` itself.
+
+    Parameters
+    ----------
+    directory
+        Data directory, or None if there is none.
+    folder
+        Usual name of the data set's own folder.
+    names
+        Accepted file names.
+
+    Raises
+    ------
+    InputError
+        If there is no data directory, or no such file in it.
+    """
+    wanted = " or ".join(names)
     if directory is None:
-        raise InputError(f"no data directory to look for {name} in: {_HOW}")
+        raise InputError(f"no data directory to look for {wanted} in: {_HOW}")
     if not directory.is_dir():
-        raise InputError(f"data directory {directory} does not exist, looking for {name}: {_HOW}")
+        raise InputError(f"data directory {directory} does not exist, looking for {wanted}: {_HOW}")
     for place in (directory / folder, directory):
-        for candidate in (place / name, place / f"{name}.gz"):
-            if candidate.is_file():
-                return candidate
-    raise InputError(f"{name} or {name}.gz not found in {directory / folder} or {directory}: {_HOW}")
+        for name in names:
+            if (place / name).is_file():
+                return place / name
+    raise InputError(f"{wanted} not found in {directory / folder} or {directory}: {_HOW}")
 
 
 def resolve(directory: Path | None, path: str) -> Path:
@@ -116,3 +144,51 @@ def read_text(path: Path) -> str:
         raise InputError(
             f"{path} has byte {error.object[error.start]:#x} at {error.start}: accepted is UTF-8"
         ) from error
+
+
+def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
+    """Pass the name and the content of each regular file of a gzipped tar archive to `read`, in their order.
+
+    The archive is streamed; nothing is written to disk.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is damaged or incomplete, or no such archive; or where `read` does.
+    """
+    try:
+        with gzip.open(path) as unpacked:
+            with tarfile.open(fileobj=unpacked, mode="r|") as archive:
+                for member in archive:
+                    content = archive.extractfile(member) if member.isfile() else None
+                    if content is not None:
+                        read(member.name, content)
+            # The checksum comes last, behind the end of the archive.
+            while unpacked.read(2**20):
+                pass
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise InputError(f"{path} is a damaged archive ({error}): accepted is a complete gzipped tar file") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): accepted is a readable file") from error
+
+
+def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generic]]:
+    """Return those arrays of a NumPy archive (.npz) that are among `keys`.
+
+    Raises
+    ------
+    InputError
+        If the file is no such archive, is damaged, or holds Python objects.
+    """
+    try:
+        # Pickled objects would run code of whoever wrote the file.
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise InputError(f"{path} holds a single array: accepted is an archive (.npz) with {', '.join(keys)}")
+        with archive:
+            return {key: archive[key] for key in keys if key in archive.files}
+    except InputError:
+        raise
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(f"{path} is no readable NumPy archive ({reason}): accepted is .npz without objects") from error

@@ -21,6 +21,11 @@ _MNIST_FILES = (
 _HIGHEST_PIXEL = np.float32(255)
 
 
+def find_mnist(directory: Path | None) -> list[tuple[Path, Path]]:
+    """Return the paths of images and labels, training and test; raise `InputError` if one is missing."""
+    return [(locate(directory, "mnist", images), locate(directory, "mnist", labels)) for images, labels in _MNIST_FILES]
+
+
 def load_mnist(directory: Path | None) -> Source:
     """Return MNIST: images of shape (1, 28, 28) in [0, 1], 10 classes, 60,000 and 10,000 records.
 
@@ -34,8 +39,7 @@ def load_mnist(directory: Path | None) -> Source:
     InputError
         If a file is missing, damaged, or no IDX file.
     """
-    pairs = [tuple(locate(directory, "mnist", name) for name in names) for names in _MNIST_FILES]
-    pool, test = (_read_pair(images, labels, classes=10) for images, labels in pairs)
+    pool, test = (_read_pair(images, labels, classes=10) for images, labels in find_mnist(directory))
     return Source("mnist", pool, test, f"MNIST digits, {len(pool):,} + {len(test):,} images of 28x28, 10 classes")
 
 

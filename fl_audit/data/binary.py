@@ -1,0 +1,239 @@
+"""The published tables of 0/1 features of Shokri et al. 2017: Location-30, Purchase-100 and Texas-100.
+
+Two published forms are read: the authors' archives (gzipped tar, text inside) and the arrays `features` and `labels` in
+.npz files, labels one-hot or as numbers. Archives are read in memory, member after member: nothing is unpacked to disk,
+and names inside an archive are compared, never used as paths.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.data.encoding import build_records
+from fl_audit.data.files import locate_any, read_archive, read_tar
+from fl_audit.data.records import Source
+from fl_audit.errors import InputError, require
+
+Features = NDArray[np.uint8]
+Labels = NDArray[np.int64]
+
+_COMMA, _ZERO = ord(","), ord("0")
+
+
+@dataclass(frozen=True)
+class BinaryTable:
+    """A published data set of records with 0/1 features and labels 1 to `classes`.
+
+    Parameters
+    ----------
+    name
+        Name in the catalogue, of its folder in the data directory, and of its .npz file.
+    title
+        Name for people.
+    archive
+        File name of the authors' archive.
+    classes
+        Number of classes.
+    labels_apart
+        Whether the archive has features and labels in two files, `100/feats` and `100/labels`, instead of one file of
+        rows `label,0,1,...`.
+    """
+
+    name: str
+    title: str
+    archive: str
+    classes: int
+    labels_apart: bool = False
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Accepted file names."""
+        return (self.archive, f"{self.name}.npz")
+
+
+LOCATION30 = BinaryTable("location30", "Location-30", "dataset_location.tgz", 30)
+PURCHASE100 = BinaryTable("purchase100", "Purchase-100", "dataset_purchase.tgz", 100)
+TEXAS100 = BinaryTable("texas100", "Texas-100", "dataset_texas.tgz", 100, labels_apart=True)
+
+
+def find_binary(directory: Path | None, table: BinaryTable) -> Path:
+    """Return the path of a table's archive or .npz file.
+
+    Raises
+    ------
+    InputError
+        If there is no data directory, or neither file in it.
+    """
+    return locate_any(directory, table.name, table.files)
+
+
+def load_binary(directory: Path | None, table: BinaryTable) -> Source:
+    """Return a table of 0/1 features; labels 1..k become classes 0..k-1. There is no official test split.
+
+    Parameters
+    ----------
+    directory
+        Directory with one of the accepted files, or with a folder of the table's name that holds one.
+    table
+        Which table.
+
+    Raises
+    ------
+    InputError
+        If the file is missing or damaged, a row is ragged, a feature is not 0 or 1, or a label is out of range.
+    """
+    path = find_binary(directory, table)
+    features, labels = _from_npz(path, table) if path.suffix == ".npz" else _from_tar(path, table)
+    pool = build_records(features, labels, table.classes, path)
+    description = (
+        f"{table.title}, {len(pool):,} records, {features.shape[1]:,} binary features, {table.classes} classes"
+    )
+    return Source(table.name, pool, None, description)
+
+
+def _from_tar(path: Path, table: BinaryTable) -> tuple[Features, Labels]:
+    found: list[tuple[Features, Labels]] = []
+    features: list[Features] = []
+    labels: list[Labels] = []
+
+    def read(name: str, content: IO[bytes]) -> None:
+        member = PurePosixPath(name)
+        where = f"{path} ({member.name})"
+        # macOS adds files of this kind for attributes that tar does not know.
+        if member.name.startswith("._"):
+            return
+        if not table.labels_apart:
+            require(not found, f"{where} is a second file of the archive: accepted is one, with rows label,0,1,...")
+            found.append(_labelled_rows(content, where, table.classes))
+        elif member.parts[-2:] == ("100", "feats"):
+            features.append(_rows(_lines(content), where))
+        elif member.parts[-2:] == ("100", "labels"):
+            cells = [_label(line, where, row, table.classes) for row, line in _lines(content)]
+            labels.append(np.array(cells, dtype=np.int64))
+
+    read_tar(path, read)
+    if table.labels_apart:
+        require(
+            len(features) == 1 and len(labels) == 1,
+            f"{path} has {len(features)} files 100/feats and {len(labels)} files 100/labels: accepted is one of each",
+        )
+        return features[0], labels[0]
+    require(bool(found), f"{path} holds no file: accepted is an archive with one file of rows label,0,1,...")
+    return found[0]
+
+
+def _labelled_rows(content: IO[bytes], where: str, classes: int) -> tuple[Features, Labels]:
+    labels: list[int] = []
+
+    def without_labels() -> Iterator[tuple[int, bytes]]:
+        for row, line in _lines(content):
+            label, _, rest = line.partition(b",")
+            labels.append(_label(label, where, row, classes))
+            yield row, rest
+
+    features = _rows(without_labels(), where)
+    return features, np.array(labels, dtype=np.int64)
+
+
+def _lines(content: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the number, from 1, and the text of every line that is not blank."""
+    for number, line in enumerate(content, start=1):
+        if text := line.strip():
+            yield number, text
+
+
+def _rows(lines: Iterable[tuple[int, bytes]], where: str) -> Features:
+    # One growing buffer: the largest of these tables has 415 million values.
+    values, width, rows = bytearray(), 0, 0
+    for row, line in lines:
+        features = _zeros_and_ones(line, where, row)
+        width = width or len(features)
+        require(
+            len(features) == width, f"{where} has {len(features)} features in row {row}: accepted are {width}, as above"
+        )
+        values += features.tobytes()
+        rows += 1
+    require(rows > 0, f"{where} has 0 rows: at least 1 is needed")
+    return np.frombuffer(values, dtype=np.uint8).reshape(rows, width)
+
+
+def _zeros_and_ones(line: bytes, where: str, row: int) -> Features:
+    characters = np.frombuffer(line, dtype=np.uint8)
+    digits: Features = characters[::2] - np.uint8(_ZERO)
+    # Published rows are single digits between commas, which needs no parsing.
+    if len(line) % 2 == 1 and digits.max() <= 1 and (characters[1::2] == _COMMA).all():
+        return digits
+    cells = line.split(b",")
+    numbers = [_number(cell) for cell in cells]
+    for position, number in enumerate(numbers, start=1):
+        require(
+            number in (0, 1),
+            f"{where} has {_shown(cells[position - 1])} in row {row}, feature {position}: accepted are 0 and 1",
+        )
+    return np.array(numbers, dtype=np.uint8)
+
+
+def _label(cell: bytes, where: str, row: int, classes: int) -> int:
+    number = _number(cell)
+    require(
+        number is not None and number in range(1, classes + 1),
+        f"{where} has label {_shown(cell)} in row {row}: accepted are 1 to {classes}",
+    )
+    assert number is not None
+    return int(number) - 1
+
+
+def _number(cell: bytes) -> float | None:
+    try:
+        return float(cell.strip().strip(b'"'))
+    except ValueError:
+        return None
+
+
+def _shown(cell: bytes) -> str:
+    return repr(cell[:20].decode("ascii", errors="replace"))
+
+
+def _from_npz(path: Path, table: BinaryTable) -> tuple[Features, Labels]:
+    arrays = read_archive(path, ("features", "labels"))
+    for key in ("features", "labels"):
+        require(key in arrays, f"{path} has no array {key}: accepted are features and labels")
+        require(arrays[key].dtype.kind in "biuf", f"{path}: {key} has type {arrays[key].dtype}: accepted are numbers")
+    features, labels = arrays["features"], arrays["labels"]
+    require(features.ndim == 2, f"{path}: features have shape {features.shape}: accepted is (records, features)")
+    return _checked_binary(features, path, "features"), _numbered(labels, path, table.classes)
+
+
+def _checked_binary(values: NDArray[np.generic], path: Path, what: str) -> Features:
+    wrong = (values != 0) & (values != 1)
+    if wrong.any():
+        row, position = (int(axis[0]) for axis in np.nonzero(wrong))
+        raise InputError(f"{path}: {what} have {values[row, position]} in row {row + 1}: accepted are 0 and 1")
+    return values.astype(np.uint8)
+
+
+def _numbered(labels: NDArray[np.generic], path: Path, classes: int) -> Labels:
+    """Return classes 0..k-1 of labels that are one-hot, 0..k-1 or, where a k occurs, 1..k."""
+    if labels.ndim == 2:
+        require(labels.shape[1] == classes, f"{path}: labels have shape {labels.shape}: accepted are {classes} columns")
+        ones = _checked_binary(labels, path, "labels")
+        single = ones.sum(axis=1) == 1
+        require(
+            bool(single.all()), f"{path}: label {int((~single).argmax()) + 1} has not exactly one 1 of one-hot form"
+        )
+        return np.flatnonzero(ones).astype(np.int64) % classes
+    require(labels.ndim == 1 and labels.size > 0, f"{path}: labels have shape {labels.shape}: accepted are 1 or 2 axes")
+    numbers = labels.astype(np.float64)
+    lowest = 1 if numbers.max() == classes else 0
+    known = np.isin(numbers, np.arange(lowest, lowest + classes))
+    if not known.all():
+        first = int((~known).argmax())
+        raise InputError(
+            f"{path}: label {first + 1} is {numbers[first]:g}: accepted are 0 to {classes - 1}, or 1 to {classes}"
+        )
+    codes: Labels = numbers.astype(np.int64) - lowest
+    return codes
