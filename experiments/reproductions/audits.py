@@ -113,7 +113,7 @@ def _belief_row(found: Findings) -> Row:
         expected = median_of_largest(found.promised_mu, found.repetitions)
         printed = published_repetitions(found.setting.belief)
         note = (
-            f"extreme value; theory: median of the largest of {found.repetitions} by the exact law, interval by it too; "
+            f"extreme value; theory: median of the largest of {found.repetitions} by the exact law, interval likewise; "
             f"of {printed}, about as published, it is {median_of_largest(found.promised_mu, printed):.3f}"
         )
     published = _published(found, NoiseScaling.LOCAL, EPSILON_FROM_BELIEF_LOCAL)
