@@ -100,7 +100,8 @@ def _insider(plan: AuditPlan, tables: Tables, towards_truth: NDArray[np.float64]
 
 def _verdict(plan: AuditPlan, log_odds: NDArray[np.float64], bits: NDArray[np.bool_]) -> VerdictResult:
     config = plan.config
-    neighbour = f"{config.privacy.adjacency}, neighbour {config.audit.neighbour}, data seed {config.data.seed}"
+    rank = "" if config.audit.neighbour_rank is None else f" (rank {config.audit.neighbour_rank})"
+    neighbour = f"{config.privacy.adjacency}, neighbour {config.audit.neighbour}{rank}, data seed {config.data.seed}"
     return judge(
         log_odds[bits],
         log_odds[~bits],

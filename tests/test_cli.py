@@ -1,5 +1,6 @@
 """The command line: what it says to wrong input, and that nothing is written then."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -11,6 +12,14 @@ import numpy as np
 import pytest
 
 from experiments.cli import main
+from experiments.config import load_config
+from experiments.plan import resolve
+from experiments.run_directory import public_part
+from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.dissimilarity import Dissimilarity
+from fl_audit.data.neighbours import ranked_neighbours
+from fl_audit.data.split import select_records
+from fl_audit.privacy.release import NeighbouringRelation
 
 CONFIG = """
 [data]
@@ -100,7 +109,21 @@ def test_run_replay_report(fl_audit: FlAudit, config: Path, tmp_path: Path) -> N
         (["data.name=csv", "data.path=gone.csv", "data.label=y"], "gone.csv"),
         (["data.name=bresat-cancer"], "breast-cancer"),
         (["audit.neighbour=60"], "60"),
-        (["audit.neighbour=-1"], "neighbour"),
+        (
+            ["audit.neighbour=-1"],
+            "audit.neighbour is -1: accepted are most-dissimilar, least-dissimilar, random, or the",
+        ),
+        (["audit.neighbour=nearest"], "audit.neighbour is 'nearest': accepted are most-dissimilar"),
+        (["audit.neighbour=true"], "audit.neighbour is True: accepted are most-dissimilar"),
+        (["audit.neighbour-rank=0"], "audit.neighbour-rank is 0"),
+        (
+            ["audit.neighbour-rank=2", "audit.neighbour=random"],
+            "neighbour-rank = 2 and neighbour = random: a rank goes",
+        ),
+        (["audit.neighbour-rank=2", "audit.neighbour=5"], "neighbour-rank = 2 and neighbour = 5: a rank goes with"),
+        (["audit.neighbour-rank=61", "privacy.adjacency=add-remove-record"], "rank is 61: accepted are 1 to 60"),
+        (["audit.dissimilarity=ssim"], "records have shape (30,): accepted for the ssim measure are images"),
+        (["data.name=texas100", "data.data-dir=."], "dataset_texas.tgz or texas100.npz not found in"),
         (["model.name=wide_net:build"], "cannot be imported"),
         (["model.name=logistik"], "nearest: 'logistic'"),
         (["training.strategy=fedavg"], "training.strategy is 'fedavg'"),
@@ -165,11 +188,26 @@ def test_wrong_arguments_get_one_line(arguments: tuple[str, ...], said: str, fl_
     assert "Traceback" not in ran.stderr
 
 
-def test_data_sets_are_listed(fl_audit: FlAudit) -> None:
-    listed = fl_audit("datasets")
+def test_data_sets_are_listed(fl_audit: FlAudit, tmp_path: Path) -> None:
+    (tmp_path / "purchase100.npz").touch()
+    listed = fl_audit("datasets", "--data-dir", str(tmp_path))
     assert listed.returncode == 0
-    assert "digits" in listed.stdout
-    assert "adult" in listed.stdout
+    rows = [[cell.strip() for cell in line.split("│")] for line in listed.stdout.split("\n")]
+    here = {(row[1], row[3]) for row in rows if len(row) == 5}
+    assert {("digits", "built in"), ("adult", "needs files"), ("purchase100", "found"), ("csv", "needs files")} <= here
+
+
+def test_the_chosen_neighbour_is_public(config: Path) -> None:
+    plan = resolve(load_config(config, ["audit.neighbour=least-dissimilar", "audit.neighbour-rank=3"]))
+    split = select_records(load_source(DataSpec("breast-cancer")), 60, 1000, seed=0)
+    relation = NeighbouringRelation.REPLACE_RECORD
+    ranked = ranked_neighbours(relation, split.inside, split.outside, Dissimilarity.EUCLIDEAN, 3, farthest=False)
+    assert public_part(plan)["game"]["pair"] == dataclasses.asdict(ranked[2])
+    assert public_part(plan)["configuration"]["audit"]["neighbour-rank"] == 3
+
+
+def test_defaults_leave_configurations_as_older_runs_stored_them(config: Path) -> None:
+    assert "neighbour-rank" not in load_config(config).as_dict()["audit"]
 
 
 def test_the_module_runs_as_a_program(tmp_path: Path) -> None:

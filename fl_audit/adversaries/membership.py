@@ -119,7 +119,7 @@ def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) ->
 
 def _mean(losses: Array) -> Array:
     """Return the mean over the last axis, never outside the losses: rounding would call equal losses unequal."""
-    return np.clip(losses.mean(axis=-1), losses.min(axis=-1), losses.max(axis=-1))
+    return np.asarray(np.clip(losses.mean(axis=-1), losses.min(axis=-1), losses.max(axis=-1)), dtype=np.float64)
 
 
 def _checked(losses: ArrayLike, what: str) -> Array:

@@ -16,8 +16,8 @@ DATA_RANGE = 1.0
 _STABLE_LUMINANCE = (0.01 * DATA_RANGE) ** 2
 _STABLE_CONTRAST = (0.03 * DATA_RANGE) ** 2
 _PIXELS = WINDOW * WINDOW
-# Numbers in one step of the arithmetic: few enough to stay in a core's cache.
-_CACHED = 2**14
+
+_Single = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -86,38 +86,41 @@ def structural_dissimilarity(left: Patches, right: Patches) -> NDArray[np.float6
 
 
 def fast_structural_dissimilarity(left: Patches, right: Patches) -> tuple[NDArray[np.float64], float]:
-    """Return `structural_dissimilarity` by matrix products, and a bound on its rounding error.
+    """Return `structural_dissimilarity` by matrix products in single precision, and a bound on the difference.
 
-    Each factor of SSIM is a product of few terms of the one and of the other image, so each window position of all
-    pairs is three matrix products, a multiplication and a division.
+    Each factor of SSIM is a sum of few products of a number of the one and a number of the other image, so one window
+    of all pairs is three matrix products, a multiplication and a division.
     """
-    windows, rows = left.mean.shape
-    columns = right.mean.shape[1]
-    total = np.zeros((rows, columns))
-    step = max(1, _CACHED // (rows * columns))
-    for start in range(0, windows, step):
-        part = slice(start, start + step)
-        quality = np.matmul(left.deviations[part], right.deviations[part].transpose(0, 2, 1))
-        quality += _STABLE_CONTRAST
-        quality *= _luminance(left.mean[part], right.mean[part])
-        quality /= _denominator(left, right, part)
-        total += quality.sum(axis=0)
-    # Each of the four factors of a window is a sum of at most 50 products, and no quality exceeds 1.
-    return 1 - total / windows, 4 * (_PIXELS * 4 + windows) * float(np.finfo(np.float64).eps)
+    windows = len(left.mean)
+    mine, yours = _single(left.deviations), _single(right.deviations).transpose(0, 2, 1)
+    luminance, denominator = _luminance(left.mean, right.mean), _denominator(left, right)
+    quality = np.empty((left.mean.shape[1], right.mean.shape[1]), dtype=np.float32)
+    factor, total = np.empty_like(quality), np.zeros_like(quality)
+    for window in range(windows):
+        np.matmul(mine[window], yours[window], out=quality)
+        quality += np.float32(_STABLE_CONTRAST)
+        quality *= np.matmul(luminance[0][window], luminance[1][window], out=factor)
+        quality /= np.matmul(denominator[0][window], denominator[1][window], out=factor)
+        total += quality
+    # In units of rounding (half an eps): at most 52 in the covariance, relative to the variances in the denominator,
+    # under 20 in the other factors and operations, one for each window in the sum of qualities, which are at most 1.
+    return 1 - total.astype(np.float64) / windows, (80 + windows) * float(np.finfo(np.float32).eps)
 
 
-def _luminance(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return 2 mean(x) mean(y) + C1, shape (w, n, m)."""
-    mine = np.stack([2 * left, np.full_like(left, _STABLE_LUMINANCE)], axis=-1)
-    luminance: NDArray[np.float64] = np.matmul(mine, np.stack([right, np.ones_like(right)], axis=-2))
-    return luminance
+def _luminance(left: NDArray[np.float64], right: NDArray[np.float64]) -> tuple[_Single, _Single]:
+    """Return factors, shapes (w, n, 2) and (w, 2, m), of 2 mean(x) mean(y) + C1."""
+    mine = [2 * left, np.full_like(left, _STABLE_LUMINANCE)]
+    return _single(np.stack(mine, axis=-1)), _single(np.stack([right, np.ones_like(right)], axis=-2))
 
 
-def _denominator(left: Patches, right: Patches, part: slice) -> NDArray[np.float64]:
-    """Return (mean(x)^2 + mean(y)^2 + C1)(var(x) + var(y) + C2), multiplied out, shape (w, n, m)."""
-    light, contrast = left.mean[part] ** 2 + _STABLE_LUMINANCE, left.variance[part] + _STABLE_CONTRAST
-    mine = np.stack([light * contrast, light, contrast, np.ones_like(light)], axis=-1)
-    light, contrast = right.mean[part] ** 2, right.variance[part]
-    yours = np.stack([np.ones_like(light), contrast, light, light * contrast], axis=-2)
-    denominator: NDArray[np.float64] = np.matmul(mine, yours)
-    return denominator
+def _denominator(left: Patches, right: Patches) -> tuple[_Single, _Single]:
+    """Return factors, shapes (w, n, 4) and (w, 4, m), of (mean(x)^2 + mean(y)^2 + C1)(var(x) + var(y) + C2)."""
+    light, contrast = left.mean**2 + _STABLE_LUMINANCE, left.variance + _STABLE_CONTRAST
+    mine = [light * contrast, light, contrast, np.ones_like(light)]
+    light, contrast = right.mean**2, right.variance
+    yours = [np.ones_like(light), contrast, light, light * contrast]
+    return _single(np.stack(mine, axis=-1)), _single(np.stack(yours, axis=-2))
+
+
+def _single(values: NDArray[np.float64]) -> _Single:
+    return values.astype(np.float32)

@@ -1,6 +1,7 @@
 """The insider beside the membership adversary: advantages with their intervals, and what bounds them."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -73,7 +74,7 @@ def _draw_bounds(axes: Axes, contents: RunContents) -> None:
     insider, members = contents.number("guarantee", "advantage_bound_exact"), contents.number("membership", "bound")
     tradeoff, yeom = (contents.number("membership", key) for key in ("tradeoff_bound", "yeom_bound"))
     epsilon = f"epsilon {number_text(contents.number('guarantee', 'epsilon'), 3)}"
-    lines = [(insider, "exact bound, one record", "-.")]
+    lines: list[tuple[float | None, str, Any]] = [(insider, "exact bound, one record", "-.")]
     if members is not None and members != insider:
         lines.append((members, "exact bound, members and others", (0, (8, 2))))
     lines.append((tradeoff, f"bound by {epsilon} and δ alone (Kairouz et al. 2015)", "--"))
@@ -82,7 +83,7 @@ def _draw_bounds(axes: Axes, contents: RunContents) -> None:
     for value, name, line in lines:
         if value is not None:
             label = f"{name}: {number_text(value, 3)}"
-            axes.axvline(value, color=INK, linestyle=line, linewidth=1.8, label=label)  # type: ignore[arg-type]
+            axes.axvline(value, color=INK, linestyle=line, linewidth=1.8, label=label)
 
 
 def _window(contents: RunContents) -> tuple[float, float]:
