@@ -152,7 +152,7 @@ def _settings(facts: PageFacts) -> str:
     )
     rows = [
         (found.setting.label, f"{found.setting.data.model}, n = {found.setting.data.records:,}",
-         found.setting.data.dissimilarity, number_text(found.summary["guarantee"]["noise_multiplier"]),
+         str(found.config.audit.dissimilarity), number_text(found.summary["guarantee"]["noise_multiplier"]),
          f"{found.repetitions:,}", found.engine)
         for found in facts.runs
     ]  # fmt: skip

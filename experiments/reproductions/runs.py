@@ -14,6 +14,7 @@ from experiments.config import RunConfig
 from experiments.engines import Engine
 from experiments.plan import resolve
 from experiments.progress import Progress, RunsProgress, no_runs_progress
+from experiments.reproductions.neighbours import neighbour_of
 from experiments.reproductions.settings import CLIPPING_NORM, Extent, Setting, configuration
 from experiments.run import run_audit
 from experiments.run_directory import RunDirectory, read_json
@@ -30,6 +31,8 @@ class Findings:
     ----------
     setting
         What was played.
+    config
+        Its configuration.
     summary
         `summary.json`.
     worlds, rounds
@@ -37,6 +40,7 @@ class Findings:
     """
 
     setting: Setting
+    config: RunConfig
     summary: Mapping[str, Any]
     worlds: pd.DataFrame
     rounds: pd.DataFrame
@@ -77,7 +81,7 @@ class Findings:
     @property
     def engine(self) -> str:
         """Where the clients ran."""
-        return str(self.summary["timing"]["engine"])
+        return str(self.summary["timing"]["engine"] or "not noted")
 
     def _by_world(self, column: str) -> Floats:
         values: Floats = self.rounds[column].to_numpy(dtype=np.float64).reshape(self.repetitions, -1)
@@ -122,19 +126,20 @@ def play(
     configurations = {setting: configuration(setting, extent, data_dir) for setting in wanted}
     pending = [one for one in wanted if not directories[one].is_finished(configurations[one])]
     if pending:
+        known = [(configurations[one], directories[one]) for one in wanted]
         with progress(sum(_world_rounds(configurations[one]) for one in pending)) as begin:
             for number, setting in enumerate(pending, start=1):
                 on_round = begin(f"{number}/{len(pending)} {setting.label}")
                 run, config = directories[setting], configurations[setting]
                 run_audit(
-                    resolve(config),
+                    resolve(config, neighbour_of(config, known)),
                     run.path,
                     engine or (setting.data.engine if extent is Extent.FULL else Engine.LOCAL),
                     resume=run.configuration.exists(),
                     progress=_part_of(on_round, _world_rounds(config)),
                     with_report=extent is Extent.FULL,
                 )
-    return {setting: read_findings(setting, directories[setting]) for setting in wanted}
+    return {setting: read_findings(setting, configurations[setting], directories[setting]) for setting in wanted}
 
 
 def _world_rounds(config: RunConfig) -> int:
@@ -151,7 +156,7 @@ def _part_of(on_round: Callable[[int], None], planned: int) -> Progress:
     return begin
 
 
-def read_findings(setting: Setting, run: RunDirectory) -> Findings:
+def read_findings(setting: Setting, config: RunConfig, run: RunDirectory) -> Findings:
     """Read what a finished run found.
 
     Raises
@@ -160,4 +165,4 @@ def read_findings(setting: Setting, run: RunDirectory) -> Findings:
         If there is no finished run.
     """
     frames = {label: pd.read_parquet(run.path / f"{label}.parquet") for label in ("worlds", "rounds")}
-    return Findings(setting, read_json(run.summary), **frames)
+    return Findings(setting, config, read_json(run.summary), **frames)
