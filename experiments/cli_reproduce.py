@@ -55,9 +55,9 @@ def reproduce(
     except KeyboardInterrupt:
         console.print("fl-audit: interrupted; finished runs are kept, the same command goes on", highlight=False)
         raise typer.Exit(130) from None
-    table = Table("item", "rows", "published numbers compared", "outside our interval")
+    table = Table("item", "rows", "published values compared", "of these outside our interval")
     for item, result in made.results:
-        table.add_row(item.title, str(len(result.frame)), str(result.compared), str(len(result.differences)))
+        table.add_row(item.name, str(len(result.frame)), str(result.compared), str(len(result.differences)))
     Console().print(table)
     for line in made.left_out:
         print(line)

@@ -44,7 +44,7 @@ def table_3() -> ItemResult:
         "Lines: Eq. (5) and Theorem 3. Dotted: the exact advantage under the noise that rdp-classic calibrates over "
         f"{ROUNDS} rounds. Diamonds: Table 3.",
         (
-            f"{agreeing} of {printed} printed digits agree.",
+            f"{agreeing} of {printed} printed numbers agree.",
             "rho_alpha of the table is Theorem 3, which describes noise by Eq. (1). The runs have noise calibrated by "
             "classic Rényi accounting, which adds more: the exact advantage 2 Phi(mu / 2) - 1 of that noise lies under "
             "the table everywhere here (rho_beta = .9: .256 for .28 and .217 for .23).",

@@ -105,9 +105,9 @@ class DataSetting:
         return self.title != self.study
 
 
-_PURCHASE_QUICK = QuickWorlds(main=20, other=6, neighbour=3)
+_PURCHASE_QUICK = QuickWorlds(main=16, other=6, neighbour=3)
 MNIST = DataSetting(
-    Study.MNIST, "mnist", "MNIST", 100, 0.01, "mnist-cnn", "ssim", 0.52, 200, Engine.RAY, 50, QuickWorlds(12, 4, 2),
+    Study.MNIST, "mnist", "MNIST", 100, 0.01, "mnist-cnn", "ssim", 0.52, 200, Engine.RAY, 50, QuickWorlds(8, 3, 2),
     "euclidean",
 )  # fmt: skip
 PURCHASE = DataSetting(
