@@ -63,7 +63,8 @@ def audit_of_epsilon(data: DataSetting, runs: Mapping[Setting, Findings]) -> Ite
         table(row for setting in settings for row in rows[setting].values()),
         figure,
         f"{data.title}, a record replaced. On the grey diagonal, epsilon' is the promised epsilon. Bars: in a the "
-        "range over worlds, in b where the extreme value lies, in c and d 95 % intervals; an arrow has no upper end.",
+        "range over worlds, in b where the extreme value lies, in c and d 95 % intervals; an arrow has no upper end. "
+        "Above twice the largest epsilon the axis is cut.",
         explained(
             ("ls-curve", "gs-curve", "extreme", "equation-6", "local-law", "global-law", "membership", "repetitions",
              "order-cap", "second-draw", "bit", "optimizer", "precision", "subset"),
@@ -171,6 +172,7 @@ def _draw_epsilons(
         if scaling is NoiseScaling.LOCAL:
             expected = [row.theory for row in part]
             axes.plot(x, expected, "_", color=INK, markersize=18, markeredgewidth=2, label=f"{THEORY}, local")
+    axes.set_ylim(top=min(axes.get_ylim()[1], 2 * largest))
 
 
 def _draw_advantages(axes: Axes, settings: Sequence[Setting], rows: Mapping[Setting, Mapping[str, Row]]) -> None:

@@ -49,7 +49,7 @@ def table_2(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> It
             (panels[1][column], 1, "delta' (share of beliefs)"),
         ):
             _draw(panel, settings, [pair[index] for pair in part])
-            title = one.title if index == 0 else ""
+            title = one.short_title if index == 0 else ""
             name_panel(panel, "", title, "", name if column == 0 else "")
         panels[1][column].set_ylim(bottom=-0.06 * panels[1][column].get_ylim()[1])
         promised = runs[settings[0]].summary["guarantee"]["delta"]

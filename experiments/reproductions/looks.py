@@ -53,8 +53,12 @@ def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) ->
 def draw_measured(
     axes: Axes, x: ArrayLike, y: ArrayLike, low: ArrayLike, high: ArrayLike, look: Look, label: str, joined: bool = True
 ) -> None:
-    """Draw measured values with their intervals; an interval without an upper end gets an arrow."""
+    """Draw measured values with their intervals; an interval without an upper end gets an arrow.
+
+    A value that is infinite (epsilon' of an insider who won every game) is left out.
+    """
     value, bottom, top = (np.asarray(part, dtype=np.float64) for part in (y, low, high))
+    value = np.where(np.isfinite(value), value, np.nan)
     is_open = np.isinf(top)
     spread = np.stack([value - bottom, np.where(is_open, value, top) - value])
     axes.errorbar(

@@ -34,6 +34,16 @@ def neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirector
     return _ranked(*search)[rank - 1]
 
 
+def labels_of(config: RunConfig, pair: NeighbourPair) -> tuple[int, ...]:
+    """Return the label of the differing record of D, and that of its replacement if it has one."""
+    data = config.data
+    split = select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
+    label = int(split.inside.labels[pair.index])
+    if pair.replacement is None or split.outside is None:
+        return (label,)
+    return label, int(split.outside.labels[pair.replacement])
+
+
 _Question = tuple[DataSpec, int, int, int, NeighbouringRelation, Dissimilarity, bool, int]
 
 

@@ -17,7 +17,8 @@ from experiments.progress import Progress, RunsProgress, no_runs_progress
 from experiments.reproductions.neighbours import neighbour_of
 from experiments.reproductions.settings import CLIPPING_NORM, Extent, Setting, configuration
 from experiments.run import run_audit
-from experiments.run_directory import RunDirectory, read_json
+from experiments.run_directory import RunDirectory, read_json, read_public
+from fl_audit.data.neighbours import NeighbourPair
 from fl_audit.privacy.release import SENSITIVITY_FLOOR
 
 Floats = NDArray[np.float64]
@@ -37,6 +38,8 @@ class Findings:
         `summary.json`.
     worlds, rounds
         The tables of the run.
+    pair
+        Where D and D' differ.
     """
 
     setting: Setting
@@ -44,6 +47,7 @@ class Findings:
     summary: Mapping[str, Any]
     worlds: pd.DataFrame
     rounds: pd.DataFrame
+    pair: NeighbourPair
 
     @property
     def repetitions(self) -> int:
@@ -165,4 +169,5 @@ def read_findings(setting: Setting, config: RunConfig, run: RunDirectory) -> Fin
         If there is no finished run.
     """
     frames = {label: pd.read_parquet(run.path / f"{label}.parquet") for label in ("worlds", "rounds")}
-    return Findings(setting, config, read_json(run.summary), **frames)
+    public, _ = read_public(run.path)
+    return Findings(setting, config, read_json(run.summary), **frames, pair=public.pair)

@@ -16,6 +16,7 @@ from experiments.reproductions.looks import (
     name_panel,
     published_key,
 )
+from experiments.reproductions.neighbours import labels_of
 from experiments.reproductions.published import FIGURE_4_MEDIANS, FIGURE_4_OUTLIERS
 from experiments.reproductions.runs import Findings
 from experiments.reproductions.settings import (
@@ -45,9 +46,9 @@ def _median(values: Floats) -> float:
 
 
 def outlier_share(values: Floats) -> float:
-    """Return the share of values beyond 1.5 interquartile ranges from the quartiles."""
+    """Return the share of values beyond 1.5 interquartile ranges from the quartiles, rounding apart."""
     low, high = np.percentile(values, [25, 75])
-    reach = 1.5 * (high - low)
+    reach = max(1.5 * float(high - low), 1e-5 * CLIPPING_NORM)
     return float(np.mean((values < low - reach) | (values > high + reach)))
 
 
@@ -69,7 +70,7 @@ def figure_4(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> I
             draw_boxes(axes, boxes, list(places), RELATION_LOOKS[relation], 0.36)
             rows += [row for one_found in found for row in _neighbour_rows(one_found)]
         _finish_neighbours(axes, one)
-        name_panel(axes, letter, one.title, "", "Local sensitivity (gradient units)" if letter == "a" else "")
+        name_panel(axes, letter, one.short_title, "", "Local sensitivity (gradient units)" if letter == "a" else "")
     for axes in panels:
         axes.axhline(CLIPPING_NORM, color=INK, linestyle=":", linewidth=1.4, label="limit C, record removed")
         axes.axhline(2 * CLIPPING_NORM, color=INK, linestyle="-.", linewidth=1.4, label="limit 2C, record replaced")
@@ -82,7 +83,8 @@ def figure_4(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> I
         "the most dissimilar on the left, the least on the right. Boxes: quartiles, whiskers to 1.5 interquartile "
         "ranges.",
         explained(
-            ("figure-4-relation", "eq-9", "ssim", "subset", "network", "optimizer"), any(one.stands_in for one in data)
+            ("figure-4-relation", "labels", "eq-9", "ssim", "subset", "network", "optimizer"),
+            any(one.stands_in for one in data),
         ),
     )
 
@@ -116,12 +118,17 @@ def _neighbour_rows(found: Findings) -> list[Row]:
     return [
         Row(label, "median local sensitivity", published=median, measured=_median(values), low=low, high=high,
             repetitions=found.repetitions,
-            note=f"all rounds; quartiles {quartiles[0]:.3g} and {quartiles[1]:.3g}; limit "
+            note=f"{_labels(found)}quartiles {quartiles[0]:.3g} and {quartiles[1]:.3g}; limit "
             f"{_limit(setting.relation):g}; interval: bootstrap over worlds"),
         Row(label, "share of outliers", published=outliers, measured=outlier_share(values), low=shares[0],
             high=shares[1], repetitions=found.repetitions,
-            note="beyond 1.5 interquartile ranges; in print 'far' outliers at rank 1, outliers at ranks 2 and 3"),
+            note="beyond 1.5 interquartile ranges"),
     ]  # fmt: skip
+
+
+def _labels(found: Findings) -> str:
+    labels = labels_of(found.config, found.pair)
+    return f"labels {labels[0]} and {labels[1]}; " if len(labels) == 2 else f"label {labels[0]}; "
 
 
 def figure_5(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> ItemResult:
@@ -134,7 +141,7 @@ def figure_5(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> I
             found = runs[Setting(one, NoiseScaling.LOCAL, relation)]
             rows += _round_rows(found)
             _draw_rounds(axes, found)
-        name_panel(axes, letter, one.title, "Round", "Sensitivity (gradient units)" if letter == "a" else "")
+        name_panel(axes, letter, one.short_title, "Round", "Sensitivity (gradient units)" if letter == "a" else "")
         axes.set_ylim(0, 2.1 * CLIPPING_NORM)
     legend_below(figure, list(panels))
     return ItemResult(

@@ -100,6 +100,11 @@ class DataSetting:
         return (self.smallest_belief, *BELIEFS)
 
     @property
+    def short_title(self) -> str:
+        """Title over two lines where it is long."""
+        return self.title.replace(" for ", "\nfor ")
+
+    @property
     def stands_in(self) -> bool:
         """Whether it stands in for the paper's data set."""
         return self.title != self.study

@@ -93,6 +93,11 @@ SLIPS: dict[str, str] = {
         "medians of 4.2 and 4.4 are drawn. They belong to replaced records (Eq. 11 and 12). Both are shown here; the "
         "published medians stand beside replaced records."
     ),
+    "labels": (
+        "Labels: the measures compare features alone. Two records that are near in features and carry different labels "
+        "pull the model apart, so that the least dissimilar neighbour need not be the one that matters least. The "
+        "notes name the labels."
+    ),
     "membership": (
         "Membership: Yeom's adversary is told the final model only and no neighbour. Its bound e^epsilon - 1 is far "
         "above 1 at most of these epsilons. The published advantages stayed under .02; an average of TPR - FPR over "

@@ -49,7 +49,9 @@ def test_table_3_agrees_with_every_printed_digit() -> None:
 
 
 def test_table_2_has_every_entry() -> None:
-    assert set(TABLE_2) == {(study, scaling, relation) for study in Study for scaling in SCALINGS for relation in RELATIONS}
+    assert set(TABLE_2) == {
+        (study, scaling, relation) for study in Study for scaling in SCALINGS for relation in RELATIONS
+    }
 
 
 def test_figures_1_and_2_follow_their_closed_forms() -> None:

@@ -40,7 +40,9 @@ def test_names() -> None:
 
 
 def test_an_unknown_name_gets_the_nearest_and_the_list() -> None:
-    with pytest.raises(InputError, match=r"'bernau2021-fig10' is no reproduction: nearest is 'bernau2021-fig1'") as said:
+    with pytest.raises(
+        InputError, match=r"'bernau2021-fig10' is no reproduction: nearest is 'bernau2021-fig1'"
+    ) as said:
         chosen_items("bernau2021-fig10")
     assert all(name in str(said.value) for name in item_names())
 
