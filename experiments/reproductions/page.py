@@ -135,11 +135,22 @@ def _opening(results: Sequence[tuple[Item, ItemResult]]) -> str:
 def _labels(facts: PageFacts) -> list[str]:
     labels = []
     if facts.extent is Extent.QUICK and facts.runs:
-        labels.append(f'<p class="label">⚠ {escape(QUICK_LABEL)}</p>')
+        labels.append(f'<p class="label">⚠ {escape(f"{QUICK_LABEL} {_other_measures(facts)}".strip())}</p>')
     if facts.runs:
         labels.append(f'<p class="label">⚠ Settings marked LS: {escape(NOT_PRIVATE_LABEL)}</p>')
     missing = (*facts.found.remarks, *facts.left_out)
     return labels + [f'<p class="notice">{escape(line)}</p>' for line in missing]
+
+
+def _other_measures(facts: PageFacts) -> str:
+    """Return a sentence about the data sets whose neighbours were chosen by another measure than the paper's."""
+    others = {
+        f"on {found.setting.data.title} by the {found.config.audit.dissimilarity} measure instead of "
+        f"{found.setting.data.dissimilarity}"
+        for found in facts.runs
+        if str(found.config.audit.dissimilarity) != found.setting.data.dissimilarity
+    }
+    return f"Neighbours are chosen {', '.join(sorted(others))}." if others else ""
 
 
 def _settings(facts: PageFacts) -> str:
