@@ -17,9 +17,9 @@ from experiments.reproductions.settings import (
     LEARNING_RATE,
     OPTIMIZER,
     ROUNDS,
-    DataFound,
     Extent,
 )
+from experiments.reproductions.sources import DataFound
 from fl_audit.report.narrative import NOT_PRIVATE_LABEL, SIMULATION_NOTICE
 from fl_audit.report.stylesheet import STYLESHEET
 from fl_audit.report.wording import number_text, plural

@@ -10,7 +10,8 @@ from experiments.reproductions.catalogue import Item, chosen_items
 from experiments.reproductions.items import ItemResult
 from experiments.reproductions.page import PageFacts, render_page
 from experiments.reproductions.runs import Findings, play
-from experiments.reproductions.settings import DataFound, Extent, Setting, find_data
+from experiments.reproductions.settings import Extent, Setting
+from experiments.reproductions.sources import DataFound, find_data
 from fl_audit.errors import require
 from fl_audit.report.style import to_png
 from fl_audit.whole_files import whole_file

@@ -17,7 +17,8 @@ from experiments.reproductions.identification import ADVANTAGE
 from experiments.reproductions.items import COLUMNS
 from experiments.reproductions.neighbours import labels_of, neighbour_of
 from experiments.reproductions.runs import play
-from experiments.reproductions.settings import ADULT, DataFound, Extent, QuickWorlds, Setting, configuration
+from experiments.reproductions.settings import ADULT, Extent, QuickWorlds, Setting, configuration
+from experiments.reproductions.sources import DataFound
 from experiments.reproductions.statistics import predicted_advantage
 from experiments.run import run_audit
 from experiments.run_directory import RunDirectory

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from experiments.engines import Engine
-from experiments.reproductions import settings
+from experiments.reproductions import sources
 from experiments.reproductions.catalogue import ITEMS, chosen_items, item_names
 from experiments.reproductions.settings import (
     ADULT,
@@ -17,11 +17,11 @@ from experiments.reproductions.settings import (
     Study,
     audit_settings,
     configuration,
-    find_data,
     main_settings,
     neighbour_settings,
     worlds_of,
 )
+from experiments.reproductions.sources import find_data
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import BeliefTarget, noise_multiplier_for
@@ -122,7 +122,7 @@ def test_what_stands_in_and_what_is_left_out(tmp_path, monkeypatch) -> None:  # 
         if spec.name not in ("location30", "adult"):
             raise InputError(f"{spec.name} is not found")
 
-    monkeypatch.setattr(settings, "load_source", load)
+    monkeypatch.setattr(sources, "load_source", load)
     found = find_data(tmp_path)
     assert found.data == (LOCATION, ADULT)
     assert found.remarks[1] == (
