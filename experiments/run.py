@@ -37,6 +37,7 @@ def run_audit(
     progress: Progress = no_progress,
     client_app: ClientApp = default_client_app,
     strategy_type: type[DPFedSGD] = DPFedSGD,
+    with_report: bool = True,
 ) -> RunContents:
     """Carry out a run, or the rest of one, and write its report.
 
@@ -56,6 +57,8 @@ def run_audit(
         Shows how far the run is.
     client_app, strategy_type
         The parties; a test may put others in their place.
+    with_report
+        Whether the report is written; without it there are the tables and the summary.
 
     Returns
     -------
@@ -77,7 +80,8 @@ def run_audit(
     run = RunDirectory(directory)
     run.open(plan, resume)
     with run.locked():
-        return _play_pending(plan, run, engine, ray_address, progress, client_app, strategy_type)
+        _play_pending(plan, run, engine, ray_address, progress, client_app, strategy_type)
+        return finish(plan, run, with_report)
 
 
 def _play_pending(
@@ -88,7 +92,7 @@ def _play_pending(
     progress: Progress,
     client_app: ClientApp,
     strategy_type: type[DPFedSGD],
-) -> RunContents:
+) -> None:
     pending = pending_batches(plan, run)
     if pending:
         worlds, clock = sum(batch.count for batch in pending), FederationClock()
@@ -100,7 +104,6 @@ def _play_pending(
             )
             _start(engine, server_app, client_app, plan, ray_address, interrupted)
         write_timing(run, clock, worlds, str(engine))
-    return finish(plan, run)
 
 
 def _start(
@@ -166,8 +169,8 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...]) -> Federat
     )
 
 
-def finish(plan: AuditPlan, run: RunDirectory) -> RunContents:
-    """Join the finished batches, and write the tables, the summary and the report of a run."""
+def finish(plan: AuditPlan, run: RunDirectory, with_report: bool = True) -> RunContents:
+    """Join the finished batches, and write the tables, the summary and, if asked for, the report of a run."""
     store = run.store(plan.config)
     tables = Tables(**{label: store.frame(label) for label in FRAMES})
     for label in FRAMES:
@@ -177,7 +180,8 @@ def finish(plan: AuditPlan, run: RunDirectory) -> RunContents:
     summary = summarise(plan, tables, timing)
     write_json(run.summary, summary)
     contents = report_contents(plan, tables, summary)
-    write_report(contents, run.path)
+    if with_report:
+        write_report(contents, run.path)
     return contents
 
 
