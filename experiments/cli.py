@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 import experiments  # noqa: F401  # sets the environment before Flower is imported
+from experiments.cli_epsilon_star import epsilon_star
 from experiments.cli_evidence import bound
 from experiments.cli_promise import account, calibrate
 from fl_audit.errors import InputError
@@ -89,7 +90,7 @@ def report(directory: DirectoryArgument) -> None:
     print(f"report: {rebuild_report(directory)}")
 
 
-for _command in (calibrate, account, bound):
+for _command in (calibrate, account, bound, epsilon_star):
     app.command()(_command)
 
 
