@@ -7,16 +7,17 @@ spread: repeated values, which overfitted models have many of, would otherwise b
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import ks_2samp
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture
 
 from fl_audit.errors import require
 from fl_audit.evidence.normal_mixture import NormalMixture
+
+if TYPE_CHECKING:
+    from sklearn.mixture import GaussianMixture
 
 Array = NDArray[np.float64]
 
@@ -147,8 +148,12 @@ def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.r
     return KsCheck(components, evaluation_size, float(found.statistic), float(found.pvalue))
 
 
-def _em(values: Array, components: int, rng: np.random.Generator, start: NormalMixture | None) -> GaussianMixture:
+def _em(values: Array, components: int, rng: np.random.Generator, start: NormalMixture | None) -> "GaussianMixture":
     """Return a fit from a start, or the likelier of one from the quantiles and one from a random guess."""
+    # Loaded here, for it is slow to load and most uses of this package fit no mixture.
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
     seed = int(rng.integers(2**31))
     settings: dict[str, Any] = {"n_components": components, "reg_covar": _FLOOR, "random_state": seed}
     from_start = (
@@ -194,7 +199,7 @@ def _scaled(law: NormalMixture, mean: float, std: float) -> NormalMixture:
     return NormalMixture(law.weights, (law.means - mean) / std, law.stds / std)
 
 
-def _unscaled(fitted: GaussianMixture, mean: float, std: float) -> NormalMixture:
+def _unscaled(fitted: "GaussianMixture", mean: float, std: float) -> NormalMixture:
     weights = np.asarray(fitted.weights_, dtype=np.float64)
     kept = weights > 0
     means, variances = fitted.means_[:, 0], fitted.covariances_[:, 0, 0]
