@@ -108,9 +108,9 @@ class DataSetting:
         return self.title != self.study
 
 
-_PURCHASE_QUICK = QuickWorlds(main=16, other=6, neighbour=3)
+_PURCHASE_QUICK = QuickWorlds(main=12, other=4, neighbour=2)
 MNIST = DataSetting(
-    Study.MNIST, "mnist", "MNIST", 100, 0.01, "mnist-cnn", "ssim", 0.52, 200, Engine.RAY, 250, QuickWorlds(8, 3, 2),
+    Study.MNIST, "mnist", "MNIST", 100, 0.01, "mnist-cnn", "ssim", 0.52, 200, Engine.RAY, 250, QuickWorlds(6, 2, 2),
     "euclidean",
 )  # fmt: skip
 PURCHASE = DataSetting(

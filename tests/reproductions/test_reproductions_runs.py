@@ -1,6 +1,7 @@
 """Runs are shared, kept and resumed; every item gives its rows, its picture and its part of the page."""
 
 import re
+import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -28,7 +29,7 @@ from fl_audit.privacy.scores import gaussian_advantage
 
 SMALL = replace(
     ADULT, name="breast-cancer", title="Small for Adult", records=40, model="logistic", test_records=20,
-    quick=QuickWorlds(6, 4, 3), quick_dissimilarity="euclidean",
+    quick=QuickWorlds(6, 4, 3), quick_dissimilarity="euclidean", worlds_per_batch=3,
 )  # fmt: skip
 LS_B = Setting(SMALL, NoiseScaling.LOCAL, NeighbouringRelation.REPLACE_RECORD)
 
@@ -151,6 +152,13 @@ def test_the_display_counts_every_round_once(tmp_path: Path) -> None:
     other = replace(LS_B, belief=0.75)
     play([LS_B, other], Extent.QUICK, None, tmp_path, progress=Display)
     assert counted[0] == -3 * (6 + 4)
+    assert sum(counted) == 0
+    # An interrupted run with one of its two batches finished: that one counts at once.
+    (tmp_path / LS_B.name / "summary.json").unlink()
+    shutil.rmtree(tmp_path / LS_B.name / "challenger" / "batches" / "batch-00001")
+    counted.clear()
+    play([LS_B, other], Extent.QUICK, None, tmp_path, progress=Display)
+    assert counted[:2] == [-3 * 6, 3 * 3]
     assert sum(counted) == 0
 
 
