@@ -55,17 +55,15 @@ def outlier_share(values: Floats) -> float:
 def figure_4(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> ItemResult:
     """Return the distribution of local sensitivities by neighbour, most to least dissimilar."""
     figure = new_figure(4.6)
-    widths = [len(neighbours_shown(one)) + 1.5 for one in data]
+    widths = [len(neighbours_shown(one, _REPLACE)) + 1.5 for one in data]
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True, gridspec_kw={"width_ratios": widths})[0]
     rows: list[Row] = []
     for letter, axes, one in zip("abc", panels, data, strict=False):
         for relation in RELATIONS:
-            found = [
-                runs[Setting(one, NoiseScaling.LOCAL, relation, MAIN_BELIEF, neighbour, rank)]
-                for neighbour, rank in neighbours_shown(one)
-            ]
+            shown = neighbours_shown(one, relation)
+            found = [runs[Setting(one, NoiseScaling.LOCAL, relation, MAIN_BELIEF, *which)] for which in shown]
             shift = -0.2 if relation is _REPLACE else 0.2
-            places = np.arange(len(found)) + shift
+            places = np.array([neighbours_shown(one, _REPLACE).index(which) for which in shown]) + shift
             boxes = [one_found.sensitivities.ravel() for one_found in found]
             draw_boxes(axes, boxes, list(places), RELATION_LOOKS[relation], 0.36)
             rows += [row for one_found in found for row in _neighbour_rows(one_found)]
@@ -90,7 +88,7 @@ def figure_4(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> I
 
 
 def _finish_neighbours(axes: Axes, data: DataSetting) -> None:
-    shown = neighbours_shown(data)
+    shown = neighbours_shown(data, _REPLACE)
     names = [f"{'most' if neighbour.startswith('most') else 'least'} {rank}" for neighbour, rank in shown]
     axes.set_xticks(range(len(shown)), names if len(shown) > 2 else ["most", "least"], rotation=45, ha="right")
     axes.set_xlim(-0.6, len(shown) - 0.4)

@@ -278,12 +278,16 @@ def neighbour_settings(data: Iterable[DataSetting]) -> tuple[Setting, ...]:
         Setting(one, NoiseScaling.LOCAL, relation, MAIN_BELIEF, neighbour, rank)
         for one in data
         for relation in RELATIONS
-        for neighbour, rank in neighbours_shown(one)
+        for neighbour, rank in neighbours_shown(one, relation)
     )
 
 
-def neighbours_shown(data: DataSetting) -> tuple[tuple[str, int], ...]:
-    """Return the neighbours of one panel of Figure 4, from the most to the least dissimilar."""
-    ranks = (1, 2, 3) if data.study is Study.MNIST else (1,)
+def neighbours_shown(data: DataSetting, relation: NeighbouringRelation) -> tuple[tuple[str, int], ...]:
+    """Return the neighbours of one panel of Figure 4, from the most to the least dissimilar.
+
+    Its values exceed C on MNIST, so they are of replaced records; of removed ones the two extremes are added.
+    """
+    three = data.study is Study.MNIST and relation is NeighbouringRelation.REPLACE_RECORD
+    ranks = (1, 2, 3) if three else (1,)
     most = tuple((str(NeighbourChoice.MOST_DISSIMILAR), rank) for rank in ranks)
     return most + tuple(("least-dissimilar", rank) for rank in reversed(ranks))
