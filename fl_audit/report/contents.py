@@ -12,6 +12,7 @@ from fl_audit.report.theory import bound_in_other
 WORLD_COLUMNS = ("world", "bit", "log_odds", "belief", "won")
 ROUND_COLUMNS = ("world", "round", "sigma", "local_sensitivity", "log_odds")
 RELEASE_COLUMNS = ("world", "round", "test_accuracy")
+CLIENT_COLUMNS = ("world", "round", "client", "epsilon_star")
 DEFAULT_VIOLATION_LEVEL = 0.001
 
 
@@ -92,6 +93,9 @@ class RunContents:
         The resolved configuration, nested by section.
     law
         What was promised and under which law.
+    clients
+        One row a world, evaluated release and client: world, round, client, epsilon_star of its own shard; None where
+        clients keep that to themselves.
 
     Raises
     ------
@@ -105,11 +109,14 @@ class RunContents:
     releases: pd.DataFrame
     configuration: dict[str, Any]
     law: LawFacts
+    clients: pd.DataFrame | None = None
 
     def __post_init__(self) -> None:
         _require_table("worlds", self.worlds, WORLD_COLUMNS)
         _require_table("rounds", self.rounds, ROUND_COLUMNS)
         _require_table("releases", self.releases, RELEASE_COLUMNS)
+        if self.clients is not None:
+            _require_table("clients", self.clients, CLIENT_COLUMNS)
 
     @property
     def has_epsilon_star(self) -> bool:
