@@ -280,7 +280,6 @@ def report_contents(plan: AuditPlan, tables: Tables, summary: dict[str, Any]) ->
         worlds=tables.worlds,
         rounds=tables.rounds,
         releases=tables.releases,
-        clients=tables.clients,
         configuration=plan.config.as_dict(),
         law=law_facts(plan, tables),
     )

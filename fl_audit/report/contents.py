@@ -12,7 +12,6 @@ from fl_audit.report.theory import bound_in_other
 WORLD_COLUMNS = ("world", "bit", "log_odds", "belief", "won")
 ROUND_COLUMNS = ("world", "round", "sigma", "local_sensitivity", "log_odds")
 RELEASE_COLUMNS = ("world", "round", "test_accuracy")
-CLIENT_COLUMNS = ("world", "round", "client", "epsilon_star")
 DEFAULT_VIOLATION_LEVEL = 0.001
 
 
@@ -93,9 +92,6 @@ class RunContents:
         The resolved configuration, nested by section.
     law
         What was promised and under which law.
-    clients
-        One row a world, evaluated release and client: world, round, client, epsilon_star of its own shard; None where
-        clients keep that to themselves.
 
     Raises
     ------
@@ -109,14 +105,11 @@ class RunContents:
     releases: pd.DataFrame
     configuration: dict[str, Any]
     law: LawFacts
-    clients: pd.DataFrame | None = None
 
     def __post_init__(self) -> None:
         _require_table("worlds", self.worlds, WORLD_COLUMNS)
         _require_table("rounds", self.rounds, ROUND_COLUMNS)
         _require_table("releases", self.releases, RELEASE_COLUMNS)
-        if self.clients is not None:
-            _require_table("clients", self.clients, CLIENT_COLUMNS)
 
     @property
     def has_epsilon_star(self) -> bool:
@@ -129,6 +122,11 @@ class RunContents:
     def has_membership(self) -> bool:
         """Whether the final models were attacked by the membership adversary."""
         return self.value("membership") is not None
+
+    @property
+    def has_client_epsilon_star(self) -> bool:
+        """Whether clients told Epsilon* of their own shards."""
+        return bool(self.value("client_epsilon_star"))
 
     def belief_bounds(self) -> dict[int, float]:
         """Return the belief bound by bit: for D where D was used (1), for D' where it was not (0); empty if unknown."""
