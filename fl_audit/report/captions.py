@@ -143,7 +143,7 @@ def _releases(contents: RunContents) -> Caption:
 
 
 def _client_epsilon_star(contents: RunContents) -> Caption:
-    told = contents.value("client_epsilon_star")
+    told = contents.value("client_epsilon_star") or []
     alone = sum(client["worlds"] == 0 for client in told)
     without = f" No value for {plural(alone, 'client')} with fewer than two records." if alone else ""
     text = (
