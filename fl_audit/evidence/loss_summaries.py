@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fl_audit.errors import require
 from fl_audit.evidence.epsilon_star import epsilon_star_gaussian, loss_scores, require_star_delta
 
 Array = NDArray[np.float64]
@@ -81,18 +80,6 @@ class ScoreMoments:
     def deviation(self) -> Array:
         """Standard deviation (...) with denominator n; 0 where there is no record."""
         return np.asarray(np.sqrt(self.squares / np.maximum(self.count, 1.0)), dtype=np.float64)
-
-
-def require_loss_range(low: float, high: float) -> None:
-    """Raise `InputError` unless low to high can be a public range of losses.
-
-    Raises
-    ------
-    InputError
-        Unless 0 <= low < high and both are finite.
-    """
-    accepted = "accepted are two ascending finite numbers from 0"
-    require(0 <= low < high < float("inf"), f"loss-range is [{low}, {high}]: {accepted}")
 
 
 def range_of(losses: ArrayLike) -> LossRange:
