@@ -3,11 +3,13 @@
 Release i is asked about while the clients work on later rounds, as the insider is. What travels together is one
 exchange: that of round j is number j, the evaluation after the last round k is k + 1, and one more follows. Exchange
 i + 1 asks for the range of the losses on release i, exchange i + 2 for the moments of their scores, by when the server
-has evaluated the population. With a public range the first question is left out, and no single loss is seen.
+has evaluated the population. With a public range the first question is left out.
 
-What everybody learns: the server, extremes and moments of each shard; every client, the insider included, the range of
-all members and the population, unless it is public, and the moments of the population. A range that is found holds
-extreme losses of members without noise, which no promise covers: a deployment configures a public one.
+What everybody learns: the server, moments of each shard (of a shard of one record, its loss) and, without a public
+range, extremes of each; every client, the insider included, the moments of the population and the range in use. A range
+that was found holds extreme losses of members without noise, which no promise covers: a deployment names a public one.
+The insider of this simulation makes no use of it. Epsilon* of a shard follows from its moments, so the server could work
+it out unasked.
 """
 
 from collections.abc import Callable, Mapping, Sequence
