@@ -8,8 +8,8 @@ has evaluated the population. With a public range the first question is left out
 What everybody learns: the server, moments of each shard (of a shard of one record, its loss) and, without a public
 range, extremes of each; every client, the insider included, the moments of the population and the range in use. A range
 that was found holds extreme losses of members without noise, which no promise covers: a deployment names a public one.
-The insider of this simulation makes no use of it. Epsilon* of a shard follows from its moments, so the server could work
-it out unasked.
+The insider of this simulation makes no use of it. Epsilon* of a shard follows from its moments, so the server could
+work it out unasked.
 """
 
 from collections.abc import Callable, Mapping, Sequence
