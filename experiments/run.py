@@ -7,6 +7,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from clients.app import app as default_client_app
+from experiments.config import LossSource
 from experiments.engines import Engine, RayOptions, refuse_unreachable, run_locally, run_on_ray
 from experiments.plan import AuditPlan
 from experiments.progress import Progress, no_progress
@@ -19,9 +20,10 @@ from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch, split_worlds
 from server.app import FederationClock, FederationPlan, build_server_app, run_federation
 from server.evaluator import require_evaluable
-from server.results import FRAMES, write_json
+from server.results import CLIENTS, FRAMES, write_json
 from server.watch import WatchedGrid
 from strategies.dp_fedsgd import DPFedSGD
+from strategies.loss_queries import FederatedLosses
 
 TIMING = "timing.json"
 UNKNOWN_TIMING = dict.fromkeys(("setup_seconds", "training_seconds", "worlds_per_second", "engine"))
@@ -155,7 +157,7 @@ def write_timing(run: RunDirectory, clock: FederationClock, worlds: int, engine:
 
 def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...]) -> FederationPlan:
     """Return what the server is to do about the batches that are not finished."""
-    run = plan.config.run
+    run, audit = plan.config.run, plan.config.audit
     return FederationPlan(
         public=plan.public,
         seed=run.seed,
@@ -163,17 +165,21 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...]) -> Federat
         batches_in_flight=run.batches_in_flight,
         time_limit=run.client_time_limit,
         keep_releases=run.keep_releases,
-        epsilon_star_delta=plan.guarantee.delta if plan.config.audit.epsilon_star else None,
-        membership=plan.config.audit.membership,
-        evaluate_every=plan.config.audit.evaluate_every,
+        epsilon_star_delta=plan.guarantee.delta if audit.epsilon_star else None,
+        membership=audit.membership,
+        evaluate_every=audit.evaluate_every,
+        federated_losses=FederatedLosses(plan.guarantee.delta, audit.loss_range, audit.client_epsilon_star)
+        if audit.epsilon_star_losses is LossSource.FEDERATED
+        else None,
     )
 
 
 def finish(plan: AuditPlan, run: RunDirectory, with_report: bool = True) -> RunContents:
     """Join the finished batches, and write the tables, the summary and, if asked for, the report of a run."""
     store = run.store(plan.config)
-    tables = Tables(**{label: store.frame(label) for label in FRAMES})
-    for label in FRAMES:
+    labels = (*FRAMES, CLIENTS) if plan.config.audit.client_epsilon_star else FRAMES
+    tables = Tables(**{label: store.frame(label) for label in labels})
+    for label in labels:
         with whole_file(run.path / f"{label}.parquet") as file:
             getattr(tables, label).to_parquet(file, index=False)
     timing = read_json(run.path / TIMING) if (run.path / TIMING).exists() else UNKNOWN_TIMING
