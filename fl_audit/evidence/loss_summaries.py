@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fl_audit.evidence.epsilon_star import epsilon_star_gaussian, loss_scores, require_star_delta
+from fl_audit.evidence.epsilon_star import epsilon_star_gaussian, require_star_delta
+from fl_audit.evidence.losses import loss_scores
 
 Array = NDArray[np.float64]
 

@@ -20,7 +20,8 @@ from experiments.engines import Engine, LocalGrid, run_locally
 from experiments.plan import AuditPlan
 from experiments.run import federation_plan, run_audit
 from fl_audit.errors import InputError
-from fl_audit.evidence.epsilon_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
+from fl_audit.evidence.epsilon_star import epsilon_star_gaussian, parametric_epsilon_star
+from fl_audit.evidence.losses import loss_scores
 from fl_audit.game import Game, load_game
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.protocol import Key, Query, Record
