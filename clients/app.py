@@ -14,9 +14,11 @@ from flwr.clientapp.typing import Mod
 from numpy.typing import NDArray
 
 from clients.data_owner import contribute, contribute_as_victim
+from clients.loss_summaries import LossPart, Question, losses_held, own_epsilon_star, tell_moments, tell_range
 from clients.watch import within_time_limit
 from fl_audit.adversaries.identifiability import RoundEvidence, weigh_models, weigh_release
 from fl_audit.errors import InputError
+from fl_audit.evidence.loss_summaries import ScoreMoments
 from fl_audit.game import Game, PublicGame, View, load_game
 from fl_audit.privacy.release import NoiseScaling
 from fl_audit.protocol import Key, Query, Record, models_key, unpack_participation
@@ -34,6 +36,8 @@ def build_app(mods: list[Mod] | None = None) -> ClientApp:
     app.train(mods=[within_time_limit, *(mods or [])])(train)
     app.query(Query.IDENTIFY)(identify)
     app.query(Query.OBSERVE, mods=[within_time_limit])(observe)
+    app.query(Query.LOSS_RANGE, mods=[within_time_limit])(answer_loss_range)
+    app.query(Query.LOSS_MOMENTS, mods=[within_time_limit])(answer_loss_moments)
     return app
 
 
@@ -64,6 +68,47 @@ def observe(message: Message, context: Context) -> Message:
         raise InputError(f"client {_partition(context)} was shown a release, the insider is client {game.insider}")
     evidence = _weigh(game, message)
     return _reply(message, {Key.LOG_ODDS: evidence.log_odds, Key.LOCAL_SENSITIVITY: evidence.local_sensitivity})
+
+
+def answer_loss_range(message: Message, context: Context) -> Message:
+    """Answer a data owner's extreme losses on a release."""
+    found = tell_range(_losses(message, context))
+    return _reply(message, {Key.COUNT: found.count, Key.LOW: found.low, Key.HIGH: found.high})
+
+
+def answer_loss_moments(message: Message, context: Context) -> Message:
+    """Answer the moments of a data owner's scores on a release, and keep Epsilon* of its own shard.
+
+    The client reads that in its own state; the server is told it only where the configuration says so. With several
+    batches of worlds in flight the state keeps whichever was answered last: a client of one world has one.
+    """
+    asked, question = _config(message), _question(message)
+    found = tell_moments(_losses(message, context), question)
+    star = own_epsilon_star(found, question)
+    context.state[Record.OWN_EPSILON_STAR] = ConfigRecord(
+        {Key.ROUND: asked[Key.ROUND], Key.BATCH: asked[Key.BATCH], Key.EPSILON_STAR: star.tolist()}
+    )
+    reply: dict[str, NDArray[Any]] = {Key.COUNT: found.count, Key.MEAN: found.mean, Key.SQUARES: found.squares}
+    if asked[Key.REPORT]:
+        reply[Key.EPSILON_STAR] = star
+    return _reply(message, reply)
+
+
+def _losses(message: Message, context: Context) -> list[LossPart]:
+    game, client = _game(message), _partition(context)
+    bits = _bits(message) if client == game.victim else None
+    return losses_held(game, client, _tensor(game, message, models_key(0)), bits)
+
+
+def _question(message: Message) -> Question:
+    arrays = _arrays(message)
+    population = (Key.POPULATION_COUNT, Key.POPULATION_MEAN, Key.POPULATION_SQUARES)
+    return Question(
+        arrays[Key.LOW].numpy(),
+        arrays[Key.HIGH].numpy(),
+        ScoreMoments(*(arrays[key].numpy() for key in population)),
+        float(str(_config(message)[Key.DELTA])),
+    )
 
 
 def _weigh(game: Game, message: Message) -> RoundEvidence:

@@ -12,8 +12,10 @@ import typer
 from rich.console import Console
 
 import experiments  # noqa: F401  # sets the environment before Flower is imported
+from experiments.cli_epsilon_star import epsilon_star
 from experiments.cli_evidence import bound
 from experiments.cli_promise import account, calibrate
+from experiments.cli_reproduce import reproduce
 from fl_audit.errors import InputError
 
 app = typer.Typer(
@@ -94,7 +96,7 @@ def report(directory: DirectoryArgument) -> None:
     print(f"report: {rebuild_report(directory)}")
 
 
-for _command in (calibrate, account, bound):
+for _command in (calibrate, account, bound, epsilon_star, reproduce):
     app.command()(_command)
 
 

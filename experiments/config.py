@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Sequence
 from difflib import get_close_matches
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -148,6 +149,21 @@ def _neighbour(value: Any) -> NeighbourChoice | int:
     raise PydanticCustomError("neighbour", "{accepted}", {"accepted": accepted})
 
 
+def _loss_range(value: Any) -> Any:
+    numbers = isinstance(value, list | tuple) and all(type(end) in (int, float) for end in value)
+    if value is None or (numbers and len(value) == 2 and 0 <= value[0] < value[1] < float("inf")):
+        return value
+    accepted = "accepted are two ascending finite numbers from 0, such as [0, 5]"
+    raise PydanticCustomError("loss_range", "{accepted}", {"accepted": accepted})
+
+
+class LossSource(StrEnum):
+    """Where members' losses are when Epsilon* is found: in one place, or with their owners."""
+
+    POOLED = "pooled"
+    FEDERATED = "federated"
+
+
 class AuditSection(_Section):
     """What the insider sees, which neighbour it asks about, and how often the game is played.
 
@@ -163,6 +179,12 @@ class AuditSection(_Section):
     dissimilarity: Dissimilarity = Dissimilarity.EUCLIDEAN
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
     epsilon_star: bool = True
+    epsilon_star_losses: LossSource = LossSource.POOLED
+    """`federated`: data owners answer summaries of their losses, none of which leaves them."""
+    loss_range: Annotated[tuple[float, float] | None, BeforeValidator(_loss_range)] = None
+    """Public range of losses, those beyond it clipped; left out, owners are asked for their extremes."""
+    client_epsilon_star: bool = False
+    """Whether clients tell the server Epsilon* of their own shards."""
     membership: bool = True
     evaluate_every: Count = 1
 
@@ -173,6 +195,16 @@ class AuditSection(_Section):
                 f"neighbour-rank = {self.neighbour_rank} and neighbour = {self.neighbour}: a rank goes with "
                 f"{' and '.join(RANKED)}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _federated_for_something(self) -> Self:
+        if self.epsilon_star_losses is LossSource.FEDERATED and not self.epsilon_star:
+            raise ValueError("epsilon-star-losses = federated and epsilon-star = false: accepted is it with true")
+        if self.epsilon_star_losses is LossSource.POOLED:
+            for name, given in (("loss-range", self.loss_range), ("client-epsilon-star", self.client_epsilon_star)):
+                if given:
+                    raise ValueError(f"{name} is given: accepted is it with epsilon-star-losses = federated")
         return self
 
 

@@ -131,10 +131,11 @@ def _noticing(server_app: ServerApp, failed: threading.Event) -> ServerApp:
 @contextmanager
 def _interrupt_sets(*events: threading.Event | None) -> Iterator[None]:
     """Let an interrupt (Ctrl-C) set events, so that nothing that waits keeps the run from ending."""
-    if threading.current_thread() is not threading.main_thread():
+    previous = signal.getsignal(signal.SIGINT)
+    # Whoever started this process in the background may have had it ignore interrupts.
+    if threading.current_thread() is not threading.main_thread() or previous is signal.SIG_IGN:
         yield
         return
-    previous = signal.getsignal(signal.SIGINT)
 
     def note(number: int, frame: FrameType | None) -> None:
         for event in events:

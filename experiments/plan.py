@@ -58,13 +58,15 @@ class AuditPlan:
     public: PublicGame
 
 
-def resolve(config: RunConfig) -> AuditPlan:
+def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
     """Calibrate the noise to the promise and lay out the game.
 
     Parameters
     ----------
     config
         The configuration.
+    pair
+        Where D and D' differ, if that search was done before; None searches.
 
     Raises
     ------
@@ -84,7 +86,7 @@ def resolve(config: RunConfig) -> AuditPlan:
         source=privacy.noise,
         sampling_rate=float(rate),
     )
-    return AuditPlan(_sized(config), guarantee_of(law, config), _public_game(config, law))
+    return AuditPlan(_sized(config), guarantee_of(law, config), _public_game(config, law, pair or _pair(config)))
 
 
 def sampling_rate(config: RunConfig) -> Fraction:
@@ -150,7 +152,7 @@ def _sized(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"run": config.run.model_copy(update={"worlds_per_batch": worlds})})
 
 
-def _public_game(config: RunConfig, law: ReleaseLaw) -> PublicGame:
+def _public_game(config: RunConfig, law: ReleaseLaw, pair: NeighbourPair) -> PublicGame:
     data, audit = config.data, config.audit
     return PublicGame(
         data=data_spec(data),
@@ -163,7 +165,7 @@ def _public_game(config: RunConfig, law: ReleaseLaw) -> PublicGame:
         partition_parameters=tuple(
             sorted((name.replace("-", "_"), value) for name, value in data.partition_parameters.items())
         ),
-        pair=_pair(config),
+        pair=pair,
         model=config.model.name,
         law=law,
         rounds=rounds_of(config),

@@ -11,6 +11,10 @@ Progress = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 """Opens a display of so many world-rounds; the block gets a function that is told how many are done."""
 
 
+RunsProgress = Callable[[int], AbstractContextManager[Callable[[str], Callable[[int], None]]]]
+"""Opens a display over several runs; the block gets a function that names the next run and returns its display."""
+
+
 @contextmanager
 def no_progress(total: int) -> Iterator[Callable[[int], None]]:
     """Show nothing."""
@@ -20,6 +24,35 @@ def no_progress(total: int) -> Iterator[Callable[[int], None]]:
 @contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
     """Show a bar on standard error, with the time that is left."""
+    with _bar() as bar:
+        task = bar.add_task("starting the clients", total=total)
+
+        def on_round(done: int) -> None:
+            bar.update(task, advance=done, description="playing")
+
+        yield on_round
+
+
+@contextmanager
+def no_runs_progress(total: int) -> Iterator[Callable[[str], Callable[[int], None]]]:
+    """Show nothing over several runs."""
+    yield lambda name: lambda done: None
+
+
+@contextmanager
+def runs_progress_bar(total: int) -> Iterator[Callable[[str], Callable[[int], None]]]:
+    """Show one bar over several runs on standard error, with the name of the present one and the time that is left."""
+    with _bar() as bar:
+        task = bar.add_task("starting", total=total)
+
+        def begin(name: str) -> Callable[[int], None]:
+            bar.update(task, description=name)
+            return lambda done: bar.update(task, advance=done)
+
+        yield begin
+
+
+def _bar() -> Bar:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -30,13 +63,7 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
         TimeRemainingColumn(),
         TextColumn("left"),
     )
-    with Bar(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("starting the clients", total=total)
-
-        def on_round(done: int) -> None:
-            bar.update(task, advance=done, description="playing")
-
-        yield on_round
+    return Bar(*columns, console=Console(stderr=True))
 
 
 def at_work(what: str) -> AbstractContextManager[object]:

@@ -7,6 +7,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from clients.app import app as default_client_app
+from experiments.config import LossSource
 from experiments.engines import Engine, RayOptions, refuse_unreachable, run_locally, run_on_ray
 from experiments.plan import AuditPlan
 from experiments.progress import Progress, no_progress
@@ -19,9 +20,10 @@ from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch, split_worlds
 from server.app import FederationClock, FederationPlan, build_server_app, run_federation
 from server.evaluator import require_evaluable
-from server.results import FRAMES, write_json
+from server.results import CLIENTS, FRAMES, write_json
 from server.watch import WatchedGrid
 from strategies.dp_fedsgd import DPFedSGD
+from strategies.loss_queries import FederatedLosses
 
 TIMING = "timing.json"
 UNKNOWN_TIMING = dict.fromkeys(("setup_seconds", "training_seconds", "worlds_per_second", "engine"))
@@ -37,6 +39,7 @@ def run_audit(
     progress: Progress = no_progress,
     client_app: ClientApp = default_client_app,
     strategy_type: type[DPFedSGD] = DPFedSGD,
+    with_report: bool = True,
 ) -> RunContents:
     """Carry out a run, or the rest of one, and write its report.
 
@@ -56,6 +59,8 @@ def run_audit(
         Shows how far the run is.
     client_app, strategy_type
         The parties; a test may put others in their place.
+    with_report
+        Whether the report is written; without it there are the tables and the summary.
 
     Returns
     -------
@@ -77,7 +82,8 @@ def run_audit(
     run = RunDirectory(directory)
     run.open(plan, resume)
     with run.locked():
-        return _play_pending(plan, run, engine, ray_address, progress, client_app, strategy_type)
+        _play_pending(plan, run, engine, ray_address, progress, client_app, strategy_type)
+        return finish(plan, run, with_report)
 
 
 def _play_pending(
@@ -88,7 +94,7 @@ def _play_pending(
     progress: Progress,
     client_app: ClientApp,
     strategy_type: type[DPFedSGD],
-) -> RunContents:
+) -> None:
     pending = pending_batches(plan, run)
     if pending:
         worlds, clock = sum(batch.count for batch in pending), FederationClock()
@@ -100,7 +106,6 @@ def _play_pending(
             )
             _start(engine, server_app, client_app, plan, ray_address, interrupted)
         write_timing(run, clock, worlds, str(engine))
-    return finish(plan, run)
 
 
 def _start(
@@ -152,7 +157,7 @@ def write_timing(run: RunDirectory, clock: FederationClock, worlds: int, engine:
 
 def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...]) -> FederationPlan:
     """Return what the server is to do about the batches that are not finished."""
-    run = plan.config.run
+    run, audit, delta = plan.config.run, plan.config.audit, plan.config.privacy.delta
     return FederationPlan(
         public=plan.public,
         seed=run.seed,
@@ -160,24 +165,29 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...]) -> Federat
         batches_in_flight=run.batches_in_flight,
         time_limit=run.client_time_limit,
         keep_releases=run.keep_releases if plan.public.with_insider else 0,
-        epsilon_star_delta=plan.config.privacy.delta if plan.config.audit.epsilon_star else None,
-        membership=plan.config.audit.membership,
-        evaluate_every=plan.config.audit.evaluate_every,
+        epsilon_star_delta=delta if audit.epsilon_star else None,
+        membership=audit.membership,
+        evaluate_every=audit.evaluate_every,
+        federated_losses=FederatedLosses(delta, audit.loss_range, audit.client_epsilon_star)
+        if audit.epsilon_star_losses is LossSource.FEDERATED
+        else None,
     )
 
 
-def finish(plan: AuditPlan, run: RunDirectory) -> RunContents:
-    """Join the finished batches, and write the tables, the summary and the report of a run."""
+def finish(plan: AuditPlan, run: RunDirectory, with_report: bool = True) -> RunContents:
+    """Join the finished batches, and write the tables, the summary and, if asked for, the report of a run."""
     store = run.store(plan.config)
-    tables = Tables(**{label: store.frame(label) for label in FRAMES})
-    for label in FRAMES:
+    labels = (*FRAMES, CLIENTS) if plan.config.audit.client_epsilon_star else FRAMES
+    tables = Tables(**{label: store.frame(label) for label in labels})
+    for label in labels:
         with whole_file(run.path / f"{label}.parquet") as file:
             getattr(tables, label).to_parquet(file, index=False)
     timing = read_json(run.path / TIMING) if (run.path / TIMING).exists() else UNKNOWN_TIMING
     summary = summarise(plan, tables, timing)
     write_json(run.summary, summary)
     contents = report_contents(plan, tables, summary)
-    write_report(contents, run.path)
+    if with_report:
+        write_report(contents, run.path)
     return contents
 
 

@@ -75,6 +75,24 @@ class RunDirectory:
         except OSError as error:
             raise InputError(f"run directory {self.path} cannot be made: {error.strerror}") from error
 
+    def is_finished(self, config: RunConfig) -> bool:
+        """Return whether the run of a configuration stands here, finished.
+
+        Raises
+        ------
+        InputError
+            If a run of another configuration stands here.
+        """
+        if not self.configuration.exists():
+            return False
+        stored, wanted = read_json(self.configuration), {"configuration": _public_configuration(config)}
+        same = _what_decides({"configuration": stored["configuration"]}) == _what_decides(wanted)
+        require(
+            same and read_json(self.secrets) == {"seed": config.run.seed},
+            f"run directory {self.path} holds a run of another configuration: accepted is an empty directory",
+        )
+        return self.summary.exists()
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the run for this process; the lock goes with the process, however it ends.
@@ -110,10 +128,14 @@ def _what_decides(public: dict[str, Any]) -> dict[str, Any]:
 
 def public_part(plan: AuditPlan) -> dict[str, Any]:
     """Return what is public of a plan: everything but the seed of the run."""
-    configuration = plan.config.as_dict()
-    del configuration["run"]["seed"]
     game = json.loads(plan.public.to_json())
-    return {"schema": SCHEMA, "configuration": configuration, "game": game}
+    return {"schema": SCHEMA, "configuration": _public_configuration(plan.config), "game": game}
+
+
+def _public_configuration(config: RunConfig) -> dict[str, Any]:
+    configuration = config.as_dict()
+    del configuration["run"]["seed"]
+    return configuration
 
 
 def read_public(path: Path) -> tuple[PublicGame, dict[str, Any]]:

@@ -33,6 +33,7 @@ class Tables:
     worlds: pd.DataFrame
     rounds: pd.DataFrame
     releases: pd.DataFrame
+    clients: pd.DataFrame | None = None
 
     def by_world(self, column: str) -> NDArray[np.float64]:
         """Return a column of `rounds` as (worlds, rounds)."""
@@ -57,6 +58,7 @@ def summarise(plan: AuditPlan, tables: Tables, timing: dict[str, Any]) -> dict[s
         "guarantee": _guarantee(plan),
         **_audited(plan, tables),
         "epsilon_star": _epsilon_star(plan, tables),
+        "client_epsilon_star": _client_epsilon_star(tables),
         "membership": _membership(plan, tables),
         "utility": {"test_accuracy": float(tables.worlds["test_accuracy"].mean())},
         "timing": timing,
@@ -220,6 +222,31 @@ def _epsilon_star(plan: AuditPlan, tables: Tables) -> dict[str, Any] | None:
         "max": _finite(float(values.max())),
         "delta": plan.config.privacy.delta,
     }
+
+
+def _client_epsilon_star(tables: Tables) -> list[dict[str, Any]] | None:
+    """Return Epsilon* of each client's shard at the last release over worlds; None where clients keep it."""
+    if tables.clients is None:
+        return None
+    last = tables.clients[tables.clients["round"] == tables.clients["round"].max()]
+    found = []
+    for client, values in last.groupby("client")["epsilon_star"]:
+        known = values.dropna().to_numpy(dtype=np.float64)
+        # Order statistics, for an unbounded value has no mean and no neighbour to interpolate to.
+        low, median, high = (
+            np.quantile(known, (0.05, 0.5, 0.95), method="inverted_cdf") if known.size else (np.nan,) * 3
+        )
+        found.append(
+            {
+                "client": client,
+                "worlds": int(known.size),
+                "low": _finite(float(low)),
+                "median": _finite(float(median)),
+                "high": _finite(float(high)),
+                "max": _finite(float(known.max())) if known.size else None,
+            }
+        )
+    return found
 
 
 _EVERY_RECORD = (

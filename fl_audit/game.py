@@ -194,6 +194,15 @@ class Game:
         norm = self.public.law.clipping_norm
         return self.model.clipped_sum(models, examples.features, examples.labels, norm, batch_worlds, taking_part)
 
+    def losses(self, models: Tensor, examples: Examples | None) -> NDArray[np.float64]:
+        """Return the cross-entropy losses (worlds, n) of examples under every model; of none, shape (worlds, 0)."""
+        if examples is None or len(examples.labels) == 0:
+            return np.empty((len(models), 0))
+        losses: NDArray[np.float64] = (
+            self.model.losses(models, examples.features, examples.labels).double().cpu().numpy()
+        )
+        return losses
+
     def differing_gradients(self, models: Tensor, batch_worlds: int | None = None) -> tuple[Tensor, Tensor]:
         """Return the clipped gradients of x and of what D' has in its place, each (worlds, parameters).
 

@@ -11,6 +11,8 @@ class Query(StrEnum):
 
     IDENTIFY = "identify"
     OBSERVE = "observe"
+    LOSS_RANGE = "loss_range"
+    LOSS_MOMENTS = "loss_moments"
 
 
 class Record(StrEnum):
@@ -18,6 +20,8 @@ class Record(StrEnum):
 
     ARRAYS = "arrays"
     CONFIG = "config"
+    OWN_EPSILON_STAR = "own-epsilon-star"
+    """In a client's own state, not in messages: Epsilon* of its shard at the last release that was evaluated."""
 
 
 class Key(StrEnum):
@@ -44,6 +48,25 @@ class Key(StrEnum):
     """||f(D) - f(D')|| per world, float64."""
     LOG_ODDS = "log-odds"
     """Increments of the insider's log-odds per world, float64."""
+    COUNT = "count"
+    """Number of records that a summary of losses is of, per world, float64 as all of a summary."""
+    LOW = "low"
+    """Smallest loss per world."""
+    HIGH = "high"
+    """Largest loss per world."""
+    MEAN = "mean"
+    """Mean score per world."""
+    SQUARES = "squares"
+    """Sum of squared deviations of scores from their mean per world."""
+    POPULATION_COUNT = "population-count"
+    POPULATION_MEAN = "population-mean"
+    POPULATION_SQUARES = "population-squares"
+    DELTA = "delta"
+    """delta of Epsilon*."""
+    REPORT = "report"
+    """Whether a client tells the server its own Epsilon*."""
+    EPSILON_STAR = "epsilon-star"
+    """Epsilon* of a client's own shard per world, float64; NaN where it holds fewer than two records."""
 
 
 def pack_participation(taking_part: NDArray[np.bool_]) -> bytes:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.game import Game, PublicGame, View, load_game
@@ -22,6 +23,7 @@ from server.results import BatchResult, InsiderFindings, ResultSink
 from server.watch import WatchedGrid
 from strategies.dp_fedsgd import DPFedSGD, Roster
 from strategies.errors import FederationError
+from strategies.loss_queries import FederatedLosses, LossQueries
 from strategies.replies import reason_line
 
 _REGISTRATION_SECONDS = 60.0
@@ -53,6 +55,8 @@ class FederationPlan:
         Whether the final models are attacked by the membership adversary.
     evaluate_every
         Rounds between two evaluated releases; the initial models and the last release are always evaluated.
+    federated_losses
+        How Epsilon* is found without pooling members' losses; None pools them.
     """
 
     public: PublicGame
@@ -64,6 +68,7 @@ class FederationPlan:
     epsilon_star_delta: float | None = None
     membership: bool = True
     evaluate_every: int = 1
+    federated_losses: FederatedLosses | None = None
 
     @property
     def evaluated_releases(self) -> tuple[int, ...]:
@@ -225,9 +230,8 @@ def _play_wave(
     spec = ModelSpec(plan.public.model, game.model.feature_shape, game.classes)
     # The evaluator has a model of its own: clients of the local engine share this process and theirs.
     own = replace(game, model=StackedModel.of(spec))
-    evaluator = ReleaseEvaluator(
-        own, challenger, wave, plan.epsilon_star_delta, plan.membership, plan.evaluated_releases
-    )
+    releases, federated = plan.evaluated_releases, plan.federated_losses is not None
+    evaluator = ReleaseEvaluator(own, challenger, wave, plan.epsilon_star_delta, plan.membership, releases, federated)
     initial = ArrayRecord()
     for batch in wave:
         models = initial_models(spec, plan.seed, batch.worlds)
@@ -236,12 +240,27 @@ def _play_wave(
     rounds, size = plan.public.rounds, game.model.layout.size
     with one_thread(plan.public.threads) as drawing, one_thread(plan.public.threads) as evaluating:
         source = PreparedNoise(challenger, drawing, rounds)
-        strategy = strategy_type(plan.public, roster, source, wave, size, plan.time_limit, recorder)
         background = BackgroundEvaluation(evaluator, evaluating)
+        queries = _loss_queries(plan, wave, background, evaluator)
+        strategy = strategy_type(plan.public, roster, source, wave, size, plan.time_limit, recorder, queries)
         strategy.start(grid, initial, num_rounds=rounds, evaluate_fn=background)
         background.settle()
+        strategy.ask_last(grid)
     for batch in wave:
         sink.finish(_batch_result(batch, strategy, challenger, evaluator, recorder))
+
+
+def _loss_queries(
+    plan: FederationPlan, wave: tuple[WorldBatch, ...], background: BackgroundEvaluation, evaluator: ReleaseEvaluator
+) -> LossQueries | None:
+    if plan.federated_losses is None:
+        return None
+
+    def population(batch: WorldBatch, release: int) -> NDArray[np.float64]:
+        background.settle()
+        return evaluator.take_population(batch, release)
+
+    return LossQueries(plan.federated_losses, plan.evaluated_releases, wave, plan.public.clients, population)
 
 
 def _batch_result(
@@ -257,7 +276,9 @@ def _batch_result(
     if strategy.public.with_insider:
         sensitivity = np.stack(state.local_sensitivity, axis=1)
         insider = InsiderFindings(np.stack(state.log_odds, axis=1).cumsum(axis=1), sensitivity)
-    star = evaluator.epsilon_star[batch.name]
+    queries = strategy.loss_queries
+    star = (evaluator if queries is None else queries).epsilon_star[batch.name]
+    own = [] if queries is None else queries.client_epsilon_star[batch.name]
     return BatchResult(
         batch=batch,
         bits=challenger.bits(batch.worlds),
@@ -266,6 +287,7 @@ def _batch_result(
         evaluated=evaluator.releases,
         accuracy=np.stack(evaluator.accuracy[batch.name], axis=1),
         epsilon_star=np.stack(star, axis=1) if star else None,
+        client_epsilon_star=np.stack(own, axis=1) if own else None,
         membership=evaluator.membership.get(batch.name),
         final_models=state.models[-1],
         kept=recorder.kept(batch),

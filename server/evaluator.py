@@ -1,6 +1,7 @@
 """The observer of releases: test accuracy and Epsilon* of every released model, membership attacks on the final one.
 
-It works from outputs and losses alone.
+It works from outputs and losses alone. Where members' losses stay with their owners, `strategies.loss_queries` finds
+Epsilon* and only the population is evaluated here; membership attacks, which need single losses, still pool members'.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from torch import Tensor
 from fl_audit.adversaries.membership import membership_attack, record_membership_guess
 from fl_audit.errors import require
 from fl_audit.evidence.epsilon_star import parametric_epsilon_star, require_star_delta
-from fl_audit.game import Examples, Game
+from fl_audit.game import Game
 from fl_audit.worlds import WorldBatch
 from server.challenger import SeededChallenger
 
@@ -89,6 +90,9 @@ class ReleaseEvaluator:
         Whether the final release is attacked by the membership adversary.
     releases
         Numbers of the releases to evaluate, in order; the others are passed over.
+    federated
+        Whether members' losses stay with their owners: then Epsilon* is not computed here, and losses on the
+        population sample are kept until they are taken.
     """
 
     def __init__(
@@ -99,11 +103,14 @@ class ReleaseEvaluator:
         delta: float | None,
         membership: bool,
         releases: tuple[int, ...],
+        federated: bool = False,
     ) -> None:
         self._game = game
         self._challenger = challenger
         self._batches = batches
-        self._delta = delta
+        self._delta = None if federated else delta
+        self._federated = federated
+        self._population: dict[tuple[str, int], NDArray[np.float64]] = {}
         self._membership = membership
         self.releases = releases
         self.accuracy: dict[str, list[NDArray[np.float64]]] = {batch.name: [] for batch in batches}
@@ -118,6 +125,8 @@ class ReleaseEvaluator:
         for batch in self._batches:
             models = torch.from_numpy(arrays[batch.name]).to(self._game.public.device)
             self.accuracy[batch.name].append(self._accuracies(models))
+            if self._federated:
+                self._population[batch.name, server_round] = self._game.losses(models, self._game.population)
             if self._delta is None and not attacked:
                 continue
             losses, bits = self._losses(models), self._challenger.bits(batch.worlds)
@@ -129,6 +138,10 @@ class ReleaseEvaluator:
         if self._delta is not None:
             record["epsilon-star"] = self._newest_mean(self.epsilon_star)
         return record
+
+    def take_population(self, batch: WorldBatch, release: int) -> NDArray[np.float64]:
+        """Return the losses (worlds, p) on the population sample of an evaluated release, and forget them."""
+        return self._population.pop((batch.name, release))
 
     def _newest_mean(self, values: dict[str, list[NDArray[np.float64]]]) -> float:
         return float(np.concatenate([values[batch.name][-1] for batch in self._batches]).mean())
@@ -142,15 +155,7 @@ class ReleaseEvaluator:
     def _losses(self, models: Tensor) -> _Losses:
         game = self._game
         parts = (game.common, game.differing, game.replacement, game.population)
-        return _Losses(*(self._losses_of(models, examples) for examples in parts))
-
-    def _losses_of(self, models: Tensor, examples: Examples | None) -> NDArray[np.float64]:
-        if examples is None:
-            return np.empty((len(models), 0))
-        losses: NDArray[np.float64] = (
-            self._game.model.losses(models, examples.features, examples.labels).double().cpu().numpy()
-        )
-        return losses
+        return _Losses(*(game.losses(models, examples) for examples in parts))
 
 
 def _epsilon_stars(losses: _Losses, bits: NDArray[np.bool_], delta: float) -> NDArray[np.float64]:

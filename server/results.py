@@ -53,6 +53,8 @@ class BatchResult:
         Numbers of the releases that were evaluated, 0 being the initial models.
     accuracy, epsilon_star
         Of each evaluated release (worlds, evaluated); `epsilon_star` is None where it was left out.
+    client_epsilon_star
+        Of each client's shard at each evaluated release (worlds, evaluated, clients); None where clients keep it.
     membership
         What the membership adversary found in the final models; None where it was left out.
     final_models
@@ -68,6 +70,7 @@ class BatchResult:
     evaluated: tuple[int, ...]
     accuracy: NDArray[np.float64]
     epsilon_star: NDArray[np.float64] | None
+    client_epsilon_star: NDArray[np.float64] | None
     membership: MembershipFindings | None
     final_models: Tensor
     kept: Mapping[str, Tensor]
@@ -106,6 +109,20 @@ class BatchResult:
         star = np.full_like(self.accuracy, np.nan) if self.epsilon_star is None else self.epsilon_star
         return self._long({"test_accuracy": self.accuracy, "epsilon_star": star}, self.evaluated)
 
+    def clients_frame(self) -> pd.DataFrame | None:
+        """Return one row a world, evaluated release and client; None where clients keep their Epsilon*."""
+        if self.client_epsilon_star is None:
+            return None
+        worlds, evaluated, clients = self.client_epsilon_star.shape
+        return pd.DataFrame(
+            {
+                "world": np.repeat(np.array(self.batch.worlds), evaluated * clients),
+                "round": np.tile(np.repeat(np.array(self.evaluated), clients), worlds),
+                "client": np.tile(np.arange(clients), worlds * evaluated),
+                "epsilon_star": self.client_epsilon_star.reshape(-1),
+            }
+        )
+
     def _long(self, columns: Mapping[str, NDArray[np.float64]], rounds: tuple[int, ...]) -> pd.DataFrame:
         index = {
             "world": np.repeat(np.array(self.batch.worlds), len(rounds)),
@@ -123,6 +140,9 @@ class ResultSink(Protocol):
 
 FRAMES = ("worlds", "rounds", "releases")
 """Tables of a run, each stored per batch and joined at the end."""
+
+CLIENTS = "clients"
+"""Table of a run whose clients tell their own Epsilon*."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +190,8 @@ class RunStore:
         frames = (result.worlds_frame(self.prior), result.rounds_frame(), result.releases_frame())
         for label, frame in zip(FRAMES, frames, strict=True):
             frame.to_parquet(partial / f"{label}.parquet", index=False)
+        if (told := result.clients_frame()) is not None:
+            told.to_parquet(partial / f"{CLIENTS}.parquet", index=False)
         partial.rename(self.batches / name)
 
     def frame(self, label: str) -> pd.DataFrame:

@@ -2,7 +2,8 @@
 
 A round releases r_i = sum over clients of clipped gradient sums + N(0, sigma_i^2 I) and moves the model by r_i / n.
 Where the law samples records, each client is told which of its own take part, and the sum is divided by q n. The
-insider looks at release i while the clients work on round i + 1; after the last round it is asked once more.
+insider looks at release i while the clients work on round i + 1; after the last round it is asked once more. So are
+data owners about their losses, where Epsilon* is found without pooling them (`loss_queries`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Protocol
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app.typing import ConfigRecordValues
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
@@ -23,6 +25,7 @@ from fl_audit.privacy.release import NoiseScaling
 from fl_audit.protocol import Key, Query, Record, models_key, pack_participation
 from fl_audit.worlds import WorldBatch
 from strategies.errors import FederationError
+from strategies.loss_queries import LossQueries
 from strategies.replies import Answer, batch_shape, read_array, read_replies
 
 _TRAIN = "train"
@@ -118,6 +121,8 @@ class DPFedSGD(Strategy):
         Seconds that one client call may take.
     on_release
         Told of every release.
+    loss_queries
+        What data owners are asked about their losses on releases; None asks nothing.
     """
 
     def __init__(
@@ -129,6 +134,7 @@ class DPFedSGD(Strategy):
         parameters: int,
         time_limit: float,
         on_release: ReleaseObserver,
+        loss_queries: LossQueries | None = None,
     ) -> None:
         self.public = public
         self.roster = roster
@@ -137,6 +143,7 @@ class DPFedSGD(Strategy):
         self.parameters = parameters
         self.time_limit = time_limit
         self.on_release = on_release
+        self.loss_queries = loss_queries
         self.states: dict[str, BatchState] = {}
         self._game_json = public.to_json()
         self._weighed = self.batches if public.with_insider else ()
@@ -151,7 +158,8 @@ class DPFedSGD(Strategy):
         if server_round == 1:
             self.states = {b.name: BatchState([torch.from_numpy(arrays[b.name].numpy())]) for b in self.batches}
         questions = self._observe_messages(server_round - 1) if server_round > 1 else []
-        return questions + [message for batch in self.batches for message in self._train_messages(batch, server_round)]
+        work = [message for batch in self.batches for message in self._train_messages(batch, server_round)]
+        return questions + work + self._loss_messages(server_round)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -161,11 +169,12 @@ class DPFedSGD(Strategy):
         asked = [Answer(client, _TRAIN, batch.name) for client in clients for batch in self.batches]
         if server_round > 1:
             asked += self._observe_answers()
-        found = read_replies(replies, asked, self.roster.partitions, server_round)
+        found = read_replies(replies, asked + self._loss_answers(server_round), self.roster.partitions, server_round)
         # Everything is read and checked before anything is released.
         read = {batch.name: self._read_contributions(batch, found, server_round) for batch in self.batches}
         if server_round > 1:
             self._note_observations(found, server_round)
+        self._note_losses(found, server_round)
         arrays = ArrayRecord()
         for batch in self.batches:
             self._release(batch, server_round, *read[batch.name])
@@ -175,15 +184,26 @@ class DPFedSGD(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask the insider about the last release, which no further round follows."""
-        return self._observe_messages(server_round) if server_round == self.public.rounds else []
+        """Ask about the last release, which no further round follows."""
+        if server_round != self.public.rounds:
+            return []
+        return self._observe_messages(server_round) + self._loss_messages(server_round + 1)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Note what the insider said of the last release."""
+        """Note what was said of the last release."""
         if server_round == self.public.rounds:
-            found = read_replies(replies, self._observe_answers(), self.roster.partitions, server_round)
+            asked = self._observe_answers() + self._loss_answers(server_round + 1)
+            found = read_replies(replies, asked, self.roster.partitions, server_round)
             self._note_observations(found, server_round)
+            self._note_losses(found, server_round + 1)
         return None
+
+    def ask_last(self, grid: Grid) -> None:
+        """Ask what is left to ask about losses on the last release; to be called after `start`."""
+        exchange = self.public.rounds + 2
+        if asked := self._loss_answers(exchange):
+            replies = grid.send_and_receive(self._loss_messages(exchange))
+            self._note_losses(read_replies(replies, asked, self.roster.partitions, self.public.rounds), exchange)
 
     def noise_scale(self, local_sensitivity: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return sigma_i per world, as the law says."""
@@ -224,18 +244,53 @@ class DPFedSGD(Strategy):
 
     def _train_messages(self, batch: WorldBatch, server_round: int) -> list[Message]:
         arrays = ArrayRecord({models_key(0): Array(self.states[batch.name].models[-1].numpy())})
+        return [
+            self._owner_message(client, _TRAIN, batch, server_round, arrays, self._sample(batch, server_round, client))
+            for client in range(self.public.clients)
+        ]
+
+    def _sample(self, batch: WorldBatch, server_round: int, client: int) -> dict[str, ConfigRecordValues]:
+        """Return what a client is told about which of its records take part."""
         law = self.public.law
-        messages = []
-        for client in range(self.public.clients):
-            config = self._config(batch, server_round)
-            if client == self.roster.victim:
-                config[Key.BITS] = self.challenger.bits(batch.worlds).tobytes()
-            if law.is_sampled:
-                records = self.roster.records[client]
-                drawn = self.challenger.participation(batch.worlds, server_round, client, records, law.sampling_rate)
-                config[Key.PARTICIPATION] = pack_participation(drawn)
-            messages.append(self._message(client, _TRAIN, arrays, config))
-        return messages
+        if not law.is_sampled:
+            return {}
+        records = self.roster.records[client]
+        drawn = self.challenger.participation(batch.worlds, server_round, client, records, law.sampling_rate)
+        return {Key.PARTICIPATION: pack_participation(drawn)}
+
+    def _owner_message(
+        self,
+        client: int,
+        kind: str,
+        batch: WorldBatch,
+        server_round: int,
+        arrays: ArrayRecord,
+        more: Mapping[str, ConfigRecordValues],
+    ) -> Message:
+        """Return a message to a client as a data owner: the victim, and nobody else, is told the bits."""
+        config = self._config(batch, server_round)
+        config.update(more)
+        if client == self.roster.victim:
+            config[Key.BITS] = self.challenger.bits(batch.worlds).tobytes()
+        return self._message(client, kind, arrays, config)
+
+    def _loss_messages(self, exchange: int) -> list[Message]:
+        """Return the questions about losses of an exchange; see `strategies.loss_queries`."""
+        if self.loss_queries is None:
+            return []
+        newest = min(exchange - 1, self.public.rounds)
+
+        def models(batch: WorldBatch, release: int) -> Tensor:
+            return self.states[batch.name].models[release - newest - 1]
+
+        return self.loss_queries.messages(exchange, models, self._owner_message)
+
+    def _loss_answers(self, exchange: int) -> list[Answer]:
+        return [] if self.loss_queries is None else self.loss_queries.answers(exchange)
+
+    def _note_losses(self, found: Mapping[Answer, Message], exchange: int) -> None:
+        if self.loss_queries is not None:
+            self.loss_queries.note(exchange, found)
 
     def _observe_messages(self, server_round: int) -> list[Message]:
         return [

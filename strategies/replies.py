@@ -74,9 +74,15 @@ def read_replies(
 
 
 def read_array(
-    reply: Message, key: str, shape: tuple[int, ...], dtype: type[np.floating], client: int, server_round: int
+    reply: Message,
+    key: str,
+    shape: tuple[int, ...],
+    dtype: type[np.floating],
+    client: int,
+    server_round: int,
+    finite: bool = True,
 ) -> NDArray[np.floating]:
-    """Return one array of a reply, checked.
+    """Return one array of a reply, checked; NaN and infinity are values like others where `finite` is false.
 
     Raises
     ------
@@ -92,7 +98,7 @@ def read_array(
             f"round {server_round}: client {client} sent '{key}' as {array.dtype} of shape {array.shape}, "
             f"accepted is {np.dtype(dtype)} of shape {shape}"
         )
-    if not np.isfinite(array).all():
+    if finite and not np.isfinite(array).all():
         bad = int(np.size(array) - np.isfinite(array).sum())
         raise FederationError(
             f"round {server_round}: client {client} sent '{key}' with {bad} of {array.size} values not finite"

@@ -3,7 +3,8 @@
 Losses of members and of a population sample are transformed to scores, a normal is fitted to each set, and Epsilon* is
 the supremum over thresholds of four log ratios of error rates (definition 2, section 3.1, appendix 8.1). Logarithms of
 tails are computed as such and the supremum is found, not gridded. All functions work on many models at once: leading
-axes, such as worlds, are free.
+axes, such as worlds, are free. Neighbours: `empirical_star` (no model of the losses), `mixture_star` (mixtures of
+normals), `star_estimate` (one model, with interval and warnings).
 
 Why a bisection finds the supremum. Each ratio is (P(X > t) - delta) / Q(X > t) for two normals P and Q, one of the two
 reflected for lower tails. With P standard, Q = N(m, r^2) and M the Mills ratio (1 - Phi) / phi, the derivative in t has
@@ -19,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from fl_audit.errors import require
+from fl_audit.evidence.losses import checked_pair, scores_of_pair
 
 Array = NDArray[np.float64]
 
@@ -29,50 +31,27 @@ _BISECTIONS = 60
 
 
 def require_star_delta(delta: float) -> None:
-    """Raise `InputError` unless delta is at least 0 and below 1/2."""
-    require(0 <= delta < 0.5, f"delta is {delta}: accepted are numbers from 0 to below 0.5")
+    """Raise `InputError` unless delta is at least 0 and below 1."""
+    require(0 <= delta < 1, f"delta is {delta}: accepted are numbers from 0 to below 1")
 
 
-def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float = 1.0) -> Array:
-    """Return the scores that normals are fitted to: logit(exp(-(normalised loss + shift))), appendix 8.1.
-
-    Parameters
-    ----------
-    losses
-        At least 0, finite, shape (..., n).
-    low, high
-        Smallest and largest loss of members and population together, shape (...). Where they are equal every loss
-        normalises to 0.
-    shift
-        Keeps the exponential off 1, where its logit is infinite; positive.
-
-    Returns
-    -------
-    array
-        Shape (..., n): -log(exp(y) - 1) of y = normalised loss + shift; larger for smaller losses.
-
-    Raises
-    ------
-    InputError
-        If a loss is negative, not finite or outside low to high, or the shift is not positive.
-    """
-    require(shift > 0 and math.isfinite(shift), f"shift is {shift}: accepted are positive finite numbers")
-    values = _checked_losses(losses, "losses")
-    bottom, top = np.asarray(low, dtype=np.float64)[..., None], np.asarray(high, dtype=np.float64)[..., None]
-    within = bool(np.all((values >= bottom) & (values <= top)))
-    require(within, "a loss lies outside low to high: accepted are losses within")
-    span = top - bottom
-    shifted = (values - bottom) / np.where(span > 0, span, 1.0) + shift
-    return np.asarray(-(shifted + np.log(-np.expm1(-shifted))), dtype=np.float64)
+def require_cut(cut: float) -> None:
+    """Raise `InputError` unless the cut of error rates is at least 0 and below 1/2."""
+    require(0 <= cut < 0.5, f"cut is {cut}: accepted are numbers from 0 to below 0.5")
 
 
 def epsilon_star_gaussian(
-    member_mean: ArrayLike, member_std: ArrayLike, population_mean: ArrayLike, population_std: ArrayLike, delta: float
+    member_mean: ArrayLike,
+    member_std: ArrayLike,
+    population_mean: ArrayLike,
+    population_std: ArrayLike,
+    delta: float,
+    cut: float = 0.0,
 ) -> Array:
     """Return Epsilon* of two normal laws of scores: the supremum over all thresholds, in closed form but for one root.
 
     The largest of log (1-delta-FPR)/FNR, (1-delta-FNR)/FPR, (FPR-delta)/(1-FNR) and (FNR-delta)/(1-FPR), never below 0.
-    For equal spreads it is `gdp_epsilon(delta, mu)` with mu the distance of the means in standard deviations.
+    For equal spreads and no cut it is `gdp_epsilon(delta, mu)`, mu the distance of the means in standard deviations.
     Exchanging members and population, or any linear map of the scores, changes nothing.
 
     Parameters
@@ -82,7 +61,11 @@ def epsilon_star_gaussian(
         deviation of 0 is a constant: two equal constants give 0; a constant against anything else gives infinity, since
         a threshold beside it tells a share above delta of one set apart without any error.
     delta
-        From 0 to below 0.5. At 0 two different normals have an unbounded ratio: infinity.
+        From 0 to below 1. At 0 two different normals have an unbounded ratio: infinity, unless there is a cut.
+    cut
+        The paper's stability cut (footnote of section 3.1): only thresholds whose FPR and FNR both lie between `cut`
+        and 1 - `cut` count. 0, the default, counts all: the supremum needs no cut to be stable. Where no threshold is
+        left, the two laws are apart and all thresholds count.
 
     Returns
     -------
@@ -100,45 +83,57 @@ def epsilon_star_gaussian(
     4.3772
     """
     require_star_delta(delta)
+    require_cut(cut)
     given = (member_mean, member_std, population_mean, population_std)
     mean_1, std_1, mean_0, std_0 = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in given))
     finite = np.isfinite(mean_1) & np.isfinite(std_1) & np.isfinite(mean_0) & np.isfinite(std_0)
     require(bool(np.all(finite)), "a mean or standard deviation is NaN or infinite: accepted are finite numbers")
     require(bool(np.all((std_1 >= 0) & (std_0 >= 0))), "a standard deviation is negative: accepted are numbers from 0")
     same, constant = (mean_1 == mean_0) & (std_1 == std_0), (std_1 == 0) | (std_0 == 0)
-    unbounded = ~same & constant if delta > 0 else ~same
+    reach = np.full(same.shape, np.inf)
+    if cut:
+        reach[np.abs(mean_1 - mean_0) < -ndtri(cut) * (std_1 + std_0)] = -ndtri(cut)
+    unbounded = ~same & (constant | ((delta == 0) & np.isinf(reach)))
     plain = ~same & ~unbounded
     found = np.where(unbounded, np.inf, 0.0)
-    found[plain] = _largest_of_four(mean_1[plain], std_1[plain], mean_0[plain], std_0[plain], delta)
+    found[plain] = _largest_of_four(mean_1[plain], std_1[plain], mean_0[plain], std_0[plain], delta, reach[plain])
     return np.asarray(found, dtype=np.float64)
 
 
-def _largest_of_four(mean_1: Array, std_1: Array, mean_0: Array, std_0: Array, delta: float) -> Array:
+def _largest_of_four(mean_1: Array, std_1: Array, mean_0: Array, std_0: Array, delta: float, reach: Array) -> Array:
     """Return Epsilon* of pairs of proper normals, shape (pairs,): both orders, upper and lower tails."""
     gap = mean_0 - mean_1
     offset = np.stack([gap / std_1, -gap / std_1, -gap / std_0, gap / std_0])
     spread = np.stack([std_0 / std_1, std_0 / std_1, std_1 / std_0, std_1 / std_0])
     with np.errstate(all="ignore"):
-        return np.asarray(np.max(_tail_supremum(offset, spread, delta), axis=0), dtype=np.float64)
+        return np.asarray(np.max(_tail_supremum(offset, spread, delta, reach), axis=0), dtype=np.float64)
 
 
-def _tail_supremum(offset: Array, spread: Array, delta: float) -> Array:
+def _tail_supremum(offset: Array, spread: Array, delta: float, reach: Array) -> Array:
     """Return the supremum over t of log (P(X > t) - delta) / Q(X > t), at least 0.
 
-    P = N(0, 1) and Q = N(offset, spread^2). The maximum is bracketed as the module's text says and found by bisection
-    on the sign of H.
+    P = N(0, 1) and Q = N(offset, spread^2); t lies within `reach` standard deviations of both. The inner maximum is
+    bracketed as the module's text says and found by bisection on the sign of H.
     """
+    first, last = np.maximum(-reach, offset - reach * spread), np.minimum(reach, offset + reach * spread)
     turn = offset / ((1 - spread) * (1 + spread))
-    low = np.where(spread < 1, np.maximum(turn, -_FARTHEST), -_FARTHEST)
-    high = np.full_like(low, -ndtri(delta))
-    inner = (low < high) & _rises(low, offset, spread, delta)
+    low = np.maximum(np.where(spread < 1, np.maximum(turn, -_FARTHEST), -_FARTHEST), first)
+    high = np.minimum(np.full_like(low, -ndtri(delta)), last)
+    inner = (low < high) & _rises(low, offset, spread, delta) & ~_rises(last, offset, spread, delta)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         rises = _rises(middle, offset, spread, delta)
         low, high = np.where(rises, middle, low), np.where(rises, high, middle)
     x = (low - offset) / spread
     # At its maximum the ratio of tails equals that of the densities.
-    return np.where(inner, np.maximum((x - low) * (x + low) / 2 + np.log(spread), 0.0), 0.0)
+    inside = np.where(inner, (x - low) * (x + low) / 2 + np.log(spread), 0.0)
+    ends = [np.where(np.isfinite(reach), _log_ratio(end, offset, spread, delta), 0.0) for end in (first, last)]
+    return np.asarray(np.maximum.reduce([inside, *ends, np.zeros_like(inside)]), dtype=np.float64)
+
+
+def _log_ratio(t: Array, offset: Array, spread: Array, delta: float) -> Array:
+    """Return log (P(X > t) - delta) / Q(X > t)."""
+    return np.asarray(np.log(np.maximum(ndtr(-t) - delta, 0.0)) - log_ndtr((offset - t) / spread), dtype=np.float64)
 
 
 def _rises(t: Array, offset: Array, spread: Array, delta: float) -> NDArray[np.bool_]:
@@ -156,7 +151,9 @@ def _log_mills(x: Array) -> Array:
     return np.where(x > 0, right, left)
 
 
-def parametric_epsilon_star(member_losses: ArrayLike, population_losses: ArrayLike, delta: float) -> Array:
+def parametric_epsilon_star(
+    member_losses: ArrayLike, population_losses: ArrayLike, delta: float, shift: float = 1.0, cut: float = 0.0
+) -> Array:
     """Return Epsilon* of one model or many from losses on members and on a population sample.
 
     Parameters
@@ -164,7 +161,11 @@ def parametric_epsilon_star(member_losses: ArrayLike, population_losses: ArrayLi
     member_losses, population_losses
         Losses at least 0, finite, shapes (..., m) and (..., p) with equal leading axes and m, p at least 2.
     delta
-        From 0 to below 0.5; the paper recommends one over the number of members.
+        From 0 to below 1; the paper recommends less than one over the number of members.
+    shift
+        Of the normalised losses, see `loss_scores`; positive.
+    cut
+        As for `epsilon_star_gaussian`.
 
     Returns
     -------
@@ -175,35 +176,23 @@ def parametric_epsilon_star(member_losses: ArrayLike, population_losses: ArrayLi
     Raises
     ------
     InputError
-        If a loss is negative or not finite, or shapes or delta are not accepted.
+        If a loss is negative or not finite, or shapes or another number are not accepted.
     """
-    members = _checked_losses(member_losses, "member losses")
-    population = _checked_losses(population_losses, "population losses")
-    require(
-        members.shape[:-1] == population.shape[:-1],
-        f"member losses have leading axes {members.shape[:-1]}: accepted are {population.shape[:-1]}, the population's",
-    )
-    low = np.minimum(members.min(axis=-1), population.min(axis=-1))
-    high = np.maximum(members.max(axis=-1), population.max(axis=-1))
-    member_mean, member_std = _fit(loss_scores(members, low, high))
-    population_mean, population_std = _fit(loss_scores(population, low, high))
-    return epsilon_star_gaussian(member_mean, member_std, population_mean, population_std, delta)
+    members, population = checked_pair(member_losses, population_losses)
+    member_scores, population_scores = scores_of_pair(members, population, shift)
+    member_mean, member_std = fit_normal(member_scores)
+    population_mean, population_std = fit_normal(population_scores)
+    return epsilon_star_gaussian(member_mean, member_std, population_mean, population_std, delta, cut)
 
 
-def _fit(scores: Array) -> tuple[Array, Array]:
-    """Return mean and standard deviation over the last axis; exactly the value and 0 where all scores are equal."""
+def fit_normal(scores: Array) -> tuple[Array, Array]:
+    """Return mean and standard deviation over the last axis; exactly the value and 0 where all scores are equal.
+
+    Parameters
+    ----------
+    scores
+        Shape (..., n), n at least 1. The standard deviation has the denominator n.
+    """
     constant = scores.min(axis=-1) == scores.max(axis=-1)
     mean = np.where(constant, scores[..., 0], scores.mean(axis=-1))
     return mean, np.where(constant, 0.0, scores.std(axis=-1))
-
-
-def _checked_losses(losses: ArrayLike, what: str) -> Array:
-    """Return losses as float64, or refuse them."""
-    values = np.asarray(losses, dtype=np.float64)
-    require(
-        values.ndim >= 1 and values.shape[-1] >= 2, f"{what} have shape {values.shape}: accepted are 2 or more losses"
-    )
-    if values.size and not (values.min() >= 0 and values.max() < math.inf):
-        wrong = values[~((values >= 0) & (values < math.inf))][0]
-        require(False, f"{what} contain {wrong}: accepted are finite numbers from 0")
-    return values

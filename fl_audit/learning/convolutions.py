@@ -3,6 +3,7 @@
 The convolution itself is torch's own, with one group of channels a world. The gradient of one example is a product of
 its output gradients with its input, shifted once for every place of the kernel, so the input is never unfolded; where
 that product costs more than two small Gram matrices, the norm comes from these and no gradient of an example exists.
+(For mnist-cnn it costs less: with Gram matrices throughout, a clipped sum took 26 times as long.)
 """
 
 from typing import Any

@@ -18,8 +18,8 @@ from fl_audit.learning.models import ModelSpec, build_model, check_module
 from fl_audit.learning.sampling import Portion, Workload
 from fl_audit.learning.stacking import parameter_owners, stack_layers
 
-_CACHE_BUDGET = 2**18
-"""Scalars of activations that one pass may hold: more leaves the processor's cache and is slower."""
+_CACHE_BUDGET = 2**21
+"""Scalars of activations that one pass may hold: fewer leave the processor waiting for the next call of torch."""
 _PASS_BUDGET = 2**22
 """Scalars of activations that one pass over one world may hold: examples beyond it wait for the next pass."""
 _GRADIENT_BUDGET = 2**25

@@ -151,6 +151,20 @@ def _releases(contents: RunContents) -> Caption:
     return Caption("Accuracy and Epsilon*", text + star, alternative)
 
 
+def _client_epsilon_star(contents: RunContents) -> Caption:
+    told = contents.value("client_epsilon_star") or []
+    alone = sum(client["worlds"] == 0 for client in told)
+    without = f" No value for {plural(alone, 'client')} with fewer than two records." if alone else ""
+    text = (
+        "Each data owner holds the losses of its own records against those of the population sample, on one common "
+        f"scale of losses, at the same δ = {number_text(contents.number('epsilon_star', 'delta'))}. A shard of few "
+        "records reaches large values by chance alone, so compare clients of like size, and worlds more than clients."
+        f"{without}"
+    )
+    alternative = f"Epsilon* of the shards of {plural(len(told), 'client')}: medians with the middle 90 % of worlds."
+    return Caption("Epsilon* of each data owner", text, alternative)
+
+
 CAPTIONS: dict[str, Callable[[RunContents], Caption]] = {
     "beliefs": _beliefs,
     "belief-rounds": _belief_rounds,
@@ -159,6 +173,7 @@ CAPTIONS: dict[str, Callable[[RunContents], Caption]] = {
     "innovations": _innovations,
     "local-sensitivity": _local_sensitivity,
     "releases": _releases,
+    "client-epsilon-star": _client_epsilon_star,
 }
 
 

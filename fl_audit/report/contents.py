@@ -135,6 +135,11 @@ class RunContents:
         """Whether the final models were attacked by the membership adversary."""
         return self.value("membership") is not None
 
+    @property
+    def has_client_epsilon_star(self) -> bool:
+        """Whether clients told Epsilon* of their own shards."""
+        return bool(self.value("client_epsilon_star"))
+
     def belief_bounds(self) -> dict[int, float]:
         """Return the belief bound by bit: for D where D was used (1), for D' where it was not (0); empty if unknown."""
         bound = self.number("guarantee", "belief_bound")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from matplotlib.figure import Figure
 
+from fl_audit.report.client_figure import client_figure
 from fl_audit.report.contents import RunContents
 from fl_audit.report.innovation_figure import innovations_figure
 from fl_audit.report.insider_figures import belief_rounds_figure, beliefs_figure, log_odds_figure
@@ -19,6 +20,7 @@ FIGURES: dict[str, Callable[[RunContents], Figure]] = {
     "innovations": innovations_figure,
     "local-sensitivity": local_sensitivity_figure,
     "releases": releases_figure,
+    "client-epsilon-star": client_figure,
 }
 """Name of each figure, which is its file name without `.png`, and the function that draws it."""
 
@@ -27,6 +29,7 @@ OF_INSIDER = frozenset({"beliefs", "belief-rounds", "log-odds", "innovations", "
 
 
 def draw_all(contents: RunContents) -> dict[str, bytes]:
-    """Return every figure of the report as PNG bytes, by name; those of an adversary only where it played."""
-    left_out = (set() if contents.has_membership else {"membership"}) | (set() if contents.has_insider else OF_INSIDER)
-    return {name: to_png(draw(contents)) for name, draw in FIGURES.items() if name not in left_out}
+    """Return every figure of the report as PNG bytes, by name, without those that the run has no numbers for."""
+    has = {"membership": contents.has_membership, "client-epsilon-star": contents.has_client_epsilon_star}
+    has |= dict.fromkeys(OF_INSIDER, contents.has_insider)
+    return {name: to_png(draw(contents)) for name, draw in FIGURES.items() if has.get(name, True)}

@@ -86,7 +86,10 @@ def render_html(contents: RunContents, figures: Mapping[str, bytes]) -> str:
         verdict=_verdict(contents),
         labels=_labels(contents),
         figures="\n".join(_figure(i, name, png, contents) for i, (name, png) in enumerate(figures.items(), start=1)),
-        numbers=_evidence_table(contents) + _innovation_table(contents) + _timing_table(contents),
+        numbers=_evidence_table(contents)
+        + _innovation_table(contents)
+        + _client_table(contents)
+        + _timing_table(contents),
         configuration=_law_table(contents) + _configuration_table(contents.configuration),
         papers="\n".join(f"<li>{escape(paper)}</li>" for paper in PAPERS),
         simulation=escape(SIMULATION_NOTICE),
@@ -196,6 +199,21 @@ def _innovation_table(contents: RunContents) -> str:
     columns = ("Worlds", "Count", "Mean (law: 0)", "Variance (law: 1)", "Serial correlation (law: 0)",
                "p-value, Kolmogorov-Smirnov")  # fmt: skip
     return _table(title, columns, rows, "short")
+
+
+def _client_table(contents: RunContents) -> str:
+    clients = contents.value("client_epsilon_star") or []
+    if not clients:
+        return ""
+    keys = ("worlds", "low", "median", "high", "max")
+    rows = [
+        f'<tr><th scope="row">{_value(client.get("client"))}</th>'
+        + "".join(f'<td class="value">{_value(client.get(key))}</td>' for key in keys)
+        + "</tr>"
+        for client in clients
+    ]
+    title = "Epsilon* of each client's own shard at the last release (nats); where unbounded, not determined"
+    return _table(title, ("Client", "Worlds with 2 records or more", "5 %", "Median", "95 %", "Largest"), rows, "short")
 
 
 def _timing_table(contents: RunContents) -> str:

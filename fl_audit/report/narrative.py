@@ -14,12 +14,14 @@ SIMULATION_NOTICE = (
 )
 
 
+AUDIT_DEVICE = "Not a private release: noise follows the data (audit device)"
+
+
 def not_private_label(law: LawFacts) -> str:
     """Return why the models are no private release, in a line; empty where they are one."""
     if law.is_private_release:
         return ""
-    reason = "noise follows the data (audit device)" if law.has_noise else "no clipping, no noise, no promise"
-    return f"Not a private release: {reason}"
+    return AUDIT_DEVICE if law.has_noise else "Not a private release: no clipping, no noise, no promise"
 
 
 def opening(contents: RunContents) -> str:

@@ -10,7 +10,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr, logit, ndtr
 
 from fl_audit.errors import InputError
-from fl_audit.evidence.epsilon_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
+from fl_audit.evidence.epsilon_star import epsilon_star_gaussian, parametric_epsilon_star
+from fl_audit.evidence.losses import loss_scores
 from fl_audit.privacy.accounting import gdp_epsilon
 
 Array = NDArray[np.float64]
@@ -158,7 +159,7 @@ def test_wrong_input_is_named() -> None:
             parametric_epsilon_star(np.array([0.1, wrong]), fine, 1e-3)
         with pytest.raises(InputError, match="population losses contain"):
             parametric_epsilon_star(fine, np.array([0.1, wrong]), 1e-3)
-    for delta in (-0.1, 0.5, math.nan):
+    for delta in (-0.1, 1.0, math.nan):
         with pytest.raises(InputError, match="delta is"):
             parametric_epsilon_star(fine, fine, delta)
     with pytest.raises(InputError, match="2 or more losses"):

@@ -168,8 +168,9 @@ def test_resume_refuses_a_directory_without_a_run(small_plan: MakePlan, tmp_path
 
 
 def test_what_epsilon_star_cannot_use_is_refused_before_the_run(small_plan: MakePlan, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"delta is 0\.6"):
-        run_audit(small_plan(privacy={"delta": 0.6}), tmp_path / "run", Engine.LOCAL)
+    plan = small_plan(data={"records": 2, "clients": 2, "seed": 1}, privacy={"adjacency": "add-remove-record"})
+    with pytest.raises(InputError, match="Epsilon\\* needs 2 records in D', there are 1"):
+        run_audit(plan, tmp_path / "run", Engine.LOCAL)
     assert not (tmp_path / "run").exists()
 
 

@@ -237,7 +237,7 @@ def test_passes_are_those_of_the_worlds_alone(name: str, way: str, monkeypatch: 
 def test_work_stays_in_the_cache() -> None:
     model, *_ = _setting("dense-128")
     assert model._activations == 128 + 5
-    assert model.worlds_per_pass(1000) == 2**18 // (1000 * 133)
+    assert model.worlds_per_pass(1000) == 2**21 // (1000 * 133)
     assert model.worlds_per_pass(10**9) == 1
     model, *_ = _setting("mnist-cnn")
     assert model._activations == 2 * 16 * 12 * 10 + 2 * 16 * 4 * 3 + 4

@@ -25,6 +25,7 @@ def synthetic_contents(
     exact: bool = True,
     with_epsilon_star: bool = True,
     with_membership: bool = True,
+    with_clients: bool = True,
     prior: float = 0.5,
     verdict: str = "consistent",
     model: str = "adult-mlp",
@@ -72,13 +73,25 @@ def synthetic_contents(
         partition="iid",
     )
     return RunContents(
-        summary=synthetic_summary(table, noise_multiplier, rounds, with_epsilon_star, with_membership, verdict),
+        summary=synthetic_summary(table, noise_multiplier, rounds, with_epsilon_star, with_membership, verdict)
+        | {"client_epsilon_star": synthetic_clients(worlds) if with_clients else None},
         worlds=table,
         rounds=long_table(1, sigma=sigma, local_sensitivity=sensitivity, log_odds=log_odds),
         releases=long_table(0, test_accuracy=accuracy, epsilon_star=epsilon_star),
         configuration={"data": {"name": "adult", "records": 1000}, "run": {"keep-releases": 4}},
         law=law,
     )
+
+
+def synthetic_clients(worlds: int) -> list[dict[str, Any]]:
+    """Five clients; client 3 has too few records, client 4 is apart from the population in some worlds."""
+    found: list[dict[str, Any]] = [
+        {"client": c, "worlds": worlds, "low": 0.11 * c, "median": 0.21 * c, "high": 0.31 * c, "max": 0.41 * c}
+        for c in range(5)
+    ]
+    found[3] |= {"worlds": 0, "low": None, "median": None, "high": None, "max": None}
+    found[4] |= {"high": None, "max": None}
+    return found
 
 
 def long_table(first: int, **columns: np.ndarray) -> pd.DataFrame:

@@ -5,6 +5,8 @@ from scipy import stats
 
 from fl_audit.errors import InputError
 from fl_audit.report import RunContents
+from fl_audit.report.captions import caption
+from fl_audit.report.client_figure import client_figure
 from fl_audit.report.figures import FIGURES, draw_all
 from fl_audit.report.innovation_figure import innovations_by_bit
 from fl_audit.report.insider_figures import beliefs_figure, worlds_shown
@@ -152,3 +154,15 @@ def test_incomplete_tables_are_refused(make_contents):
         RunContents(**{**vars(contents), "rounds": contents.rounds.drop(columns="sigma")})
     with pytest.raises(InputError, match="worlds is empty"):
         RunContents(**{**vars(contents), "worlds": contents.worlds.head(0)})
+
+
+def test_client_figure_marks_what_is_unbounded_and_leaves_out_what_has_no_value(make_contents):
+    contents = make_contents()
+    axes = client_figure(contents).axes[0]
+    medians, unbounded, _ = axes.lines
+    assert list(medians.get_xdata()) == [0, 1, 2, 4]
+    assert list(unbounded.get_xdata()) == [4]
+    words = caption("client-epsilon-star", contents)
+    assert "No value for 1 client " in words.text
+    assert "5 clients" in words.alternative
+    assert "client-epsilon-star" not in draw_all(make_contents(with_clients=False))

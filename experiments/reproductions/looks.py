@@ -1,0 +1,125 @@
+"""How the reproductions' figures look: who is who by line, marker and hatch, not by colour alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from numpy.typing import ArrayLike
+
+from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling
+from fl_audit.report.style import INK, SMALL_TEXT_SIZE, finish_axes
+
+PUBLISHED = "as published"
+THEORY = "theory"
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one kind of run is drawn."""
+
+    name: str
+    colour: str
+    fill: str
+    line: str
+    marker: str
+    hatch: str
+
+
+SCALING_LOOKS = {
+    NoiseScaling.LOCAL: Look("local sensitivity (not a private release)", "#12426e", "#b9d0e6", "-", "o", ""),
+    NoiseScaling.GLOBAL: Look("global sensitivity", "#b35806", "#f8d9b0", "--", "^", "////"),
+}
+RELATION_LOOKS = {
+    NeighbouringRelation.REPLACE_RECORD: Look("bounded: a record replaced", "#12426e", "#b9d0e6", "-", "o", ""),
+    NeighbouringRelation.ADD_REMOVE_RECORD: Look(
+        "unbounded: a record removed", "#b35806", "#f8d9b0", "--", "^", "////"
+    ),
+}
+
+
+def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) -> None:
+    """Draw published values as open diamonds, in the colour of what they belong to."""
+    axes.plot(
+        x, y, linestyle="none", marker="D", markersize=6.5, markerfacecolor="white", markeredgecolor=colour,
+        markeredgewidth=1.6, label=PUBLISHED, zorder=4,
+    )  # fmt: skip
+
+
+def draw_measured(
+    axes: Axes, x: ArrayLike, y: ArrayLike, low: ArrayLike, high: ArrayLike, look: Look, label: str, joined: bool = True
+) -> None:
+    """Draw measured values with their intervals; an interval without an upper end gets an arrow.
+
+    A value that is infinite (epsilon' of an insider who won every game) is left out.
+    """
+    value, bottom, top = (np.asarray(part, dtype=np.float64) for part in (y, low, high))
+    value = np.where(np.isfinite(value), value, np.nan)
+    is_open = np.isinf(top)
+    spread = np.stack([value - bottom, np.where(is_open, value, top) - value])
+    axes.errorbar(
+        x, value, yerr=np.maximum(np.nan_to_num(spread), 0), fmt=look.marker, color=look.colour, capsize=3,
+        linestyle=look.line if joined else "none", linewidth=1.4, markersize=5, label=label, zorder=3,
+    )  # fmt: skip
+    axes.errorbar(
+        np.asarray(x, dtype=np.float64)[is_open], value[is_open], yerr=0.0, lolims=True, fmt="none", ecolor=look.colour
+    )
+
+
+def draw_boxes(axes: Axes, values: Sequence[ArrayLike], places: Sequence[float], look: Look, width: float) -> None:
+    """Draw boxes: median, quartiles, whiskers to 1.5 interquartile ranges, outliers as dots."""
+    axes.boxplot(
+        [np.asarray(one) for one in values],
+        positions=list(places),
+        widths=width,
+        patch_artist=True,
+        boxprops={"facecolor": look.fill, "edgecolor": look.colour, "hatch": look.hatch},
+        medianprops={"color": INK, "linewidth": 2},
+        whiskerprops={"color": look.colour},
+        capprops={"color": look.colour},
+        flierprops={"marker": ".", "markersize": 2.5, "markeredgecolor": look.colour, "alpha": 0.5},
+        manage_ticks=False,
+    )
+
+
+def box_key(look: Look) -> Patch:
+    """Return the legend entry of boxes."""
+    return Patch(facecolor=look.fill, edgecolor=look.colour, hatch=look.hatch, label=look.name)
+
+
+def published_key() -> Line2D:
+    """Return the legend entry of published values."""
+    return Line2D(
+        [], [], linestyle="none", marker="D", markersize=6.5, markerfacecolor="white", markeredgecolor=INK,
+        markeredgewidth=1.4, label=PUBLISHED,
+    )  # fmt: skip
+
+
+def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = (), columns: int = 2) -> None:
+    """Write one legend for all panels under them, every name once."""
+    entries: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    for handle in extra:
+        entries.setdefault(str(handle.get_label()), handle)
+    figure.legend(
+        list(entries.values()), list(entries), loc="outside lower center", frameon=False, ncols=columns,
+        fontsize=SMALL_TEXT_SIZE, handlelength=3.0,
+    )  # fmt: skip
+
+
+def name_panel(axes: Axes, letter: str, title: str, x_name: str, y_name: str) -> None:
+    """Write letter, title and axis names of a panel."""
+    finish_axes(axes, f"({letter}) {title}" if letter else title, x_name, y_name)
+
+
+def empty_panel(axes: Axes, title: str, reason: str) -> None:
+    """Say in a panel why it is empty."""
+    axes.set_axis_off()
+    axes.set_title(title, loc="left", fontsize=SMALL_TEXT_SIZE, fontweight="bold")
+    axes.text(0.5, 0.5, reason, ha="center", va="center", wrap=True, fontsize=SMALL_TEXT_SIZE, transform=axes.transAxes)

@@ -1,0 +1,77 @@
+"""The neighbours of the settings, each searched for once: a search over all pairs of images takes minutes."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from experiments.config import RunConfig
+from experiments.plan import data_spec
+from experiments.run_directory import RunDirectory, read_public
+from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.dissimilarity import Dissimilarity
+from fl_audit.data.neighbours import NeighbourChoice, NeighbourPair, ranked_neighbours
+from fl_audit.data.split import select_records
+from fl_audit.privacy.release import NeighbouringRelation
+
+RANKS = 3
+"""How many neighbours of either kind one search keeps: as many as Figure 4 shows."""
+
+
+def neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirectory]] = ()) -> NeighbourPair:
+    """Return where D and D' differ: from a run that asked the same and was begun, or else by searching.
+
+    Parameters
+    ----------
+    config
+        A configuration whose neighbour is ranked.
+    begun
+        Other configurations with their run directories; those that are not begun are passed over.
+    """
+    asked = _question(config)
+    for other, run in begun:
+        if _question(other) == asked and run.configuration.exists():
+            return read_public(run.path)[0].pair
+    *search, rank = asked
+    return _ranked(*search)[rank - 1]
+
+
+def labels_of(config: RunConfig, pair: NeighbourPair) -> tuple[int, ...]:
+    """Return the label of the differing record of D, and that of its replacement if it has one."""
+    data = config.data
+    split = select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
+    label = int(split.inside.labels[pair.index])
+    if pair.replacement is None or split.outside is None:
+        return (label,)
+    return label, int(split.outside.labels[pair.replacement])
+
+
+_Question = tuple[DataSpec, int, int, int, NeighbouringRelation, Dissimilarity, bool, int]
+
+
+def _question(config: RunConfig) -> _Question:
+    """Return all that the choice depends on, the rank last."""
+    data, audit = config.data, config.audit
+    farthest = audit.neighbour is NeighbourChoice.MOST_DISSIMILAR
+    return (
+        data_spec(data),
+        data.records,
+        data.test_records,
+        data.seed,
+        config.privacy.adjacency,
+        audit.dissimilarity,
+        farthest,
+        audit.neighbour_rank or 1,
+    )
+
+
+@lru_cache(maxsize=32)
+def _ranked(
+    spec: DataSpec,
+    records: int,
+    test_records: int,
+    seed: int,
+    relation: NeighbouringRelation,
+    dissimilarity: Dissimilarity,
+    farthest: bool,
+) -> tuple[NeighbourPair, ...]:
+    split = select_records(load_source(spec), records, test_records, seed)
+    return ranked_neighbours(relation, split.inside, split.outside, dissimilarity, RANKS, farthest)

@@ -1,0 +1,173 @@
+"""The audit runs that tables and figures share: each played once, kept in its directory, and read from there."""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from experiments.config import RunConfig
+from experiments.engines import Engine
+from experiments.plan import resolve, rounds_of
+from experiments.progress import Progress, RunsProgress, no_runs_progress
+from experiments.reproductions.neighbours import neighbour_of
+from experiments.reproductions.settings import CLIPPING_NORM, Extent, Setting, configuration
+from experiments.run import run_audit
+from experiments.run_directory import RunDirectory, read_json, read_public
+from fl_audit.data.neighbours import NeighbourPair
+from fl_audit.privacy.release import SENSITIVITY_FLOOR
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What one run found, as it stands in its directory.
+
+    Parameters
+    ----------
+    setting
+        What was played.
+    config
+        Its configuration.
+    summary
+        `summary.json`.
+    worlds, rounds
+        The tables of the run.
+    pair
+        Where D and D' differ.
+    """
+
+    setting: Setting
+    config: RunConfig
+    summary: Mapping[str, Any]
+    worlds: pd.DataFrame
+    rounds: pd.DataFrame
+    pair: NeighbourPair
+
+    @property
+    def repetitions(self) -> int:
+        """Number of worlds."""
+        return len(self.worlds)
+
+    @property
+    def promised_mu(self) -> float:
+        """Gaussian-DP parameter of the noise: sqrt(k) / z."""
+        promise = self.summary["guarantee"]
+        return float(np.sqrt(promise["rounds"]) / promise["noise_multiplier"])
+
+    @property
+    def sensitivities(self) -> Floats:
+        """Local sensitivities, shape (worlds, rounds)."""
+        return self._by_world("local_sensitivity")
+
+    @property
+    def mu_of_worlds(self) -> Floats:
+        """Square root of the sum of (Delta_i / sigma_i)^2 over the rounds, shape (worlds,)."""
+        signal = self.sensitivities / self._by_world("sigma")
+        return np.asarray(np.sqrt(np.sum(signal**2, axis=1)), dtype=np.float64)
+
+    @property
+    def floored_share(self) -> float:
+        """Share of rounds in which the differing record changed next to nothing, so that noise stayed at its floor."""
+        return float(np.mean(self.sensitivities < SENSITIVITY_FLOOR * CLIPPING_NORM))
+
+    @property
+    def log_odds_of_truth(self) -> Floats:
+        """Final log-odds of the data set that was really used, shape (worlds,)."""
+        sign = np.where(self.worlds["bit"].to_numpy() == 1, 1.0, -1.0)
+        return np.asarray(sign * self.worlds["log_odds"].to_numpy(dtype=np.float64), dtype=np.float64)
+
+    @property
+    def engine(self) -> str:
+        """Where the clients ran."""
+        return str(self.summary["timing"]["engine"] or "not noted")
+
+    def _by_world(self, column: str) -> Floats:
+        values: Floats = self.rounds[column].to_numpy(dtype=np.float64).reshape(self.repetitions, -1)
+        return values
+
+
+def play(
+    settings: Iterable[Setting],
+    extent: Extent,
+    data_dir: Path | None,
+    directory: Path,
+    engine: Engine | None = None,
+    progress: RunsProgress = no_runs_progress,
+) -> dict[Setting, Findings]:
+    """Play the settings that are not finished yet, and read what all of them found.
+
+    Parameters
+    ----------
+    settings
+        What to play; a setting that several items need is played once.
+    extent
+        How much is played.
+    data_dir
+        Data directory; None means that of the environment.
+    directory
+        Where the run directories lie. Finished runs are read, interrupted ones go on.
+    engine
+        Where the clients run; None means what suits the data set, and this process for the quick form, whose runs are
+        too short to start a Ray for.
+    progress
+        Shows how far all runs together are.
+
+    Raises
+    ------
+    InputError
+        If a setting cannot be played, or its directory holds something else.
+    FederationError
+        If a federation had to stop; what was finished is kept.
+    """
+    wanted = list(dict.fromkeys(settings))
+    directories = {setting: RunDirectory(directory / setting.name) for setting in wanted}
+    configurations = {setting: configuration(setting, extent, data_dir) for setting in wanted}
+    pending = [one for one in wanted if not directories[one].is_finished(configurations[one])]
+    if pending:
+        known = [(configurations[one], directories[one]) for one in wanted]
+        with progress(sum(_world_rounds(configurations[one]) for one in pending)) as begin:
+            for number, setting in enumerate(pending, start=1):
+                on_round = begin(f"{number}/{len(pending)} {setting.label}")
+                run, config = directories[setting], configurations[setting]
+                run_audit(
+                    resolve(config, neighbour_of(config, known)),
+                    run.path,
+                    engine or (setting.data.engine if extent is Extent.FULL else Engine.LOCAL),
+                    resume=run.configuration.exists(),
+                    progress=_part_of(on_round, _world_rounds(config)),
+                    with_report=extent is Extent.FULL,
+                )
+    return {setting: read_findings(setting, configurations[setting], directories[setting]) for setting in wanted}
+
+
+def _world_rounds(config: RunConfig) -> int:
+    return config.audit.worlds * rounds_of(config)
+
+
+def _part_of(on_round: Callable[[int], None], planned: int) -> Progress:
+    """Return the display of one run as a part of that of all runs; what an earlier attempt finished counts at once."""
+
+    def begin(pending: int) -> AbstractContextManager[Callable[[int], None]]:
+        on_round(planned - pending)
+        return nullcontext(on_round)
+
+    return begin
+
+
+def read_findings(setting: Setting, config: RunConfig, run: RunDirectory) -> Findings:
+    """Read what a finished run found.
+
+    Raises
+    ------
+    InputError
+        If there is no finished run.
+    """
+    frames = {label: pd.read_parquet(run.path / f"{label}.parquet") for label in ("worlds", "rounds")}
+    public, _ = read_public(run.path)
+    return Findings(setting, config, read_json(run.summary), **frames, pair=public.pair)

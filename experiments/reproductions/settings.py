@@ -1,0 +1,293 @@
+"""The settings of Bernau et al. 2021, section 6, as configurations of runs."""
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from experiments.config import RunConfig, parse_config
+from experiments.engines import Engine
+from fl_audit.data.neighbours import NeighbourChoice
+from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling
+
+ROUNDS = 30
+CLIPPING_NORM = 3.0
+LEARNING_RATE = 0.005
+OPTIMIZER = "adam"
+ACCOUNTANT = "rdp-classic"
+BELIEFS = (0.75, 0.9, 0.99)
+"""rho_beta of the settings, besides the smallest one, which differs between the data sets."""
+MAIN_BELIEF = 0.9
+
+SCALINGS = (NoiseScaling.LOCAL, NoiseScaling.GLOBAL)
+RELATIONS = (NeighbouringRelation.REPLACE_RECORD, NeighbouringRelation.ADD_REMOVE_RECORD)
+RELATION_LETTERS = {NeighbouringRelation.REPLACE_RECORD: "B", NeighbouringRelation.ADD_REMOVE_RECORD: "U"}
+"""The paper calls replacing a record bounded DP (B), and adding or removing one unbounded DP (U)."""
+SCALING_LETTERS = {NoiseScaling.LOCAL: "LS", NoiseScaling.GLOBAL: "GS"}
+
+
+class Study(StrEnum):
+    """A data set of the paper, by the paper's name."""
+
+    MNIST = "MNIST"
+    PURCHASE = "Purchase-100"
+    ADULT = "Adult"
+
+
+@dataclass(frozen=True)
+class QuickWorlds:
+    """How many worlds the quick form plays: at rho_beta = 0.9, at the others, and for one neighbour of Figure 4."""
+
+    main: int
+    other: int
+    neighbour: int
+
+
+@dataclass(frozen=True)
+class DataSetting:
+    """A data set with all that the paper fixes for it.
+
+    Parameters
+    ----------
+    study
+        Whose place it has in the paper.
+    name
+        Name in the catalogue of data sets.
+    title
+        Name as shown; says so where it stands in for another data set.
+    records
+        n.
+    delta
+        delta.
+    model
+        Name of the model.
+    dissimilarity
+        Measure that chooses the neighbour.
+    smallest_belief
+        rho_beta of the first column of Table 3.
+    test_records
+        Held-out records for the test accuracy (not stated in the paper).
+    engine
+        Where the clients run unless the user says otherwise: small models are faster in one process.
+    worlds_per_batch
+        Bounds the memory.
+    quick
+        Worlds of the quick form.
+    quick_dissimilarity
+        Measure of the quick form: another one where the paper's takes minutes to search with.
+    """
+
+    study: Study
+    name: str
+    title: str
+    records: int
+    delta: float
+    model: str
+    dissimilarity: str
+    smallest_belief: float
+    test_records: int
+    engine: Engine
+    worlds_per_batch: int
+    quick: QuickWorlds
+    quick_dissimilarity: str
+
+    @property
+    def beliefs(self) -> tuple[float, ...]:
+        """rho_beta of Table 3, ascending."""
+        return (self.smallest_belief, *BELIEFS)
+
+    @property
+    def short_title(self) -> str:
+        """Title over two lines where it is long."""
+        return self.title.replace(" for ", "\nfor ")
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether it stands in for the paper's data set."""
+        return self.title != self.study
+
+
+_PURCHASE_QUICK = QuickWorlds(main=12, other=4, neighbour=2)
+MNIST = DataSetting(
+    Study.MNIST, "mnist", "MNIST", 100, 0.01, "mnist-cnn", "ssim", 0.52, 200, Engine.RAY, 250, QuickWorlds(6, 2, 2),
+    "euclidean",
+)  # fmt: skip
+PURCHASE = DataSetting(
+    Study.PURCHASE, "purchase100", "Purchase-100", 1000, 0.001, "dense-128", "hamming", 0.53, 1000, Engine.RAY, 125,
+    _PURCHASE_QUICK, "hamming",
+)  # fmt: skip
+LOCATION = DataSetting(
+    Study.PURCHASE, "location30", "Location-30 for Purchase-100", 1000, 0.001, "dense-128", "hamming", 0.53, 1000,
+    Engine.RAY, 125, _PURCHASE_QUICK, "hamming",
+)  # fmt: skip
+ADULT = DataSetting(
+    Study.ADULT, "adult", "Adult", 1000, 0.001, "adult-mlp", "manhattan", 0.53, 1000, Engine.LOCAL, 250,
+    QuickWorlds(60, 30, 10), "manhattan",
+)  # fmt: skip
+CANDIDATES: dict[Study, tuple[DataSetting, ...]] = {
+    Study.MNIST: (MNIST,),
+    Study.PURCHASE: (PURCHASE, LOCATION),
+    Study.ADULT: (ADULT,),
+}
+"""For each data set of the paper what may serve, best first."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One audit run.
+
+    Parameters
+    ----------
+    data
+        The data set with what the paper fixes for it.
+    scaling
+        Whether noise follows the local or the global sensitivity.
+    relation
+        How D and D' differ.
+    belief
+        rho_beta, which is what is promised.
+    neighbour, rank
+        Which neighbour: the `rank`-th most or least dissimilar one.
+    """
+
+    data: DataSetting
+    scaling: NoiseScaling
+    relation: NeighbouringRelation
+    belief: float = MAIN_BELIEF
+    neighbour: str = "most-dissimilar"
+    rank: int = 1
+
+    @property
+    def name(self) -> str:
+        """Name of the run's directory."""
+        common = f"{self.data.name}-{self.scaling}-{self.relation}-{self.belief:g}"
+        return common if self.is_standard_neighbour else f"{common}-{self.neighbour}-{self.rank}"
+
+    @property
+    def label(self) -> str:
+        """Name in tables: data set, the paper's letters, rho_beta."""
+        letters = f"{SCALING_LETTERS[self.scaling]} {RELATION_LETTERS[self.relation]}"
+        which = "" if self.is_standard_neighbour else f", {self.neighbour} {self.rank}"
+        return f"{self.data.title}, {letters}, rho_beta {self.belief:g}{which}"
+
+    @property
+    def is_standard_neighbour(self) -> bool:
+        """Whether D' is the most dissimilar neighbour, as everywhere but in Figure 4."""
+        return self.neighbour == "most-dissimilar" and self.rank == 1
+
+    @property
+    def seed(self) -> int:
+        """Seed of the run: another one for every setting, so that no two share their noise."""
+        return zlib.crc32(self.name.encode())
+
+
+class Extent(StrEnum):
+    """How much is played: as published, or a quick form with few worlds and wide intervals."""
+
+    FULL = "full"
+    QUICK = "quick"
+
+
+def worlds_of(setting: Setting, extent: Extent) -> int:
+    """Return how many worlds are played: published are 1000 at rho_beta = 0.9 and about 250 elsewhere."""
+    main = setting.belief == MAIN_BELIEF
+    match extent:
+        case Extent.FULL:
+            return 1000 if main and setting.is_standard_neighbour else 250
+        case Extent.QUICK:
+            quick = setting.data.quick
+            return quick.neighbour if not setting.is_standard_neighbour else quick.main if main else quick.other
+
+
+def configuration(setting: Setting, extent: Extent, data_dir: Path | None) -> RunConfig:
+    """Return the configuration of a setting.
+
+    Parameters
+    ----------
+    setting
+        The setting.
+    extent
+        How much is played. The quick form has fewer worlds and fewer test records, and another measure where the
+        paper's takes minutes to search with; nothing else changes.
+    data_dir
+        Data directory; None means that of the environment.
+
+    Raises
+    ------
+    InputError
+        If a value is not accepted.
+    """
+    data = setting.data
+    quick = extent is Extent.QUICK
+    place = {} if data_dir is None else {"data-dir": str(data_dir.absolute())}
+    ranked = {} if setting.is_standard_neighbour else {"neighbour-rank": setting.rank}
+    return parse_config(
+        {
+            "data": {
+                "name": data.name,
+                "records": data.records,
+                "test-records": min(100, data.test_records) if quick else data.test_records,
+                "clients": 10,
+                **place,
+            },
+            "model": {"name": data.model},
+            "training": {"rounds": ROUNDS, "learning-rate": LEARNING_RATE, "optimizer": OPTIMIZER},
+            "privacy": {
+                "belief": setting.belief,
+                "delta": data.delta,
+                "accountant": ACCOUNTANT,
+                "clipping-norm": CLIPPING_NORM,
+                "sensitivity": str(setting.scaling),
+                "adjacency": str(setting.relation),
+            },
+            "audit": {
+                "worlds": worlds_of(setting, extent),
+                "neighbour": setting.neighbour,
+                "dissimilarity": data.quick_dissimilarity if quick else data.dissimilarity,
+                "epsilon-star": False,
+                "evaluate-every": ROUNDS,
+                **ranked,
+            },
+            "run": {
+                "seed": setting.seed,
+                "worlds-per-batch": data.worlds_per_batch,
+                "keep-releases": 0,
+                "keep-final-models": False,
+            },
+        }
+    )
+
+
+def main_settings(data: Iterable[DataSetting]) -> tuple[Setting, ...]:
+    """Return the settings at rho_beta = 0.9: local and global, bounded and unbounded (Table 2, Figures 5 and 6)."""
+    return tuple(Setting(one, scaling, relation) for one in data for scaling in SCALINGS for relation in RELATIONS)
+
+
+def audit_settings(data: Iterable[DataSetting]) -> tuple[Setting, ...]:
+    """Return the settings of Figures 7 to 9: bounded, local and global, every rho_beta."""
+    relation = NeighbouringRelation.REPLACE_RECORD
+    return tuple(
+        Setting(one, scaling, relation, belief) for one in data for scaling in SCALINGS for belief in one.beliefs
+    )
+
+
+def neighbour_settings(data: Iterable[DataSetting]) -> tuple[Setting, ...]:
+    """Return the settings of Figure 4, most to least dissimilar: three neighbours of either kind on MNIST, else one."""
+    return tuple(
+        Setting(one, NoiseScaling.LOCAL, relation, MAIN_BELIEF, neighbour, rank)
+        for one in data
+        for relation in RELATIONS
+        for neighbour, rank in neighbours_shown(one, relation)
+    )
+
+
+def neighbours_shown(data: DataSetting, relation: NeighbouringRelation) -> tuple[tuple[str, int], ...]:
+    """Return the neighbours of one panel of Figure 4, from the most to the least dissimilar.
+
+    Its values exceed C on MNIST, so they are of replaced records; of removed ones the two extremes are added.
+    """
+    three = data.study is Study.MNIST and relation is NeighbouringRelation.REPLACE_RECORD
+    ranks = (1, 2, 3) if three else (1,)
+    most = tuple((str(NeighbourChoice.MOST_DISSIMILAR), rank) for rank in ranks)
+    return most + tuple(("least-dissimilar", rank) for rank in reversed(ranks))

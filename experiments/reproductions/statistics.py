@@ -1,0 +1,75 @@
+"""Intervals, standard errors and predictions of the reproductions."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit, ndtr, ndtri
+
+from experiments.reproductions.items import CONFIDENCE
+from fl_audit.privacy.scores import gaussian_advantage
+
+Floats = NDArray[np.float64]
+RESAMPLES = 400
+
+
+def resampling(name: str) -> np.random.Generator:
+    """Return the generator of everything that one item draws: resamples and simulated games, the same every time."""
+    return np.random.default_rng(list(name.encode()))
+
+
+def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.random.Generator) -> tuple[float, float]:
+    """Return the percentile interval of a statistic by resampling worlds, which are what is independent.
+
+    Parameters
+    ----------
+    values
+        Shape (worlds, ...).
+    statistic
+        Of such an array.
+    random
+        Where the resamples come from.
+    """
+    worlds = len(values)
+    found = [statistic(values[random.integers(worlds, size=worlds)]) for _ in range(RESAMPLES)]
+    tail = 100 * (1 - CONFIDENCE) / 2
+    low, high = np.percentile(found, [tail, 100 - tail])
+    return float(low), float(high)
+
+
+def predicted_advantage(mu: Floats) -> float:
+    """Return the mean of 2 Phi(mu_w / 2) - 1 over worlds: exact where mu is fixed, else an approximation.
+
+    Under global scaling mu_w depends on how training went, and so on the log-odds; then this is no law.
+    """
+    return float(np.mean([gaussian_advantage(float(one)) for one in mu]))
+
+
+def predicted_exceedance(mu: Floats, belief: float) -> float:
+    """Return the mean over worlds of P(belief in the truth > `belief`) from N(mu_w^2/2, mu_w^2), prior 1/2."""
+    positive = mu[mu > 0]
+    tails = ndtr(positive / 2 - logit(belief) / positive)
+    return float(np.sum(tails) / len(mu))
+
+
+def mean_belief(mu: float, points: int = 2001) -> float:
+    """Return the mean belief in the truth, E sigmoid(L) with L ~ N(mu^2/2, mu^2), by the midpoint rule in quantiles."""
+    quantiles = ndtri((np.arange(points) + 0.5) / points)
+    return float(np.mean(expit(mu * mu / 2 + mu * quantiles)))
+
+
+def median_of_largest(mu: float, worlds: int) -> float:
+    """Return the median of the largest of `worlds` log-odds of the truth, each N(mu^2/2, mu^2)."""
+    return max(0.0, mu * mu / 2 - mu * float(ndtri(-math.expm1(-math.log(2) / worlds))))
+
+
+def z_against(advantage: float, expected: float, worlds: int) -> float:
+    """Return the distance of an advantage from its expected value in standard errors of `worlds` games."""
+    return (advantage - expected) / math.sqrt((1 - expected**2) / worlds)
+
+
+def z_between(advantage: float, worlds: int, other: float, other_worlds: int) -> float:
+    """Return the difference of two measured advantages in standard errors of the difference."""
+    variance = (1 - advantage**2) / worlds + (1 - other**2) / other_worlds
+    return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf

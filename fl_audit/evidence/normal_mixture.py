@@ -1,0 +1,146 @@
+"""Mixtures of normals in one dimension: their tails and densities in logarithms, quantiles and draws."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtri
+
+from fl_audit.errors import require
+
+Array = NDArray[np.float64]
+
+_ROWS = 2**20
+"""Largest number of point-component pairs computed at once; memory follows it."""
+
+_LARGE = 1e300
+
+
+@dataclass(frozen=True)
+class NormalMixture:
+    """A mixture of normals.
+
+    Parameters
+    ----------
+    weights
+        Positive, shape (components,), sum 1 within 1e-9.
+    means
+        Finite, shape (components,).
+    stds
+        Positive and finite, shape (components,).
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range or the shapes differ.
+    """
+
+    weights: Array
+    means: Array
+    stds: Array
+
+    def __post_init__(self) -> None:
+        shapes = {np.shape(part) for part in (self.weights, self.means, self.stds)}
+        require(len(shapes) == 1, f"weights, means and stds have shapes {shapes}: accepted is one shape")
+        whole = bool(np.all(self.weights > 0)) and abs(float(np.sum(self.weights)) - 1) < 1e-9
+        require(whole, "weights of a mixture are not positive with sum 1: accepted are such")
+        require(bool(np.all(np.isfinite(self.means))), "a mean is NaN or infinite: accepted are finite numbers")
+        proper = bool(np.all((self.stds > 0) & np.isfinite(self.stds)))
+        require(proper, "a standard deviation is not positive and finite: accepted are such")
+
+    @property
+    def components(self) -> int:
+        """Return the number of components."""
+        return int(self.weights.size)
+
+    def log_sf(self, points: ArrayLike) -> Array:
+        """Return log P(X > point), shape of `points`; exact far out in both tails."""
+        return self._mixed(points, lambda z: log_ndtr(-z), density=False)
+
+    def log_cdf(self, points: ArrayLike) -> Array:
+        """Return log P(X <= point), shape of `points`; exact far out in both tails."""
+        return self.mirrored().log_sf(-np.asarray(points, dtype=np.float64))
+
+    def log_density(self, points: ArrayLike) -> Array:
+        """Return the log of the density, shape of `points`."""
+        return self._mixed(points, lambda z: -z * z / 2, density=True)
+
+    def mirrored(self) -> "NormalMixture":
+        """Return the law of -X."""
+        return NormalMixture(self.weights, -self.means, self.stds)
+
+    def log_density_range(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """Return a lower and an upper bound of the log density on each interval, shapes (intervals,).
+
+        Every component is unimodal: it is smallest at the end that is farther from its mean and largest at the point
+        that is nearest to it.
+        """
+        middle = (low + high) / 2
+
+        def nearest(z_low: Array, z_high: Array) -> Array:
+            return np.asarray(np.clip(0.0, z_low, z_high), dtype=np.float64)
+
+        def farthest(z_low: Array, z_high: Array) -> Array:
+            return np.where(np.abs(z_low) > np.abs(z_high), z_low, z_high)
+
+        if not low.size:
+            return middle, middle
+        found = []
+        for choose in (farthest, nearest):
+            parts = []
+            for rows in _chunks(low.size, self.components):
+                z_low = (low[rows, None] - self.means) / self.stds
+                z_high = (high[rows, None] - self.means) / self.stds
+                parts.append(self._sum(-(choose(z_low, z_high) ** 2) / 2, density=True))
+            found.append(np.concatenate(parts))
+        return found[0], found[1]
+
+    def upper_quantile(self, log_tail: float) -> float:
+        """Return the point with log P(X > point) = `log_tail`, a negative number; infinity for -infinity."""
+        if log_tail == -math.inf:
+            return math.inf
+        ends = self.means + self.stds * -ndtri(math.exp(log_tail) if log_tail > -700 else math.exp(-700))
+        reach = float(self.stds.max())
+        low, high = float(ends.min()) - 1e-6 * reach, float(ends.max()) + 1e-6 * reach
+        while float(self.log_sf(low)) < log_tail:
+            low -= reach
+        while float(self.log_sf(high)) > log_tail:
+            high += reach
+        return float(brentq(lambda t: float(self.log_sf(t)) - log_tail, low, high, xtol=1e-300, rtol=1e-15))
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Return independent draws, shape (size,)."""
+        chosen = rng.choice(self.components, size=size, p=self.weights)
+        return np.asarray(rng.normal(self.means[chosen], self.stds[chosen]), dtype=np.float64)
+
+    def _mixed(self, points: ArrayLike, log_of: Callable[[Array], Array], density: bool) -> Array:
+        values = np.asarray(points, dtype=np.float64)
+        flat = values.reshape(-1)
+        found = np.empty_like(flat)
+        for rows in _chunks(flat.size, self.components):
+            z = (flat[rows, None] - self.means) / self.stds
+            found[rows] = self._sum(log_of(z), density)
+        return found.reshape(values.shape)
+
+    def _sum(self, logs: Array, density: bool) -> Array:
+        """Return the log of the weighted sum over components, the last axis."""
+        weights = np.log(self.weights)
+        if density:
+            weights = weights - np.log(self.stds) - math.log(2 * math.pi) / 2
+        parts = logs + weights
+        largest = np.maximum(parts.max(axis=-1), -_LARGE)
+        with np.errstate(divide="ignore"):
+            return np.asarray(largest + np.log(np.exp(parts - largest[..., None]).sum(axis=-1)), dtype=np.float64)
+
+
+def normal(mean: float, std: float) -> NormalMixture:
+    """Return the mixture of one normal."""
+    return NormalMixture(np.array([1.0]), np.array([mean]), np.array([std]))
+
+
+def _chunks(rows: int, components: int) -> list[slice]:
+    step = max(1, _ROWS // components)
+    return [slice(start, start + step) for start in range(0, rows, step)]

@@ -1,0 +1,314 @@
+"""Epsilon* from summaries of losses: that of the pooled losses, and no loss leaves a client."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from audits import MakePlan
+from flwr.app import Array, Context, Message
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable
+from torch.nn.functional import cross_entropy
+
+import clients.app
+from experiments.config import parse_config
+from experiments.engines import Engine, LocalGrid, run_locally
+from experiments.plan import AuditPlan
+from experiments.run import federation_plan, run_audit
+from fl_audit.errors import InputError
+from fl_audit.evidence.epsilon_star import epsilon_star_gaussian, parametric_epsilon_star
+from fl_audit.evidence.losses import loss_scores
+from fl_audit.game import Game, load_game
+from fl_audit.learning.stacked import StackedModel
+from fl_audit.protocol import Key, Query, Record
+from fl_audit.worlds import split_worlds
+from server.app import build_server_app
+from server.results import BatchResult
+from strategies.errors import FederationError
+
+FEDERATED: dict[str, Any] = {"epsilon-star-losses": "federated"}
+TOLD = FEDERATED | {"client-epsilon-star": True}
+
+
+class Kept:
+    """Keeps finished batches."""
+
+    def __init__(self) -> None:
+        self.results: list[BatchResult] = []
+
+    def finish(self, result: BatchResult) -> None:
+        self.results.append(result)
+
+
+def play(plan: AuditPlan, client_app: ClientApp = clients.app.app) -> list[BatchResult]:
+    kept = Kept()
+    batches = split_worlds(plan.config.audit.worlds, plan.config.run.worlds_per_batch or 1)
+    run_locally(build_server_app(federation_plan(plan, batches), kept), client_app, plan.public.clients, 60.0)
+    return kept.results
+
+
+def star(results: list[BatchResult]) -> np.ndarray:
+    return np.concatenate([result.epsilon_star for result in results])
+
+
+def app_with(mod: Callable[[Message, Context, ClientAppCallable], Message]) -> ClientApp:
+    app = ClientApp()
+    app.train(mods=[mod])(clients.app.train)
+    app.query(Query.IDENTIFY)(clients.app.identify)
+    app.query(Query.OBSERVE, mods=[mod])(clients.app.observe)
+    app.query(Query.LOSS_RANGE, mods=[mod])(clients.app.answer_loss_range)
+    app.query(Query.LOSS_MOMENTS, mods=[mod])(clients.app.answer_loss_moments)
+    return app
+
+
+@pytest.fixture
+def exact_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluate models in float64: in float32 a loss differs in its last bits with the shapes it is computed in."""
+
+    def losses(self: StackedModel, models: torch.Tensor, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        logits = self.logits(models.double(), features.double())
+        found = cross_entropy(logits.flatten(0, 1), labels.repeat(len(models)), reduction="none")
+        return found.reshape(len(models), len(labels))
+
+    monkeypatch.setattr(StackedModel, "losses", losses)
+
+
+UNEQUAL = {"partition": "exponential", "clients": 4}
+
+
+@pytest.mark.parametrize("adjacency", ["replace-record", "add-remove-record"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"data": UNEQUAL},
+        {"data": UNEQUAL, "audit": {"evaluate-every": 3}, "run": {"batches-in-flight": 1}},
+        {"data": {"partition": "dirichlet", "partition-parameters": {"alpha": 0.1, "min-partition-size": 1}}},
+        {"training": {"rounds": 1}, "audit": {"view": "model"}},
+    ],
+    ids=["iid", "exponential", "some-releases", "dirichlet", "one-round"],
+)
+def test_federated_equals_pooled(
+    change: dict[str, dict[str, Any]], adjacency: str, small_plan: MakePlan, exact_losses: None
+) -> None:
+    changes = change | {"privacy": {"adjacency": adjacency}}
+    pooled = play(small_plan(**changes))
+    federated = play(small_plan(**changes | {"audit": change.get("audit", {}) | FEDERATED}))
+    assert star(pooled).shape[1] == len(pooled[0].evaluated)
+    np.testing.assert_allclose(star(federated), star(pooled), rtol=0, atol=1e-9)
+    for one, other in zip(federated, pooled, strict=True):
+        np.testing.assert_array_equal(one.log_odds, other.log_odds)
+        np.testing.assert_array_equal(one.accuracy, other.accuracy)
+        assert one.client_epsilon_star is None
+
+
+@pytest.mark.parametrize("adjacency", ["replace-record", "add-remove-record"])
+def test_a_victim_with_one_record_that_is_not_always_there(
+    adjacency: str, small_plan: MakePlan, exact_losses: None
+) -> None:
+    changes = {"data": UNEQUAL, "privacy": {"adjacency": adjacency}}
+    game = load_game(small_plan(**changes).public)
+    alone = next(client for client, shard in enumerate(game.shards) if len(shard) == 1)
+    index = int(game.shards[alone][0])
+    pooled = play(small_plan(**changes, audit={"neighbour": index}))
+    federated = play(small_plan(**changes, audit={"neighbour": index} | TOLD))
+    assert load_game(small_plan(**changes, audit={"neighbour": index}).public).victim == alone
+    assert set(np.concatenate([result.bits for result in pooled])) == {True, False}
+    np.testing.assert_allclose(star(federated), star(pooled), rtol=0, atol=1e-9)
+    told = np.concatenate([result.client_epsilon_star for result in federated])
+    assert np.isnan(told[:, :, alone]).all()
+    assert np.isfinite(np.delete(told, alone, axis=2)).all()
+
+
+def shard_losses(game: Game, result: BatchResult, client: int, row: int) -> np.ndarray:
+    """Return a client's losses on the final model of one world, computed in the shapes of its batch."""
+    found = [game.losses(result.final_models, game.honest_shard(client))[row]]
+    if client == game.victim:
+        own = game.differing if result.bits[row] else game.replacement
+        found.append(game.losses(result.final_models, own)[row])
+    return np.concatenate(found)
+
+
+def scores_fit(losses: np.ndarray, low: float, high: float) -> tuple[float, float]:
+    scores = loss_scores(np.clip(losses, low, high), low, high)
+    return float(scores.mean()), float(scores.std())
+
+
+@pytest.mark.parametrize("loss_range", [None, [0.05, 0.6]])
+def test_final_releases_by_hand(loss_range: list[float] | None, small_plan: MakePlan) -> None:
+    plan = small_plan(audit=TOLD | ({"loss-range": loss_range} if loss_range else {}))
+    game, delta = load_game(plan.public), plan.guarantee.delta
+    for result in play(plan):
+        population = game.losses(result.final_models, game.population)
+        assert result.epsilon_star is not None
+        assert result.client_epsilon_star is not None
+        for row in range(result.batch.count):
+            shards = [shard_losses(game, result, client, row) for client in range(plan.public.clients)]
+            everything = np.concatenate([*shards, population[row]])
+            low, high = loss_range or (everything.min(), everything.max())
+            fit = scores_fit(population[row], low, high)
+            whole = epsilon_star_gaussian(*scores_fit(np.concatenate(shards), low, high), *fit, delta)
+            assert result.epsilon_star[row, -1] == pytest.approx(whole, abs=1e-9)
+            if loss_range is None:
+                assert whole == parametric_epsilon_star(np.concatenate(shards), population[row], delta)
+            for client, losses in enumerate(shards):
+                own = epsilon_star_gaussian(*scores_fit(losses, low, high), *fit, delta)
+                assert result.client_epsilon_star[row, -1, client] == pytest.approx(own, abs=1e-9)
+
+
+@pytest.mark.parametrize("public", [False, True])
+@pytest.mark.parametrize("told", [False, True])
+def test_what_travels(public: bool, told: bool, small_plan: MakePlan) -> None:
+    """Clients answer one number a world of each kind, and only the victim is told bits."""
+    answers: list[tuple[str, int, set[str]]] = []
+    told_bits: set[int] = set()
+
+    def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        client, config = int(context.node_config["partition-id"]), message.content.config_records[Record.CONFIG]
+        if Key.BITS in config:
+            told_bits.add(client)
+        reply = call_next(message, context)
+        if message.metadata.message_type.startswith("query.loss"):
+            arrays = reply.content.array_records[Record.ARRAYS]
+            assert {tuple(array.shape) for array in arrays.values()} == {(3,)}
+            answers.append((message.metadata.message_type, int(str(config[Key.ROUND])), set(arrays)))
+        return reply
+
+    plan = small_plan(audit=FEDERATED | {"client-epsilon-star": told} | ({"loss-range": [0, 2]} if public else {}))
+    play(plan, app_with(note))
+    assert told_bits == {load_game(plan.public).victim}
+    moments = {"count", "mean", "squares"} | ({"epsilon-star"} if told else set())
+    expected = {("query.loss_moments", release): moments for release in range(5)}
+    if not public:
+        expected |= {("query.loss_range", release): {"count", "low", "high"} for release in range(5)}
+    assert {(kind, release): keys for kind, release, keys in answers} == expected
+    assert len(answers) == len(expected) * plan.public.clients * 2
+
+
+def test_a_client_keeps_its_own_epsilon_star(small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    grids: list[LocalGrid] = []
+    begin = LocalGrid.__init__
+
+    def noting(self: LocalGrid, *args: Any, **kwargs: Any) -> None:
+        begin(self, *args, **kwargs)
+        grids.append(self)
+
+    monkeypatch.setattr(LocalGrid, "__init__", noting)
+    told = play(small_plan(audit=TOLD | {"worlds": 3}))[0].client_epsilon_star
+    silent = play(small_plan(audit=FEDERATED | {"worlds": 3}))[0].client_epsilon_star
+    assert told is not None
+    assert silent is None
+    for grid in grids:
+        for context in grid._contexts.values():
+            own = context.state.config_records[Record.OWN_EPSILON_STAR]
+            assert (own[Key.ROUND], own[Key.BATCH]) == (4, "batch-00000")
+            assert own[Key.EPSILON_STAR] == told[:, -1, int(context.node_config["partition-id"])].tolist()
+
+
+SPOILED = {
+    ("loss_range", "low", "nan"): "client 1 sent 'low' with 1 of 3 values not finite",
+    ("loss_range", "high", "none"): "client 1 sent no 'high'",
+    ("loss_range", "low", "shape"): "client 1 sent 'low' as float64 of shape (2,)",
+    ("loss_range", "low", 99.0): "client 1 sent what cannot be a range of losses",
+    ("loss_range", "count", 2.5): "client 1 sent what cannot be a range of losses",
+    ("loss_moments", "mean", "none"): "client 1 sent no 'mean'",
+    ("loss_moments", "count", "type"): "client 1 sent 'count' as float32",
+    ("loss_moments", "squares", -1.0): "client 1 sent what cannot be moments of scores",
+    ("loss_moments", "epsilon-star", -1.0): "client 1 sent what cannot be Epsilon* of its shard",
+    ("loss_moments", "epsilon-star", "nan"): "client 1 sent what cannot be Epsilon* of its shard",
+}
+
+
+@pytest.mark.parametrize("case", SPOILED, ids=str)
+def test_answers_that_cannot_be_are_refused(case: tuple[str, str, str | float], small_plan: MakePlan) -> None:
+    query, key, fault = case
+    # The last release is asked about in exchanges of its own.
+    release = 4 if isinstance(fault, float) else 1
+
+    def spoil(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        reply, config = call_next(message, context), message.content.config_records[Record.CONFIG]
+        due = message.metadata.message_type == f"query.{query}" and config[Key.ROUND] == release
+        if due and context.node_config["partition-id"] == 1:
+            arrays = reply.content.array_records[Record.ARRAYS]
+            values = arrays[key].numpy().copy()
+            if fault == "none":
+                del arrays[key]
+                return reply
+            if fault in ("shape", "type"):
+                values = values[:2] if fault == "shape" else values.astype(np.float32)
+            else:
+                values[1] = np.nan if fault == "nan" else fault
+            arrays[key] = Array(values)
+        return reply
+
+    plan = small_plan(audit=TOLD)
+    with pytest.raises(FederationError) as caught:
+        play(plan, app_with(spoil))
+    assert SPOILED[case] in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("audit", "said"),
+    [
+        (FEDERATED | {"epsilon-star": False}, "epsilon-star = false"),
+        ({"loss-range": [0, 2]}, "accepted is it with epsilon-star-losses = federated"),
+        ({"client-epsilon-star": True}, "accepted is it with epsilon-star-losses = federated"),
+        ({"epsilon-star-losses": "secret"}, "'pooled' or 'federated'"),
+        *(
+            (FEDERATED | {"loss-range": wrong}, "accepted are two ascending finite numbers from 0")
+            for wrong in (
+                [2, 1],
+                [1, 1],
+                [-1, 2],
+                [0],
+                [0, 1, 2],
+                [0, float("inf")],
+                [float("nan"), 1],
+                "0-2",
+                [0, True],
+            )
+        ),
+    ],
+    ids=str,
+)
+def test_settings_that_make_no_sense_are_refused(audit: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_config({"privacy": {"epsilon": 1.0}, "audit": audit})
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_federated_run_is_stored_reported_and_resumed(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = small_plan(audit=TOLD | {"loss-range": [0, 3]})
+    whole = run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    told = pd.read_parquet(tmp_path / "run" / "clients.parquet")
+    assert list(told) == ["world", "round", "client", "epsilon_star"]
+    assert len(told) == 6 * 5 * 3
+    last = told[(told["round"] == 4) & (told["client"] == 2)]["epsilon_star"]
+    rows = whole.summary["client_epsilon_star"]
+    assert [row["client"] for row in rows] == [0, 1, 2]
+    assert rows[2]["max"] == last.max()
+    assert 'id="figure-client-epsilon-star"' in (tmp_path / "run" / "report.html").read_text()
+    # The second batch is lost, as after an interruption.
+    lost = tmp_path / "run" / "challenger" / "batches" / "batch-00001"
+    lost.rename(tmp_path / "lost")
+    resumed = run_audit(plan, tmp_path / "run", Engine.LOCAL, resume=True)
+    pd.testing.assert_frame_equal(resumed.releases, whole.releases)
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "run" / "clients.parquet"), told)
+    with pytest.raises(InputError, match="another configuration"):
+        run_audit(small_plan(audit=TOLD), tmp_path / "run", Engine.LOCAL, resume=True)
+
+
+@pytest.mark.ray
+def test_ray_finds_the_epsilon_star_of_the_local_engine(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = small_plan(audit=TOLD, training={"rounds": 2})
+    local = run_audit(plan, tmp_path / "local", Engine.LOCAL)
+    ray = run_audit(plan, tmp_path / "ray", Engine.RAY)
+    pd.testing.assert_frame_equal(local.releases, ray.releases, check_exact=True)
+    told = [pd.read_parquet(tmp_path / name / "clients.parquet") for name in ("local", "ray")]
+    pd.testing.assert_frame_equal(*told, check_exact=True)

@@ -1,0 +1,196 @@
+"""Runs are shared, kept and resumed; every item gives its rows, its picture and its part of the page."""
+
+import re
+import shutil
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments.engines import Engine
+from experiments.plan import resolve
+from experiments.reproductions import catalogue, reproduce, runs, settings
+from experiments.reproductions.catalogue import ITEMS, item_names
+from experiments.reproductions.identification import ADVANTAGE
+from experiments.reproductions.items import COLUMNS
+from experiments.reproductions.neighbours import labels_of, neighbour_of
+from experiments.reproductions.runs import play
+from experiments.reproductions.settings import ADULT, Extent, QuickWorlds, Setting, configuration
+from experiments.reproductions.sources import DataFound
+from experiments.reproductions.statistics import predicted_advantage
+from experiments.run import run_audit
+from experiments.run_directory import RunDirectory
+from fl_audit.errors import InputError
+from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling
+from fl_audit.privacy.scores import gaussian_advantage
+
+SMALL = replace(
+    ADULT, name="breast-cancer", title="Small for Adult", records=40, model="logistic", test_records=20,
+    quick=QuickWorlds(6, 4, 3), quick_dissimilarity="euclidean", worlds_per_batch=3,
+)  # fmt: skip
+LS_B = Setting(SMALL, NoiseScaling.LOCAL, NeighbouringRelation.REPLACE_RECORD)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "ROUNDS", 3)
+    monkeypatch.setattr(reproduce, "find_data", lambda data_dir, wanted: DataFound((SMALL,), ("Adult is small",)))
+
+
+class Balanced(HTMLParser):
+    """Checks that tags are balanced and collects images and visible text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.images: list[dict[str, str | None]] = []
+        self.text = ""
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "img":
+            self.images.append(dict(attrs))
+        elif tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_all_items_at_once(tmp_path: Path) -> None:
+    said: list[str] = []
+    made = reproduce.reproduce("bernau2021", tmp_path, extent=Extent.QUICK, announce=said.append)
+    keys = [item.key for item, _ in made.results]
+    assert keys == ["table2", "table3", *(f"fig{number}" for number in (1, 2, 3, 4, 5, 6, 9))]
+    assert [line.partition(".")[0] for line in made.left_out] == ["Figure 7", "Figure 8"]
+    assert said == ["Adult is small"]
+    # 4 runs at rho_beta = 0.9, 2 x 3 at the others, and the least dissimilar neighbours of Figure 4.
+    assert len(list((tmp_path / "runs-quick").iterdir())) == 12
+    for key in keys:
+        frame = pd.read_csv(tmp_path / f"{key}.csv")
+        assert tuple(frame.columns) == COLUMNS
+        assert len(frame) > 0
+        finite = frame.dropna(subset=["measured", "low", "high"])
+        assert (finite["low"] <= finite["high"] + 1e-9).all(), key
+        assert (tmp_path / f"{key}.png").read_bytes().startswith(b"\x89PNG")
+    _check_page(made.page, keys)
+
+
+WORDS_OF_THE_PAGE = (
+    "Quick form", "by the euclidean measure instead of manhattan", "Not a private release", "Adult is small",
+    "Small for Adult", "Adam", "local", "second draw of the noise", "never drawn", "plots epsilon against itself",
+    "Eq. (9)", "vectors of 784", "largest Rényi order is 63", "Location-30", "Figure 7", "medians of 4.2 and 4.4",
+)  # fmt: skip
+
+
+def _check_page(path: Path, keys: list[str]) -> None:
+    html = path.read_text(encoding="utf-8")
+    page = Balanced(html)
+    assert len(page.images) == len(keys)
+    assert all(str(image["src"]).startswith("data:image/png;base64,") and image["alt"] for image in page.images)
+    assert not re.search(r"url\(|@import|<script|<link", html)
+    for words in WORDS_OF_THE_PAGE:
+        assert words in page.text, words
+
+
+def test_rows_are_what_the_runs_say(tmp_path: Path) -> None:
+    made = reproduce.reproduce("bernau2021-table2", tmp_path, extent=Extent.QUICK)
+    assert made.page.name == "bernau2021-table2.html"
+    frame = made.results[0][1].frame
+    assert len(frame) == 8
+    worlds = pd.read_parquet(tmp_path / "runs-quick" / LS_B.name / "worlds.parquet")
+    row = frame[(frame["setting"] == LS_B.label) & (frame["quantity"] == ADVANTAGE)].iloc[0]
+    assert row["measured"] == pytest.approx(2 * worlds["won"].mean() - 1)
+    assert (row["repetitions"], row["published"]) == (6, 0.166)
+    found = play([LS_B], Extent.QUICK, None, tmp_path / "runs-quick")[LS_B]
+    assert row["theory"] == gaussian_advantage(found.promised_mu)
+    # Under local noise every world has the promised evidence: the general prediction and the exact law are one.
+    assert predicted_advantage(found.mu_of_worlds) == pytest.approx(row["theory"], rel=1e-6)
+    shown = np.sqrt(found.summary["guarantee"]["rounds"]) / found.summary["guarantee"]["noise_multiplier"]
+    assert found.promised_mu == pytest.approx(shown)
+
+
+def test_finished_runs_are_used_and_interrupted_ones_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[str] = []
+
+    def noting(plan, directory, *arguments, **named):  # type: ignore[no-untyped-def]
+        played.append(directory.name)
+        return run_audit(plan, directory, *arguments, **named)
+
+    monkeypatch.setattr(runs, "run_audit", noting)
+    first = play([LS_B, LS_B], Extent.QUICK, None, tmp_path)[LS_B]
+    assert played == [LS_B.name]
+    again = play([LS_B], Extent.QUICK, None, tmp_path)[LS_B]
+    assert played == [LS_B.name]
+    pd.testing.assert_frame_equal(first.worlds, again.worlds)
+    (tmp_path / LS_B.name / "summary.json").unlink()
+    resumed = play([LS_B], Extent.QUICK, None, tmp_path)[LS_B]
+    assert played == [LS_B.name] * 2
+    pd.testing.assert_frame_equal(first.worlds, resumed.worlds)
+
+
+def test_the_display_counts_every_round_once(tmp_path: Path) -> None:
+    counted: list[int] = []
+
+    class Display:
+        def __init__(self, total: int) -> None:
+            counted.append(-total)
+
+        def __enter__(self):  # type: ignore[no-untyped-def]
+            return lambda name: counted.append
+
+        def __exit__(self, *ended: object) -> None:
+            """Nothing to close."""
+
+    other = replace(LS_B, belief=0.75)
+    play([LS_B, other], Extent.QUICK, None, tmp_path, progress=Display)
+    assert counted[0] == -3 * (6 + 4)
+    assert sum(counted) == 0
+    # An interrupted run with one of its two batches finished: that one counts at once.
+    (tmp_path / LS_B.name / "summary.json").unlink()
+    shutil.rmtree(tmp_path / LS_B.name / "challenger" / "batches" / "batch-00001")
+    counted.clear()
+    play([LS_B, other], Extent.QUICK, None, tmp_path, progress=Display)
+    assert counted[:2] == [-3 * 6, 3 * 3]
+    assert sum(counted) == 0
+
+
+def test_another_configuration_in_the_way_is_refused(tmp_path: Path) -> None:
+    play([LS_B], Extent.QUICK, None, tmp_path)
+    with pytest.raises(InputError, match="holds a run of another configuration"):
+        play([LS_B], Extent.FULL, None, tmp_path, Engine.LOCAL)
+
+
+def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configuration(LS_B, Extent.QUICK, None)
+    pair = neighbour_of(config)
+    assert resolve(config).public.pair == pair
+    play([LS_B], Extent.QUICK, None, tmp_path)
+    monkeypatch.setattr("experiments.reproductions.neighbours._ranked", None)
+    other = configuration(replace(LS_B, belief=0.75), Extent.QUICK, None)
+    assert neighbour_of(other, [(config, RunDirectory(tmp_path / LS_B.name))]) == pair
+    assert len(labels_of(config, pair)) == 2
+
+
+def test_nothing_to_play_on_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduce, "find_data", lambda data_dir, wanted: DataFound((), ("Adult is left out (gone)",)))
+    with pytest.raises(InputError, match=r"bernau2021-fig9 cannot be made.*Adult is left out \(gone\)"):
+        reproduce.reproduce("bernau2021-fig9", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    made = reproduce.reproduce("bernau2021", tmp_path / "out")
+    assert [item.key for item, _ in made.results] == ["table3", "fig1", "fig2", "fig3"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is a file"):
+        reproduce.reproduce("bernau2021-table3", tmp_path / "file")
+
+
+def test_every_item_names_its_reasons() -> None:
+    assert len({item.key for item in ITEMS}) == len(ITEMS) == len(item_names()) - 1
+    assert catalogue.chosen_items("bernau2021-fig7")[0].settings([ADULT])

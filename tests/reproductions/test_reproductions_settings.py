@@ -1,0 +1,137 @@
+"""The settings as published, and the names."""
+
+import math
+
+import pytest
+
+from experiments.engines import Engine
+from experiments.reproductions import sources
+from experiments.reproductions.catalogue import ITEMS, chosen_items, item_names
+from experiments.reproductions.settings import (
+    ADULT,
+    LOCATION,
+    MNIST,
+    PURCHASE,
+    Extent,
+    Setting,
+    Study,
+    audit_settings,
+    configuration,
+    main_settings,
+    neighbour_settings,
+    worlds_of,
+)
+from experiments.reproductions.sources import find_data
+from fl_audit.errors import InputError
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.calibration import BeliefTarget, noise_multiplier_for
+from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling
+
+B, U = NeighbouringRelation.REPLACE_RECORD, NeighbouringRelation.ADD_REMOVE_RECORD
+LS, GS = NoiseScaling.LOCAL, NoiseScaling.GLOBAL
+ALL = (MNIST, PURCHASE, ADULT)
+
+
+def test_names() -> None:
+    numbered = ["table2", "table3", *(f"fig{number}" for number in range(1, 10))]
+    assert item_names() == ("bernau2021", *(f"bernau2021-{key}" for key in numbered))
+    assert chosen_items("bernau2021") == ITEMS
+    assert [item.key for item in chosen_items("bernau2021-fig4")] == ["fig4"]
+
+
+def test_an_unknown_name_gets_the_nearest_and_the_list() -> None:
+    with pytest.raises(
+        InputError, match=r"'bernau2021-fig10' is no reproduction: nearest is 'bernau2021-fig1'"
+    ) as said:
+        chosen_items("bernau2021-fig10")
+    assert all(name in str(said.value) for name in item_names())
+
+
+@pytest.mark.parametrize(
+    ("data", "records", "delta", "model", "measure"),
+    [
+        (MNIST, 100, 0.01, "mnist-cnn", "ssim"),
+        (PURCHASE, 1000, 0.001, "dense-128", "hamming"),
+        (LOCATION, 1000, 0.001, "dense-128", "hamming"),
+        (ADULT, 1000, 0.001, "adult-mlp", "manhattan"),
+    ],
+)
+def test_configurations_are_those_of_the_paper(data, records, delta, model, measure) -> None:  # type: ignore[no-untyped-def]
+    config = configuration(Setting(data, LS, B), Extent.FULL, None).as_dict()
+    assert (config["data"]["records"], config["privacy"]["delta"]) == (records, delta)
+    assert (config["model"]["name"], config["audit"]["dissimilarity"]) == (model, measure)
+    assert config["training"] | {"momentum": 0} == {
+        "strategy": "dp-fedsgd", "rounds": 30, "learning-rate": 0.005, "optimizer": "adam", "momentum": 0,
+    }  # fmt: skip
+    assert config["privacy"]["clipping-norm"] == 3.0
+    assert config["privacy"]["accountant"] == "rdp-classic"
+    assert (config["privacy"]["sensitivity"], config["privacy"]["adjacency"]) == ("local", "replace-record")
+    assert (config["privacy"]["belief"], config["audit"]["neighbour"]) == (0.9, "most-dissimilar")
+    assert (config["audit"]["worlds"], config["audit"]["view"], config["data"]["clients"]) == (1000, "update", 10)
+
+
+def test_noise_at_the_smallest_beliefs_shows_the_cap_of_the_orders() -> None:
+    for data, noise in ((MNIST, 404.84), (ADULT, 329.03)):
+        target = BeliefTarget(data.smallest_belief)
+        assert noise_multiplier_for(target, Accountant.RDP_CLASSIC, 30, data.delta) == pytest.approx(noise, abs=0.005)
+
+
+def test_which_runs_an_item_needs() -> None:
+    main, audit, neighbours = (set(of(ALL)) for of in (main_settings, audit_settings, neighbour_settings))
+    assert (len(main), len(audit), len(neighbours)) == (12, 24, 16)
+    assert len(main & audit) == 6
+    assert len(main & neighbours) == 6
+    assert {worlds_of(one, Extent.FULL) for one in audit - main} == {250}
+    assert {worlds_of(one, Extent.FULL) for one in neighbours - main} == {250}
+    assert {worlds_of(one, Extent.FULL) for one in main} == {1000}
+    assert sorted({one.belief for one in audit if one.data is MNIST}) == [0.52, 0.75, 0.9, 0.99]
+    assert sorted({one.belief for one in audit if one.data is ADULT}) == [0.53, 0.75, 0.9, 0.99]
+    assert {one.relation for one in audit} == {B}
+
+
+def test_every_run_has_its_own_name_and_seed() -> None:
+    every = {*main_settings(ALL), *audit_settings(ALL), *neighbour_settings(ALL)}
+    assert len({one.name for one in every}) == len({one.seed for one in every}) == len(every)
+    assert len({one.label for one in every}) == len(every)
+
+
+def test_neighbours_of_figure_4() -> None:
+    """Three of either kind where a record of MNIST is replaced, which is what the paper drew; else the extremes."""
+    third = Setting(MNIST, LS, B, 0.9, "least-dissimilar", 3)
+    assert third in neighbour_settings(ALL)
+    audit = configuration(third, Extent.FULL, None).audit
+    assert (audit.neighbour, audit.neighbour_rank) == ("least-dissimilar", 3)
+    further = {(one.data, one.relation) for one in neighbour_settings(ALL) if one.rank > 1}
+    assert further == {(MNIST, B)}
+
+
+def test_the_quick_form_changes_little() -> None:
+    for setting in (*main_settings(ALL), *audit_settings(ALL)):
+        full, quick = (configuration(setting, extent, None).as_dict() for extent in Extent)
+        assert quick["audit"]["worlds"] < full["audit"]["worlds"] / 8 + 30
+        for section, key in (("audit", "worlds"), ("audit", "dissimilarity"), ("data", "test-records")):
+            del full[section][key], quick[section][key]
+        assert quick == full
+
+
+def test_what_stands_in_and_what_is_left_out(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    found = find_data(tmp_path)
+    assert found.data == ()
+    assert [line.partition(" ")[0] for line in found.remarks] == ["MNIST", "Purchase-100", "Adult"]
+    assert all("is left out" in line for line in found.remarks)
+
+    def load(spec):  # type: ignore[no-untyped-def]
+        if spec.name not in ("location30", "adult"):
+            raise InputError(f"{spec.name} is not found")
+
+    monkeypatch.setattr(sources, "load_source", load)
+    found = find_data(tmp_path)
+    assert found.data == (LOCATION, ADULT)
+    assert found.remarks[1] == (
+        "Purchase-100 is not there (purchase100: purchase100 is not found): location30 stands in for it"
+    )
+    assert LOCATION.stands_in
+    assert not ADULT.stands_in
+    assert "Location-30 for Purchase-100" in Setting(LOCATION, GS, U).label
+    assert (LOCATION.study, ADULT.engine) == (Study.PURCHASE, Engine.LOCAL)
+    assert math.isclose(LOCATION.delta, PURCHASE.delta)
