@@ -101,7 +101,9 @@ def test_federated_equals_pooled(
     assert star(pooled).shape[1] == len(pooled[0].evaluated)
     np.testing.assert_allclose(star(federated), star(pooled), rtol=0, atol=1e-9)
     for one, other in zip(federated, pooled, strict=True):
-        np.testing.assert_array_equal(one.log_odds, other.log_odds)
+        assert one.insider is not None
+        assert other.insider is not None
+        np.testing.assert_array_equal(one.insider.log_odds, other.insider.log_odds)
         np.testing.assert_array_equal(one.accuracy, other.accuracy)
         assert one.client_epsilon_star is None
 
