@@ -33,7 +33,7 @@ _TARGETS: dict[str, Callable[[float], Target]] = {
     "advantage": AdvantageTarget,
     "noise-multiplier": NoiseMultiplierTarget,
 }
-_WORK_A_ROUND, _MESSAGE_SCALARS = 1e9, 2**23
+_WORK_A_ROUND, _MESSAGE_SCALARS = 1e9, 2**22
 """Scalars that the clients' passes of one round touch, and scalars of the stacked models in one message."""
 _FEWEST_WORLDS, _MOST_WORLDS = 100, 1000
 _DATA_OPTIONS = ("path", "test_path", "label", "images", "labels", "test_images", "test_labels")
