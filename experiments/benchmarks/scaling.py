@@ -25,7 +25,7 @@ from experiments.engines import Engine
 from experiments.plan import resolve
 from experiments.run import run_audit
 
-_WORLDS_A_BATCH = 20
+_WORLDS_A_BATCH = 100
 _CONCURRENCY_TARGET = 1.7
 
 
@@ -37,7 +37,7 @@ def seconds(data_dir: Path | None, actors: int, in_flight: int) -> float:
         config = config.model_copy(
             update={
                 "run": config.run.model_copy(update=changed),
-                "training": config.training.model_copy(update={"rounds": 10}),
+                "training": config.training.model_copy(update={"rounds": 5}),
                 "audit": config.audit.model_copy(update={"epsilon_star": False}),
                 "data": config.data.model_copy(update={"test_records": 2}),
             }
