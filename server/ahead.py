@@ -24,15 +24,20 @@ class BackgroundEvaluation:
         What to do with a release.
     executor
         The thread.
+    releases
+        Numbers of the releases to evaluate; the others are passed over.
     """
 
-    def __init__(self, evaluate: Evaluate, executor: ThreadPoolExecutor) -> None:
+    def __init__(self, evaluate: Evaluate, executor: ThreadPoolExecutor, releases: tuple[int, ...]) -> None:
         self._evaluate = evaluate
         self._executor = executor
+        self._releases = releases
         self._pending: Future[MetricRecord | None] | None = None
 
     def __call__(self, server_round: int, arrays: ArrayRecord) -> None:
         """Begin to evaluate a release, after the one before has been evaluated."""
+        if server_round not in self._releases:
+            return
         self.settle()
         # Unpacked here: numpy reads the header of an array through `ast`, which CPython 3.11 may fail to do in two
         # threads at once ("AST constructor recursion depth mismatch"), and under the local engine clients do it too.

@@ -185,8 +185,10 @@ def run_federation(
     game = load_game(plan.public)
     roster = call_the_roll(grid, game)
     clock.ready = time.monotonic()
+    # The evaluator has a model of its own: clients of the local engine share this process and theirs.
+    evaluated = replace(game, model=StackedModel.of(_spec(game)))
     for wave in waves(plan.batches, plan.batches_in_flight):
-        _play_wave(plan, game, roster, grid, wave, sink, on_round, strategy_type)
+        _play_wave(plan, game, evaluated, roster, grid, wave, sink, on_round, strategy_type)
     clock.finished = time.monotonic()
 
 
@@ -215,9 +217,14 @@ def call_the_roll(grid: Grid, game: Game) -> Roster:
     return Roster(partitions, victim=game.victim, insider=game.insider, records=sizes)
 
 
+def _spec(game: Game) -> ModelSpec:
+    return ModelSpec(game.public.model, game.model.feature_shape, game.classes)
+
+
 def _play_wave(
     plan: FederationPlan,
     game: Game,
+    evaluated: Game,
     roster: Roster,
     grid: Grid,
     wave: tuple[WorldBatch, ...],
@@ -227,20 +234,19 @@ def _play_wave(
 ) -> None:
     challenger = SeededChallenger(plan.seed)
     recorder = ReleaseRecorder(plan.public.view, plan.keep_releases, on_round)
-    spec = ModelSpec(plan.public.model, game.model.feature_shape, game.classes)
-    # The evaluator has a model of its own: clients of the local engine share this process and theirs.
-    own = replace(game, model=StackedModel.of(spec))
     releases, federated = plan.evaluated_releases, plan.federated_losses is not None
-    evaluator = ReleaseEvaluator(own, challenger, wave, plan.epsilon_star_delta, plan.membership, releases, federated)
+    evaluator = ReleaseEvaluator(
+        evaluated, challenger, wave, plan.epsilon_star_delta, plan.membership, releases, federated
+    )
     initial = ArrayRecord()
     for batch in wave:
-        models = initial_models(spec, plan.seed, batch.worlds)
+        models = initial_models(_spec(game), plan.seed, batch.worlds)
         recorder.start(batch, models)
         initial[batch.name] = Array(models.numpy())
     rounds, size = plan.public.rounds, game.model.layout.size
     with one_thread(plan.public.threads) as drawing, one_thread(plan.public.threads) as evaluating:
         source = PreparedNoise(challenger, drawing, rounds)
-        background = BackgroundEvaluation(evaluator, evaluating)
+        background = BackgroundEvaluation(evaluator, evaluating, evaluator.releases)
         queries = _loss_queries(plan, wave, background, evaluator)
         strategy = strategy_type(plan.public, roster, source, wave, size, plan.time_limit, recorder, queries)
         strategy.start(grid, initial, num_rounds=rounds, evaluate_fn=background)

@@ -89,7 +89,7 @@ class ReleaseEvaluator:
     membership
         Whether the final release is attacked by the membership adversary.
     releases
-        Numbers of the releases to evaluate, in order; the others are passed over.
+        Numbers of the releases that are evaluated, in order.
     federated
         Whether members' losses stay with their owners: then Epsilon* is not computed here, and losses on the
         population sample are kept until they are taken.
@@ -117,10 +117,8 @@ class ReleaseEvaluator:
         self.epsilon_star: dict[str, list[NDArray[np.float64]]] = {batch.name: [] for batch in batches}
         self.membership: dict[str, MembershipFindings] = {}
 
-    def __call__(self, server_round: int, arrays: Mapping[str, NDArray[np.float32]]) -> MetricRecord | None:
+    def __call__(self, server_round: int, arrays: Mapping[str, NDArray[np.float32]]) -> MetricRecord:
         """Evaluate the models of one release and return their means over worlds."""
-        if server_round not in self.releases:
-            return None
         attacked = self._membership and server_round == self._game.public.rounds
         for batch in self._batches:
             models = torch.from_numpy(arrays[batch.name]).to(self._game.public.device)
