@@ -18,6 +18,7 @@ from clients.loss_summaries import LossPart, Question, losses_held, own_epsilon_
 from clients.watch import within_time_limit
 from fl_audit.adversaries.identifiability import RoundEvidence, weigh_models, weigh_release
 from fl_audit.errors import InputError
+from fl_audit.evidence.epsilon_star import StarSettings
 from fl_audit.evidence.loss_summaries import ScoreMoments
 from fl_audit.game import Game, PublicGame, View, load_game
 from fl_audit.privacy.release import NoiseScaling
@@ -107,7 +108,7 @@ def _question(message: Message) -> Question:
         arrays[Key.LOW].numpy(),
         arrays[Key.HIGH].numpy(),
         ScoreMoments(*(arrays[key].numpy() for key in population)),
-        float(str(_config(message)[Key.DELTA])),
+        StarSettings(*(float(str(_config(message)[key])) for key in (Key.DELTA, Key.CUT))),
     )
 
 

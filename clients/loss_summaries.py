@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.evidence.epsilon_star import StarSettings
 from fl_audit.evidence.loss_summaries import (
     LossRange,
     ScoreMoments,
@@ -41,14 +42,14 @@ class Question:
         The range by which losses are normalised (worlds,).
     population
         Moments of the population sample's scores.
-    delta
-        delta of Epsilon*.
+    star
+        delta and cut of Epsilon*.
     """
 
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     population: ScoreMoments
-    delta: float
+    star: StarSettings
 
 
 def losses_held(game: Game, client: int, models: Tensor, bits: NDArray[np.bool_] | None) -> list[LossPart]:
@@ -87,4 +88,5 @@ def tell_moments(parts: list[LossPart], question: Question) -> ScoreMoments:
 
 def own_epsilon_star(moments: ScoreMoments, question: Question) -> NDArray[np.float64]:
     """Return Epsilon* (worlds,) of the own shard against the population; NaN where it holds fewer than two records."""
-    return epsilon_star_of_moments(moments, question.population, question.delta)
+    star = question.star
+    return epsilon_star_of_moments(moments, question.population, star.delta, star.cut)

@@ -179,6 +179,8 @@ class AuditSection(_Section):
     dissimilarity: Dissimilarity = Dissimilarity.EUCLIDEAN
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
     epsilon_star: bool = True
+    epsilon_star_cut: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
+    """Error rates beyond it and 1 - it are left out of Epsilon*, as in the paper; 0 leaves out none."""
     epsilon_star_losses: LossSource = LossSource.POOLED
     """`federated`: data owners answer summaries of their losses, none of which leaves them."""
     loss_range: Annotated[tuple[float, float] | None, BeforeValidator(_loss_range)] = None

@@ -13,6 +13,7 @@ from experiments.plan import AuditPlan
 from experiments.progress import Progress, no_progress
 from experiments.run_directory import RunDirectory, read_json, read_plan
 from experiments.summary import Tables, report_contents, summarise
+from fl_audit.evidence.epsilon_star import StarSettings
 from fl_audit.game import load_game
 from fl_audit.report import write_report
 from fl_audit.report.contents import RunContents
@@ -75,9 +76,7 @@ def run_audit(
         If the federation had to stop; what was finished is kept.
     """
     # Whatever is wrong with data, model or settings is said before a directory is made.
-    require_evaluable(
-        load_game(plan.public), federation_plan(plan, ()).epsilon_star_delta, plan.config.audit.membership
-    )
+    require_evaluable(load_game(plan.public), plan.config.audit.epsilon_star, plan.config.audit.membership)
     refuse_unreachable(ray_address)
     run = RunDirectory(directory)
     run.open(plan, resume)
@@ -157,7 +156,8 @@ def write_timing(run: RunDirectory, clock: FederationClock, worlds: int, engine:
 
 def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...]) -> FederationPlan:
     """Return what the server is to do about the batches that are not finished."""
-    run, audit, delta = plan.config.run, plan.config.audit, plan.config.privacy.delta
+    run, audit = plan.config.run, plan.config.audit
+    star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
     return FederationPlan(
         public=plan.public,
         seed=run.seed,
@@ -165,10 +165,10 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...]) -> Federat
         batches_in_flight=run.batches_in_flight,
         time_limit=run.client_time_limit,
         keep_releases=run.keep_releases if plan.public.with_insider else 0,
-        epsilon_star_delta=delta if audit.epsilon_star else None,
+        star=star if audit.epsilon_star else None,
         membership=audit.membership,
         evaluate_every=audit.evaluate_every,
-        federated_losses=FederatedLosses(delta, audit.loss_range, audit.client_epsilon_star)
+        federated_losses=FederatedLosses(star, audit.loss_range, audit.client_epsilon_star)
         if audit.epsilon_star_losses is LossSource.FEDERATED
         else None,
     )

@@ -60,9 +60,15 @@ def summarise(plan: AuditPlan, tables: Tables, timing: dict[str, Any]) -> dict[s
         "epsilon_star": _epsilon_star(plan, tables),
         "client_epsilon_star": _client_epsilon_star(tables),
         "membership": _membership(plan, tables),
-        "utility": {"test_accuracy": float(tables.worlds["test_accuracy"].mean())},
+        "utility": _utility(tables),
         "timing": timing,
     }
+
+
+def _utility(tables: Tables) -> dict[str, Any]:
+    # Batches of an older version have no area.
+    area = float(tables.worlds["test_auroc"].mean()) if "test_auroc" in tables.worlds else math.nan
+    return {"test_accuracy": float(tables.worlds["test_accuracy"].mean()), "test_auroc": _finite(area)}
 
 
 _PROMISED = ("epsilon", "delta", "noise_multiplier", "belief_bound", "advantage_bound", "advantage_bound_exact")
@@ -221,6 +227,7 @@ def _epsilon_star(plan: AuditPlan, tables: Tables) -> dict[str, Any] | None:
         "mean": _finite(float(values.mean())),
         "max": _finite(float(values.max())),
         "delta": plan.config.privacy.delta,
+        "cut": plan.config.audit.epsilon_star_cut,
     }
 
 

@@ -62,6 +62,7 @@ class Key(StrEnum):
     POPULATION_MEAN = "population-mean"
     POPULATION_SQUARES = "population-squares"
     DELTA = "delta"
+    CUT = "cut"
     """delta of Epsilon*."""
     REPORT = "report"
     """Whether a client tells the server its own Epsilon*."""

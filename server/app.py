@@ -11,6 +11,7 @@ from flwr.serverapp import Grid, ServerApp
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.evidence.epsilon_star import StarSettings
 from fl_audit.game import Game, PublicGame, View, load_game
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked import StackedModel
@@ -49,8 +50,8 @@ class FederationPlan:
         Seconds that one client call may take.
     keep_releases
         Of how many worlds, from world 0, all that clients saw is kept.
-    epsilon_star_delta
-        delta of Epsilon*; None leaves Epsilon* out.
+    star
+        delta and cut of Epsilon*; None leaves Epsilon* out.
     membership
         Whether the final models are attacked by the membership adversary.
     evaluate_every
@@ -65,7 +66,7 @@ class FederationPlan:
     batches_in_flight: int = 1
     time_limit: float = 600.0
     keep_releases: int = 4
-    epsilon_star_delta: float | None = None
+    star: StarSettings | None = None
     membership: bool = True
     evaluate_every: int = 1
     federated_losses: FederatedLosses | None = None
@@ -235,9 +236,7 @@ def _play_wave(
     challenger = SeededChallenger(plan.seed)
     recorder = ReleaseRecorder(plan.public.view, plan.keep_releases, on_round)
     releases, federated = plan.evaluated_releases, plan.federated_losses is not None
-    evaluator = ReleaseEvaluator(
-        evaluated, challenger, wave, plan.epsilon_star_delta, plan.membership, releases, federated
-    )
+    evaluator = ReleaseEvaluator(evaluated, challenger, wave, plan.star, plan.membership, releases, federated)
     initial = ArrayRecord()
     for batch in wave:
         models = initial_models(_spec(game), plan.seed, batch.worlds)
@@ -295,6 +294,7 @@ def _batch_result(
         epsilon_star=np.stack(star, axis=1) if star else None,
         client_epsilon_star=np.stack(own, axis=1) if own else None,
         membership=evaluator.membership.get(batch.name),
+        auroc=evaluator.auroc.get(batch.name),
         final_models=state.models[-1],
         kept=recorder.kept(batch),
     )

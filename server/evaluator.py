@@ -15,23 +15,23 @@ from torch import Tensor
 
 from fl_audit.adversaries.membership import membership_attack, record_membership_guess
 from fl_audit.errors import require
-from fl_audit.evidence.epsilon_star import parametric_epsilon_star, require_star_delta
+from fl_audit.evidence.empirical_star import threshold_counts
+from fl_audit.evidence.epsilon_star import StarSettings, parametric_epsilon_star
+from fl_audit.evidence.loss_attacks import area_under_roc
 from fl_audit.game import Game
 from fl_audit.worlds import WorldBatch
 from server.challenger import SeededChallenger
 
 
-def require_evaluable(game: Game, delta: float | None, membership: bool) -> None:
+def require_evaluable(game: Game, epsilon_star: bool, membership: bool) -> None:
     """Refuse before the run what Epsilon* or the membership attacks could not be computed from.
 
     Raises
     ------
     InputError
-        If delta is out of Epsilon*'s range, or D' or the population has fewer than two records.
+        If D' or the population has fewer than two records.
     """
-    wanted = [(delta is not None, "Epsilon*", "epsilon-star"), (membership, "the membership attack", "membership")]
-    if delta is not None:
-        require_star_delta(delta)
+    wanted = [(epsilon_star, "Epsilon*", "epsilon-star"), (membership, "the membership attack", "membership")]
     for name, count in (("D'", len(game.common.labels)), ("the population sample", len(game.population.labels))):
         for is_on, what, key in wanted:
             enough = not is_on or count >= 2
@@ -84,8 +84,8 @@ class ReleaseEvaluator:
         Tells which those are.
     batches
         The batches that travel together.
-    delta
-        delta of Epsilon*; None leaves Epsilon* out.
+    star
+        delta and cut of Epsilon*; None leaves Epsilon* out.
     membership
         Whether the final release is attacked by the membership adversary.
     releases
@@ -100,7 +100,7 @@ class ReleaseEvaluator:
         game: Game,
         challenger: SeededChallenger,
         batches: tuple[WorldBatch, ...],
-        delta: float | None,
+        star: StarSettings | None,
         membership: bool,
         releases: tuple[int, ...],
         federated: bool = False,
@@ -108,7 +108,7 @@ class ReleaseEvaluator:
         self._game = game
         self._challenger = challenger
         self._batches = batches
-        self._delta = None if federated else delta
+        self._star = None if federated else star
         self._federated = federated
         self._population: dict[tuple[str, int], NDArray[np.float64]] = {}
         self._membership = membership
@@ -116,24 +116,29 @@ class ReleaseEvaluator:
         self.accuracy: dict[str, list[NDArray[np.float64]]] = {batch.name: [] for batch in batches}
         self.epsilon_star: dict[str, list[NDArray[np.float64]]] = {batch.name: [] for batch in batches}
         self.membership: dict[str, MembershipFindings] = {}
+        self.auroc: dict[str, NDArray[np.float64]] = {}
 
     def __call__(self, server_round: int, arrays: Mapping[str, NDArray[np.float32]]) -> MetricRecord:
         """Evaluate the models of one release and return their means over worlds."""
-        attacked = self._membership and server_round == self._game.public.rounds
+        is_last = server_round == self._game.public.rounds
+        attacked = self._membership and is_last
         for batch in self._batches:
             models = torch.from_numpy(arrays[batch.name]).to(self._game.public.device)
-            self.accuracy[batch.name].append(self._accuracies(models))
+            logits = self._game.model.logits(models, self._game.test.features)
+            self.accuracy[batch.name].append(_accuracies(logits, self._game.test.labels))
+            if is_last and (area := _areas(logits, self._game.test.labels)) is not None:
+                self.auroc[batch.name] = area
             if self._federated:
                 self._population[batch.name, server_round] = self._game.losses(models, self._game.population)
-            if self._delta is None and not attacked:
+            if self._star is None and not attacked:
                 continue
             losses, bits = self._losses(models), self._challenger.bits(batch.worlds)
-            if self._delta is not None:
-                self.epsilon_star[batch.name].append(_epsilon_stars(losses, bits, self._delta))
+            if self._star is not None:
+                self.epsilon_star[batch.name].append(_epsilon_stars(losses, bits, self._star))
             if attacked:
                 self.membership[batch.name] = _membership(losses, bits)
         record = MetricRecord({"test-accuracy": self._newest_mean(self.accuracy)})
-        if self._delta is not None:
+        if self._star is not None:
             record["epsilon-star"] = self._newest_mean(self.epsilon_star)
         return record
 
@@ -144,22 +149,31 @@ class ReleaseEvaluator:
     def _newest_mean(self, values: dict[str, list[NDArray[np.float64]]]) -> float:
         return float(np.concatenate([values[batch.name][-1] for batch in self._batches]).mean())
 
-    def _accuracies(self, models: Tensor) -> NDArray[np.float64]:
-        test = self._game.test
-        guesses = self._game.model.logits(models, test.features).argmax(dim=2)
-        shares: NDArray[np.float64] = (guesses == test.labels).double().mean(dim=1).cpu().numpy()
-        return shares
-
     def _losses(self, models: Tensor) -> _Losses:
         game = self._game
         parts = (game.common, game.differing, game.replacement, game.population)
         return _Losses(*(game.losses(models, examples) for examples in parts))
 
 
-def _epsilon_stars(losses: _Losses, bits: NDArray[np.bool_], delta: float) -> NDArray[np.float64]:
+def _accuracies(logits: Tensor, labels: Tensor) -> NDArray[np.float64]:
+    shares: NDArray[np.float64] = (logits.argmax(dim=2) == labels).double().mean(dim=1).cpu().numpy()
+    return shares
+
+
+def _areas(logits: Tensor, labels: Tensor) -> NDArray[np.float64] | None:
+    """Return the area under the ROC (worlds,) of the second of two classes; None with other classes, or one alone."""
+    positive = labels == 1
+    if logits.shape[2] != 2 or bool(positive.all()) or not bool(positive.any()):
+        return None
+    # A large margin says the second class, and what is counted first must be small.
+    falling = (logits[..., 0] - logits[..., 1]).double()
+    return area_under_roc(threshold_counts(falling[:, positive].cpu().numpy(), falling[:, ~positive].cpu().numpy()))
+
+
+def _epsilon_stars(losses: _Losses, bits: NDArray[np.bool_], star: StarSettings) -> NDArray[np.float64]:
     result = np.empty(len(bits))
     for rows, members, population in losses.by_bit(bits):
-        result[rows] = parametric_epsilon_star(members, population, delta)
+        result[rows] = parametric_epsilon_star(members, population, star.delta, cut=star.cut)
     return result
 
 

@@ -57,6 +57,8 @@ class BatchResult:
         Of each client's shard at each evaluated release (worlds, evaluated, clients); None where clients keep it.
     membership
         What the membership adversary found in the final models; None where it was left out.
+    auroc
+        Area under the ROC of the final models on the test records (worlds,); None with more than two classes.
     final_models
         Models after the last round (worlds, parameters).
     kept
@@ -72,6 +74,7 @@ class BatchResult:
     epsilon_star: NDArray[np.float64] | None
     client_epsilon_star: NDArray[np.float64] | None
     membership: MembershipFindings | None
+    auroc: NDArray[np.float64] | None
     final_models: Tensor
     kept: Mapping[str, Tensor]
 
@@ -91,6 +94,7 @@ class BatchResult:
                 "epsilon_star": none if self.epsilon_star is None else self.epsilon_star[:, -1],
                 "membership_advantage": none if found is None else found.advantage,
                 "record_membership_guess": none if found is None else found.record_guess.astype(np.float64),
+                "test_auroc": none if self.auroc is None else self.auroc,
             }
         )
 

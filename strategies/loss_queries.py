@@ -22,6 +22,7 @@ from flwr.app.typing import ConfigRecordValues
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.evidence.epsilon_star import StarSettings
 from fl_audit.evidence.loss_summaries import (
     LossRange,
     ScoreMoments,
@@ -47,15 +48,15 @@ class FederatedLosses:
 
     Parameters
     ----------
-    delta
-        delta of Epsilon*.
+    star
+        delta and cut of Epsilon*.
     loss_range
         Public range by which losses are normalised, those beyond it clipped to it; None asks for the extremes.
     client_epsilon_star
         Whether clients tell the server Epsilon* of their own shards.
     """
 
-    delta: float
+    star: StarSettings
     loss_range: tuple[float, float] | None = None
     client_epsilon_star: bool = False
 
@@ -118,7 +119,8 @@ class LossQueries:
             if (release := self._moments_about(exchange)) is not None:
                 arrays = self._moments_arrays(batch, release, models(batch, release))
                 more: dict[str, ConfigRecordValues] = {
-                    Key.DELTA: self.settings.delta,
+                    Key.DELTA: self.settings.star.delta,
+                    Key.CUT: self.settings.star.cut,
                     Key.REPORT: self.settings.client_epsilon_star,
                 }
                 written += [write(client, _MOMENTS, batch, release, arrays, more) for client in range(self.clients)]
@@ -188,8 +190,9 @@ class LossQueries:
     def _note_moments(self, batch: WorldBatch, release: int, found: Mapping[Answer, Message]) -> None:
         told = [ScoreMoments(*part) for part in self._told(_MOMENTS, _MOMENTS_KEYS, batch, release, found)]
         self._refuse_unsound({client: part.is_sound for client, part in enumerate(told)}, "moments of scores", release)
-        population, delta = self._population[batch.name], self.settings.delta
-        self.epsilon_star[batch.name].append(epsilon_star_of_moments(joint_moments(told), population, delta))
+        population, star = self._population[batch.name], self.settings.star
+        found_star = epsilon_star_of_moments(joint_moments(told), population, star.delta, star.cut)
+        self.epsilon_star[batch.name].append(found_star)
         if self.settings.client_epsilon_star:
             own = [self._read_own(client, part, batch, release, found) for client, part in enumerate(told)]
             self.client_epsilon_star[batch.name].append(np.stack(own, axis=1))

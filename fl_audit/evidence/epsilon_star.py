@@ -14,6 +14,7 @@ r < 1 after t*: that is the only inner maximum, and there the ratio equals that 
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,6 +39,26 @@ def require_star_delta(delta: float) -> None:
 def require_cut(cut: float) -> None:
     """Raise `InputError` unless the cut of error rates is at least 0 and below 1/2."""
     require(0 <= cut < 0.5, f"cut is {cut}: accepted are numbers from 0 to below 0.5")
+
+
+@dataclass(frozen=True)
+class StarSettings:
+    """Which Epsilon* is asked for.
+
+    Parameters
+    ----------
+    delta
+        From 0 to below 1.
+    cut
+        Error rates beyond `cut` and 1 - `cut` are left out; from 0, which leaves out none, to below 0.5.
+    """
+
+    delta: float
+    cut: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_star_delta(self.delta)
+        require_cut(self.cut)
 
 
 def epsilon_star_gaussian(

@@ -64,7 +64,7 @@ def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> Loss
     mean = members.mean(axis=-1, keepdims=True)
     advantage = (members <= mean).mean(axis=-1) - (population <= mean).mean(axis=-1)
     return LossAttacks(
-        auc=_area(counts),
+        auc=area_under_roc(counts),
         tpr_at_fpr_0001=tpr_at_fpr(counts, 0.001),
         tpr_at_fpr_001=tpr_at_fpr(counts, 0.01),
         yeom_advantage=np.asarray(advantage, dtype=np.float64),
@@ -93,8 +93,14 @@ def tpr_at_fpr(counts: ThresholdCounts, fpr: float) -> Array:
     return np.asarray(np.where(allowed, counts.members, 0).max(axis=-1) / counts.member_total, dtype=np.float64)
 
 
-def _area(counts: ThresholdCounts) -> Array:
-    """Return the area under the ROC by trapezia between thresholds; ties lie on one line and so count half."""
+def area_under_roc(counts: ThresholdCounts) -> Array:
+    """Return the area under the ROC by trapezia between thresholds; ties lie on one line and so count half.
+
+    Parameters
+    ----------
+    counts
+        Of `threshold_counts`: the area is the probability that the first sample's value is the smaller one.
+    """
     x = np.where(counts.last, counts.population, 0)
     y = np.where(counts.last, counts.members, 0)
     # A threshold that is not the last of its value repeats the corner before it.

@@ -162,14 +162,14 @@ def joint_moments(parts: Sequence[ScoreMoments]) -> ScoreMoments:
     return total
 
 
-def epsilon_star_of_moments(members: ScoreMoments, population: ScoreMoments, delta: float) -> Array:
+def epsilon_star_of_moments(members: ScoreMoments, population: ScoreMoments, delta: float, cut: float = 0.0) -> Array:
     """Return parametric Epsilon* from the moments of members' and of population scores.
 
     Parameters
     ----------
     members, population
         Moments of scores of one range.
-    delta
+    delta, cut
         As for `epsilon_star_gaussian`.
 
     Returns
@@ -181,11 +181,11 @@ def epsilon_star_of_moments(members: ScoreMoments, population: ScoreMoments, del
     Raises
     ------
     InputError
-        If delta is out of its range.
+        If delta or the cut is out of its range.
     """
     require_star_delta(delta)
     enough = (members.count >= 2) & (population.count >= 2)
-    star = epsilon_star_gaussian(members.mean, members.deviation, population.mean, population.deviation, delta)
+    star = epsilon_star_gaussian(members.mean, members.deviation, population.mean, population.deviation, delta, cut)
     return np.where(enough, star, np.nan)
 
 

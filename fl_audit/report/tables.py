@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fl_audit.report.contents import LawFacts, RunContents
-from fl_audit.report.wording import MISSING, percent
+from fl_audit.report.wording import MISSING, number_text, percent
 
 NONE = "\N{EN DASH}"
 POINT = "none: a point estimate"
@@ -198,8 +198,10 @@ def _membership(contents: RunContents) -> list[Entry]:
 
 
 def _model(contents: RunContents) -> list[Entry]:
+    cut, area = contents.value("epsilon_star", "cut"), contents.value("utility", "test_auroc")
     method = (
         f"Epsilon* of the final release (Negoescu et al. 2023){_at_delta(contents.number('epsilon_star', 'delta'))}"
+        + (f", error rates beyond {number_text(cut)} and 1 - {number_text(cut)} left out" if cut else "")
     )
     losses = "losses of members and of a population sample, after a logit transform, are normal"
     return [
@@ -211,6 +213,8 @@ def _model(contents: RunContents) -> list[Entry]:
         Entry("Test accuracy", contents.value("utility", "test_accuracy"), NONE, POINT,
               "share of right predictions of the final release, mean over worlds",
               "test records were not used in training", True),
+        *([] if area is None else [Entry("Test AUROC (probability)", area, NONE, POINT,
+              "area under the ROC of the final release, mean over worlds", "test records were not used in training")]),
     ]  # fmt: skip
 
 

@@ -89,8 +89,9 @@ UNEQUAL = {"partition": "exponential", "clients": 4}
         {"data": UNEQUAL, "audit": {"evaluate-every": 3}, "run": {"batches-in-flight": 1}},
         {"data": {"partition": "dirichlet", "partition-parameters": {"alpha": 0.1, "min-partition-size": 1}}},
         {"training": {"rounds": 1}, "audit": {"view": "model"}},
+        {"audit": {"epsilon-star-cut": 0.05}},
     ],
-    ids=["iid", "exponential", "some-releases", "dirichlet", "one-round"],
+    ids=["iid", "exponential", "some-releases", "dirichlet", "one-round", "cut"],
 )
 def test_federated_equals_pooled(
     change: dict[str, dict[str, Any]], adjacency: str, small_plan: MakePlan, exact_losses: None
@@ -140,9 +141,10 @@ def scores_fit(losses: np.ndarray, low: float, high: float) -> tuple[float, floa
     return float(scores.mean()), float(scores.std())
 
 
+@pytest.mark.parametrize("cut", [0.0, 0.05])
 @pytest.mark.parametrize("loss_range", [None, [0.05, 0.6]])
-def test_final_releases_by_hand(loss_range: list[float] | None, small_plan: MakePlan) -> None:
-    plan = small_plan(audit=TOLD | ({"loss-range": loss_range} if loss_range else {}))
+def test_final_releases_by_hand(loss_range: list[float] | None, cut: float, small_plan: MakePlan) -> None:
+    plan = small_plan(audit=TOLD | {"epsilon-star-cut": cut} | ({"loss-range": loss_range} if loss_range else {}))
     game, delta = load_game(plan.public), plan.guarantee.delta
     for result in play(plan):
         population = game.losses(result.final_models, game.population)
@@ -153,12 +155,12 @@ def test_final_releases_by_hand(loss_range: list[float] | None, small_plan: Make
             everything = np.concatenate([*shards, population[row]])
             low, high = loss_range or (everything.min(), everything.max())
             fit = scores_fit(population[row], low, high)
-            whole = epsilon_star_gaussian(*scores_fit(np.concatenate(shards), low, high), *fit, delta)
+            whole = epsilon_star_gaussian(*scores_fit(np.concatenate(shards), low, high), *fit, delta, cut)
             assert result.epsilon_star[row, -1] == pytest.approx(whole, abs=1e-9)
             if loss_range is None:
-                assert whole == parametric_epsilon_star(np.concatenate(shards), population[row], delta)
+                assert whole == parametric_epsilon_star(np.concatenate(shards), population[row], delta, cut=cut)
             for client, losses in enumerate(shards):
-                own = epsilon_star_gaussian(*scores_fit(losses, low, high), *fit, delta)
+                own = epsilon_star_gaussian(*scores_fit(losses, low, high), *fit, delta, cut)
                 assert result.client_epsilon_star[row, -1, client] == pytest.approx(own, abs=1e-9)
 
 

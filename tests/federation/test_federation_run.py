@@ -10,15 +10,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from audits import MakePlan
 from safetensors.torch import load_file
 from scipy.special import expit
+from sklearn.metrics import roc_auc_score
 
 from experiments.engines import Engine
 from experiments.replay import replay
 from experiments.run import rebuild_report, run_audit
 from experiments.run_directory import RunDirectory
 from fl_audit.errors import InputError
+from fl_audit.game import load_game
 
 
 def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_path: Path) -> None:
@@ -29,7 +32,7 @@ def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_
     assert not [path for path in (tmp_path / "run").rglob("*") if ".part" in path.name]
     worlds = pd.read_parquet(tmp_path / "run" / "worlds.parquet")
     columns = ["world", "bit", "log_odds", "belief", "won", "test_accuracy", "epsilon_star"]
-    assert list(worlds) == [*columns, "membership_advantage", "record_membership_guess"]
+    assert list(worlds) == [*columns, "membership_advantage", "record_membership_guess", "test_auroc"]
     assert worlds["world"].tolist() == list(range(6))
     truth = np.where(worlds["bit"] == 1, 1, -1)
     np.testing.assert_allclose(worlds["belief"], expit(truth * worlds["log_odds"]))
@@ -40,6 +43,24 @@ def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["schema"] == 1
     assert summary["insider"]["wins"] == worlds["won"].sum()
+
+
+def test_area_under_the_roc_is_that_of_scikit_learn(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = small_plan()
+    found = run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    stored = [load_file(path)["models"] for path in sorted((tmp_path / "run" / "public").glob("models-*"))]
+    game = load_game(plan.public)
+    scores = game.model.logits(torch.cat(stored), game.test.features).double().softmax(dim=2)[..., 1]
+    expected = [roc_auc_score(game.test.labels.numpy(), row) for row in scores.numpy()]
+    np.testing.assert_allclose(found.worlds["test_auroc"], expected, atol=1e-9)
+    assert found.summary["utility"]["test_auroc"] == pytest.approx(np.mean(expected))
+
+
+def test_of_many_classes_there_is_no_area(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = small_plan(data={"name": "digits"}, audit={"worlds": 2})
+    found = run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    assert found.worlds["test_auroc"].isna().all()
+    assert found.summary["utility"]["test_auroc"] is None
 
 
 def test_only_every_so_many_releases_are_evaluated_and_always_the_last(small_plan: MakePlan, tmp_path: Path) -> None:
