@@ -16,6 +16,7 @@ from experiments.cli_epsilon_star import epsilon_star
 from experiments.cli_evidence import bound
 from experiments.cli_promise import account, calibrate
 from experiments.cli_reproduce import reproduce
+from experiments.cli_sweep import sweep
 from fl_audit.errors import InputError
 
 app = typer.Typer(
@@ -96,7 +97,7 @@ def report(directory: DirectoryArgument) -> None:
     print(f"report: {rebuild_report(directory)}")
 
 
-for _command in (calibrate, account, bound, epsilon_star, reproduce):
+for _command in (calibrate, account, bound, epsilon_star, reproduce, sweep):
     app.command()(_command)
 
 

@@ -246,7 +246,23 @@ class RunConfig(_Section):
 
 
 def load_config(path: Path, overrides: Sequence[str] = (), data_dir: str | None = None) -> RunConfig:
-    """Read a configuration file.
+    """Read and check a configuration file.
+
+    Parameters
+    ----------
+    path, overrides, data_dir
+        As for `load_values`.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or a key or value is not accepted.
+    """
+    return parse_config(load_values(path, overrides, data_dir))
+
+
+def load_values(path: Path, overrides: Sequence[str] = (), data_dir: str | None = None) -> dict[str, Any]:
+    """Read the values of a configuration file, unchecked.
 
     Parameters
     ----------
@@ -260,7 +276,7 @@ def load_config(path: Path, overrides: Sequence[str] = (), data_dir: str | None 
     Raises
     ------
     InputError
-        If the file cannot be read, or a key or value is not accepted.
+        If the file cannot be read, is no TOML, or an override is written otherwise.
     """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -273,7 +289,7 @@ def load_config(path: Path, overrides: Sequence[str] = (), data_dir: str | None 
     if data_dir is not None:
         values.setdefault("data", {})["data-dir"] = str(Path(data_dir).absolute())
     _anchor_paths(values.get("data"), path.absolute().parent)
-    return parse_config(values)
+    return values
 
 
 def parse_config(values: dict[str, Any]) -> RunConfig:

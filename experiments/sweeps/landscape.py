@@ -1,0 +1,136 @@
+"""The privacy-utility landscape of a sweep: points with error bars, their convex frontier, and marginal densities.
+
+In the arrangement of figures 1 and 2 of Negoescu et al. 2023: Epsilon* across, utility up, kernel densities of the
+models with and without a promise on top and at the right.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from scipy.stats import gaussian_kde
+
+from experiments.sweeps.tables import Utility
+from fl_audit.report.style import DOTS_PER_INCH, INK, MUTED, SMALL_TEXT_SIZE, finish_axes
+from fl_audit.report.wording import number_text
+
+Floats = NDArray[np.float64]
+
+UTILITY_NAMES = {Utility.ACCURACY: "test accuracy (share)", Utility.AUROC: "test AUROC (probability)"}
+NO_PROMISE = "no privacy"
+_MOST_GROUPS = 6
+_SHADES = ("#0b2d4e", "#1f5f99", "#4f94cd", "#8ebbe0", "#12426e", "#2f6fa8")
+_MARKERS = ("o", "s", "^", "D", "P", "v")
+_FEWEST_FOR_A_DENSITY = 3
+
+
+@dataclass(frozen=True)
+class Group:
+    """Points that are drawn alike."""
+
+    label: str
+    rows: NDArray[np.bool_]
+    colour: str
+    marker: str
+    private: bool
+
+
+def landscape_figure(points: pd.DataFrame, models: pd.DataFrame, utility: Utility, title: str) -> Figure:
+    """Return the landscape.
+
+    Parameters
+    ----------
+    points
+        Of `points_table`.
+    models
+        Of `models_table`; the marginal densities are over models.
+    utility
+        What goes up.
+    title
+        Of the figure.
+    """
+    figure = Figure(figsize=(9.4, 7.0), dpi=DOTS_PER_INCH, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplot_mosaic([["top", "."], ["main", "right"]], width_ratios=[4, 1], height_ratios=[1, 4])
+    main, top, right = panels["main"], panels["top"], panels["right"]
+    top.sharex(main)
+    right.sharey(main)
+    for group in groups_of(points):
+        _draw_group(main, points[group.rows], group)
+    frontier = points[points["on_frontier"]].sort_values("epsilon_star")
+    main.plot(frontier["epsilon_star"], frontier["utility"], "-", color=INK, linewidth=1.5, label="convex frontier")
+    _draw_densities(top, models, "epsilon_star", upright=False)
+    _draw_densities(right, models, utility.column, upright=True)
+    finish_axes(main, "", "Epsilon* (nats), mean and range over repetitions", UTILITY_NAMES[utility])
+    finish_axes(top, title, "", "density (1/nat)")
+    finish_axes(right, "", "density", "")
+    for axes in (top, right):
+        axes.tick_params(labelbottom=axes is right, labelleft=axes is top)
+    handles, labels = main.get_legend_handles_labels()
+    more = [pair for pair in zip(*top.get_legend_handles_labels(), strict=True) if pair[1] not in labels]
+    handles, labels = handles + [handle for handle, _ in more], labels + [label for _, label in more]
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=SMALL_TEXT_SIZE)
+    return figure
+
+
+def groups_of(points: pd.DataFrame) -> list[Group]:
+    """Return baselines, then points by the epsilon that they promise; all private ones together if there are many."""
+    private = points["private"].to_numpy(dtype=bool)
+    groups = [Group(NO_PROMISE, ~private, "#b35806", "X", False)] if (~private).any() else []
+    promised = points["epsilon"].to_numpy(dtype=np.float64)
+    rounded = np.array([float(f"{value:.3g}") for value in promised])
+    levels = np.unique(rounded[private])
+    if len(levels) > _MOST_GROUPS:
+        return [*groups, Group("differentially private", private, _SHADES[1], _MARKERS[0], True)]
+    for index, level in enumerate(levels):
+        label = f"epsilon = {number_text(float(level))}"
+        groups.append(Group(label, private & (rounded == level), _SHADES[index], _MARKERS[index], True))
+    return groups
+
+
+def _draw_group(axes: Axes, points: pd.DataFrame, group: Group) -> None:
+    x, y = (points[name].to_numpy(dtype=np.float64) for name in ("epsilon_star", "utility"))
+    spread_x, spread_y = (
+        np.abs(points[[f"{name}_low", f"{name}_high"]].to_numpy(dtype=np.float64).T - mean)
+        for name, mean in (("epsilon_star", x), ("utility", y))
+    )
+    axes.errorbar(
+        x, y, xerr=spread_x, yerr=spread_y, fmt=group.marker, color=group.colour, ecolor=group.colour, elinewidth=0.8,
+        markersize=6.5, markeredgecolor="white", markeredgewidth=0.6, linestyle="none", label=group.label, zorder=3,
+    )  # fmt: skip
+
+
+def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool) -> None:
+    """Draw the densities of private models and of others; too few or all alike are marked by lines."""
+    private = models["private"].to_numpy(dtype=bool)
+    for rows, label, colour, line, hatch in (
+        (~private, "density, no privacy", "#b35806", "--", "////"),
+        (private, "density, private", "#12426e", "-", ""),
+    ):
+        values = models.loc[rows, column].to_numpy(dtype=np.float64)
+        values = values[np.isfinite(values)]
+        if np.unique(values).size < _FEWEST_FOR_A_DENSITY:
+            for value in np.unique(values):
+                (axes.axhline if upright else axes.axvline)(value, color=colour, linestyle=line)
+            continue
+        at, height = density(values)
+        fill = {"facecolor": "none", "edgecolor": colour, "hatch": hatch, "alpha": 0.35, "linewidth": 0}
+        if upright:
+            axes.plot(height, at, line, color=colour, label=label)
+            axes.fill_betweenx(at, height, **fill)
+        else:
+            axes.plot(at, height, line, color=colour, label=label)
+            axes.fill_between(at, height, **fill)
+    axes.spines["left" if not upright else "bottom"].set_color(MUTED)
+
+
+def density(values: Floats) -> tuple[Floats, Floats]:
+    """Return places and a kernel density (normal kernels, Scott's bandwidth) of at least two different values."""
+    kernel = gaussian_kde(values)
+    reach = 3 * float(np.sqrt(kernel.covariance[0, 0]))
+    at = np.linspace(values.min() - reach, values.max() + reach, 400)
+    return at, np.asarray(kernel(at), dtype=np.float64)

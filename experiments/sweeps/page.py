@@ -1,0 +1,68 @@
+"""One page over a sweep: the landscape, what was varied, and every point."""
+
+import base64
+from html import escape
+
+import pandas as pd
+
+from experiments.sweeps.landscape import UTILITY_NAMES
+from experiments.sweeps.sweep import Sweep
+from fl_audit.report.narrative import SIMULATION_NOTICE
+from fl_audit.report.shell import html_page
+from fl_audit.report.style import to_png
+from fl_audit.report.wording import number_text, plural
+
+CAPTION = (
+    "Each point is the mean over its models, with the range from the smallest to the largest. The frontier joins the "
+    "points that no mixture of two others beats in both respects. On top and at the right, kernel densities of all "
+    "models, with and without privacy."
+)
+_READING = (
+    "Epsilon* is found from the losses of one released model; epsilon is what training with differential privacy "
+    "promises of any model. Epsilon* of a single model may lie above the promise by chance, for it is an estimate from a "
+    "sample, and below it proves nothing: other attacks may tell more."
+)
+
+
+def sweep_page(sweep: Sweep, title: str, footer: str = "") -> str:
+    """Return the page.
+
+    Parameters
+    ----------
+    sweep
+        What was found.
+    title
+        Its heading.
+    footer
+        Replaces the usual last line.
+    """
+    opening = (
+        f"{plural(len(sweep.points), 'setting')}, {plural(len(sweep.models), 'model')}; on the convex frontier of "
+        f"Epsilon* and utility: {int(sweep.points['on_frontier'].sum())}. {_READING}"
+    )
+    image = base64.b64encode(to_png(sweep.figure)).decode("ascii")
+    body = (
+        f'<figure><img alt="{escape(f"{title}: {CAPTION}")}" src="data:image/png;base64,{image}">\n'
+        f"<figcaption>{escape(CAPTION)}</figcaption></figure>\n<h2>Points</h2>\n{points_html(sweep)}"
+    )
+    subtitle = f"Utility: {UTILITY_NAMES[sweep.utility]}"
+    return html_page(title, title, subtitle, opening, body, footer or f"Written by fl_audit. {SIMULATION_NOTICE}")
+
+
+def points_html(sweep: Sweep) -> str:
+    """Return the points as a table, the frontier marked, by rising Epsilon*."""
+    columns = ("Setting", "Promised epsilon", "Models", "Utility", "Range", "Epsilon*", "Range", "Frontier")
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
+    rows = "\n".join(_row(row) for _, row in sweep.points.sort_values("epsilon_star").iterrows())
+    table = f'<table class="numbers"><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>'
+    return f'<div class="scroll">{table}</div>'
+
+
+def _row(row: "pd.Series[float]") -> str:
+    promised = number_text(row["epsilon"]) if pd.notna(row["epsilon"]) else "none"
+    cells = [promised, str(row["models"])]
+    for name in ("utility", "epsilon_star"):
+        cells += [number_text(row[name]), f"{number_text(row[f'{name}_low'])} to {number_text(row[f'{name}_high'])}"]
+    cells.append("on it" if row["on_frontier"] else "")
+    values = "".join(f'<td class="value">{escape(cell)}</td>' for cell in cells)
+    return f'<tr><th scope="row">{escape(str(row["settings"]))}</th>{values}</tr>'

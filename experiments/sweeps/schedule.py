@@ -1,0 +1,193 @@
+"""Points of a sweep as tasks of Ray: one task a point, on this machine or a cluster; a finished point is kept.
+
+Ray Tune was looked at and left alone. Of it this needs one task a point, which plain Ray gives; its experiments resume
+from pickles, which nothing here loads, cannot gain points afterwards, and keep tables of their own. A point here is an
+ordinary run directory: it appears whole when its task has ended, `fl-audit report` works in it, and what decides
+whether it is computed again is its configuration alone.
+"""
+
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+
+from experiments.engines import Engine, RayOptions, refuse_unreachable
+from experiments.plan import AuditPlan
+from experiments.progress import RunsProgress, no_runs_progress
+from experiments.run import run_audit
+from experiments.run_directory import RunDirectory
+from fl_audit.errors import InputError
+from strategies.errors import FederationError
+
+_POLL_SECONDS = 0.5
+_NOT_KEPT = ".lock"
+
+Files = dict[str, bytes]
+"""A run directory: content by path inside it."""
+
+
+def play_points(
+    plans: Mapping[str, AuditPlan],
+    directory: Path,
+    options: RayOptions,
+    progress: RunsProgress = no_runs_progress,
+    on_finished: Callable[[str], None] = lambda name: None,
+) -> None:
+    """Play the points that are not finished yet, as many at a time as Ray has room for, the longest first.
+
+    Parameters
+    ----------
+    plans
+        What each point is to do, by its name.
+    directory
+        Where the run directories go, by the names of the points.
+    options
+        Which Ray, and how much of it a point takes.
+    progress
+        Shows how far all points together are.
+    on_finished
+        Told of each point whose run directory has just appeared.
+
+    Raises
+    ------
+    InputError
+        If a directory holds a run of another configuration, or no cluster answers.
+    FederationError
+        If points failed: the others are finished first, and the first failure is told.
+    """
+    refuse_unreachable(options.address)
+    pending = [name for name, plan in plans.items() if not RunDirectory(directory / name).is_finished(plan.config)]
+    pending.sort(key=lambda name: -_work(plans[name]))
+    if not pending:
+        return
+    with progress(sum(_world_rounds(plans[name]) for name in pending)) as begin, _ray(options):
+        failures = list(_play(pending, plans, directory, options, begin, on_finished))
+    if failures:
+        others = f" ({len(failures)} points failed)" if len(failures) > 1 else ""
+        raise FederationError(f"{failures[0]}{others}; finished points are kept, the same command goes on")
+
+
+def _play(
+    pending: Sequence[str],
+    plans: Mapping[str, AuditPlan],
+    directory: Path,
+    options: RayOptions,
+    begin: Callable[[str], Callable[[int], None]],
+    on_finished: Callable[[str], None],
+) -> Iterator[str]:
+    """Yield a line for every point that failed."""
+    counter: Any = ray.remote(num_cpus=0)(_Counter).remote()
+    task: Any = ray.remote(num_cpus=options.threads, max_retries=1)(play_alone)
+    waiting = {task.remote(plans[name], counter): name for name in pending}
+    total, shown = len(pending), 0
+    while waiting:
+        ready, _ = ray.wait(list(waiting), num_returns=1, timeout=_POLL_SECONDS)
+        for reference in ready:
+            name = waiting.pop(reference)
+            try:
+                _keep(ray.get(reference), directory / name)
+                on_finished(name)
+            except RayTaskError as error:
+                yield f"point {name}: {_reason(error)}"
+            except RayError as error:
+                yield f"point {name}: its process ended ({type(error).__name__})"
+        done = ray.get(counter.total.remote())
+        begin(f"{total - len(waiting)}/{total} points")(done - shown)
+        shown = done
+
+
+class _Counter:
+    """Counts world-rounds over all tasks; Ray makes an actor of it."""
+
+    def __init__(self) -> None:
+        self._total = 0
+
+    def add(self, rounds: int) -> None:
+        self._total += rounds
+
+    def total(self) -> int:
+        return self._total
+
+
+def play_alone(plan: AuditPlan, counter: Any) -> Files:
+    """Play one run in a scratch directory of whatever machine this is, and return the run directory.
+
+    Parameters
+    ----------
+    plan
+        What to do. Its clients run in this process.
+    counter
+        The actor that is told how many world-rounds are done.
+    """
+
+    @contextmanager
+    def told(pending: int) -> Iterator[Callable[[int], None]]:
+        done, last = 0, time.monotonic()
+
+        def on_round(rounds: int) -> None:
+            nonlocal done, last
+            done += rounds
+            if time.monotonic() - last > _POLL_SECONDS:
+                counter.add.remote(done)
+                done, last = 0, time.monotonic()
+
+        yield on_round
+        counter.add.remote(done)
+
+    with tempfile.TemporaryDirectory() as scratch:
+        run = Path(scratch) / "run"
+        run_audit(plan, run, Engine.LOCAL, progress=told, with_report=False)
+        kept = (path for path in sorted(run.rglob("*")) if path.is_file() and path.name != _NOT_KEPT)
+        return {path.relative_to(run).as_posix(): path.read_bytes() for path in kept}
+
+
+def _keep(files: Files, directory: Path) -> None:
+    """Write a run directory, whole or not at all; what an older attempt left there is replaced."""
+    partial = directory.with_name(f".{directory.name}.{os.getpid()}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    for name, content in files.items():
+        path = partial / PurePosixPath(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    shutil.rmtree(directory, ignore_errors=True)
+    partial.rename(directory)
+
+
+def _reason(error: RayTaskError) -> str:
+    cause = error.cause
+    known = isinstance(cause, InputError | FederationError)
+    return str(cause) if known else f"{type(cause).__name__}: {cause}"
+
+
+def _ray(options: RayOptions) -> AbstractContextManager[None]:
+    """Return a block in which Ray is there; the processes of an embedded one end with it."""
+
+    @contextmanager
+    def joined() -> Iterator[None]:
+        init = dict(options.backend_config()["init_args"])
+        ray.init(**init, configure_logging=True)  # type: ignore[arg-type]
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+    return joined()
+
+
+def _world_rounds(plan: AuditPlan) -> int:
+    return plan.config.audit.worlds * plan.public.rounds
+
+
+def _work(plan: AuditPlan) -> float:
+    """Return about how long a run takes, in records that gradients are computed of; a round has its own cost too."""
+    expected = plan.public.law.sampling_rate * plan.public.records
+    return _world_rounds(plan) * (expected + 50.0)

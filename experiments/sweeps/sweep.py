@@ -1,0 +1,110 @@
+"""A sweep from its points to tables, a landscape and a page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from experiments.engines import RayOptions
+from experiments.plan import AuditPlan, resolve
+from experiments.progress import RunsProgress, no_runs_progress
+from experiments.sweeps.grid import Point, describe, require_distinct
+from experiments.sweeps.landscape import landscape_figure
+from experiments.sweeps.schedule import play_points
+from experiments.sweeps.tables import Utility, choose_utility, models_table, points_table
+from fl_audit.errors import InputError, require
+from fl_audit.report.style import to_png
+from fl_audit.whole_files import whole_file
+
+RUNS = "points"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a sweep found.
+
+    Parameters
+    ----------
+    models
+        One row a model, see `models_table`.
+    points
+        One row a point, see `points_table`.
+    utility
+        What utility is.
+    figure
+        The landscape.
+    """
+
+    models: pd.DataFrame
+    points: pd.DataFrame
+    utility: Utility
+    figure: Figure = field(repr=False)
+
+
+def run_sweep(
+    points: Sequence[Point],
+    directory: Path,
+    options: RayOptions | None = None,
+    utility: Utility | None = None,
+    progress: RunsProgress = no_runs_progress,
+    title: str = "Privacy-utility landscape",
+) -> Sweep:
+    """Play the points that are not finished yet over Ray, and write what all of them found.
+
+    Parameters
+    ----------
+    points
+        What is played; their worlds are the repetitions.
+    directory
+        Where everything goes: a run directory for each point under `points/`, models.parquet (one row a model, written
+        anew after every point), points.csv and landscape.png. Finished points are not computed again.
+    options
+        Which Ray; None means an embedded one with every core.
+    utility
+        What utility is; None means the area under the ROC where there are two classes, else accuracy.
+    progress
+        Shows how far all points together are.
+    title
+        Of the landscape.
+
+    Raises
+    ------
+    InputError
+        If there is no point, a configuration cannot be played, or a directory holds something else.
+    FederationError
+        If points failed; what was finished is kept.
+    """
+    require(len(points) > 0, "the sweep has no points: accepted is at least one")
+    require_distinct(points)
+    require(not directory.exists() or directory.is_dir(), f"--out {directory} is a file: accepted is a directory")
+    plans = {one.name: _plan(one) for one in points}
+
+    def write_models(name: str) -> None:
+        with whole_file(directory / "models.parquet") as file:
+            models_table(points, directory / RUNS).to_parquet(file, index=False)
+
+    play_points(plans, directory / RUNS, options or RayOptions(), progress, write_models)
+    write_models("")
+    return _found(points, directory, utility, title)
+
+
+def _plan(one: Point) -> AuditPlan:
+    require(one.config.audit.epsilon_star, f"point {one.name}: epsilon-star = false: a landscape needs it true")
+    try:
+        return resolve(one.config)
+    except InputError as error:
+        raise InputError(f"point {describe(one.settings)}: {error}") from None
+
+
+def _found(points: Sequence[Point], directory: Path, utility: Utility | None, title: str) -> Sweep:
+    models = models_table(points, directory / RUNS)
+    chosen = choose_utility(models, utility)
+    table = points_table(models, points, chosen)
+    figure = landscape_figure(table, models, chosen, title)
+    with whole_file(directory / "points.csv") as file:
+        table.to_csv(file, index=False)
+    with whole_file(directory / "landscape.png") as file:
+        file.write_bytes(to_png(figure))
+    return Sweep(models, table, chosen, figure)

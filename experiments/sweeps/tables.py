@@ -1,0 +1,109 @@
+"""The tables of a sweep: one row a model, and one row a point."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from experiments.run_directory import read_json
+from experiments.sweeps.grid import Point, describe
+from fl_audit.errors import require
+from fl_audit.evidence.frontier import convex_frontier
+
+PROMISED = ("epsilon", "delta", "noise_multiplier", "rounds", "sampling_rate")
+_LEFT_OUT = ("bit", "log_odds", "belief", "won", "record_membership_guess")
+
+
+class Utility(StrEnum):
+    """What a model is good for: a column of the run's worlds."""
+
+    ACCURACY = "accuracy"
+    AUROC = "auroc"
+
+    @property
+    def column(self) -> str:
+        """Its column."""
+        return f"test_{self}"
+
+
+def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
+    """Return one row a trained model of the finished points.
+
+    Parameters
+    ----------
+    points
+        In the order of the rows; those without a finished run are left out.
+    directory
+        Where their run directories lie.
+
+    Returns
+    -------
+    DataFrame
+        point, the settings under their keys (missing where a point does not set them), private, the promise (epsilon,
+        delta, noise_multiplier, rounds, sampling_rate; NaN where nothing is promised), world, test_accuracy,
+        test_auroc, epsilon_star, membership_advantage.
+    """
+    keys = list(dict.fromkeys(key for one in points for key, _ in one.settings))
+    parts = [_models_of(one, keys, directory / one.name) for one in points if (directory / one.name).is_dir()]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
+    worlds, summary = pd.read_parquet(run / "worlds.parquet"), read_json(run / "summary.json")
+    given: Mapping[str, Any] = dict(one.settings)
+    head: dict[str, Any] = {"point": one.name, **{key: given.get(key) for key in keys}}
+    head |= {"private": one.config.privacy.private, **{name: summary["guarantee"][name] for name in PROMISED}}
+    # A promise of nothing is no number; numbers keep their type whatever stands in the first row.
+    columns = {name: np.full(len(worlds), np.nan if value is None else value) for name, value in head.items()}
+    return pd.DataFrame(columns).join(worlds.drop(columns=list(_LEFT_OUT), errors="ignore"))
+
+
+def choose_utility(models: pd.DataFrame, wanted: Utility | None) -> Utility:
+    """Return what utility is: what is wanted, else the area under the ROC where there are two classes.
+
+    Raises
+    ------
+    InputError
+        If the area is wanted and the models have none.
+    """
+    has_area = bool(models[Utility.AUROC.column].notna().all())
+    require(wanted is not Utility.AUROC or has_area, "utility auroc needs two classes: accepted here is accuracy")
+    return wanted or (Utility.AUROC if has_area else Utility.ACCURACY)
+
+
+def points_table(models: pd.DataFrame, points: Sequence[Point], utility: Utility) -> pd.DataFrame:
+    """Return one row a point: means over its models, the smallest and largest, and whether it is on the frontier.
+
+    Parameters
+    ----------
+    models
+        Of `models_table`.
+    points
+        In the order of the rows.
+    utility
+        What the frontier is drawn in.
+
+    Returns
+    -------
+    DataFrame
+        point, settings in words, private, epsilon, models, and of utility, epsilon_star and membership_advantage the
+        mean, smallest and largest; on_frontier (convex, of the means).
+    """
+    rows = []
+    for one in points:
+        own = models[models["point"] == one.name]
+        row: dict[str, Any] = {"point": one.name, "settings": describe(one.settings)}
+        row |= {"private": bool(own["private"].iloc[0]), "epsilon": own["epsilon"].iloc[0], "models": len(own)}
+        for name, column in (("utility", utility.column), ("epsilon_star",) * 2, ("membership_advantage",) * 2):
+            row |= {name: own[column].mean(), f"{name}_low": own[column].min(), f"{name}_high": own[column].max()}
+        rows.append(row)
+    table = pd.DataFrame(rows)
+    # A model whose Epsilon* is unbounded is as risky as can be, and on no frontier.
+    usable = np.flatnonzero(np.isfinite(table["epsilon_star"]) & np.isfinite(table["utility"]))
+    frontier = (
+        usable[convex_frontier(*table.loc[usable, ["epsilon_star", "utility"]].to_numpy().T)] if len(usable) else []
+    )
+    return table.assign(on_frontier=np.isin(np.arange(len(table)), frontier))

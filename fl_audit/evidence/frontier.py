@@ -1,0 +1,56 @@
+"""The trade-off of risk and utility: which strategies no mixture of two others beats.
+
+A strategy is a way to train, a point in the plane of risk (smaller is better) and utility (larger is better). Choosing
+between two strategies at random with fixed probabilities reaches every point between theirs, so the frontier is convex
+(Negoescu et al. 2023, section 4.2, after Roijers and Whiteson 2017).
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fl_audit.errors import require
+
+
+def convex_frontier(risk: ArrayLike, utility: ArrayLike) -> NDArray[np.int64]:
+    """Return the strategies on the convex Pareto frontier, from the smallest risk to the largest utility.
+
+    A strategy is on it if no mixture of others has at most its risk and at least its utility, and is better in one of
+    both; a strategy on the line between two neighbours of the frontier is. Of equal strategies the first stands for all.
+
+    Parameters
+    ----------
+    risk, utility
+        Finite, shape (n,), n at least 1. Their units do not matter: a linear map of either changes nothing.
+
+    Returns
+    -------
+    array
+        Indices, ascending in risk and in utility.
+
+    Raises
+    ------
+    InputError
+        If the shapes do not fit, or a number is not finite.
+
+    Examples
+    --------
+    >>> convex_frontier([0.1, 1.0, 0.5, 2.0], [0.2, 0.8, 0.3, 0.9]).tolist()
+    [0, 1, 3]
+    """
+    x, y = np.asarray(risk, dtype=np.float64), np.asarray(utility, dtype=np.float64)
+    require(x.ndim == 1 and x.shape == y.shape and x.size > 0, f"shapes are {x.shape} and {y.shape}: accepted is (n,)")
+    require(bool(np.isfinite(x).all() and np.isfinite(y).all()), "risk or utility is not finite: accepted are numbers")
+    kept: list[int] = []
+    for index in np.lexsort((-y, x)):
+        if kept and y[index] <= y[kept[-1]]:
+            continue
+        while len(kept) > 1 and _is_below(x, y, kept[-2], kept[-1], int(index)):
+            kept.pop()
+        kept.append(int(index))
+    return np.array(kept, dtype=np.int64)
+
+
+def _is_below(x: NDArray[np.float64], y: NDArray[np.float64], left: int, middle: int, right: int) -> bool:
+    """Return whether the point `middle` lies below the line from `left` to `right`."""
+    gain, step = y[[middle, right]] - y[left], x[[middle, right]] - x[left]
+    return bool(gain[0] * step[1] < gain[1] * step[0])
