@@ -21,7 +21,7 @@ from experiments.reproductions.settings import (
 )
 from experiments.reproductions.sources import DataFound
 from fl_audit.report.narrative import AUDIT_DEVICE, SIMULATION_NOTICE
-from fl_audit.report.stylesheet import STYLESHEET
+from fl_audit.report.shell import html_page
 from fl_audit.report.wording import number_text, plural
 
 PAPER_LINE = (
@@ -30,23 +30,7 @@ PAPER_LINE = (
 )
 QUICK_LABEL = "Quick form: few worlds, wide intervals. It shows that everything works, and proves little."
 
-PAGE = Template("""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<title>$title</title>
-<style>$style</style>
-</head>
-<body>
-<header>
-<h1>Reproduction of Bernau et al. 2021</h1>
-<p class="subtitle">$subtitle</p>
-</header>
-<main>
-<p class="opening">$opening</p>
-$labels
+BODY = Template("""$labels
 <h2>Contents</h2>
 <ul>
 $contents
@@ -55,12 +39,7 @@ $contents
 $settings
 $items
 <h2>Paper</h2>
-<p>$paper</p>
-</main>
-<footer>Written by fl_audit. $simulation</footer>
-</body>
-</html>
-""")
+<p>$paper</p>""")
 
 
 @dataclass(frozen=True)
@@ -100,17 +79,20 @@ def render_page(results: Sequence[tuple[Item, ItemResult]], pictures: Mapping[st
     facts
         What else it says.
     """
-    return PAGE.substitute(
-        title=escape(f"Reproduction: {facts.name}"),
-        style=STYLESHEET,
-        subtitle=escape(_subtitle(facts)),
-        opening=escape(_opening(results)),
+    body = BODY.substitute(
         labels="\n".join(_labels(facts)),
         contents="\n".join(f'<li><a href="#{escape(item.key)}">{escape(item.title)}</a></li>' for item, _ in results),
         settings=_settings(facts),
         items="\n".join(_item(item, result, pictures[item.key]) for item, result in results),
         paper=escape(PAPER_LINE),
-        simulation=escape(SIMULATION_NOTICE),
+    )
+    return html_page(
+        title=f"Reproduction: {facts.name}",
+        heading="Reproduction of Bernau et al. 2021",
+        subtitle=_subtitle(facts),
+        opening=_opening(results),
+        body=body,
+        footer=f"Written by fl_audit. {SIMULATION_NOTICE}",
     )
 
 
