@@ -34,8 +34,8 @@ def reproduce(
     """
     from experiments.engines import Engine
     from experiments.progress import runs_progress_bar
+    from experiments.reproductions.bernau2021.settings import Extent
     from experiments.reproductions.reproduce import reproduce as compute
-    from experiments.reproductions.settings import Extent
 
     if engine is not None and engine not in list(Engine):
         raise InputError(f"--engine {engine!r}: accepted are {' and '.join(Engine)}")

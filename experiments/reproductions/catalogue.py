@@ -4,15 +4,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from experiments.reproductions.audits import audit_of_epsilon
-from experiments.reproductions.beliefs import figure_6
-from experiments.reproductions.expectations import table_3
-from experiments.reproductions.identification import table_2
-from experiments.reproductions.items import ItemResult
-from experiments.reproductions.queries import figure_1, figure_2, figure_3
-from experiments.reproductions.runs import Findings
-from experiments.reproductions.sensitivities import figure_4, figure_5
-from experiments.reproductions.settings import (
+from experiments.reproductions.bernau2021.audits import audit_of_epsilon
+from experiments.reproductions.bernau2021.beliefs import figure_6
+from experiments.reproductions.bernau2021.expectations import table_3
+from experiments.reproductions.bernau2021.identification import table_2
+from experiments.reproductions.bernau2021.queries import figure_1, figure_2, figure_3
+from experiments.reproductions.bernau2021.runs import Findings
+from experiments.reproductions.bernau2021.sensitivities import figure_4, figure_5
+from experiments.reproductions.bernau2021.settings import (
     DataSetting,
     Setting,
     Study,
@@ -20,6 +19,7 @@ from experiments.reproductions.settings import (
     main_settings,
     neighbour_settings,
 )
+from experiments.reproductions.items import ItemResult
 from fl_audit.errors import InputError
 
 PAPER = "bernau2021"

@@ -8,10 +8,8 @@ from html import escape
 from string import Template
 from typing import Any
 
-from experiments.reproductions.catalogue import Item
-from experiments.reproductions.items import COLUMNS, ItemResult
-from experiments.reproductions.runs import Findings
-from experiments.reproductions.settings import (
+from experiments.reproductions.bernau2021.runs import Findings
+from experiments.reproductions.bernau2021.settings import (
     ACCOUNTANT,
     CLIPPING_NORM,
     LEARNING_RATE,
@@ -19,7 +17,9 @@ from experiments.reproductions.settings import (
     ROUNDS,
     Extent,
 )
-from experiments.reproductions.sources import DataFound
+from experiments.reproductions.bernau2021.sources import DataFound
+from experiments.reproductions.catalogue import Item
+from experiments.reproductions.items import COLUMNS, ItemResult
 from fl_audit.report.narrative import AUDIT_DEVICE, SIMULATION_NOTICE
 from fl_audit.report.shell import html_page
 from fl_audit.report.wording import number_text, plural

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from experiments.engines import Engine
 from experiments.progress import RunsProgress, no_runs_progress
+from experiments.reproductions.bernau2021.runs import Findings, play
+from experiments.reproductions.bernau2021.settings import Extent, Setting
+from experiments.reproductions.bernau2021.sources import DataFound, find_data
 from experiments.reproductions.catalogue import Item, chosen_items
 from experiments.reproductions.items import ItemResult
 from experiments.reproductions.page import PageFacts, render_page
-from experiments.reproductions.runs import Findings, play
-from experiments.reproductions.settings import Extent, Setting
-from experiments.reproductions.sources import DataFound, find_data
 from fl_audit.errors import require
 from fl_audit.report.style import to_png
 from fl_audit.whole_files import whole_file

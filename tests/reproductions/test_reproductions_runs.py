@@ -12,14 +12,15 @@ import pytest
 
 from experiments.engines import Engine
 from experiments.plan import resolve
-from experiments.reproductions import catalogue, reproduce, runs, settings
+from experiments.reproductions import catalogue, reproduce
+from experiments.reproductions.bernau2021 import runs, settings
+from experiments.reproductions.bernau2021.identification import ADVANTAGE
+from experiments.reproductions.bernau2021.neighbours import labels_of, neighbour_of
+from experiments.reproductions.bernau2021.runs import play
+from experiments.reproductions.bernau2021.settings import ADULT, Extent, QuickWorlds, Setting, configuration
+from experiments.reproductions.bernau2021.sources import DataFound
 from experiments.reproductions.catalogue import ITEMS, item_names
-from experiments.reproductions.identification import ADVANTAGE
 from experiments.reproductions.items import COLUMNS
-from experiments.reproductions.neighbours import labels_of, neighbour_of
-from experiments.reproductions.runs import play
-from experiments.reproductions.settings import ADULT, Extent, QuickWorlds, Setting, configuration
-from experiments.reproductions.sources import DataFound
 from experiments.reproductions.statistics import predicted_advantage
 from experiments.run import run_audit
 from experiments.run_directory import RunDirectory
@@ -173,7 +174,7 @@ def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.
     pair = neighbour_of(config)
     assert resolve(config).public.pair == pair
     play([LS_B], Extent.QUICK, None, tmp_path)
-    monkeypatch.setattr("experiments.reproductions.neighbours._ranked", None)
+    monkeypatch.setattr("experiments.reproductions.bernau2021.neighbours._ranked", None)
     other = configuration(replace(LS_B, belief=0.75), Extent.QUICK, None)
     assert neighbour_of(other, [(config, RunDirectory(tmp_path / LS_B.name))]) == pair
     assert len(labels_of(config, pair)) == 2

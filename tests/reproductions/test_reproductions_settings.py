@@ -5,9 +5,8 @@ import math
 import pytest
 
 from experiments.engines import Engine
-from experiments.reproductions import sources
-from experiments.reproductions.catalogue import ITEMS, chosen_items, item_names
-from experiments.reproductions.settings import (
+from experiments.reproductions.bernau2021 import sources
+from experiments.reproductions.bernau2021.settings import (
     ADULT,
     LOCATION,
     MNIST,
@@ -21,7 +20,8 @@ from experiments.reproductions.settings import (
     neighbour_settings,
     worlds_of,
 )
-from experiments.reproductions.sources import find_data
+from experiments.reproductions.bernau2021.sources import find_data
+from experiments.reproductions.catalogue import ITEMS, chosen_items, item_names
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import BeliefTarget, noise_multiplier_for
