@@ -34,8 +34,8 @@ def reproduce(
     """
     from experiments.engines import Engine
     from experiments.progress import runs_progress_bar
+    from experiments.reproductions.papers import Extent
     from experiments.reproductions.reproduce import reproduce as compute
-    from experiments.reproductions.settings import Extent
 
     if engine is not None and engine not in list(Engine):
         raise InputError(f"--engine {engine!r}: accepted are {' and '.join(Engine)}")
@@ -57,7 +57,9 @@ def reproduce(
         raise typer.Exit(130) from None
     table = Table("item", "rows", "published values compared", "of these outside our interval")
     for item, result in made.results:
-        table.add_row(item.name, str(len(result.frame)), str(result.compared), str(len(result.differences)))
+        table.add_row(
+            made.paper.name_of(item), str(len(result.frame)), str(result.compared), str(len(result.differences))
+        )
     Console().print(table)
     for line in made.left_out:
         print(line)

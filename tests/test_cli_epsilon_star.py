@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.cli import main
-from experiments.reproductions.epsilon_star_simulation import (
+from experiments.reproductions.negoescu2023.simulation import (
     SimulationSettings,
     identical_figure,
     separation_figure,

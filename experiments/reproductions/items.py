@@ -70,6 +70,8 @@ class ItemResult:
         Why ours differs, or may differ, from what is printed.
     shown_rows
         How many rows the page shows; all stand in the CSV file.
+    played
+        What was played or simulated for it, where nothing else says so.
     """
 
     frame: pd.DataFrame
@@ -77,6 +79,7 @@ class ItemResult:
     caption: str
     remarks: tuple[str, ...] = ()
     shown_rows: int = 60
+    played: str = ""
 
     @property
     def differences(self) -> tuple[str, ...]:

@@ -3,128 +3,72 @@
 import base64
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from string import Template
 from typing import Any
 
-from experiments.reproductions.catalogue import Item
 from experiments.reproductions.items import COLUMNS, ItemResult
-from experiments.reproductions.runs import Findings
-from experiments.reproductions.settings import (
-    ACCOUNTANT,
-    CLIPPING_NORM,
-    LEARNING_RATE,
-    OPTIMIZER,
-    ROUNDS,
-    Extent,
-)
-from experiments.reproductions.sources import DataFound
-from fl_audit.report.narrative import AUDIT_DEVICE, SIMULATION_NOTICE
-from fl_audit.report.stylesheet import STYLESHEET
+from experiments.reproductions.markup import html_table
+from experiments.reproductions.papers import Extent, Item, Made, Paper
+from fl_audit.report.narrative import SIMULATION_NOTICE
+from fl_audit.report.shell import html_page
 from fl_audit.report.wording import number_text, plural
 
-PAPER_LINE = (
-    "D. Bernau, G. Eibl, P. W. Grassal, H. Keller, F. Kerschbaum (2021). Quantifying identifiability to choose and "
-    "audit epsilon in differentially private deep learning. PVLDB 14(13)."
-)
-QUICK_LABEL = "Quick form: few worlds, wide intervals. It shows that everything works, and proves little."
-
-PAGE = Template("""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<title>$title</title>
-<style>$style</style>
-</head>
-<body>
-<header>
-<h1>Reproduction of Bernau et al. 2021</h1>
-<p class="subtitle">$subtitle</p>
-</header>
-<main>
-<p class="opening">$opening</p>
-$labels
+BODY = Template("""$labels
 <h2>Contents</h2>
 <ul>
 $contents
 </ul>
 <h2>What was played</h2>
-$settings
+$played
 $items
 <h2>Paper</h2>
-<p>$paper</p>
-</main>
-<footer>Written by fl_audit. $simulation</footer>
-</body>
-</html>
-""")
+<p>$paper</p>""")
 
 
-@dataclass(frozen=True)
-class PageFacts:
-    """What the page says besides its items.
+def render_page(name: str, extent: Extent, paper: Paper[Any], made: Made, pictures: Mapping[str, bytes]) -> str:
+    """Return the page.
 
     Parameters
     ----------
     name
         What was asked for.
     extent
-        As published, or quick.
-    found
-        Which data sets were there.
-    left_out
-        A line for every item that could not be made.
-    runs
-        What was played.
-    """
-
-    name: str
-    extent: Extent
-    found: DataFound
-    left_out: tuple[str, ...]
-    runs: tuple[Findings, ...]
-
-
-def render_page(results: Sequence[tuple[Item, ItemResult]], pictures: Mapping[str, bytes], facts: PageFacts) -> str:
-    """Return the page.
-
-    Parameters
-    ----------
-    results
-        Each item with its result, in order.
+        Full, or quick.
+    paper
+        Whose tables and figures these are.
+    made
+        What was made of them.
     pictures
         PNG bytes by the key of the item.
-    facts
-        What else it says.
     """
-    return PAGE.substitute(
-        title=escape(f"Reproduction: {facts.name}"),
-        style=STYLESHEET,
-        subtitle=escape(_subtitle(facts)),
-        opening=escape(_opening(results)),
-        labels="\n".join(_labels(facts)),
-        contents="\n".join(f'<li><a href="#{escape(item.key)}">{escape(item.title)}</a></li>' for item, _ in results),
-        settings=_settings(facts),
-        items="\n".join(_item(item, result, pictures[item.key]) for item, result in results),
-        paper=escape(PAPER_LINE),
-        simulation=escape(SIMULATION_NOTICE),
+    body = BODY.substitute(
+        labels="\n".join(_labels(made)),
+        contents="\n".join(
+            f'<li><a href="#{escape(item.key)}">{escape(item.title)}</a></li>' for item, _ in made.results
+        ),
+        played=made.played,
+        items="\n".join(_item(item, result, pictures[item.key]) for item, result in made.results),
+        paper=escape(paper.reference),
     )
-
-
-def _subtitle(facts: PageFacts) -> str:
-    form = "quick form" if facts.extent is Extent.QUICK else "as published"
-    data = ", ".join(one.title for one in facts.found.data) or "no data needed"
-    return " · ".join((facts.name, form, data, plural(len(facts.runs), "run")))
+    form = "quick form" if extent is Extent.QUICK else "full form"
+    return html_page(
+        title=f"Reproduction: {name}",
+        heading=f"Reproduction of {paper.heading}",
+        subtitle=" · ".join((name, form, *made.basis)),
+        opening=_opening(made.results),
+        body=body,
+        footer=f"Written by fl_audit. {SIMULATION_NOTICE}",
+    )
 
 
 def _opening(results: Sequence[tuple[Item, ItemResult]]) -> str:
     compared = sum(result.compared for _, result in results)
     outside = sum(len(result.differences) for _, result in results)
     if not compared:
-        return "Nothing here is measured against a published number; closed forms stand beside what is printed."
+        printed = any(result.frame["published"].notna().any() for _, result in results)
+        beside = "closed forms stand beside what is printed" if printed else "what is measured stands beside theory"
+        return f"Nothing here is measured against a published number; {beside}."
     return (
         f"Of {plural(compared, 'published number')} with an interval of ours beside them, {compared - outside} lie "
         f"inside it and {outside} outside. The published numbers have errors of their own, which the intervals leave "
@@ -132,43 +76,9 @@ def _opening(results: Sequence[tuple[Item, ItemResult]]) -> str:
     )
 
 
-def _labels(facts: PageFacts) -> list[str]:
-    labels = []
-    if facts.extent is Extent.QUICK and facts.runs:
-        labels.append(f'<p class="label">⚠ {escape(f"{QUICK_LABEL} {_other_measures(facts)}".strip())}</p>')
-    if facts.runs:
-        labels.append(f'<p class="label">⚠ Settings marked LS: {escape(AUDIT_DEVICE)}</p>')
-    missing = (*facts.found.remarks, *facts.left_out)
-    return labels + [f'<p class="notice">{escape(line)}</p>' for line in missing]
-
-
-def _other_measures(facts: PageFacts) -> str:
-    """Return a sentence about the data sets whose neighbours were chosen by another measure than the paper's."""
-    others = {
-        f"on {found.setting.data.title} by the {found.config.audit.dissimilarity} measure instead of "
-        f"{found.setting.data.dissimilarity}"
-        for found in facts.runs
-        if str(found.config.audit.dissimilarity) != found.setting.data.dissimilarity
-    }
-    return f"Neighbours are chosen {', '.join(sorted(others))}." if others else ""
-
-
-def _settings(facts: PageFacts) -> str:
-    if not facts.runs:
-        return "<p>Nothing: all of this follows from closed forms and a simulated query.</p>"
-    common = (
-        f"Every run: {ROUNDS} full-batch rounds over 10 clients, C = {CLIPPING_NORM:g}, {OPTIMIZER.capitalize()} at "
-        f"learning rate {LEARNING_RATE:g} as in the authors' code, noise by {ACCOUNTANT}; most dissimilar neighbour "
-        "unless named."
-    )
-    rows = [
-        (found.setting.label, f"{found.setting.data.model}, n = {found.setting.data.records:,}",
-         str(found.config.audit.dissimilarity), number_text(found.summary["guarantee"]["noise_multiplier"]),
-         f"{found.repetitions:,}", found.engine)
-        for found in facts.runs
-    ]  # fmt: skip
-    columns = ("Setting", "Model and records", "Dissimilarity", "Noise multiplier", "Worlds", "Engine")
-    return f"<p>{escape(common)}</p>\n{_table(columns, rows, numbers=(3, 4))}"
+def _labels(made: Made) -> list[str]:
+    warnings = [f'<p class="label">⚠ {escape(line)}</p>' for line in made.warnings]
+    return warnings + [f'<p class="notice">{escape(line)}</p>' for line in (*made.remarks, *made.left_out)]
 
 
 def _item(item: Item, result: ItemResult, png: bytes) -> str:
@@ -199,7 +109,7 @@ def _rows(item: Item, result: ItemResult) -> str:
     rows = [tuple(_cell(column, getattr(row, column)) for column in COLUMNS) for row in shown.itertuples()]
     left = len(result.frame) - len(shown)
     rest = f"<p>{left:,} more rows in {escape(item.key)}.csv.</p>" if left else ""
-    return _table(tuple(column.capitalize() for column in COLUMNS), rows, numbers=range(2, 8)) + rest
+    return html_table(tuple(column.capitalize() for column in COLUMNS), rows, numbers=range(2, 8)) + rest
 
 
 def _cell(column: str, value: Any) -> str:
@@ -208,19 +118,3 @@ def _cell(column: str, value: Any) -> str:
     if column == "repetitions":
         return f"{value:,}" if value else ""
     return "" if math.isnan(value) else number_text(float(value))
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> str:
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    body = "\n".join(
-        "<tr>" + "".join(_data(cell, index, numbers) for index, cell in enumerate(row)) + "</tr>" for row in rows
-    )
-    table = f'<table class="numbers"><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table>'
-    return f'<div class="scroll">{table}</div>'
-
-
-def _data(cell: str, index: int, numbers: Sequence[int]) -> str:
-    if index == 0:
-        return f'<th scope="row">{escape(cell)}</th>'
-    kind = ' class="value"' if index in numbers else ' class="aside"'
-    return f"<td{kind}>{escape(cell)}</td>"

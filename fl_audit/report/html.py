@@ -10,7 +10,7 @@ from typing import Any
 from fl_audit.report.captions import caption
 from fl_audit.report.contents import RunContents
 from fl_audit.report.narrative import SIMULATION_NOTICE, banner, not_private_label, opening
-from fl_audit.report.stylesheet import STYLESHEET
+from fl_audit.report.shell import html_page
 from fl_audit.report.tables import Entry, evidence
 from fl_audit.report.wording import MISSING, number_text, percent, plural, relation_text
 
@@ -32,23 +32,7 @@ PAPERS = (
 )
 """The papers whose methods a report uses."""
 
-PAGE = Template("""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<title>$title</title>
-<style>$style</style>
-</head>
-<body>
-<header>
-<h1>Privacy audit report</h1>
-<p class="subtitle">$subtitle</p>
-</header>
-<main>
-<p class="opening">$opening</p>
-$verdict
+BODY = Template("""$verdict
 $labels
 <h2>Figures</h2>
 $figures
@@ -59,12 +43,7 @@ $configuration
 <h2>Papers used</h2>
 <ol class="papers">
 $papers
-</ol>
-</main>
-<footer>Written by fl_audit from this run's own files. $simulation</footer>
-</body>
-</html>
-""")
+</ol>""")
 
 
 def render_html(contents: RunContents, figures: Mapping[str, bytes]) -> str:
@@ -78,11 +57,7 @@ def render_html(contents: RunContents, figures: Mapping[str, bytes]) -> str:
         PNG bytes of each figure by name, in the order in which they shall appear.
     """
     law = contents.law
-    return PAGE.substitute(
-        title=escape(f"Privacy audit: {law.data_name}, {law.model}"),
-        style=STYLESHEET,
-        subtitle=escape(_subtitle(contents)),
-        opening=escape(opening(contents)),
+    body = BODY.substitute(
         verdict=_verdict(contents),
         labels=_labels(contents),
         figures="\n".join(_figure(i, name, png, contents) for i, (name, png) in enumerate(figures.items(), start=1)),
@@ -92,7 +67,14 @@ def render_html(contents: RunContents, figures: Mapping[str, bytes]) -> str:
         + _timing_table(contents),
         configuration=_law_table(contents) + _configuration_table(contents.configuration),
         papers="\n".join(f"<li>{escape(paper)}</li>" for paper in PAPERS),
-        simulation=escape(SIMULATION_NOTICE),
+    )
+    return html_page(
+        title=f"Privacy audit: {law.data_name}, {law.model}",
+        heading="Privacy audit report",
+        subtitle=_subtitle(contents),
+        opening=opening(contents),
+        body=body,
+        footer=f"Written by fl_audit from this run's own files. {SIMULATION_NOTICE}",
     )
 
 

@@ -7,11 +7,11 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import expit
 
-from experiments.reproductions.expectations import table_3
+from experiments.reproductions.bernau2021.expectations import table_3
+from experiments.reproductions.bernau2021.published import TABLE_2, TABLE_3
+from experiments.reproductions.bernau2021.queries import Query, figure_1, figure_2, figure_3, simulate
+from experiments.reproductions.bernau2021.settings import RELATIONS, SCALINGS, Study
 from experiments.reproductions.items import COLUMNS, ItemResult, Row, table
-from experiments.reproductions.published import TABLE_2, TABLE_3
-from experiments.reproductions.queries import Query, figure_1, figure_2, figure_3, simulate
-from experiments.reproductions.settings import RELATIONS, SCALINGS, Study
 from experiments.reproductions.statistics import (
     bootstrap,
     mean_belief,

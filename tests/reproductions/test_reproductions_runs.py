@@ -12,14 +12,16 @@ import pytest
 
 from experiments.engines import Engine
 from experiments.plan import resolve
-from experiments.reproductions import catalogue, reproduce, runs, settings
-from experiments.reproductions.catalogue import ITEMS, item_names
-from experiments.reproductions.identification import ADVANTAGE
+from experiments.reproductions import reproduce
+from experiments.reproductions.bernau2021 import paper, runs, settings
+from experiments.reproductions.bernau2021.identification import ADVANTAGE
+from experiments.reproductions.bernau2021.neighbours import labels_of, neighbour_of
+from experiments.reproductions.bernau2021.runs import play
+from experiments.reproductions.bernau2021.settings import ADULT, QuickWorlds, Setting, configuration
+from experiments.reproductions.bernau2021.sources import DataFound
+from experiments.reproductions.catalogue import PAPERS, chosen_items, item_names
 from experiments.reproductions.items import COLUMNS
-from experiments.reproductions.neighbours import labels_of, neighbour_of
-from experiments.reproductions.runs import play
-from experiments.reproductions.settings import ADULT, Extent, QuickWorlds, Setting, configuration
-from experiments.reproductions.sources import DataFound
+from experiments.reproductions.papers import Extent
 from experiments.reproductions.statistics import predicted_advantage
 from experiments.run import run_audit
 from experiments.run_directory import RunDirectory
@@ -37,7 +39,7 @@ LS_B = Setting(SMALL, NoiseScaling.LOCAL, NeighbouringRelation.REPLACE_RECORD)
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "ROUNDS", 3)
-    monkeypatch.setattr(reproduce, "find_data", lambda data_dir, wanted: DataFound((SMALL,), ("Adult is small",)))
+    monkeypatch.setattr(paper, "find_data", lambda data_dir, wanted: DataFound((SMALL,), ("Adult is small",)))
 
 
 class Balanced(HTMLParser):
@@ -173,14 +175,14 @@ def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.
     pair = neighbour_of(config)
     assert resolve(config).public.pair == pair
     play([LS_B], Extent.QUICK, None, tmp_path)
-    monkeypatch.setattr("experiments.reproductions.neighbours._ranked", None)
+    monkeypatch.setattr("experiments.reproductions.bernau2021.neighbours._ranked", None)
     other = configuration(replace(LS_B, belief=0.75), Extent.QUICK, None)
     assert neighbour_of(other, [(config, RunDirectory(tmp_path / LS_B.name))]) == pair
     assert len(labels_of(config, pair)) == 2
 
 
 def test_nothing_to_play_on_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reproduce, "find_data", lambda data_dir, wanted: DataFound((), ("Adult is left out (gone)",)))
+    monkeypatch.setattr(paper, "find_data", lambda data_dir, wanted: DataFound((), ("Adult is left out (gone)",)))
     with pytest.raises(InputError, match=r"bernau2021-fig9 cannot be made.*Adult is left out \(gone\)"):
         reproduce.reproduce("bernau2021-fig9", tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -191,6 +193,17 @@ def test_nothing_to_play_on_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         reproduce.reproduce("bernau2021-table3", tmp_path / "file")
 
 
-def test_every_item_names_its_reasons() -> None:
-    assert len({item.key for item in ITEMS}) == len(ITEMS) == len(item_names()) - 1
-    assert catalogue.chosen_items("bernau2021-fig7")[0].settings([ADULT])
+def test_every_paper_has_items_of_its_own() -> None:
+    for one in PAPERS:
+        assert len({item.key for item in one.items}) == len(one.items) > 0
+        assert chosen_items(one.key) == (one, one.items)
+    assert len(set(item_names())) == len(item_names()) == sum(1 + len(one.items) for one in PAPERS)
+    assert paper.PAPER.items[8].settings([ADULT])
+
+
+def test_papers_do_not_mix_in_one_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "older2020-fig3.html").write_text("")
+    monkeypatch.setattr(reproduce, "PAPERS", (replace(paper.PAPER, key="older2020"), paper.PAPER))
+    with pytest.raises(InputError, match=r"holds older2020: accepted is a directory of bernau2021"):
+        reproduce.reproduce("bernau2021-table3", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["older2020-fig3.html"]

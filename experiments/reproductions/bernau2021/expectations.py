@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from experiments.reproductions.bernau2021.published import TABLE_3, Column
+from experiments.reproductions.bernau2021.settings import CANDIDATES, ROUNDS, Study
+from experiments.reproductions.bernau2021.slips import explained
 from experiments.reproductions.items import ItemResult, Row, table
 from experiments.reproductions.looks import draw_published, legend_below, name_panel
-from experiments.reproductions.published import TABLE_3, Column
-from experiments.reproductions.settings import CANDIDATES, ROUNDS, Study
-from experiments.reproductions.slips import explained
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import BeliefTarget, Guarantee, guarantee, noise_multiplier_for
 from fl_audit.privacy.scores import epsilon_from_belief, rho_alpha

@@ -6,7 +6,7 @@ was read off them, to about the last digit given.
 
 from typing import NamedTuple
 
-from experiments.reproductions.settings import MAIN_BELIEF, Study
+from experiments.reproductions.bernau2021.settings import MAIN_BELIEF, Study
 from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling
 
 _LS, _GS = NoiseScaling.LOCAL, NoiseScaling.GLOBAL

@@ -6,6 +6,19 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from experiments.reproductions.bernau2021.neighbours import labels_of
+from experiments.reproductions.bernau2021.published import FIGURE_4_MEDIANS, FIGURE_4_OUTLIERS
+from experiments.reproductions.bernau2021.runs import Findings
+from experiments.reproductions.bernau2021.settings import (
+    CLIPPING_NORM,
+    MAIN_BELIEF,
+    RELATIONS,
+    DataSetting,
+    Setting,
+    Study,
+    neighbours_shown,
+)
+from experiments.reproductions.bernau2021.slips import explained
 from experiments.reproductions.items import ItemResult, Row, table
 from experiments.reproductions.looks import (
     RELATION_LOOKS,
@@ -16,19 +29,6 @@ from experiments.reproductions.looks import (
     name_panel,
     published_key,
 )
-from experiments.reproductions.neighbours import labels_of
-from experiments.reproductions.published import FIGURE_4_MEDIANS, FIGURE_4_OUTLIERS
-from experiments.reproductions.runs import Findings
-from experiments.reproductions.settings import (
-    CLIPPING_NORM,
-    MAIN_BELIEF,
-    RELATIONS,
-    DataSetting,
-    Setting,
-    Study,
-    neighbours_shown,
-)
-from experiments.reproductions.slips import explained
 from experiments.reproductions.statistics import bootstrap, resampling
 from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling
 from fl_audit.report.style import INK, draw_band, new_figure

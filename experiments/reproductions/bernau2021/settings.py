@@ -8,6 +8,7 @@ from pathlib import Path
 
 from experiments.config import RunConfig, parse_config
 from experiments.engines import Engine
+from experiments.reproductions.papers import Extent
 from fl_audit.data.neighbours import NeighbourChoice
 from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling
 
@@ -180,13 +181,6 @@ class Setting:
     def seed(self) -> int:
         """Seed of the run: another one for every setting, so that no two share their noise."""
         return zlib.crc32(self.name.encode())
-
-
-class Extent(StrEnum):
-    """How much is played: as published, or a quick form with few worlds and wide intervals."""
-
-    FULL = "full"
-    QUICK = "quick"
 
 
 def worlds_of(setting: Setting, extent: Extent) -> int:

@@ -5,6 +5,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
+from experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_REPETITIONS
+from experiments.reproductions.bernau2021.runs import Findings
+from experiments.reproductions.bernau2021.settings import (
+    RELATION_LETTERS,
+    SCALING_LETTERS,
+    SCALINGS,
+    DataSetting,
+    Setting,
+    main_settings,
+)
+from experiments.reproductions.bernau2021.slips import explained
 from experiments.reproductions.items import CONFIDENCE, ItemResult, Row, table
 from experiments.reproductions.looks import (
     SCALING_LOOKS,
@@ -14,17 +25,6 @@ from experiments.reproductions.looks import (
     legend_below,
     name_panel,
 )
-from experiments.reproductions.published import TABLE_2, TABLE_2_REPETITIONS
-from experiments.reproductions.runs import Findings
-from experiments.reproductions.settings import (
-    RELATION_LETTERS,
-    SCALING_LETTERS,
-    SCALINGS,
-    DataSetting,
-    Setting,
-    main_settings,
-)
-from experiments.reproductions.slips import explained
 from experiments.reproductions.statistics import predicted_advantage, predicted_exceedance, z_against, z_between
 from fl_audit.evidence.advantage import clopper_pearson, empirical_advantage
 from fl_audit.privacy.release import NoiseScaling

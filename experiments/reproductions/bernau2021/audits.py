@@ -8,6 +8,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from experiments.reproductions.bernau2021.published import (
+    EPSILON_FROM_ADVANTAGE_LOCAL,
+    EPSILON_FROM_BELIEF_LOCAL,
+    EPSILON_FROM_SENSITIVITIES_GLOBAL,
+    LARGEST_MEMBERSHIP_ADVANTAGE,
+    TABLE_2,
+    published_repetitions,
+)
+from experiments.reproductions.bernau2021.runs import Findings
+from experiments.reproductions.bernau2021.settings import MAIN_BELIEF, SCALINGS, DataSetting, Setting, audit_settings
+from experiments.reproductions.bernau2021.slips import explained
 from experiments.reproductions.items import ItemResult, Row, table
 from experiments.reproductions.looks import (
     SCALING_LOOKS,
@@ -18,17 +29,6 @@ from experiments.reproductions.looks import (
     legend_below,
     name_panel,
 )
-from experiments.reproductions.published import (
-    EPSILON_FROM_ADVANTAGE_LOCAL,
-    EPSILON_FROM_BELIEF_LOCAL,
-    EPSILON_FROM_SENSITIVITIES_GLOBAL,
-    LARGEST_MEMBERSHIP_ADVANTAGE,
-    TABLE_2,
-    published_repetitions,
-)
-from experiments.reproductions.runs import Findings
-from experiments.reproductions.settings import MAIN_BELIEF, SCALINGS, DataSetting, Setting, audit_settings
-from experiments.reproductions.slips import explained
 from experiments.reproductions.statistics import median_of_largest, predicted_advantage
 from fl_audit.evidence.empirical_epsilon import epsilon_from_measured_advantage
 from fl_audit.privacy.release import NoiseScaling

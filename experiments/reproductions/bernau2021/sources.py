@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.reproductions.settings import CANDIDATES, DataSetting, Study
+from experiments.reproductions.bernau2021.settings import CANDIDATES, DataSetting, Study
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
 

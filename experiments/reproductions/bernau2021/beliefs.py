@@ -5,11 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.reproductions.items import CONFIDENCE, ItemResult, Row, table
-from experiments.reproductions.looks import SCALING_LOOKS, box_key, draw_boxes, empty_panel, legend_below, name_panel
-from experiments.reproductions.published import TABLE_2
-from experiments.reproductions.runs import Findings
-from experiments.reproductions.settings import (
+from experiments.reproductions.bernau2021.published import TABLE_2
+from experiments.reproductions.bernau2021.runs import Findings
+from experiments.reproductions.bernau2021.settings import (
     MAIN_BELIEF,
     RELATION_LETTERS,
     SCALING_LETTERS,
@@ -19,7 +17,9 @@ from experiments.reproductions.settings import (
     Study,
     main_settings,
 )
-from experiments.reproductions.slips import explained
+from experiments.reproductions.bernau2021.slips import explained
+from experiments.reproductions.items import CONFIDENCE, ItemResult, Row, table
+from experiments.reproductions.looks import SCALING_LOOKS, box_key, draw_boxes, empty_panel, legend_below, name_panel
 from experiments.reproductions.statistics import bootstrap, mean_belief, predicted_exceedance, resampling
 from fl_audit.evidence.advantage import clopper_pearson
 from fl_audit.privacy.release import NoiseScaling

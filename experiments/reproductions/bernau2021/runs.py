@@ -14,8 +14,9 @@ from experiments.config import RunConfig
 from experiments.engines import Engine
 from experiments.plan import resolve, rounds_of
 from experiments.progress import Progress, RunsProgress, no_runs_progress
-from experiments.reproductions.neighbours import neighbour_of
-from experiments.reproductions.settings import CLIPPING_NORM, Extent, Setting, configuration
+from experiments.reproductions.bernau2021.neighbours import neighbour_of
+from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, Setting, configuration
+from experiments.reproductions.papers import Extent
 from experiments.run import run_audit
 from experiments.run_directory import RunDirectory, read_json, read_public
 from fl_audit.data.neighbours import NeighbourPair

@@ -1,0 +1,167 @@
+"""The tables and figures of Bernau et al. 2021, made from runs that they share."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from experiments.reproductions.bernau2021.audits import audit_of_epsilon
+from experiments.reproductions.bernau2021.beliefs import figure_6
+from experiments.reproductions.bernau2021.expectations import table_3
+from experiments.reproductions.bernau2021.identification import table_2
+from experiments.reproductions.bernau2021.queries import figure_1, figure_2, figure_3
+from experiments.reproductions.bernau2021.runs import Findings, play
+from experiments.reproductions.bernau2021.sensitivities import figure_4, figure_5
+from experiments.reproductions.bernau2021.settings import (
+    ACCOUNTANT,
+    CLIPPING_NORM,
+    LEARNING_RATE,
+    OPTIMIZER,
+    ROUNDS,
+    DataSetting,
+    Setting,
+    Study,
+    audit_settings,
+    main_settings,
+    neighbour_settings,
+)
+from experiments.reproductions.bernau2021.sources import find_data
+from experiments.reproductions.items import ItemResult
+from experiments.reproductions.markup import html_table
+from experiments.reproductions.papers import Context, Extent, Item, Made, Paper
+from fl_audit.report.narrative import AUDIT_DEVICE
+from fl_audit.report.wording import number_text, plural
+
+NO_DATA = "none of its data sets is there"
+QUICK_WARNING = "Quick form: few worlds, wide intervals. It shows that everything works, and proves little."
+
+Runs = Mapping[Setting, Findings]
+
+
+@dataclass(frozen=True)
+class SharedItem(Item):
+    """A table or figure whose runs serve others too.
+
+    Parameters
+    ----------
+    build
+        Makes it from the data sets that are there and the runs on them; called only if there is a data set, or none
+        is needed.
+    settings
+        The runs that it needs of some data sets.
+    studies
+        The data sets of the paper that it shows; empty if it needs no data.
+    """
+
+    build: Callable[[Sequence[DataSetting], Runs], ItemResult]
+    settings: Callable[[Iterable[DataSetting]], tuple[Setting, ...]] = lambda data: ()
+    studies: tuple[Study, ...] = ()
+
+    def data_of(self, found: Iterable[DataSetting]) -> tuple[DataSetting, ...]:
+        """Return those of the data sets found that the item shows."""
+        return tuple(one for one in found if one.study in self.studies)
+
+
+def _without_runs(build: Callable[[], ItemResult]) -> Callable[[Sequence[DataSetting], Runs], ItemResult]:
+    return lambda data, runs: build()
+
+
+def _audit(data: Sequence[DataSetting], runs: Runs) -> ItemResult:
+    return audit_of_epsilon(data[0], runs)
+
+
+_EVERY_STUDY = tuple(Study)
+
+ITEMS = (
+    SharedItem("table2", "Table 2. Advantage and delta' at rho_beta = 0.9", table_2, main_settings, _EVERY_STUDY),
+    SharedItem("table3", "Table 3. epsilon and rho_alpha for rho_beta and delta", _without_runs(table_3)),
+    SharedItem("fig1", "Figure 1. The decision boundary of the adversary", _without_runs(figure_1)),
+    SharedItem("fig2", "Figure 2. Regions of error by epsilon", _without_runs(figure_2)),
+    SharedItem("fig3", "Figure 3. rho_beta and rho_alpha by epsilon and delta", _without_runs(figure_3)),
+    SharedItem("fig4", "Figure 4. Local sensitivity by neighbour", figure_4, neighbour_settings, _EVERY_STUDY),
+    SharedItem("fig5", "Figure 5. Sensitivities over the rounds", figure_5, main_settings, _EVERY_STUDY),
+    SharedItem("fig6", "Figure 6. Beliefs and test accuracy", figure_6, main_settings, _EVERY_STUDY),
+    SharedItem("fig7", "Figure 7. Audit of epsilon on MNIST", _audit, audit_settings, (Study.MNIST,)),
+    SharedItem("fig8", "Figure 8. Audit of epsilon on Purchase-100", _audit, audit_settings, (Study.PURCHASE,)),
+    SharedItem("fig9", "Figure 9. Audit of epsilon on Adult", _audit, audit_settings, (Study.ADULT,)),
+)
+
+
+def make(items: Sequence[SharedItem], context: Context) -> Made:
+    """Make items from runs that are played once for all of them.
+
+    Parameters
+    ----------
+    items
+        What to make.
+    context
+        Where the runs lie, how much is played, and where.
+
+    Raises
+    ------
+    InputError
+        If a setting cannot be played, or its directory holds something else.
+    FederationError
+        If a federation had to stop; what was finished is kept.
+    """
+    found = find_data(context.data_dir, dict.fromkeys(study for item in items for study in item.studies))
+    for remark in found.remarks:
+        context.announce(remark)
+    makeable = tuple(item for item in items if not item.studies or item.data_of(found.data))
+    wanted = [setting for item in makeable for setting in item.settings(item.data_of(found.data))]
+    runs = play(wanted, context.extent, context.data_dir, context.runs, context.engine, context.progress)
+    played = tuple(runs.values())
+    data = ", ".join(one.title for one in found.data) or "no data needed"
+    return Made(
+        tuple((item, item.build(item.data_of(found.data), runs)) for item in makeable),
+        tuple(f"{item.title}: left out, {NO_DATA}" for item in items if item not in makeable),
+        found.remarks,
+        (data, plural(len(played), "run")),
+        tuple(_warnings(played, context.extent)),
+        _played(played),
+    )
+
+
+PAPER = Paper(
+    "bernau2021",
+    "Bernau et al. 2021",
+    "D. Bernau, G. Eibl, P. W. Grassal, H. Keller, F. Kerschbaum (2021). Quantifying identifiability to choose and "
+    "audit epsilon in differentially private deep learning. PVLDB 14(13).",
+    ITEMS,
+    make,
+)
+
+
+def _warnings(runs: Sequence[Findings], extent: Extent) -> list[str]:
+    if not runs:
+        return []
+    quick = [f"{QUICK_WARNING} {_other_measures(runs)}".strip()] if extent is Extent.QUICK else []
+    return [*quick, f"Settings marked LS: {AUDIT_DEVICE}"]
+
+
+def _other_measures(runs: Sequence[Findings]) -> str:
+    """Return a sentence about the data sets whose neighbours were chosen by another measure than the paper's."""
+    others = {
+        f"on {found.setting.data.title} by the {found.config.audit.dissimilarity} measure instead of "
+        f"{found.setting.data.dissimilarity}"
+        for found in runs
+        if str(found.config.audit.dissimilarity) != found.setting.data.dissimilarity
+    }
+    return f"Neighbours are chosen {', '.join(sorted(others))}." if others else ""
+
+
+def _played(runs: Sequence[Findings]) -> str:
+    if not runs:
+        return "<p>Nothing: all of this follows from closed forms and a simulated query.</p>"
+    common = (
+        f"Every run: {ROUNDS} full-batch rounds over 10 clients, C = {CLIPPING_NORM:g}, {OPTIMIZER.capitalize()} at "
+        f"learning rate {LEARNING_RATE:g} as in the authors' code, noise by {ACCOUNTANT}; most dissimilar neighbour "
+        "unless named."
+    )
+    rows = [
+        (found.setting.label, f"{found.setting.data.model}, n = {found.setting.data.records:,}",
+         str(found.config.audit.dissimilarity), number_text(found.summary["guarantee"]["noise_multiplier"]),
+         f"{found.repetitions:,}", found.engine)
+        for found in runs
+    ]  # fmt: skip
+    columns = ("Setting", "Model and records", "Dissimilarity", "Noise multiplier", "Worlds", "Engine")
+    return f"<p>{escape(common)}</p>\n{html_table(columns, rows, numbers=(3, 4))}"

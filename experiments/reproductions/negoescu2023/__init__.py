@@ -1,0 +1,1 @@
+"""Negoescu et al. 2023: Epsilon*, a privacy metric for machine learning models."""

@@ -1,0 +1,182 @@
+"""What a paper is to the reproductions: a name, its tables and figures, and one way to make some of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from html import escape
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from experiments.engines import Engine
+from experiments.progress import RunsProgress, no_runs_progress
+from experiments.reproductions.items import ItemResult
+from fl_audit.errors import InputError
+
+
+class Extent(StrEnum):
+    """How much is played: all that the paper did, or a quick form with few repetitions and wide intervals."""
+
+    FULL = "full"
+    QUICK = "quick"
+
+
+@dataclass(frozen=True)
+class Context:
+    """All that making a table or figure may depend on, besides the paper.
+
+    Parameters
+    ----------
+    directory
+        Where everything goes.
+    data_dir
+        Data directory; None means that of the environment.
+    extent
+        Full or quick.
+    engine
+        Where clients run; None means what suits the data set.
+    progress
+        Shows how far all runs together are.
+    announce
+        Is told at once, in a line, what is replaced or left out.
+    """
+
+    directory: Path
+    data_dir: Path | None = None
+    extent: Extent = Extent.FULL
+    engine: Engine | None = None
+    progress: RunsProgress = no_runs_progress
+    announce: Callable[[str], None] = field(default=lambda line: None)
+
+    @property
+    def runs(self) -> Path:
+        """Where runs are kept: apart for the quick form, whose runs are no part of the full one."""
+        return self.directory / ("runs" if self.extent is Extent.FULL else f"runs-{self.extent}")
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table or figure of a paper.
+
+    Parameters
+    ----------
+    key
+        Its own part of the name, and the name of its files.
+    title
+        Number and subject.
+    """
+
+    key: str
+    title: str
+
+
+ItemT = TypeVar("ItemT", bound=Item)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a paper made of the items that were asked for.
+
+    Parameters
+    ----------
+    results
+        Each item that could be made, with its result.
+    left_out
+        A line for every item that could not, for lack of data.
+    remarks
+        A line for every data set that is replaced or left out.
+    basis
+        What the results rest on, in a few words each: data sets, number of runs.
+    warnings
+        What must be said before any number is read.
+    played
+        HTML of what was played or simulated.
+    """
+
+    results: tuple[tuple[Item, ItemResult], ...]
+    left_out: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    basis: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    played: str = ""
+
+
+@dataclass(frozen=True)
+class Paper(Generic[ItemT]):
+    """A paper that can be reproduced.
+
+    Parameters
+    ----------
+    key
+        Name of the whole paper, and the first part of the name of each of its items.
+    heading
+        Authors and year, as in running text.
+    reference
+        The full reference.
+    items
+        Every table and figure with results, in the order of the paper's numbers.
+    make
+        Makes some of the items; those that lack their data are left out and named.
+    """
+
+    key: str
+    heading: str
+    reference: str
+    items: tuple[ItemT, ...]
+    make: Callable[[Sequence[ItemT], Context], Made]
+
+    def name_of(self, item: Item) -> str:
+        """Return the item's name on the command line."""
+        return f"{self.key}-{item.key}"
+
+
+class NoDataError(InputError):
+    """A data set that an item needs is not there; the paper's other items are made all the same."""
+
+
+@dataclass(frozen=True)
+class SingleItem(Item):
+    """An item that is made by itself; what several of them need, they share through files under `Context.runs`.
+
+    Parameters
+    ----------
+    build
+        Makes it; raises `NoDataError` where a data set is not there.
+    data
+        Names of the data sets that it shows; empty if it needs none.
+    """
+
+    build: Callable[[Context], ItemResult]
+    data: tuple[str, ...] = ()
+
+
+def make_each(items: Sequence[SingleItem], context: Context) -> Made:
+    """Make items one after the other, and list on the page what was played for each.
+
+    Parameters
+    ----------
+    items
+        What to make.
+    context
+        What it may depend on.
+    """
+    results: list[tuple[Item, ItemResult]] = []
+    left_out: list[str] = []
+    data: list[str] = []
+    for item in items:
+        try:
+            results.append((item, item.build(context)))
+        except NoDataError as error:
+            left_out.append(f"{item.title}: left out, {error}")
+        else:
+            data.extend(item.data)
+    played = "\n".join(
+        f"<li><strong>{escape(item.title)}.</strong> {escape(result.played)}</li>"
+        for item, result in results
+        if result.played
+    )
+    return Made(
+        tuple(results),
+        tuple(left_out),
+        basis=(", ".join(dict.fromkeys(data)) or "no data needed",),
+        played=f"<ul>\n{played}\n</ul>",
+    )
