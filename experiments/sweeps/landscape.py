@@ -5,6 +5,7 @@ models with and without a promise on top and at the right.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -118,7 +119,7 @@ def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool
                 (axes.axhline if upright else axes.axvline)(value, color=colour, linestyle=line)
             continue
         at, height = density(values)
-        fill = {"facecolor": "none", "edgecolor": colour, "hatch": hatch, "alpha": 0.35, "linewidth": 0}
+        fill: dict[str, Any] = {"facecolor": "none", "edgecolor": colour, "hatch": hatch, "alpha": 0.35, "linewidth": 0}
         if upright:
             axes.plot(height, at, line, color=colour, label=label)
             axes.fill_betweenx(at, height, **fill)

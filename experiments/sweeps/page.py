@@ -19,8 +19,8 @@ CAPTION = (
 )
 _READING = (
     "Epsilon* is found from the losses of one released model; epsilon is what training with differential privacy "
-    "promises of any model. Epsilon* of a single model may lie above the promise by chance, for it is an estimate from a "
-    "sample, and below it proves nothing: other attacks may tell more."
+    "promises of any model. Epsilon* of a single model may lie above the promise by chance, for it is an estimate from "
+    "a sample, and below it proves nothing: other attacks may tell more."
 )
 
 

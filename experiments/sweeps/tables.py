@@ -103,7 +103,6 @@ def points_table(models: pd.DataFrame, points: Sequence[Point], utility: Utility
     table = pd.DataFrame(rows)
     # A model whose Epsilon* is unbounded is as risky as can be, and on no frontier.
     usable = np.flatnonzero(np.isfinite(table["epsilon_star"]) & np.isfinite(table["utility"]))
-    frontier = (
-        usable[convex_frontier(*table.loc[usable, ["epsilon_star", "utility"]].to_numpy().T)] if len(usable) else []
-    )
+    best = convex_frontier(table["epsilon_star"][usable], table["utility"][usable]) if len(usable) else usable
+    frontier = usable[best]
     return table.assign(on_frontier=np.isin(np.arange(len(table)), frontier))

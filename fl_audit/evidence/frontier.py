@@ -15,7 +15,7 @@ def convex_frontier(risk: ArrayLike, utility: ArrayLike) -> NDArray[np.int64]:
     """Return the strategies on the convex Pareto frontier, from the smallest risk to the largest utility.
 
     A strategy is on it if no mixture of others has at most its risk and at least its utility, and is better in one of
-    both; a strategy on the line between two neighbours of the frontier is. Of equal strategies the first stands for all.
+    both; a strategy on the line between two neighbours of the frontier is. Of equal strategies the first is taken.
 
     Parameters
     ----------
