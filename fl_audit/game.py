@@ -5,9 +5,9 @@ data files derives the same records, neighbours, shards and model. It holds no s
 come from the seed of the run, which only the challenger has.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
@@ -167,20 +167,23 @@ class Game:
     population: Examples
     classes: int
     model: StackedModel
+    _held: dict[int, Examples] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @property
+    @cached_property
     def differing(self) -> Examples:
         """x, the record of D that is not in D'."""
         return self.training.take(np.array([self.public.pair.index]))
 
-    @property
+    @cached_property
     def common(self) -> Examples:
         """The records that D and D' share."""
         return self.training.take(np.delete(np.arange(len(self.training.labels)), self.public.pair.index))
 
     def honest_shard(self, client: int) -> Examples:
-        """Return what a client holds in every world: its shard, without x if it is the victim."""
-        return self.training.take(self.shards[client][~self.differs(client)])
+        """Return what a client holds in every world: its shard, without x if it is the victim; taken once."""
+        if client not in self._held:
+            self._held[client] = self.training.take(self.shards[client][~self.differs(client)])
+        return self._held[client]
 
     def differs(self, client: int) -> NDArray[np.bool_]:
         """Return for each record of a client's shard whether it is x."""

@@ -60,8 +60,10 @@ COLUMNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
 )
 LABELS = ("<=50K", ">50K")
+MISSING = "?"
+_ONLY_INCOMPLETE = {"workclass": ("Never-worked",)}
+"""Levels that occur in incomplete rows alone."""
 _FIELDS = len(COLUMNS) + 1
-_FEATURES = sum(max(1, len(levels)) for _, levels in COLUMNS)
 
 
 def find_adult(directory: Path | None) -> list[Path]:
@@ -69,15 +71,18 @@ def find_adult(directory: Path | None) -> list[Path]:
     return [locate(directory, "adult", name) for name in ("adult.data", "adult.test")]
 
 
-def load_adult(directory: Path | None) -> Source:
+def load_adult(directory: Path | None, incomplete: bool = False) -> Source:
     """Return UCI Adult: 104 features in [0, 1] (6 numeric, 98 one-hot), 2 classes, 30,162 and 15,060 records.
 
-    Rows with a missing value (`?`) are left out. Numeric columns are scaled by their range in `adult.data`.
+    Rows with a missing value (`?`) are left out. With `incomplete` they are kept, `?` a level of its own: 108 features,
+    32,561 and 16,281 records. Numeric columns are scaled by their range in `adult.data`.
 
     Parameters
     ----------
     directory
         Directory with `adult.data` and `adult.test`, plain or gzipped, or with a folder `adult` that holds them.
+    incomplete
+        Whether rows with missing values are kept.
 
     Raises
     ------
@@ -85,19 +90,33 @@ def load_adult(directory: Path | None) -> Source:
         If a file is missing or damaged, or a row is not of the published format.
     """
     paths = find_adult(directory)
-    rows, test_rows = (_read_rows(path) for path in paths)
+    columns = _with_missing() if incomplete else COLUMNS
+    rows, test_rows = (_read_rows(path, incomplete) for path in paths)
     numbers, test_numbers = min_max(_numeric(rows, paths[0]), _numeric(test_rows, paths[1]))
     assert test_numbers is not None
     pool, test = (
-        build_records(_features(part, scaled, path), _labels(part, path), len(LABELS), path)
+        build_records(_features(part, scaled, path, columns), _labels(part, path), len(LABELS), path)
         for part, scaled, path in zip((rows, test_rows), (numbers, test_numbers), paths, strict=True)
     )
-    description = f"UCI Adult, {len(pool):,} + {len(test):,} records, {_FEATURES} features, 2 classes"
-    return Source("adult", pool, test, description)
+    features = pool.features.shape[1]
+    description = f"UCI Adult, {len(pool):,} + {len(test):,} records, {features} features, 2 classes"
+    return Source("adult-all" if incomplete else "adult", pool, test, description)
 
 
-def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
-    """Return the complete rows with their line numbers."""
+_Columns = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def _with_missing() -> _Columns:
+    """Return the columns with the levels of incomplete rows, `?` last where it occurs."""
+    with_gaps = ("workclass", "occupation", "native-country")
+    return tuple(
+        (name, (*levels, *_ONLY_INCOMPLETE.get(name, ()), MISSING) if name in with_gaps else levels)
+        for name, levels in COLUMNS
+    )
+
+
+def _read_rows(path: Path, incomplete: bool) -> list[tuple[int, list[str]]]:
+    """Return the complete rows, or all, with their line numbers."""
     rows = []
     reader = csv.reader(io.StringIO(read_text(path)), skipinitialspace=True)
     try:
@@ -110,7 +129,7 @@ def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
                 len(fields) == _FIELDS,
                 f"{path} has {len(fields)} fields in line {reader.line_num}: accepted are {_FIELDS}",
             )
-            if "?" not in fields:
+            if incomplete or MISSING not in fields:
                 rows.append((reader.line_num, fields))
     except csv.Error as error:
         raise InputError(f"{path} is no CSV in line {reader.line_num} ({error})") from error
@@ -130,10 +149,12 @@ def _numeric(rows: list[tuple[int, list[str]]], path: Path) -> NDArray[np.float6
     return values
 
 
-def _features(rows: list[tuple[int, list[str]]], numbers: NDArray[np.float64], path: Path) -> NDArray[np.float32]:
+def _features(
+    rows: list[tuple[int, list[str]]], numbers: NDArray[np.float64], path: Path, columns: _Columns
+) -> NDArray[np.float32]:
     """Return numeric columns first, then the one-hot columns, each in the order of the file."""
     parts = [numbers.astype(np.float32)]
-    for position, (name, levels) in enumerate(COLUMNS):
+    for position, (name, levels) in enumerate(columns):
         if levels:
             codes = _codes(rows, position, levels, f"{path} has {name}")
             parts.append(np.eye(len(levels), dtype=np.float32)[codes])

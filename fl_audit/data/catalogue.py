@@ -75,6 +75,11 @@ _CATALOGUE: Mapping[str, _Entry] = {
         lambda directory, _: load_adult(directory),
         find=find_adult,
     ),
+    "adult-all": _Entry(
+        "the same with its incomplete rows, ? a level of its own",
+        lambda directory, _: load_adult(directory, incomplete=True),
+        find=find_adult,
+    ),
     "mnist": _Entry(
         "MNIST: the four IDX files, plain or gzipped", lambda directory, _: load_mnist(directory), find=find_mnist
     ),

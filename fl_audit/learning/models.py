@@ -71,6 +71,11 @@ def dense_128(feature_shape: Sequence[int], classes: int) -> nn.Module:
     return _dense(prod(feature_shape), 128, classes)
 
 
+def dense_3x100(feature_shape: Sequence[int], classes: int) -> nn.Module:
+    """Three hidden layers of 100 rectified units (Negoescu et al. 2023, section 4.1, on Purchase-100)."""
+    return _dense(prod(feature_shape), 100, 100, 100, classes)
+
+
 def mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
     """Two 3x3 convolutions of 16 channels, normalised and pooled, and a dense layer: 6,554 parameters on MNIST.
 
@@ -93,6 +98,7 @@ _BUILT_IN: dict[str, Callable[[Sequence[int], int], nn.Module]] = {
     "logistic": logistic,
     "adult-mlp": adult_mlp,
     "dense-128": dense_128,
+    "dense-3x100": dense_3x100,
     "mnist-cnn": mnist_cnn,
 }
 

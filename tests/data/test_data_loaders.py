@@ -49,6 +49,18 @@ def test_published_adult(published: str) -> None:
     assert source.pool.features.max(axis=0).min() == 1
 
 
+def test_published_adult_with_its_incomplete_rows(published: str) -> None:
+    source = load_source(DataSpec("adult-all", published))
+    assert source.test is not None
+    assert (len(source.pool), len(source.test)) == (32561, 16281)
+    # As the file's own documentation counts them.
+    assert ((source.pool.labels == 1).sum(), (source.test.labels == 1).sum()) == (7841, 3846)
+    assert_allclose(source.pool.features[:, 6:].sum(axis=1), 8)
+    assert source.pool.features.max(axis=0).min() == 1
+    complete = load_source(DataSpec("adult", published))
+    assert source.pool.features.shape[1] == complete.pool.features.shape[1] + 4
+
+
 def test_published_mnist(published: str) -> None:
     source = load_source(DataSpec("mnist", published))
     assert source.pool.features.shape == (60000, 1, 28, 28)
