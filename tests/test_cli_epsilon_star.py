@@ -11,8 +11,6 @@ import pytest
 from experiments.cli import main
 from experiments.reproductions.negoescu2023.simulation import (
     SimulationSettings,
-    identical_figure,
-    separation_figure,
     simulate,
     summary,
     true_epsilon_star,
@@ -116,14 +114,11 @@ def test_the_simulation_of_appendix_b() -> None:
     """Where nothing leaks both forms shrink to 0; where much does the empirical one stays below (figures 4 and 5)."""
     settings = SimulationSettings(separations=(0.0, 3.0), sizes=(1000, 10_000), repetitions=10)
     table = simulate(settings, seed=1)
-    assert list(table) == ["separation", "size", "estimator", "repetition", "estimate", "truth"]
     assert len(table) == 2 * 2 * 3 * 10
     assert true_epsilon_star(settings, 0.0) == 0
-    bias = summary(table).set_index(["separation", "size", "estimator"])["bias"]
+    bias = {cell: errors.bias for cell, errors in summary(table).items()}
     for separation in settings.separations:
         for size in settings.sizes:
             assert abs(bias[separation, size, "parametric"]) < abs(bias[separation, size, "empirical"])
     assert bias[0.0, 1000, "parametric"] > bias[0.0, 10_000, "parametric"] > 0
     assert bias[3.0, 10_000, "empirical"] < -1
-    assert len(identical_figure(table).axes) == 1
-    assert len(separation_figure(table).axes) == 2

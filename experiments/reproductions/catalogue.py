@@ -4,10 +4,11 @@ from difflib import get_close_matches
 from typing import Any
 
 from experiments.reproductions.bernau2021.paper import PAPER as BERNAU_2021
+from experiments.reproductions.negoescu2023.paper import PAPER as NEGOESCU_2023
 from experiments.reproductions.papers import Item, Paper
 from fl_audit.errors import InputError
 
-PAPERS: tuple[Paper[Any], ...] = (BERNAU_2021,)
+PAPERS: tuple[Paper[Any], ...] = (BERNAU_2021, NEGOESCU_2023)
 """The papers, in the order of their years."""
 
 

@@ -67,7 +67,7 @@ def _opening(results: Sequence[tuple[Item, ItemResult]]) -> str:
     outside = sum(len(result.differences) for _, result in results)
     if not compared:
         printed = any(result.frame["published"].notna().any() for _, result in results)
-        beside = "closed forms stand beside what is printed" if printed else "what is measured stands beside theory"
+        beside = "closed forms stand beside what is printed" if printed else "what is simulated stands beside theory"
         return f"Nothing here is measured against a published number; {beside}."
     return (
         f"Of {plural(compared, 'published number')} with an interval of ours beside them, {compared - outside} lie "

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit, ndtr, ndtri
+from scipy.special import expit, logit, ndtr, ndtri, stdtrit
 
 from experiments.reproductions.items import CONFIDENCE
 from fl_audit.privacy.scores import gaussian_advantage
@@ -36,6 +36,13 @@ def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.r
     tail = 100 * (1 - CONFIDENCE) / 2
     low, high = np.percentile(found, [tail, 100 - tail])
     return float(low), float(high)
+
+
+def t_interval(values: Floats) -> tuple[float, float]:
+    """Return the t interval of the mean of independent values, shape (repetitions,), at least two of them."""
+    mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(values.size)
+    reach = float(stdtrit(values.size - 1, (1 + CONFIDENCE) / 2)) * error
+    return mean - reach, mean + reach
 
 
 def predicted_advantage(mu: Floats) -> float:

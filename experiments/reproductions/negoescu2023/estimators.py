@@ -1,0 +1,262 @@
+"""Figures 4 and 5 of Negoescu et al. 2023: the estimators of Epsilon* by the number of losses, against the truth."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from experiments.reproductions.items import ItemResult, Row, table
+from experiments.reproductions.looks import THEORY, legend_below, name_panel
+from experiments.reproductions.negoescu2023.simulation import (
+    EMPIRICAL,
+    NARROW_PARAMETRIC,
+    PARAMETRIC,
+    Cell,
+    SimulationSettings,
+    cells,
+    simulate,
+    summary,
+)
+from experiments.reproductions.papers import Context, Extent
+from experiments.reproductions.statistics import t_interval
+from fl_audit.report.style import INK, new_figure
+
+SETTINGS = {Extent.FULL: SimulationSettings(), Extent.QUICK: SimulationSettings(sizes=(100, 1000), repetitions=10)}
+"""The paper's ten repetitions, over sizes of which its text keeps none."""
+MANY = {
+    Extent.FULL: SimulationSettings(sizes=(100, 1000, 10_000), repetitions=200),
+    Extent.QUICK: SimulationSettings(sizes=(100, 1000), repetitions=40),
+}
+"""More repetitions than the paper's, of samples of their own, for bias and spread."""
+_SEED, _SEED_OF_MANY = 0, 1
+_LOOKS = {PARAMETRIC: ("--", "#12426e", "o"), EMPIRICAL: (":", "#b35806", "v")}
+_LOST = (
+    "The Gamma laws, the numbers of losses, delta and the cut of the parametric form are lost from the paper's text; "
+    "those here are ours, so no number can be compared.",
+    "The paper evaluates distribution functions at two million quantiles; ours finds the supremum over all thresholds.",
+)
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Both simulations: of the paper's ten repetitions, and of more.
+
+    Parameters
+    ----------
+    settings, many
+        What was simulated.
+    ten, more
+        Tables of `simulate`.
+    """
+
+    settings: SimulationSettings
+    many: SimulationSettings
+    ten: pd.DataFrame
+    more: pd.DataFrame
+
+    @property
+    def repetitions(self) -> tuple[int, int]:
+        """Samples of each cell, in both simulations."""
+        return self.settings.repetitions, self.many.repetitions
+
+    @property
+    def played(self) -> str:
+        """What was simulated, in a sentence."""
+        laws = self.settings
+        sizes = ", ".join(f"{size:,}" for size in laws.sizes)
+        return (
+            f"Members have losses Gamma({laws.shape:g}, 1), the population Gamma({laws.shape:g} + a, 1), "
+            f"a = {', '.join(f'{a:g}' for a in laws.separations)}; sets of {sizes} losses, {laws.repetitions} "
+            f"repetitions; for bias and spread {self.many.repetitions} others of sets up to {max(self.many.sizes):,}. "
+            f"delta {laws.delta:g}; rates within {laws.cut:g} of 0 or 1 are left out, {laws.empirical_cut:g} in the "
+            "empirical form. No training."
+        )
+
+
+def _simulated(extent: Extent, separations: tuple[float, ...] | None = None) -> Simulated:
+    """Simulate some separations, or all: the first ones, for their place names their random stream."""
+    both = SETTINGS[extent], MANY[extent]
+    ten, many = (one if separations is None else replace(one, separations=separations) for one in both)
+    return Simulated(ten, many, simulate(ten, _SEED), simulate(many, _SEED_OF_MANY))
+
+
+def figure_4(context: Context) -> ItemResult:
+    """Return mean and standard deviation of the estimators over the number of losses, where nothing leaks."""
+    found = _simulated(context.extent, (0.0,))
+    figure = new_figure()
+    axes = figure.subplots()
+    axes.axhline(0, color=INK, linewidth=1.4, label=THEORY)
+    _draw(axes, found.ten, "size")
+    axes.set_xscale("log")
+    name_panel(axes, "", "Identical laws", "Losses in each set (count)", "Epsilon* (nats)")
+    legend_below(figure, [axes], columns=3)
+    return ItemResult(
+        table([*_rows_of_ten(found), *_rows_of_many(found)]),
+        figure,
+        f"Mean and standard deviation of {found.repetitions[0]} repetitions; both laws are the same, so that Epsilon* "
+        "is 0.",
+        (*_LOST, *_remarks_of_figure_4(found)),
+        played=found.played,
+    )
+
+
+def figure_5(context: Context) -> ItemResult:
+    """Return mean and standard deviation of the estimators beside the truth, over the separation of the laws."""
+    found = _simulated(context.extent)
+    sizes = found.settings.sizes
+    figure = new_figure(3.0 + 2.2 * ((len(sizes) + 1) // 2))
+    panels = figure.subplots((len(sizes) + 1) // 2, 2, sharex=True, sharey=True, squeeze=False).ravel()
+    for letter, axes, size in zip("abcdefgh", panels, sizes, strict=False):
+        own = found.ten[found.ten["size"] == size]
+        for column, line, name in (("truth", "-", THEORY), ("narrow_truth", "-.", f"{THEORY}, cut of empirical form")):
+            truth = own.groupby("separation")[column].first()
+            axes.plot(truth.index, truth, line, color=INK, linewidth=1.4, label=name)
+        _draw(axes, own, "separation")
+        name_panel(axes, letter, f"{size:,} losses", "Separation a (shape)", "Epsilon* (nats)")
+        axes.label_outer()
+    for axes in panels[len(sizes) :]:
+        axes.set_axis_off()
+    legend_below(figure, list(panels))
+    rows = _rows_of_ten(found)
+    return ItemResult(
+        table([*rows, *_rows_of_many(found)]),
+        figure,
+        f"Mean and standard deviation of {found.repetitions[0]} repetitions. Losses of members: "
+        f"Gamma({found.settings.shape:g}, 1), of the population: Gamma({found.settings.shape:g} + a, 1).",
+        (*_LOST, *_remarks_of_figure_5(found)),
+        shown_rows=len(rows) // 2,
+        played=found.played,
+    )
+
+
+def _draw(axes: Axes, estimates: pd.DataFrame, over: str) -> None:
+    for name, (line, colour, marker) in _LOOKS.items():
+        groups = estimates[estimates["estimator"] == name].groupby(over)["estimate"]
+        mean = groups.mean()
+        axes.errorbar(
+            mean.index, mean, yerr=groups.std(), linestyle=line, color=colour, marker=marker, markersize=5,
+            label=f"{name} form", capsize=3,
+        )  # fmt: skip
+
+
+def _shown(estimates: pd.DataFrame) -> Iterable[tuple[Cell, pd.DataFrame]]:
+    return ((key, cell) for key, cell in cells(estimates).items() if key[-1] in _LOOKS)
+
+
+def _rows_of_ten(found: Simulated) -> list[Row]:
+    """Return means, then standard deviations, of the paper's repetitions."""
+    means, spreads = [], []
+    for (separation, size, name), cell in _shown(found.ten):
+        estimates = cell["estimate"].to_numpy(dtype="float64")
+        setting, count = f"{_law(separation)}, {size:,} losses", estimates.size
+        low, high = t_interval(estimates)
+        spread = float(estimates.std(ddof=1))
+        cut = f"; theory within its own cut {cell['narrow_truth'].iloc[0]:.3f}" if name == EMPIRICAL else ""
+        means.append(
+            Row(setting, f"mean Epsilon*, {name} form", theory=float(cell["truth"].iloc[0]),
+                measured=float(estimates.mean()), low=low, high=high, repetitions=count,
+                note=f"nats; t interval; standard deviation {spread:.3f}{cut}")
+        )  # fmt: skip
+        spreads.append(
+            Row(setting, f"standard deviation of Epsilon*, {name} form", measured=spread, repetitions=count,
+                note="nats; over repetitions")
+        )  # fmt: skip
+    return [*means, *spreads]
+
+
+def _rows_of_many(found: Simulated) -> list[Row]:
+    """Return bias, standard deviation and root mean squared error of many repetitions."""
+    rows = []
+    errors = summary(found.more)
+    for (separation, size, name), cell in _shown(found.more):
+        setting, count = f"{_law(separation)}, {size:,} losses, {len(cell)} repetitions", len(cell)
+        error = errors[separation, size, name]
+        low, high = t_interval((cell["estimate"] - cell["truth"]).to_numpy(dtype="float64"))
+        form = f"of Epsilon*, {name} form"
+        rows += [
+            Row(setting, f"bias {form}", theory=0.0, measured=error.bias, low=low, high=high,
+                repetitions=count, note="nats; mean less truth; more repetitions than the paper's"),
+            Row(setting, f"standard deviation {form}", measured=error.std, repetitions=count, note="nats"),
+            Row(setting, f"root mean squared error {form}", measured=error.rmse, repetitions=count,
+                note="nats"),
+        ]  # fmt: skip
+    return rows
+
+
+def _law(separation: float) -> str:
+    return f"separation {separation:g}" if separation else "identical laws"
+
+
+def _remarks_of_figure_4(found: Simulated) -> tuple[str, ...]:
+    nearer = [
+        _nearer(estimates, "bias", f"{repetitions} repetitions")
+        for estimates, repetitions in zip((found.ten, found.more), found.repetitions, strict=True)
+    ]
+    errors = summary(found.ten)
+    falls = []
+    for name in _LOOKS:
+        values = [errors[0.0, size, name].bias for size in found.settings.sizes]
+        falling = all(left > right for left, right in pairwise(values))
+        falls.append(f"the {name} one {'always' if falling else 'not always'} ({_between(values)})")
+    return (
+        f"The paper finds the parametric form nearer to 0. By means: {'; '.join(nearer)}.",
+        f"It finds both forms to shrink as the sets grow. Here, from each size to the next: {', '.join(falls)}.",
+    )
+
+
+def _remarks_of_figure_5(found: Simulated) -> tuple[str, ...]:
+    nearer = [
+        _nearer(estimates, "rmse", f"{repetitions} repetitions")
+        for estimates, repetitions in zip((found.ten, found.more), found.repetitions, strict=True)
+    ]
+    return (
+        "The paper finds the parametric form nearer to the truth throughout. By root mean squared error: "
+        f"{'; '.join(nearer)}.",
+        *_remarks_on_bias(found),
+    )
+
+
+def _remarks_on_bias(found: Simulated) -> tuple[str, ...]:
+    """Return what samples do not cure: the bias of the fit, and that of the cut."""
+    size = max(found.settings.sizes)
+    wide, narrow = summary(found.ten), summary(found.ten, "narrow_truth")
+    apart = [separation for separation in found.settings.separations if separation > 0]
+
+    fit = [wide[separation, size, PARAMETRIC] for separation in apart]
+    bias, spread = [one.bias for one in fit], [one.std for one in fit]
+    cut = [wide[separation, size, EMPIRICAL].bias for separation in apart]
+    own = [narrow[separation, size, EMPIRICAL].bias for separation in apart]
+    return (
+        f"The normal fit to losses that are not normal has a bias of its own: at {size:,} losses {_between(bias)} nats "
+        f"over the separations, {'always' if min(bias) > 0 else 'not always'} above the truth, beside a standard "
+        f"deviation of {_between(spread)}{'; more losses do not cure it' if min(bias) > 2 * max(spread) else ''}.",
+        f"How much of the empirical form's distance is its cut: at {size:,} losses its bias is {_between(cut)} nats "
+        f"against the truth, and {_between(own)} against the truth within the same cut.",
+        "Within that cut for both, against the truth within it: "
+        f"{_nearer(found.ten, 'rmse', f'{found.repetitions[0]} repetitions', 'narrow_truth', NARROW_PARAMETRIC)}.",
+    )
+
+
+def _between(values: Sequence[float]) -> str:
+    return f"{values[0]:.2f}" if len(values) == 1 else f"{min(values):.2f} to {max(values):.2f}"
+
+
+def _nearer(
+    estimates: pd.DataFrame, column: str, label: str, truth: str = "truth", parametric: str = PARAMETRIC
+) -> str:
+    """Return in how many cells the parametric form is nearer to the truth than the empirical one, and where not."""
+    errors = summary(estimates, truth)
+    pairs = {
+        key[:2]: (abs(getattr(one, column)), abs(getattr(errors[*key[:2], EMPIRICAL], column)))
+        for key, one in errors.items()
+        if key[-1] == parametric
+    }
+    farther = {key: pair for key, pair in pairs.items() if pair[0] >= pair[1]}
+    said = f"nearer in {len(pairs) - len(farther)} of {len(pairs)} cells ({label})"
+    named = "; ".join(
+        f"{_law(separation)}, {size:,} losses ({ours:.2f} against {empirical:.2f} nats)"
+        for (separation, size), (ours, empirical) in farther.items()
+    )
+    return f"{said}, not at {named}" if farther else said

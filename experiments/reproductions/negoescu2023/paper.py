@@ -1,0 +1,29 @@
+"""The figures of Negoescu et al. 2023."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from experiments.reproductions.negoescu2023.estimators import figure_4, figure_5
+from experiments.reproductions.negoescu2023.ratios import figure_3
+from experiments.reproductions.papers import Context, Extent, Made, Paper, SingleItem, make_each
+
+QUICK_WARNING = "Quick form: small samples and few repetitions. It shows that everything works, and proves little."
+
+
+def make(items: Sequence[SingleItem], context: Context) -> Made:
+    """Make items, each by itself."""
+    warnings = (QUICK_WARNING,) if context.extent is Extent.QUICK else ()
+    return replace(make_each(items, context), warnings=warnings)
+
+
+PAPER = Paper(
+    "negoescu2023",
+    "Negoescu et al. 2023",
+    "D. Negoescu et al. (2023). Epsilon*: Privacy metric for machine learning models. PPAI-24.",
+    (
+        SingleItem("fig3", "Figure 3. Log ratios of Epsilon* over the FPR", figure_3),
+        SingleItem("fig4", "Figure 4. Estimators where the laws of losses are identical", figure_4),
+        SingleItem("fig5", "Figure 5. Estimators where the laws of losses move apart", figure_5),
+    ),
+    make,
+)

@@ -1,0 +1,143 @@
+"""Negoescu et al. 2023: the simulated figures in their quick form, from the command's entry to the page."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from experiments.reproductions.catalogue import chosen_items, item_names
+from experiments.reproductions.items import COLUMNS, ItemResult
+from experiments.reproductions.negoescu2023.paper import PAPER
+from experiments.reproductions.negoescu2023.ratios import CUT, DELTA, exact_curves
+from experiments.reproductions.negoescu2023.simulation import (
+    EMPIRICAL,
+    PARAMETRIC,
+    SimulationSettings,
+    simulate,
+    summary,
+    true_epsilon_star,
+)
+from experiments.reproductions.papers import Context, Extent, NoDataError, Paper, SingleItem, make_each
+from experiments.reproductions.reproduce import Reproduction, reproduce
+from experiments.reproductions.statistics import t_interval
+from fl_audit.errors import InputError
+from fl_audit.evidence.empirical_star import epsilon_star_of_rates
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Reproduction:
+    return reproduce("negoescu2023", tmp_path_factory.mktemp("negoescu"), extent=Extent.QUICK)
+
+
+def _result(made: Reproduction, key: str) -> ItemResult:
+    return next(result for item, result in made.results if item.key == key)
+
+
+def test_names_of_both_papers() -> None:
+    assert {"bernau2021", "bernau2021-fig3", "negoescu2023", "negoescu2023-fig3"} < set(item_names())
+    paper, items = chosen_items("negoescu2023-fig4")
+    assert paper is PAPER
+    assert [item.key for item in items] == ["fig4"]
+    with pytest.raises(InputError, match="'negoescu-fig5' is no reproduction: nearest is 'negoescu2023-fig5'"):
+        chosen_items("negoescu-fig5")
+
+
+def test_every_file_is_written(made: Reproduction) -> None:
+    keys = [item.key for item, _ in made.results]
+    assert {"fig3", "fig4", "fig5"} <= set(keys)
+    assert {path.name for path in made.page.parent.iterdir()} >= {
+        "negoescu2023.html", *(f"{key}.{kind}" for key in ("fig3", "fig4", "fig5") for kind in ("csv", "png"))
+    }  # fmt: skip
+    for _, result in made.results:
+        assert tuple(result.frame.columns) == COLUMNS
+        assert not result.compared
+
+
+def test_the_page_is_of_this_paper(made: Reproduction) -> None:
+    html = made.page.read_text(encoding="utf-8")
+    assert "<h1>Reproduction of Negoescu et al. 2023</h1>" in html
+    for words in ("Epsilon*: Privacy metric", "Quick form", "no data needed", "sets of 100, 1,000 losses",
+                  "Members have losses Gamma(2, 1)", "The paper finds most noise at the ends"):  # fmt: skip
+        assert words in html, words
+    assert "Bernau" not in html
+    assert "full-batch rounds" not in html
+
+
+def test_figure_3_follows_the_normal_laws(made: Reproduction) -> None:
+    """The largest first quantity stands where FNR meets the cut: log (1 - delta - FPR) / FNR at that threshold."""
+    frame = _result(made, "fig3").frame
+    fpr = stats.norm.cdf(stats.norm.isf(CUT) - 3)
+    assert frame["theory"].iloc[0] == pytest.approx(math.log((1 - DELTA - fpr) / CUT), abs=1e-6)
+    assert frame["theory"].iloc[1] == pytest.approx(frame["theory"].iloc[0], abs=1e-6)
+    assert frame["measured"].iloc[3] > frame["measured"].iloc[2] > 0
+    thresholds = np.linspace(0, 3, 20)
+    curves = exact_curves(thresholds)
+    whole = epsilon_star_of_rates(curves.fpr, curves.fnr, DELTA)
+    assert np.nanmax(curves.values) == pytest.approx(float(whole), rel=1e-9)
+
+
+def test_figure_4_says_what_its_numbers_say(made: Reproduction) -> None:
+    result = _result(made, "fig4")
+    rows = result.frame.set_index(["setting", "quantity"])
+    assert set(rows["theory"].dropna()) == {0.0}
+    farther = []
+    for size in ("100", "1,000"):
+        means = [rows.loc[(f"identical laws, {size} losses", f"mean Epsilon*, {form} form"), "measured"]
+                 for form in (PARAMETRIC, EMPIRICAL)]  # fmt: skip
+        if means[0] >= means[1]:
+            farther.append(f"{size} losses ({means[0]:.2f} against {means[1]:.2f} nats)")
+    claim = next(line for line in result.remarks if "nearer to 0" in line).split("(10 repetitions)")[0]
+    assert f"nearer in {2 - len(farther)} of 2 cells" in claim
+    assert farther, "at 100 losses the fit is the farther one"
+    assert all(cell in " ".join(result.remarks) for cell in farther)
+    spread = rows.loc[("identical laws, 100 losses", "standard deviation of Epsilon*, empirical form"), "measured"]
+    mean = rows.loc[("identical laws, 100 losses", "mean Epsilon*, empirical form")]
+    assert mean["high"] - mean["measured"] == pytest.approx(stats.t.ppf(0.975, 9) * spread / math.sqrt(10))
+
+
+def test_figure_5_counts_the_cells(made: Reproduction) -> None:
+    """The remark's count is that of a fresh simulation; the errors in the rows are bias, spread and their sum."""
+    result = _result(made, "fig5")
+    errors = summary(simulate(SimulationSettings(sizes=(100, 1000), repetitions=10)))
+    pairs = {key[:2]: (errors[*key[:2], PARAMETRIC].rmse, errors[*key[:2], EMPIRICAL].rmse) for key in errors}
+    nearer = sum(fit < counted for fit, counted in pairs.values())
+    assert f"nearer in {nearer} of 10 cells (10 repetitions), not at" in " ".join(result.remarks)
+    rows = result.frame[result.frame["setting"] == "separation 2, 1,000 losses, 40 repetitions"]
+    bias, std, rmse = (
+        rows[rows["quantity"] == f"{name} of Epsilon*, parametric form"]["measured"].item()
+        for name in ("bias", "standard deviation", "root mean squared error")
+    )
+    assert rmse**2 == pytest.approx(bias**2 + std**2 * 39 / 40)
+    theory = result.frame.set_index("setting")["theory"].loc["separation 2, 1,000 losses"].iloc[0]
+    assert theory == pytest.approx(true_epsilon_star(SimulationSettings(), 2.0))
+
+
+def test_within_one_cut_the_empirical_form_meets_the_truth() -> None:
+    """Its shortfall is the cut's: 4 nats from the truth, and within 0.3 of the truth under the same cut."""
+    table = simulate(SimulationSettings(separations=(0.0, 3.0), sizes=(10_000,), repetitions=5))
+    wide, narrow = (summary(table, truth)[3.0, 10_000, EMPIRICAL] for truth in ("truth", "narrow_truth"))
+    assert wide.bias < -4
+    assert abs(narrow.bias) < 0.3
+
+
+def test_t_interval_is_that_of_scipy() -> None:
+    values = np.array([0.2, 1.5, 0.4, 2.2])
+    expected = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    assert t_interval(values) == pytest.approx((expected.low, expected.high))
+
+
+def test_an_item_without_its_data_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(context: Context) -> ItemResult:
+        raise NoDataError(f"nothing under {context.runs.name}")
+
+    lacking = SingleItem("fig1", "Figure 1. It needs data", build, ("Adult",))
+    made = make_each([lacking], Context(tmp_path, extent=Extent.QUICK))
+    assert made.results == ()
+    assert made.left_out == ("Figure 1. It needs data: left out, nothing under runs-quick",)
+    later = Paper("later2024", "Later 2024", "Later.", (lacking,), make_each)
+    monkeypatch.setattr("experiments.reproductions.catalogue.PAPERS", (later,))
+    with pytest.raises(InputError, match=r"later2024 cannot be made.*nothing under runs"):
+        reproduce("later2024", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
