@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtr, ndtri, stdtrit
+from scipy.stats import binomtest, ttest_ind
 
 from experiments.reproductions.items import CONFIDENCE
 from fl_audit.privacy.scores import gaussian_advantage
@@ -80,3 +81,21 @@ def z_between(advantage: float, worlds: int, other: float, other_worlds: int) ->
     """Return the difference of two measured advantages in standard errors of the difference."""
     variance = (1 - advantage**2) / worlds + (1 - other**2) / other_worlds
     return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
+
+
+def welch_interval(one: Floats, other: Floats) -> tuple[float, float, float]:
+    """Return the difference of two means, the first less the second, and its t interval by Welch's degrees of freedom.
+
+    Parameters
+    ----------
+    one, other
+        Independent values, shapes (n,) and (m,), at least two of each.
+    """
+    found = ttest_ind(one, other, equal_var=False).confidence_interval(CONFIDENCE)
+    return float(np.mean(one) - np.mean(other)), float(found.low), float(found.high)
+
+
+def share_interval(successes: int, trials: int) -> tuple[float, float]:
+    """Return the Clopper-Pearson interval of a share; trials at least 1."""
+    found = binomtest(successes, trials).proportion_ci(CONFIDENCE)
+    return float(found.low), float(found.high)

@@ -1,8 +1,8 @@
 """The trained models of Negoescu et al. 2023, section 4.1, as points of two sweeps.
 
 What the paper fixes is kept: splits, stochastic gradient descent with momentum 0.9 and learning rate 0.01, baselines
-over epochs, DP at epsilon 1, 3, 10 and 100 by an RDP accountant over clipping norms and batch sizes, five repetitions on
-fixed data. What it leaves open is chosen here and named: delta, the epochs of private training, the batch of baselines,
+over epochs, DP at epsilon 1, 3, 10 and 100 by an RDP accountant over clipping norms and batch sizes, five repetitions
+on fixed data. What it leaves open is chosen here and named: delta, the epochs of private training, the batch of baselines,
 the layers of the Adult network. Records are clipped one by one; the paper also tries 1 and 32 microbatches.
 """
 
@@ -87,8 +87,8 @@ class Study:
             f"{self.model} on {self.records:,} records of {self.title} at {CLIENTS} clients, {self.test_records:,} "
             f"test records, SGD with momentum {MOMENTUM:g} and learning rate {LEARNING_RATE:g}. Without privacy: "
             f"{', '.join(map(str, self.baseline_epochs))} epochs, batches of {self.batches[0]} on average. Private: "
-            f"{private} settings, {self.private_epochs} epochs each, RDP accountant, add-or-remove, delta {self.delta:g}. "
-            f"Every setting {self.repetitions} times."
+            f"{private} settings, {self.private_epochs} epochs each, RDP accountant, add-or-remove, "
+            f"delta {self.delta:g}. Every setting {self.repetitions} times."
         )
 
 
@@ -97,8 +97,8 @@ ADULT = Study(
 )  # fmt: skip
 """Records with missing values are kept, so that the sizes are the paper's."""
 PURCHASE = Study(
-    Task.PURCHASE, "Purchase-100", "purchase100", "dense-3x100", 131_550, 30_000, 30_000, (256, 1024), (10, 50, 100), 20,
-    1e-6,
+    Task.PURCHASE, "Purchase-100", "purchase100", "dense-3x100", 131_550, 30_000, 30_000, (256, 1024), (10, 50, 100),
+    20, 1e-6,
 )  # fmt: skip
 """Of the published 197,324 records two thirds are trained on; the paper has 311,540."""
 LOCATION = Study(
@@ -113,7 +113,7 @@ CANDIDATES = {Task.PURCHASE: (PURCHASE, LOCATION), Task.ADULT: (ADULT,)}
 
 def quick_form(study: Study) -> Study:
     """Return a study of minutes: fewer records and settings, the same kinds of points."""
-    few = {
+    few: dict[str, Any] = {
         "epsilons": (study.epsilons[0], study.epsilons[-1]),
         "clipping_norms": study.clipping_norms[:1],
         "batches": study.batches[-1:],

@@ -1,0 +1,159 @@
+"""Figure 6 of Negoescu et al. 2023: do normal mixtures fit the transformed training losses of Adult models?"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+
+from experiments.reproductions.items import ItemResult, Row, table
+from experiments.reproductions.looks import legend_below, name_panel
+from experiments.reproductions.negoescu2023.landscapes import available_study
+from experiments.reproductions.negoescu2023.studies import Study, Task, all_points, baseline_points, private_points
+from experiments.reproductions.papers import Context, Extent
+from experiments.reproductions.statistics import share_interval
+from experiments.run_directory import read_public
+from experiments.sweeps.grid import Point
+from experiments.sweeps.sweep import RUNS, run_sweep
+from fl_audit.evidence.losses import scores_of_pair
+from fl_audit.evidence.mixture_fit import ks_check
+from fl_audit.game import load_game
+from fl_audit.report.style import INK, new_figure
+
+Floats = NDArray[np.float64]
+
+LEVEL = 0.05
+"""The paper asks whether p-values exceed it."""
+COMPONENTS = {Extent.FULL: (1, 2, 3, 5, 10, 20), Extent.QUICK: (1, 3, 10)}
+SIZES = {Extent.FULL: (100, 300, 1000), Extent.QUICK: (100, 1000)}
+_FITTED = 10_000
+"""Scores that a mixture is fitted to, drawn at random; the paper fits all that are not kept back."""
+_LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "v", "#b35806")}
+
+
+def chosen_points(study: Study, data_dir: Path | None) -> tuple[Point, ...]:
+    """Return the models that are looked at: shortest and longest baseline, smallest and largest epsilon."""
+    baselines, private = baseline_points(study, data_dir), private_points(study, data_dir)
+    alike = [
+        one
+        for one in private
+        if dict(one.settings)["privacy.clipping-norm"] == study.clipping_norms[0]
+        and dict(one.settings)["training.expected-batch"] == study.batches[-1]
+    ]
+    return baselines[0], baselines[-1], alike[0], alike[-1]
+
+
+def figure_6(context: Context) -> ItemResult:
+    """Return p-values of two-sample Kolmogorov-Smirnov tests over the number of components."""
+    study = available_study(Task.ADULT, context)
+    points = chosen_points(study, context.data_dir)
+    directory = context.runs / study.key
+    # The models are points of figure 2: what one of the two has trained, the other reads.
+    known = tuple(one for one in all_points(study, context.data_dir) if (directory / RUNS / one.name).is_dir())
+    wanted = {one.name: one for one in (*known, *points)}
+    run_sweep(tuple(wanted.values()), directory, progress=context.progress)
+    checks = pd.concat([_checks(one, directory / RUNS / one.name, context.extent) for one in points])
+    figure = new_figure(6.0)
+    panels = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
+    for letter, axes, one in zip("abcd", panels, points, strict=True):
+        _draw(axes, checks[checks["point"] == one.name])
+        name_panel(axes, letter, label_of(one), "Components (count)", "p-value (probability)")
+        axes.label_outer()
+    legend_below(figure, list(panels), columns=4)
+    return ItemResult(
+        table(_rows(checks, points)),
+        figure,
+        f"Median p-value over {study.repetitions} models, and their range; above the line at {LEVEL:g} the test does "
+        "not tell the fit from the losses.",
+        (
+            f"Mixtures are fitted to {_FITTED:,} scores drawn at random; a component is no narrower than a thousandth "
+            "of their spread.",
+            *_findings(checks),
+        ),
+        played=f"Models of figure 2: {'; '.join(label_of(one) for one in points)}.",
+    )
+
+
+def label_of(one: Point) -> str:
+    """Return a short name of a point."""
+    given = dict(one.settings)
+    return (
+        f"epsilon = {given['privacy.epsilon']:g}"
+        if one.config.privacy.private
+        else (f"no privacy, {given['training.epochs']} epochs")
+    )
+
+
+def _checks(one: Point, run: Path, extent: Extent) -> pd.DataFrame:
+    """Return point, model, components, size and p-value of every check of a point's models."""
+    rows = []
+    for world, scores in enumerate(training_scores(run)):
+        random = np.random.default_rng([world, *one.name.encode()])
+        for size in SIZES[extent]:
+            used = random.permutation(scores)[: _FITTED + size]
+            for components in COMPONENTS[extent]:
+                found = ks_check(used, components, size, random)
+                rows.append((one.name, one.config.privacy.private, world, components, size, found.p_value))
+    return pd.DataFrame(rows, columns=["point", "private", "world", "components", "size", "p_value"])
+
+
+def training_scores(run: Path) -> list[Floats]:
+    """Return the transformed losses on the training set, one array for each model of a finished run.
+
+    Parameters
+    ----------
+    run
+        Its directory; the range of the transform is that of training and population losses, as for Epsilon*.
+    """
+    public, _ = read_public(run)
+    game = load_game(public)
+    models = torch.cat([load_file(path)["models"] for path in sorted((run / "public").glob("models-*.safetensors"))])
+    training, population = game.losses(models, game.training), game.losses(models, game.population)
+    return [scores_of_pair(*pair)[0] for pair in zip(training, population, strict=True)]
+
+
+def _draw(axes: Axes, checks: pd.DataFrame) -> None:
+    for size, own in checks.groupby("size"):
+        line, marker, colour = _LOOKS[int(str(size))]
+        groups = own.groupby("components")["p_value"]
+        middle = groups.median()
+        spread = np.stack([middle - groups.min(), groups.max() - middle])
+        axes.errorbar(middle.index, middle, yerr=spread, linestyle=line, marker=marker, color=colour, markersize=4.5,
+                      capsize=2, label=f"{size} scores kept back")  # fmt: skip
+    axes.axhline(LEVEL, color=INK, linestyle="-.", linewidth=1.1, label=f"p = {LEVEL:g}")
+    axes.set(xscale="log", ylim=(-0.03, 1.03))
+    axes.set_xticks(sorted(checks["components"].unique()), [str(n) for n in sorted(checks["components"].unique())])
+    axes.minorticks_off()
+
+
+def _rows(checks: pd.DataFrame, points: Sequence[Point]) -> list[Row]:
+    rows = []
+    for one in points:
+        own = checks[checks["point"] == one.name]
+        for (size, components), cell in own.groupby(["size", "components"]):
+            values = cell["p_value"]
+            rows.append(Row(label_of(one), f"p-value, {components} components, {size} scores", measured=values.median(),
+                            low=values.min(), high=values.max(), repetitions=len(values),
+                            note="median, smallest, largest"))  # fmt: skip
+    for private, own in checks.groupby("private"):
+        above = own["p_value"] > LEVEL
+        low, high = share_interval(int(above.sum()), len(above))
+        name = "private models" if private else "models without privacy"
+        rows.append(Row(name, f"share of p-values above {LEVEL:g}", measured=float(above.mean()), low=low, high=high,
+                        repetitions=len(above), note="claim: most; tests on one model are not independent"))  # fmt: skip
+    return rows
+
+
+def _findings(checks: pd.DataFrame) -> tuple[str, ...]:
+    one = checks[checks["components"] == 1]
+    shares = {name: float((part["p_value"] > LEVEL).mean()) for name, part in
+              (("all", checks), ("private", one[one["private"]]), ("without privacy", one[~one["private"]]))}  # fmt: skip
+    return (
+        f"The paper finds most p-values above {LEVEL:g}, more with more components and with privacy. Here "
+        f"{shares['all']:.0%} of all are; of those of a single normal {shares['private']:.0%} for private models and "
+        f"{shares['without privacy']:.0%} for others.",
+    )
