@@ -11,7 +11,7 @@ from fl_audit.errors import InputError
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="bernau2021, or one item such as bernau2021-table2.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A paper, or an item such as negoescu2023-fig4.")],
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", metavar="DIR", help="Data directory.  [default: FL_AUDIT_DATA]")
     ] = None,
@@ -20,17 +20,17 @@ def reproduce(
         typer.Option("--out", metavar="DIR", help="Output directory.  [default: runs/reproduce-NAME]"),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Few worlds: minutes instead of hours, wide intervals.")
+        bool, typer.Option("--quick", help="Few worlds, small samples: minutes instead of hours, wide intervals.")
     ] = False,
     engine: Annotated[
         str | None,
         typer.Option("--engine", metavar="ray|local", help="Where the clients run.  [default: by data set]"),
     ] = None,
 ) -> None:
-    """Compute a table or figure of Bernau et al. 2021 again, beside what is printed.
+    """Compute a table or figure of a paper again, beside what is printed or what theory says.
 
-    Finished runs in --out are used, interrupted ones go on. Names: bernau2021 (all), and bernau2021- with table2,
-    table3, or fig1 to fig9.
+    Finished runs in --out are used, interrupted ones go on. Bernau et al. 2021: bernau2021 (all), or bernau2021- with
+    table2, table3, or fig1 to fig9. Negoescu et al. 2023: negoescu2023 (all), or negoescu2023- with fig3, fig4 or fig5.
     """
     from experiments.engines import Engine
     from experiments.progress import runs_progress_bar

@@ -26,7 +26,7 @@ COMMANDS = [
 
 def test_the_readme_names_what_it_should() -> None:
     assert set(FILES) == {"audit.toml", "make_data.py", "my_models.py", "promise.py"}
-    assert len(COMMANDS) == 13
+    assert len(COMMANDS) == 14
     assert "make demo" in README
     assert "make test" in README
     for link in re.findall(r"\]\((experiments/[^)]*)\)", README):

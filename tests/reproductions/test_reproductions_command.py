@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from experiments.cli import main
+from experiments.reproductions.catalogue import PAPERS
 
 
 @pytest.fixture
@@ -36,6 +37,7 @@ def test_an_item_without_runs(run_reproduce, tmp_path: Path) -> None:  # type: i
     ("arguments", "said"),
     [
         (["bernau2021-tabel2"], "nearest is 'bernau2021-table2'"),
+        (["negoescu2023-fig33"], "nearest is 'negoescu2023-fig3'"),
         (["bernau2021-fig9", "--data-dir", "gone"], "none of its data sets is there"),
         (["bernau2021-fig9", "--engine", "cloud"], "accepted are ray and local"),
     ],
@@ -46,3 +48,13 @@ def test_wrong_arguments_get_one_line(run_reproduce, tmp_path: Path, arguments: 
     assert said in err
     assert "Traceback" not in err
     assert not (tmp_path / "runs").exists()
+
+
+def test_the_help_names_every_paper_and_item(run_reproduce) -> None:  # type: ignore[no-untyped-def]
+    status, out, _ = run_reproduce("--help")
+    assert status == 0
+    words = " ".join(out.split())
+    for paper in PAPERS:
+        assert paper.key in words
+        assert paper.heading in words
+        assert paper.items[-1].key in words

@@ -151,14 +151,14 @@ def _setting(losses: int) -> str:
 def _remarks(rows: list[Row], exact: Curves) -> tuple[str, ...]:
     middle, ends = rows[-2].measured, rows[-1].measured
     noise = "So it is" if ends > 2 * middle else "This does not show"
-    signal = [float(min(exact.fpr[top], exact.fnr[top])) for top in np.nanargmax(exact.values, axis=-1)]
+    signal = [f"{min(exact.fpr[top], exact.fnr[top]):.2g}" for top in np.nanargmax(exact.values, axis=-1)]
     excess = [row.measured - row.theory for row in rows[:2]]
     return (
         "The cut, delta and the size of the samples are lost from the paper's text; those here are ours.",
         f"The paper finds most noise at the ends of the curves. {noise} here: the largest error is {ends:.2g} nats "
         f"where a rate is below {MIDDLE:g}, and {middle:.2g} where both are above, {ends / middle:.1f} times less.",
         f"It finds most signal there too. By the laws both quantities are largest where the smaller rate is "
-        f"{' and '.join(number_text(rate) for rate in signal)}; the cut is {number_text(CUT)}.",
+        f"{' and '.join(signal)}; the cut is {CUT:g}.",
         "A supremum collects that noise: the largest values of samples differ from those of the laws on average by "
         f"{excess[0]:+.2g} and {excess[1]:+.2g} nats.",
     )
