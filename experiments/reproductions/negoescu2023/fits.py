@@ -144,14 +144,14 @@ def _rows(checks: pd.DataFrame, points: Sequence[Point]) -> list[Row]:
         low, high = share_interval(int(above.sum()), len(above))
         name = "private models" if private else "models without privacy"
         rows.append(Row(name, f"share of p-values above {LEVEL:g}", measured=float(above.mean()), low=low, high=high,
-                        repetitions=len(above), note="claim: most; tests on one model are not independent"))  # fmt: skip
+                        repetitions=len(above), note="claim: most; tests of a model are dependent"))  # fmt: skip
     return rows
 
 
 def _findings(checks: pd.DataFrame) -> tuple[str, ...]:
     one = checks[checks["components"] == 1]
-    shares = {name: float((part["p_value"] > LEVEL).mean()) for name, part in
-              (("all", checks), ("private", one[one["private"]]), ("without privacy", one[~one["private"]]))}  # fmt: skip
+    parts = {"all": checks, "private": one[one["private"]], "without privacy": one[~one["private"]]}
+    shares = {name: float((part["p_value"] > LEVEL).mean()) for name, part in parts.items()}
     return (
         f"The paper finds most p-values above {LEVEL:g}, more with more components and with privacy. Here "
         f"{shares['all']:.0%} of all are; of those of a single normal {shares['private']:.0%} for private models and "

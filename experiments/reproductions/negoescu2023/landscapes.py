@@ -1,7 +1,8 @@
-"""Figures 1 and 2 of Negoescu et al. 2023: privacy and utility of trained models, and what section 4.2 reads off them."""
+"""Figures 1 and 2 of Negoescu et al. 2023: privacy and utility of trained models, and what section 4.2 says of them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -147,7 +148,7 @@ def _point_rows(sweep: Sweep, found: Landscape) -> Iterator[Row]:
 def _claim_rows(found: Landscape) -> Iterator[Row]:
     """Yield what section 4.2 claims of one landscape, as numbers with intervals."""
     title, epochs = found.study.title, sorted(found.baselines)
-    for fewer, more in zip(epochs, epochs[1:], strict=False):
+    for fewer, more in pairwise(epochs):
         difference, low, high = welch_interval(found.baselines[more], found.baselines[fewer])
         yield Row(title, f"Epsilon* at {more} epochs less that at {fewer}", measured=difference, low=low, high=high,
                   repetitions=found.study.repetitions, note="claim: positive")  # fmt: skip
@@ -192,8 +193,9 @@ def _remarks(study: Study, found: Landscape) -> tuple[str, ...]:
         "Epsilon* is the supremum over thresholds whose error rates lie within 1e-6 of 0 and 1; the paper's own cut is "
         "lost from its text. Over all thresholds, Epsilon* of overfitted models is far larger: it is found in tails of "
         "the fitted normals that no sample reaches.",
-        f"Of {len(star)} private models {above} have an Epsilon* at or above the epsilon they promise. A single model "
-        "may: the promise bounds the mechanism, and Epsilon* estimates with error, which no repetition here contradicts."
+        f"Of {len(star)} private models {above} have an Epsilon* at or above the epsilon they promise, against the "
+        "paper. A single model may: the promise bounds a mechanism over its noise and any two neighbours, Epsilon* is "
+        "an estimate for one model from samples and fitted normals."
         if above
         else f"All {len(star)} private models have an Epsilon* below the epsilon they promise, as in the paper.",
     ]

@@ -2,8 +2,8 @@
 
 What the paper fixes is kept: splits, stochastic gradient descent with momentum 0.9 and learning rate 0.01, baselines
 over epochs, DP at epsilon 1, 3, 10 and 100 by an RDP accountant over clipping norms and batch sizes, five repetitions
-on fixed data. What it leaves open is chosen here and named: delta, the epochs of private training, the batch of baselines,
-the layers of the Adult network. Records are clipped one by one; the paper also tries 1 and 32 microbatches.
+on fixed data. What it leaves open is chosen here and named: delta, the epochs of private training, the batch of
+baselines, the layers of the Adult network. Records are clipped one by one; the paper also tries 1 and 32 microbatches.
 """
 
 from dataclasses import dataclass, replace
