@@ -64,6 +64,8 @@ def landscape_figure(points: pd.DataFrame, models: pd.DataFrame, utility: Utilit
         _draw_group(main, points[group.rows], group)
     frontier = points[points["on_frontier"]].sort_values("epsilon_star")
     main.plot(frontier["epsilon_star"], frontier["utility"], "-", color=INK, linewidth=1.5, label="convex frontier")
+    for name, limit in (("epsilon_star", main.set_xlim), ("utility", main.set_ylim)):
+        limit(*_limits(points, name))
     _draw_densities(top, models, "epsilon_star", upright=False)
     _draw_densities(right, models, utility.column, upright=True)
     finish_axes(main, "", "Epsilon* (nats), mean and range over repetitions", UTILITY_NAMES[utility])
@@ -103,6 +105,13 @@ def _draw_group(axes: Axes, points: pd.DataFrame, group: Group) -> None:
         x, y, xerr=spread_x, yerr=spread_y, fmt=group.marker, color=group.colour, ecolor=group.colour, elinewidth=0.8,
         markersize=6.5, markeredgecolor="white", markeredgewidth=0.6, linestyle="none", label=group.label, zorder=3,
     )  # fmt: skip
+
+
+def _limits(points: pd.DataFrame, name: str) -> tuple[float, float]:
+    """Return the range of the models with a margin, for the tails of a kernel density reach where no model can be."""
+    low, high = float(points[f"{name}_low"].min()), float(points[f"{name}_high"].replace(np.inf, np.nan).max())
+    margin = 0.05 * (high - low) or 0.05
+    return low - margin, high + margin
 
 
 def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool) -> None:
