@@ -24,13 +24,18 @@ def reproduce(
     ] = False,
     engine: Annotated[
         str | None,
-        typer.Option("--engine", metavar="ray|local", help="Where the clients run.  [default: by data set]"),
+        typer.Option("--engine", metavar="ray|local", help="Where clients of bernau2021 run.  [default: by data set]"),
+    ] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option("--ray-address", metavar="ADDRESS", help="Address of a running Ray cluster (HOST:PORT)."),
     ] = None,
 ) -> None:
     """Compute a table or figure of a paper again, beside what is printed or what theory says.
 
     Finished runs in --out are used, interrupted ones go on. Bernau et al. 2021: bernau2021 (all), or bernau2021- with
-    table2, table3, or fig1 to fig9. Negoescu et al. 2023: negoescu2023 (all), or negoescu2023- with fig3, fig4 or fig5.
+    table2, table3, or fig1 to fig9. Negoescu et al. 2023: negoescu2023 (all), or negoescu2023- with
+    fig1 to fig6; its models are trained as points of a sweep, over Ray.
     """
     from experiments.engines import Engine
     from experiments.progress import runs_progress_bar
@@ -51,6 +56,7 @@ def reproduce(
             Engine(engine) if engine else None,
             runs_progress_bar,
             lambda line: console.print(line, highlight=False),
+            ray_address,
         )
     except KeyboardInterrupt:
         console.print("fl-audit: interrupted; finished runs are kept, the same command goes on", highlight=False)

@@ -8,8 +8,8 @@ from string import Template
 from typing import Any
 
 from experiments.reproductions.items import COLUMNS, ItemResult
-from experiments.reproductions.markup import html_table
 from experiments.reproductions.papers import Extent, Item, Made, Paper
+from fl_audit.report.markup import html_table
 from fl_audit.report.narrative import SIMULATION_NOTICE
 from fl_audit.report.shell import html_page
 from fl_audit.report.wording import number_text, plural

@@ -38,6 +38,8 @@ class Context:
         Shows how far all runs together are.
     announce
         Is told at once, in a line, what is replaced or left out.
+    ray_address
+        Address of a running Ray cluster; None starts a Ray on this machine where one is needed.
     """
 
     directory: Path
@@ -46,6 +48,7 @@ class Context:
     engine: Engine | None = None
     progress: RunsProgress = no_runs_progress
     announce: Callable[[str], None] = field(default=lambda line: None)
+    ray_address: str | None = None
 
     @property
     def runs(self) -> Path:

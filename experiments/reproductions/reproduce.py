@@ -49,6 +49,7 @@ def reproduce(
     engine: Engine | None = None,
     progress: RunsProgress = no_runs_progress,
     announce: Callable[[str], None] = lambda line: None,
+    ray_address: str | None = None,
 ) -> Reproduction:
     """Compute a table or figure of a paper, or all of them, and set it beside what is printed.
 
@@ -69,6 +70,8 @@ def reproduce(
         Shows how far all runs together are.
     announce
         Is told at once, in a line, which data set or item is replaced or left out.
+    ray_address
+        Address of a running Ray cluster; None starts a Ray on this machine where one is needed.
 
     Raises
     ------
@@ -80,7 +83,7 @@ def reproduce(
     """
     paper, items = chosen_items(name)
     _require_free(directory, paper)
-    context = Context(directory, data_dir, extent, engine, progress, announce)
+    context = Context(directory, data_dir, extent, engine, progress, announce, ray_address)
     made = paper.make(items, context)
     missing = made.remarks or made.left_out
     require(bool(made.results), f"{name} cannot be made, none of its data sets is there: {'; '.join(missing)}")

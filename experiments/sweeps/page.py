@@ -7,6 +7,7 @@ import pandas as pd
 
 from experiments.sweeps.landscape import UTILITY_NAMES
 from experiments.sweeps.sweep import Sweep
+from fl_audit.report.markup import html_table
 from fl_audit.report.narrative import SIMULATION_NOTICE
 from fl_audit.report.shell import html_page
 from fl_audit.report.style import to_png
@@ -52,17 +53,13 @@ def sweep_page(sweep: Sweep, title: str, footer: str = "") -> str:
 def points_html(sweep: Sweep) -> str:
     """Return the points as a table, the frontier marked, by rising Epsilon*."""
     columns = ("Setting", "Promised epsilon", "Models", "Utility", "Range", "Epsilon*", "Range", "Frontier")
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    rows = "\n".join(_row(row) for _, row in sweep.points.sort_values("epsilon_star").iterrows())
-    table = f'<table class="numbers"><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>'
-    return f'<div class="scroll">{table}</div>'
+    rows = [_row(row) for _, row in sweep.points.sort_values("epsilon_star").iterrows()]
+    return html_table(columns, rows, numbers=range(1, len(columns)))
 
 
-def _row(row: "pd.Series[float]") -> str:
+def _row(row: "pd.Series[float]") -> list[str]:
     promised = number_text(row["epsilon"]) if pd.notna(row["epsilon"]) else "none"
-    cells = [promised, str(row["models"])]
+    cells = [str(row["settings"]), promised, str(row["models"])]
     for name in ("utility", "epsilon_star"):
         cells += [number_text(row[name]), f"{number_text(row[f'{name}_low'])} to {number_text(row[f'{name}_high'])}"]
-    cells.append("on it" if row["on_frontier"] else "")
-    values = "".join(f'<td class="value">{escape(cell)}</td>' for cell in cells)
-    return f'<tr><th scope="row">{escape(str(row["settings"]))}</th>{values}</tr>'
+    return [*cells, "on it" if row["on_frontier"] else ""]

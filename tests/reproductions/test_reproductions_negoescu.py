@@ -28,7 +28,8 @@ from fl_audit.evidence.empirical_star import epsilon_star_of_rates
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Reproduction:
-    return reproduce("negoescu2023", tmp_path_factory.mktemp("negoescu"), extent=Extent.QUICK)
+    nothing = tmp_path_factory.mktemp("no-data")
+    return reproduce("negoescu2023", tmp_path_factory.mktemp("negoescu"), nothing, Extent.QUICK)
 
 
 def _result(made: Reproduction, key: str) -> ItemResult:

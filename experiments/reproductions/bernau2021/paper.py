@@ -26,8 +26,8 @@ from experiments.reproductions.bernau2021.settings import (
 )
 from experiments.reproductions.bernau2021.sources import find_data
 from experiments.reproductions.items import ItemResult
-from experiments.reproductions.markup import html_table
 from experiments.reproductions.papers import Context, Extent, Item, Made, Paper
+from fl_audit.report.markup import html_table
 from fl_audit.report.narrative import AUDIT_DEVICE
 from fl_audit.report.wording import number_text, plural
 
@@ -108,7 +108,9 @@ def make(items: Sequence[SharedItem], context: Context) -> Made:
         context.announce(remark)
     makeable = tuple(item for item in items if not item.studies or item.data_of(found.data))
     wanted = [setting for item in makeable for setting in item.settings(item.data_of(found.data))]
-    runs = play(wanted, context.extent, context.data_dir, context.runs, context.engine, context.progress)
+    runs = play(
+        wanted, context.extent, context.data_dir, context.runs, context.engine, context.progress, context.ray_address
+    )
     played = tuple(runs.values())
     data = ", ".join(one.title for one in found.data) or "no data needed"
     return Made(

@@ -100,6 +100,7 @@ def play(
     directory: Path,
     engine: Engine | None = None,
     progress: RunsProgress = no_runs_progress,
+    ray_address: str | None = None,
 ) -> dict[Setting, Findings]:
     """Play the settings that are not finished yet, and read what all of them found.
 
@@ -118,6 +119,8 @@ def play(
         too short to start a Ray for.
     progress
         Shows how far all runs together are.
+    ray_address
+        Address of a running Ray cluster, for the runs on Ray; None starts one here.
 
     Raises
     ------
@@ -136,10 +139,12 @@ def play(
             for number, setting in enumerate(pending, start=1):
                 on_round = begin(f"{number}/{len(pending)} {setting.label}")
                 run, config = directories[setting], configurations[setting]
+                chosen = engine or (setting.data.engine if extent is Extent.FULL else Engine.LOCAL)
                 run_audit(
                     resolve(config, neighbour_of(config, known)),
                     run.path,
-                    engine or (setting.data.engine if extent is Extent.FULL else Engine.LOCAL),
+                    chosen,
+                    ray_address if chosen is Engine.RAY else None,
                     resume=run.configuration.exists(),
                     progress=_part_of(on_round, _world_rounds(config)),
                     with_report=extent is Extent.FULL,

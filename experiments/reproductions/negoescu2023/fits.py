@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
+from experiments.engines import RayOptions
 from experiments.reproductions.items import ItemResult, Row, table
 from experiments.reproductions.looks import legend_below, name_panel
 from experiments.reproductions.negoescu2023.landscapes import available_study
@@ -55,7 +56,7 @@ def figure_6(context: Context) -> ItemResult:
     # The models are points of figure 2: what one of the two has trained, the other reads.
     known = tuple(one for one in all_points(study, context.data_dir) if (directory / RUNS / one.name).is_dir())
     wanted = {one.name: one for one in (*known, *points)}
-    run_sweep(tuple(wanted.values()), directory, progress=context.progress)
+    run_sweep(tuple(wanted.values()), directory, RayOptions(context.ray_address), progress=context.progress)
     checks = pd.concat([_checks(one, directory / RUNS / one.name, context.extent) for one in points])
     figure = new_figure(6.0)
     panels = figure.subplots(2, 2, sharex=True, sharey=True).ravel()

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from experiments.engines import RayOptions
 from experiments.reproductions.items import ItemResult, Row, table
 from experiments.reproductions.negoescu2023.studies import (
     CANDIDATES,
@@ -92,7 +93,8 @@ def _figure(task: Task, context: Context) -> ItemResult:
     study = available_study(task, context)
     points = all_points(study, context.data_dir)
     title = f"Privacy and utility: {study.title}"
-    sweep = run_sweep(points, context.runs / study.key, progress=context.progress, title=title)
+    options = RayOptions(context.ray_address)
+    sweep = run_sweep(points, context.runs / study.key, options, progress=context.progress, title=title)
     found = landscape_of(study, sweep.models, context)
     other = other_landscape(task, context)
     rows = [*_point_rows(sweep, found), *_claim_rows(found), *(_contrast_rows(found, other) if other else ())]

@@ -1,4 +1,4 @@
-"""Pieces of HTML that every page of reproductions is built of."""
+"""Pieces of HTML that several pages are built of."""
 
 from collections.abc import Sequence
 from html import escape

@@ -1,0 +1,115 @@
+"""Sweeps on Ray: ordinary runs, kept one by one, one row a model."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from audits import small_settings
+
+from experiments.engines import Engine, RayOptions
+from experiments.plan import resolve
+from experiments.run import run_audit
+from experiments.sweeps.grid import Axis, Point, grid, without_privacy
+from experiments.sweeps.page import sweep_page
+from experiments.sweeps.sweep import run_sweep
+from experiments.sweeps.tables import Utility, choose_utility, points_table
+from fl_audit.errors import InputError
+from strategies.errors import FederationError
+
+VALUES = small_settings(
+    training={"rounds": 2},
+    privacy={"belief": None, "epsilon": 1.0, "sensitivity": "global", "adjacency": "add-remove-record"},
+    audit={"worlds": 3, "insider": False, "epsilon-star-cut": 1e-6},
+)
+ONE_ACTOR = RayOptions(actors=1)
+
+
+def points(*epsilons: float) -> tuple[Point, ...]:
+    baseline = grid(without_privacy(VALUES), [Axis("training.learning-rate", (0.5,))])
+    return grid(VALUES, [Axis("privacy.epsilon", epsilons)]) + baseline
+
+
+@pytest.mark.xdist_group("ray-sweeps")
+def test_a_sweep_is_its_runs_survives_a_failure_and_grows(tmp_path: Path) -> None:
+    hopeless = grid(VALUES, [Axis("run.client-time-limit", (1e-6,))])
+    with pytest.raises(FederationError, match=r"point client-time-limit=1e-06: .*time limit"):
+        run_sweep((*points(1.0), *hopeless), tmp_path / "sweep", ONE_ACTOR)
+    runs = tmp_path / "sweep" / "points"
+    assert {path.name for path in runs.iterdir()} == {"epsilon=1.0", "learning-rate=0.5"}
+    kept = {path: path.stat().st_mtime_ns for path in runs.rglob("*.parquet")}
+    assert pd.read_parquet(tmp_path / "sweep" / "models.parquet")["point"].nunique() == 2
+    grown = run_sweep(points(1.0, 8.0), tmp_path / "sweep", ONE_ACTOR)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    models = pd.read_parquet(tmp_path / "sweep" / "models.parquet")
+    names = ["epsilon=1.0", "epsilon=8.0", "learning-rate=0.5"]
+    assert models["point"].tolist() == [name for name in names for _ in range(3)]
+    assert models["privacy.epsilon"].tolist()[:6] == [1.0] * 3 + [8.0] * 3
+    assert models["privacy.epsilon"].isna().tolist() == [False] * 6 + [True] * 3
+    np.testing.assert_allclose(models["epsilon"][:6], [1.0] * 3 + [8.0] * 3, atol=1e-3)
+    alone = run_audit(resolve(points(8.0)[0].config), tmp_path / "alone", Engine.LOCAL, with_report=False)
+    for column in ("test_accuracy", "test_auroc", "epsilon_star", "membership_advantage"):
+        np.testing.assert_array_equal(models.loc[models["point"] == "epsilon=8.0", column], alone.worlds[column])
+    assert grown.utility is Utility.AUROC
+    page = sweep_page(grown, "A sweep")
+    assert "privacy.epsilon = 8.0" in page
+    assert "training.learning-rate = 0.5" in page
+
+
+@pytest.mark.xdist_group("ray-sweeps")
+def test_an_interrupted_sweep_keeps_what_is_finished(tmp_path: Path) -> None:
+    values = VALUES | {"run": VALUES["run"] | {"actors": 2}}
+    (tmp_path / "config.toml").write_text(
+        "\n".join(
+            f"[{section}]\n" + "\n".join(f"{key} = {json.dumps(value)}" for key, value in entries.items())
+            for section, entries in values.items()
+        )
+    )
+    command = [sys.executable, "-m", "experiments.cli", "sweep", "config.toml", "--out", "out"]
+    command += ["--over", "training.rounds=20,5000"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    runs = tmp_path / "out" / "points"
+    for _ in range(1200):
+        if (runs / "rounds=20").is_dir() or process.poll() is not None:
+            break
+        time.sleep(0.1)
+    os.kill(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "interrupted; finished points are kept" in said
+    assert [path.name for path in runs.iterdir()] == ["rounds=20"]
+    assert (runs / "rounds=20" / "summary.json").exists()
+    assert pd.read_parquet(tmp_path / "out" / "models.parquet")["point"].unique().tolist() == ["rounds=20"]
+
+
+def test_frontier_and_ranges_of_points() -> None:
+    given = points(1.0, 8.0)
+    star = {"epsilon=1.0": [0.1, 0.3], "epsilon=8.0": [1.0, 1.0], "learning-rate=0.5": [np.inf, 2.0]}
+    accuracy = {"epsilon=1.0": [0.5, 0.7], "epsilon=8.0": [0.6, 0.6], "learning-rate=0.5": [0.9, 0.9]}
+    models = pd.DataFrame(
+        [
+            {"point": name, "private": "epsilon" in name, "epsilon": 1.0, "test_accuracy": accuracy[name][index],
+             "test_auroc": np.nan, "epsilon_star": star[name][index], "membership_advantage": 0.0}
+            for name in star
+            for index in range(2)
+        ]
+    )  # fmt: skip
+    table = points_table(models, given, Utility.ACCURACY).set_index("point")
+    assert table.loc["epsilon=1.0", ["utility", "utility_low", "utility_high"]].tolist() == [0.6, 0.5, 0.7]
+    assert table["on_frontier"].tolist() == [True, False, False]
+    assert choose_utility(models, None) is Utility.ACCURACY
+    with pytest.raises(InputError, match="two classes"):
+        choose_utility(models, Utility.AUROC)
+
+
+def test_a_sweep_without_epsilon_star_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    blind = grid(small_settings(audit={"epsilon-star": False}), [])
+    with pytest.raises(InputError, match="a landscape needs it true"):
+        run_sweep(blind, tmp_path / "sweep")
+    assert not (tmp_path / "sweep").exists()
