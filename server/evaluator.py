@@ -147,7 +147,7 @@ class ReleaseEvaluator:
     def _accuracies(self, models: Tensor) -> NDArray[np.float64]:
         test = self._game.test
         guesses = self._game.model.logits(models, test.features).argmax(dim=2)
-        shares: NDArray[np.float64] = (guesses == test.labels).double().mean(dim=1).cpu().numpy()
+        shares: NDArray[np.float64] = ((guesses == test.labels).sum(dim=1).double() / len(test.labels)).cpu().numpy()
         return shares
 
     def _losses(self, models: Tensor) -> _Losses:
