@@ -10,7 +10,11 @@ from flwr.app import ArrayRecord, MetricRecord
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.learning.memory import give_back_freed_memory
 from strategies.dp_fedsgd import Challenger
+
+_ROUNDS_BETWEEN_TRIMS = 50
+"""Where few releases are evaluated, freed memory goes back after so many rounds."""
 
 Evaluate = Callable[[int, Mapping[str, NDArray[np.float32]]], MetricRecord | None]
 
@@ -37,12 +41,19 @@ class BackgroundEvaluation:
     def __call__(self, server_round: int, arrays: ArrayRecord) -> None:
         """Begin to evaluate a release, after the one before has been evaluated."""
         if server_round not in self._releases:
+            if server_round % _ROUNDS_BETWEEN_TRIMS == 0:
+                give_back_freed_memory()
             return
         self.settle()
         # Unpacked here: numpy reads the header of an array through `ast`, which CPython 3.11 may fail to do in two
         # threads at once ("AST constructor recursion depth mismatch"), and under the local engine clients do it too.
         models = {name: array.numpy() for name, array in arrays.items()}
-        self._pending = self._executor.submit(self._evaluate, server_round, models)
+        self._pending = self._executor.submit(self._evaluated, server_round, models)
+
+    def _evaluated(self, server_round: int, models: Mapping[str, NDArray[np.float32]]) -> MetricRecord | None:
+        found = self._evaluate(server_round, models)
+        give_back_freed_memory()
+        return found
 
     def settle(self) -> None:
         """Wait for the evaluation under way; what went wrong in it is raised here."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fl_audit.evidence.epsilon_star import StarSettings
 from fl_audit.game import Game, PublicGame, View, load_game
+from fl_audit.learning.memory import give_back_freed_memory
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.protocol import Key, Query, Record
@@ -190,6 +191,7 @@ def run_federation(
     evaluated = replace(game, model=StackedModel.of(_spec(game)))
     for wave in waves(plan.batches, plan.batches_in_flight):
         _play_wave(plan, game, evaluated, roster, grid, wave, sink, on_round, strategy_type)
+        give_back_freed_memory()
     clock.finished = time.monotonic()
 
 

@@ -137,8 +137,8 @@ class StackedModel:
             for rows in self._passes(len(models), some.stop - some.start):
                 with self._one_pass:
                     found.append(self._logits_pass(models[rows], features[some]))
-            portions.append(torch.cat(found))
-        return torch.cat(portions, dim=1)
+            portions.append(found[0] if len(found) == 1 else torch.cat(found))
+        return portions[0] if len(portions) == 1 else torch.cat(portions, dim=1)
 
     def losses(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
         """Return the cross-entropy losses (worlds, n) of examples under every model."""
