@@ -93,7 +93,9 @@ def test_claims_are_numbers_with_intervals() -> None:
     assert below["low"] == pytest.approx(stats.beta.ppf(0.025, 3, 2))
     assert rows.loc["share of models with Epsilon* below 0.3", "measured"] == pytest.approx(5 / 10)
     assert rows.loc["Epsilon* of private models at epsilon = 1", "measured"] == pytest.approx(1.4 / 3)
-    many = landscape(replace(LOCATION, repetitions=3), {10: [1.0, 2.0, 1.5], 100: [9.0, 10.0, 8.0]}, [0.1], [1.0])
+    many = landscape(
+        replace(LOCATION, repetitions=3), {10: [1.0, 2.0, 1.5], 100: [9.0, 10.0, 8.0]}, [0.1, 0.2], [1.0, 1.0]
+    )
     (contrast,) = table(_contrast_rows(adult, many)).itertuples()
     assert contrast.measured == pytest.approx(9.0 - 0.7)
     assert table(_contrast_rows(many, adult))["measured"].item() == contrast.measured

@@ -105,6 +105,13 @@ def test_figure_5_counts_the_cells(made: Reproduction) -> None:
     pairs = {key[:2]: (errors[*key[:2], PARAMETRIC].rmse, errors[*key[:2], EMPIRICAL].rmse) for key in errors}
     nearer = sum(fit < counted for fit, counted in pairs.values())
     assert f"nearer in {nearer} of 10 cells (10 repetitions), not at" in " ".join(result.remarks)
+    together = {
+        size: [np.sqrt(np.mean([pair[form] ** 2 for key, pair in pairs.items() if key[1] == size])) for form in (0, 1)]
+        for size in (100, 1000)
+    }
+    assert all(fit < counted for fit, counted in together.values())
+    said = f"nearer at 2 of 2 sizes: 100 losses {together[100][0]:.2f} against {together[100][1]:.2f}"
+    assert said in " ".join(result.remarks)
     rows = result.frame[result.frame["setting"] == "separation 2, 1,000 losses, 40 repetitions"]
     bias, std, rmse = (
         rows[rows["quantity"] == f"{name} of Epsilon*, parametric form"]["measured"].item()

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
@@ -121,7 +122,7 @@ def figure_5(context: Context) -> ItemResult:
     legend_below(figure, list(panels))
     rows = _rows_of_ten(found)
     return ItemResult(
-        table([*rows, *_rows_of_many(found)]),
+        table([*rows, *_rows_of_sizes(found), *_rows_of_many(found)]),
         figure,
         f"Mean and standard deviation of {found.repetitions[0]} repetitions. Losses of members: "
         f"Gamma({found.settings.shape:g}, 1), of the population: Gamma({found.settings.shape:g} + a, 1).",
@@ -185,6 +186,33 @@ def _rows_of_many(found: Simulated) -> list[Row]:
     return rows
 
 
+def _rows_of_sizes(found: Simulated) -> list[Row]:
+    """Return root mean squared errors over all separations together, by the number of losses."""
+    return [
+        Row(f"all separations, {size:,} losses", f"root mean squared error of Epsilon*, {name} form", measured=rmse,
+            repetitions=found.repetitions[0] * len(found.settings.separations), note="nats")
+        for size in found.settings.sizes
+        for name, rmse in _errors_of_size(found, size).items()
+    ]  # fmt: skip
+
+
+def _errors_of_size(found: Simulated, size: int) -> dict[str, float]:
+    errors = summary(found.ten)
+    return {
+        name: float(np.sqrt(np.mean([errors[apart, size, name].rmse ** 2 for apart in found.settings.separations])))
+        for name in _LOOKS
+    }
+
+
+def _remark_on_sizes(found: Simulated) -> str:
+    pairs = {size: _errors_of_size(found, size) for size in found.settings.sizes}
+    nearer = sum(errors[PARAMETRIC] < errors[EMPIRICAL] for errors in pairs.values())
+    named = ", ".join(
+        f"{size:,} losses {errors[PARAMETRIC]:.2f} against {errors[EMPIRICAL]:.2f}" for size, errors in pairs.items()
+    )
+    return f"Over all separations together it is nearer at {nearer} of {len(pairs)} sizes: {named} nats."
+
+
 def _law(separation: float) -> str:
     return f"separation {separation:g}" if separation else "identical laws"
 
@@ -214,6 +242,7 @@ def _remarks_of_figure_5(found: Simulated) -> tuple[str, ...]:
     return (
         "The paper finds the parametric form nearer to the truth throughout. By root mean squared error: "
         f"{'; '.join(nearer)}.",
+        _remark_on_sizes(found),
         *_remarks_on_bias(found),
     )
 
