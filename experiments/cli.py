@@ -20,7 +20,6 @@ from experiments.cli_sweep import sweep
 from fl_audit.errors import InputError
 
 app = typer.Typer(
-    help="Simulate differentially private federated learning, and audit what an insider can tell.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -49,6 +48,23 @@ DeviceOption = Annotated[
 DataDirOption = Annotated[
     Path | None, typer.Option("--data-dir", metavar="DIR", help="Data directory.  [default: FL_AUDIT_DATA]")
 ]
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"fl-audit {version('fl_audit')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Simulate differentially private federated learning, and audit what an insider can tell."""
 
 
 @app.command()

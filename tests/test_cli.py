@@ -178,6 +178,12 @@ def test_wrong_files_get_one_line(fl_audit: FlAudit, config: Path, tmp_path: Pat
         (("run", "audit.toml", "--resume"), "--resume without --out"),
         (("run", "audit.toml", "--ray-address", "127.0.0.1:1"), "no Ray cluster answers there"),
         (("replay", "gone"), "configuration.json is missing"),
+        (("sweep", "audit.toml", "--over", "privacy.belief"), "accepted is section.key=value,value"),
+        (("sweep", "audit.toml", "--over", "privacy.beliefs=0.9"), "nearest is 'belief'"),
+        (("sweep", "audit.toml", "--utility", "loss"), "accepted are accuracy and auroc"),
+        (("sweep", "audit.toml", "--ray-address", "127.0.0.1:1"), "no Ray cluster answers there"),
+        (("sweep", "audit.toml", "--out", "audit.toml"), "is a file: accepted is a directory"),
+        (("reproduce", "negoescu2023-fig2", "--data-dir", "gone"), "adult-all not found"),
         (("report", "gone"), "configuration.json is missing"),
     ],
 )
@@ -186,6 +192,10 @@ def test_wrong_arguments_get_one_line(arguments: tuple[str, ...], said: str, fl_
     assert ran.returncode == 2
     assert said in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_the_version_is_printed(fl_audit: FlAudit) -> None:
+    assert fl_audit("--version").stdout.startswith("fl-audit 0.")
 
 
 def test_data_sets_are_listed(fl_audit: FlAudit, tmp_path: Path) -> None:
