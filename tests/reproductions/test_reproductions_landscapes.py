@@ -16,7 +16,13 @@ from experiments.engines import Engine
 from experiments.plan import resolve, rounds_of
 from experiments.reproductions.items import table
 from experiments.reproductions.negoescu2023.fits import chosen_points, label_of, training_scores
-from experiments.reproductions.negoescu2023.landscapes import Landscape, _claim_rows, _contrast_rows, available_study
+from experiments.reproductions.negoescu2023.landscapes import (
+    Landscape,
+    _claim_rows,
+    _contrast_rows,
+    _floor,
+    available_study,
+)
 from experiments.reproductions.negoescu2023.studies import (
     ADULT,
     LOCATION,
@@ -32,8 +38,9 @@ from experiments.reproductions.papers import Context, NoDataError
 from experiments.run import run_audit
 from experiments.run_directory import read_public
 from experiments.sweeps.grid import grid, without_privacy
-from fl_audit.evidence.epsilon_star import epsilon_star_gaussian
+from fl_audit.evidence.epsilon_star import epsilon_star_gaussian, fit_normal
 from fl_audit.evidence.losses import loss_scores
+from fl_audit.evidence.star_estimate import PARAMETRIC_CUT
 from fl_audit.game import load_game
 from fl_audit.privacy.accounting import Accountant
 
@@ -99,6 +106,18 @@ def test_claims_are_numbers_with_intervals() -> None:
     (contrast,) = table(_contrast_rows(adult, many)).itertuples()
     assert contrast.measured == pytest.approx(9.0 - 0.7)
     assert table(_contrast_rows(many, adult))["measured"].item() == contrast.measured
+
+
+def test_chance_is_that_of_drawn_samples() -> None:
+    """Moments drawn by their laws give the Epsilon* of fitted samples; false alarm 1e-4."""
+    study = replace(LOCATION, records=60, population_records=40, delta=0.01)
+    random = np.random.default_rng(0)
+    members, population = random.standard_normal((2000, 60)), random.standard_normal((2000, 40))
+    drawn = epsilon_star_gaussian(*fit_normal(members), *fit_normal(population), 0.01, PARAMETRIC_CUT)
+    row = _floor(study)
+    error = drawn.std(ddof=1) * math.sqrt(1 / 2000 + 1 / row.repetitions)
+    assert abs(row.measured - drawn.mean()) < stats.norm.isf(5e-5) * error
+    assert row.low < np.median(drawn) < row.high
 
 
 def test_training_scores_are_those_of_epsilon_star(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def figure_6(context: Context) -> ItemResult:
         _draw(axes, checks[checks["point"] == one.name])
         name_panel(axes, letter, label_of(one), "Components (count)", "p-value (probability)")
         axes.label_outer()
-    legend_below(figure, list(panels), columns=4)
+    legend_below(figure, list(panels), columns=2)
     return ItemResult(
         table(_rows(checks, points)),
         figure,
