@@ -89,16 +89,16 @@ def landscape(study: Study, baselines: dict[int, list[float]], star: list[float]
 
 
 def test_claims_are_numbers_with_intervals() -> None:
-    adult = landscape(ADULT, {1: [0.1, 0.2, 0.15], 20: [0.5, 0.9, 0.7]}, [0.1, 0.2, 1.1, 0.3], [1.0, 1.0, 1.0, 3.0])
+    adult = landscape(ADULT, {1: [0.1, 0.2, 0.15], 20: [0.5, 0.9, 0.7]}, [0.1, 0.2, 1.1, 0.3, 0.3], [1.0] * 3 + [3.0] * 2)
     rows = table(_claim_rows(adult)).set_index("quantity")
     grown = rows.loc["Epsilon* at 20 epochs less that at 1"]
     expected = stats.ttest_ind([0.5, 0.9, 0.7], [0.1, 0.2, 0.15], equal_var=False).confidence_interval(0.95)
     assert grown["measured"] == pytest.approx(0.55)
     assert (grown["low"], grown["high"]) == pytest.approx((expected.low, expected.high))
     below = rows.loc["share of private models with Epsilon* below their epsilon"]
-    assert (below["measured"], below["repetitions"], below["published"]) == (0.75, 4, 1.0)
-    assert below["low"] == pytest.approx(stats.beta.ppf(0.025, 3, 2))
-    assert rows.loc["share of models with Epsilon* below 0.3", "measured"] == pytest.approx(5 / 10)
+    assert (below["measured"], below["repetitions"], below["published"]) == (0.8, 5, 1.0)
+    assert below["low"] == pytest.approx(stats.beta.ppf(0.025, 4, 2))
+    assert rows.loc["share of models with Epsilon* below 0.3", "measured"] == pytest.approx(5 / 11)
     assert rows.loc["Epsilon* of private models at epsilon = 1", "measured"] == pytest.approx(1.4 / 3)
     many = landscape(
         replace(LOCATION, repetitions=3), {10: [1.0, 2.0, 1.5], 100: [9.0, 10.0, 8.0]}, [0.1, 0.2], [1.0, 1.0]
