@@ -48,12 +48,12 @@ def sweep(
     """Play every combination of some settings over Ray, and draw the landscape of privacy and utility.
 
     The worlds of a point are its repetitions. Finished points in --out are used, so the same command goes on where an
-    interrupted one ended, and one with more values adds to it.
+    interrupted one ended, and the same with further values beside the old ones plays those alone.
     """
     from experiments.config import load_values
     from experiments.engines import RayOptions
-    from experiments.progress import at_work, runs_progress_bar
-    from experiments.sweeps.grid import grid, parse_axis, without_privacy
+    from experiments.progress import runs_progress_bar
+    from experiments.sweeps.grid import baselines, grid, parse_axis
     from experiments.sweeps.page import sweep_page
     from experiments.sweeps.sweep import run_sweep
     from experiments.sweeps.tables import Utility
@@ -61,11 +61,10 @@ def sweep(
 
     if utility is not None and utility not in list(Utility):
         raise InputError(f"--utility {utility!r}: accepted are {' and '.join(Utility)}")
-    with at_work("loading the data, calibrating the noise of every point"):
-        values = load_values(config, set_ or [], str(data_dir) if data_dir else None)
-        points = grid(values, [parse_axis(text) for text in over or []])
-        if baseline_over:
-            points += grid(without_privacy(values), [parse_axis(text) for text in baseline_over])
+    values = load_values(config, set_ or [], str(data_dir) if data_dir else None)
+    points = grid(values, [parse_axis(text) for text in over or []])
+    if baseline_over:
+        points += baselines(values, [parse_axis(text) for text in baseline_over])
     run = points[0].config.run
     directory = out or Path("runs") / f"sweep-{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
     title = f"Landscape of {config.stem}"

@@ -32,7 +32,7 @@ def require_evaluable(game: Game, epsilon_star: bool, membership: bool) -> None:
         If D' or the population has fewer than two records.
     """
     wanted = [(epsilon_star, "Epsilon*", "epsilon-star"), (membership, "the membership attack", "membership")]
-    for name, count in (("D'", len(game.common.labels)), ("the population sample", len(game.population.labels))):
+    for name, count in (("D'", len(game.training.labels) - 1), ("the population sample", len(game.population.labels))):
         for is_on, what, key in wanted:
             enough = not is_on or count >= 2
             require(enough, f"{what} needs 2 records in {name}, there are {count}: use more, or {key} = false")

@@ -72,6 +72,8 @@ class ItemResult:
         How many rows the page shows; all stand in the CSV file.
     played
         What was played or simulated for it, where nothing else says so.
+    data
+        The data sets that it shows, where nothing else says so.
     """
 
     frame: pd.DataFrame
@@ -80,6 +82,7 @@ class ItemResult:
     remarks: tuple[str, ...] = ()
     shown_rows: int = 60
     played: str = ""
+    data: tuple[str, ...] = ()
 
     @property
     def differences(self) -> tuple[str, ...]:

@@ -144,12 +144,9 @@ class SingleItem(Item):
     ----------
     build
         Makes it; raises `NoDataError` where a data set is not there.
-    data
-        Names of the data sets that it shows; empty if it needs none.
     """
 
     build: Callable[[Context], ItemResult]
-    data: tuple[str, ...] = ()
 
 
 def make_each(items: Sequence[SingleItem], context: Context) -> Made:
@@ -171,7 +168,7 @@ def make_each(items: Sequence[SingleItem], context: Context) -> Made:
         except NoDataError as error:
             left_out.append(f"{item.title}: left out, {error}")
         else:
-            data.extend(item.data)
+            data.extend(results[-1][1].data)
     played = "\n".join(
         f"<li><strong>{escape(item.title)}.</strong> {escape(result.played)}</li>"
         for item, result in results

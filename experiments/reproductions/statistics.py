@@ -95,6 +95,17 @@ def welch_interval(one: Floats, other: Floats) -> tuple[float, float, float]:
     return float(np.mean(one) - np.mean(other)), float(found.low), float(found.high)
 
 
+def paired_interval(one: Floats, other: Floats) -> tuple[float, float, float]:
+    """Return the mean difference of pairs, the first less the second, and its t interval.
+
+    Parameters
+    ----------
+    one, other
+        Values of the same repetitions, in the same order, shape (n,), at least two.
+    """
+    return float(np.mean(one - other)), *t_interval(one - other)
+
+
 def share_interval(successes: int, trials: int) -> tuple[float, float]:
     """Return the Clopper-Pearson interval of a share; trials at least 1."""
     found = binomtest(successes, trials).proportion_ci(CONFIDENCE)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from experiments.config import PROMISE_ONLY, RunConfig, Scalar, parse_config
+from experiments.config import PRIVACY_TARGETS, PROMISE_ONLY, RunConfig, Scalar, parse_config
 from fl_audit.errors import InputError, require
 
 Settings = tuple[tuple[str, Scalar], ...]
@@ -68,19 +68,29 @@ def parse_axis(text: str) -> Axis:
     """
     key, equals, listed = (part.strip() for part in text.partition("="))
     section, _, name = key.partition(".")
-    values = tuple(_scalar(part.strip()) for part in listed.split(","))
-    well_formed = bool(equals and section and name and all(part.strip() for part in listed.split(",")))
+    values = _listed(listed)
+    well_formed = bool(equals and section and name) and all(value != "" for value in values)
     require(well_formed, f"axis {text!r}: accepted is section.key=value,value,..., such as privacy.clipping-norm=1,10")
-    require(len(set(values)) == len(values), f"axis {text!r} names a value twice: accepted are different values")
-    return Axis(key, values)
+    scalars = [value for value in values if isinstance(value, bool | int | float | str)]
+    require(len(scalars) == len(values), f"axis {text!r}: accepted are numbers, words, true and false, but no lists")
+    different = len({(type(value), value) for value in scalars}) == len(scalars)
+    require(different, f"axis {text!r} names a value twice: accepted are different values")
+    return Axis(key, tuple(scalars))
 
 
-def _scalar(text: str) -> Scalar:
+def _listed(text: str) -> list[Any]:
+    """Return values as TOML reads them; words need no quotes."""
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        return list(tomllib.loads(f"values = [{text}]")["values"]) or [""]
     except tomllib.TOMLDecodeError:
-        return text
-    return value if isinstance(value, bool | int | float | str) else text
+        return [value for part in text.split(",") for value in _one(part.strip())]
+
+
+def _one(text: str) -> list[Any]:
+    try:
+        return [tomllib.loads(f"value = {text}")["value"]]
+    except tomllib.TOMLDecodeError:
+        return [text]
 
 
 def grid(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
@@ -100,6 +110,8 @@ def grid(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
     """
     keys = [axis.key for axis in axes]
     require(len(set(keys)) == len(keys), f"axes are {', '.join(keys)}: accepted are different keys")
+    promised = [key for key in keys if key.removeprefix("privacy.") in PRIVACY_TARGETS]
+    require(len(promised) <= 1, f"axes are {', '.join(promised)}: accepted is one of what can be promised")
     combinations = itertools.product(*(axis.values for axis in axes))
     return tuple(point(values, tuple(zip(keys, chosen, strict=True))) for chosen in combinations)
 
@@ -121,15 +133,36 @@ def point(values: Mapping[str, Any], settings: Settings) -> Point:
     """
     changed = deepcopy(dict(values))
     for key, value in settings:
-        section, _, name = key.partition(".")
-        table = changed.setdefault(section, {})
-        require(isinstance(table, dict), f"setting {key}: {section!r} is no section of the configuration")
-        table[name] = value
+        _put(changed, key, value)
     try:
         config = parse_config(changed)
     except InputError as error:
         raise InputError(f"point {describe(settings)}: {error}") from None
     return Point(_name(settings), settings, config)
+
+
+def _put(values: dict[str, Any], key: str, value: Scalar) -> None:
+    """Set a value in place; what is promised instead of it in the configuration goes."""
+    *sections, name = key.split(".")
+    table = values
+    for section in sections:
+        table = table.setdefault(section, {})
+        require(isinstance(table, dict), f"setting {key}: {section!r} is no section of the configuration")
+    if sections == ["privacy"] and name in PRIVACY_TARGETS:
+        for other in PRIVACY_TARGETS:
+            table.pop(other, None)
+    table[name] = value
+
+
+def baselines(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
+    """Return the points of the same configuration without privacy, for every combination of some axes.
+
+    Parameters
+    ----------
+    values, axes
+        As for `grid`. Nothing is clipped, there is no noise, no promise and no insider.
+    """
+    return grid(without_privacy(values), [Axis("privacy.private", (False,)), *axes])
 
 
 def without_privacy(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,7 +176,7 @@ def without_privacy(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def describe(settings: Settings) -> str:
     """Return settings in words: `privacy.epsilon = 3, privacy.clipping-norm = 1`."""
-    return ", ".join(f"{key} = {value}" for key, value in settings) or "as configured"
+    return ", ".join(f"{key} = {_text(value)}" for key, value in settings) or "as configured"
 
 
 def _name(settings: Settings) -> str:

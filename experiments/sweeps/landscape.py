@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import gaussian_kde
 
 from experiments.sweeps.tables import Utility
-from fl_audit.report.style import DOTS_PER_INCH, INK, MUTED, SMALL_TEXT_SIZE, finish_axes
+from fl_audit.report.style import DOTS_PER_INCH, INK, MUTED, SMALL_TEXT_SIZE, finish_axes, span
 from fl_audit.report.wording import number_text
 
 Floats = NDArray[np.float64]
@@ -69,7 +69,7 @@ def landscape_figure(points: pd.DataFrame, models: pd.DataFrame, utility: Utilit
     _draw_densities(top, models, "epsilon_star", upright=False)
     _draw_densities(right, models, utility.column, upright=True)
     finish_axes(main, "", "Epsilon* (nats), mean and range over repetitions", UTILITY_NAMES[utility])
-    finish_axes(top, title, "", "density (1/nat)")
+    finish_axes(top, title.replace("$", r"\$"), "", "density (1/nat)")
     finish_axes(right, "", "density", "")
     for axes in (top, right):
         axes.tick_params(labelbottom=axes is right, labelleft=axes is top)
@@ -96,6 +96,8 @@ def groups_of(points: pd.DataFrame) -> list[Group]:
 
 
 def _draw_group(axes: Axes, points: pd.DataFrame, group: Group) -> None:
+    # A point whose Epsilon* is unbounded has no place; the caption says so.
+    points = points[np.isfinite(points["epsilon_star"])]
     x, y = (points[name].to_numpy(dtype=np.float64) for name in ("epsilon_star", "utility"))
     spread_x, spread_y = (
         np.abs(points[[f"{name}_low", f"{name}_high"]].to_numpy(dtype=np.float64).T - mean)
@@ -109,7 +111,8 @@ def _draw_group(axes: Axes, points: pd.DataFrame, group: Group) -> None:
 
 def _limits(points: pd.DataFrame, name: str) -> tuple[float, float]:
     """Return the range of the models with a margin, for the tails of a kernel density reach where no model can be."""
-    low, high = float(points[f"{name}_low"].min()), float(points[f"{name}_high"].replace(np.inf, np.nan).max())
+    ends = points[[f"{name}_low", f"{name}_high"]].to_numpy(dtype=np.float64)
+    low, high = span(ends)
     margin = 0.05 * (high - low) or 0.05
     return low - margin, high + margin
 

@@ -15,13 +15,14 @@ from fl_audit.report.wording import number_text, plural
 
 CAPTION = (
     "Each point is the mean over its models, with the range from the smallest to the largest. The frontier joins the "
-    "points that no mixture of two others beats in both respects. On top and at the right, kernel densities of all "
-    "models, with and without privacy."
+    "points that no mixture of two others equals in both respects and beats in one. On top and at the right, kernel "
+    "densities of all models, with and without privacy. Points with an unbounded Epsilon* stand in the table alone."
 )
 _READING = (
     "Epsilon* is found from the losses of one released model; epsilon is what training with differential privacy "
-    "promises of any model. Epsilon* of a single model may lie above the promise by chance, for it is an estimate from "
-    "a sample, and below it proves nothing: other attacks may tell more."
+    "promises of any model. Epsilon* is above 0 by chance where nothing leaks, and may lie above the promise where "
+    "fitted normals are followed into tails that no sample reaches; below the promise it proves nothing, for other "
+    "attacks may tell more."
 )
 
 

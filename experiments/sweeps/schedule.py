@@ -1,9 +1,9 @@
 """Points of a sweep as tasks of Ray: one task a point, on this machine or a cluster; a finished point is kept.
 
 Ray Tune was looked at and left alone. Of it this needs one task a point, which plain Ray gives; its experiments resume
-from pickles, which nothing here loads, cannot gain points afterwards, and keep tables of their own. A point here is an
-ordinary run directory: it appears whole when its task has ended, `fl-audit report` works in it, and what decides
-whether it is computed again is its configuration alone.
+from pickles on disk, which nothing here loads, cannot gain points afterwards, and keep tables of their own. A point
+here is an ordinary run directory: it appears whole when its task has ended, `fl-audit report` works in it, and what
+decides whether it is computed again is its configuration alone.
 """
 
 import logging
@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -24,7 +24,8 @@ from experiments.plan import AuditPlan
 from experiments.progress import RunsProgress, no_runs_progress
 from experiments.run import run_audit
 from experiments.run_directory import RunDirectory
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, require
+from fl_audit.game import load_game
 from strategies.errors import FederationError
 
 _POLL_SECONDS = 0.5
@@ -65,14 +66,16 @@ def play_points(
     """
     refuse_unreachable(options.address)
     pending = [name for name, plan in plans.items() if not RunDirectory(directory / name).is_finished(plan.config)]
+    for name in pending:
+        stray = directory / name
+        require(not stray.exists(), f"{stray} is there and holds no finished point: accepted is another --out")
     pending.sort(key=lambda name: -_work(plans[name]))
     if not pending:
         return
     with progress(sum(_world_rounds(plans[name]) for name in pending)) as begin, _ray(options):
         failures = list(_play(pending, plans, directory, options, begin, on_finished))
     if failures:
-        others = f" ({len(failures)} points failed)" if len(failures) > 1 else ""
-        raise FederationError(f"{failures[0]}{others}; finished points are kept, the same command goes on")
+        raise FederationError(f"{'; '.join(failures)}; finished points are kept, the same command goes on")
 
 
 def _play(
@@ -85,7 +88,8 @@ def _play(
 ) -> Iterator[str]:
     """Yield a line for every point that failed."""
     counter: Any = ray.remote(num_cpus=0)(_Counter).remote()
-    task: Any = ray.remote(num_cpus=options.threads, max_retries=1)(play_alone)
+    needed: dict[str, Any] = dict(options.backend_config()["client_resources"])
+    task: Any = ray.remote(max_retries=1, **needed)(play_alone)
     waiting = {task.remote(plans[name], counter): name for name in pending}
     total, shown = len(pending), 0
     while waiting:
@@ -99,9 +103,10 @@ def _play(
                 yield f"point {name}: {_reason(error)}"
             except RayError as error:
                 yield f"point {name}: its process ended ({type(error).__name__})"
-        done = ray.get(counter.total.remote())
-        begin(f"{total - len(waiting)}/{total} points")(done - shown)
-        shown = done
+        with suppress(RayError):  # a lost count of world-rounds is no lost point
+            done = ray.get(counter.total.remote())
+            begin(f"{total - len(waiting)}/{total} points")(done - shown)
+            shown = done
 
 
 class _Counter:
@@ -145,19 +150,20 @@ def play_alone(plan: AuditPlan, counter: Any) -> Files:
     with tempfile.TemporaryDirectory() as scratch:
         run = Path(scratch) / "run"
         run_audit(plan, run, Engine.LOCAL, progress=told, with_report=False)
+        # The next point of this process is another game; data sets would add up.
+        load_game.cache_clear()
         kept = (path for path in sorted(run.rglob("*")) if path.is_file() and path.name != _NOT_KEPT)
         return {path.relative_to(run).as_posix(): path.read_bytes() for path in kept}
 
 
 def _keep(files: Files, directory: Path) -> None:
-    """Write a run directory, whole or not at all; what an older attempt left there is replaced."""
+    """Write a run directory, whole or not at all."""
     partial = directory.with_name(f".{directory.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     for name, content in files.items():
         path = partial / PurePosixPath(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    shutil.rmtree(directory, ignore_errors=True)
     partial.rename(directory)
 
 
@@ -173,7 +179,11 @@ def _ray(options: RayOptions) -> AbstractContextManager[None]:
     @contextmanager
     def joined() -> Iterator[None]:
         init = dict(options.backend_config()["init_args"])
-        ray.init(**init, configure_logging=True)  # type: ignore[arg-type]
+        try:
+            ray.init(**init, configure_logging=True)  # type: ignore[arg-type]
+        except (ConnectionError, RuntimeError) as error:
+            said = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InputError(f"Ray at {options.address or 'this machine'} cannot be used: {said}") from error
         logging.getLogger("ray").setLevel(logging.ERROR)
         try:
             yield

@@ -1,6 +1,8 @@
 """A sweep from its points to tables, a landscape and a page."""
 
-from collections.abc import Sequence
+import fcntl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,14 +11,17 @@ from matplotlib.figure import Figure
 
 from experiments.engines import RayOptions
 from experiments.plan import AuditPlan, resolve
-from experiments.progress import RunsProgress, no_runs_progress
+from experiments.progress import RunsProgress, at_work, no_runs_progress
 from experiments.sweeps.grid import Point, describe, require_distinct
 from experiments.sweeps.landscape import landscape_figure
 from experiments.sweeps.schedule import play_points
 from experiments.sweeps.tables import Utility, choose_utility, models_table, points_table
+from fl_audit.data.catalogue import load_source
+from fl_audit.data.neighbours import NeighbourPair
 from fl_audit.errors import InputError, require
 from fl_audit.report.style import to_png
 from fl_audit.whole_files import whole_file
+from strategies.errors import FederationError
 
 RUNS = "points"
 
@@ -79,23 +84,65 @@ def run_sweep(
     require(len(points) > 0, "the sweep has no points: accepted is at least one")
     require_distinct(points)
     require(not directory.exists() or directory.is_dir(), f"--out {directory} is a file: accepted is a directory")
-    plans = {one.name: _plan(one) for one in points}
+    with at_work("loading the data, choosing neighbours, calibrating the noise of every point"):
+        plans = _plans(points, utility)
 
     def write_models(name: str) -> None:
         with whole_file(directory / "models.parquet") as file:
             models_table(points, directory / RUNS).to_parquet(file, index=False)
 
-    play_points(plans, directory / RUNS, options or RayOptions(), progress, write_models)
-    write_models("")
-    return _found(points, directory, utility, title)
+    with _locked(directory):
+        try:
+            play_points(plans, directory / RUNS, options or RayOptions(), progress, write_models)
+        except FederationError:
+            finished = [one for one in points if (directory / RUNS / one.name).is_dir()]
+            if finished:
+                _found(finished, directory, utility, title)
+            raise
+        write_models("")
+        return _found(points, directory, utility, title)
 
 
-def _plan(one: Point) -> AuditPlan:
-    require(one.config.audit.epsilon_star, f"point {one.name}: epsilon-star = false: a landscape needs it true")
+def _plans(points: Sequence[Point], utility: Utility | None) -> dict[str, AuditPlan]:
+    """Return what every point is to do; a neighbour is searched once for all points that share the question."""
+    pairs: dict[str, NeighbourPair] = {}
+    plans = {}
+    for one in points:
+        audit = one.config.audit
+        require(audit.epsilon_star, f"point {one.name}: epsilon-star = false: a landscape needs it true")
+        question = repr((one.config.data, one.config.privacy.adjacency, audit.neighbour, audit.neighbour_rank,
+                         audit.dissimilarity))  # fmt: skip
+        try:
+            plan = resolve(one.config, pairs.get(question))
+            classes = load_source(plan.public.data).pool.classes
+        except InputError as error:
+            raise InputError(f"point {describe(one.settings)}: {error}") from None
+        many = utility is Utility.AUROC and classes != 2
+        require(not many, f"utility auroc needs 2 classes, {one.config.data.name} has {classes}: accepted is accuracy")
+        pairs[question], plans[one.name] = plan.public.pair, plan
+    return plans
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Hold the directory of a sweep for this process; the lock goes with the process, however it ends.
+
+    Raises
+    ------
+    InputError
+        If another process holds it, or nothing can be written there.
+    """
     try:
-        return resolve(one.config)
-    except InputError as error:
-        raise InputError(f"point {describe(one.settings)}: {error}") from None
+        (directory / RUNS).mkdir(parents=True, exist_ok=True)
+        file = (directory / ".lock").open("w")
+    except OSError as error:
+        raise InputError(f"--out {directory} cannot be written to: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"--out {directory} is in use by another sweep: wait for it to end") from None
+        yield
 
 
 def _found(points: Sequence[Point], directory: Path, utility: Utility | None, title: str) -> Sweep:

@@ -47,8 +47,14 @@ def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
         test_auroc, epsilon_star, membership_advantage.
     """
     keys = list(dict.fromkeys(key for one in points for key, _ in one.settings))
-    parts = [_models_of(one, keys, directory / one.name) for one in points if (directory / one.name).is_dir()]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    finished = [one for one in points if (directory / one.name / "summary.json").exists()]
+    table = pd.concat([_models_of(one, keys, directory / one.name) for one in finished]) if finished else pd.DataFrame()
+    for key in keys if finished else ():
+        kinds = {type(value) for one in finished for name, value in one.settings if name == key}
+        if len(kinds - {int, float}) > 0 and len(kinds) > 1:
+            # A column of a file has one type: numbers beside words are written as words.
+            table[key] = table[key].map(str, na_action="ignore")
+    return table.reset_index(drop=True)
 
 
 def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:

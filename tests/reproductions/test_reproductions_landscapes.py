@@ -15,12 +15,14 @@ from scipy import stats
 from experiments.engines import Engine
 from experiments.plan import resolve, rounds_of
 from experiments.reproductions.items import table
+from experiments.reproductions.negoescu2023 import fits, landscapes
 from experiments.reproductions.negoescu2023.fits import chosen_points, label_of, training_scores
 from experiments.reproductions.negoescu2023.landscapes import (
     Landscape,
     _claim_rows,
     _contrast_rows,
     _floor,
+    _remarks,
     available_study,
 )
 from experiments.reproductions.negoescu2023.studies import (
@@ -34,15 +36,17 @@ from experiments.reproductions.negoescu2023.studies import (
     private_points,
     quick_form,
 )
-from experiments.reproductions.papers import Context, NoDataError
+from experiments.reproductions.papers import Context, Extent, NoDataError
 from experiments.run import run_audit
 from experiments.run_directory import read_public
 from experiments.sweeps.grid import grid, without_privacy
+from fl_audit.errors import InputError
 from fl_audit.evidence.epsilon_star import epsilon_star_gaussian, fit_normal
 from fl_audit.evidence.losses import loss_scores
 from fl_audit.evidence.star_estimate import PARAMETRIC_CUT
 from fl_audit.game import load_game
 from fl_audit.privacy.accounting import Accountant
+from fl_audit.report.style import to_png
 
 
 def test_the_settings_are_those_of_the_paper() -> None:
@@ -81,31 +85,64 @@ def test_missing_data_are_named(tmp_path: Path) -> None:
         available_study(Task.PURCHASE, Context(tmp_path, data_dir=tmp_path))
 
 
-def landscape(study: Study, baselines: dict[int, list[float]], star: list[float], epsilon: list[float]) -> Landscape:
-    private = pd.DataFrame({"epsilon_star": star, "epsilon": epsilon, "private": True})
-    plain = pd.DataFrame({"epsilon_star": np.concatenate(list(baselines.values())), "private": False})
+def landscape(study: Study, baselines: dict[int, list[float]], private: dict[float, list[float]]) -> Landscape:
+    """Return a landscape with one private point for each epsilon; a place in a list is a repetition."""
+    rows = [
+        {"point": f"{kind}={level}", "private": kind == "epsilon", "privacy.epsilon": level, "epsilon": level,
+         "world": world, "epsilon_star": star, "membership_advantage": 0.25}
+        for kind, points in (("epsilon", private), ("epochs", baselines))
+        for level, values in points.items()
+        for world, star in enumerate(values)
+    ]  # fmt: skip
+    models = pd.DataFrame(rows)
     found = {epochs: np.array(values) for epochs, values in baselines.items()}
-    return Landscape(study, found, private, pd.concat([private, plain]))
+    return Landscape(study, found, models[models["private"]], models)
+
+
+ADULT_MODELS = landscape(
+    replace(ADULT, repetitions=3),
+    {1: [0.1, 0.2, 0.15], 20: [0.5, 0.9, 0.7]},
+    {1.0: [0.1, 0.2, 1.1], 3.0: [0.6, 0.8, 0.8]},
+)
 
 
 def test_claims_are_numbers_with_intervals() -> None:
-    adult = landscape(ADULT, {1: [0.1, 0.2, 0.15], 20: [0.5, 0.9, 0.7]}, [0.1, 0.2, 1.1, 0.3, 0.3], [1.0] * 3 + [3.0] * 2)
-    rows = table(_claim_rows(adult)).set_index("quantity")
+    rows = table(_claim_rows(ADULT_MODELS)).set_index("quantity")
     grown = rows.loc["Epsilon* at 20 epochs less that at 1"]
-    expected = stats.ttest_ind([0.5, 0.9, 0.7], [0.1, 0.2, 0.15], equal_var=False).confidence_interval(0.95)
-    assert grown["measured"] == pytest.approx(0.55)
-    assert (grown["low"], grown["high"]) == pytest.approx((expected.low, expected.high))
-    below = rows.loc["share of private models with Epsilon* below their epsilon"]
-    assert (below["measured"], below["repetitions"], below["published"]) == (0.8, 5, 1.0)
-    assert below["low"] == pytest.approx(stats.beta.ppf(0.025, 4, 2))
-    assert rows.loc["share of models with Epsilon* below 0.3", "measured"] == pytest.approx(5 / 11)
-    assert rows.loc["Epsilon* of private models at epsilon = 1", "measured"] == pytest.approx(1.4 / 3)
-    many = landscape(
-        replace(LOCATION, repetitions=3), {10: [1.0, 2.0, 1.5], 100: [9.0, 10.0, 8.0]}, [0.1, 0.2], [1.0, 1.0]
-    )
-    (contrast,) = table(_contrast_rows(adult, many)).itertuples()
+    expected = stats.ttest_rel([0.5, 0.9, 0.7], [0.1, 0.2, 0.15]).confidence_interval(0.95)
+    assert (grown["measured"], grown["low"], grown["high"]) == pytest.approx((0.55, expected.low, expected.high))
+    below = rows.loc["share of private models below their epsilon"]
+    spread = stats.ttest_1samp([1, 1, 0.5], 0).confidence_interval(0.95)
+    assert (below["measured"], below["low"], below["high"]) == pytest.approx((5 / 6, max(0, spread.low), 1))
+    assert below["repetitions"] == 3
+    points = rows.loc["share of settings of private models below their epsilon"]
+    assert (points["measured"], points["repetitions"]) == (1, 2)
+    assert rows.loc["share of models below 0.3", "measured"] == pytest.approx(5 / 12)
+    assert rows.loc["share of private models below every baseline from 5 epochs", "measured"] == pytest.approx(3 / 6)
+    level = rows.loc["Epsilon* of private models at epsilon = 1"]
+    expected = stats.ttest_1samp([0.1, 0.2, 1.1], 0).confidence_interval(0.95)
+    assert (level["low"], level["high"]) == pytest.approx((expected.low, expected.high))
+
+
+def test_repetitions_that_agree_are_few() -> None:
+    agreeing = landscape(replace(ADULT, repetitions=3), {1: [0.1] * 3, 20: [0.5, 0.6, 0.7]}, {1.0: [0.1, 0.2, 0.3]})
+    row = table(_claim_rows(agreeing)).set_index("quantity").loc["share of private models below their epsilon"]
+    assert (row["measured"], row["low"], row["high"]) == pytest.approx((1, stats.beta.ppf(0.025, 3, 1), 1))
+
+
+def test_remarks_name_the_claims_that_fail() -> None:
+    said = " ".join(_remarks(ADULT_MODELS.study, ADULT_MODELS, table(_claim_rows(ADULT_MODELS))))
+    assert "share of private models below their epsilon: 83.3% (6 models)" in said
+    assert "share of settings of private models below their epsilon" not in said
+    assert "1 of 6 private models have an Epsilon* at or above the epsilon they promise" in said
+    assert "0.250 on them on average" in said
+    assert "cannot exceed 13.8" in said
+
+
+def test_the_tasks_are_set_apart() -> None:
+    many = landscape(replace(LOCATION, repetitions=3), {10: [1.0, 2.0, 1.5], 100: [9.0, 10.0, 8.0]}, {1.0: [0.1, 0.2]})
+    (contrast,) = table(_contrast_rows(many, ADULT_MODELS)).itertuples()
     assert contrast.measured == pytest.approx(9.0 - 0.7)
-    assert table(_contrast_rows(many, adult))["measured"].item() == contrast.measured
 
 
 def test_chance_is_that_of_drawn_samples() -> None:
@@ -118,6 +155,48 @@ def test_chance_is_that_of_drawn_samples() -> None:
     error = drawn.std(ddof=1) * math.sqrt(1 / 2000 + 1 / row.repetitions)
     assert abs(row.measured - drawn.mean()) < stats.norm.isf(5e-5) * error
     assert row.low < np.median(drawn) < row.high
+
+
+TINY = {"epsilons": (1.0, 10.0), "clipping_norms": (1.0,), "repetitions": 2}
+TINY_ADULT = replace(
+    ADULT, data="breast-cancer", model="logistic", records=300, test_records=100, population_records=100,
+    batches=(50,), baseline_epochs=(1, 10), private_epochs=1, delta=1e-3, **TINY,
+)  # fmt: skip
+TINY_MANY = replace(
+    LOCATION, title="Digits in place of Purchase-100", data="digits", model="logistic", records=300, test_records=100,
+    population_records=300, batches=(100,), baseline_epochs=(10, 50), private_epochs=1, delta=1e-3, **TINY,
+)  # fmt: skip
+
+
+@pytest.mark.xdist_group("ray-sweeps")
+def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landscapes, "CANDIDATES", {Task.ADULT: (TINY_ADULT,), Task.PURCHASE: (TINY_MANY,)})
+    monkeypatch.setattr(fits, "SIZES", {Extent.FULL: (100,)})
+    monkeypatch.setattr(fits, "COMPONENTS", {Extent.FULL: (1, 2)})
+    told: list[str] = []
+    context = Context(tmp_path, announce=told.append)
+    first = landscapes.figure_1(context)
+    assert told == ["Purchase-100 is not there: Digits in place of Purchase-100"]
+    assert first.data == ("Digits in place of Purchase-100",)
+    assert not first.compared
+    assert "7.06 in print, on Purchase-100" in " ".join(first.frame["note"])
+    second = landscapes.figure_2(context)
+    models = pd.read_parquet(tmp_path / "runs" / "landscape-breast-cancer" / "models.parquet")
+    assert len(models) == 8
+    rows = second.frame.set_index(["setting", "quantity"])["measured"]
+    longest = models[models["training.epochs"] == 10]
+    assert rows["Adult, 10 epochs", "Epsilon*"] == pytest.approx(longest["epsilon_star"].mean())
+    assert rows["Adult, 10 epochs", "test AUROC (probability)"] == pytest.approx(longest["test_auroc"].mean())
+    many = pd.read_parquet(tmp_path / "runs" / "landscape-digits" / "models.parquet")
+    apart = many.loc[many["training.epochs"] == 50, "epsilon_star"].mean() - longest["epsilon_star"].mean()
+    contrast = rows["Digits in place of Purchase-100, 50 epochs, and Adult, 10 epochs"]
+    assert contrast.item() == pytest.approx(apart)
+    third = fits.figure_6(context)
+    assert len(third.frame) == 4 * 2 + 2
+    assert third.frame["measured"].between(0, 1).all()
+    assert to_png(third.figure)
+    with pytest.raises(InputError, match="points of a sweep, over Ray"):
+        landscapes.figure_2(replace(context, engine=Engine.LOCAL))
 
 
 def test_training_scores_are_those_of_epsilon_star(tmp_path: Path) -> None:

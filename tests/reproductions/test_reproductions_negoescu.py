@@ -140,7 +140,7 @@ def test_an_item_without_its_data_is_left_out(tmp_path: Path, monkeypatch: pytes
     def build(context: Context) -> ItemResult:
         raise NoDataError(f"nothing under {context.runs.name}")
 
-    lacking = SingleItem("fig1", "Figure 1. It needs data", build, ("Adult",))
+    lacking = SingleItem("fig1", "Figure 1. It needs data", build)
     made = make_each([lacking], Context(tmp_path, extent=Extent.QUICK))
     assert made.results == ()
     assert made.left_out == ("Figure 1. It needs data: left out, nothing under runs-quick",)

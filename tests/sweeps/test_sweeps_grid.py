@@ -5,7 +5,7 @@ from audits import small_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.sweeps.grid import Axis, grid, parse_axis, point, require_distinct, without_privacy
+from experiments.sweeps.grid import Axis, baselines, grid, parse_axis, point, require_distinct, without_privacy
 from fl_audit.errors import InputError
 
 VALUES = small_settings(privacy={"belief": None, "epsilon": 1.0, "sensitivity": "global"}, audit={"insider": False})
@@ -23,6 +23,13 @@ def test_every_combination() -> None:
     assert [one.config.training.optimizer for one in points] == ["sgd", "adam"] * 2
     assert points[1].name == "epsilon=1_optimizer=adam"
     require_distinct(points)
+
+
+def test_words_need_no_quotes_and_quoted_ones_may_hold_commas() -> None:
+    assert parse_axis("data.path=a.csv,b.csv").values == ("a.csv", "b.csv")
+    assert parse_axis('data.path="a,b.csv"').values == ("a,b.csv",)
+    assert parse_axis("audit.membership=true,false").values == (True, False)
+    assert parse_axis("audit.neighbour=0,random").values == (0, "random")
 
 
 def test_without_an_axis_there_is_one_point() -> None:
@@ -55,6 +62,7 @@ def test_names_are_plain_and_distinct(texts: list[str]) -> None:
         ("epsilon=1,2", "accepted is section.key=value,value"),
         ("privacy.epsilon=1,,2", "accepted is section.key=value,value"),
         ("privacy.epsilon=1,1", "names a value twice"),
+        ("audit.loss-range=[0,5],[0,9]", "but no lists"),
     ],
 )
 def test_axes_that_are_none(text: str, said: str) -> None:
@@ -67,12 +75,32 @@ def test_axes_that_are_none(text: str, said: str) -> None:
     [
         (Axis("privacy.epsilonn", (1,)), "point privacy.epsilonn = 1: .*nearest is 'epsilon'"),
         (Axis("privacy.epsilon", (1, -1)), "point privacy.epsilon = -1: .*greater than 0"),
-        (Axis("privacy.belief", (0.9,)), "exactly one of"),
+        (Axis("privacy.delta.more", (1,)), "'delta' is no section"),
     ],
 )
 def test_points_that_are_refused_name_their_settings(axis: Axis, said: str) -> None:
     with pytest.raises(InputError, match=said):
         grid(VALUES, [axis])
+
+
+def test_what_is_swept_replaces_what_was_promised() -> None:
+    (one,) = grid(VALUES, [Axis("privacy.belief", (0.8,))])
+    assert (one.config.privacy.belief, one.config.privacy.epsilon) == (0.8, None)
+    with pytest.raises(InputError, match="one of what can be promised"):
+        grid(VALUES, [Axis("privacy.belief", (0.8,)), Axis("privacy.epsilon", (1,))])
+
+
+def test_a_part_of_a_table_can_be_swept() -> None:
+    values = small_settings(data={"partition": "dirichlet"})
+    found = grid(values, [parse_axis("data.partition-parameters.alpha=0.1,1")])
+    assert [one.config.data.partition_parameters for one in found] == [{"alpha": 0.1}, {"alpha": 1}]
+
+
+def test_baselines_are_told_from_points_with_the_same_values() -> None:
+    axes = [parse_axis("training.rounds=5,20")]
+    everything = (*grid(VALUES, axes), *baselines(VALUES, axes))
+    require_distinct(everything)
+    assert everything[2].name == "private=false_rounds=5"
 
 
 def test_one_key_on_two_axes() -> None:

@@ -17,10 +17,12 @@ from experiments.engines import Engine, RayOptions
 from experiments.plan import resolve
 from experiments.run import run_audit
 from experiments.sweeps.grid import Axis, Point, grid, without_privacy
+from experiments.sweeps.landscape import landscape_figure
 from experiments.sweeps.page import sweep_page
 from experiments.sweeps.sweep import run_sweep
-from experiments.sweeps.tables import Utility, choose_utility, points_table
+from experiments.sweeps.tables import Utility, choose_utility, models_table, points_table
 from fl_audit.errors import InputError
+from fl_audit.report.style import to_png
 from strategies.errors import FederationError
 
 VALUES = small_settings(
@@ -76,7 +78,7 @@ def test_an_interrupted_sweep_keeps_what_is_finished(tmp_path: Path) -> None:
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     runs = tmp_path / "out" / "points"
     for _ in range(1200):
-        if (runs / "rounds=20").is_dir() or process.poll() is not None:
+        if (tmp_path / "out" / "models.parquet").exists() or process.poll() is not None:
             break
         time.sleep(0.1)
     os.kill(process.pid, signal.SIGINT)
@@ -106,6 +108,49 @@ def test_frontier_and_ranges_of_points() -> None:
     assert choose_utility(models, None) is Utility.ACCURACY
     with pytest.raises(InputError, match="two classes"):
         choose_utility(models, Utility.AUROC)
+
+
+def test_values_of_several_kinds_are_written_as_words(tmp_path: Path) -> None:
+    both = grid(VALUES, [Axis("audit.neighbour", (0, "random"))])
+    for one in both:
+        run_audit(resolve(one.config), tmp_path / one.name, Engine.LOCAL, with_report=False)
+    table = models_table(both, tmp_path)
+    table.to_parquet(tmp_path / "models.parquet")
+    assert table["audit.neighbour"].unique().tolist() == ["0", "random"]
+
+
+def test_unbounded_models_are_not_drawn() -> None:
+    models = pd.DataFrame(
+        {"point": ["epsilon=1.0"] * 2, "private": True, "epsilon": 1.0, "test_accuracy": [0.5, 0.6],
+         "epsilon_star": [np.inf, np.inf], "membership_advantage": 0.0}
+    )  # fmt: skip
+    table = points_table(models, points(1.0)[:1], Utility.ACCURACY)
+    assert not table["on_frontier"].any()
+    to_png(landscape_figure(table, models, Utility.ACCURACY, "cost in $ and $$"))
+
+
+@pytest.mark.parametrize(
+    ("utility", "out", "said"),
+    [
+        (Utility.AUROC, "new", "utility auroc needs 2 classes, digits has 10"),
+        (None, "file/new", "cannot be written to"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_training(
+    utility: Utility | None, out: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=said):
+        run_sweep(grid({**VALUES, "data": {**VALUES["data"], "name": "digits"}}, []), tmp_path / out, utility=utility)
+
+
+def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    notes = tmp_path / "points" / "epsilon=1.0" / "notes.txt"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("mine")
+    with pytest.raises(InputError, match="holds no finished point"):
+        run_sweep(points(1.0), tmp_path)
+    assert notes.read_text() == "mine"
 
 
 def test_a_sweep_without_epsilon_star_is_refused_before_anything_is_written(tmp_path: Path) -> None:

@@ -23,12 +23,12 @@ PAPER = Paper(
     "Negoescu et al. 2023",
     "D. Negoescu et al. (2023). Epsilon*: Privacy metric for machine learning models. PPAI-24.",
     (
-        SingleItem("fig1", "Figure 1. Privacy and utility of a many-class task", figure_1, ("Purchase-100",)),
-        SingleItem("fig2", "Figure 2. Privacy and utility of Adult", figure_2, ("Adult",)),
+        SingleItem("fig1", "Figure 1. Privacy and utility of a many-class task", figure_1),
+        SingleItem("fig2", "Figure 2. Privacy and utility of Adult", figure_2),
         SingleItem("fig3", "Figure 3. Log ratios of Epsilon* over the FPR", figure_3),
         SingleItem("fig4", "Figure 4. Estimators where the laws of losses are identical", figure_4),
         SingleItem("fig5", "Figure 5. Estimators where the laws of losses move apart", figure_5),
-        SingleItem("fig6", "Figure 6. Fits of normal mixtures to training losses", figure_6, ("Adult",)),
+        SingleItem("fig6", "Figure 6. Fits of normal mixtures to training losses", figure_6),
     ),
     make,
 )

@@ -2,8 +2,9 @@
 
 What the paper fixes is kept: splits, stochastic gradient descent with momentum 0.9 and learning rate 0.01, baselines
 over epochs, DP at epsilon 1, 3, 10 and 100 by an RDP accountant over clipping norms and batch sizes, five repetitions
-on fixed data. What it leaves open is chosen here and named: delta, the epochs of private training, the batch of
-baselines, the layers of the Adult network. Records are clipped one by one; the paper also tries 1 and 32 microbatches.
+on fixed data. What it leaves open, or its text has lost, is chosen here and named: delta, the epochs of private
+training, the batch of baselines, the layers of the Adult network. Records are clipped one by one; the paper also tries
+1 and 32 microbatches.
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.reproductions.papers import Extent
-from experiments.sweeps.grid import Axis, Point, grid, without_privacy
+from experiments.sweeps.grid import Axis, Point, baselines, grid
 from fl_audit.evidence.star_estimate import PARAMETRIC_CUT
 
 EPSILONS = (1.0, 3.0, 10.0, 100.0)
@@ -73,6 +74,11 @@ class Study:
     epsilons: tuple[float, ...] = EPSILONS
     clipping_norms: tuple[float, ...] = CLIPPING_NORMS
     repetitions: int = REPETITIONS
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether it takes the place of data that are not there."""
+        return "in place of" in self.title
 
     @property
     def key(self) -> str:
@@ -140,7 +146,7 @@ def study_for(study: Study, extent: Extent) -> Study:
 
 def baseline_points(study: Study, data_dir: Path | None) -> tuple[Point, ...]:
     """Return the points without privacy, by rising epochs."""
-    return grid(without_privacy(_values(study, data_dir)), [Axis("training.epochs", study.baseline_epochs)])
+    return baselines(_values(study, data_dir), [Axis("training.epochs", study.baseline_epochs)])
 
 
 def private_points(study: Study, data_dir: Path | None) -> tuple[Point, ...]:
