@@ -1,8 +1,10 @@
 """The studies of Negoescu et al. 2023 as published, and what is read off their models."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +15,7 @@ from safetensors.torch import load_file
 from scipy import stats
 
 from experiments.engines import Engine
-from experiments.plan import resolve, rounds_of
+from experiments.plan import AuditPlan, resolve, rounds_of
 from experiments.reproductions.items import table
 from experiments.reproductions.negoescu2023 import fits, landscapes
 from experiments.reproductions.negoescu2023.fits import chosen_points, label_of, training_scores
@@ -168,8 +170,16 @@ TINY_MANY = replace(
 )  # fmt: skip
 
 
-@pytest.mark.xdist_group("ray-sweeps")
+def play_here(plans: Mapping[str, AuditPlan], directory: Path, options: object, progress: object, told: Any) -> None:
+    """Play points in this process, one after the other."""
+    for name, plan in plans.items():
+        if not (directory / name).exists():
+            run_audit(plan, directory / name, Engine.LOCAL, with_report=False)
+            told(name)
+
+
 def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.sweeps.sweep.play_points", play_here)
     monkeypatch.setattr(landscapes, "CANDIDATES", {Task.ADULT: (TINY_ADULT,), Task.PURCHASE: (TINY_MANY,)})
     monkeypatch.setattr(fits, "SIZES", {Extent.FULL: (100,)})
     monkeypatch.setattr(fits, "COMPONENTS", {Extent.FULL: (1, 2)})

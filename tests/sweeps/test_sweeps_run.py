@@ -1,11 +1,8 @@
 """Sweeps on Ray: ordinary runs, kept one by one, one row a model."""
 
-import json
-import os
-import signal
-import subprocess
 import sys
-import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +10,11 @@ import pandas as pd
 import pytest
 from audits import small_settings
 
+from experiments.cli import main
 from experiments.engines import Engine, RayOptions
 from experiments.plan import resolve
 from experiments.run import run_audit
-from experiments.sweeps.grid import Axis, Point, grid, without_privacy
+from experiments.sweeps.grid import Axis, Point, baselines, grid
 from experiments.sweeps.landscape import landscape_figure
 from experiments.sweeps.page import sweep_page
 from experiments.sweeps.sweep import run_sweep
@@ -34,23 +32,40 @@ ONE_ACTOR = RayOptions(actors=1)
 
 
 def points(*epsilons: float) -> tuple[Point, ...]:
-    baseline = grid(without_privacy(VALUES), [Axis("training.learning-rate", (0.5,))])
+    baseline = baselines(VALUES, [Axis("training.learning-rate", (0.5,))])
     return grid(VALUES, [Axis("privacy.epsilon", epsilons)]) + baseline
 
 
+@contextmanager
+def interrupts(total: int) -> Iterator[Callable[[str], Callable[[int], None]]]:
+    """A display during which somebody presses Ctrl-C when the first point has ended."""
+
+    def begin(name: str) -> Callable[[int], None]:
+        if name.startswith("1/"):
+            raise KeyboardInterrupt
+        return lambda done: None
+
+    yield begin
+
+
 @pytest.mark.xdist_group("ray-sweeps")
-def test_a_sweep_is_its_runs_survives_a_failure_and_grows(tmp_path: Path) -> None:
+def test_a_sweep_is_its_runs_survives_interrupts_and_failures_and_grows(tmp_path: Path) -> None:
+    runs = tmp_path / "sweep" / "points"
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(points(1.0), tmp_path / "sweep", ONE_ACTOR, progress=interrupts)
+    (first,) = runs.iterdir()
+    kept = {path: path.stat().st_mtime_ns for path in first.rglob("*.parquet")}
+    assert len(kept) == 6
+    assert pd.read_parquet(tmp_path / "sweep" / "models.parquet")["point"].unique().tolist() == [first.name]
     hopeless = grid(VALUES, [Axis("run.client-time-limit", (1e-6,))])
     with pytest.raises(FederationError, match=r"point client-time-limit=1e-06: .*time limit"):
-        run_sweep((*points(1.0), *hopeless), tmp_path / "sweep", ONE_ACTOR)
-    runs = tmp_path / "sweep" / "points"
-    assert {path.name for path in runs.iterdir()} == {"epsilon=1.0", "learning-rate=0.5"}
-    kept = {path: path.stat().st_mtime_ns for path in runs.rglob("*.parquet")}
-    assert pd.read_parquet(tmp_path / "sweep" / "models.parquet")["point"].nunique() == 2
-    grown = run_sweep(points(1.0, 8.0), tmp_path / "sweep", ONE_ACTOR)
+        run_sweep((*points(1.0, 8.0), *hopeless), tmp_path / "sweep", ONE_ACTOR)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert (tmp_path / "sweep" / "landscape.png").exists()
+    found = run_sweep(points(1.0, 8.0), tmp_path / "sweep", ONE_ACTOR)
     models = pd.read_parquet(tmp_path / "sweep" / "models.parquet")
-    names = ["epsilon=1.0", "epsilon=8.0", "learning-rate=0.5"]
+    names = ["epsilon=1.0", "epsilon=8.0", "private=false_learning-rate=0.5"]
+    assert sorted(path.name for path in runs.iterdir()) == names
     assert models["point"].tolist() == [name for name in names for _ in range(3)]
     assert models["privacy.epsilon"].tolist()[:6] == [1.0] * 3 + [8.0] * 3
     assert models["privacy.epsilon"].isna().tolist() == [False] * 6 + [True] * 3
@@ -58,42 +73,33 @@ def test_a_sweep_is_its_runs_survives_a_failure_and_grows(tmp_path: Path) -> Non
     alone = run_audit(resolve(points(8.0)[0].config), tmp_path / "alone", Engine.LOCAL, with_report=False)
     for column in ("test_accuracy", "test_auroc", "epsilon_star", "membership_advantage"):
         np.testing.assert_array_equal(models.loc[models["point"] == "epsilon=8.0", column], alone.worlds[column])
-    assert grown.utility is Utility.AUROC
-    page = sweep_page(grown, "A sweep")
+    assert found.utility is Utility.AUROC
+    page = sweep_page(found, "A sweep")
     assert "privacy.epsilon = 8.0" in page
     assert "training.learning-rate = 0.5" in page
 
 
-@pytest.mark.xdist_group("ray-sweeps")
-def test_an_interrupted_sweep_keeps_what_is_finished(tmp_path: Path) -> None:
-    values = VALUES | {"run": VALUES["run"] | {"actors": 2}}
-    (tmp_path / "config.toml").write_text(
-        "\n".join(
-            f"[{section}]\n" + "\n".join(f"{key} = {json.dumps(value)}" for key, value in entries.items())
-            for section, entries in values.items()
-        )
-    )
-    command = [sys.executable, "-m", "experiments.cli", "sweep", "config.toml", "--out", "out"]
-    command += ["--over", "training.rounds=20,5000"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    runs = tmp_path / "out" / "points"
-    for _ in range(1200):
-        if (tmp_path / "out" / "models.parquet").exists() or process.poll() is not None:
-            break
-        time.sleep(0.1)
-    os.kill(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
-    assert "interrupted; finished points are kept" in said
-    assert [path.name for path in runs.iterdir()] == ["rounds=20"]
-    assert (runs / "rounds=20" / "summary.json").exists()
-    assert pd.read_parquet(tmp_path / "out" / "models.parquet")["point"].unique().tolist() == ["rounds=20"]
+def test_an_interrupted_command_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("experiments.sweeps.sweep.run_sweep", interrupted)
+    monkeypatch.setattr(sys, "argv", ["fl-audit", "sweep", "config.toml", "--out", "out"])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.toml").write_text("[privacy]\nepsilon = 1\n")
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert "finished points are kept, go on with --out out" in capsys.readouterr().err
 
 
 def test_frontier_and_ranges_of_points() -> None:
     given = points(1.0, 8.0)
-    star = {"epsilon=1.0": [0.1, 0.3], "epsilon=8.0": [1.0, 1.0], "learning-rate=0.5": [np.inf, 2.0]}
-    accuracy = {"epsilon=1.0": [0.5, 0.7], "epsilon=8.0": [0.6, 0.6], "learning-rate=0.5": [0.9, 0.9]}
+    star = {"epsilon=1.0": [0.1, 0.3], "epsilon=8.0": [1.0, 1.0], "private=false_learning-rate=0.5": [np.inf, 2.0]}
+    accuracy = {"epsilon=1.0": [0.5, 0.7], "epsilon=8.0": [0.6, 0.6], "private=false_learning-rate=0.5": [0.9, 0.9]}
     models = pd.DataFrame(
         [
             {"point": name, "private": "epsilon" in name, "epsilon": 1.0, "test_accuracy": accuracy[name][index],
