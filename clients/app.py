@@ -20,6 +20,7 @@ from fl_audit.adversaries.identifiability import RoundEvidence, weigh_models, we
 from fl_audit.errors import InputError
 from fl_audit.evidence.loss_summaries import ScoreMoments
 from fl_audit.game import Game, PublicGame, View, load_game
+from fl_audit.packing import copy_to_tensor, pack, view
 from fl_audit.privacy.release import NoiseScaling
 from fl_audit.protocol import Key, Query, Record, models_key, unpack_participation
 
@@ -104,9 +105,9 @@ def _question(message: Message) -> Question:
     arrays = _arrays(message)
     population = (Key.POPULATION_COUNT, Key.POPULATION_MEAN, Key.POPULATION_SQUARES)
     return Question(
-        arrays[Key.LOW].numpy(),
-        arrays[Key.HIGH].numpy(),
-        ScoreMoments(*(arrays[key].numpy() for key in population)),
+        view(arrays[Key.LOW]),
+        view(arrays[Key.HIGH]),
+        ScoreMoments(*(view(arrays[key]) for key in population)),
         float(str(_config(message)[Key.DELTA])),
     )
 
@@ -154,15 +155,14 @@ def _arrays(message: Message) -> ArrayRecord:
 
 
 def _tensor(game: Game, message: Message, key: str) -> torch.Tensor:
-    # torch's own memory is aligned, whatever the message's was: matrix products depend on it in their last bits
-    return torch.from_numpy(_arrays(message)[key].numpy()).clone().to(game.public.device)
+    return copy_to_tensor(view(_arrays(message)[key])).to(game.public.device)
 
 
 def _reply(message: Message, arrays: Mapping[str, NDArray[Any]]) -> Message:
     asked = _config(message)
     content = RecordDict(
         {
-            Record.ARRAYS: ArrayRecord({key: Array(value) for key, value in arrays.items()}),
+            Record.ARRAYS: ArrayRecord({key: Array(*pack(value)) for key, value in arrays.items()}),
             Record.CONFIG: ConfigRecord({Key.BATCH: asked[Key.BATCH]}),
         }
     )

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from flwr.app import MetricRecord
 from numpy.typing import NDArray
 from torch import Tensor
@@ -17,6 +16,7 @@ from fl_audit.adversaries.membership import membership_attack, record_membership
 from fl_audit.errors import require
 from fl_audit.evidence.epsilon_star import parametric_epsilon_star, require_star_delta
 from fl_audit.game import Game
+from fl_audit.packing import copy_to_tensor
 from fl_audit.worlds import WorldBatch
 from server.challenger import SeededChallenger
 
@@ -121,7 +121,7 @@ class ReleaseEvaluator:
         """Evaluate the models of one release and return their means over worlds."""
         attacked = self._membership and server_round == self._game.public.rounds
         for batch in self._batches:
-            models = torch.from_numpy(arrays[batch.name]).to(self._game.public.device)
+            models = copy_to_tensor(arrays[batch.name]).to(self._game.public.device)
             self.accuracy[batch.name].append(self._accuracies(models))
             if self._federated:
                 self._population[batch.name, server_round] = self._game.losses(models, self._game.population)
