@@ -220,7 +220,7 @@ class DPFedSGD(Strategy):
             total = total.addcmul_(noise, sigma.unsqueeze(1))
         state.release = total
         moved, state.optimizer = step(law.optimizer, state.models[-1], state.release / law.denominator, state.optimizer)
-        if not bool(torch.isfinite(moved).all()):
+        if not np.isfinite(moved.numpy()).all():
             raise FederationError(
                 f"round {server_round}: a model of {batch.name} is not finite: lower the learning rate"
             )
@@ -232,10 +232,11 @@ class DPFedSGD(Strategy):
     ) -> tuple[Tensor, NDArray[np.float64]]:
         """Return the sum of contributions, in partition order, and the local sensitivities where the law needs them."""
         total = torch.zeros(batch_shape(batch, self.parameters))
+        sums = total.numpy()
         for client in range(self.public.clients):
             reply = found[Answer(client, _TRAIN, batch.name)]
             shape = batch_shape(batch, self.parameters)
-            total += torch.from_numpy(read_array(reply, Key.SUM, shape, np.float32, client, server_round))
+            np.add(sums, read_array(reply, Key.SUM, shape, np.float32, client, server_round), out=sums)
         if self.public.law.scaling is NoiseScaling.GLOBAL:
             return total, np.zeros(batch.count)
         victim = self.roster.victim
