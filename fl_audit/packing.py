@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _KIND = "numpy.ndarray"
-_MAGIC = npy.magic(1, 0)  # type: ignore[no-untyped-call]
+_MAGIC = npy.magic(1, 0)
 _LENGTH = slice(len(_MAGIC), len(_MAGIC) + 2)
 
 
@@ -47,8 +47,8 @@ def pack(values: NDArray[Any]) -> PackedFields:
     """
     values = np.asarray(values, order="C")
     header = BytesIO()
-    npy.write_array_header_1_0(header, npy.header_data_from_array_1_0(values))  # type: ignore[no-untyped-call]
-    data = b"".join((header.getvalue(), values.reshape(-1).view(np.uint8)))
+    npy.write_array_header_1_0(header, npy.header_data_from_array_1_0(values))
+    data = b"".join((header.getvalue(), values.reshape(-1).view(np.uint8).data))
     return PackedFields(str(values.dtype), values.shape, _KIND, data)
 
 
@@ -88,5 +88,5 @@ def copy_to_tensor(values: NDArray[Any]) -> Tensor:
 @lru_cache(maxsize=64)
 def _read_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Return shape, order and type that a header names; they are few, and reading one takes Python's parser."""
-    shape, by_columns, dtype = npy.read_array_header_1_0(BytesIO(header))  # type: ignore[no-untyped-call]
+    shape, by_columns, dtype = npy.read_array_header_1_0(BytesIO(header))
     return shape, by_columns, dtype
