@@ -22,6 +22,7 @@ from fl_audit.evidence.epsilon_star import StarSettings
 from fl_audit.evidence.loss_summaries import ScoreMoments
 from fl_audit.game import Game, PublicGame, View, load_game
 from fl_audit.learning.memory import give_back_freed_memory
+from fl_audit.packing import copy_to_tensor, pack, view
 from fl_audit.privacy.release import NoiseScaling
 from fl_audit.protocol import Key, Query, Record, models_key, unpack_participation
 
@@ -111,9 +112,9 @@ def _question(message: Message) -> Question:
     arrays = _arrays(message)
     population = (Key.POPULATION_COUNT, Key.POPULATION_MEAN, Key.POPULATION_SQUARES)
     return Question(
-        arrays[Key.LOW].numpy(),
-        arrays[Key.HIGH].numpy(),
-        ScoreMoments(*(arrays[key].numpy() for key in population)),
+        view(arrays[Key.LOW]),
+        view(arrays[Key.HIGH]),
+        ScoreMoments(*(view(arrays[key]) for key in population)),
         StarSettings(*(float(str(_config(message)[key])) for key in (Key.DELTA, Key.CUT))),
     )
 
@@ -161,15 +162,14 @@ def _arrays(message: Message) -> ArrayRecord:
 
 
 def _tensor(game: Game, message: Message, key: str) -> torch.Tensor:
-    # torch's own memory is aligned, whatever the message's was: matrix products depend on it in their last bits
-    return torch.from_numpy(_arrays(message)[key].numpy()).clone().to(game.public.device)
+    return copy_to_tensor(view(_arrays(message)[key])).to(game.public.device)
 
 
 def _reply(message: Message, arrays: Mapping[str, NDArray[Any]]) -> Message:
     asked = _config(message)
     content = RecordDict(
         {
-            Record.ARRAYS: ArrayRecord({key: Array(value) for key, value in arrays.items()}),
+            Record.ARRAYS: ArrayRecord({key: Array(*pack(value)) for key, value in arrays.items()}),
             Record.CONFIG: ConfigRecord({Key.BATCH: asked[Key.BATCH]}),
         }
     )

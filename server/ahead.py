@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.learning.memory import give_back_freed_memory
+from fl_audit.packing import view
 from strategies.dp_fedsgd import Challenger
 
 _ROUNDS_BETWEEN_TRIMS = 50
@@ -47,7 +48,7 @@ class BackgroundEvaluation:
         self.settle()
         # Unpacked here: numpy reads the header of an array through `ast`, which CPython 3.11 may fail to do in two
         # threads at once ("AST constructor recursion depth mismatch"), and under the local engine clients do it too.
-        models = {name: array.numpy() for name, array in arrays.items()}
+        models = {name: view(array) for name, array in arrays.items()}
         self._pending = self._executor.submit(self._evaluated, server_round, models)
 
     def _evaluated(self, server_round: int, models: Mapping[str, NDArray[np.float32]]) -> MetricRecord | None:

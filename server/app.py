@@ -16,6 +16,7 @@ from fl_audit.game import Game, PublicGame, View, load_game
 from fl_audit.learning.memory import give_back_freed_memory
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked import StackedModel
+from fl_audit.packing import pack
 from fl_audit.protocol import Key, Query, Record
 from fl_audit.worlds import WorldBatch, waves
 from server.ahead import BackgroundEvaluation, PreparedNoise, one_thread
@@ -243,7 +244,7 @@ def _play_wave(
     for batch in wave:
         models = initial_models(_spec(game), plan.seed, batch.worlds)
         recorder.start(batch, models)
-        initial[batch.name] = Array(models.numpy())
+        initial[batch.name] = Array(*pack(models.numpy()))
     rounds, size = plan.public.rounds, game.model.layout.size
     with one_thread(plan.public.threads) as drawing, one_thread(plan.public.threads) as evaluating:
         source = PreparedNoise(challenger, drawing, rounds)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from flwr.app import MetricRecord
 from numpy.typing import NDArray
 from torch import Tensor
@@ -19,6 +18,7 @@ from fl_audit.evidence.empirical_star import threshold_counts
 from fl_audit.evidence.epsilon_star import StarSettings, parametric_epsilon_star
 from fl_audit.evidence.loss_attacks import area_under_roc
 from fl_audit.game import Game
+from fl_audit.packing import copy_to_tensor
 from fl_audit.worlds import WorldBatch
 from server.challenger import SeededChallenger
 
@@ -123,7 +123,7 @@ class ReleaseEvaluator:
         is_last = server_round == self._game.public.rounds
         attacked = self._membership and is_last
         for batch in self._batches:
-            models = torch.from_numpy(arrays[batch.name]).to(self._game.public.device)
+            models = copy_to_tensor(arrays[batch.name]).to(self._game.public.device)
             logits = self._game.model.logits(models, self._game.test.features)
             self.accuracy[batch.name].append(_accuracies(logits, self._game.test.labels))
             if is_last and (area := _areas(logits, self._game.test.labels)) is not None:

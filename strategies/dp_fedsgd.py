@@ -21,6 +21,7 @@ from torch import Tensor
 
 from fl_audit.game import PublicGame, View
 from fl_audit.learning.optimizers import OptimizerState, step
+from fl_audit.packing import copy_to_tensor, pack, view
 from fl_audit.privacy.release import NoiseScaling
 from fl_audit.protocol import Key, Query, Record, models_key, pack_participation
 from fl_audit.worlds import WorldBatch
@@ -156,9 +157,9 @@ class DPFedSGD(Strategy):
     ) -> Iterable[Message]:
         """Ask every client for its sums, and the insider about the release of the round before."""
         if server_round == 1:
-            self.states = {b.name: BatchState([torch.from_numpy(arrays[b.name].numpy())]) for b in self.batches}
+            self.states = {b.name: BatchState([copy_to_tensor(view(arrays[b.name]))]) for b in self.batches}
         questions = self._observe_messages(server_round - 1) if server_round > 1 else []
-        work = [message for batch in self.batches for message in self._train_messages(batch, server_round)]
+        work = [message for batch in self.batches for message in self._train_messages(batch, server_round, arrays)]
         return questions + work + self._loss_messages(server_round)
 
     def aggregate_train(
@@ -178,7 +179,7 @@ class DPFedSGD(Strategy):
         arrays = ArrayRecord()
         for batch in self.batches:
             self._release(batch, server_round, *read[batch.name])
-            arrays[batch.name] = Array(self.states[batch.name].models[-1].numpy())
+            arrays[batch.name] = Array(*pack(self.states[batch.name].models[-1].numpy()))
         return arrays, None
 
     def configure_evaluate(
@@ -219,7 +220,7 @@ class DPFedSGD(Strategy):
             total = total.addcmul_(noise, sigma.unsqueeze(1))
         state.release = total
         moved, state.optimizer = step(law.optimizer, state.models[-1], state.release / law.denominator, state.optimizer)
-        if not bool(torch.isfinite(moved).all()):
+        if not np.isfinite(moved.numpy()).all():
             raise FederationError(
                 f"round {server_round}: a model of {batch.name} is not finite: lower the learning rate"
             )
@@ -231,10 +232,11 @@ class DPFedSGD(Strategy):
     ) -> tuple[Tensor, NDArray[np.float64]]:
         """Return the sum of contributions, in partition order, and the local sensitivities where the law needs them."""
         total = torch.zeros(batch_shape(batch, self.parameters))
+        sums = total.numpy()
         for client in range(self.public.clients):
             reply = found[Answer(client, _TRAIN, batch.name)]
             shape = batch_shape(batch, self.parameters)
-            total += torch.from_numpy(read_array(reply, Key.SUM, shape, np.float32, client, server_round))
+            np.add(sums, read_array(reply, Key.SUM, shape, np.float32, client, server_round), out=sums)
         if self.public.law.scaling is NoiseScaling.GLOBAL:
             return total, np.zeros(batch.count)
         victim = self.roster.victim
@@ -242,8 +244,8 @@ class DPFedSGD(Strategy):
         sensitivity = read_array(reply, Key.LOCAL_SENSITIVITY, (batch.count,), np.float64, victim, server_round)
         return total, sensitivity.astype(np.float64)
 
-    def _train_messages(self, batch: WorldBatch, server_round: int) -> list[Message]:
-        arrays = ArrayRecord({models_key(0): Array(self.states[batch.name].models[-1].numpy())})
+    def _train_messages(self, batch: WorldBatch, server_round: int, models: ArrayRecord) -> list[Message]:
+        arrays = ArrayRecord({models_key(0): models[batch.name]})
         return [
             self._owner_message(client, _TRAIN, batch, server_round, arrays, self._sample(batch, server_round, client))
             for client in range(self.public.clients)
@@ -308,7 +310,7 @@ class DPFedSGD(Strategy):
             case View.MODEL:
                 needed = state.models[-self.public.law.optimizer.models_to_invert :]
                 seen = {models_key(back): model for back, model in enumerate(reversed(needed))}
-        return ArrayRecord({key: Array(value.numpy()) for key, value in seen.items()})
+        return ArrayRecord({key: Array(*pack(value.numpy())) for key, value in seen.items()})
 
     def _config(self, batch: WorldBatch, server_round: int) -> ConfigRecord:
         return ConfigRecord(

@@ -32,6 +32,7 @@ from fl_audit.evidence.loss_summaries import (
     moments_of,
     range_of,
 )
+from fl_audit.packing import pack
 from fl_audit.protocol import Key, Query, models_key
 from fl_audit.worlds import WorldBatch
 from strategies.errors import FederationError
@@ -125,7 +126,7 @@ class LossQueries:
                 }
                 written += [write(client, _MOMENTS, batch, release, arrays, more) for client in range(self.clients)]
             if (release := self._range_about(exchange)) is not None:
-                arrays = ArrayRecord({models_key(0): Array(models(batch, release).numpy())})
+                arrays = ArrayRecord({models_key(0): Array(*pack(models(batch, release).numpy()))})
                 written += [write(client, _RANGE, batch, release, arrays, {}) for client in range(self.clients)]
         return written
 
@@ -185,7 +186,9 @@ class LossQueries:
             Key.POPULATION_MEAN: population.mean,
             Key.POPULATION_SQUARES: population.squares,
         }
-        return ArrayRecord({models_key(0): Array(models.numpy()), **{key: Array(value) for key, value in said.items()}})
+        return ArrayRecord(
+            {models_key(0): Array(*pack(models.numpy())), **{key: Array(*pack(value)) for key, value in said.items()}}
+        )
 
     def _note_moments(self, batch: WorldBatch, release: int, found: Mapping[Answer, Message]) -> None:
         told = [ScoreMoments(*part) for part in self._told(_MOMENTS, _MOMENTS_KEYS, batch, release, found)]

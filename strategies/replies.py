@@ -8,6 +8,7 @@ import numpy as np
 from flwr.app import Message
 from numpy.typing import NDArray
 
+from fl_audit.packing import view
 from fl_audit.protocol import Key, Record
 from fl_audit.worlds import WorldBatch
 from strategies.errors import FederationError
@@ -92,7 +93,7 @@ def read_array(
     arrays = reply.content.array_records.get(Record.ARRAYS)
     if arrays is None or key not in arrays:
         raise FederationError(f"round {server_round}: client {client} sent no '{key}'")
-    array = arrays[key].numpy()
+    array = view(arrays[key])
     if array.shape != shape or array.dtype != dtype:
         raise FederationError(
             f"round {server_round}: client {client} sent '{key}' as {array.dtype} of shape {array.shape}, "

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.errors import require
-from fl_audit.game import Game, local_sensitivity
+from fl_audit.game import Game, cached_rows, local_sensitivity
 from fl_audit.learning.optimizers import inversion_error, recover_gradient
 
 _TOLERATED_ROUNDING = 1e-3
@@ -65,10 +65,16 @@ def weigh_release(game: Game, models: Tensor, release: Tensor, batch_worlds: int
     present, absent = game.differing_gradients(models, batch_worlds)
     sensitivity = local_sensitivity(present, absent)
     sigma = game.public.law.noise_scale(sensitivity)
-    difference = present.double() - absent.double()
-    middle = shared.double() + (present.double() + absent.double()) / 2
-    agreement = ((release.double() - middle) * difference).sum(dim=1).cpu().numpy()
+    parts = (release, shared, present, absent)
+    agreements = [_agreement(*(part[rows].double() for part in parts)) for rows in cached_rows(*models.shape)]
+    agreement = torch.cat(agreements).cpu().numpy()
     return RoundEvidence(log_odds=agreement / sigma**2, local_sensitivity=sensitivity)
+
+
+def _agreement(release: Tensor, shared: Tensor, present: Tensor, absent: Tensor) -> Tensor:
+    """Return <r - (f(D) + f(D'))/2, f(D) - f(D')> per world; `shared` is the part that both sums hold."""
+    middle = shared + (present + absent) / 2
+    return ((release - middle) * (present - absent)).sum(dim=1)
 
 
 def weigh_models(game: Game, models: list[Tensor], batch_worlds: int | None = None) -> RoundEvidence:

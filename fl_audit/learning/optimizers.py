@@ -101,7 +101,8 @@ def step(
     """
     match optimizer.kind:
         case OptimizerKind.SGD:
-            return models - optimizer.learning_rate * gradients, OptimizerState(state.steps + 1)
+            change = optimizer.learning_rate * gradients
+            return torch.sub(models, change, out=change), OptimizerState(state.steps + 1)
         case OptimizerKind.MOMENTUM:
             velocity = gradients if state.steps == 0 else optimizer.momentum * state.moments[0] + gradients
             return models - optimizer.learning_rate * velocity, OptimizerState(state.steps + 1, (velocity,))

@@ -112,20 +112,24 @@ class StackedModel:
         Tensor
             Float32 tensor (worlds, parameters).
         """
-        total = torch.zeros_like(models)
-        if len(labels) == 0:
-            return total
         assert batch_worlds is None or taking_part is None, "samples of a part of a batch are not of its shapes"
         self._frame.forget()
         way = self._clipped_sum_fast if self.fast else self._clipped_sum_generic
         work = Workload.of(features, labels, taking_part)
+        if work.width == 0:
+            return torch.zeros_like(models)
+        total = torch.empty_like(models)
         for some in self._portions(work.width):
             for rows in self._passes(len(models), some.stop - some.start):
                 worlds = rows.stop - rows.start
                 full = min(self.worlds_per_pass(some.stop - some.start), (batch_worlds or len(models)) - rows.start)
                 padded = _repeat_last(models[rows], full - worlds)
                 with self._one_pass:
-                    total[rows] += way(padded, work.portion(rows, some), clipping_norm)[:worlds]
+                    found = way(padded, work.portion(rows, some), clipping_norm)[:worlds]
+                if some.start == 0:
+                    total[rows] = found
+                else:
+                    total[rows] += found
         return total
 
     def logits(self, models: Tensor, features: Tensor) -> Tensor:

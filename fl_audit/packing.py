@@ -1,0 +1,92 @@
+"""Arrays as bytes of numpy's .npy format: written with one copy, read with none.
+
+A round of a large model is mostly messages, and every copy of stacked models takes as long as a good part of a layer.
+"""
+
+from functools import lru_cache
+from io import BytesIO
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+from torch import Tensor
+
+_KIND = "numpy.ndarray"
+_MAGIC = npy.magic(1, 0)
+_LENGTH = slice(len(_MAGIC), len(_MAGIC) + 2)
+
+
+class PackedFields(NamedTuple):
+    """What an array of a message is made of: `flwr.app.Array(*pack(values))`."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    stype: str
+    data: bytes
+
+
+class PackedArray(Protocol):
+    """An array of a message."""
+
+    stype: str
+    data: bytes
+
+    def numpy(self) -> NDArray[Any]:
+        """Return a copy of its values."""
+
+
+def pack(values: NDArray[Any]) -> PackedFields:
+    """Return an array as a message holds it; the bytes are those of `numpy.save`.
+
+    Parameters
+    ----------
+    values
+        Array of any shape and of a type without objects.
+    """
+    values = np.asarray(values, order="C")
+    header = BytesIO()
+    npy.write_array_header_1_0(header, npy.header_data_from_array_1_0(values))
+    data = b"".join((header.getvalue(), values.reshape(-1).view(np.uint8).data))
+    return PackedFields(str(values.dtype), values.shape, _KIND, data)
+
+
+def view(array: PackedArray) -> NDArray[Any]:
+    """Return the values of an array of a message, which nobody may write to; what `pack` would not write is copied.
+
+    Parameters
+    ----------
+    array
+        From a message; its values stay alive as long as the result does.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the bytes are no array.
+    """
+    if array.stype != _KIND or not array.data.startswith(_MAGIC):
+        return array.numpy()
+    start = _LENGTH.stop + int.from_bytes(array.data[_LENGTH], "little")
+    shape, by_columns, dtype = _read_header(array.data[_LENGTH.start : start])
+    if by_columns or dtype.hasobject:
+        return array.numpy()
+    count = int(np.prod(shape, dtype=np.int64))
+    return np.frombuffer(array.data, dtype, count=count, offset=start).reshape(shape)
+
+
+def copy_to_tensor(values: NDArray[Any]) -> Tensor:
+    """Return values in memory of torch's own, which is aligned whatever theirs is.
+
+    Matrix products depend on the alignment in their last bits.
+    """
+    owned = torch.from_numpy(np.empty(0, values.dtype)).new_empty(values.shape)
+    np.copyto(owned.numpy(), values)
+    return owned
+
+
+@lru_cache(maxsize=64)
+def _read_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, order and type that a header names; they are few, and reading one takes Python's parser."""
+    shape, by_columns, dtype = npy.read_array_header_1_0(BytesIO(header))
+    return shape, by_columns, dtype
