@@ -121,7 +121,7 @@ def _figure(task: Task, context: Context) -> ItemResult:
         frame,
         sweep.figure,
         f"Each point is the mean of {study.repetitions} models, with the range from the smallest to the largest; the "
-        f"frontier is convex. {UTILITY_NAMES[sweep.utility].capitalize()} against Epsilon* at delta {study.delta:g}.",
+        f"frontier is convex. Across, Epsilon* at delta {study.delta:g}; up, {UTILITY_NAMES[sweep.utility]}.",
         _remarks(study, found, frame),
         shown_rows=len(rows),
         played=study.played,
