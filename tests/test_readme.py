@@ -33,7 +33,7 @@ def test_the_readme_names_what_it_should() -> None:
         assert (Path(__file__).parents[1] / link).exists(), link
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_its_examples_run(tmp_path: Path) -> None:
     for name, body in FILES.items():
         (tmp_path / name).write_text(body)
