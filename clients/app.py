@@ -21,13 +21,10 @@ from fl_audit.errors import InputError
 from fl_audit.evidence.epsilon_star import StarSettings
 from fl_audit.evidence.loss_summaries import ScoreMoments
 from fl_audit.game import Game, PublicGame, View, load_game
-from fl_audit.learning.memory import give_back_freed_memory
+from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.packing import copy_to_tensor, pack, view
 from fl_audit.privacy.release import NoiseScaling
 from fl_audit.protocol import Key, Query, Record, models_key, unpack_participation
-
-_ROUNDS_BETWEEN_TRIMS = 50
-"""After so many rounds a client gives freed memory back."""
 
 
 def build_app(mods: list[Mod] | None = None) -> ClientApp:
@@ -50,7 +47,7 @@ def build_app(mods: list[Mod] | None = None) -> ClientApp:
 def train(message: Message, context: Context) -> Message:
     """Answer a round: the clipped gradient sums of all worlds of a batch."""
     game, client = _game(message), _partition(context)
-    if int(str(_config(message)[Key.ROUND])) % _ROUNDS_BETWEEN_TRIMS == 0:
+    if int(str(_config(message)[Key.ROUND])) % ROUNDS_BETWEEN_TRIMS == 0:
         give_back_freed_memory()
     models = _tensor(game, message, models_key(0))
     taking_part = _participation(game, client, message, len(models))

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -10,6 +10,9 @@ from rich.table import Table
 
 from fl_audit.errors import InputError
 from fl_audit.report.wording import number_text
+
+if TYPE_CHECKING:
+    from experiments.sweeps.sweep import Sweep
 
 
 def sweep(
@@ -84,16 +87,16 @@ def sweep(
         raise typer.Exit(130) from None
     with whole_file(directory / "sweep.html") as file:
         file.write_text(sweep_page(found, title), encoding="utf-8")
+    Console().print(_points(found, title))
+    print(f"models: {directory / 'models.parquet'}")
+    print(f"page: {directory / 'sweep.html'}")
+
+
+def _points(found: "Sweep", title: str) -> Table:
+    """Return the points for the terminal, by rising Epsilon*."""
     table = Table("setting", "promised epsilon", found.utility, "Epsilon*", "frontier", title=title)
     for row in found.points.sort_values("epsilon_star").itertuples():
         promised = number_text(row.epsilon) if row.private else "none"
-        table.add_row(
-            str(row.settings),
-            promised,
-            number_text(row.utility),
-            number_text(row.epsilon_star),
-            "*" if row.on_frontier else "",
-        )
-    Console().print(table)
-    print(f"models: {directory / 'models.parquet'}")
-    print(f"page: {directory / 'sweep.html'}")
+        mark = "*" if row.on_frontier else ""
+        table.add_row(str(row.settings), promised, number_text(row.utility), number_text(row.epsilon_star), mark)
+    return table

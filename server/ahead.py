@@ -10,12 +10,9 @@ from flwr.app import ArrayRecord, MetricRecord
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fl_audit.learning.memory import give_back_freed_memory
+from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.packing import view
 from strategies.dp_fedsgd import Challenger
-
-_ROUNDS_BETWEEN_TRIMS = 50
-"""Where few releases are evaluated, freed memory goes back after so many rounds."""
 
 Evaluate = Callable[[int, Mapping[str, NDArray[np.float32]]], MetricRecord | None]
 
@@ -42,7 +39,7 @@ class BackgroundEvaluation:
     def __call__(self, server_round: int, arrays: ArrayRecord) -> None:
         """Begin to evaluate a release, after the one before has been evaluated."""
         if server_round not in self._releases:
-            if server_round % _ROUNDS_BETWEEN_TRIMS == 0:
+            if server_round % ROUNDS_BETWEEN_TRIMS == 0:
                 give_back_freed_memory()
             return
         self.settle()

@@ -1,6 +1,5 @@
 """One page over everything that was reproduced; it needs no other file."""
 
-import base64
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -9,7 +8,7 @@ from typing import Any
 
 from experiments.reproductions.items import COLUMNS, ItemResult
 from experiments.reproductions.papers import Extent, Item, Made, Paper
-from fl_audit.report.markup import html_table
+from fl_audit.report.markup import html_figure, html_table
 from fl_audit.report.narrative import SIMULATION_NOTICE
 from fl_audit.report.shell import html_page
 from fl_audit.report.wording import number_text, plural
@@ -67,7 +66,7 @@ def _opening(results: Sequence[tuple[Item, ItemResult]]) -> str:
     outside = sum(len(result.differences) for _, result in results)
     if not compared:
         printed = any(result.frame["published"].notna().any() for _, result in results)
-        beside = "closed forms stand beside what is printed" if printed else "what is simulated stands beside theory"
+        beside = "closed forms stand beside what is printed" if printed else "theory is given where there is any"
         return f"Nothing here is measured against a published number; {beside}."
     return (
         f"Of {plural(compared, 'published number')} with an interval of ours beside them, {compared - outside} lie "
@@ -82,13 +81,10 @@ def _labels(made: Made) -> list[str]:
 
 
 def _item(item: Item, result: ItemResult, png: bytes) -> str:
-    image = base64.b64encode(png).decode("ascii")
-    alternative = f"{item.title}: {result.caption}"
+    figure = html_figure(png, f"{item.title}: {result.caption}", escape(result.caption))
     return (
         f'<h2 id="{escape(item.key)}">{escape(item.title)}</h2>\n'
-        f'<figure><img alt="{escape(alternative)}" src="data:image/png;base64,{image}">\n'
-        f"<figcaption>{escape(result.caption)}</figcaption></figure>\n"
-        f"{_differences(result)}\n{_rows(item, result)}"
+        f"{figure}\n{_differences(result)}\n{_rows(item, result)}"
     )
 
 

@@ -1,13 +1,12 @@
 """One page over a sweep: the landscape, what was varied, and every point."""
 
-import base64
 from html import escape
 
 import pandas as pd
 
 from experiments.sweeps.landscape import UTILITY_NAMES
 from experiments.sweeps.sweep import Sweep
-from fl_audit.report.markup import html_table
+from fl_audit.report.markup import html_figure, html_table
 from fl_audit.report.narrative import SIMULATION_NOTICE
 from fl_audit.report.shell import html_page
 from fl_audit.report.style import to_png
@@ -26,7 +25,7 @@ _READING = (
 )
 
 
-def sweep_page(sweep: Sweep, title: str, footer: str = "") -> str:
+def sweep_page(sweep: Sweep, title: str) -> str:
     """Return the page.
 
     Parameters
@@ -35,20 +34,15 @@ def sweep_page(sweep: Sweep, title: str, footer: str = "") -> str:
         What was found.
     title
         Its heading.
-    footer
-        Replaces the usual last line.
     """
     opening = (
         f"{plural(len(sweep.points), 'setting')}, {plural(len(sweep.models), 'model')}; on the convex frontier of "
         f"Epsilon* and utility: {int(sweep.points['on_frontier'].sum())}. {_READING}"
     )
-    image = base64.b64encode(to_png(sweep.figure)).decode("ascii")
-    body = (
-        f'<figure><img alt="{escape(f"{title}: {CAPTION}")}" src="data:image/png;base64,{image}">\n'
-        f"<figcaption>{escape(CAPTION)}</figcaption></figure>\n<h2>Points</h2>\n{points_html(sweep)}"
-    )
+    figure = html_figure(to_png(sweep.figure), f"{title}: {CAPTION}", escape(CAPTION))
+    body = f"{figure}\n<h2>Points</h2>\n{points_html(sweep)}"
     subtitle = f"Utility: {UTILITY_NAMES[sweep.utility]}"
-    return html_page(title, title, subtitle, opening, body, footer or f"Written by fl_audit. {SIMULATION_NOTICE}")
+    return html_page(title, title, subtitle, opening, body, f"Written by fl_audit. {SIMULATION_NOTICE}")
 
 
 def points_html(sweep: Sweep) -> str:

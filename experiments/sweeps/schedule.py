@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -62,7 +62,7 @@ def play_points(
     InputError
         If a directory holds a run of another configuration, or no cluster answers.
     FederationError
-        If points failed: the others are finished first, and the first failure is told.
+        If points failed: the others are finished first, then every failure is told.
     """
     refuse_unreachable(options.address)
     pending = [name for name, plan in plans.items() if not RunDirectory(directory / name).is_finished(plan.config)]
@@ -173,24 +173,20 @@ def _reason(error: RayTaskError) -> str:
     return str(cause) if known else f"{type(cause).__name__}: {cause}"
 
 
-def _ray(options: RayOptions) -> AbstractContextManager[None]:
-    """Return a block in which Ray is there; the processes of an embedded one end with it."""
-
-    @contextmanager
-    def joined() -> Iterator[None]:
-        init = dict(options.backend_config()["init_args"])
-        try:
-            ray.init(**init, configure_logging=True)  # type: ignore[arg-type]
-        except (ConnectionError, RuntimeError) as error:
-            said = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise InputError(f"Ray at {options.address or 'this machine'} cannot be used: {said}") from error
-        logging.getLogger("ray").setLevel(logging.ERROR)
-        try:
-            yield
-        finally:
-            ray.shutdown()
-
-    return joined()
+@contextmanager
+def _ray(options: RayOptions) -> Iterator[None]:
+    """Run a block in which Ray is there; the processes of an embedded one end with it."""
+    init = dict(options.backend_config()["init_args"])
+    try:
+        ray.init(**init, configure_logging=True)  # type: ignore[arg-type]
+    except (ConnectionError, RuntimeError) as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"Ray at {options.address or 'this machine'} cannot be used: {said}") from error
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        ray.shutdown()
 
 
 def _world_rounds(plan: AuditPlan) -> int:

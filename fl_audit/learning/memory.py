@@ -8,6 +8,9 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENAS = -1, -3, -8
 _KEPT_BYTES = 2**28
 _LARGEST_FROM_HEAP = 2**25
 
+ROUNDS_BETWEEN_TRIMS = 50
+"""Where nothing else ends a piece of work, freed memory goes back after so many rounds."""
+
 
 @lru_cache(maxsize=1)
 def keep_freed_memory() -> None:

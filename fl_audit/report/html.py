@@ -1,6 +1,5 @@
 """The report as one HTML file that needs nothing else: figures, style and words are all inside."""
 
-import base64
 import json
 from collections.abc import Iterable, Mapping
 from html import escape
@@ -9,6 +8,7 @@ from typing import Any
 
 from fl_audit.report.captions import caption
 from fl_audit.report.contents import RunContents
+from fl_audit.report.markup import html_figure
 from fl_audit.report.narrative import SIMULATION_NOTICE, banner, not_private_label, opening
 from fl_audit.report.shell import html_page
 from fl_audit.report.tables import Entry, evidence
@@ -118,13 +118,9 @@ def _labels(contents: RunContents) -> str:
 
 def _figure(index: int, name: str, png: bytes, contents: RunContents) -> str:
     words = caption(name, contents)
-    data = base64.b64encode(png).decode("ascii")
     text = escape(words.text).replace(" = ", "&nbsp;=&nbsp;")
-    return (
-        f'<figure id="figure-{escape(name)}">\n'
-        f'<img alt="{escape(words.alternative)}" src="data:image/png;base64,{data}">\n'
-        f"<figcaption><strong>Figure {index}. {escape(words.title)}.</strong> {text}</figcaption></figure>"
-    )
+    full = f"<strong>Figure {index}. {escape(words.title)}.</strong> {text}"
+    return html_figure(png, words.alternative, full, f"figure-{name}")
 
 
 def _value(value: Any, is_share: bool = False) -> str:

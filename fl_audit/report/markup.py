@@ -1,7 +1,30 @@
 """Pieces of HTML that several pages are built of."""
 
+import base64
 from collections.abc import Sequence
 from html import escape
+
+
+def html_figure(png: bytes, alternative: str, caption: str, name: str = "") -> str:
+    """Return a picture with its caption.
+
+    Parameters
+    ----------
+    png
+        The picture.
+    alternative
+        What it shows, plain text, for who cannot see it.
+    caption
+        HTML, escaped already.
+    name
+        Identifier that links lead to, plain text; empty for none.
+    """
+    identifier = f' id="{escape(name)}"' if name else ""
+    data = base64.b64encode(png).decode("ascii")
+    return (
+        f'<figure{identifier}>\n<img alt="{escape(alternative)}" src="data:image/png;base64,{data}">\n'
+        f"<figcaption>{caption}</figcaption></figure>"
+    )
 
 
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> str:

@@ -89,8 +89,6 @@ def available_study(task: Task, context: Context) -> Study:
     names = [study.data for study in CANDIDATES[task]]
     for study in CANDIDATES[task]:
         if is_found(study.data, directory):
-            if study.stands_in:
-                context.announce(f"{task} is not there: {study.title}")
             return study_for(study, context.extent)
     raise NoDataError(f"{' and '.join(names)} not found: give their directory with --data-dir or FL_AUDIT_DATA")
 
@@ -107,6 +105,8 @@ def figure_2(context: Context) -> ItemResult:
 
 def _figure(task: Task, context: Context) -> ItemResult:
     study = available_study(task, context)
+    if study.stands_in:
+        context.announce(f"{task} is not there: {study.title}")
     points = all_points(study, context.data_dir)
     title = f"Privacy and utility: {study.title}"
     options = RayOptions(context.ray_address)
