@@ -8,7 +8,8 @@ from flwr.serverapp import Grid, ServerApp
 
 from clients.app import app as default_client_app
 from experiments.config import LossSource
-from experiments.engines import Engine, RayOptions, refuse_unreachable, run_locally, run_on_ray
+from experiments.engines import Engine, RayOptions, refuse_unreachable, run_on_ray
+from experiments.local_engine import run_locally
 from experiments.plan import AuditPlan
 from experiments.progress import Progress, no_progress
 from experiments.run_directory import RunDirectory, read_json, read_plan

@@ -12,8 +12,9 @@ from safetensors.torch import load_file
 
 from clients.app import app as client_app
 from experiments.config import load_config
-from experiments.engines import Engine, LocalGrid
+from experiments.engines import Engine
 from experiments.flower_app import server_app
+from experiments.local_engine import LocalGrid
 from experiments.plan import resolve
 from experiments.run import run_audit
 from fl_audit.learning.models import ModelSpec, initial_models

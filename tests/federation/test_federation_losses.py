@@ -16,7 +16,8 @@ from torch.nn.functional import cross_entropy
 
 import clients.app
 from experiments.config import parse_config
-from experiments.engines import Engine, LocalGrid, run_locally
+from experiments.engines import Engine
+from experiments.local_engine import LocalGrid, run_locally
 from experiments.plan import AuditPlan
 from experiments.run import federation_plan, run_audit
 from fl_audit.errors import InputError

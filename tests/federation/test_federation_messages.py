@@ -12,7 +12,8 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
 import clients.app
-from experiments.engines import Engine, LocalGrid
+from experiments.engines import Engine
+from experiments.local_engine import LocalGrid
 from experiments.run import run_audit
 from fl_audit.game import load_game
 from fl_audit.protocol import Key, Query, Record
