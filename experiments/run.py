@@ -119,7 +119,8 @@ def _start(
     clients, settings = plan.public.clients, plan.config.run
     match engine:
         case Engine.LOCAL:
-            run_locally(server_app, client_app, clients, settings.client_time_limit)
+            actors = max(1, settings.actors)
+            run_locally(server_app, client_app, clients, settings.client_time_limit, actors)
         case Engine.RAY:
             options = RayOptions(ray_address, settings.actors, settings.threads, settings.device)
             run_on_ray(server_app, client_app, clients, options, interrupted)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -15,7 +15,6 @@ from fl_audit.evidence.epsilon_star import StarSettings
 from fl_audit.game import Game, PublicGame, View, load_game
 from fl_audit.learning.memory import give_back_freed_memory
 from fl_audit.learning.models import ModelSpec, initial_models
-from fl_audit.learning.stacked import StackedModel
 from fl_audit.packing import pack
 from fl_audit.protocol import Key, Query, Record
 from fl_audit.worlds import WorldBatch, waves
@@ -188,10 +187,8 @@ def run_federation(
     game = load_game(plan.public)
     roster = call_the_roll(grid, game)
     clock.ready = time.monotonic()
-    # The evaluator has a model of its own: clients of the local engine share this process and theirs.
-    evaluated = replace(game, model=StackedModel.of(_spec(game)))
     for wave in waves(plan.batches, plan.batches_in_flight):
-        _play_wave(plan, game, evaluated, roster, grid, wave, sink, on_round, strategy_type)
+        _play_wave(plan, game, roster, grid, wave, sink, on_round, strategy_type)
         give_back_freed_memory()
     clock.finished = time.monotonic()
 
@@ -228,7 +225,6 @@ def _spec(game: Game) -> ModelSpec:
 def _play_wave(
     plan: FederationPlan,
     game: Game,
-    evaluated: Game,
     roster: Roster,
     grid: Grid,
     wave: tuple[WorldBatch, ...],
@@ -239,7 +235,7 @@ def _play_wave(
     challenger = SeededChallenger(plan.seed)
     recorder = ReleaseRecorder(plan.public.view, plan.keep_releases, on_round)
     releases, federated = plan.evaluated_releases, plan.federated_losses is not None
-    evaluator = ReleaseEvaluator(evaluated, challenger, wave, plan.star, plan.membership, releases, federated)
+    evaluator = ReleaseEvaluator(game, challenger, wave, plan.star, plan.membership, releases, federated)
     initial = ArrayRecord()
     for batch in wave:
         models = initial_models(_spec(game), plan.seed, batch.worlds)

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -149,11 +150,17 @@ def play_alone(plan: AuditPlan, counter: Any) -> Files:
 
     with tempfile.TemporaryDirectory() as scratch:
         run = Path(scratch) / "run"
-        run_audit(plan, run, Engine.LOCAL, progress=told, with_report=False)
+        # The points share the cores; [run] actors says how many points run, not how many clients of one.
+        run_audit(_alone(plan), run, Engine.LOCAL, progress=told, with_report=False)
         # The next point of this process is another game; data sets would add up.
         load_game.cache_clear()
         kept = (path for path in sorted(run.rglob("*")) if path.is_file() and path.name != _NOT_KEPT)
         return {path.relative_to(run).as_posix(): path.read_bytes() for path in kept}
+
+
+def _alone(plan: AuditPlan) -> AuditPlan:
+    config = plan.config
+    return replace(plan, config=config.model_copy(update={"run": config.run.model_copy(update={"actors": 1})}))
 
 
 def _keep(files: Files, directory: Path) -> None:

@@ -56,13 +56,10 @@ class StackedModel:
     def __init__(self, template: nn.Module, feature_shape: tuple[int, ...]) -> None:
         check_module(template)
         keep_freed_memory()
-        self.template = copy.deepcopy(template).eval().requires_grad_(False)
+        own = copy.deepcopy(template).eval().requires_grad_(False)
         self.feature_shape = feature_shape
-        self.layout = ParameterLayout.of(self.template)
-        self._frame = Frame()
-        # The frame belongs to one pass at a time; a client call that an engine gave up may still be running.
-        self._one_pass = threading.Lock()
-        self._stacked = stack_layers(copy.deepcopy(self.template), self._frame)
+        self.layout = ParameterLayout.of(own)
+        self._parts = _Parts(own)
         self._activations = self.layout.size
         self.fast = self._probe()
 
@@ -72,6 +69,11 @@ class StackedModel:
         model = cls(build_model(spec), spec.feature_shape)
         refuse_unless_independent(model, spec.classes)
         return model
+
+    @property
+    def template(self) -> nn.Module:
+        """This thread's copy of the module."""
+        return self._parts.template
 
     @property
     def scalars_per_example(self) -> int:
@@ -113,7 +115,7 @@ class StackedModel:
             Float32 tensor (worlds, parameters).
         """
         assert batch_worlds is None or taking_part is None, "samples of a part of a batch are not of its shapes"
-        self._frame.forget()
+        self._parts.frame.forget()
         way = self._clipped_sum_fast if self.fast else self._clipped_sum_generic
         work = Workload.of(features, labels, taking_part)
         if work.width == 0:
@@ -124,8 +126,7 @@ class StackedModel:
                 worlds = rows.stop - rows.start
                 full = min(self.worlds_per_pass(some.stop - some.start), (batch_worlds or len(models)) - rows.start)
                 padded = _repeat_last(models[rows], full - worlds)
-                with self._one_pass:
-                    found = way(padded, work.portion(rows, some), clipping_norm)[:worlds]
+                found = way(padded, work.portion(rows, some), clipping_norm)[:worlds]
                 if some.start == 0:
                     total[rows] = found
                 else:
@@ -134,13 +135,11 @@ class StackedModel:
 
     def logits(self, models: Tensor, features: Tensor) -> Tensor:
         """Return the logits (worlds, n, classes) of examples under every model."""
-        self._frame.forget()
+        self._parts.frame.forget()
         portions = []
         for some in self._portions(len(features)):
-            found = []
-            for rows in self._passes(len(models), some.stop - some.start):
-                with self._one_pass:
-                    found.append(self._logits_pass(models[rows], features[some]))
+            passes = self._passes(len(models), some.stop - some.start)
+            found = [self._logits_pass(models[rows], features[some]) for rows in passes]
             portions.append(found[0] if len(found) == 1 else torch.cat(found))
         return portions[0] if len(portions) == 1 else torch.cat(portions, dim=1)
 
@@ -161,11 +160,15 @@ class StackedModel:
         for index in range(ceil(worlds / width)):
             yield slice(index * width, min(worlds, (index + 1) * width))
 
-    def _open_frame(self, models: Tensor, features: Tensor, examples: int, recording: bool) -> None:
-        self._frame.parameters = self.layout.views(models)
-        self._frame.worlds, self._frame.examples = len(models), examples
-        self._frame.read(features)
-        self._frame.recording, self._frame.tape = recording, []
+    def _run_stacked(self, models: Tensor, features: Tensor, examples: int, recording: bool) -> tuple[Tensor, Frame]:
+        """Return what the stacked layers put out, and the frame with their visits if it was recording."""
+        stacked, frame = self._parts.stacked, self._parts.frame
+        assert stacked is not None
+        frame.parameters = self.layout.views(models)
+        frame.worlds, frame.examples = len(models), examples
+        frame.read(features)
+        frame.recording, frame.tape = recording, []
+        return stacked(features), frame
 
     def _logits_pass(self, models: Tensor, features: Tensor) -> Tensor:
         with torch.no_grad():
@@ -174,18 +177,15 @@ class StackedModel:
                 views = [self.layout.views(model.unsqueeze(0)) for model in models]
                 one_by_one = [{name: value[0] for name, value in parameters.items()} for parameters in views]
                 return torch.stack([functional_call(self.template, values, (features,)) for values in one_by_one])
-            assert self._stacked is not None
-            self._open_frame(models, features, len(features), recording=False)
-            merged: Tensor = self._stacked(features)
-            return self._frame.split(merged)
+            merged, frame = self._run_stacked(models, features, len(features), recording=False)
+            return frame.split(merged)
 
     def _clipped_sum_fast(self, models: Tensor, portion: Portion, clipping_norm: float | None) -> Tensor:
-        assert self._stacked is not None
         features, labels = portion.merged(len(models))
-        self._open_frame(models, features, portion.examples, recording=True)
         with torch.enable_grad():
-            loss = F.cross_entropy(self._stacked(features), labels, reduction="sum")
-        tape = self._frame.tape
+            merged, frame = self._run_stacked(models, features, portion.examples, recording=True)
+            loss = F.cross_entropy(merged, labels, reduction="sum")
+        tape = frame.tape
         signals = torch.autograd.grad(loss, [visit.outputs for visit in tape])
         with torch.no_grad():
             measured = [visit.layer.squared_norms(visit, signal) for visit, signal in zip(tape, signals, strict=True)]
@@ -196,7 +196,7 @@ class StackedModel:
             for visit, signal, (_, kept) in zip(tape, signals, measured, strict=True):
                 for name, summed in visit.layer.weighted_sum(visit, signal, weights, kept).items():
                     total[:, columns[visit.layer.prefix + name]] = summed.flatten(1)
-        self._frame.tape = []
+        frame.tape = []
         return total
 
     def _clipped_sum_generic(self, models: Tensor, portion: Portion, clipping_norm: float | None) -> Tensor:
@@ -235,7 +235,7 @@ class StackedModel:
                 f"the model cannot be run example by example on features of shape {self.feature_shape} "
                 f"({_first_line(error)}): accepted are modules for torch.func.vmap, without random draws and .item()"
             ) from error
-        if self._stacked is None:
+        if self._parts.stacked is None:
             return False
         try:
             found = self._clipped_sum_fast(models, portion, 1.0)
@@ -250,11 +250,18 @@ class StackedModel:
         return True
 
     def _visits(self, models: Tensor, features: Tensor) -> list[Visit]:
-        assert self._stacked is not None
-        self._open_frame(models, features, len(features), recording=True)
-        self._stacked(features)
-        visits, self._frame.tape = self._frame.tape, []
+        _, frame = self._run_stacked(models, features, len(features), recording=True)
+        visits, frame.tape = frame.tape, []
         return visits
+
+
+class _Parts(threading.local):
+    """What a pass changes while it runs: each thread has its own, so passes of several threads never meet."""
+
+    def __init__(self, template: nn.Module) -> None:
+        self.template = copy.deepcopy(template)
+        self.frame = Frame()
+        self.stacked = stack_layers(copy.deepcopy(template), self.frame)
 
 
 def _repeat_last(models: Tensor, times: int) -> Tensor:

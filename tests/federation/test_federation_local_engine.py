@@ -1,0 +1,129 @@
+"""Several client calls at a time in one process: the same worlds, a client never called twice at once, limits kept."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from audits import MakePlan
+from faults import faulty_app
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_federation_engines import assert_same
+from torch import nn
+
+from experiments.engines import Engine
+from experiments.local_engine import LocalGrid
+from experiments.run import run_audit
+from fl_audit.learning.stacked import StackedModel
+from strategies.errors import FederationError
+
+
+@pytest.mark.parametrize("actors", [2, 3])
+def test_clients_at_the_same_time_change_no_bit(actors: int, small_plan: MakePlan, tmp_path: Path) -> None:
+    one = run_audit(small_plan(), tmp_path / "one", Engine.LOCAL)
+    several = run_audit(small_plan(run={"actors": actors}), tmp_path / "several", Engine.LOCAL)
+    assert_same(one, several)
+
+
+def _grid(answer: Callable[[int], None], actors: int, time_limit: float = 20.0) -> LocalGrid:
+    app = ClientApp()
+
+    @app.query()
+    def query(message: Message, context: Context) -> Message:
+        answer(int(context.node_config["partition-id"]))
+        return Message(RecordDict(), reply_to=message)
+
+    return LocalGrid(app, 4, time_limit, actors)
+
+
+def _messages(grid: LocalGrid, partitions: list[int]) -> list[Message]:
+    return [grid.create_message(RecordDict(), "query", partition + 2, "") for partition in partitions]
+
+
+def test_as_many_calls_run_at_the_same_time_as_there_are_actors() -> None:
+    meeting = threading.Barrier(3)
+    grid = _grid(lambda partition: meeting.wait(10.0) and None, actors=3)
+    replies = grid.send_and_receive(_messages(grid, [0, 1, 2]))
+    assert [reply.has_error() for reply in replies] == [False] * 3
+
+
+@settings(max_examples=25, deadline=None)
+@given(partitions=st.lists(st.integers(0, 3), max_size=12), actors=st.integers(1, 4))
+def test_a_client_has_one_message_at_a_time_and_every_message_is_answered(partitions: list[int], actors: int) -> None:
+    at_work: list[int] = []
+    met: list[int] = []
+
+    def answer(partition: int) -> None:
+        met.extend(other for other in at_work if other == partition)
+        at_work.append(partition)
+        met.extend([-1] if len(at_work) > actors else [])
+        time.sleep(0.001)
+        at_work.remove(partition)
+
+    grid = _grid(answer, actors)
+    replies = grid.send_and_receive(_messages(grid, partitions))
+    assert met == []
+    # Replies come in the order of the messages, whatever order the calls ended in.
+    assert [reply.metadata.src_node_id - 2 for reply in replies] == partitions
+
+
+def test_a_call_that_hangs_is_given_up_while_others_work() -> None:
+    released = threading.Event()
+    grid = _grid(lambda partition: released.wait(30.0) and None if partition == 1 else None, actors=2, time_limit=0.5)
+    began = time.monotonic()
+    replies = grid.send_and_receive(_messages(grid, [0, 1, 2, 3]))
+    released.set()
+    assert time.monotonic() - began < 10.0
+    failed = [reply for reply in replies if reply.has_error()]
+    assert [(reply.metadata.src_node_id - 2, reply.error.reason) for reply in failed] == [
+        (1, "no answer within its time limit of 0.5 s")
+    ]
+
+
+def test_a_late_answer_is_no_answer_to_the_next_message() -> None:
+    released = threading.Event()
+    grid = _grid(lambda partition: released.wait(30.0) and None if partition == 0 else None, actors=2, time_limit=0.3)
+    (given_up,) = grid.send_and_receive(_messages(grid, [0]))
+    assert given_up.has_error()
+    released.set()
+    (reply,) = grid.send_and_receive(_messages(grid, [3]))
+    assert (reply.has_error(), reply.metadata.src_node_id - 2) == (False, 3)
+
+
+@pytest.mark.parametrize("kind", ["raises", "nan", "hangs"])
+def test_faults_are_told_alike(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
+    said = []
+    for actors in (1, 2):
+        plan = small_plan(run={"client-time-limit": 1.0, "actors": actors})
+        with pytest.raises(FederationError) as caught:
+            run_audit(plan, tmp_path / str(actors), Engine.LOCAL, client_app=faulty_app(kind))
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("way", ["fast", "generic"])
+def test_one_stacked_model_serves_several_threads(way: str) -> None:
+    model = StackedModel(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)), (6,))
+    model.fast = way == "fast"
+    source = torch.Generator().manual_seed(1)
+    # Each thread has another number of worlds and examples, so that axes which leak from one to another show.
+    work = [
+        (
+            torch.randn(2 + index, model.layout.size, generator=source),
+            torch.randn(5 + index, 6, generator=source),
+            torch.randint(3, (5 + index,), generator=source),
+        )
+        for index in range(4)
+    ]
+    alone = [model.clipped_sum(*given, 1.0) for given in work]
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(40):
+            together = list(threads.map(lambda given: model.clipped_sum(*given, 1.0), work))
+            for found, expected in zip(together, alone, strict=True):
+                assert torch.equal(found, expected)
