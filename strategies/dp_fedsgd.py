@@ -27,7 +27,7 @@ from fl_audit.protocol import Key, Query, Record, models_key, pack_participation
 from fl_audit.worlds import WorldBatch
 from strategies.errors import FederationError
 from strategies.loss_queries import LossQueries
-from strategies.replies import Answer, batch_shape, read_array, read_replies
+from strategies.replies import Answer, batch_shape, read_array, read_replies, sum_arrays
 
 _TRAIN = "train"
 _OBSERVE = f"query.{Query.OBSERVE}"
@@ -231,12 +231,9 @@ class DPFedSGD(Strategy):
         self, batch: WorldBatch, found: Mapping[Answer, Message], server_round: int
     ) -> tuple[Tensor, NDArray[np.float64]]:
         """Return the sum of contributions, in partition order, and the local sensitivities where the law needs them."""
-        total = torch.zeros(batch_shape(batch, self.parameters))
-        sums = total.numpy()
-        for client in range(self.public.clients):
-            reply = found[Answer(client, _TRAIN, batch.name)]
-            shape = batch_shape(batch, self.parameters)
-            np.add(sums, read_array(reply, Key.SUM, shape, np.float32, client, server_round), out=sums)
+        shape = batch_shape(batch, self.parameters)
+        replies = [found[Answer(client, _TRAIN, batch.name)] for client in range(self.public.clients)]
+        total = sum_arrays(replies, Key.SUM, shape, server_round)
         if self.public.law.scaling is NoiseScaling.GLOBAL:
             return total, np.zeros(batch.count)
         victim = self.roster.victim

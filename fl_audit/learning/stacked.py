@@ -125,12 +125,13 @@ class StackedModel:
             for rows in self._passes(len(models), some.stop - some.start):
                 worlds = rows.stop - rows.start
                 full = min(self.worlds_per_pass(some.stop - some.start), (batch_worlds or len(models)) - rows.start)
-                padded = _repeat_last(models[rows], full - worlds)
-                found = way(padded, work.portion(rows, some), clipping_norm)[:worlds]
-                if some.start == 0:
-                    total[rows] = found
-                else:
-                    total[rows] += found
+                padded, part = _repeat_last(models[rows], full - worlds), work.portion(rows, some)
+                found = total[rows] if some.start == 0 and full == worlds else torch.empty_like(padded)
+                way(padded, part, clipping_norm, found)
+                if some.start > 0:
+                    total[rows] += found[:worlds]
+                elif full > worlds:
+                    total[rows] = found[:worlds]
         return total
 
     def logits(self, models: Tensor, features: Tensor) -> Tensor:
@@ -180,7 +181,8 @@ class StackedModel:
             merged, frame = self._run_stacked(models, features, len(features), recording=False)
             return frame.split(merged)
 
-    def _clipped_sum_fast(self, models: Tensor, portion: Portion, clipping_norm: float | None) -> Tensor:
+    def _clipped_sum_fast(self, models: Tensor, portion: Portion, clipping_norm: float | None, total: Tensor) -> None:
+        """Write the sums of a pass to `total`, through stacked layers."""
         features, labels = portion.merged(len(models))
         with torch.enable_grad():
             merged, frame = self._run_stacked(models, features, portion.examples, recording=True)
@@ -191,23 +193,23 @@ class StackedModel:
             measured = [visit.layer.squared_norms(visit, signal) for visit, signal in zip(tape, signals, strict=True)]
             squared_norms = torch.stack([norms for norms, _ in measured]).sum(0)
             weights = _weights(squared_norms, clipping_norm, portion.counted)
-            total = torch.empty_like(models)
             columns = self.layout.slices()
             for visit, signal, (_, kept) in zip(tape, signals, measured, strict=True):
                 for name, summed in visit.layer.weighted_sum(visit, signal, weights, kept).items():
                     total[:, columns[visit.layer.prefix + name]] = summed.flatten(1)
         frame.tape = []
-        return total
 
-    def _clipped_sum_generic(self, models: Tensor, portion: Portion, clipping_norm: float | None) -> Tensor:
-        total = torch.zeros_like(models)
+    def _clipped_sum_generic(
+        self, models: Tensor, portion: Portion, clipping_norm: float | None, total: Tensor
+    ) -> None:
+        """Write the sums of a pass to `total`, through `torch.func`."""
+        total.zero_()
         together = max(1, _GRADIENT_BUDGET // models.numel())
         for first in range(0, portion.examples, together):
             part = portion.take(slice(first, first + together))
             gradients = self._example_gradients(models, part)
             weights = _weights(gradients.square().sum(2), clipping_norm, part.counted)
             total += torch.einsum("wn,wnp->wp", weights, gradients)
-        return total
 
     def _example_gradients(self, models: Tensor, portion: Portion) -> Tensor:
         """Return every example's gradient (worlds, n, parameters) through torch.func."""
@@ -229,7 +231,8 @@ class StackedModel:
         features = torch.rand(_PROBE_EXAMPLES, *self.feature_shape, generator=source)
         portion = Portion(features, torch.zeros(_PROBE_EXAMPLES, dtype=torch.int64))
         try:
-            expected = self._clipped_sum_generic(models, portion, 1.0)
+            expected = torch.empty_like(models)
+            self._clipped_sum_generic(models, portion, 1.0, expected)
         except Exception as error:
             raise InputError(
                 f"the model cannot be run example by example on features of shape {self.feature_shape} "
@@ -238,7 +241,8 @@ class StackedModel:
         if self._parts.stacked is None:
             return False
         try:
-            found = self._clipped_sum_fast(models, portion, 1.0)
+            found = torch.empty_like(models)
+            self._clipped_sum_fast(models, portion, 1.0, found)
         except Exception:  # the template's own code may do anything that stacked layers do not foresee
             return False
         visited = self._visits(models, features)

@@ -22,7 +22,7 @@ from server.app import call_the_roll
 from server.challenger import SeededChallenger
 from strategies.dp_fedsgd import DPFedSGD
 from strategies.errors import FederationError
-from strategies.replies import Answer, read_replies
+from strategies.replies import Answer, read_replies, sum_arrays
 
 Seen = list[tuple[str, int, set[str], set[str]]]
 
@@ -154,3 +154,33 @@ def test_a_reply_without_arrays_is_refused(small_plan: MakePlan) -> None:
     del replies[0].content[Record.ARRAYS]
     with pytest.raises(FederationError, match="sent no 'sum'"):
         strategy.aggregate_train(1, replies)
+
+
+def _of_arrays(replies: Sequence[Message], arrays: Sequence[np.ndarray]) -> list[Message]:
+    for reply, array in zip(replies, arrays, strict=False):
+        reply.content = RecordDict({Record.ARRAYS: ArrayRecord({Key.SUM: Array(array)})})
+    return list(replies[: len(arrays)])
+
+
+def test_sums_are_added_in_the_order_of_clients(small_plan: MakePlan) -> None:
+    replies, _, _ = _replies(small_plan)
+    arrays = np.random.default_rng(0).standard_normal((4, 3, 90_000), dtype=np.float32) * np.float32(1e3)
+    total = sum_arrays(_of_arrays(replies, arrays), Key.SUM, (3, 90_000), 1)
+    assert torch.equal(total, torch.from_numpy(((arrays[0] + arrays[1]) + arrays[2]) + arrays[3]))
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((1.0, np.inf, -np.inf), "round 1: client 1 sent 'sum' with 1 of 6 values not finite"),
+        ((np.nan, 1.0, np.nan), "round 1: client 0 sent 'sum' with 1 of 6 values not finite"),
+        ((3e38, 3e38, 0.0), "round 1: the sum of 'sum' over 3 clients is not finite"),
+    ],
+)
+def test_no_value_that_is_not_finite_hides_in_a_sum(values: tuple[float, ...], said: str, small_plan: MakePlan) -> None:
+    replies, _, _ = _replies(small_plan)
+    arrays = np.zeros((3, 2, 3), dtype=np.float32)
+    arrays[:, 1, 2] = values
+    with pytest.raises(FederationError) as caught:
+        sum_arrays(_of_arrays(replies, list(arrays)), Key.SUM, (2, 3), 1)
+    assert str(caught.value) == said
