@@ -213,7 +213,8 @@ class AuditSection(_Section):
 class RunSection(_Section):
     """How the run is carried out. `seed` is the challenger's secret; `worlds-per-batch`, left out, fits the model.
 
-    Releases are kept where the insider plays, for nobody else weighs them again.
+    Releases are kept where the insider plays, for nobody else weighs them again. `actors` client calls run at the same
+    time: processes of an embedded Ray (0: one for every `threads` cores), threads of the local engine (0: one).
     """
 
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0

@@ -47,8 +47,8 @@ class Setting:
         Seconds a repetition that the published code takes on one thread.
     targets
         Milliseconds a world on two cores, by engine.
-    local_threads
-        Threads of the local engine in its target.
+    local_actors
+        Client calls at a time of the local engine in its target.
     evaluate_every
         Rounds between evaluated releases.
     """
@@ -59,7 +59,7 @@ class Setting:
     worlds: int
     authors_seconds: float
     targets: Mapping[Engine, float]
-    local_threads: int = 1
+    local_actors: int = 1
     evaluate_every: int = 1
 
 
@@ -74,7 +74,7 @@ SETTINGS = {
     "dense": Setting(
         {"name": "npz", "records": 1000},
         "dense-128", 0.001, 100, 283.0, {Engine.LOCAL: 250.0, Engine.RAY: 600.0},
-        local_threads=2, evaluate_every=_ROUNDS,
+        local_actors=2, evaluate_every=_ROUNDS,
     ),
 }  # fmt: skip
 
@@ -97,7 +97,7 @@ def configuration(name: str, worlds: int, engine: Engine, data_dir: Path | None,
             "training": {"rounds": _ROUNDS, "learning-rate": 0.005},
             "privacy": _PRIVACY | {"delta": setting.delta},
             "audit": {"worlds": worlds, "neighbour": 0, "evaluate-every": setting.evaluate_every},
-            "run": {"threads": setting.local_threads if engine is Engine.LOCAL else 1},
+            "run": {"actors": setting.local_actors if engine is Engine.LOCAL else 0},
         }
     )
 
@@ -127,10 +127,10 @@ def main() -> None:
 def _row(name: str, worlds: int, engine: Engine, values: list[float]) -> list[str]:
     setting = SETTINGS[name]
     middle, target = median(values), setting.targets[engine]
-    threads = f", {setting.local_threads} thread(s)" if engine is Engine.LOCAL else ""
+    actors = f", {setting.local_actors} actor(s)" if engine is Engine.LOCAL else ""
     return [
         name,
-        f"{engine}{threads}",
+        f"{engine}{actors}",
         str(worlds),
         f"{middle:.1f}",
         f"{min(values):.1f} - {max(values):.1f}",
