@@ -9,6 +9,7 @@ it, and both run in all worlds at once.
   in which the insider guesses. Only here proposition 1 can be tested world by world.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,6 +78,36 @@ def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) ->
     )
     threshold = _mean(members)[..., np.newaxis]
     return MembershipAttack((members <= threshold).mean(axis=-1), (population <= threshold).mean(axis=-1))
+
+
+def chance_spread(members: int, others: int) -> float:
+    """Return how far the advantage against one model strays by the choice of members alone, where nothing leaks.
+
+    Models that were all trained on the same records share this error, so a mean over many of them keeps it whole.
+
+    Parameters
+    ----------
+    members, others
+        Numbers of records that the adversary is asked about, at least 1 each.
+
+    Returns
+    -------
+    float
+        Largest standard deviation, sqrt((1 / members + 1 / others) / 4): that of the difference of two shares near one
+        half. The threshold moves with the members' losses, but it moves both shares alike.
+
+    Raises
+    ------
+    InputError
+        If a number is below 1.
+
+    Examples
+    --------
+    >>> round(chance_spread(100, 1000), 4)
+    0.0524
+    """
+    require(min(members, others) >= 1, f"{members} members and {others} others: accepted are 1 or more")
+    return math.sqrt((1 / members + 1 / others) / 4)
 
 
 def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) -> NDArray[np.bool_]:

@@ -30,6 +30,7 @@ from experiments.reproductions.looks import (
     name_panel,
 )
 from experiments.reproductions.statistics import median_of_largest, predicted_advantage
+from fl_audit.adversaries.membership import chance_spread
 from fl_audit.evidence.empirical_epsilon import epsilon_from_measured_advantage
 from fl_audit.privacy.release import NoiseScaling
 from fl_audit.privacy.scores import epsilon_from_belief, gaussian_advantage, rho_alpha
@@ -148,11 +149,12 @@ def _insider_row(found: Findings) -> Row:
 def _member_row(found: Findings) -> Row:
     section: Mapping[str, Any] = found.summary.get("membership") or {}
     yeom, bound = _number(section.get("yeom_bound")), _number(section.get("bound"))
+    chance = chance_spread(found.config.data.records, found.config.data.population_records)
     return Row(
         found.setting.label, MEMBERSHIP, math.nan, math.nan, _number(section.get("advantage")),
         _number(section.get("low")), _number(section.get("high")), found.repetitions,
         f"mean over worlds; published: under {LARGEST_MEMBERSHIP_ADVANTAGE:g} everywhere; bound of Yeom et al. "
-        f"{yeom:.4g}, exact bound {bound:.4g}",
+        f"{yeom:.4g}, exact bound {bound:.4g}; one D by chance {chance:.3f}",
     )  # fmt: skip
 
 
