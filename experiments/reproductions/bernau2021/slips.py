@@ -101,9 +101,9 @@ SLIPS: dict[str, str] = {
     "membership": (
         "Membership: Yeom's adversary is told the final model only and no neighbour. Its bound e^epsilon - 1 is far "
         "above 1 at most of these epsilons. The published advantages stayed under .02; an average of TPR - FPR over "
-        "worlds is set beside it. All worlds train on one D, whose luck no number of worlds averages out and no interval "
-        "here holds: where nothing leaks its standard deviation is sqrt((1 / n + 1 / m) / 4) for n members and m others, "
-        "as the notes say."
+        "worlds is set beside it. All worlds train on one D, whose luck no number of worlds averages out and no "
+        "interval here holds: where nothing leaks its standard deviation is sqrt((1 / n + 1 / m) / 4) for n members "
+        "and m others, as the notes say."
     ),
 }  # fmt: skip
 """Each key with its explanation."""
