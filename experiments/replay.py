@@ -110,7 +110,7 @@ def stored_rounds(game: Game, stored: dict[str, Tensor]) -> Iterator[tuple[list[
         match game.public.view:
             case View.UPDATE:
                 release = stored["releases"][number]
-                moved, state = step(law.optimizer, models[-1], release / law.denominator, state)
+                moved, state = step(law.optimizer, models[-1], release, state, law.denominator)
                 models = [*models[-2:], moved]
             case View.MODEL:
                 models = [*models[-2:], stored["models"][number]]

@@ -5,7 +5,6 @@ data files derives the same records, neighbours, shards and model. It holds no s
 come from the seed of the run, which only the challenger has.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, lru_cache
@@ -24,13 +23,10 @@ from fl_audit.data.split import Split, select_records
 from fl_audit.device import Device, require_device
 from fl_audit.errors import require
 from fl_audit.learning.models import ModelSpec
+from fl_audit.learning.portions import cached_rows
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.privacy.release import NoiseScaling, ReleaseLaw, require_weighable
 from fl_audit.randomness import Purpose, generator
-
-_CACHED_SCALARS = 2**17
-"""Scalars of stacked models that are taken to float64 at once: whole stacks of large models would be moved to memory
-and back at every step of a formula."""
 
 
 class View(StrEnum):
@@ -228,13 +224,6 @@ def local_sensitivity(present: Tensor, absent: Tensor) -> NDArray[np.float64]:
     norms = [(present[rows].double() - absent[rows].double()).norm(dim=1) for rows in portions]
     found: NDArray[np.float64] = torch.cat(norms).cpu().numpy()
     return found
-
-
-def cached_rows(worlds: int, parameters: int) -> Iterator[slice]:
-    """Yield the rows of stacked models in portions that stay in cache in float64, each at least one world."""
-    rows = max(1, _CACHED_SCALARS // parameters)
-    for first in range(0, worlds, rows):
-        yield slice(first, min(worlds, first + rows))
 
 
 @lru_cache(maxsize=4)

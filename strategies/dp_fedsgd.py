@@ -219,7 +219,7 @@ class DPFedSGD(Strategy):
             noise = self.challenger.standard_normals(batch.worlds, server_round, self.parameters)
             total = total.addcmul_(noise, sigma.unsqueeze(1))
         state.release = total
-        moved, state.optimizer = step(law.optimizer, state.models[-1], state.release / law.denominator, state.optimizer)
+        moved, state.optimizer = step(law.optimizer, state.models[-1], total, state.optimizer, law.denominator)
         if not np.isfinite(moved.numpy()).all():
             raise FederationError(
                 f"round {server_round}: a model of {batch.name} is not finite: lower the learning rate"

@@ -10,7 +10,7 @@ from flwr.app import Message
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fl_audit.game import cached_rows
+from fl_audit.learning.portions import cached_rows
 from fl_audit.packing import view
 from fl_audit.protocol import Key, Record
 from fl_audit.worlds import WorldBatch

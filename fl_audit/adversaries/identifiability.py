@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.errors import require
-from fl_audit.game import Game, cached_rows, local_sensitivity
+from fl_audit.game import Game, local_sensitivity
 from fl_audit.learning.optimizers import inversion_error, recover_gradient
+from fl_audit.learning.portions import cached_rows
 
 _TOLERATED_ROUNDING = 1e-3
 """Share of sigma up to which the rounding of float32 models may blur a recovered release."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fl_audit.errors import InputError, require
+from fl_audit.learning.portions import cached_rows
 
 
 class OptimizerKind(StrEnum):
@@ -16,6 +17,10 @@ class OptimizerKind(StrEnum):
     SGD = "sgd"
     MOMENTUM = "momentum"
     ADAM = "adam"
+
+
+_MOMENTS = {OptimizerKind.SGD: 0, OptimizerKind.MOMENTUM: 1, OptimizerKind.ADAM: 2}
+"""How many moment tensors a rule carries."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ class OptimizerState:
 
 
 def step(
-    optimizer: ServerOptimizer, models: Tensor, gradients: Tensor, state: OptimizerState
+    optimizer: ServerOptimizer, models: Tensor, gradients: Tensor, state: OptimizerState, denominator: float = 1.0
 ) -> tuple[Tensor, OptimizerState]:
     """Move stacked models one step; element by element, so that worlds cannot touch each other.
 
@@ -90,37 +95,51 @@ def step(
     optimizer
         The rule.
     models, gradients
-        Float32 tensors of one shape, worlds first.
+        Float32 tensors (worlds, parameters).
     state
         The state of the round before; `OptimizerState()` in the first round.
+    denominator
+        What the gradients are divided by first, where they are sums; positive.
 
     Returns
     -------
     tuple
         The new models and the new state.
     """
+    steps, moments = state.steps + 1, state.moments
+    moved, *later = (torch.empty_like(models) for _ in range(1 + _MOMENTS[optimizer.kind]))
+    for rows in cached_rows(*models.shape):
+        earlier = tuple(moment[rows] for moment in moments)
+        found = _moved(optimizer, models[rows], gradients[rows] / denominator, earlier, steps)
+        for whole, part in zip((moved, *later), found, strict=True):
+            whole[rows] = part
+    return moved, OptimizerState(steps, tuple(later))
+
+
+def _moved(
+    optimizer: ServerOptimizer, models: Tensor, gradients: Tensor, moments: tuple[Tensor, ...], steps: int
+) -> tuple[Tensor, ...]:
+    """Return the new models and moments; there are no moments before the first step."""
     match optimizer.kind:
         case OptimizerKind.SGD:
-            change = optimizer.learning_rate * gradients
-            return torch.sub(models, change, out=change), OptimizerState(state.steps + 1)
+            return (models - optimizer.learning_rate * gradients,)
         case OptimizerKind.MOMENTUM:
-            velocity = gradients if state.steps == 0 else optimizer.momentum * state.moments[0] + gradients
-            return models - optimizer.learning_rate * velocity, OptimizerState(state.steps + 1, (velocity,))
+            velocity = optimizer.momentum * moments[0] + gradients if moments else gradients
+            return models - optimizer.learning_rate * velocity, velocity
         case OptimizerKind.ADAM:
-            return _adam_step(optimizer, models, gradients, state)
+            return _moved_by_adam(optimizer, models, gradients, moments, steps)
 
 
-def _adam_step(
-    optimizer: ServerOptimizer, models: Tensor, gradients: Tensor, state: OptimizerState
-) -> tuple[Tensor, OptimizerState]:
-    first, second = state.moments or (torch.zeros_like(models), torch.zeros_like(models))
-    steps = state.steps + 1
+def _moved_by_adam(
+    optimizer: ServerOptimizer, models: Tensor, gradients: Tensor, moments: tuple[Tensor, ...], steps: int
+) -> tuple[Tensor, ...]:
+    first, second = moments or (torch.zeros_like(models), torch.zeros_like(models))
     first = optimizer.beta1 * first + (1 - optimizer.beta1) * gradients
     second = optimizer.beta2 * second + (1 - optimizer.beta2) * gradients.square()
     unbiased_first = first / (1 - optimizer.beta1**steps)
     unbiased_second = second / (1 - optimizer.beta2**steps)
     moved = models - optimizer.learning_rate * unbiased_first / (unbiased_second.sqrt() + optimizer.epsilon)
-    return moved, OptimizerState(steps, (first, second))
+    return moved, first, second
 
 
 def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor:

@@ -83,6 +83,21 @@ def test_a_step_changes_no_input(kind: OptimizerKind) -> None:
     assert all(torch.equal(now, then) for now, then in zip(state.moments, moments, strict=True))
 
 
+@pytest.mark.parametrize("kind", list(OptimizerKind))
+def test_a_step_of_many_large_models_is_that_of_each_alone(kind: OptimizerKind) -> None:
+    optimizer, source = ServerOptimizer(kind, 0.1), torch.Generator().manual_seed(6)
+    models, first, second = torch.randn(3, 5, 70_000, generator=source)
+    moved, state = step(optimizer, models, first, OptimizerState(), denominator=7.0)
+    moved, state = step(optimizer, moved, second, state, denominator=7.0)
+    for world in range(5):
+        rows = slice(world, world + 1)
+        alone, own = step(optimizer, models[rows], first[rows] / 7.0, OptimizerState())
+        alone, own = step(optimizer, alone, second[rows] / 7.0, own)
+        assert torch.equal(moved[rows], alone)
+        for whole, part in zip(state.moments, own.moments, strict=True):
+            assert torch.equal(whole[rows], part)
+
+
 def test_adam_stands_still_without_gradients() -> None:
     models = torch.ones(2, 3)
     moved, _ = step(ServerOptimizer(OptimizerKind.ADAM, 0.1), models, torch.zeros(2, 3), OptimizerState())
