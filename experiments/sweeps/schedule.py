@@ -106,8 +106,15 @@ def _play(
                 yield f"point {name}: its process ended ({type(error).__name__})"
         with suppress(RayError):  # a lost count of world-rounds is no lost point
             done = ray.get(counter.total.remote())
-            begin(f"{total - len(waiting)}/{total} points")(done - shown)
+            lacking = "" if _has_room(options) else f", waiting for a node with {options.threads} cores"
+            begin(f"{total - len(waiting)}/{total} points{lacking}")(done - shown)
             shown = done
+
+
+def _has_room(options: RayOptions) -> bool:
+    """Return whether any node is large enough for a point; a cluster may be about to get one."""
+    cores = options.threads
+    return any(node["Alive"] and node["Resources"].get("CPU", 0) >= cores for node in ray.nodes())
 
 
 class _Counter:

@@ -14,6 +14,7 @@ from experiments.cli import main
 from experiments.engines import Engine, RayOptions
 from experiments.plan import resolve
 from experiments.run import run_audit
+from experiments.sweeps import schedule
 from experiments.sweeps.grid import Axis, Point, baselines, grid
 from experiments.sweeps.landscape import landscape_figure
 from experiments.sweeps.page import sweep_page
@@ -164,3 +165,19 @@ def test_a_sweep_without_epsilon_star_is_refused_before_anything_is_written(tmp_
     with pytest.raises(InputError, match="a landscape needs it true"):
         run_sweep(blind, tmp_path / "sweep")
     assert not (tmp_path / "sweep").exists()
+
+
+@pytest.mark.parametrize(
+    ("node", "has_room"),
+    [
+        ({"Alive": True, "Resources": {"CPU": 4.0}}, True),
+        ({"Alive": True, "Resources": {"CPU": 3.0}}, False),
+        ({"Alive": False, "Resources": {"CPU": 8.0}}, False),
+        ({"Alive": True, "Resources": {}}, False),
+    ],
+)
+def test_a_cluster_with_no_node_large_enough_is_noticed(
+    node: dict[str, object], has_room: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule.ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 1.0}}, node])
+    assert schedule._has_room(RayOptions("head:6379", threads=4)) == has_room
