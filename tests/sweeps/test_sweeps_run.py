@@ -179,5 +179,5 @@ def test_a_sweep_without_epsilon_star_is_refused_before_anything_is_written(tmp_
 def test_a_cluster_with_no_node_large_enough_is_noticed(
     node: dict[str, object], has_room: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedule.ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 1.0}}, node])
+    monkeypatch.setattr("ray.nodes", lambda: [{"Alive": True, "Resources": {"CPU": 1.0}}, node])
     assert schedule._has_room(RayOptions("head:6379", threads=4)) == has_room
