@@ -1,8 +1,8 @@
 """Layers that run many models at once and know the per-example gradients of their parameters.
 
 A stacked layer takes the examples of all worlds merged into the leading axis, world by world, so the forward code
-around it sees one large batch and needs no change. The raw input of a model is the same in every world; a layer that
-meets it (leading axis = examples) serves all worlds with one matrix product. After the backward pass each layer gives
+around it sees one large batch and needs no change. The raw input of a model is the same in every world, and a layer
+that meets it (leading axis = examples) never repeats it. After the backward pass each layer gives
 the squared norm of every example's gradient and the weighted sum of these gradients; a dense layer needs no gradient
 per example for either: ||d a^T||^2 = ||d||^2 ||a||^2 (Goodfellow 2015, "Efficient per-example gradient computations").
 """
@@ -13,6 +13,10 @@ from dataclasses import dataclass, field
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+_NARROW = 16
+"""Dense layers with fewer outputs serve all worlds with one matrix product where the input is the same in all; each
+world's own would be too small. Wider ones are spared the copies that put its columns in the order of worlds."""
 
 
 @dataclass
@@ -110,17 +114,18 @@ class StackedLinear(StackedLayer):
         """Apply the dense layer of every world."""
         frame, weight, bias = self.frame, self.required("weight"), self.parameter("bias")
         worlds, outs = weight.shape[0], weight.shape[1]
-        if frame.is_shared(inputs):
+        shared = frame.is_shared(inputs)
+        if shared and outs < _NARROW:
             flat = F.linear(inputs, weight.reshape(-1, weight.shape[2]), None if bias is None else bias.reshape(-1))
             outputs = flat.view(-1, worlds, outs).transpose(0, 1).reshape(-1, outs)
             return self.record(inputs, outputs, shared=True)
-        stacked = frame.split(inputs)
+        stacked = inputs.expand(worlds, -1, -1) if shared else frame.split(inputs)
         product = (
             torch.bmm(stacked, weight.transpose(1, 2))
             if bias is None
             else torch.baddbmm(bias.unsqueeze(1), stacked, weight.transpose(1, 2))
         )
-        return self.record(inputs, product.flatten(0, 1), shared=False)
+        return self.record(inputs, product.flatten(0, 1), shared)
 
     def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
         """See `StackedLayer`."""
@@ -135,11 +140,12 @@ class StackedLinear(StackedLayer):
         """See `StackedLayer`."""
         weighted = self.frame.split(signal) * weights.unsqueeze(2)
         transposed = weighted.transpose(1, 2)
-        if visit.shared:
-            worlds, outs, examples = transposed.shape
+        worlds, outs, examples = transposed.shape
+        if visit.shared and outs < _NARROW:
             summed = (transposed.reshape(-1, examples) @ visit.inputs).view(worlds, outs, -1)
         else:
-            summed = torch.bmm(transposed, self.frame.split(visit.inputs))
+            inputs = visit.inputs.expand(worlds, -1, -1) if visit.shared else self.frame.split(visit.inputs)
+            summed = torch.bmm(transposed, inputs)
         result = {"weight": summed}
         if self.parameter("bias") is not None:
             result["bias"] = weighted.sum(1)
