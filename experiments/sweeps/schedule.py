@@ -113,8 +113,8 @@ def _play(
 
 def _has_room(options: RayOptions) -> bool:
     """Return whether any node is large enough for a point; a cluster may be about to get one."""
-    cores = options.threads
-    return any(node["Alive"] and node["Resources"].get("CPU", 0) >= cores for node in ray.nodes())
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return any(node["Alive"] and node["Resources"].get("CPU", 0) >= options.threads for node in nodes)
 
 
 class _Counter:
