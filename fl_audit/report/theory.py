@@ -70,7 +70,9 @@ def belief_grid(mu: float, prior: float = 0.5, points: int = 600, tail: float = 
     """Return beliefs, dense where the theoretical curve bends, that span all but `tail` of it on either side."""
     reach = float(stats.norm.isf(tail)) * mu
     centres = _truth_centres(mu, prior)
-    return np.asarray(expit(np.linspace(min(centres) - reach, max(centres) + reach, points)), dtype=np.float64)
+    beliefs = expit(np.linspace(min(centres) - reach, max(centres) + reach, points))
+    # Little noise makes beliefs that round to certainty, where no density is defined.
+    return np.asarray(np.clip(beliefs, np.finfo(np.float64).tiny, np.nextafter(1.0, 0.0)), dtype=np.float64)
 
 
 def belief_band(mu: float, rounds: int, bit: int, prior: float = 0.5, level: float = 0.95) -> Band:

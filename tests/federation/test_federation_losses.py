@@ -307,13 +307,3 @@ def test_a_federated_run_is_stored_reported_and_resumed(small_plan: MakePlan, tm
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "run" / "clients.parquet"), told)
     with pytest.raises(InputError, match="another configuration"):
         run_audit(small_plan(audit=TOLD), tmp_path / "run", Engine.LOCAL, resume=True)
-
-
-@pytest.mark.ray
-def test_ray_finds_the_epsilon_star_of_the_local_engine(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = small_plan(audit=TOLD, training={"rounds": 2})
-    local = run_audit(plan, tmp_path / "local", Engine.LOCAL)
-    ray = run_audit(plan, tmp_path / "ray", Engine.RAY)
-    pd.testing.assert_frame_equal(local.releases, ray.releases, check_exact=True)
-    told = [pd.read_parquet(tmp_path / name / "clients.parquet") for name in ("local", "ray")]
-    pd.testing.assert_frame_equal(*told, check_exact=True)

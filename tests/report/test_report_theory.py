@@ -22,6 +22,14 @@ def test_belief_density_integrates_to_one(mu, prior, share):
     assert trapezoid(belief_density(points, mu, prior, share), points) == pytest.approx(1, abs=1e-6)
 
 
+@pytest.mark.parametrize("mu", [10.0, 40.0, 400.0])
+def test_beliefs_that_round_to_certainty_have_a_density(mu):
+    points = belief_grid(mu)
+    assert 0 < points.min() <= points.max() < 1
+    with np.errstate(all="raise", under="ignore"):
+        assert np.isfinite(belief_density(points, mu)).all()
+
+
 def test_belief_density_is_the_derivative_of_the_distribution_function():
     mass, _ = quad(lambda belief: float(belief_density(belief, 1.1, 0.3, 0.6)), 0.2, 0.8, points=[0.3, 0.7])
     expected = belief_cdf(0.8, 1.1, 0.3, 0.6) - belief_cdf(0.2, 1.1, 0.3, 0.6)
