@@ -83,7 +83,8 @@ def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) ->
 def chance_spread(members: int, others: int) -> float:
     """Return how far the advantage against one model strays by the choice of members alone, where nothing leaks.
 
-    Models that were all trained on the same records share this error, so a mean over many of them keeps it whole.
+    Models that are alike and trained on the same records share this error, so a mean over many of them keeps it; the
+    more they differ, the more of it averages out.
 
     Parameters
     ----------

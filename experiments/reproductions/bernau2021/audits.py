@@ -154,7 +154,7 @@ def _member_row(found: Findings) -> Row:
         found.setting.label, MEMBERSHIP, math.nan, math.nan, _number(section.get("advantage")),
         _number(section.get("low")), _number(section.get("high")), found.repetitions,
         f"mean over worlds; published: under {LARGEST_MEMBERSHIP_ADVANTAGE:g} everywhere; bound of Yeom et al. "
-        f"{yeom:.4g}, exact bound {bound:.4g}; one D by chance {chance:.3f}",
+        f"{yeom:.4g}, exact bound {bound:.4g}; by chance, one model: {chance:.3f}",
     )  # fmt: skip
 
 
