@@ -101,10 +101,10 @@ SLIPS: dict[str, str] = {
     "membership": (
         "Membership: Yeom's adversary is told the final model only and no neighbour. Its bound e^epsilon - 1 is far "
         "above 1 at most of these epsilons. The published advantages stayed under .02; an average of TPR - FPR over "
-        "worlds is set beside it. It leaves open whom else its adversary was asked about. Ours grows with epsilon and "
-        "vanishes at the smallest, as what models keep of few records does; it is smallest on Adult. By chance alone the "
-        "advantage against one model has a standard deviation of at most sqrt((1 / n + 1 / m) / 4) over training sets, "
-        "n members and m others (see the notes); models that differ from world to world average a part of it away."
+        "worlds is set beside it. It leaves open whom else its adversary was asked about. What models keep of few "
+        "records grows with epsilon. By chance alone the advantage against one model has a standard deviation of at "
+        "most sqrt((1 / n + 1 / m) / 4) over training sets, n members and m others (see the notes); models that differ "
+        "from world to world average a part of it away."
     ),
 }  # fmt: skip
 """Each key with its explanation."""
