@@ -79,7 +79,7 @@ def test_the_quick_form_has_the_same_kinds_of_points() -> None:
 
 def test_looked_at_are_the_extremes() -> None:
     labels = [label_of(one) for one in chosen_points(ADULT, None)]
-    assert labels == ["no privacy, 1 epochs", "no privacy, 20 epochs", "epsilon = 1", "epsilon = 100"]
+    assert labels == ["no privacy, 1 epoch", "no privacy, 20 epochs", "epsilon = 1", "epsilon = 100"]
 
 
 def test_missing_data_are_named(tmp_path: Path) -> None:

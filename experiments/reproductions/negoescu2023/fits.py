@@ -24,6 +24,7 @@ from fl_audit.evidence.losses import scores_of_pair
 from fl_audit.evidence.mixture_fit import ks_check
 from fl_audit.game import load_game
 from fl_audit.report.style import INK, new_figure
+from fl_audit.report.wording import plural
 
 Floats = NDArray[np.float64]
 
@@ -86,7 +87,7 @@ def label_of(one: Point) -> str:
     return (
         f"epsilon = {given['privacy.epsilon']:g}"
         if one.config.privacy.private
-        else (f"no privacy, {given['training.epochs']} epochs")
+        else f"no privacy, {plural(int(given['training.epochs']), 'epoch')}"
     )
 
 

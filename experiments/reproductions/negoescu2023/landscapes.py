@@ -35,6 +35,7 @@ from fl_audit.data.catalogue import is_found
 from fl_audit.errors import require
 from fl_audit.evidence.epsilon_star import epsilon_star_gaussian
 from fl_audit.evidence.star_estimate import PARAMETRIC_CUT
+from fl_audit.report.wording import plural
 
 Floats = NDArray[np.float64]
 
@@ -154,7 +155,7 @@ def _point_rows(sweep: Sweep, found: Landscape) -> Iterator[Row]:
     for row in sweep.points.itertuples():
         models = sweep.models[sweep.models["point"] == row.point]
         epochs = 0 if row.private else next(one for one, said in epochs_of.items() if str(row.settings).endswith(said))
-        setting = f"{found.study.title}, {str(row.settings) if row.private else f'{epochs} epochs'}"
+        setting = f"{found.study.title}, {str(row.settings) if row.private else plural(epochs, 'epoch')}"
         printed = PUBLISHED[task].get(epochs, (np.nan, np.nan))
         for quantity, column, value in (
             ("Epsilon*", "epsilon_star", printed[0]),
