@@ -3,6 +3,7 @@
 A round of a large model is mostly messages, and every copy of stacked models takes as long as a good part of a layer.
 """
 
+import threading
 from functools import lru_cache
 from io import BytesIO
 from typing import Any, NamedTuple, Protocol
@@ -15,6 +16,9 @@ from torch import Tensor
 
 _KIND = "numpy.ndarray"
 _MAGIC = npy.magic(1, 0)
+_PARSER = threading.Lock()
+"""Headers are read by Python's parser, which CPython 3.11 may fail to run in two threads at once ("AST constructor
+recursion depth mismatch")."""
 _LENGTH = slice(len(_MAGIC), len(_MAGIC) + 2)
 
 
@@ -68,7 +72,8 @@ def view(array: PackedArray) -> NDArray[Any]:
     if array.stype != _KIND or not array.data.startswith(_MAGIC):
         return array.numpy()
     start = _LENGTH.stop + int.from_bytes(array.data[_LENGTH], "little")
-    shape, by_columns, dtype = _read_header(array.data[_LENGTH.start : start])
+    with _PARSER:
+        shape, by_columns, dtype = _read_header(array.data[_LENGTH.start : start])
     if by_columns or dtype.hasobject:
         return array.numpy()
     count = int(np.prod(shape, dtype=np.int64))

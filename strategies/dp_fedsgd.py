@@ -6,9 +6,10 @@ insider looks at release i while the clients work on round i + 1; after the last
 data owners about their losses, where Epsilon* is found without pooling them (`loss_queries`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -31,6 +32,8 @@ from strategies.replies import Answer, batch_shape, read_array, read_replies, su
 
 _TRAIN = "train"
 _OBSERVE = f"query.{Query.OBSERVE}"
+
+T = TypeVar("T")
 
 
 class Challenger(Protocol):
@@ -172,15 +175,16 @@ class DPFedSGD(Strategy):
             asked += self._observe_answers()
         found = read_replies(replies, asked + self._loss_answers(server_round), self.roster.partitions, server_round)
         # Everything is read and checked before anything is released.
-        read = {batch.name: self._read_contributions(batch, found, server_round) for batch in self.batches}
+        read = self._for_each_batch(lambda batch: self._read_contributions(batch, found, server_round))
         if server_round > 1:
             self._note_observations(found, server_round)
         self._note_losses(found, server_round)
-        arrays = ArrayRecord()
+        packed = self._for_each_batch(lambda batch: self._release(batch, server_round, *read[batch.name]))
         for batch in self.batches:
-            self._release(batch, server_round, *read[batch.name])
-            arrays[batch.name] = Array(*pack(self.states[batch.name].models[-1].numpy()))
-        return arrays, None
+            state = self.states[batch.name]
+            assert state.release is not None
+            self.on_release(batch, server_round, state.release, state.models[-1])
+        return ArrayRecord(packed), None
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -210,9 +214,15 @@ class DPFedSGD(Strategy):
         """Return sigma_i per world, as the law says."""
         return self.public.law.noise_scale(local_sensitivity)
 
+    def _for_each_batch(self, work: Callable[[WorldBatch], T]) -> dict[str, T]:
+        """Do something for all batches at the same time: clients wait for it, and have left the cores free."""
+        with ThreadPoolExecutor(len(self.batches)) as threads:
+            return dict(zip((batch.name for batch in self.batches), threads.map(work, self.batches), strict=True))
+
     def _release(
         self, batch: WorldBatch, server_round: int, total: Tensor, local_sensitivity: NDArray[np.float64]
-    ) -> None:
+    ) -> Array:
+        """Make the release of a batch, and return the models that it leads to."""
         law, state = self.public.law, self.states[batch.name]
         if law.has_noise:
             sigma = torch.from_numpy(self.noise_scale(local_sensitivity)).float()
@@ -225,7 +235,7 @@ class DPFedSGD(Strategy):
                 f"round {server_round}: a model of {batch.name} is not finite: lower the learning rate"
             )
         state.models = [*state.models[-2:], moved]
-        self.on_release(batch, server_round, state.release, moved)
+        return Array(*pack(moved.numpy()))
 
     def _read_contributions(
         self, batch: WorldBatch, found: Mapping[Answer, Message], server_round: int
