@@ -43,8 +43,6 @@ class BackgroundEvaluation:
                 give_back_freed_memory()
             return
         self.settle()
-        # Unpacked here: numpy reads the header of an array through `ast`, which CPython 3.11 may fail to do in two
-        # threads at once ("AST constructor recursion depth mismatch"), and under the local engine clients do it too.
         models = {name: view(array) for name, array in arrays.items()}
         self._pending = self._executor.submit(self._evaluated, server_round, models)
 
