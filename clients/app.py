@@ -14,12 +14,12 @@ from flwr.clientapp.typing import Mod
 from numpy.typing import NDArray
 
 from clients.data_owner import contribute, contribute_as_victim
-from clients.loss_summaries import LossPart, Question, losses_held, own_epsilon_star, tell_moments, tell_range
-from clients.watch import within_time_limit
+from clients.loss_answers import LossPart, Question, losses_held, own_epsilon_star, tell_moments, tell_range
+from clients.time_limit import within_time_limit
 from fl_audit.adversaries.identifiability import RoundEvidence, weigh_models, weigh_release
 from fl_audit.errors import InputError
-from fl_audit.evidence.epsilon_star import StarSettings
-from fl_audit.evidence.loss_summaries import ScoreMoments
+from fl_audit.evidence.star.epsilon_star import StarSettings
+from fl_audit.evidence.star.loss_moments import ScoreMoments
 from fl_audit.game import Game, PublicGame, View, load_game
 from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.packing import copy_to_tensor, pack, view

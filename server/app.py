@@ -11,7 +11,7 @@ from flwr.serverapp import Grid, ServerApp
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fl_audit.evidence.epsilon_star import StarSettings
+from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game import Game, PublicGame, View, load_game
 from fl_audit.learning.memory import give_back_freed_memory
 from fl_audit.learning.models import ModelSpec, initial_models
@@ -22,7 +22,7 @@ from server.ahead import BackgroundEvaluation, PreparedNoise, one_thread
 from server.challenger import SeededChallenger
 from server.evaluator import ReleaseEvaluator
 from server.results import BatchResult, InsiderFindings, ResultSink
-from server.watch import WatchedGrid
+from server.watched_grid import WatchedGrid
 from strategies.dp_fedsgd import DPFedSGD, Roster
 from strategies.errors import FederationError
 from strategies.loss_queries import FederatedLosses, LossQueries

@@ -12,11 +12,11 @@ from flwr.app import MetricRecord
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fl_audit.adversaries.membership import membership_attack, record_membership_guess
+from fl_audit.adversaries.loss_threshold import membership_attack, record_membership_guess
 from fl_audit.errors import require
-from fl_audit.evidence.empirical_star import threshold_counts
-from fl_audit.evidence.epsilon_star import StarSettings, parametric_epsilon_star
-from fl_audit.evidence.loss_attacks import area_under_roc
+from fl_audit.evidence.star.empirical_star import threshold_counts
+from fl_audit.evidence.star.epsilon_star import StarSettings, parametric_epsilon_star
+from fl_audit.evidence.star.loss_attacks import area_under_roc
 from fl_audit.game import Game
 from fl_audit.packing import copy_to_tensor
 from fl_audit.worlds import WorldBatch

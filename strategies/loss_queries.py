@@ -22,8 +22,8 @@ from flwr.app.typing import ConfigRecordValues
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fl_audit.evidence.epsilon_star import StarSettings
-from fl_audit.evidence.loss_summaries import (
+from fl_audit.evidence.star.epsilon_star import StarSettings
+from fl_audit.evidence.star.loss_moments import (
     LossRange,
     ScoreMoments,
     epsilon_star_of_moments,

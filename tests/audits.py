@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from experiments.plan import AuditPlan
+from experiments.runs.plan import AuditPlan
 
 MakePlan = Callable[..., AuditPlan]
 

@@ -8,8 +8,8 @@ import torch
 from audits import MakePlan, small_settings
 
 import experiments  # noqa: F401  # sets the environment before Flower is imported
-from experiments.config import parse_config
-from experiments.plan import resolve
+from experiments.runs.config import parse_config
+from experiments.runs.plan import resolve
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.cli import main
-from experiments.config import load_config
-from experiments.plan import resolve
-from experiments.run_directory import public_part
+from experiments.cli.main import main
+from experiments.runs.config import load_config
+from experiments.runs.plan import resolve
+from experiments.runs.run_directory import public_part
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.neighbours import ranked_neighbours
@@ -221,7 +221,7 @@ def test_defaults_leave_configurations_as_older_runs_stored_them(config: Path) -
 
 
 def test_the_module_runs_as_a_program(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "experiments.cli", "run", "gone.toml"]
+    command = [sys.executable, "-m", "experiments.cli.main", "run", "gone.toml"]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.count("\n") == 1

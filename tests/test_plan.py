@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from opacus.accountants import RDPAccountant
 from opacus.accountants.analysis.rdp import compute_rdp
 
-from experiments.config import RunConfig, parse_config
-from experiments.plan import AuditPlan, rounds_of, sampling_rate
+from experiments.runs.config import RunConfig, parse_config
+from experiments.runs.plan import AuditPlan, rounds_of, sampling_rate
 from fl_audit.errors import InputError
 from fl_audit.privacy.renyi import RDP_CLASSIC_ORDERS
 

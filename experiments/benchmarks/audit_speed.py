@@ -22,12 +22,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments.cli import guarded
-from experiments.config import RunConfig, parse_config
-from experiments.engines import Engine
-from experiments.plan import resolve
-from experiments.progress import progress_bar
-from experiments.run import run_audit
+from experiments.cli.main import guarded
+from experiments.runs.config import RunConfig, parse_config
+from experiments.runs.engines import Engine
+from experiments.runs.plan import resolve
+from experiments.runs.progress import progress_bar
+from experiments.runs.run import run_audit
 
 _ROUNDS = 30
 _PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "adjacency": "replace-record"}

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from fl_audit.evidence.empirical_star import empirical_epsilon_star
-from fl_audit.evidence.epsilon_star import parametric_epsilon_star
+from fl_audit.evidence.star.empirical_star import empirical_epsilon_star
+from fl_audit.evidence.star.epsilon_star import parametric_epsilon_star
 
 DELTA = 1e-6
 LOSSES = 10**6

@@ -22,7 +22,7 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from experiments.cli import guarded
+from experiments.cli.main import guarded
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked import StackedModel
 

@@ -20,10 +20,10 @@ import psutil
 from rich.console import Console
 
 from experiments.benchmarks.audit_speed import configuration
-from experiments.cli import guarded
-from experiments.engines import Engine
-from experiments.plan import resolve
-from experiments.run import run_audit
+from experiments.cli.main import guarded
+from experiments.runs.engines import Engine
+from experiments.runs.plan import resolve
+from experiments.runs.run import run_audit
 
 _WORLDS_A_BATCH = 100
 _CONCURRENCY_TARGET = 1.7
@@ -77,7 +77,7 @@ def _resident(pid: int) -> float:
 
 
 def _child(scratch: Path) -> None:
-    from experiments.config import parse_config
+    from experiments.runs.config import parse_config
 
     config = parse_config(json.loads((scratch / "audit.json").read_text()))
     run_audit(resolve(config), scratch / "run")

@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from numpy.typing import ArrayLike
 
 from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling
-from fl_audit.report.style import INK, SMALL_TEXT_SIZE, finish_axes
+from fl_audit.report.page.style import INK, SMALL_TEXT_SIZE, finish_axes
 
 PUBLISHED = "as published"
 THEORY = "theory"

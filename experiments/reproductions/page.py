@@ -8,9 +8,9 @@ from typing import Any
 
 from experiments.reproductions.items import COLUMNS, ItemResult
 from experiments.reproductions.papers import Extent, Item, Made, Paper
-from fl_audit.report.markup import html_figure, html_table
-from fl_audit.report.narrative import SIMULATION_NOTICE
-from fl_audit.report.shell import html_page
+from fl_audit.report.page.markup import html_figure, html_table
+from fl_audit.report.page.shell import html_page
+from fl_audit.report.sections.narrative import SIMULATION_NOTICE
 from fl_audit.report.wording import number_text, plural
 
 BODY = Template("""$labels

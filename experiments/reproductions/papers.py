@@ -7,9 +7,9 @@ from html import escape
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from experiments.engines import Engine
-from experiments.progress import RunsProgress, no_runs_progress
 from experiments.reproductions.items import ItemResult
+from experiments.runs.engines import Engine
+from experiments.runs.progress import RunsProgress, no_runs_progress
 from fl_audit.errors import InputError
 
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.engines import Engine
-from experiments.progress import RunsProgress, no_runs_progress
 from experiments.reproductions.catalogue import PAPERS, chosen_items
 from experiments.reproductions.items import ItemResult
 from experiments.reproductions.page import render_page
 from experiments.reproductions.papers import Context, Extent, Item, Made, Paper
+from experiments.runs.engines import Engine
+from experiments.runs.progress import RunsProgress, no_runs_progress
 from fl_audit.errors import require
-from fl_audit.report.style import to_png
+from fl_audit.report.page.style import to_png
 from fl_audit.whole_files import whole_file
 
 

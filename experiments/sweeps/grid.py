@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from experiments.config import PRIVACY_TARGETS, PROMISE_ONLY, RunConfig, Scalar, parse_config
+from experiments.runs.config import PRIVACY_TARGETS, PROMISE_ONLY, RunConfig, Scalar, parse_config
 from fl_audit.errors import InputError, require
 
 Settings = tuple[tuple[str, Scalar], ...]

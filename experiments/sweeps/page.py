@@ -6,10 +6,10 @@ import pandas as pd
 
 from experiments.sweeps.landscape import UTILITY_NAMES
 from experiments.sweeps.sweep import Sweep
-from fl_audit.report.markup import html_figure, html_table
-from fl_audit.report.narrative import SIMULATION_NOTICE
-from fl_audit.report.shell import html_page
-from fl_audit.report.style import to_png
+from fl_audit.report.page.markup import html_figure, html_table
+from fl_audit.report.page.shell import html_page
+from fl_audit.report.page.style import to_png
+from fl_audit.report.sections.narrative import SIMULATION_NOTICE
 from fl_audit.report.wording import number_text, plural
 
 CAPTION = (

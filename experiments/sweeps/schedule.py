@@ -20,11 +20,11 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from experiments.engines import Engine, RayOptions, refuse_unreachable
-from experiments.plan import AuditPlan
-from experiments.progress import RunsProgress, no_runs_progress
-from experiments.run import run_audit
-from experiments.run_directory import RunDirectory
+from experiments.runs.engines import Engine, RayOptions, refuse_unreachable
+from experiments.runs.plan import AuditPlan
+from experiments.runs.progress import RunsProgress, no_runs_progress
+from experiments.runs.run import run_audit
+from experiments.runs.run_directory import RunDirectory
 from fl_audit.errors import InputError, require
 from fl_audit.game import load_game
 from strategies.errors import FederationError

@@ -9,9 +9,9 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.engines import RayOptions
-from experiments.plan import AuditPlan, resolve
-from experiments.progress import RunsProgress, at_work, no_runs_progress
+from experiments.runs.engines import RayOptions
+from experiments.runs.plan import AuditPlan, resolve
+from experiments.runs.progress import RunsProgress, at_work, no_runs_progress
 from experiments.sweeps.grid import Point, describe, require_distinct
 from experiments.sweeps.landscape import landscape_figure
 from experiments.sweeps.schedule import play_points
@@ -19,7 +19,7 @@ from experiments.sweeps.tables import Utility, choose_utility, models_table, poi
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import NeighbourPair
 from fl_audit.errors import InputError, require
-from fl_audit.report.style import to_png
+from fl_audit.report.page.style import to_png
 from fl_audit.whole_files import whole_file
 from strategies.errors import FederationError
 

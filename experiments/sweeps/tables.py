@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.run_directory import read_json
+from experiments.runs.run_directory import read_json
 from experiments.sweeps.grid import Point, describe
 from fl_audit.errors import require
-from fl_audit.evidence.frontier import convex_frontier
+from fl_audit.evidence.tradeoff import convex_frontier
 
 PROMISED = ("epsilon", "delta", "noise_multiplier", "rounds", "sampling_rate")
 _LEFT_OUT = ("bit", "log_odds", "belief", "won", "record_membership_guess")

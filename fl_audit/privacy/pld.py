@@ -25,7 +25,7 @@ from scipy.signal import lfilter
 
 from fl_audit.errors import InputError
 from fl_audit.privacy.events import ReleaseEvent
-from fl_audit.privacy.losses import LossLaw, Masses, loss_laws
+from fl_audit.privacy.loss_laws import LossLaw, Masses, loss_laws
 from fl_audit.privacy.release import NeighbouringRelation
 
 MISPLACED_MASS = 1e-12

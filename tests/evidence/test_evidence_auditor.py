@@ -9,8 +9,8 @@ from scipy.integrate import quad
 from scipy.stats import binom, norm
 
 from experiments.benchmarks.auditor import MECHANISMS, Mechanism, audit, subsampled_gaussian
-from fl_audit.evidence import selection
-from fl_audit.evidence.lower_bounds import BoundMethod
+from fl_audit.evidence.bounds import selection
+from fl_audit.evidence.bounds.lower_bounds import BoundMethod
 
 RUNS = 160
 """At this number a promised bound shows more than 20 false certificates with probability below 1e-4."""

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import binom, norm
 
 from fl_audit.errors import InputError
-from fl_audit.evidence.advantage import clopper_pearson
-from fl_audit.evidence.empirical_epsilon import (
+from fl_audit.evidence.belief.advantage import clopper_pearson
+from fl_audit.evidence.belief.empirical_epsilon import (
     EpsilonInterval,
     advantage_interval,
     belief_interval,

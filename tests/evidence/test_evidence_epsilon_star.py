@@ -10,8 +10,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr, logit, ndtr
 
 from fl_audit.errors import InputError
-from fl_audit.evidence.epsilon_star import epsilon_star_gaussian, parametric_epsilon_star
-from fl_audit.evidence.losses import loss_scores
+from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, parametric_epsilon_star
+from fl_audit.evidence.star.loss_samples import loss_scores
 from fl_audit.privacy.accounting import gdp_epsilon
 
 Array = NDArray[np.float64]

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from fl_audit.errors import InputError
-from fl_audit.evidence.innovations import check_innovations, innovations
+from fl_audit.evidence.belief.innovations import check_innovations, innovations
 
 Run = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
 

@@ -11,10 +11,10 @@ from scipy.integrate import quad
 from scipy.stats import beta, binom, norm
 
 from fl_audit.errors import InputError
-from fl_audit.evidence import threshold_bounds
-from fl_audit.evidence.lower_bounds import BoundMethod, LowerBound, all_bounds, bound_limit, epsilon_lower_bound
-from fl_audit.evidence.selection import Counts, directions, scatter
-from fl_audit.evidence.shift import shift_epsilon_lower_bound
+from fl_audit.evidence.bounds import threshold_bounds
+from fl_audit.evidence.bounds.lower_bounds import BoundMethod, LowerBound, all_bounds, bound_limit, epsilon_lower_bound
+from fl_audit.evidence.bounds.selection import Counts, directions, scatter
+from fl_audit.evidence.bounds.shift import shift_epsilon_lower_bound
 from fl_audit.privacy.accounting import gdp_epsilon
 
 Array = NDArray[np.float64]

@@ -5,15 +5,15 @@ import pytest
 from scipy.stats import kstest, norm
 
 from fl_audit.errors import InputError
-from fl_audit.evidence.epsilon_star import epsilon_star_gaussian
-from fl_audit.evidence.mechanism_star import (
+from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian
+from fl_audit.evidence.star.mechanism_star import (
     mechanism_star_gaussian,
     mechanism_star_of_rates,
     parametric_mechanism_star,
 )
-from fl_audit.evidence.mixture_fit import choose_mixture, fit_mixture, ks_check
-from fl_audit.evidence.mixture_star import epsilon_star_mixtures, threshold_limits, threshold_log_ratios
-from fl_audit.evidence.normal_mixture import NormalMixture, normal
+from fl_audit.evidence.star.mixture_fit import choose_mixture, fit_mixture, ks_check
+from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures, threshold_limits, threshold_log_ratios
+from fl_audit.evidence.star.normal_mixture import NormalMixture, normal
 
 
 def random_mixture(rng: np.random.Generator, components: int) -> NormalMixture:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, ttest_ind
 
 from fl_audit.errors import InputError
-from fl_audit.evidence.shift import detectable_shift, gaussian_shift, shift_epsilon_lower_bound
+from fl_audit.evidence.bounds.shift import detectable_shift, gaussian_shift, shift_epsilon_lower_bound
 from fl_audit.privacy.accounting import gdp_epsilon
 
 

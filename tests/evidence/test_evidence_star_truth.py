@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from fl_audit.evidence.empirical_star import empirical_epsilon_star
-from fl_audit.evidence.epsilon_star import epsilon_star_gaussian, fit_normal, parametric_epsilon_star
-from fl_audit.evidence.mixture_star import epsilon_star_mixtures
-from fl_audit.evidence.normal_mixture import normal
-from fl_audit.evidence.sample_size import sample_size_effect
+from fl_audit.evidence.star.empirical_star import empirical_epsilon_star
+from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, fit_normal, parametric_epsilon_star
+from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures
+from fl_audit.evidence.star.normal_mixture import normal
+from fl_audit.evidence.star.sample_size import sample_size_effect
 
 Array = NDArray[np.float64]
 Law = tuple[float, float, float, float]

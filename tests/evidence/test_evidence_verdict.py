@@ -5,8 +5,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from fl_audit.evidence.shift import shift_epsilon_lower_bound
-from fl_audit.evidence.verdict import Verdict, VerdictResult, judge, limit_of_detection
+from fl_audit.evidence.belief.verdict import Verdict, VerdictResult, judge, limit_of_detection
+from fl_audit.evidence.bounds.shift import shift_epsilon_lower_bound
 from fl_audit.privacy.accounting import Accountant, gdp_epsilon, gdp_mu
 from fl_audit.privacy.calibration import Guarantee, guarantee
 from fl_audit.privacy.release import NoiseScaling

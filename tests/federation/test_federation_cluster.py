@@ -12,8 +12,8 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
 from clients.app import build_app
-from experiments.engines import Engine
-from experiments.run import run_audit
+from experiments.runs.engines import Engine
+from experiments.runs.run import run_audit
 from strategies.errors import FederationError
 
 

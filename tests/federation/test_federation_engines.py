@@ -11,12 +11,12 @@ from flwr.app import Context, RecordDict, UserConfig
 from safetensors.torch import load_file
 
 from clients.app import app as client_app
-from experiments.config import load_config
-from experiments.engines import Engine
-from experiments.flower_app import server_app
-from experiments.local_engine import LocalGrid
-from experiments.plan import resolve
-from experiments.run import run_audit
+from experiments.runs.config import load_config
+from experiments.runs.engines import Engine
+from experiments.runs.flower_app import server_app
+from experiments.runs.local_engine import LocalGrid
+from experiments.runs.plan import resolve
+from experiments.runs.run import run_audit
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.report.contents import RunContents
 from server.challenger import SeededChallenger

@@ -9,8 +9,8 @@ import pytest
 from audits import MakePlan
 from faults import faulty_app
 
-from experiments.engines import Engine
-from experiments.run import run_audit
+from experiments.runs.engines import Engine
+from experiments.runs.run import run_audit
 from strategies.errors import FederationError
 
 IN_PROCESS_FAULTS = {

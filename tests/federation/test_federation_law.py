@@ -1,4 +1,4 @@
-"""The exact law of the insider's log-odds on real data, in a quick form (experiments.law_study has the full one).
+"""The exact law of the insider's log-odds on real data, in a quick form (experiments.studies.law has the full one).
 
 Seeds are fixed once. A sound run fails one check with a probability of about 0.24 %.
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.law_study import WRONG_INSIDERS, plan_of, study
+from experiments.studies.law import WRONG_INSIDERS, plan_of, study
 
 
 @dataclass(frozen=True)

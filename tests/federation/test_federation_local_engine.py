@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from test_federation_engines import assert_same
 from torch import nn
 
-from experiments.engines import Engine
-from experiments.local_engine import LocalGrid
-from experiments.run import run_audit
+from experiments.runs.engines import Engine
+from experiments.runs.local_engine import LocalGrid
+from experiments.runs.run import run_audit
 from fl_audit.learning.stacked import StackedModel
 from strategies.errors import FederationError
 

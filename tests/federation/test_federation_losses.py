@@ -15,14 +15,14 @@ from flwr.clientapp.typing import ClientAppCallable
 from torch.nn.functional import cross_entropy
 
 import clients.app
-from experiments.config import parse_config
-from experiments.engines import Engine
-from experiments.local_engine import LocalGrid, run_locally
-from experiments.plan import AuditPlan
-from experiments.run import federation_plan, run_audit
+from experiments.runs.config import parse_config
+from experiments.runs.engines import Engine
+from experiments.runs.local_engine import LocalGrid, run_locally
+from experiments.runs.plan import AuditPlan
+from experiments.runs.run import federation_plan, run_audit
 from fl_audit.errors import InputError
-from fl_audit.evidence.epsilon_star import epsilon_star_gaussian, parametric_epsilon_star
-from fl_audit.evidence.losses import loss_scores
+from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, parametric_epsilon_star
+from fl_audit.evidence.star.loss_samples import loss_scores
 from fl_audit.game import Game, load_game
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.protocol import Key, Query, Record

@@ -12,8 +12,8 @@ from audits import MakePlan
 from safetensors.torch import load_file
 from scipy.stats import binomtest
 
-from experiments.engines import Engine
-from experiments.run import rebuild_report, run_audit
+from experiments.runs.engines import Engine
+from experiments.runs.run import rebuild_report, run_audit
 from fl_audit.errors import InputError
 from fl_audit.game import load_game
 from fl_audit.report.contents import RunContents

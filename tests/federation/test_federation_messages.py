@@ -12,9 +12,9 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
 import clients.app
-from experiments.engines import Engine
-from experiments.local_engine import LocalGrid
-from experiments.run import run_audit
+from experiments.runs.engines import Engine
+from experiments.runs.local_engine import LocalGrid
+from experiments.runs.run import run_audit
 from fl_audit.game import load_game
 from fl_audit.protocol import Key, Query, Record
 from fl_audit.worlds import WorldBatch, split_worlds

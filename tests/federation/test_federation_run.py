@@ -16,10 +16,10 @@ from safetensors.torch import load_file
 from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
-from experiments.engines import Engine
-from experiments.replay import replay
-from experiments.run import rebuild_report, run_audit
-from experiments.run_directory import RunDirectory
+from experiments.runs.engines import Engine
+from experiments.runs.replay import replay
+from experiments.runs.run import rebuild_report, run_audit
+from experiments.runs.run_directory import RunDirectory
 from fl_audit.errors import InputError
 from fl_audit.game import load_game
 
@@ -93,7 +93,7 @@ def test_replay_without_the_challenger_gives_the_same_log_odds(
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
     shutil.copytree(tmp_path / "run" / "public", tmp_path / "elsewhere" / "public")
     shutil.rmtree(tmp_path / "run")
-    command = [sys.executable, "-m", "experiments.cli", "replay", str(tmp_path / "elsewhere"), "--json"]
+    command = [sys.executable, "-m", "experiments.cli.main", "replay", str(tmp_path / "elsewhere"), "--json"]
     again = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert again["worlds"] == [0, 1, 2, 3]
     np.testing.assert_allclose(again["log_odds"], contents.worlds["log_odds"][:4], rtol=0, atol=1e-6)

@@ -18,10 +18,10 @@ from scipy.stats import binomtest, norm
 from torch import Tensor, nn
 
 from clients.app import build_app
-from experiments.engines import Engine
-from experiments.plan import AuditPlan
-from experiments.replay import replay
-from experiments.run import rebuild_report, run_audit
+from experiments.runs.engines import Engine
+from experiments.runs.plan import AuditPlan
+from experiments.runs.replay import replay
+from experiments.runs.run import rebuild_report, run_audit
 from fl_audit.errors import InputError
 from fl_audit.game import Game, load_game
 from fl_audit.learning.models import ModelSpec, build_model, initial_models

@@ -6,8 +6,8 @@ import pytest
 from audits import MakePlan
 from secret_noise import HalvedNoise
 
-from experiments.engines import Engine
-from experiments.run import run_audit
+from experiments.runs.engines import Engine
+from experiments.runs.run import run_audit
 from strategies.dp_fedsgd import DPFedSGD
 
 SECTIONS = {

@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant, gdp_delta
 from fl_audit.privacy.calibration import guarantee
-from fl_audit.privacy.membership import membership_bounds, tradeoff_advantage_bound, yeom_bound
+from fl_audit.privacy.membership_bounds import membership_bounds, tradeoff_advantage_bound, yeom_bound
 from fl_audit.privacy.release import NeighbouringRelation
 
 REPLACE, ADD_REMOVE = NeighbouringRelation.REPLACE_RECORD, NeighbouringRelation.ADD_REMOVE_RECORD

@@ -5,13 +5,13 @@ from scipy import stats
 
 from fl_audit.errors import InputError
 from fl_audit.report import RunContents
-from fl_audit.report.captions import caption
-from fl_audit.report.client_figure import client_figure
-from fl_audit.report.figures import FIGURES, draw_all
-from fl_audit.report.innovation_figure import innovations_by_bit
-from fl_audit.report.insider_figures import beliefs_figure, worlds_shown
-from fl_audit.report.membership_figure import membership_figure
-from fl_audit.report.training_figures import promise_fits, quantiles_by_round, releases_figure
+from fl_audit.report.page.figures import FIGURES, draw_all
+from fl_audit.report.sections.captions import caption
+from fl_audit.report.sections.client_figure import client_figure
+from fl_audit.report.sections.innovation_figure import innovations_by_bit
+from fl_audit.report.sections.insider_figures import beliefs_figure, worlds_shown
+from fl_audit.report.sections.membership_figure import membership_figure
+from fl_audit.report.sections.training_figures import promise_fits, quantiles_by_round, releases_figure
 from fl_audit.report.wording import number_text
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"

@@ -6,10 +6,10 @@ import pytest
 from rich.console import Console
 
 from fl_audit.report import RunContents, write_report
-from fl_audit.report.console import summary_table
-from fl_audit.report.figures import FIGURES
-from fl_audit.report.html import render_html
-from fl_audit.report.narrative import opening
+from fl_audit.report.page.figures import FIGURES
+from fl_audit.report.page.html import render_html
+from fl_audit.report.sections.console import summary_table
+from fl_audit.report.sections.narrative import opening
 from fl_audit.report.wording import number_text
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}

@@ -14,8 +14,6 @@ from audits import small_settings
 from safetensors.torch import load_file
 from scipy import stats
 
-from experiments.engines import Engine
-from experiments.plan import AuditPlan, resolve, rounds_of
 from experiments.reproductions.items import table
 from experiments.reproductions.negoescu2023 import fits, landscapes
 from experiments.reproductions.negoescu2023.fits import chosen_points, label_of, training_scores
@@ -39,16 +37,18 @@ from experiments.reproductions.negoescu2023.studies import (
     quick_form,
 )
 from experiments.reproductions.papers import Context, Extent, NoDataError
-from experiments.run import run_audit
-from experiments.run_directory import read_public
+from experiments.runs.engines import Engine
+from experiments.runs.plan import AuditPlan, resolve, rounds_of
+from experiments.runs.run import run_audit
+from experiments.runs.run_directory import read_public
 from experiments.sweeps.grid import grid, without_privacy
 from fl_audit.errors import InputError
-from fl_audit.evidence.epsilon_star import epsilon_star_gaussian, fit_normal
-from fl_audit.evidence.losses import loss_scores
-from fl_audit.evidence.star_estimate import PARAMETRIC_CUT
+from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, fit_normal
+from fl_audit.evidence.star.loss_samples import loss_scores
+from fl_audit.evidence.star.star_estimate import PARAMETRIC_CUT
 from fl_audit.game import load_game
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.report.style import to_png
+from fl_audit.report.page.style import to_png
 
 
 def test_the_settings_are_those_of_the_paper() -> None:

@@ -23,7 +23,7 @@ from experiments.reproductions.papers import Context, Extent, NoDataError, Paper
 from experiments.reproductions.reproduce import Reproduction, reproduce
 from experiments.reproductions.statistics import t_interval
 from fl_audit.errors import InputError
-from fl_audit.evidence.empirical_star import epsilon_star_of_rates
+from fl_audit.evidence.star.empirical_star import epsilon_star_of_rates
 
 
 @pytest.fixture(scope="module")

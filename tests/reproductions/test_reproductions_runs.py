@@ -10,8 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.engines import Engine
-from experiments.plan import resolve
 from experiments.reproductions import reproduce
 from experiments.reproductions.bernau2021 import paper, runs, settings
 from experiments.reproductions.bernau2021.identification import ADVANTAGE
@@ -23,8 +21,10 @@ from experiments.reproductions.catalogue import PAPERS, chosen_items, item_names
 from experiments.reproductions.items import COLUMNS
 from experiments.reproductions.papers import Extent
 from experiments.reproductions.statistics import predicted_advantage
-from experiments.run import run_audit
-from experiments.run_directory import RunDirectory
+from experiments.runs.engines import Engine
+from experiments.runs.plan import resolve
+from experiments.runs.run import run_audit
+from experiments.runs.run_directory import RunDirectory
 from fl_audit.errors import InputError
 from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling
 from fl_audit.privacy.scores import gaussian_advantage

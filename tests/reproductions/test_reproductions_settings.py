@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from experiments.engines import Engine
 from experiments.reproductions.bernau2021 import sources
 from experiments.reproductions.bernau2021.paper import PAPER
 from experiments.reproductions.bernau2021.settings import (
@@ -23,6 +22,7 @@ from experiments.reproductions.bernau2021.settings import (
 from experiments.reproductions.bernau2021.sources import find_data
 from experiments.reproductions.catalogue import chosen_items, item_names
 from experiments.reproductions.papers import Extent
+from experiments.runs.engines import Engine
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import BeliefTarget, noise_multiplier_for

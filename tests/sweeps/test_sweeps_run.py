@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from audits import small_settings
 
-from experiments.cli import main
-from experiments.engines import Engine, RayOptions
-from experiments.plan import resolve
-from experiments.run import run_audit
+from experiments.cli.main import main
+from experiments.runs.engines import Engine, RayOptions
+from experiments.runs.plan import resolve
+from experiments.runs.run import run_audit
 from experiments.sweeps import schedule
 from experiments.sweeps.grid import Axis, Point, baselines, grid
 from experiments.sweeps.landscape import landscape_figure
@@ -21,7 +21,7 @@ from experiments.sweeps.page import sweep_page
 from experiments.sweeps.sweep import run_sweep
 from experiments.sweeps.tables import Utility, choose_utility, models_table, points_table
 from fl_audit.errors import InputError
-from fl_audit.report.style import to_png
+from fl_audit.report.page.style import to_png
 from strategies.errors import FederationError
 
 VALUES = small_settings(

@@ -10,7 +10,7 @@ from experiments.reproductions.looks import draw_published, legend_below, name_p
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import BeliefTarget, Guarantee, guarantee, noise_multiplier_for
 from fl_audit.privacy.scores import epsilon_from_belief, rho_alpha
-from fl_audit.report.style import INK, new_figure
+from fl_audit.report.page.style import INK, new_figure
 
 _LINES = {0.01: "-", 0.001: "--"}
 _COLOURS = {0.01: "#12426e", 0.001: "#b35806"}

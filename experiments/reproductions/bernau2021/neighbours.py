@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from functools import lru_cache
 
-from experiments.config import RunConfig
-from experiments.plan import data_spec
-from experiments.run_directory import RunDirectory, read_public
+from experiments.runs.config import RunConfig
+from experiments.runs.plan import data_spec
+from experiments.runs.run_directory import RunDirectory, read_public
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.neighbours import NeighbourChoice, NeighbourPair, ranked_neighbours

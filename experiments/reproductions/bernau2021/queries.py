@@ -16,9 +16,9 @@ from scipy.special import expit, ndtr
 from experiments.reproductions.items import CONFIDENCE, ItemResult, Row, table
 from experiments.reproductions.looks import legend_below, name_panel
 from experiments.reproductions.statistics import bootstrap, mean_belief, resampling
-from fl_audit.evidence.advantage import clopper_pearson, empirical_advantage
+from fl_audit.evidence.belief.advantage import clopper_pearson, empirical_advantage
 from fl_audit.privacy.scores import gaussian_belief_bound, rho_alpha, rho_beta
-from fl_audit.report.style import BIT_STYLES, INK, new_figure
+from fl_audit.report.page.style import BIT_STYLES, INK, new_figure
 
 Floats = NDArray[np.float64]
 

@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from experiments.config import RunConfig
-from experiments.engines import Engine
-from experiments.plan import resolve, rounds_of
-from experiments.progress import Progress, RunsProgress, no_runs_progress
 from experiments.reproductions.bernau2021.neighbours import neighbour_of
 from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, Setting, configuration
 from experiments.reproductions.papers import Extent
-from experiments.run import run_audit
-from experiments.run_directory import RunDirectory, read_json, read_public
+from experiments.runs.config import RunConfig
+from experiments.runs.engines import Engine
+from experiments.runs.plan import resolve, rounds_of
+from experiments.runs.progress import Progress, RunsProgress, no_runs_progress
+from experiments.runs.run import run_audit
+from experiments.runs.run_directory import RunDirectory, read_json, read_public
 from fl_audit.data.neighbours import NeighbourPair
 from fl_audit.privacy.release import SENSITIVITY_FLOOR
 

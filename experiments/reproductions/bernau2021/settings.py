@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from experiments.config import RunConfig, parse_config
-from experiments.engines import Engine
 from experiments.reproductions.papers import Extent
+from experiments.runs.config import RunConfig, parse_config
+from experiments.runs.engines import Engine
 from fl_audit.data.neighbours import NeighbourChoice
 from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling
 

@@ -10,20 +10,20 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from experiments.engines import RayOptions
 from experiments.reproductions.items import ItemResult, Row, table
 from experiments.reproductions.looks import legend_below, name_panel
 from experiments.reproductions.negoescu2023.landscapes import available_study
 from experiments.reproductions.negoescu2023.studies import Study, Task, all_points, baseline_points, private_points
 from experiments.reproductions.papers import Context, Extent
 from experiments.reproductions.statistics import t_interval
-from experiments.run_directory import read_public
+from experiments.runs.engines import RayOptions
+from experiments.runs.run_directory import read_public
 from experiments.sweeps.grid import Point
 from experiments.sweeps.sweep import RUNS, run_sweep
-from fl_audit.evidence.losses import scores_of_pair
-from fl_audit.evidence.mixture_fit import ks_check
+from fl_audit.evidence.star.loss_samples import scores_of_pair
+from fl_audit.evidence.star.mixture_fit import ks_check
 from fl_audit.game import load_game
-from fl_audit.report.style import INK, new_figure
+from fl_audit.report.page.style import INK, new_figure
 from fl_audit.report.wording import plural
 
 Floats = NDArray[np.float64]

@@ -8,8 +8,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from experiments.engines import RayOptions
-from experiments.plan import resolve
 from experiments.reproductions.items import ItemResult, Row, table
 from experiments.reproductions.negoescu2023.studies import (
     CANDIDATES,
@@ -27,14 +25,16 @@ from experiments.reproductions.statistics import (
     t_interval,
     welch_interval,
 )
-from experiments.run_directory import RunDirectory
+from experiments.runs.engines import RayOptions
+from experiments.runs.plan import resolve
+from experiments.runs.run_directory import RunDirectory
 from experiments.sweeps.landscape import UTILITY_NAMES
 from experiments.sweeps.sweep import RUNS, Sweep, run_sweep
 from experiments.sweeps.tables import models_table
 from fl_audit.data.catalogue import is_found
 from fl_audit.errors import require
-from fl_audit.evidence.epsilon_star import epsilon_star_gaussian
-from fl_audit.evidence.star_estimate import PARAMETRIC_CUT
+from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian
+from fl_audit.evidence.star.star_estimate import PARAMETRIC_CUT
 from fl_audit.report.wording import plural
 
 Floats = NDArray[np.float64]

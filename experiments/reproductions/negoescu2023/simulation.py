@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.stats import gamma
 
-from fl_audit.evidence.empirical_star import EMPIRICAL_CUT, definition_ratios, empirical_epsilon_star
-from fl_audit.evidence.epsilon_star import epsilon_star_gaussian, fit_normal
-from fl_audit.evidence.losses import scores_of_pair
-from fl_audit.evidence.star_estimate import PARAMETRIC_CUT
+from fl_audit.evidence.star.empirical_star import EMPIRICAL_CUT, definition_ratios, empirical_epsilon_star
+from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, fit_normal
+from fl_audit.evidence.star.loss_samples import scores_of_pair
+from fl_audit.evidence.star.star_estimate import PARAMETRIC_CUT
 
 Array = NDArray[np.float64]
 

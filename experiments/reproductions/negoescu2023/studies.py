@@ -14,7 +14,7 @@ from typing import Any
 
 from experiments.reproductions.papers import Extent
 from experiments.sweeps.grid import Axis, Point, baselines, grid
-from fl_audit.evidence.star_estimate import PARAMETRIC_CUT
+from fl_audit.evidence.star.star_estimate import PARAMETRIC_CUT
 
 EPSILONS = (1.0, 3.0, 10.0, 100.0)
 CLIPPING_NORMS = (1.0, 10.0, 30.0)

@@ -1,0 +1,92 @@
+"""What a data owner tells of its losses on a release: summaries of its shard in each world, never a loss.
+
+The victim's record set follows its bit in each world, as in training. Its answers are sums over the whole shard and go
+to the server alone, which has the victim's contributions of that world anyway; no other client sees them. Only the
+range of all members and the population goes back to everybody, where no public range is configured.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fl_audit.evidence.star.epsilon_star import StarSettings
+from fl_audit.evidence.star.loss_moments import (
+    LossRange,
+    ScoreMoments,
+    epsilon_star_of_moments,
+    joint_moments,
+    joint_range,
+    moments_of,
+    range_of,
+)
+from fl_audit.game import Game
+
+
+@dataclass(frozen=True)
+class LossPart:
+    """Losses (worlds, n) on records that a client holds in some worlds, and in which (worlds,)."""
+
+    losses: NDArray[np.float64]
+    held: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the server says when it asks for moments.
+
+    Parameters
+    ----------
+    low, high
+        The range by which losses are normalised (worlds,).
+    population
+        Moments of the population sample's scores.
+    star
+        delta and cut of Epsilon*.
+    """
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    population: ScoreMoments
+    star: StarSettings
+
+
+def losses_held(game: Game, client: int, models: Tensor, bits: NDArray[np.bool_] | None) -> list[LossPart]:
+    """Return a client's losses on the records that it holds.
+
+    Parameters
+    ----------
+    game
+        The game with its data; the client reads its own shard only.
+    client
+        Who asks.
+    models
+        Stacked models (worlds, parameters).
+    bits
+        The secret bits (worlds,), which the victim alone is told: x is held where they say D, its stand-in, if there is
+        one, where they say D'.
+    """
+    everywhere = np.ones(len(models), dtype=np.bool_)
+    parts = [LossPart(game.losses(models, game.honest_shard(client)), everywhere)]
+    if bits is not None:
+        parts.append(LossPart(game.losses(models, game.differing), bits))
+        parts.append(LossPart(game.losses(models, game.replacement), ~bits))
+    return parts
+
+
+def tell_range(parts: list[LossPart]) -> LossRange:
+    """Return the range of the losses of a shard."""
+    return joint_range([range_of(part.losses).where(part.held) for part in parts])
+
+
+def tell_moments(parts: list[LossPart], question: Question) -> ScoreMoments:
+    """Return the moments of the scores of a shard."""
+    found = (moments_of(part.losses, question.low, question.high).where(part.held) for part in parts)
+    return joint_moments(list(found))
+
+
+def own_epsilon_star(moments: ScoreMoments, question: Question) -> NDArray[np.float64]:
+    """Return Epsilon* (worlds,) of the own shard against the population; NaN where it holds fewer than two records."""
+    star = question.star
+    return epsilon_star_of_moments(moments, question.population, star.delta, star.cut)

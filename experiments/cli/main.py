@@ -1,0 +1,195 @@
+"""The command line: `fl-audit`."""
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+
+import experiments  # noqa: F401  # sets the environment before Flower is imported
+from experiments.cli.epsilon_star import epsilon_star
+from experiments.cli.evidence import bound
+from experiments.cli.promise import account, calibrate
+from experiments.cli.reproduce import reproduce
+from experiments.cli.sweep import sweep
+from fl_audit.errors import InputError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+ConfigArgument = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Configuration of the run.")]
+DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Directory of a run.")]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Run directory; must be new.  [default: runs/NAME-TIME]")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Replace a setting of the file; may be repeated."),
+]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in --out.")]
+EngineOption = Annotated[
+    str, typer.Option("--engine", metavar="ray|local", help="Flower's runtime on Ray, or this process.")
+]
+AddressOption = Annotated[
+    str | None, typer.Option("--ray-address", metavar="ADDRESS", help="Address of a running Ray cluster (HOST:PORT).")
+]
+DeviceOption = Annotated[
+    str | None, typer.Option("--device", metavar="cpu|cuda", help="What clients compute on.  [default: run.device]")
+]
+DataDirOption = Annotated[
+    Path | None, typer.Option("--data-dir", metavar="DIR", help="Data directory.  [default: FL_AUDIT_DATA]")
+]
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"fl-audit {version('fl_audit')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Simulate differentially private federated learning, and audit what an insider can tell."""
+
+
+@app.command()
+def demo(out: OutOption = None, engine: EngineOption = "ray") -> None:
+    """Run the main job on built-in data: ten clients, an insider, a verdict, a report."""
+    with resources.as_file(resources.files("experiments") / "configs" / "demo.toml") as path:
+        _run(path, out, [], False, engine, None, None)
+
+
+@app.command()
+def run(
+    config: ConfigArgument,
+    set_: SetOption = None,
+    out: OutOption = None,
+    resume: ResumeOption = False,
+    engine: EngineOption = "ray",
+    ray_address: AddressOption = None,
+    device: DeviceOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Carry out the audit that a configuration describes."""
+    overrides = [*(set_ or []), *([] if device is None else [f"run.device={device}"])]
+    _run(config, out, overrides, resume, engine, ray_address, data_dir)
+
+
+@app.command()
+def replay(directory: DirectoryArgument, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+    """Recompute the insider's log-odds of the kept worlds from DIR/public alone."""
+    from experiments.runs.replay import replay as recompute
+
+    result = recompute(directory)
+    if as_json:
+        rows = {"worlds": result.worlds.tolist(), "log_odds": result.log_odds[:, -1].tolist()}
+        print(json.dumps(rows))
+        return
+    print("world  log-odds of D against D' after the last round")
+    for world, log_odds in zip(result.worlds, result.log_odds[:, -1], strict=True):
+        print(f"{world:5d}  {log_odds:+.9f}")
+
+
+@app.command()
+def report(directory: DirectoryArgument) -> None:
+    """Write DIR/report.html again from the stored results."""
+    from experiments.runs.run import rebuild_report
+
+    print(f"report: {rebuild_report(directory)}")
+
+
+for _command in (calibrate, account, bound, epsilon_star, reproduce, sweep):
+    app.command()(_command)
+
+
+@app.command()
+def datasets(data_dir: DataDirOption = None) -> None:
+    """List the data sets that a configuration can name."""
+    from rich.table import Table
+
+    from fl_audit.data.catalogue import available, is_found
+
+    directory = str(data_dir.absolute()) if data_dir else None
+    table = Table("name", "what it is", "here")
+    for entry in available():
+        found = "found" if is_found(entry.name, directory) else "needs files"
+        table.add_row(entry.name, entry.description, found if entry.needs_files else "built in")
+    Console().print(table)
+
+
+def _run(
+    config: Path,
+    out: Path | None,
+    overrides: list[str],
+    resume: bool,
+    engine: str,
+    ray_address: str | None,
+    data_dir: Path | None,
+) -> None:
+    from experiments.runs.config import load_config
+    from experiments.runs.engines import Engine
+    from experiments.runs.plan import resolve
+    from experiments.runs.progress import at_work, progress_bar
+    from experiments.runs.run import run_audit
+    from fl_audit.report.sections.console import summary_table
+
+    if engine not in list(Engine):
+        raise InputError(f"--engine {engine!r}: accepted are {' and '.join(Engine)}")
+    if ray_address is not None and engine != Engine.RAY:
+        raise InputError(f"--ray-address {ray_address!r} with --engine {engine}: it goes with --engine ray")
+    if resume and out is None:
+        raise InputError("--resume without --out: name the directory of the interrupted run")
+    settings = load_config(config, overrides, str(data_dir) if data_dir else None)
+    with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
+        plan = resolve(settings)
+    directory = out or Path("runs") / f"{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    try:
+        contents = run_audit(plan, directory, Engine(engine), ray_address, resume, progress_bar)
+    except KeyboardInterrupt:
+        _fail(f"interrupted; finished batches are kept, go on with --out {directory} --resume", 130)
+    Console().print(summary_table(contents))
+    print(f"report: {directory / 'report.html'}")
+
+
+def _fail(message: str, status: int) -> NoReturn:
+    print(f"fl-audit: {message}", file=sys.stderr)
+    sys.exit(status)
+
+
+def guarded(command: Callable[[], object]) -> None:
+    """Turn what a user or a federation did wrong into one line; other errors keep their traceback."""
+    from strategies.errors import FederationError
+
+    try:
+        command()
+    except InputError as error:
+        _fail(str(error), 2)
+    except FederationError as error:
+        _fail(f"the run stopped: {error}", 3)
+
+
+def main() -> None:
+    """Run the command line."""
+    # A model of one's own, `package.module:factory`, is looked for where the user stands, as `python -m` does.
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    guarded(app)
+
+
+if __name__ == "__main__":
+    main()

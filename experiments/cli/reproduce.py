@@ -1,0 +1,72 @@
+"""The command that computes a paper's tables and figures again."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fl_audit.errors import InputError
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A paper, or an item such as negoescu2023-fig4.")],
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", metavar="DIR", help="Data directory.  [default: FL_AUDIT_DATA]")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Output directory.  [default: runs/reproduce-NAME]"),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few worlds, small samples: minutes instead of hours, wide intervals.")
+    ] = False,
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", metavar="ray|local", help="Where clients of bernau2021 run.  [default: by data set]"),
+    ] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option("--ray-address", metavar="ADDRESS", help="Address of a running Ray cluster (HOST:PORT)."),
+    ] = None,
+) -> None:
+    """Compute a table or figure of a paper again, beside what is printed or what theory says.
+
+    Finished runs in --out are used, interrupted ones go on. Bernau et al. 2021: bernau2021 (all), or bernau2021- with
+    table2, table3, or fig1 to fig9. Negoescu et al. 2023: negoescu2023 (all), or negoescu2023- with
+    fig1 to fig6; its models are trained as points of a sweep, over Ray.
+    """
+    from experiments.reproductions.papers import Extent
+    from experiments.reproductions.reproduce import reproduce as compute
+    from experiments.runs.engines import Engine
+    from experiments.runs.progress import runs_progress_bar
+
+    if engine is not None and engine not in list(Engine):
+        raise InputError(f"--engine {engine!r}: accepted are {' and '.join(Engine)}")
+    extent = Extent.QUICK if quick else Extent.FULL
+    directory = out or Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"
+    console = Console(stderr=True)
+    try:
+        made = compute(
+            name,
+            directory,
+            data_dir,
+            extent,
+            Engine(engine) if engine else None,
+            runs_progress_bar,
+            lambda line: console.print(line, highlight=False),
+            ray_address,
+        )
+    except KeyboardInterrupt:
+        console.print("fl-audit: interrupted; finished runs are kept, the same command goes on", highlight=False)
+        raise typer.Exit(130) from None
+    table = Table("item", "rows", "published values compared", "of these outside our interval")
+    for item, result in made.results:
+        table.add_row(
+            made.paper.name_of(item), str(len(result.frame)), str(result.compared), str(len(result.differences))
+        )
+    Console().print(table)
+    for line in made.left_out:
+        print(line)
+    print(f"page: {made.page}")

@@ -1,0 +1,102 @@
+"""The command that plays one configuration over a grid of settings."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fl_audit.errors import InputError
+from fl_audit.report.wording import number_text
+
+if TYPE_CHECKING:
+    from experiments.sweeps.sweep import Sweep
+
+
+def sweep(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Configuration that every point starts from.")],
+    over: Annotated[
+        list[str] | None,
+        typer.Option("--over", metavar="SECTION.KEY=V,V,...", help="A setting and its values; may be repeated."),
+    ] = None,
+    baseline_over: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--baseline-over",
+            metavar="SECTION.KEY=V,V,...",
+            help="Also without privacy: no clipping, no noise, over these values; may be repeated.",
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Replace a setting of the file; may be repeated."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Output directory.  [default: runs/sweep-NAME-TIME]")
+    ] = None,
+    utility: Annotated[
+        str | None,
+        typer.Option("--utility", metavar="accuracy|auroc", help="[default: auroc of two classes, else accuracy]"),
+    ] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option("--ray-address", metavar="ADDRESS", help="Address of a running Ray cluster (HOST:PORT)."),
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", metavar="DIR", help="Data directory.  [default: FL_AUDIT_DATA]")
+    ] = None,
+) -> None:
+    """Play every combination of some settings over Ray, and draw the landscape of privacy and utility.
+
+    The worlds of a point are its repetitions. Finished points in --out are used, so the same command goes on where an
+    interrupted one ended, and the same with further values beside the old ones plays those alone.
+    """
+    from experiments.runs.config import load_values
+    from experiments.runs.engines import RayOptions
+    from experiments.runs.progress import runs_progress_bar
+    from experiments.sweeps.grid import baselines, grid, parse_axis
+    from experiments.sweeps.page import sweep_page
+    from experiments.sweeps.sweep import run_sweep
+    from experiments.sweeps.tables import Utility
+    from fl_audit.whole_files import whole_file
+
+    if utility is not None and utility not in list(Utility):
+        raise InputError(f"--utility {utility!r}: accepted are {' and '.join(Utility)}")
+    values = load_values(config, set_ or [], str(data_dir) if data_dir else None)
+    points = grid(values, [parse_axis(text) for text in over or []])
+    if baseline_over:
+        points += baselines(values, [parse_axis(text) for text in baseline_over])
+    run = points[0].config.run
+    directory = out or Path("runs") / f"sweep-{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    title = f"Landscape of {config.stem}"
+    try:
+        found = run_sweep(
+            points,
+            directory,
+            RayOptions(ray_address, run.actors, run.threads, run.device),
+            Utility(utility) if utility else None,
+            runs_progress_bar,
+            title,
+        )
+    except KeyboardInterrupt:
+        Console(stderr=True).print(
+            f"fl-audit: interrupted; finished points are kept, go on with --out {directory}", highlight=False
+        )
+        raise typer.Exit(130) from None
+    with whole_file(directory / "sweep.html") as file:
+        file.write_text(sweep_page(found, title), encoding="utf-8")
+    Console().print(_points(found, title))
+    print(f"models: {directory / 'models.parquet'}")
+    print(f"page: {directory / 'sweep.html'}")
+
+
+def _points(found: "Sweep", title: str) -> Table:
+    """Return the points for the terminal, by rising Epsilon*."""
+    table = Table("setting", "promised epsilon", found.utility, "Epsilon*", "frontier", title=title)
+    for row in found.points.sort_values("epsilon_star").itertuples():
+        promised = number_text(row.epsilon) if row.private else "none"
+        mark = "*" if row.on_frontier else ""
+        table.add_row(str(row.settings), promised, number_text(row.utility), number_text(row.epsilon_star), mark)
+    return table

@@ -1,0 +1,203 @@
+"""From a configuration to what is promised and what is played."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+from experiments.runs.config import PRIVACY_TARGETS, DataSection, RunConfig
+from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.files import data_directory
+from fl_audit.data.neighbours import NeighbourPair, choose_neighbour
+from fl_audit.data.split import select_records
+from fl_audit.errors import require
+from fl_audit.game import PublicGame
+from fl_audit.learning.models import ModelSpec
+from fl_audit.learning.optimizers import ServerOptimizer
+from fl_audit.learning.stacked import StackedModel
+from fl_audit.privacy.calibration import (
+    AdvantageTarget,
+    BeliefTarget,
+    EpsilonTarget,
+    Guarantee,
+    NoiseMultiplierTarget,
+    Target,
+    guarantee,
+    noise_multiplier_for,
+)
+from fl_audit.privacy.release import ReleaseLaw, require_weighable
+
+_TARGETS: dict[str, Callable[[float], Target]] = {
+    "belief": BeliefTarget,
+    "epsilon": EpsilonTarget,
+    "advantage": AdvantageTarget,
+    "noise-multiplier": NoiseMultiplierTarget,
+}
+_WORK_A_ROUND, _MESSAGE_SCALARS = 1e9, 2**22
+"""Scalars that the clients' passes of one round touch, and scalars of the stacked models in one message."""
+_FEWEST_WORLDS, _MOST_WORLDS = 100, 1000
+_DATA_OPTIONS = ("path", "test_path", "label", "images", "labels", "test_images", "test_labels")
+
+
+@dataclass(frozen=True)
+class AuditPlan:
+    """A resolved configuration.
+
+    Parameters
+    ----------
+    config
+        What the user wrote, defaults filled in.
+    guarantee
+        What is promised; None where nothing is.
+    public
+        The game that is played.
+    """
+
+    config: RunConfig
+    guarantee: Guarantee | None
+    public: PublicGame
+
+
+def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
+    """Calibrate the noise to the promise and lay out the game.
+
+    Parameters
+    ----------
+    config
+        The configuration.
+    pair
+        Where D and D' differ, if that search was done before; None searches.
+
+    Raises
+    ------
+    InputError
+        If the promise cannot be kept or the game cannot be played.
+    """
+    privacy, training, rate = config.privacy, config.training, sampling_rate(config)
+    if config.audit.insider:
+        require_weighable(privacy.private, float(rate))
+    law = ReleaseLaw(
+        relation=privacy.adjacency,
+        clipping_norm=privacy.clipping_norm if privacy.private else None,
+        noise_multiplier=_calibrated(config) if privacy.private else 0.0,
+        scaling=privacy.sensitivity,
+        denominator=float(rate * config.data.records),
+        optimizer=ServerOptimizer(training.optimizer, training.learning_rate, momentum=training.momentum),
+        source=privacy.noise,
+        sampling_rate=float(rate),
+    )
+    return AuditPlan(_sized(config), guarantee_of(law, config), _public_game(config, law, pair or _pair(config)))
+
+
+def sampling_rate(config: RunConfig) -> Fraction:
+    """Return q, the probability with which a record takes part in a round: the number that was written, exactly.
+
+    Raises
+    ------
+    InputError
+        If a round is to have more records than there are.
+    """
+    training, records = config.training, config.data.records
+    if training.expected_batch is None:
+        return Fraction(str(training.sampling_rate or 1))
+    batch = training.expected_batch
+    require(batch <= records, f"expected-batch is {batch} of {records} records: accepted are 1 to {records}")
+    return Fraction(batch, records)
+
+
+def rounds_of(config: RunConfig) -> int:
+    """Return k, the number of rounds: as many as it takes that a record takes part `epochs` times on average."""
+    training = config.training
+    if training.epochs is None:
+        assert training.rounds is not None, "the configuration fills in its default"
+        return training.rounds
+    return ceil(Fraction(str(training.epochs)) / sampling_rate(config))
+
+
+def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee | None:
+    """Return what the rounds of a release law promise, by the accountant of a configuration; None if nothing."""
+    privacy, rounds = config.privacy, rounds_of(config)
+    if not law.has_noise:
+        return None
+    return guarantee(
+        privacy.accountant,
+        law.noise_multiplier,
+        rounds,
+        privacy.delta,
+        privacy.prior,
+        law.sampling_rate,
+        law.relation,
+    )
+
+
+def _calibrated(config: RunConfig) -> float:
+    """Return the noise multiplier that the promise of a configuration needs."""
+    privacy, rounds, rate = config.privacy, rounds_of(config), float(sampling_rate(config))
+    name = next(name for name in PRIVACY_TARGETS if getattr(privacy, name.replace("-", "_")) is not None)
+    target = _TARGETS[name](getattr(privacy, name.replace("-", "_")))
+    return noise_multiplier_for(
+        target, privacy.accountant, rounds, privacy.delta, privacy.prior, rate, privacy.adjacency
+    )
+
+
+def _sized(config: RunConfig) -> RunConfig:
+    """Fill in how many worlds make a batch: about a second of work a round, and messages of bounded size."""
+    if config.run.worlds_per_batch is not None:
+        return config
+    source = load_source(data_spec(config.data))
+    model = StackedModel.of(ModelSpec(config.model.name, source.feature_shape, source.pool.classes))
+    by_work = int(_WORK_A_ROUND / (float(sampling_rate(config) * config.data.records) * model.scalars_per_example))
+    by_message = int(_MESSAGE_SCALARS / model.layout.size)
+    worlds = max(1, min(by_message, max(_FEWEST_WORLDS, min(_MOST_WORLDS, by_work))))
+    return config.model_copy(update={"run": config.run.model_copy(update={"worlds_per_batch": worlds})})
+
+
+def _public_game(config: RunConfig, law: ReleaseLaw, pair: NeighbourPair) -> PublicGame:
+    data, audit = config.data, config.audit
+    return PublicGame(
+        data=data_spec(data),
+        data_seed=data.seed,
+        records=data.records,
+        test_records=data.test_records,
+        population_records=data.population_records,
+        clients=data.clients,
+        partition=data.partition,
+        partition_parameters=tuple(
+            sorted((name.replace("-", "_"), value) for name, value in data.partition_parameters.items())
+        ),
+        pair=pair,
+        model=config.model.name,
+        law=law,
+        rounds=rounds_of(config),
+        view=audit.view,
+        threads=config.run.threads,
+        device=config.run.device,
+        with_insider=audit.insider,
+    )
+
+
+def _pair(config: RunConfig) -> NeighbourPair:
+    """Choose where D and D' differ; the search over a large data set takes a while and is done here only."""
+    data, audit = config.data, config.audit
+    split = select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
+    return choose_neighbour(
+        config.privacy.adjacency,
+        split.inside,
+        split.outside,
+        audit.neighbour,
+        audit.dissimilarity,
+        data.seed,
+        audit.neighbour_rank or 1,
+    )
+
+
+def data_spec(data: DataSection) -> DataSpec:
+    """Return which data a section names."""
+    options = {name.replace("_", "-"): getattr(data, name) for name in _DATA_OPTIONS}
+    # FL_AUDIT_DATA is read here, once: a client on another machine or a later replay may have another one.
+    directory = data_directory(data.data_dir)
+    return DataSpec(
+        data.name,
+        None if directory is None else str(directory),
+        tuple((key, value) for key, value in options.items() if value is not None),
+    )

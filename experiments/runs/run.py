@@ -1,0 +1,207 @@
+"""A run from its configuration to its report."""
+
+import threading
+from pathlib import Path
+
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from clients.app import app as default_client_app
+from experiments.runs.config import LossSource
+from experiments.runs.engines import Engine, RayOptions, refuse_unreachable, run_on_ray
+from experiments.runs.local_engine import run_locally
+from experiments.runs.plan import AuditPlan
+from experiments.runs.progress import Progress, no_progress
+from experiments.runs.run_directory import RunDirectory, read_json, read_plan
+from experiments.runs.summary import Tables, report_contents, summarise
+from fl_audit.evidence.star.epsilon_star import StarSettings
+from fl_audit.game import load_game
+from fl_audit.report import write_report
+from fl_audit.report.contents import RunContents
+from fl_audit.whole_files import whole_file
+from fl_audit.worlds import WorldBatch, split_worlds
+from server.app import FederationClock, FederationPlan, build_server_app, run_federation
+from server.evaluator import require_evaluable
+from server.results import CLIENTS, FRAMES, write_json
+from server.watched_grid import WatchedGrid
+from strategies.dp_fedsgd import DPFedSGD
+from strategies.loss_queries import FederatedLosses
+
+TIMING = "timing.json"
+UNKNOWN_TIMING = dict.fromkeys(("setup_seconds", "training_seconds", "worlds_per_second", "engine"))
+"""Of a run that was ended between its last batch and its report."""
+
+
+def run_audit(
+    plan: AuditPlan,
+    directory: Path,
+    engine: Engine = Engine.RAY,
+    ray_address: str | None = None,
+    resume: bool = False,
+    progress: Progress = no_progress,
+    client_app: ClientApp = default_client_app,
+    strategy_type: type[DPFedSGD] = DPFedSGD,
+    with_report: bool = True,
+) -> RunContents:
+    """Carry out a run, or the rest of one, and write its report.
+
+    Parameters
+    ----------
+    plan
+        What to do.
+    directory
+        Run directory, new unless `resume`.
+    engine
+        Where the clients run.
+    ray_address
+        Address of a running Ray cluster; None starts a Ray on this machine.
+    resume
+        Go on with an interrupted run; finished batches are not computed again.
+    progress
+        Shows how far the run is.
+    client_app, strategy_type
+        The parties; a test may put others in their place.
+    with_report
+        Whether the report is written; without it there are the tables and the summary.
+
+    Returns
+    -------
+    RunContents
+        Summary and tables, as stored.
+
+    Raises
+    ------
+    InputError
+        If configuration or directory cannot be used; nothing is written then.
+    FederationError
+        If the federation had to stop; what was finished is kept.
+    """
+    # Whatever is wrong with data, model or settings is said before a directory is made.
+    require_evaluable(load_game(plan.public), plan.config.audit.epsilon_star, plan.config.audit.membership)
+    refuse_unreachable(ray_address)
+    run = RunDirectory(directory)
+    run.open(plan, resume)
+    with run.locked():
+        _play_pending(plan, run, engine, ray_address, progress, client_app, strategy_type)
+        return finish(plan, run, with_report)
+
+
+def _play_pending(
+    plan: AuditPlan,
+    run: RunDirectory,
+    engine: Engine,
+    ray_address: str | None,
+    progress: Progress,
+    client_app: ClientApp,
+    strategy_type: type[DPFedSGD],
+) -> None:
+    pending = pending_batches(plan, run)
+    if pending:
+        worlds, clock = sum(batch.count for batch in pending), FederationClock()
+        with progress(worlds * plan.public.rounds) as on_round:
+            store = run.store(plan.config)
+            interrupted = threading.Event()
+            server_app = build_server_app(
+                federation_plan(plan, pending), store, clock, on_round, strategy_type, interrupted.is_set
+            )
+            _start(engine, server_app, client_app, plan, ray_address, interrupted)
+        write_timing(run, clock, worlds, str(engine))
+
+
+def _start(
+    engine: Engine,
+    server_app: ServerApp,
+    client_app: ClientApp,
+    plan: AuditPlan,
+    ray_address: str | None,
+    interrupted: threading.Event,
+) -> None:
+    clients, settings = plan.public.clients, plan.config.run
+    match engine:
+        case Engine.LOCAL:
+            actors = max(1, settings.actors)
+            run_locally(server_app, client_app, clients, settings.client_time_limit, actors)
+        case Engine.RAY:
+            options = RayOptions(ray_address, settings.actors, settings.threads, settings.device)
+            run_on_ray(server_app, client_app, clients, options, interrupted)
+
+
+def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
+    """Play the batches that are not finished on a grid that Flower already runs."""
+    pending, clock = pending_batches(plan, run), FederationClock()
+    if pending:
+        watched = WatchedGrid(grid, plan.config.run.client_time_limit)
+        run_federation(federation_plan(plan, pending), watched, run.store(plan.config), clock, lambda worlds: None)
+        write_timing(run, clock, sum(batch.count for batch in pending), "flwr run")
+
+
+def pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[WorldBatch, ...]:
+    """Return the batches that are not finished."""
+    store = run.store(plan.config)
+    per_batch = plan.config.run.worlds_per_batch
+    assert per_batch is not None, "a resolved configuration names the size of a batch"
+    batches = split_worlds(plan.config.audit.worlds, per_batch)
+    return tuple(batch for batch in batches if not store.is_finished(batch))
+
+
+def write_timing(run: RunDirectory, clock: FederationClock, worlds: int, engine: str) -> None:
+    """Note how long the federation took to get ready and to train."""
+    training = clock.finished - clock.ready
+    timing = {
+        "setup_seconds": clock.ready - clock.started,
+        "training_seconds": training,
+        "worlds_per_second": worlds / training,
+        "engine": engine,
+    }
+    write_json(run.path / TIMING, timing)
+
+
+def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...]) -> FederationPlan:
+    """Return what the server is to do about the batches that are not finished."""
+    run, audit = plan.config.run, plan.config.audit
+    star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
+    return FederationPlan(
+        public=plan.public,
+        seed=run.seed,
+        batches=pending,
+        batches_in_flight=run.batches_in_flight,
+        time_limit=run.client_time_limit,
+        keep_releases=run.keep_releases if plan.public.with_insider else 0,
+        star=star if audit.epsilon_star else None,
+        membership=audit.membership,
+        evaluate_every=audit.evaluate_every,
+        federated_losses=FederatedLosses(star, audit.loss_range, audit.client_epsilon_star)
+        if audit.epsilon_star_losses is LossSource.FEDERATED
+        else None,
+    )
+
+
+def finish(plan: AuditPlan, run: RunDirectory, with_report: bool = True) -> RunContents:
+    """Join the finished batches, and write the tables, the summary and, if asked for, the report of a run."""
+    store = run.store(plan.config)
+    labels = (*FRAMES, CLIENTS) if plan.config.audit.client_epsilon_star else FRAMES
+    tables = Tables(**{label: store.frame(label) for label in labels})
+    for label in labels:
+        with whole_file(run.path / f"{label}.parquet") as file:
+            getattr(tables, label).to_parquet(file, index=False)
+    timing = read_json(run.path / TIMING) if (run.path / TIMING).exists() else UNKNOWN_TIMING
+    summary = summarise(plan, tables, timing)
+    write_json(run.summary, summary)
+    contents = report_contents(plan, tables, summary)
+    if with_report:
+        write_report(contents, run.path)
+    return contents
+
+
+def rebuild_report(directory: Path) -> Path:
+    """Write the report of a finished run again, from its stored batches.
+
+    Raises
+    ------
+    InputError
+        If the directory holds no finished run.
+    """
+    plan, run = read_plan(directory), RunDirectory(directory)
+    read_json(run.summary)
+    finish(plan, run)
+    return directory / "report.html"

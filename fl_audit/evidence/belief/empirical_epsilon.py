@@ -1,0 +1,233 @@
+"""Empirical epsilon three ways, as in section 5.3 of Bernau et al. 2021: point estimates and their intervals.
+
+None of them is a bound on what a mechanism leaks: `lower_bounds` has those. The functions named `*_interval` give the
+same numbers with an interval, and say in words what the interval is of.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv, ndtri
+
+from fl_audit.errors import require
+from fl_audit.evidence.belief.advantage import clopper_pearson
+from fl_audit.privacy.accounting import Accountant, epsilon_of_mu, require_delta, require_mu
+from fl_audit.privacy.scores import epsilon_from_advantage, require_prior
+
+
+@dataclass(frozen=True)
+class EpsilonInterval:
+    """One of the paper's three empirical epsilons with an interval.
+
+    Parameters
+    ----------
+    epsilon
+        The point value, at least 0; infinite for an advantage of 1.
+    low, high
+        The interval, at least 0; `high` may be infinite.
+    confidence
+        Least probability of the interval; 1 where nothing is random.
+    note
+        What the interval is of, in words.
+    """
+
+    epsilon: float
+    low: float
+    high: float
+    confidence: float
+    note: str
+
+
+def epsilon_from_sensitivities(signal: NDArray[np.float64], delta: float, accountant: Accountant) -> float:
+    """Return the largest epsilon over worlds that the sensitivities seen in them account for.
+
+    Each world is a composition of Gaussian releases with its own mu_i, so the accountant is given
+    mu = sqrt(sum of mu_i^2). Section 5.3, variant (i).
+
+    Parameters
+    ----------
+    signal
+        mu_i = Delta_i / sigma_i, the local sensitivity over the noise that was really added, shape (worlds, rounds),
+        finite and at least 0.
+    delta
+        Above 0 and below 1.
+    accountant
+        Who accounts.
+
+    Raises
+    ------
+    InputError
+        If a signal is negative or not finite, there is none, or delta is out of its range.
+
+    Examples
+    --------
+    >>> round(epsilon_from_sensitivities(np.full((1, 30), 0.5504 / 30**0.5), 0.001, Accountant.RDP_CLASSIC), 3)
+    2.197
+    """
+    require(signal.ndim == 2 and signal.size > 0, f"signal has shape {signal.shape}: accepted is (worlds, rounds)")
+    _require_signal(signal)
+    largest = float(np.max(np.sqrt(np.sum(np.square(signal, dtype=np.float64), axis=1))))
+    return epsilon_of_mu(accountant, largest, delta)
+
+
+def _require_signal(signal: NDArray[np.float64]) -> None:
+    wrong = ~(np.isfinite(signal) & (signal >= 0))
+    if np.any(wrong):
+        require(False, f"signal is {signal[wrong][0]}: accepted are finite numbers from 0")
+
+
+def epsilon_from_largest_belief(log_odds: NDArray[np.float64], prior: float = 0.5) -> float:
+    """Return logit(largest posterior belief) - logit(prior), at least 0: Eq. (5) on the largest belief of all worlds.
+
+    Taken from log-odds, so that no belief saturates at 1. It is an **extreme value**: it grows with the number of
+    worlds and converges to nothing; set it beside an epsilon only at the same number of worlds. Section 5.3, variant
+    (ii).
+
+    Parameters
+    ----------
+    log_odds
+        Posterior log-odds of the dataset that was really used, shape (worlds,), finite: in worlds with bit 0 those of
+        D', the negative of the log-odds of D. Without a prior in them (the evidence L alone), leave `prior` at 1/2.
+    prior
+        The prior belief that is contained in `log_odds`, above 0 and below 1.
+
+    Raises
+    ------
+    InputError
+        If there is no world, a value is not finite, or the prior is out of its range.
+
+    Examples
+    --------
+    >>> epsilon_from_largest_belief(np.array([0.3, 900.0, -2.0]))
+    900.0
+    """
+    require_prior(prior)
+    require(log_odds.size > 0, "number of worlds is 0: accepted are whole numbers from 1")
+    require(bool(np.all(np.isfinite(log_odds))), "log-odds contain NaN or infinity: accepted are finite numbers")
+    return max(0.0, float(np.max(log_odds)) - math.log(prior / (1 - prior)))
+
+
+def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
+    """Return the epsilon of Eq. (6) for a measured advantage; 0 if it is not positive. Section 5.3, variant (iii).
+
+    Parameters
+    ----------
+    advantage
+        From -1 to 1; an advantage of 1 gives infinity.
+    delta
+        Above 0 and below 1.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
+    require(-1 <= advantage <= 1, f"advantage is {advantage}: accepted are numbers from -1 to 1")
+    require_delta(delta)
+    if advantage <= 0:
+        return 0.0
+    return epsilon_from_advantage(advantage, delta) if advantage < 1 else math.inf
+
+
+def sensitivity_interval(signal: NDArray[np.float64], delta: float, accountant: Accountant) -> EpsilonInterval:
+    """Return `epsilon_from_sensitivities` with the range over worlds: exact bookkeeping, nothing is estimated.
+
+    Parameters
+    ----------
+    signal, delta, accountant
+        As for `epsilon_from_sensitivities`.
+
+    Raises
+    ------
+    InputError
+        As `epsilon_from_sensitivities`.
+    """
+    largest = epsilon_from_sensitivities(signal, delta, accountant)
+    smallest = float(np.min(np.sqrt(np.sum(np.square(signal, dtype=np.float64), axis=1))))
+    note = "Smallest and largest over the worlds played: bookkeeping of what was released, not an estimate."
+    return EpsilonInterval(largest, epsilon_of_mu(accountant, smallest, delta), largest, 1.0, note)
+
+
+def belief_interval(log_odds: NDArray[np.float64], confidence: float, mu: float | None = None) -> EpsilonInterval:
+    """Return `epsilon_from_largest_belief` of the evidence alone, with an interval of that extreme value.
+
+    The largest of n log-odds grows with n, so no interval of it is one of the mechanism's epsilon. With the law known,
+    N(mu^2/2, mu^2) for each world's log-odds of the truth, the largest of n falls with the confidence between
+    mu^2/2 + mu Phi^-1(p^(1/n)) at p = (1 - confidence)/2 and 1 - (1 - confidence)/2: what n worlds would show, whatever
+    was seen. Without it, the order statistics bound the median of the largest of n from below (the quantile of order
+    2^(-1/n) of one world's), and no number of scores bounds an extreme value from above without assuming a law.
+
+    Parameters
+    ----------
+    log_odds
+        Log-odds of the dataset that was really used, without a prior, shape (worlds,), finite.
+    confidence
+        Above 0, below 1.
+    mu
+        Square root of the sum of (Delta_i / sigma_i)^2 where it is the same in every world (local scaling), else None.
+
+    Raises
+    ------
+    InputError
+        If there is no world or a number is out of its range.
+    """
+    require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
+    largest, worlds = epsilon_from_largest_belief(log_odds), int(log_odds.size)
+    warning = "The largest belief is an extreme value: it grows with the number of worlds and converges to nothing."
+    if mu is None:
+        low = _median_of_largest_at_least(np.sort(log_odds), confidence)
+        note = f"{warning} The interval is of the median of the largest of {worlds}, open above without a known law."
+        return EpsilonInterval(largest, low, math.inf, confidence, note)
+    require_mu(mu)
+    tail = (1 - confidence) / 2
+    # the upper end is 1 - (1 - tail)^(1/n), computed as such: it is small
+    ends = (float(ndtri(math.exp(math.log(tail) / worlds))), -float(ndtri(-math.expm1(math.log1p(-tail) / worlds))))
+    low, high = (max(0.0, mu * mu / 2 + mu * end) for end in ends)
+    note = f"{warning} The interval is where the largest of {worlds} falls if the log-odds follow their exact law."
+    return EpsilonInterval(largest, low, high, confidence, note)
+
+
+def _median_of_largest_at_least(ascending: NDArray[np.float64], confidence: float) -> float:
+    """Return the highest order statistic that is at most the 2^(-1/n) quantile with the confidence, or 0.
+
+    The r-th smallest of n lies at or below the quantile of order p when at least r values do:
+    P(Binomial(n, p) >= r) = P(Beta(r, n - r + 1) <= p).
+    """
+    worlds = ascending.size
+    rank = np.arange(1, worlds + 1)
+    covered = betaincinv(rank, worlds - rank + 1, confidence) <= 0.5 ** (1 / worlds)
+    return max(0.0, float(ascending[covered][-1])) if np.any(covered) else 0.0
+
+
+def advantage_interval(wins: int, worlds: int, delta: float, confidence: float) -> EpsilonInterval:
+    """Return `epsilon_from_measured_advantage` with the Clopper-Pearson interval of the advantage put through Eq. (6).
+
+    Parameters
+    ----------
+    wins, worlds
+        Games won and played.
+    delta
+        Above 0, below 1.
+    confidence
+        Above 0, below 1.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+
+    Examples
+    --------
+    >>> found = advantage_interval(613, 1000, 0.01, 0.95)
+    >>> round(found.low, 2), round(found.epsilon, 2), round(found.high, 2)
+    (1.29, 1.78, 2.28)
+    """
+    ends = clopper_pearson(wins, worlds, confidence)
+    epsilons = [epsilon_from_measured_advantage(2 * p - 1, delta) for p in (ends[0], wins / worlds, ends[1])]
+    note = (
+        "Clopper-Pearson interval of the share of games won, through Eq. (6) of the paper, which describes noise "
+        "calibrated by Eq. (1): elsewhere it is no interval of the mechanism's epsilon."
+    )
+    return EpsilonInterval(epsilons[1], epsilons[0], epsilons[2], confidence, note)

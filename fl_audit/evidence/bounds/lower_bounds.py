@@ -1,0 +1,289 @@
+"""Lower bounds on epsilon from the scores of any attack, each with its assumption and what it could show at all.
+
+A score is higher where the attack rather believes in a member; log-odds are best. What is bounded is the epsilon of
+(epsilon, delta)-DP in both directions (D against D' and D' against D) at the given delta, from independent scores that
+are alike within their group. `clopper-pearson`, `gdp` and `bayes` choose a threshold and a direction on a fifth of the
+scores and measure on the others (`selection`); they depend on ranks alone and keep infinite scores.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.errors import InputError, require
+from fl_audit.evidence.bounds import threshold_bounds
+from fl_audit.evidence.bounds.diagnostics import gaussian_tradeoff_warnings, normality_warnings
+from fl_audit.evidence.bounds.selection import Counts, Direction, directions, number_that_chooses
+from fl_audit.evidence.bounds.shift import detectable_shift, shift_epsilon_lower_bound
+from fl_audit.privacy.accounting import gdp_epsilon
+
+Scores = NDArray[np.float64]
+
+_DETECTION_POWER = 0.9
+_NEAR_CEILING = 0.95
+
+
+class BoundMethod(StrEnum):
+    """How a lower bound is computed; `assumption` says what it rests on.
+
+    CLOPPER_PEARSON: both error rates of one rule. GDP: the same under a Gaussian trade-off function. GAUSSIAN_SHIFT:
+    the shift of normal scores over their estimated spread. BAYES: the joint beta posterior of both error rates.
+    """
+
+    CLOPPER_PEARSON = "clopper-pearson"
+    GDP = "gdp"
+    GAUSSIAN_SHIFT = "gaussian-shift"
+    BAYES = "bayes"
+
+    @property
+    def assumption(self) -> str:
+        """Return what the bound rests on, in words."""
+        return _ASSUMPTIONS[self]
+
+
+_INDEPENDENT = "Scores are independent, and alike within each group"
+_ASSUMPTIONS = {
+    BoundMethod.CLOPPER_PEARSON: f"{_INDEPENDENT}; nothing else is assumed.",
+    BoundMethod.GDP: (
+        f"{_INDEPENDENT}; the mechanism's trade-off function is that of a Gaussian mechanism. Wrong for others: "
+        "randomised response or Laplace noise would be certified far above their epsilon."
+    ),
+    BoundMethod.GAUSSIAN_SHIFT: (
+        f"{_INDEPENDENT}; they are the log-odds, or a linear function of them, of a Gaussian mechanism: normal with "
+        "the same spread in both groups. Wrong for others: randomised response or Laplace noise would be certified far "
+        "above their epsilon."
+    ),
+    BoundMethod.BAYES: (
+        f"{_INDEPENDENT}; both error rates have Jeffreys priors. A credible bound: no coverage over repetitions is "
+        "promised."
+    ),
+}
+
+_CEILING = "the largest epsilon that this method certifies with so many scores, however well they separate"
+_DETECTABLE = (
+    "the smallest true epsilon that would be certified to exceed 0 with probability 0.9; this method has no ceiling"
+)
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """A lower bound on epsilon and what a reader needs to weigh it.
+
+    Parameters
+    ----------
+    epsilon
+        The bound, at least 0; 0 certifies nothing.
+    method
+        How it was computed.
+    delta
+        The bound is on epsilon at this delta.
+    confidence
+        Least probability with which the true epsilon is at or above `epsilon` where the assumption holds; for `bayes`
+        the posterior probability.
+    assumption
+        What it rests on, in words.
+    limit_of_detection
+        For `clopper-pearson`, `gdp` and `bayes` a **ceiling**: the bound of perfectly separated scores. For
+        `gaussian-shift`, which has no ceiling, the smallest true epsilon that would be certified to exceed 0 with
+        probability 0.9; infinite where nothing can be detected.
+    limit_meaning
+        Which of the two, in words.
+    members, nonmembers
+        Numbers of scores, those that chose the threshold included.
+    warnings
+        What speaks against the assumption or limits the bound, in words; empty where nothing was found.
+    """
+
+    epsilon: float
+    method: BoundMethod
+    delta: float
+    confidence: float
+    assumption: str
+    limit_of_detection: float
+    limit_meaning: str
+    members: int
+    nonmembers: int
+    warnings: tuple[str, ...] = ()
+
+
+def epsilon_lower_bound(
+    member_scores: NDArray[np.floating],
+    nonmember_scores: NDArray[np.floating],
+    delta: float,
+    confidence: float = 0.95,
+    method: BoundMethod = BoundMethod.CLOPPER_PEARSON,
+) -> LowerBound:
+    """Return a lower bound on epsilon at delta from an attack's scores.
+
+    Parameters
+    ----------
+    member_scores, nonmember_scores
+        Scores where D was used and where D' was, shapes (n1,) and (n0,), at least one each, no NaN; infinite ones are
+        kept by all methods but `gaussian-shift`, which refuses them. With one score in a group the bound is 0.
+    delta
+        At least 0, below 1. `gdp` and `gaussian-shift` refuse 0, where a Gaussian mechanism's epsilon is infinite.
+    confidence
+        Above 0.5, below 1.
+    method
+        How.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range, a group is empty, a score is not a number, or the method cannot take the scores
+        (`gaussian-shift`: infinite ones, or two groups that are constant at different values).
+
+    Examples
+    --------
+    >>> scores = np.arange(100.0)
+    >>> round(epsilon_lower_bound(scores + 100, scores, 0.0).epsilon, 2)
+    3.01
+    >>> epsilon_lower_bound(scores, scores, 0.0).epsilon
+    0.0
+    """
+    require(0 <= delta < 1, f"delta is {delta}: accepted are numbers from 0 to below 1")
+    require(0.5 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0.5 and below 1")
+    method = _known(method)
+    members, nonmembers = _checked(member_scores, "members"), _checked(nonmember_scores, "nonmembers")
+    level = 1 - confidence
+    if method in (BoundMethod.GDP, BoundMethod.GAUSSIAN_SHIFT):
+        reason = "at 0 the epsilon of a Gaussian mechanism is infinite"
+        require(delta > 0, f"delta is {delta}: accepted by {method} are numbers above 0 and below 1; {reason}")
+    match method:
+        case BoundMethod.CLOPPER_PEARSON:
+            epsilon = _by_threshold(threshold_bounds.clopper_pearson_epsilon, members, nonmembers, delta, level)
+            warnings: tuple[str, ...] = ()
+        case BoundMethod.BAYES:
+            epsilon = _by_threshold(threshold_bounds.bayes_epsilon, members, nonmembers, delta, level)
+            warnings = ()
+        case BoundMethod.GDP:
+            epsilon = _by_threshold(threshold_bounds.gdp_threshold_epsilon, members, nonmembers, delta, level)
+            warnings = gaussian_tradeoff_warnings(members, nonmembers)
+        case BoundMethod.GAUSSIAN_SHIFT:
+            epsilon = shift_epsilon_lower_bound(members, nonmembers, delta, confidence)
+            warnings = normality_warnings(members, nonmembers)
+    n1, n0 = int(members.size), int(nonmembers.size)
+    limit = bound_limit(method, n1, n0, delta, confidence)
+    return LowerBound(
+        epsilon=epsilon,
+        method=method,
+        delta=delta,
+        confidence=confidence,
+        assumption=method.assumption,
+        limit_of_detection=limit,
+        limit_meaning=_DETECTABLE if method is BoundMethod.GAUSSIAN_SHIFT else _CEILING,
+        members=n1,
+        nonmembers=n0,
+        warnings=warnings + _reach(method, epsilon, limit, min(n1, n0)),
+    )
+
+
+def all_bounds(
+    member_scores: NDArray[np.floating],
+    nonmember_scores: NDArray[np.floating],
+    delta: float,
+    confidence: float,
+    normal_scores: bool,
+) -> tuple[LowerBound, ...]:
+    """Return the bounds whose assumptions can hold, in the order of `BoundMethod`.
+
+    Parameters
+    ----------
+    member_scores, nonmember_scores, delta, confidence
+        As for `epsilon_lower_bound`.
+    normal_scores
+        Whether the scores are known to be log-odds of a Gaussian mechanism. Only then, and at a delta above 0, `gdp`
+        and `gaussian-shift` are among the bounds; the latter only where it takes the scores.
+
+    Raises
+    ------
+    InputError
+        As `epsilon_lower_bound`, but not for what only `gdp` or `gaussian-shift` refuse.
+    """
+    found = []
+    for method in BoundMethod:
+        needs_gauss = method in (BoundMethod.GDP, BoundMethod.GAUSSIAN_SHIFT)
+        if needs_gauss and not (normal_scores and delta != 0):
+            continue
+        try:
+            found.append(epsilon_lower_bound(member_scores, nonmember_scores, delta, confidence, method))
+        except InputError:
+            if method is not BoundMethod.GAUSSIAN_SHIFT:
+                raise
+    return tuple(found)
+
+
+def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float, confidence: float) -> float:
+    """Return the limit of detection of a method, see `LowerBound`, for so many scores.
+
+    Parameters
+    ----------
+    method
+        How the bound is computed.
+    members, nonmembers
+        Numbers of scores, at least 1.
+    delta, confidence
+        As for `epsilon_lower_bound`.
+    """
+    level = 1 - confidence
+    if method is BoundMethod.GAUSSIAN_SHIFT:
+        return gdp_epsilon(delta, detectable_shift(members, nonmembers, 0.0, level, _DETECTION_POWER))
+    if min(members, nonmembers) < 2:
+        return 0.0
+    n1, n0 = (n - number_that_chooses(n) for n in (members, nonmembers))
+    perfect = (Counts(n1, n1, 0, n0), Counts(n0, n0, 0, n1))
+    match method:
+        case BoundMethod.CLOPPER_PEARSON:
+            return max(threshold_bounds.clopper_pearson_of(counts, delta, level) for counts in perfect)
+        case BoundMethod.BAYES:
+            return max(threshold_bounds.bayes_of(counts, delta, level) for counts in perfect)
+        case BoundMethod.GDP:
+            return gdp_epsilon(delta, max(threshold_bounds.gdp_threshold_mu(counts, 1, level) for counts in perfect))
+
+
+def _known(method: BoundMethod | str) -> BoundMethod:
+    """Return the method of a name, or refuse it."""
+    accepted = [str(one) for one in BoundMethod]
+    require(str(method) in accepted, f"method is {method}: accepted are {', '.join(accepted)}")
+    return BoundMethod(method)
+
+
+def _checked(scores: NDArray[np.floating], who: str) -> Scores:
+    """Return the scores as float64 of one axis, or refuse them."""
+    array = np.asarray(scores, dtype=np.float64)
+    require(array.ndim == 1, f"scores of {who} have {array.ndim} axes: accepted is one axis")
+    require(array.size > 0, f"scores of {who} are empty: accepted is at least one score")
+    wrong = np.flatnonzero(np.isnan(array))
+    if wrong.size:
+        require(False, f"score {wrong[0]} of {who} is nan: accepted are numbers")
+    return array
+
+
+def _by_threshold(
+    bound: Callable[[tuple[Direction, ...], float, float], float],
+    members: Scores,
+    nonmembers: Scores,
+    delta: float,
+    level: float,
+) -> float:
+    """Return a threshold-based bound; 0 where a group has no score to choose a threshold with."""
+    if min(members.size, nonmembers.size) < 2:
+        return 0.0
+    return bound(directions(members, nonmembers), delta, level)
+
+
+def _reach(method: BoundMethod, epsilon: float, limit: float, fewest: int) -> tuple[str, ...]:
+    """Return warnings about what so many scores can show."""
+    if fewest < 2:
+        return ("a group has a single score: nothing can be certified",)
+    if method is BoundMethod.GAUSSIAN_SHIFT:
+        return ()
+    if limit == 0:
+        return ("too few scores: nothing could be certified even if they separated perfectly",)
+    if math.isfinite(limit) and epsilon >= _NEAR_CEILING * limit:
+        return (f"the bound is at its ceiling {limit:.3g}: more scores may certify more",)
+    return ()

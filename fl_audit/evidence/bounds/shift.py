@@ -1,0 +1,164 @@
+"""Studentised shift: an exact lower confidence bound on how far two groups of normal scores lie apart.
+
+Valid because the insider's log-odds are known to be normal with equal spread when every round has a fixed mu_i. The
+spread is estimated from the scores, not taken from the claimed noise, so noise that is secretly too small shows. Scores
+of other mechanisms (randomised response, raw Laplace) break the assumption and must not be certified this way.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.errors import require
+from fl_audit.evidence.bounds.noncentral_t import noncentral_t_quantile, noncentrality_at
+from fl_audit.privacy.accounting import gdp_epsilon, require_mu
+
+METHOD = "gaussian-shift"
+
+
+@dataclass(frozen=True)
+class ShiftEstimate:
+    """How far the members' scores lie above the others', in units of their common spread.
+
+    Parameters
+    ----------
+    shift
+        Difference of the means over the pooled standard deviation; it estimates mu. 0 where nothing can be estimated.
+    low
+        Lower bound of mu, at least 0.
+    confidence
+        Least probability with which the true mu is at or above `low`.
+    n1, n0
+        Numbers of members' and nonmembers' scores.
+    """
+
+    shift: float
+    low: float
+    confidence: float
+    n1: int
+    n0: int
+
+
+def _checked(scores: NDArray[np.float64], who: str) -> NDArray[np.float64]:
+    """Return the scores as float64 of one axis, or refuse them."""
+    array = np.asarray(scores, dtype=np.float64)
+    require(array.ndim == 1, f"scores of {who} have {array.ndim} axes: accepted is one axis")
+    wrong = np.flatnonzero(~np.isfinite(array))
+    if wrong.size:
+        require(False, f"score {wrong[0]} of {who} is {array[wrong[0]]}: accepted are finite numbers")
+    return array
+
+
+def _studentised(member: NDArray[np.float64], nonmember: NDArray[np.float64]) -> float:
+    """Return the difference of the means over the pooled standard deviation."""
+    scale = max(float(np.max(np.abs(member))), float(np.max(np.abs(nonmember)))) or 1.0
+    one, zero = member / scale, nonmember / scale
+    difference = float(np.mean(one) - np.mean(zero))
+    if np.ptp(one) == 0 and np.ptp(zero) == 0:
+        same = bool(one[0] == zero[0])
+        require(same, f"scores are constant, {member[0]} and {nonmember[0]}: accepted are scores that vary in a group")
+        return 0.0
+    squares = float(np.sum((one - np.mean(one)) ** 2) + np.sum((zero - np.mean(zero)) ** 2))
+    return difference / math.sqrt(squares / (one.size + zero.size - 2))
+
+
+def gaussian_shift(
+    member_scores: NDArray[np.float64], nonmember_scores: NDArray[np.float64], confidence: float
+) -> ShiftEstimate:
+    """Return the studentised shift and its exact lower confidence bound.
+
+    With shift times sqrt(n1 n0 / (n1 + n0)) noncentral t, n1 + n0 - 2 degrees of freedom and noncentrality mu times the
+    same root, the bound is the mu at which so large a value has probability 1 - confidence.
+
+    Parameters
+    ----------
+    member_scores, nonmember_scores
+        Scores of worlds with bit 1 and bit 0, shapes (n1,) and (n0,), finite. A group of fewer than 2 gives bound 0.
+    confidence
+        0.5 or more, below 1.
+
+    Raises
+    ------
+    InputError
+        If a score is not finite, the confidence is out of its range, or both groups are constant at different values
+        (normal scores are never constant; two equal constants give 0).
+
+    Examples
+    --------
+    >>> estimate = gaussian_shift(np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0, 2.0]), 0.95)
+    >>> estimate.shift, estimate.low
+    (1.0, 0.0)
+    """
+    require(0.5 <= confidence < 1, f"confidence is {confidence}: accepted are numbers from 0.5 to below 1")
+    member, nonmember = _checked(member_scores, "members"), _checked(nonmember_scores, "nonmembers")
+    n1, n0 = int(member.size), int(nonmember.size)
+    if min(n1, n0) < 2:
+        return ShiftEstimate(0.0, 0.0, confidence, n1, n0)
+    shift, root = _studentised(member, nonmember), _root_of_sizes(n1, n0)
+    low = noncentrality_at(confidence, shift * root, n1 + n0 - 2) / root if shift > 0 else 0.0
+    return ShiftEstimate(shift, low, confidence, n1, n0)
+
+
+def _root_of_sizes(n1: int, n0: int) -> float:
+    """Return sqrt(n1 n0 / (n1 + n0)), the noncentrality of a shift of 1."""
+    return math.sqrt(n1 * n0 / (n1 + n0))
+
+
+def shift_epsilon_lower_bound(
+    member: NDArray[np.float64], nonmember: NDArray[np.float64], delta: float, confidence: float
+) -> float:
+    """Return a lower confidence bound on epsilon at delta from normal scores of equal spread.
+
+    Parameters
+    ----------
+    member, nonmember
+        Scores of worlds with bit 1 and bit 0, shapes (n1,) and (n0,), finite.
+    delta
+        Above 0 and below 1: the bound is on epsilon at this delta.
+    confidence
+        0.5 or more, below 1.
+
+    Raises
+    ------
+    InputError
+        As `gaussian_shift`.
+    """
+    return gdp_epsilon(delta, gaussian_shift(member, nonmember, confidence).low)
+
+
+def detectable_shift(n1: int, n0: int, promised_mu: float, level: float, power: float = 0.9) -> float:
+    """Return the smallest true mu whose lower bound exceeds a promised mu with a given probability.
+
+    The limit of detection of a verdict: a smaller breach may well pass.
+
+    Parameters
+    ----------
+    n1, n0
+        Numbers of members' and nonmembers' scores. A group of fewer than 2 detects nothing: infinity.
+    promised_mu
+        The mu that may not be exceeded, at least 0.
+    level
+        1 - confidence of the lower bound, above 0 and at most 0.5.
+    power
+        Probability of detection, from 0.5 to below 1.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+
+    Examples
+    --------
+    >>> round(detectable_shift(500, 500, 0.5504, level=0.001), 2)
+    0.84
+    """
+    require_mu(promised_mu)
+    require(0 < level <= 0.5, f"level is {level}: accepted are numbers above 0 and up to 0.5")
+    require(0.5 <= power < 1, f"power is {power}: accepted are numbers from 0.5 to below 1")
+    if min(n1, n0) < 2:
+        return math.inf
+    root, degrees = _root_of_sizes(n1, n0), n1 + n0 - 2
+    critical = noncentral_t_quantile(1 - level, degrees, promised_mu * root)
+    return max(promised_mu, noncentrality_at(1 - power, critical, degrees) / root)

@@ -1,0 +1,101 @@
+"""A confidence interval of the empirical Epsilon* that holds for any two laws of losses.
+
+The largest ratio stands where few losses decide, so resampling does not tell how far it is from the truth. Instead both
+distribution functions are enclosed at once: at chosen ranks r of n losses the function at the r-th smallest loss is at
+least, and just below it at most, a quantile of Beta(r, n + 1 - r) (Clopper & Pearson 1934), with the error shared
+equally among all of them. Between chosen ranks the functions rise, which encloses them there. Whatever laws lie in the
+enclosure have an Epsilon* between the two ends.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv
+
+from fl_audit.errors import require
+from fl_audit.evidence.star.empirical_star import EMPIRICAL_CUT, largest_ratio
+from fl_audit.evidence.star.epsilon_star import require_cut, require_star_delta
+from fl_audit.evidence.star.loss_cells import tail_ranks
+from fl_audit.evidence.star.loss_samples import checked_pair
+
+Array = NDArray[np.float64]
+
+_FINENESS = 20
+
+
+def empirical_interval(
+    member_losses: ArrayLike,
+    population_losses: ArrayLike,
+    delta: float,
+    cut: float = EMPIRICAL_CUT,
+    confidence: float = 0.95,
+) -> tuple[float, float]:
+    """Return an interval that holds the laws' Epsilon* within the cut with at least the confidence.
+
+    Parameters
+    ----------
+    member_losses, population_losses
+        Losses at least 0, finite, each set independent draws of one law, shapes (m,) and (p,), at least one each.
+    delta
+        From 0 to below 1.
+    cut
+        As for `empirical_epsilon_star`; with 0 the upper end is infinite.
+    confidence
+        Least probability with which the interval covers, above 0 and below 1.
+
+    Returns
+    -------
+    tuple
+        Lower and upper end, at least 0; the upper end is at most log((1 - cut - delta) / cut). Where the losses cannot
+        prove that any threshold lies within the cut, the interval is that of all thresholds, its upper end infinite.
+
+    Raises
+    ------
+    InputError
+        If a loss is negative or not finite, or a number or shape is not accepted.
+    """
+    require_star_delta(delta)
+    require_cut(cut)
+    require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
+    members, population = checked_pair(member_losses, population_losses, at_least=1)
+    require(members.ndim == 1, f"member losses have shape {members.shape}: accepted is one axis")
+    bands = [_Band.of(losses, (1 - confidence) / 2) for losses in (members, population)]
+    points = np.concatenate([[-math.inf], *(band.losses for band in bands)])
+    (low_1, high_1), (low_0, high_0) = (band.at(points) for band in bands)
+    inside = (np.minimum(low_1, low_0) > cut) & (np.maximum(high_1, high_0) < 1 - cut)
+    least = ((1 - high_0, 1 - low_1), (low_1, high_0), (low_0, high_1), (1 - high_1, 1 - low_0))
+    if cut == 0 or not inside.any():
+        return _log(largest_ratio(least, delta)), math.inf
+    possible = (np.minimum(high_1, high_0) > cut) & (np.maximum(low_1, low_0) < 1 - cut)
+    most = ((1 - low_0, 1 - high_1), (high_1, low_0), (high_0, low_1), (1 - low_1, 1 - high_0))
+    clipped = [(np.minimum(over, 1 - cut), np.maximum(under, cut)) for over, under in most]
+    return _log(largest_ratio(least, delta)[inside]), _log(largest_ratio(clipped, delta)[possible])
+
+
+@dataclass(frozen=True)
+class _Band:
+    """An enclosure of a distribution function: at each chosen loss at least `low`, just below it at most `high`."""
+
+    losses: Array
+    low: Array
+    high: Array
+
+    @staticmethod
+    def of(losses: Array, level: float) -> "_Band":
+        n = losses.size
+        ranks = tail_ranks(n, _FINENESS)
+        side = level / (2 * ranks.size)
+        low = np.asarray(betaincinv(ranks, n + 1 - ranks, side), dtype=np.float64)
+        high = np.asarray(1 - betaincinv(n + 1 - ranks, ranks, side), dtype=np.float64)
+        return _Band(np.sort(losses)[ranks - 1], low, high)
+
+    def at(self, points: Array) -> tuple[Array, Array]:
+        """Return bounds of the distribution function at points, shapes of `points`."""
+        passed = np.searchsorted(self.losses, points, side="right")
+        return np.append(0.0, self.low)[passed], np.append(self.high, 1.0)[passed]
+
+
+def _log(ratios: Array) -> float:
+    return math.log(max(1.0, float(ratios.max())))

@@ -1,0 +1,206 @@
+"""Definition 2 of Epsilon* (Negoescu et al. 2023) from error rates, and from the empirical distributions of losses.
+
+A threshold on the loss calls a record a member where its loss is at most the threshold: FPR is the share of the
+population called so, FNR the share of members not called so. The empirical form takes every threshold that the losses
+offer; the largest ratios stand at rates near 0 and 1, where a single loss decides, so the paper leaves out rates beyond
+a stability cut (appendix 8.1: 0.001 and 0.999).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fl_audit.errors import require
+from fl_audit.evidence.star.epsilon_star import require_cut, require_star_delta
+from fl_audit.evidence.star.loss_samples import checked_pair
+
+Array = NDArray[np.float64]
+
+EMPIRICAL_CUT = 0.001
+"""The stability cut of appendix 8.1 for the empirical form."""
+
+
+@dataclass(frozen=True)
+class ThresholdCounts:
+    """How many losses every threshold takes for members; a threshold takes those at or below it.
+
+    Parameters
+    ----------
+    thresholds
+        All losses of both sets in order, shape (..., thresholds).
+    members, population
+        Numbers of losses at or below each threshold, same shape.
+    last
+        Whether the threshold is the last of its value; only there the counts are those of a rule.
+    member_total, population_total
+        Numbers of losses.
+    """
+
+    thresholds: Array
+    members: NDArray[np.int64]
+    population: NDArray[np.int64]
+    last: NDArray[np.bool_]
+    member_total: int
+    population_total: int
+
+    @property
+    def fpr(self) -> Array:
+        """Return false positive rates."""
+        return np.asarray(self.population / self.population_total, dtype=np.float64)
+
+    @property
+    def fnr(self) -> Array:
+        """Return false negative rates."""
+        return np.asarray((self.member_total - self.members) / self.member_total, dtype=np.float64)
+
+
+def threshold_counts(member_losses: Array, population_losses: Array) -> ThresholdCounts:
+    """Return the counts at every threshold that the losses offer, in n log n steps.
+
+    Parameters
+    ----------
+    member_losses, population_losses
+        Finite numbers, shapes (..., m) and (..., p) with equal leading axes.
+    """
+    m = member_losses.shape[-1]
+    both = np.concatenate([member_losses, population_losses], axis=-1)
+    order = np.argsort(both, axis=-1)
+    thresholds = np.take_along_axis(both, order, axis=-1)
+    members = np.cumsum(order < m, axis=-1)
+    last = np.ones(both.shape, dtype=np.bool_)
+    last[..., :-1] = thresholds[..., 1:] > thresholds[..., :-1]
+    population = np.arange(1, both.shape[-1] + 1) - members
+    return ThresholdCounts(thresholds, members, population, last, m, both.shape[-1] - m)
+
+
+def definition_ratios(fpr: Array, tnr: Array, fnr: Array, tpr: Array, delta: float) -> Array:
+    """Return the largest of the four ratios of definition 2 at each threshold, at least 0; before the logarithm.
+
+    Parameters
+    ----------
+    fpr, tnr, fnr, tpr
+        Error rates and their complements, each in [0, 1]; complements are given, not computed, so that rates near 1
+        keep their digits.
+    delta
+        From 0 to below 1.
+    """
+    return largest_ratio(((tnr, fnr), (tpr, fpr), (fpr, tpr), (fnr, tnr)), delta)
+
+
+def largest_ratio(pairs: Iterable[tuple[Array, Array]], delta: float) -> Array:
+    """Return the largest (over - delta) / under of some pairs, at least 0; 0 where `over` is not above delta."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = [np.where(over > delta, (over - delta) / under, 0.0) for over, under in pairs]
+    return np.asarray(np.maximum.reduce(ratios), dtype=np.float64)
+
+
+def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Array:
+    """Return Epsilon* of pairs of error rates: definition 2.
+
+    The largest over thresholds of log (1-delta-FPR)/FNR, log (1-delta-FNR)/FPR, log (FPR-delta)/(1-FNR) and
+    log (FNR-delta)/(1-FPR), never below 0. A ratio without a positive numerator says nothing; one with a positive
+    numerator over 0 is infinite.
+
+    Parameters
+    ----------
+    fpr, fnr
+        False positive and false negative rates in [0, 1], shapes (..., thresholds), at least one threshold.
+    delta
+        From 0 to below 1.
+
+    Returns
+    -------
+    array
+        Epsilon* over the last axis, shape (...).
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range or the shapes differ.
+
+    Examples
+    --------
+    >>> round(float(epsilon_star_of_rates([0.1], [0.4], 0.0)), 4)  # log 0.6 / 0.1
+    1.7918
+    """
+    require_star_delta(delta)
+    false_positive, false_negative = (_rates(rates, name) for rates, name in ((fpr, "FPR"), (fnr, "FNR")))
+    same = false_positive.shape == false_negative.shape
+    require(same, f"FNR have shape {false_negative.shape}: accepted is {false_positive.shape}, the FPR's")
+    ratios = definition_ratios(false_positive, 1 - false_positive, false_negative, 1 - false_negative, delta)
+    return np.asarray(np.log(np.maximum(ratios.max(axis=-1), 1.0)), dtype=np.float64)
+
+
+def empirical_epsilon_star(
+    member_losses: ArrayLike, population_losses: ArrayLike, delta: float, cut: float = EMPIRICAL_CUT
+) -> Array:
+    """Return Epsilon* from the empirical distributions of losses, over every threshold that they offer.
+
+    Parameters
+    ----------
+    member_losses, population_losses
+        Losses at least 0, finite, shapes (..., m) and (..., p) with equal leading axes and m, p at least 1.
+    delta
+        From 0 to below 1.
+    cut
+        Thresholds count whose FPR and FNR both lie above `cut` and below 1 - `cut`; from 0 to below 0.5. At 0 all
+        count. Where the losses offer no such threshold (two sets that are apart, or constant), all count too, for
+        leaving all out would hide a perfect attack.
+
+    Returns
+    -------
+    array
+        Epsilon* of every model, shape (...); infinite where a counted threshold tells more than delta of one set apart
+        without an error.
+
+    Raises
+    ------
+    InputError
+        If a loss is negative or not finite, or a number or shape is not accepted.
+    """
+    members, population = checked_pair(member_losses, population_losses, at_least=1)
+    return epsilon_star_of_counts(threshold_counts(members, population), delta, cut)
+
+
+def epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float = EMPIRICAL_CUT) -> Array:
+    """Return `empirical_epsilon_star` from counts.
+
+    Parameters
+    ----------
+    counts
+        Of `threshold_counts`, shape (..., thresholds).
+    delta, cut
+        As for `empirical_epsilon_star`.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
+    require_star_delta(delta)
+    require_cut(cut)
+    fpr, fnr = counts.fpr, counts.fnr
+    tpr = counts.members / counts.member_total
+    tnr = (counts.population_total - counts.population) / counts.population_total
+    counted = within_cut(fpr, fnr, cut) & counts.last
+    counted = np.where(counted.any(axis=-1, keepdims=True), counted, counts.last)
+    ratios = np.where(counted, definition_ratios(fpr, tnr, fnr, tpr, delta), 0.0)
+    return np.asarray(np.log(np.maximum(ratios.max(axis=-1), 1.0)), dtype=np.float64)
+
+
+def within_cut(fpr: Array, fnr: Array, cut: float) -> NDArray[np.bool_]:
+    """Return where both error rates lie above `cut` and below 1 - `cut`; everywhere for a cut of 0."""
+    if cut == 0:
+        return np.ones(fpr.shape, dtype=np.bool_)
+    low, high = np.minimum(fpr, fnr), np.maximum(fpr, fnr)
+    return np.asarray((low > cut) & (high < 1 - cut), dtype=np.bool_)
+
+
+def _rates(rates: ArrayLike, name: str) -> Array:
+    values = np.asarray(rates, dtype=np.float64)
+    require(values.ndim >= 1 and values.shape[-1] >= 1, f"{name} have shape {values.shape}: accepted is one or more")
+    wrong = values[~((values >= 0) & (values <= 1))]
+    require(wrong.size == 0, f"{name} contain {wrong[:1]}: accepted are numbers from 0 to 1")
+    return values

@@ -1,0 +1,219 @@
+"""Parametric Epsilon* (Negoescu et al. 2023): the privacy risk of one released model, from losses alone.
+
+Losses of members and of a population sample are transformed to scores, a normal is fitted to each set, and Epsilon* is
+the supremum over thresholds of four log ratios of error rates (definition 2, section 3.1, appendix 8.1). Logarithms of
+tails are computed as such and the supremum is found, not gridded. All functions work on many models at once: leading
+axes, such as worlds, are free. Neighbours: `empirical_star` (no model of the losses), `mixture_star` (mixtures of
+normals), `star_estimate` (one model, with interval and warnings).
+
+Why a bisection finds the supremum. Each ratio is (P(X > t) - delta) / Q(X > t) for two normals P and Q, one of the two
+reflected for lower tails. With P standard, Q = N(m, r^2) and M the Mills ratio (1 - Phi) / phi, the derivative in t has
+the sign of H(t) = P(X > t) - delta - phi(t) r M((t - m) / r), and H' has that of t (1 - 1/r^2) + m/r^2, which changes
+sign once, at t* = m / (1 - r^2), while H ends below 0 where P(X > t) = delta. So H falls through 0 at most once, for
+r < 1 after t*: that is the only inner maximum, and there the ratio equals that of the two densities.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import erfcx, log_ndtr, ndtr, ndtri
+
+from fl_audit.errors import require
+from fl_audit.evidence.star.loss_samples import checked_pair, scores_of_pair
+
+Array = NDArray[np.float64]
+
+_FARTHEST = 40.0
+"""Threshold, in standard deviations, below which nothing is left to find: the tail differs from 1 by 1e-350."""
+
+_BISECTIONS = 60
+
+
+def require_star_delta(delta: float) -> None:
+    """Raise `InputError` unless delta is at least 0 and below 1."""
+    require(0 <= delta < 1, f"delta is {delta}: accepted are numbers from 0 to below 1")
+
+
+def require_cut(cut: float) -> None:
+    """Raise `InputError` unless the cut of error rates is at least 0 and below 1/2."""
+    require(0 <= cut < 0.5, f"cut is {cut}: accepted are numbers from 0 to below 0.5")
+
+
+@dataclass(frozen=True)
+class StarSettings:
+    """Which Epsilon* is asked for.
+
+    Parameters
+    ----------
+    delta
+        From 0 to below 1.
+    cut
+        Error rates beyond `cut` and 1 - `cut` are left out; from 0, which leaves out none, to below 0.5.
+    """
+
+    delta: float
+    cut: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_star_delta(self.delta)
+        require_cut(self.cut)
+
+
+def epsilon_star_gaussian(
+    member_mean: ArrayLike,
+    member_std: ArrayLike,
+    population_mean: ArrayLike,
+    population_std: ArrayLike,
+    delta: float,
+    cut: float = 0.0,
+) -> Array:
+    """Return Epsilon* of two normal laws of scores: the supremum over all thresholds, in closed form but for one root.
+
+    The largest of log (1-delta-FPR)/FNR, (1-delta-FNR)/FPR, (FPR-delta)/(1-FNR) and (FNR-delta)/(1-FPR), never below 0.
+    For equal spreads and no cut it is `gdp_epsilon(delta, mu)`, mu the distance of the means in standard deviations.
+    Exchanging members and population, or any linear map of the scores, changes nothing.
+
+    Parameters
+    ----------
+    member_mean, member_std, population_mean, population_std
+        Means and standard deviations, finite, the latter at least 0; shapes that broadcast together. A standard
+        deviation of 0 is a constant: two equal constants give 0; a constant against anything else gives infinity, since
+        a threshold beside it tells a share above delta of one set apart without any error.
+    delta
+        From 0 to below 1. At 0 two different normals have an unbounded ratio: infinity, unless there is a cut.
+    cut
+        The paper's stability cut (footnote of section 3.1): only thresholds whose FPR and FNR both lie between `cut`
+        and 1 - `cut` count. 0, the default, counts all: the supremum needs no cut to be stable. Where no threshold is
+        left, the two laws are apart and all thresholds count.
+
+    Returns
+    -------
+    array
+        Epsilon* of every pair, at least 0, the broadcast shape.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+
+    Examples
+    --------
+    >>> round(float(epsilon_star_gaussian(1.0, 1.0, 0.0, 1.0, 1e-5)), 4)
+    4.3772
+    """
+    require_star_delta(delta)
+    require_cut(cut)
+    given = (member_mean, member_std, population_mean, population_std)
+    mean_1, std_1, mean_0, std_0 = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in given))
+    finite = np.isfinite(mean_1) & np.isfinite(std_1) & np.isfinite(mean_0) & np.isfinite(std_0)
+    require(bool(np.all(finite)), "a mean or standard deviation is NaN or infinite: accepted are finite numbers")
+    require(bool(np.all((std_1 >= 0) & (std_0 >= 0))), "a standard deviation is negative: accepted are numbers from 0")
+    same, constant = (mean_1 == mean_0) & (std_1 == std_0), (std_1 == 0) | (std_0 == 0)
+    reach = np.full(same.shape, np.inf)
+    if cut:
+        reach[np.abs(mean_1 - mean_0) < -ndtri(cut) * (std_1 + std_0)] = -ndtri(cut)
+    unbounded = ~same & (constant | ((delta == 0) & np.isinf(reach)))
+    plain = ~same & ~unbounded
+    found = np.where(unbounded, np.inf, 0.0)
+    found[plain] = _largest_of_four(mean_1[plain], std_1[plain], mean_0[plain], std_0[plain], delta, reach[plain])
+    return np.asarray(found, dtype=np.float64)
+
+
+def _largest_of_four(mean_1: Array, std_1: Array, mean_0: Array, std_0: Array, delta: float, reach: Array) -> Array:
+    """Return Epsilon* of pairs of proper normals, shape (pairs,): both orders, upper and lower tails."""
+    gap = mean_0 - mean_1
+    offset = np.stack([gap / std_1, -gap / std_1, -gap / std_0, gap / std_0])
+    spread = np.stack([std_0 / std_1, std_0 / std_1, std_1 / std_0, std_1 / std_0])
+    with np.errstate(all="ignore"):
+        return np.asarray(np.max(_tail_supremum(offset, spread, delta, reach), axis=0), dtype=np.float64)
+
+
+def _tail_supremum(offset: Array, spread: Array, delta: float, reach: Array) -> Array:
+    """Return the supremum over t of log (P(X > t) - delta) / Q(X > t), at least 0.
+
+    P = N(0, 1) and Q = N(offset, spread^2); t lies within `reach` standard deviations of both. The inner maximum is
+    bracketed as the module's text says and found by bisection on the sign of H.
+    """
+    first, last = np.maximum(-reach, offset - reach * spread), np.minimum(reach, offset + reach * spread)
+    turn = offset / ((1 - spread) * (1 + spread))
+    low = np.maximum(np.where(spread < 1, np.maximum(turn, -_FARTHEST), -_FARTHEST), first)
+    high = np.minimum(np.full_like(low, -ndtri(delta)), last)
+    inner = (low < high) & _rises(low, offset, spread, delta) & ~_rises(last, offset, spread, delta)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        rises = _rises(middle, offset, spread, delta)
+        low, high = np.where(rises, middle, low), np.where(rises, high, middle)
+    x = (low - offset) / spread
+    # At its maximum the ratio of tails equals that of the densities.
+    inside = np.where(inner, (x - low) * (x + low) / 2 + np.log(spread), 0.0)
+    ends = [np.where(np.isfinite(reach), _log_ratio(end, offset, spread, delta), 0.0) for end in (first, last)]
+    return np.asarray(np.maximum.reduce([inside, *ends, np.zeros_like(inside)]), dtype=np.float64)
+
+
+def _log_ratio(t: Array, offset: Array, spread: Array, delta: float) -> Array:
+    """Return log (P(X > t) - delta) / Q(X > t)."""
+    return np.asarray(np.log(np.maximum(ndtr(-t) - delta, 0.0)) - log_ndtr((offset - t) / spread), dtype=np.float64)
+
+
+def _rises(t: Array, offset: Array, spread: Array, delta: float) -> NDArray[np.bool_]:
+    """Return whether the ratio of tails increases at t: log(P(X > t) - delta) > log of phi(t) r M((t - m) / r)."""
+    x = (t - offset) / spread
+    gap = np.log(np.maximum(ndtr(-t) - delta, 0.0))
+    log_density = -t * t / 2 - math.log(2 * math.pi) / 2
+    return np.asarray(gap > log_density + np.log(spread) + _log_mills(x), dtype=np.bool_)
+
+
+def _log_mills(x: Array) -> Array:
+    """Return log of the Mills ratio (1 - Phi(x)) / phi(x), without overflow on either side."""
+    right = np.log(erfcx(np.maximum(x, 0.0) / math.sqrt(2))) + math.log(math.pi / 2) / 2
+    left = log_ndtr(-np.minimum(x, 0.0)) + x * x / 2 + math.log(2 * math.pi) / 2
+    return np.where(x > 0, right, left)
+
+
+def parametric_epsilon_star(
+    member_losses: ArrayLike, population_losses: ArrayLike, delta: float, shift: float = 1.0, cut: float = 0.0
+) -> Array:
+    """Return Epsilon* of one model or many from losses on members and on a population sample.
+
+    Parameters
+    ----------
+    member_losses, population_losses
+        Losses at least 0, finite, shapes (..., m) and (..., p) with equal leading axes and m, p at least 2.
+    delta
+        From 0 to below 1; the paper recommends less than one over the number of members.
+    shift
+        Of the normalised losses, see `loss_scores`; positive.
+    cut
+        As for `epsilon_star_gaussian`.
+
+    Returns
+    -------
+    array
+        Epsilon* of every model, shape (...). It depends on the losses through the maximum-likelihood normals (mean, and
+        standard deviation with denominator n) of their scores.
+
+    Raises
+    ------
+    InputError
+        If a loss is negative or not finite, or shapes or another number are not accepted.
+    """
+    members, population = checked_pair(member_losses, population_losses)
+    member_scores, population_scores = scores_of_pair(members, population, shift)
+    member_mean, member_std = fit_normal(member_scores)
+    population_mean, population_std = fit_normal(population_scores)
+    return epsilon_star_gaussian(member_mean, member_std, population_mean, population_std, delta, cut)
+
+
+def fit_normal(scores: Array) -> tuple[Array, Array]:
+    """Return mean and standard deviation over the last axis; exactly the value and 0 where all scores are equal.
+
+    Parameters
+    ----------
+    scores
+        Shape (..., n), n at least 1. The standard deviation has the denominator n.
+    """
+    constant = scores.min(axis=-1) == scores.max(axis=-1)
+    mean = np.where(constant, scores[..., 0], scores.mean(axis=-1))
+    return mean, np.where(constant, 0.0, scores.std(axis=-1))

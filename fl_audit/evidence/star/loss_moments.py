@@ -1,0 +1,193 @@
+"""Summaries of losses that can be put together: Epsilon* without a loss leaving its owner.
+
+Parametric Epsilon* (Negoescu et al. 2023, section 3.1 and appendix 8.1) depends on losses through the two extremes by
+which they are normalised, and through number, mean and variance of the transformed losses, the scores. Both can be
+computed from parts: extremes as such, moments by the formula of Chan, Golub and LeVeque (1983, "Algorithms for
+computing the sample variance", Eq. 2.1), which unlike sums of squares loses no digits. So whoever holds records need
+only tell a `LossRange`, and then, once the range of all is known, the `ScoreMoments` of its own.
+
+All arrays are float64 of one shape (...), the models that are judged, such as worlds. A part may hold no record in some
+of them; its other entries are then 0 and count for nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, require_star_delta
+from fl_audit.evidence.star.loss_samples import loss_scores
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LossRange:
+    """The extreme losses of some records under each model.
+
+    Parameters
+    ----------
+    count
+        Number of records (...).
+    low, high
+        Smallest and largest loss (...), at least 0; 0 where there is no record.
+    """
+
+    count: Array
+    low: Array
+    high: Array
+
+    def where(self, held: NDArray[np.bool_]) -> "LossRange":
+        """Return the range with no record where `held` (...) is false."""
+        return LossRange(*(np.where(held, part, 0.0) for part in (self.count, self.low, self.high)))
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it can be the range of losses: whole counts, 0 <= low <= high."""
+        ordered = bool(np.all((self.low >= 0) & (self.low <= self.high) & np.isfinite(self.high)))
+        return ordered and _are_counts(self.count)
+
+
+@dataclass(frozen=True)
+class ScoreMoments:
+    """Number, mean and spread of the scores of some records under each model.
+
+    Parameters
+    ----------
+    count
+        Number of records (...).
+    mean
+        Mean score (...); 0 where there is no record.
+    squares
+        Sum of squared deviations from that mean (...), at least 0.
+    """
+
+    count: Array
+    mean: Array
+    squares: Array
+
+    def where(self, held: NDArray[np.bool_]) -> "ScoreMoments":
+        """Return the moments with no record where `held` (...) is false."""
+        return ScoreMoments(*(np.where(held, part, 0.0) for part in (self.count, self.mean, self.squares)))
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it can be the summary of scores: whole counts, finite means, squares from 0."""
+        finite = bool(np.all(np.isfinite(self.mean) & np.isfinite(self.squares) & (self.squares >= 0)))
+        return finite and _are_counts(self.count)
+
+    @property
+    def deviation(self) -> Array:
+        """Standard deviation (...) with denominator n; 0 where there is no record."""
+        return np.asarray(np.sqrt(self.squares / np.maximum(self.count, 1.0)), dtype=np.float64)
+
+
+def range_of(losses: ArrayLike) -> LossRange:
+    """Return the range of losses.
+
+    Parameters
+    ----------
+    losses
+        Shape (..., n), n from 0.
+    """
+    values = np.asarray(losses, dtype=np.float64)
+    shape, n = values.shape[:-1], values.shape[-1]
+    if n == 0:
+        return LossRange(np.zeros(shape), np.zeros(shape), np.zeros(shape))
+    return LossRange(np.full(shape, float(n)), values.min(axis=-1), values.max(axis=-1))
+
+
+def joint_range(parts: Sequence[LossRange]) -> LossRange:
+    """Return the range of all records together.
+
+    Parameters
+    ----------
+    parts
+        At least one, of equal shapes.
+    """
+    counts = np.stack([part.count for part in parts])
+    low = np.where(counts > 0, np.stack([part.low for part in parts]), np.inf).min(axis=0)
+    high = np.where(counts > 0, np.stack([part.high for part in parts]), -np.inf).max(axis=0)
+    total = counts.sum(axis=0)
+    return LossRange(total, np.where(total > 0, low, 0.0), np.where(total > 0, high, 0.0))
+
+
+def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMoments:
+    """Return the moments of the scores of losses, `loss_scores` being the transformation.
+
+    Parameters
+    ----------
+    losses
+        At least 0, finite, shape (..., n), n from 0. Those beyond the range are clipped to it: none is where the range
+        is that of the losses themselves.
+    low, high
+        The range by which losses are normalised, shape (...).
+
+    Returns
+    -------
+    ScoreMoments
+        Exactly the score, and 0, where all scores of a model are equal.
+    """
+    values = np.asarray(losses, dtype=np.float64)
+    shape = values.shape[:-1]
+    bottom, top = (np.broadcast_to(np.asarray(end, dtype=np.float64), shape) for end in (low, high))
+    count = np.full(shape, float(values.shape[-1]))
+    if values.shape[-1] == 0:
+        return ScoreMoments(count, np.zeros(shape), np.zeros(shape))
+    clipped = np.clip(values, bottom[..., None], top[..., None])
+    # `loss_scores` wants two losses or more, and a part may hold one record: an end of the range keeps it company.
+    scores = loss_scores(np.concatenate([clipped, bottom[..., None]], axis=-1), bottom, top)[..., :-1]
+    first = scores[..., :1]
+    mean = first + (scores - first).mean(axis=-1, keepdims=True)
+    return ScoreMoments(count, mean[..., 0], np.square(scores - mean).sum(axis=-1))
+
+
+def joint_moments(parts: Sequence[ScoreMoments]) -> ScoreMoments:
+    """Return the moments of all records together (Chan, Golub and LeVeque 1983, Eq. 2.1).
+
+    Parameters
+    ----------
+    parts
+        At least one, of equal shapes; their scores are of one range.
+    """
+    total = parts[0]
+    for part in parts[1:]:
+        count = total.count + part.count
+        share = part.count / np.maximum(count, 1.0)
+        # A mean of no record counts for nothing.
+        gap = np.where((total.count > 0) & (part.count > 0), part.mean - total.mean, 0.0)
+        mean = np.where(total.count > 0, total.mean, part.mean) + gap * share
+        total = ScoreMoments(count, mean, total.squares + part.squares + gap**2 * total.count * share)
+    return total
+
+
+def epsilon_star_of_moments(members: ScoreMoments, population: ScoreMoments, delta: float, cut: float = 0.0) -> Array:
+    """Return parametric Epsilon* from the moments of members' and of population scores.
+
+    Parameters
+    ----------
+    members, population
+        Moments of scores of one range.
+    delta, cut
+        As for `epsilon_star_gaussian`.
+
+    Returns
+    -------
+    array
+        Epsilon* (...), as `parametric_epsilon_star` gives it for the losses themselves; NaN where either side has
+        fewer than two records.
+
+    Raises
+    ------
+    InputError
+        If delta or the cut is out of its range.
+    """
+    require_star_delta(delta)
+    enough = (members.count >= 2) & (population.count >= 2)
+    star = epsilon_star_gaussian(members.mean, members.deviation, population.mean, population.deviation, delta, cut)
+    return np.where(enough, star, np.nan)
+
+
+def _are_counts(values: Array) -> bool:
+    return bool(np.all((values >= 0) & np.isfinite(values) & (values == np.floor(values))))

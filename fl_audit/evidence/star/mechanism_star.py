@@ -1,0 +1,133 @@
+"""Epsilon* of a training mechanism beside the mean of Epsilon* over its models (Negoescu et al. 2023, appendix A).
+
+Equation (19) averages the false negative rates of many models at one false positive rate and takes Epsilon* of the
+averages: a lower bound on the epsilon of the mechanism that made the models. Theorem 2 says that the mean of the
+models' own Epsilon* is at least as large. Its proof rests on four functions said to be convex in FNR, two of which,
+log (1-delta-FNR)/FPR and log (FNR-delta)/(1-FPR), are concave, and the statement fails: of models of which half have
+no leak and half a shift of 1 (delta 1e-5) the mean is 2.19 and the mechanism-level value 3.53. So both numbers are
+returned, and nothing is said of their order.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fl_audit.errors import require
+from fl_audit.evidence.star.empirical_star import epsilon_star_of_rates
+from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, fit_normal
+from fl_audit.evidence.star.loss_samples import checked_pair, scores_of_pair
+from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures
+from fl_audit.evidence.star.normal_mixture import NormalMixture, normal
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MechanismStar:
+    """Epsilon* of a mechanism and of its models; neither number bounds the other.
+
+    Parameters
+    ----------
+    mechanism
+        Epsilon* of the false negative rates averaged over models, Eq. (19); at least 0.
+    mean_of_models
+        Mean of Epsilon* of each model; at least 0.
+    models
+        Number of models.
+    delta
+        delta of both.
+    """
+
+    mechanism: float
+    mean_of_models: float
+    models: int
+    delta: float
+
+
+def mechanism_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> MechanismStar:
+    """Return both numbers from error rates at common false positive rates.
+
+    Parameters
+    ----------
+    fpr
+        False positive rates, shape (thresholds,); threshold i of every model is the one with FPR i.
+    fnr
+        False negative rates of each model there, shape (models, thresholds), at least one model.
+    delta
+        From 0 to below 1.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit or a number is out of its range.
+    """
+    positive, negative = np.asarray(fpr, dtype=np.float64), np.asarray(fnr, dtype=np.float64)
+    fits = negative.ndim == 2 and len(negative) >= 1 and positive.shape == negative.shape[1:]
+    require(fits, f"FNR have shape {negative.shape}: accepted is (models, {positive.size}), as many as FPR")
+    each = epsilon_star_of_rates(np.broadcast_to(positive, negative.shape), negative, delta)
+    together = epsilon_star_of_rates(positive, negative.mean(axis=0), delta)
+    return MechanismStar(float(together), float(each.mean()), len(negative), delta)
+
+
+def mechanism_star_gaussian(
+    member_mean: ArrayLike,
+    member_std: ArrayLike,
+    population_mean: ArrayLike,
+    population_std: ArrayLike,
+    delta: float,
+    tolerance: float = 1e-6,
+) -> MechanismStar:
+    """Return both numbers of models whose scores are normal, the supremum taken over all false positive rates.
+
+    In units of its own population every model has the threshold of one FPR in common with all others, so averaging
+    their FNR is mixing their members' laws: the mechanism is a mixture of normals against one standard normal.
+
+    Parameters
+    ----------
+    member_mean, member_std, population_mean, population_std
+        Of each model's scores, finite, standard deviations positive, shapes that broadcast to (models,).
+    delta
+        From 0 to below 1; at 0 both numbers are infinite unless no model has a leak.
+    tolerance
+        Of the supremum, see `epsilon_star_mixtures`.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
+    given = (member_mean, member_std, population_mean, population_std)
+    mean_1, std_1, mean_0, std_0 = np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, dtype=np.float64)) for x in given))
+    each = epsilon_star_gaussian(mean_1, std_1, mean_0, std_0, delta)
+    require(mean_1.ndim == 1 and mean_1.size >= 1, f"models have shape {mean_1.shape}: accepted is (models,)")
+    require(bool(np.all((std_1 > 0) & (std_0 > 0))), "a standard deviation is 0: accepted are positive numbers")
+    laws, counts = np.unique(np.stack([(mean_1 - mean_0) / std_0, std_1 / std_0]), axis=1, return_counts=True)
+    mixture = NormalMixture(counts / mean_1.size, laws[0], laws[1])
+    together = epsilon_star_mixtures(mixture, normal(0.0, 1.0), delta, tolerance=tolerance)
+    return MechanismStar(together.epsilon_star, float(each.mean()), int(mean_1.size), delta)
+
+
+def parametric_mechanism_star(
+    member_losses: ArrayLike, population_losses: ArrayLike, delta: float, shift: float = 1.0
+) -> MechanismStar:
+    """Return both numbers from losses of many models, by normals fitted to the scores of each.
+
+    Parameters
+    ----------
+    member_losses, population_losses
+        Losses at least 0, finite, not all equal within a model, shapes (models, m) and (models, p).
+    delta
+        From 0 to below 1.
+    shift
+        As for `parametric_epsilon_star`.
+
+    Raises
+    ------
+    InputError
+        If a loss is negative or not finite, a model's losses are constant, or a shape or number is not accepted.
+    """
+    members, population = checked_pair(member_losses, population_losses)
+    require(members.ndim == 2, f"member losses have shape {members.shape}: accepted is (models, losses)")
+    member_scores, population_scores = scores_of_pair(members, population, shift)
+    return mechanism_star_gaussian(*fit_normal(member_scores), *fit_normal(population_scores), delta)

@@ -1,0 +1,216 @@
+"""Epsilon* of two mixtures of normals, found with a certificate (Negoescu et al. 2023, definition 2, section 3.1).
+
+The ratio F(t) = log (P(X > t) - delta) - log Q(X > t) of two mixtures can have many local maxima, so a search from
+starting points proves nothing. Here intervals of thresholds are halved until each is known to hold nothing better than
+what was found, up to the tolerance. Three things are known of an interval [a, b] without looking inside:
+
+* both tails fall, so F is at most log (P(X > a) - delta) - log Q(X > b);
+* components are unimodal, so the density of a mixture on [a, b] lies between two numbers, and with it the slope
+  F' = q / Q - p / (P - delta): where its sign is known the largest value stands at an end;
+* where the slope lies between L < 0 < U, F stays below the lines with slope U from a and L from b.
+
+Halving is exact in the tails, where P(X > t) reaches delta, and for narrow beside wide components; there is no grid.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.errors import require
+from fl_audit.evidence.star.epsilon_star import require_cut, require_star_delta
+from fl_audit.evidence.star.normal_mixture import NormalMixture
+
+Array = NDArray[np.float64]
+
+_MOST_CELLS = 2**20
+_HALVINGS = 120
+_START_EDGES = 1024
+_NEGLIGIBLE = 8.3
+"""Standard deviations below which a tail differs from 1 by less than 1e-16."""
+_FAR = 38.0
+"""Standard deviations to which an unbounded range is searched: the tail there is 1e-316."""
+
+
+@dataclass(frozen=True)
+class CertifiedStar:
+    """Epsilon* with the certificate of the search.
+
+    Parameters
+    ----------
+    epsilon_star
+        The largest value found, at least 0; infinite where it is unbounded.
+    gap
+        The supremum is at most this much larger, up to rounding; no less than the tolerance of a search.
+    """
+
+    epsilon_star: float
+    gap: float
+
+
+def epsilon_star_mixtures(
+    members: NormalMixture, population: NormalMixture, delta: float, cut: float = 0.0, tolerance: float = 1e-9
+) -> CertifiedStar:
+    """Return Epsilon* of two mixtures of normals: the supremum over all thresholds.
+
+    Parameters
+    ----------
+    members, population
+        Laws of scores.
+    delta
+        From 0 to below 1. At 0, without a cut, different laws have an unbounded ratio, unless both tails of both are
+        led by the same component.
+    cut
+        As for `epsilon_star_gaussian`.
+    tolerance
+        Largest gap at which the search may end, positive; in nats, up to rounding.
+
+    Returns
+    -------
+    CertifiedStar
+        `gap` exceeds the tolerance only where a million intervals did not settle it.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+
+    Examples
+    --------
+    >>> from fl_audit.evidence.star.normal_mixture import normal
+    >>> round(epsilon_star_mixtures(normal(1.0, 1.0), normal(0.0, 1.0), 1e-5).epsilon_star, 4)
+    4.3772
+    """
+    require_star_delta(delta)
+    require_cut(cut)
+    require(tolerance > 0, f"tolerance is {tolerance}: accepted are positive numbers")
+    if _same(members, population):
+        return CertifiedStar(0.0, 0.0)
+    limits = threshold_limits(members, population, cut)
+    limits = limits or (-math.inf, math.inf)
+    if delta == 0 and not all(map(math.isfinite, limits)) and not _tails_agree(members, population):
+        return CertifiedStar(math.inf, 0.0)
+    best, gap = 0.0, tolerance
+    mirrored = (-limits[1], -limits[0])
+    for one, other in ((members, population), (population, members)):
+        for p, q, range_ in ((one, other, limits), (one.mirrored(), other.mirrored(), mirrored)):
+            value, bound = _tail_supremum(p, q, delta, range_, best, tolerance)
+            best, gap = value, max(tolerance, gap - (value - best), bound - value)
+    return CertifiedStar(best, gap)
+
+
+def threshold_limits(members: NormalMixture, population: NormalMixture, cut: float) -> tuple[float, float] | None:
+    """Return the thresholds between which FPR and FNR both lie in [cut, 1 - cut]; None where there are none.
+
+    Raises
+    ------
+    InputError
+        If the cut is out of its range.
+    """
+    require_cut(cut)
+    if cut == 0:
+        return -math.inf, math.inf
+    low = max(-law.mirrored().upper_quantile(math.log(cut)) for law in (members, population))
+    high = min(law.upper_quantile(math.log(cut)) for law in (members, population))
+    return (low, high) if low < high else None
+
+
+def threshold_log_ratios(members: NormalMixture, population: NormalMixture, points: Array, delta: float) -> Array:
+    """Return the largest of the four log ratios of definition 2 at each threshold, -infinity where none is defined.
+
+    Parameters
+    ----------
+    members, population
+        Laws of scores.
+    points
+        Thresholds, shape (points,).
+    delta
+        From 0 to below 1.
+    """
+    ratios = []
+    for one, other in ((members, population), (population, members)):
+        for p, q, at in ((one, other, points), (one.mirrored(), other.mirrored(), -points)):
+            ratios.append(_log_over_delta(p.log_sf(at), delta) - q.log_sf(at))
+    return np.asarray(np.maximum.reduce(ratios), dtype=np.float64)
+
+
+def _tail_supremum(
+    p: NormalMixture, q: NormalMixture, delta: float, limits: tuple[float, float], best: float, tolerance: float
+) -> tuple[float, float]:
+    """Return the larger of `best` and the supremum of F over the limits, and what the search could not exclude."""
+    low = max(limits[0], float((q.means - _NEGLIGIBLE * q.stds).min()))
+    high = min(limits[1], p.upper_quantile(math.log(delta) if delta else -math.inf))
+    if math.isinf(high):
+        high = float(max((law.means + _FAR * law.stds).max() for law in (p, q)))
+    if not low < high:
+        return best, best
+    edges = _first_edges(p, q, low, high)
+    a, b = edges[:-1], edges[1:]
+    bound = best
+    for _ in range(_HALVINGS):
+        best, upper = _look(p, q, a, b, delta, best)
+        open_ = (upper > best + tolerance) & (np.nextafter(a, b) < b)
+        bound = max(float(upper[open_].max()), best) if open_.any() else best
+        if not open_.any() or 2 * int(open_.sum()) > _MOST_CELLS:
+            break
+        a, b = a[open_], b[open_]
+        middle = a + (b - a) / 2
+        a, b = np.concatenate([a, middle]), np.concatenate([middle, b])
+    return best, bound
+
+
+def _look(p: NormalMixture, q: NormalMixture, a: Array, b: Array, delta: float, best: float) -> tuple[float, Array]:
+    """Return the best value at the ends of the intervals [a, b], and an upper bound of F on each."""
+    ends, back = np.unique(np.concatenate([a, b]), return_inverse=True)
+    over, under = _log_over_delta(p.log_sf(ends), delta), q.log_sf(ends)
+    over_a, over_b = over[back[: a.size]], over[back[a.size :]]
+    under_a, under_b = under[back[: a.size]], under[back[a.size :]]
+    at_a, at_b = over_a - under_a, over_b - under_b
+    best = max(best, float(at_a.max()), float(at_b.max()))
+    p_least, p_most = p.log_density_range(a, b)
+    q_least, q_most = q.log_density_range(a, b)
+    with np.errstate(all="ignore"):
+        steepest = np.exp(q_most - under_b) - np.exp(p_least - over_a)
+        flattest = np.exp(q_least - under_a) - np.exp(p_most - over_b)
+        width = b - a
+        crossing = np.clip((at_b - at_a - flattest * width) / (steepest - flattest), 0, width)
+        lines = at_a + steepest * np.where(np.isfinite(crossing), crossing, width)
+        lines = np.where((steepest <= 0) | (flattest >= 0), np.maximum(at_a, at_b), lines)
+    return best, np.fmin(over_a - under_b, lines)
+
+
+def _log_over_delta(log_tail: Array, delta: float) -> Array:
+    """Return log(exp(log_tail) - delta), -infinity where it is not positive."""
+    if delta == 0:
+        return log_tail
+    rest = np.minimum(math.log(delta) - log_tail, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(log_tail + np.log(-np.expm1(rest)), dtype=np.float64)
+
+
+def _first_edges(p: NormalMixture, q: NormalMixture, low: float, high: float) -> Array:
+    """Return first edges between the limits, closer where components are narrow."""
+    steps = np.linspace(-6, 6, 25)
+    inner = np.concatenate([(law.means + steps[:, None] * law.stds).ravel() for law in (p, q)])
+    inner = np.unique(inner[(inner > low) & (inner < high)])
+    inner = inner[:: max(1, inner.size // _START_EDGES)]
+    return np.unique(np.concatenate([[low], inner, np.linspace(low, high, 33)]))
+
+
+def _same(one: NormalMixture, other: NormalMixture) -> bool:
+    """Return whether two mixtures have the same components."""
+    if one.components != other.components:
+        return False
+    tables = [np.stack([law.weights, law.means, law.stds]) for law in (one, other)]
+    first, second = (table[:, np.lexsort(table)] for table in tables)
+    return bool(np.array_equal(first, second))
+
+
+def _tails_agree(one: NormalMixture, other: NormalMixture) -> bool:
+    """Return whether the same component, the widest and then outermost, leads both laws in each tail."""
+
+    def leader(law: NormalMixture) -> tuple[float, float]:
+        return max(zip(law.stds.tolist(), law.means.tolist(), strict=True))
+
+    return leader(one) == leader(other) and leader(one.mirrored()) == leader(other.mirrored())

@@ -1,0 +1,306 @@
+"""Epsilon* of one model with its interval, what speaks against it, and what simple attacks achieve on the same losses.
+
+Each method has the interval that was found to cover. Of normal and mixture fits it is the hull of the percentile and
+the reversed percentile bootstrap: Epsilon* cannot fall below 0 and exceeds it on any sample, so percentiles alone never
+reach down to 0 where nothing leaks, and reversed ones alone fall short where much does. Of the empirical form it is
+`empirical_interval`, for a bootstrap does not cover a supremum in the tails.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fl_audit.errors import require
+from fl_audit.evidence.star.empirical_interval import empirical_interval
+from fl_audit.evidence.star.empirical_star import EMPIRICAL_CUT, empirical_epsilon_star
+from fl_audit.evidence.star.epsilon_star import parametric_epsilon_star, require_cut, require_star_delta
+from fl_audit.evidence.star.loss_attacks import LossAttacks, loss_attacks
+from fl_audit.evidence.star.loss_cells import gather, parametric_draws
+from fl_audit.evidence.star.loss_samples import DEFAULT_SHIFT, checked_pair, scores_of_pair
+from fl_audit.evidence.star.mixture_fit import MOST_COMPONENTS, choose_mixture, fit_mixture, ks_check
+from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures, threshold_limits
+from fl_audit.evidence.star.normal_mixture import NormalMixture, normal
+
+Array = NDArray[np.float64]
+
+PARAMETRIC_CUT = 1e-6
+"""Cut of the value beside an uncut supremum; the paper's own constant is lost from its text."""
+FEW = 30
+"""Fewer losses than this give intervals with a warning."""
+_FIT_AT_MOST = 10_000
+_REPLICATES = 1000
+_MIXTURE_REPLICATES = 100
+_MIXTURE_REPLICATE_TOLERANCE = 1e-5
+_POOR_FIT = 0.05
+_LARGEST_EVALUATION = 1000
+
+
+class StarMethod(StrEnum):
+    """How error rates are found.
+
+    PARAMETRIC: normals fitted to scores (section 3.1). EMPIRICAL: the losses' own distribution functions, within a cut.
+    MIXTURE: mixtures of normals fitted to scores (appendix 8.2).
+    """
+
+    PARAMETRIC = "parametric"
+    EMPIRICAL = "empirical"
+    MIXTURE = "mixture"
+
+
+@dataclass(frozen=True)
+class StarEstimate:
+    """Epsilon* of one model and what a reader needs to weigh it.
+
+    Parameters
+    ----------
+    epsilon_star
+        At least 0. Of `parametric` and `mixture` over all thresholds; of `empirical` over those within the cut.
+        Infinite where unbounded: at delta 0 for any two different normals, and where the losses are apart.
+    delta, method
+        What it is at, and how it was found.
+    interval
+        Lower and upper end; see the module's text.
+    confidence
+        Of the interval.
+    cut
+        Error rates beyond `cut` and 1 - `cut` were left out of `epsilon_star_within_cut`.
+    epsilon_star_within_cut
+        The value over thresholds within the cut; over all where there are none, see `warnings`.
+    members, population
+        Numbers of losses.
+    attacks
+        What simple attacks on the losses achieve.
+    laws
+        The laws of the scores of members and population that the value rests on; None for `empirical`, or where a set
+        is constant.
+    warnings
+        What speaks against the value or the interval, in words.
+    """
+
+    epsilon_star: float
+    delta: float
+    method: StarMethod
+    interval: tuple[float, float]
+    confidence: float
+    cut: float
+    epsilon_star_within_cut: float
+    members: int
+    population: int
+    attacks: LossAttacks
+    laws: tuple[NormalMixture, NormalMixture] | None
+    warnings: tuple[str, ...]
+
+
+def estimate_epsilon_star(
+    member_losses: ArrayLike,
+    population_losses: ArrayLike,
+    delta: float,
+    rng: np.random.Generator,
+    method: StarMethod = StarMethod.PARAMETRIC,
+    confidence: float = 0.95,
+    cut: float | None = None,
+    shift: float = DEFAULT_SHIFT,
+) -> StarEstimate:
+    """Return Epsilon* of one model with interval, warnings and neighbouring metrics.
+
+    Parameters
+    ----------
+    member_losses, population_losses
+        Losses at least 0, finite, shapes (m,) and (p,), at least two each.
+    delta
+        From 0 to below 1; the paper recommends less than one over the number of members.
+    rng
+        Draws bootstrap sets, seeds mixtures, splits the scores for the check of the fit.
+    method
+        How error rates are found. `mixture` fits at most 10 000 scores of a set, drawn at random.
+    confidence
+        Of the interval, above 0 and below 1.
+    cut
+        From 0 to below 0.5; None means 0.001 for `empirical`, as in the paper, and 1e-6 otherwise.
+    shift
+        As for `parametric_epsilon_star`.
+
+    Raises
+    ------
+    InputError
+        If a loss is negative or not finite, or a number is out of its range.
+    """
+    method = _known(method)
+    require_star_delta(delta)
+    require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
+    members, population = checked_pair(member_losses, population_losses)
+    require(members.ndim == 1, f"member losses have shape {members.shape}: accepted is one axis")
+    if cut is None:
+        cut = EMPIRICAL_CUT if method is StarMethod.EMPIRICAL else PARAMETRIC_CUT
+    require_cut(cut)
+    scores = scores_of_pair(members, population, shift)
+    varied = all(np.ptp(each) > 0 for each in scores)
+    laws = _laws(scores, method, rng) if varied and method is not StarMethod.EMPIRICAL else None
+    if method is StarMethod.EMPIRICAL:
+        value = within = float(empirical_epsilon_star(members, population, delta, cut))
+        interval = empirical_interval(members, population, delta, cut, confidence)
+    elif laws is None:
+        # A constant set decides by itself, whatever the law of the other.
+        value = within = float(parametric_epsilon_star(members, population, delta, shift))
+        interval = (value, value)
+    else:
+        value, within = (_of_laws(members, population, laws, delta, shift, limit, method) for limit in (0.0, cut))
+        # Both were searched to 1e-9, and more thresholds cannot show less.
+        value = max(value, within)
+        interval = (value, value)
+        if math.isfinite(value):
+            draws = _draws(members, population, scores, laws, delta, shift, method, rng)
+            interval = hull_interval(value, draws, confidence)
+    return StarEstimate(
+        epsilon_star=value,
+        delta=delta,
+        method=method,
+        interval=interval,
+        confidence=confidence,
+        cut=cut,
+        epsilon_star_within_cut=within,
+        members=members.size,
+        population=population.size,
+        attacks=loss_attacks(members, population),
+        laws=laws,
+        warnings=_warnings(members, population, scores, laws, delta, cut, value, method, rng),
+    )
+
+
+def hull_interval(value: float, draws: Array, confidence: float) -> tuple[float, float]:
+    """Return the hull of the percentile and the reversed percentile bootstrap intervals, from 0 upwards.
+
+    Parameters
+    ----------
+    value
+        The estimate, at least 0, finite.
+    draws
+        Bootstrap estimates, shape (replicates,); infinite ones count as such.
+    confidence
+        Above 0 and below 1.
+    """
+    side = (1 - confidence) / 2
+    low, high = (float(np.quantile(draws, p, method="inverted_cdf")) for p in (side, 1 - side))
+    return max(0.0, min(low, 2 * value - high)), max(high, 2 * value - low)
+
+
+def _known(method: StarMethod | str) -> StarMethod:
+    require(str(method) in list(StarMethod), f"method is {method}: accepted are {', '.join(StarMethod)}")
+    return StarMethod(method)
+
+
+def _laws(
+    scores: tuple[Array, Array], method: StarMethod, rng: np.random.Generator
+) -> tuple[NormalMixture, NormalMixture]:
+    if method is StarMethod.PARAMETRIC:
+        one, zero = (normal(float(each.mean()), float(each.std())) for each in scores)
+    else:
+        one, zero = (choose_mixture(_some(each, rng), rng) for each in scores)
+    return one, zero
+
+
+def _of_laws(
+    members: Array,
+    population: Array,
+    laws: tuple[NormalMixture, NormalMixture],
+    delta: float,
+    shift: float,
+    cut: float,
+    method: StarMethod,
+) -> float:
+    """Return Epsilon* of fitted laws; normals have a closed form."""
+    if method is StarMethod.PARAMETRIC:
+        return float(parametric_epsilon_star(members, population, delta, shift, cut))
+    return epsilon_star_mixtures(*laws, delta, cut).epsilon_star
+
+
+def _some(scores: Array, rng: np.random.Generator) -> Array:
+    """Return at most as many scores as a mixture is fitted to."""
+    return scores if scores.size <= _FIT_AT_MOST else rng.choice(scores, _FIT_AT_MOST, replace=False)
+
+
+def _draws(
+    members: Array,
+    population: Array,
+    scores: tuple[Array, Array],
+    laws: tuple[NormalMixture, NormalMixture],
+    delta: float,
+    shift: float,
+    method: StarMethod,
+    rng: np.random.Generator,
+) -> Array:
+    """Return bootstrap estimates; a mixture keeps its number of components and is refitted from where it was."""
+    if method is StarMethod.PARAMETRIC:
+        return parametric_draws(gather(members, population), delta, shift, 0.0, _REPLICATES, rng)
+    found = []
+    used = [_some(each, rng) for each in scores]
+    for _ in range(_MIXTURE_REPLICATES):
+        drawn = [rng.choice(each, each.size) for each in used]
+        if not all(np.ptp(each) > 0 for each in drawn):
+            found.append(math.inf)
+            continue
+        one, zero = (fit_mixture(each, law.components, rng, start=law) for each, law in zip(drawn, laws, strict=True))
+        star = epsilon_star_mixtures(one, zero, delta, tolerance=_MIXTURE_REPLICATE_TOLERANCE)
+        found.append(star.epsilon_star)
+    return np.array(found)
+
+
+def _warnings(
+    members: Array,
+    population: Array,
+    scores: tuple[Array, Array],
+    laws: tuple[NormalMixture, NormalMixture] | None,
+    delta: float,
+    cut: float,
+    value: float,
+    method: StarMethod,
+    rng: np.random.Generator,
+) -> tuple[str, ...]:
+    """Return what speaks against the value, in words."""
+    found = []
+    sets = (("members", members), ("population", population))
+    for name, losses in sets:
+        if losses.size < FEW:
+            found.append(f"{losses.size} losses of {name}: with fewer than {FEW} the interval may not cover")
+        if np.ptp(losses) == 0:
+            found.append(f"all losses of {name} are equal: their law says nothing about other records")
+    if math.isinf(value):
+        found.append(_why_unbounded(delta, method, laws, cut))
+    if laws is not None and cut and threshold_limits(*laws, cut) is None:
+        found.append(f"no threshold has both error rates within the cut of {cut:g}: all thresholds count")
+    if method is StarMethod.EMPIRICAL and cut * min(members.size, population.size) < 1:
+        found.append(f"the cut of {cut:g} is less than one loss of a set: single losses decide the value")
+    for (name, _), values, law in zip(sets, scores, laws or (), strict=False):
+        found += _poor_fit(name, values, law, method, rng)
+    return tuple(found)
+
+
+def _why_unbounded(
+    delta: float, method: StarMethod, laws: tuple[NormalMixture, NormalMixture] | None, cut: float
+) -> str:
+    if laws is not None and delta == 0:
+        return (
+            "unbounded: at delta 0 two different normal laws have no largest ratio; "
+            f"epsilon_star_within_cut leaves out error rates beyond {cut:g} and 1 - {cut:g}"
+        )
+    if method is StarMethod.EMPIRICAL:
+        return "unbounded: a threshold tells more than delta of one set apart without an error"
+    return "unbounded: a set of equal losses is told apart by a threshold beside it"
+
+
+def _poor_fit(name: str, scores: Array, law: NormalMixture, method: StarMethod, rng: np.random.Generator) -> list[str]:
+    """Return a warning where the two-sample check of appendix 8.2 refuses the fit."""
+    size = min(_LARGEST_EVALUATION, scores.size // 2)
+    used = _some(scores, rng)
+    components = min(law.components, MOST_COMPONENTS)
+    if size < FEW or np.unique(used).size < FEW:
+        return []
+    check = ks_check(used, components, size, rng)
+    if check.p_value > _POOR_FIT:
+        return []
+    advice = "; compare --method mixture and empirical" if method is StarMethod.PARAMETRIC else ""
+    kind = "a normal" if components == 1 else f"a mixture of {components} normals"
+    return [f"scores of {name} do not look like {kind} (two-sample KS p = {check.p_value:.2g}){advice}"]

@@ -1,0 +1,32 @@
+"""Writing of a report's files, each whole or not at all."""
+
+from pathlib import Path
+
+from fl_audit.report.contents import RunContents
+from fl_audit.report.page.figures import draw_all
+from fl_audit.report.page.html import render_html
+from fl_audit.whole_files import whole_file
+
+
+def write_report(contents: RunContents, directory: Path) -> Path:
+    """Write `figures/<name>.png` and `report.html` into a directory and return the path of the page.
+
+    Everything is drawn before the first file is written. Each file gets a temporary name in its own directory and is
+    then moved into place, so that a reader never finds half of one.
+
+    Parameters
+    ----------
+    contents
+        What the report is made of.
+    directory
+        Where to write; made where it is missing. A report that is there already is replaced.
+    """
+    figures = draw_all(contents)
+    page = render_html(contents, figures)
+    for name, png in figures.items():
+        with whole_file(directory / "figures" / f"{name}.png") as file:
+            file.write_bytes(png)
+    path = directory / "report.html"
+    with whole_file(path) as file:
+        file.write_text(page, encoding="utf-8")
+    return path

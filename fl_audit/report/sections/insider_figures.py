@@ -1,0 +1,259 @@
+"""What the insider came to believe: final beliefs, beliefs over rounds, final log-odds."""
+
+import math
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy.special import expit, logit
+
+from fl_audit.report.contents import LawFacts, RunContents
+from fl_audit.report.page.style import (
+    BIT_STYLES,
+    INK,
+    MUTED,
+    add_legend,
+    draw_band,
+    finish_axes,
+    markers_for,
+    new_figure,
+    span,
+    whole_number_axis,
+)
+from fl_audit.report.theory import Floats, belief_band, belief_density, belief_grid, log_odds_density
+from fl_audit.report.wording import percent
+
+FEWEST_FOR_HISTOGRAM = 20
+"""Below this many worlds each is drawn as a mark of its own."""
+
+WORLDS_SHOWN = 12
+
+
+def beliefs_figure(contents: RunContents) -> Figure:
+    """Draw the final beliefs in the dataset that was really used beside the law that was promised."""
+    figure = new_figure()
+    axes = figure.add_subplot()
+    beliefs = contents.worlds["belief"].to_numpy(dtype=np.float64)
+    share = float((contents.worlds["bit"] == 1).mean())
+    points = belief_grid(contents.law.mu, contents.law.prior)
+    low, high = _belief_window(beliefs, points, list(contents.belief_bounds().values()))
+    top = _draw_beliefs(axes, beliefs)
+    density = belief_density(points, contents.law.mu, contents.law.prior, share)
+    axes.plot(points, density, color=INK, linewidth=2, linestyle=_law_line(contents.law), label=_law_name(contents.law))
+    axes.set_xlim(low, high)
+    axes.set_ylim(0, 1.1 * max(top, min(float(density.max()), 2.5 * top) if top else float(density.max())))
+    _draw_bound_and_share(axes, contents, high)
+    finish_axes(
+        axes,
+        "How sure the insider became of the truth",
+        "Belief in the data set really used (probability)",
+        "Density (share of worlds\nper unit of probability)",
+    )
+    add_legend(axes)
+    return figure
+
+
+def belief_rounds_figure(contents: RunContents) -> Figure:
+    """Draw the belief in D over the rounds for up to twelve worlds, with the law where it is exact."""
+    figure = new_figure(5.0)
+    axes = figure.add_subplot()
+    law = contents.law
+    if law.exact_final_law:
+        for bit in (1, 0):
+            _draw_belief_law(axes, law, bit)
+    shown = worlds_shown(contents.worlds)
+    for bit, style in BIT_STYLES.items():
+        for index, world in enumerate(shown[shown["bit"] == bit]["world"]):
+            _draw_path(axes, contents, int(world), bit, style.name if index == 0 else "")
+    _draw_belief_limits(axes, contents)
+    axes.set_ylim(*_belief_heights(contents, shown))
+    whole_number_axis(axes, 0, law.rounds)
+    title = f"The insider's belief, round by round ({_shown_text(len(shown), len(contents.worlds))})"
+    finish_axes(axes, title, "Round (number; 0 = before training)", "Belief in D (probability)")
+    add_legend(axes, columns=2)
+    return figure
+
+
+def log_odds_figure(contents: RunContents) -> Figure:
+    """Draw the final log-odds of the worlds that used D and of those that used D', beside their laws."""
+    figure = new_figure()
+    axes = figure.add_subplot()
+    law, worlds = contents.law, contents.worlds
+    values = worlds["log_odds"].to_numpy(dtype=np.float64)
+    reach = law.mu**2 / 2 + 3.5 * law.mu
+    low, high = span(values, [-reach, reach])
+    grid = np.linspace(low, high, 500)
+    for bit, style in BIT_STYLES.items():
+        part = values[(worlds["bit"] == bit).to_numpy()]
+        _draw_log_odds(axes, part, bit)
+        name = f"{'law' if law.exact_final_law else 'promise (upper limit)'}, {style.short}"
+        axes.plot(grid, log_odds_density(grid, law.mu, bit), style.line, color=style.colour, linewidth=2, label=name)
+    threshold = -float(logit(law.prior))
+    axes.axvline(
+        threshold, color=INK, linestyle=":", linewidth=1.6, label="the insider says D to the right of this line"
+    )
+    axes.set_ylim(bottom=0)
+    finish_axes(
+        axes,
+        "Evidence for D after the last round",
+        "Log-odds of D against D' (nats)",
+        "Density (share of worlds per nat)",
+    )
+    add_legend(axes, columns=2)
+    return figure
+
+
+def worlds_shown(worlds: pd.DataFrame, limit: int = WORLDS_SHOWN) -> pd.DataFrame:
+    """Return the first worlds of either bit, `limit` in all: chosen by number, not by outcome."""
+    ordered = worlds.sort_values("world")
+    parts = [ordered[ordered["bit"] == bit] for bit in (1, 0)]
+    first = max(limit // 2, limit - len(parts[1]))
+    with_d = parts[0].head(first)
+    return pd.concat([with_d, parts[1].head(limit - len(with_d))])
+
+
+def _belief_window(beliefs: Floats, points: Floats, bounds: list[float]) -> tuple[float, float]:
+    """Return the interval of beliefs worth showing: all of 0 to 1, or the middle of it when nothing lies outside."""
+    low, high = span(beliefs, points, bounds)
+    reach = 1.15 * max(0.5 - low, high - 0.5)
+    return (0.0, 1.0) if reach > 0.4 else (0.5 - reach, 0.5 + reach)
+
+
+def _belief_heights(contents: RunContents, shown: pd.DataFrame) -> tuple[float, float]:
+    """Return the limits of the vertical axis of the beliefs over rounds."""
+    paths = contents.rounds.loc[contents.rounds["world"].isin(shown["world"]), "log_odds"].to_numpy(dtype=np.float64)
+    beliefs = expit(paths + logit(contents.law.prior))
+    law = belief_grid(contents.law.mu, contents.law.prior, tail=0.025) if contents.law.exact_final_law else np.empty(0)
+    low, high = _belief_window(beliefs, law, list(contents.belief_bounds().values()))
+    return (-0.02, 1.02) if (low, high) == (0.0, 1.0) else (low, high)
+
+
+def _shown_text(shown: int, worlds: int) -> str:
+    if shown < worlds:
+        return f"{shown} of {worlds:,} worlds"
+    return "the one world" if worlds == 1 else f"all {worlds} worlds"
+
+
+def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:
+    """Draw the measured beliefs and return the height of the tallest bar, 0 where worlds are single marks."""
+    label = f"measured, {len(beliefs):,} {'world' if len(beliefs) == 1 else 'worlds'}"
+    if len(beliefs) < FEWEST_FOR_HISTOGRAM:
+        _draw_marks(axes, beliefs, 1, label)
+        return 0.0
+    style = BIT_STYLES[1]
+    heights, *_ = axes.hist(
+        beliefs, bins=_bins(beliefs), density=True, color=style.fill, edgecolor=style.colour, linewidth=0.6, label=label
+    )
+    return float(np.max(np.asarray(heights, dtype=np.float64)))
+
+
+def _bins(values: Floats) -> list[float]:
+    """Return the edges of about 2.5 n^(1/3) equal bins over the values: fine enough to see a shape, no finer."""
+    low, high = span(values)
+    reach = max(high - low, 1e-9)
+    return list(np.linspace(low, low + reach, math.ceil(2.5 * len(values) ** (1 / 3)) + 1))
+
+
+def _draw_marks(axes: Axes, values: Floats, bit: int, label: str) -> None:
+    """Draw each world as a stem on the horizontal axis, in axis units so that any density fits above."""
+    style = BIT_STYLES[bit]
+    frame = axes.get_xaxis_transform()
+    for value in values:
+        axes.plot([value, value], [0, 0.12], color=style.colour, linestyle=style.line, linewidth=1.4, transform=frame)
+    tips = np.full(len(values), 0.12)
+    axes.plot(values, tips, style.marker, color=style.colour, markersize=8, transform=frame, label=label, clip_on=False)
+
+
+def _draw_bound_and_share(axes: Axes, contents: RunContents, high: float) -> None:
+    bounds, beyond, worlds = contents.belief_bounds(), contents.beyond_bound(), len(contents.worlds)
+    if beyond is None:
+        return
+    delta = percent(contents.number("guarantee", "delta"))
+    share = f"beyond it {beyond:,} of {worlds:,} ({percent(beyond / worlds)}), promised at most δ = {delta}"
+    if math.isclose(bounds[0], bounds[1]):
+        axes.axvline(bounds[1], color=INK, linestyle="-.", linewidth=1.8, label=f"bound {percent(bounds[1])}: {share}")
+    else:
+        axes.axvline(bounds[1], color=INK, linestyle="-.", linewidth=1.8, label=f"bound for D {percent(bounds[1])}")
+        label = f"bound for D' {percent(bounds[0])}; {share.replace('it', 'its own bound', 1)}"
+        axes.axvline(bounds[0], color=INK, linestyle=":", linewidth=1.8, label=label)
+    axes.axvspan(max(bounds.values()), high, facecolor="none", edgecolor=MUTED, hatch="...", linewidth=0, alpha=0.35)
+
+
+def _law_line(law: LawFacts) -> str:
+    return "-" if law.exact_final_law else "--"
+
+
+def _law_name(law: LawFacts) -> str:
+    if law.exact_final_law:
+        return f"exact law, μ = {law.mu:.3g}"
+    return f"promise (upper limit), μ = {law.mu:.3g}; no exact law under global scaling"
+
+
+def _draw_belief_law(axes: Axes, law: LawFacts, bit: int) -> None:
+    style = BIT_STYLES[bit]
+    band = belief_band(law.mu, law.rounds, bit, law.prior)
+    rounds = np.arange(law.rounds + 1)
+    draw_band(
+        axes,
+        rounds,
+        band.low,
+        band.high,
+        facecolor=style.fill if bit == 1 else "none",
+        edgecolor=style.colour,
+        hatch=style.hatch,
+        alpha=0.3,
+        linewidth=1.2,
+        linestyle=style.line,
+        label=f"law, {style.short}: 95 % of worlds",
+    )
+    label = f"law, {style.short}: median"
+    axes.plot(rounds, band.middle, style.line, color=style.colour, linewidth=3.2, label=label, zorder=4)
+
+
+def _draw_path(axes: Axes, contents: RunContents, world: int, bit: int, label: str) -> None:
+    """Draw the belief in D of one world from the prior to the last round, with a mark at its end."""
+    style = BIT_STYLES[bit]
+    path = contents.rounds[contents.rounds["world"] == world].sort_values("round")
+    rounds = np.concatenate([[0], path["round"].to_numpy()])
+    log_odds = np.concatenate([[0.0], path["log_odds"].to_numpy(dtype=np.float64)])
+    belief = expit(log_odds + logit(contents.law.prior))
+    axes.plot(rounds, belief, style.line, color=style.colour, linewidth=1.0, alpha=0.85)
+    axes.plot(rounds[-1:], belief[-1:], style.marker, color=style.colour, markersize=5, clip_on=False, zorder=5)
+    if label:
+        axes.plot(
+            [], [], style.line, color=style.colour, linewidth=1.0, marker=style.marker, **markers_for(2), label=label
+        )
+
+
+def _draw_belief_limits(axes: Axes, contents: RunContents) -> None:
+    bounds = contents.belief_bounds()
+    if not bounds:
+        return
+    same = math.isclose(bounds[0], bounds[1])
+    other = "D'" if same else f"D' ({percent(bounds[0])})"
+    label = f"bound {percent(bounds[1])}, for D and for {other}"
+    axes.axhline(bounds[1], color=INK, linestyle="-.", linewidth=1.8, label=label)
+    axes.axhline(1 - bounds[0], color=INK, linestyle="-.", linewidth=1.8)
+
+
+def _draw_log_odds(axes: Axes, values: Floats, bit: int) -> None:
+    style = BIT_STYLES[bit]
+    if not len(values):
+        return
+    label = f"{style.name}, {len(values):,} {'world' if len(values) == 1 else 'worlds'}"
+    if len(values) < FEWEST_FOR_HISTOGRAM:
+        _draw_marks(axes, values, bit, label)
+        return
+    axes.hist(
+        values,
+        bins=_bins(values),
+        density=True,
+        histtype="stepfilled",
+        facecolor=style.fill if bit == 1 else "none",
+        edgecolor=style.colour,
+        hatch=style.hatch,
+        linewidth=1.0,
+        alpha=0.75,
+        label=label,
+    )
