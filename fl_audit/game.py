@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 from torch import Tensor
 
+from fl_audit.adjacency import NeighbourPair
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.neighbours import NeighbourPair
 from fl_audit.data.partition import PartitionScheme, partition_records
 from fl_audit.data.records import Records
 from fl_audit.data.split import Split, select_records

@@ -15,11 +15,11 @@ from experiments.cli.main import main
 from experiments.runs.config import load_config
 from experiments.runs.plan import resolve
 from experiments.runs.run_directory import public_part
+from fl_audit.adjacency import Adjacency
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.neighbours import ranked_neighbours
 from fl_audit.data.split import select_records
-from fl_audit.privacy.release import NeighbouringRelation
 
 CONFIG = """
 [data]
@@ -210,7 +210,7 @@ def test_data_sets_are_listed(fl_audit: FlAudit, tmp_path: Path) -> None:
 def test_the_chosen_neighbour_is_public(config: Path) -> None:
     plan = resolve(load_config(config, ["audit.neighbour=least-dissimilar", "audit.neighbour-rank=3"]))
     split = select_records(load_source(DataSpec("breast-cancer")), 60, 1000, seed=0)
-    relation = NeighbouringRelation.REPLACE_RECORD
+    relation = Adjacency.REPLACE_RECORD
     ranked = ranked_neighbours(relation, split.inside, split.outside, Dissimilarity.EUCLIDEAN, 3, farthest=False)
     assert public_part(plan)["game"]["pair"] == dataclasses.asdict(ranked[2])
     assert public_part(plan)["configuration"]["audit"]["neighbour-rank"] == 3

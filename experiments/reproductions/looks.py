@@ -11,7 +11,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import ArrayLike
 
-from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling
+from fl_audit.adjacency import Adjacency
+from fl_audit.privacy.release import NoiseScaling
 from fl_audit.report.page.style import INK, SMALL_TEXT_SIZE, finish_axes
 
 PUBLISHED = "as published"
@@ -35,10 +36,8 @@ SCALING_LOOKS = {
     NoiseScaling.GLOBAL: Look("global sensitivity", "#b35806", "#f8d9b0", "--", "^", "////"),
 }
 RELATION_LOOKS = {
-    NeighbouringRelation.REPLACE_RECORD: Look("bounded: a record replaced", "#12426e", "#b9d0e6", "-", "o", ""),
-    NeighbouringRelation.ADD_REMOVE_RECORD: Look(
-        "unbounded: a record removed", "#b35806", "#f8d9b0", "--", "^", "////"
-    ),
+    Adjacency.REPLACE_RECORD: Look("bounded: a record replaced", "#12426e", "#b9d0e6", "-", "o", ""),
+    Adjacency.ADD_REMOVE_RECORD: Look("unbounded: a record removed", "#b35806", "#f8d9b0", "--", "^", "////"),
 }
 
 

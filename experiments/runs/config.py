@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.neighbours import RANKED, NeighbourChoice
 from fl_audit.data.partition import PartitionScheme
@@ -18,7 +19,7 @@ from fl_audit.errors import InputError
 from fl_audit.game import View
 from fl_audit.learning.optimizers import OptimizerKind
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling, NoiseSource
+from fl_audit.privacy.release import NoiseScaling, NoiseSource
 
 Scalar = bool | int | float | str
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -123,7 +124,7 @@ class PrivacySection(_Section):
     accountant: Accountant = Accountant.RDP_CLASSIC
     clipping_norm: Positive = 3.0
     sensitivity: NoiseScaling = NoiseScaling.GLOBAL
-    adjacency: NeighbouringRelation = NeighbouringRelation.REPLACE_RECORD
+    adjacency: Adjacency = Adjacency.REPLACE_RECORD
     noise: NoiseSource = NoiseSource.CENTRAL
 
     @model_validator(mode="after")

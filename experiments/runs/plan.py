@@ -6,9 +6,10 @@ from fractions import Fraction
 from math import ceil
 
 from experiments.runs.config import PRIVACY_TARGETS, DataSection, RunConfig
+from fl_audit.adjacency import NeighbourPair
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.files import data_directory
-from fl_audit.data.neighbours import NeighbourPair, choose_neighbour
+from fl_audit.data.neighbours import choose_neighbour
 from fl_audit.data.split import select_records
 from fl_audit.errors import require
 from fl_audit.game import PublicGame

@@ -16,8 +16,8 @@ from experiments.sweeps.grid import Point, describe, require_distinct
 from experiments.sweeps.landscape import landscape_figure
 from experiments.sweeps.schedule import play_points
 from experiments.sweeps.tables import Utility, choose_utility, models_table, points_table
+from fl_audit.adjacency import NeighbourPair
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.neighbours import NeighbourPair
 from fl_audit.errors import InputError, require
 from fl_audit.report.page.style import to_png
 from fl_audit.whole_files import whole_file

@@ -1,15 +1,14 @@
 """Neighbouring training sets: which record makes the difference between D and D'."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
+from fl_audit.adjacency import Adjacency, NeighbourPair, Relation
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.ranking import ranked_pairs, ranked_records
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
-from fl_audit.privacy.release import NeighbouringRelation
 from fl_audit.randomness import Purpose, generator
 
 
@@ -21,28 +20,12 @@ class NeighbourChoice(StrEnum):
     RANDOM = "random"
 
 
-@dataclass(frozen=True)
-class NeighbourPair:
-    """The record by which D and D' differ.
-
-    Parameters
-    ----------
-    index
-        Position in D of the differing record x.
-    replacement
-        Position in the outside pool of the record x' that takes its place, None where x is removed.
-    """
-
-    index: int
-    replacement: int | None
-
-
 RANKED = (NeighbourChoice.MOST_DISSIMILAR, NeighbourChoice.LEAST_DISSIMILAR)
 """The choices that have a second, a third and further ranks."""
 
 
 def ranked_neighbours(
-    relation: NeighbouringRelation,
+    adjacency: Adjacency,
     inside: Records,
     outside: Records | None,
     dissimilarity: Dissimilarity,
@@ -57,7 +40,7 @@ def ranked_neighbours(
 
     Parameters
     ----------
-    relation
+    adjacency
         How D and D' differ.
     inside
         D, n records.
@@ -75,17 +58,17 @@ def ranked_neighbours(
     InputError
         If there are fewer neighbours, or the records do not suit the measure.
     """
-    match relation:
-        case NeighbouringRelation.ADD_REMOVE_RECORD:
+    match adjacency.relation:
+        case Relation.ADD_REMOVE:
             _check_removable(inside)
             return tuple(NeighbourPair(index, None) for index in ranked_records(inside, dissimilarity, count, farthest))
-        case NeighbouringRelation.REPLACE_RECORD:
+        case Relation.REPLACE:
             pairs = ranked_pairs(inside, _check_replacements(outside), dissimilarity, count, farthest)
             return tuple(NeighbourPair(*pair) for pair in pairs)
 
 
 def choose_neighbour(
-    relation: NeighbouringRelation,
+    adjacency: Adjacency,
     inside: Records,
     outside: Records | None,
     choice: NeighbourChoice | int,
@@ -97,7 +80,7 @@ def choose_neighbour(
 
     Parameters
     ----------
-    relation
+    adjacency
         How D and D' differ.
     inside
         D, n records.
@@ -121,14 +104,14 @@ def choose_neighbour(
     """
     if isinstance(choice, NeighbourChoice) and choice in RANKED:
         farthest = choice is NeighbourChoice.MOST_DISSIMILAR
-        return ranked_neighbours(relation, inside, outside, dissimilarity, rank, farthest)[-1]
+        return ranked_neighbours(adjacency, inside, outside, dissimilarity, rank, farthest)[-1]
     require(rank == 1, f"neighbour rank is {rank} and neighbour {choice}: a rank goes with {' and '.join(RANKED)}")
     random = generator(seed, Purpose.NEIGHBOUR_CHOICE)
-    match relation:
-        case NeighbouringRelation.ADD_REMOVE_RECORD:
+    match adjacency.relation:
+        case Relation.ADD_REMOVE:
             _check_removable(inside)
             return NeighbourPair(_one_of(inside, choice, random), None)
-        case NeighbouringRelation.REPLACE_RECORD:
+        case Relation.REPLACE:
             pool = _check_replacements(outside)
             index = _one_of(inside, choice, random)
             if choice is NeighbourChoice.RANDOM:

@@ -10,6 +10,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.adjacency import Relation
 from fl_audit.errors import InputError
 from fl_audit.privacy import pld
 from fl_audit.privacy.events import GaussianRelease, gaussian_mu_squared
@@ -23,7 +24,6 @@ from fl_audit.privacy.gaussian import (
     require_mu,
 )
 from fl_audit.privacy.profile import PrivacyProfile
-from fl_audit.privacy.release import NeighbouringRelation
 from fl_audit.privacy.renyi import (
     RDP_CLASSIC_ORDERS,
     classic_conversion,
@@ -115,7 +115,7 @@ def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> fl
 
 
 def _divergences(profile: PrivacyProfile, accountant: Accountant) -> NDArray[np.float64]:
-    replaced = profile.relation is NeighbouringRelation.REPLACE_RECORD
+    replaced = profile.relation.relation is Relation.REPLACE
     return renyi_divergences(profile.events, str(accountant), replaced)
 
 

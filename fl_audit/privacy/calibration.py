@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy import accounting, pld
 from fl_audit.privacy.accounting import Accountant, account, gaussian_mu, gdp_mu, mu_of_epsilon, require_delta
 from fl_audit.privacy.events import GaussianRelease, SampledGaussianRelease, require_sampling_rate
 from fl_audit.privacy.profile import PrivacyProfile
-from fl_audit.privacy.release import NeighbouringRelation
 from fl_audit.privacy.scores import (
     epsilon_from_advantage,
     epsilon_from_belief,
@@ -91,7 +91,7 @@ class Guarantee:
 
 
 def _profile(
-    noise_multiplier: float, rounds: int, prior: float, sampling_rate: float, relation: NeighbouringRelation
+    noise_multiplier: float, rounds: int, prior: float, sampling_rate: float, relation: Adjacency
 ) -> PrivacyProfile:
     if sampling_rate == 1:
         return PrivacyProfile((GaussianRelease(1.0, noise_multiplier, rounds),), relation, prior)
@@ -105,7 +105,7 @@ def noise_multiplier_for(
     delta: float,
     prior: float = 0.5,
     sampling_rate: float = 1.0,
-    relation: NeighbouringRelation = NeighbouringRelation.ADD_REMOVE_RECORD,
+    relation: Adjacency = Adjacency.ADD_REMOVE_RECORD,
 ) -> float:
     """Return the smallest noise multiplier that keeps the target over all rounds.
 
@@ -174,7 +174,7 @@ class _Setting:
     delta: float
     prior: float
     sampling_rate: float
-    relation: NeighbouringRelation
+    relation: Adjacency
 
     @property
     def sampled(self) -> bool:
@@ -271,7 +271,7 @@ def guarantee(
     delta: float,
     prior: float = 0.5,
     sampling_rate: float = 1.0,
-    relation: NeighbouringRelation = NeighbouringRelation.ADD_REMOVE_RECORD,
+    relation: Adjacency = Adjacency.ADD_REMOVE_RECORD,
 ) -> Guarantee:
     """Return all that a noise multiplier promises over all rounds.
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
+from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.privacy.events import (
     LaplaceRelease,
     RandomizedResponse,
@@ -20,7 +21,6 @@ from fl_audit.privacy.events import (
     SampledGaussianRelease,
     gaussian_mu_squared,
 )
-from fl_audit.privacy.release import NeighbouringRelation
 
 _REACH = 9.5
 """Standard deviations of Gaussian noise kept on the grid: what lies beyond has probability 1e-21."""
@@ -288,7 +288,7 @@ class ResponseLoss:
         return Masses(first, points, 0.0)
 
 
-def loss_laws(events: Sequence[ReleaseEvent], relation: NeighbouringRelation) -> list[tuple[LossLaw, int]]:
+def loss_laws(events: Sequence[ReleaseEvent], relation: Adjacency) -> list[tuple[LossLaw, int]]:
     """Return the distinct laws of a composition and how often each occurs; Gaussian noise is composed into one."""
     squared, laws = 0.0, dict[LossLaw, int]()
     for event in events:
@@ -299,7 +299,7 @@ def loss_laws(events: Sequence[ReleaseEvent], relation: NeighbouringRelation) ->
             continue
         match event:
             case SampledGaussianRelease(noise_multiplier, sampling_rate, _):
-                replaced = relation is NeighbouringRelation.REPLACE_RECORD
+                replaced = relation.relation is Relation.REPLACE
                 law = GaussianLoss(1 / noise_multiplier, sampling_rate, replaced)
             case LaplaceRelease():
                 law = LaplaceLoss(event.epsilon)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from scipy.special import expit
 
+from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.privacy.calibration import Guarantee
 from fl_audit.privacy.gaussian import require_delta, require_epsilon
-from fl_audit.privacy.release import NeighbouringRelation
 from fl_audit.privacy.scores import gaussian_advantage
 
 _LARGEST_EXPONENT = 709.0
@@ -104,7 +104,7 @@ def tradeoff_advantage_bound(epsilon: float, delta: float) -> float:
     return 1 - 2 * (1 - delta) * float(expit(-epsilon))
 
 
-def membership_bounds(promise: Guarantee, relation: NeighbouringRelation) -> MembershipBounds:
+def membership_bounds(promise: Guarantee, relation: Adjacency) -> MembershipBounds:
     """Return what a promise leaves to an adversary who is asked about members and others of the population.
 
     All three hold on average over data sets drawn from the population, and only where every record has the promise:
@@ -119,10 +119,10 @@ def membership_bounds(promise: Guarantee, relation: NeighbouringRelation) -> Mem
         (1 + e^epsilon) delta)-DP and Gaussian parameter 2 mu by group privacy (Dong, Roth & Su 2022), and at most twice
         the total variation.
     """
-    match relation:
-        case NeighbouringRelation.REPLACE_RECORD:
+    match relation.relation:
+        case Relation.REPLACE:
             epsilon, delta, exact = promise.epsilon, promise.delta, promise.advantage_bound_exact
-        case NeighbouringRelation.ADD_REMOVE_RECORD:
+        case Relation.ADD_REMOVE:
             epsilon = 2 * promise.epsilon
             delta = promise.delta * (2 + yeom_bound(promise.epsilon))
             exact = min(gaussian_advantage(2 * promise.mu), 2 * promise.advantage_bound_exact)

@@ -23,10 +23,10 @@ from dp_accounting.pld.pld_pmf import DensePLDPmf
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.loss_laws import LossLaw, Masses, loss_laws
-from fl_audit.privacy.release import NeighbouringRelation
 
 MISPLACED_MASS = 1e-12
 """theta: mass that truncation, rounding of the transforms and the tail of Hoeffding's inequality may hold."""
@@ -240,7 +240,7 @@ def _curve(pmf: DensePLDPmf, misplaced: float) -> LossCurve:
 @lru_cache(maxsize=16)
 def loss_curves(
     events: tuple[ReleaseEvent, ...],
-    relation: NeighbouringRelation = NeighbouringRelation.ADD_REMOVE_RECORD,
+    relation: Adjacency = Adjacency.ADD_REMOVE_RECORD,
     points: int = FINE,
 ) -> LossCurves:
     """Return what a composition promises.

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from scipy.special import expit, log_ndtr, logit, ndtr, ndtri
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.errors import require
 from fl_audit.privacy import pld
 from fl_audit.privacy.events import ReleaseEvent, gaussian_mu_squared
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon, require_delta, require_epsilon
-from fl_audit.privacy.release import NeighbouringRelation
 from fl_audit.privacy.scores import gaussian_advantage, gaussian_belief_bound, require_prior
 
 
@@ -48,7 +48,7 @@ class PrivacyProfile:
     """
 
     events: tuple[ReleaseEvent, ...]
-    relation: NeighbouringRelation = NeighbouringRelation.ADD_REMOVE_RECORD
+    relation: Adjacency = Adjacency.ADD_REMOVE_RECORD
     prior: float = 0.5
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError, require
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.privacy.events import require_sampling_rate
@@ -18,13 +19,6 @@ from fl_audit.privacy.events import require_sampling_rate
 SENSITIVITY_FLOOR = 1e-4
 """Share of the clipping norm under which local noise stops shrinking: below it float32 rounding, not noise, would hide
 the record."""
-
-
-class NeighbouringRelation(StrEnum):
-    """How two neighbouring training sets differ."""
-
-    ADD_REMOVE_RECORD = "add-remove-record"
-    REPLACE_RECORD = "replace-record"
 
 
 class NoiseScaling(StrEnum):
@@ -78,7 +72,7 @@ class ReleaseLaw:
         If a number is out of its range, or numbers do not go together.
     """
 
-    relation: NeighbouringRelation
+    relation: Adjacency
     clipping_norm: float | None
     noise_multiplier: float
     scaling: NoiseScaling
@@ -118,11 +112,7 @@ class ReleaseLaw:
         Infinite without clipping.
         """
         norm = math.inf if self.clipping_norm is None else self.clipping_norm
-        match self.relation:
-            case NeighbouringRelation.ADD_REMOVE_RECORD:
-                return norm
-            case NeighbouringRelation.REPLACE_RECORD:
-                return 2 * norm
+        return self.relation.sensitivity_of_sum(norm)
 
     @property
     def is_private_release(self) -> bool:

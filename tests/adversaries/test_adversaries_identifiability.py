@@ -10,30 +10,30 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
+from fl_audit.adjacency import Adjacency, NeighbourPair
 from fl_audit.adversaries.identifiability import RoundEvidence, weigh_models, weigh_release
 from fl_audit.data.catalogue import DataSpec
-from fl_audit.data.neighbours import NeighbourPair
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.errors import InputError
 from fl_audit.game import Examples, Game, PublicGame, View, load_game
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
-from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling, ReleaseLaw
+from fl_audit.privacy.release import NoiseScaling, ReleaseLaw
 
 WORLDS = 5
 SGD = ServerOptimizer(OptimizerKind.SGD, 0.5)
 MOMENTUM = ServerOptimizer(OptimizerKind.MOMENTUM, 0.2, momentum=0.9)
-CASES = [(relation, scaling) for relation in NeighbouringRelation for scaling in NoiseScaling]
+CASES = [(relation, scaling) for relation in Adjacency for scaling in NoiseScaling]
 
 
 def make_game(
-    relation: NeighbouringRelation = NeighbouringRelation.REPLACE_RECORD,
+    relation: Adjacency = Adjacency.REPLACE_RECORD,
     scaling: NoiseScaling = NoiseScaling.LOCAL,
     model: str = "adult-mlp",
     optimizer: ServerOptimizer = SGD,
     multiplier: float = 2.0,
 ) -> Game:
-    replacing = relation is NeighbouringRelation.REPLACE_RECORD
+    replacing = relation is Adjacency.REPLACE_RECORD
     return load_game(
         PublicGame(
             data=DataSpec("breast-cancer"),
@@ -85,7 +85,7 @@ def true_sums(game: Game, models: Tensor) -> tuple[Tensor, Tensor]:
 
 def true_sigma(game: Game, with_x: Tensor, without_x: Tensor) -> NDArray[np.float64]:
     law = game.public.law
-    worst = {NeighbouringRelation.ADD_REMOVE_RECORD: 0.8, NeighbouringRelation.REPLACE_RECORD: 1.6}[law.relation]
+    worst = {Adjacency.ADD_REMOVE_RECORD: 0.8, Adjacency.REPLACE_RECORD: 1.6}[law.relation]
     local: NDArray[np.float64] = (with_x - without_x).norm(dim=1).numpy()
     return law.noise_multiplier * (local if law.scaling is NoiseScaling.LOCAL else np.full(len(local), worst))
 
@@ -100,9 +100,7 @@ def make_release(game: Game, models: Tensor, bits: list[int], seed: int = 3) -> 
 
 @pytest.mark.parametrize("model", ["logistic", "adult-mlp"])
 @pytest.mark.parametrize(("relation", "scaling"), CASES)
-def test_log_odds_are_differences_of_log_densities(
-    relation: NeighbouringRelation, scaling: NoiseScaling, model: str
-) -> None:
+def test_log_odds_are_differences_of_log_densities(relation: Adjacency, scaling: NoiseScaling, model: str) -> None:
     game = make_game(relation, scaling, model)
     models = initial(game)
     with_x, without_x = true_sums(game, models)
@@ -121,7 +119,7 @@ def test_log_odds_are_differences_of_log_densities(
 
 
 @pytest.mark.parametrize(("relation", "scaling"), CASES)
-def test_the_means_themselves_give_half_mu_squared(relation: NeighbouringRelation, scaling: NoiseScaling) -> None:
+def test_the_means_themselves_give_half_mu_squared(relation: Adjacency, scaling: NoiseScaling) -> None:
     game = make_game(relation, scaling)
     models = initial(game)
     with_x, without_x = true_sums(game, models)
@@ -134,7 +132,7 @@ def test_the_means_themselves_give_half_mu_squared(relation: NeighbouringRelatio
 
 @pytest.mark.parametrize("scaling", list(NoiseScaling))
 def test_swapping_the_neighbours_turns_the_sign(scaling: NoiseScaling) -> None:
-    game = make_game(NeighbouringRelation.REPLACE_RECORD, scaling)
+    game = make_game(Adjacency.REPLACE_RECORD, scaling)
     assert game.replacement is not None
     training = Examples(game.training.features.clone(), game.training.labels.clone())
     training.features[4], training.labels[4] = game.replacement.features[0], game.replacement.labels[0]
@@ -147,7 +145,7 @@ def test_swapping_the_neighbours_turns_the_sign(scaling: NoiseScaling) -> None:
 
 
 @pytest.mark.parametrize(("relation", "scaling"), CASES)
-def test_mirroring_the_release_turns_the_sign(relation: NeighbouringRelation, scaling: NoiseScaling) -> None:
+def test_mirroring_the_release_turns_the_sign(relation: Adjacency, scaling: NoiseScaling) -> None:
     game = make_game(relation, scaling)
     models = initial(game)
     release = make_release(game, models, [0, 1, 0, 1, 0]).double()
@@ -165,7 +163,7 @@ def _without_difference(game: Game) -> Game:
 @pytest.mark.parametrize("scaling", list(NoiseScaling))
 @pytest.mark.parametrize("size", [0.0, 1.0, 1e6])
 def test_neighbours_that_do_not_differ_tell_nothing(scaling: NoiseScaling, size: float) -> None:
-    game = _without_difference(make_game(NeighbouringRelation.REPLACE_RECORD, scaling))
+    game = _without_difference(make_game(Adjacency.REPLACE_RECORD, scaling))
     models = initial(game)
     evidence = weigh_release(game, models, torch.full_like(models, size))
     assert np.array_equal(evidence.log_odds, np.zeros(WORLDS))
@@ -174,7 +172,7 @@ def test_neighbours_that_do_not_differ_tell_nothing(scaling: NoiseScaling, size:
 
 @pytest.mark.parametrize("scaling", list(NoiseScaling))
 def test_a_world_whose_units_are_dead_tells_nothing_and_spoils_no_other(scaling: NoiseScaling) -> None:
-    game = make_game(NeighbouringRelation.ADD_REMOVE_RECORD, scaling)
+    game = make_game(Adjacency.ADD_REMOVE_RECORD, scaling)
     models = initial(game)
     views = game.model.layout.views(models)
     last = game.model.layout.names[-1]
@@ -203,9 +201,7 @@ def test_under_the_floor_noise_stays_and_evidence_fades() -> None:
 
 
 @pytest.mark.parametrize(("relation", "scaling"), CASES)
-def test_evidence_of_a_world_does_not_depend_on_its_company(
-    relation: NeighbouringRelation, scaling: NoiseScaling
-) -> None:
+def test_evidence_of_a_world_does_not_depend_on_its_company(relation: Adjacency, scaling: NoiseScaling) -> None:
     game = make_game(relation, scaling)
     models = initial(game)
     release = make_release(game, models, [1, 0, 1, 0, 1])
@@ -217,10 +213,8 @@ def test_evidence_of_a_world_does_not_depend_on_its_company(
     np.testing.assert_allclose(alone.log_odds, together.log_odds[4:], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("relation", list(NeighbouringRelation))
-def test_every_sum_works_in_the_shapes_of_the_batch(
-    relation: NeighbouringRelation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("relation", list(Adjacency))
+def test_every_sum_works_in_the_shapes_of_the_batch(relation: Adjacency, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bits may agree by luck in other shapes, so the shapes themselves are checked."""
     game = make_game(relation)
     models = initial(game)
@@ -241,7 +235,7 @@ def test_every_sum_works_in_the_shapes_of_the_batch(
     monkeypatch.setattr(game.model, "clipped_sum", noting)
     weigh_release(game, models[:2], models[:2], batch_worlds=WORLDS)
     weigh_models(game, [models[:2], models[:2] + 0.1], batch_worlds=WORLDS)
-    assert asked == [WORLDS] * (4 if relation is NeighbouringRelation.ADD_REMOVE_RECORD else 6)
+    assert asked == [WORLDS] * (4 if relation is Adjacency.ADD_REMOVE_RECORD else 6)
 
 
 def _play(game: Game, rounds: int) -> tuple[list[Tensor], list[Tensor]]:
@@ -257,9 +251,7 @@ def _play(game: Game, rounds: int) -> tuple[list[Tensor], list[Tensor]]:
 
 @pytest.mark.parametrize("optimizer", [SGD, MOMENTUM], ids=["sgd", "momentum"])
 @pytest.mark.parametrize(("relation", "scaling"), CASES)
-def test_models_tell_what_releases_tell(
-    relation: NeighbouringRelation, scaling: NoiseScaling, optimizer: ServerOptimizer
-) -> None:
+def test_models_tell_what_releases_tell(relation: Adjacency, scaling: NoiseScaling, optimizer: ServerOptimizer) -> None:
     game = make_game(relation, scaling, optimizer=optimizer)
     models, releases = _play(game, 4)
     for index, release in enumerate(releases):

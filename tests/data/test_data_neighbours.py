@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fl_audit.adjacency import Adjacency, NeighbourPair
 from fl_audit.data import dissimilarity as module
 from fl_audit.data.dissimilarity import Dissimilarity
-from fl_audit.data.neighbours import NeighbourChoice, NeighbourPair, choose_neighbour, ranked_neighbours
+from fl_audit.data.neighbours import NeighbourChoice, choose_neighbour, ranked_neighbours
 from fl_audit.data.ranking import ranked_pairs, ranked_records
 from fl_audit.data.records import Records
 from fl_audit.data.totals import approximate_totals, total_dissimilarity
 from fl_audit.errors import InputError
-from fl_audit.privacy.release import NeighbouringRelation
 
-REMOVE, REPLACE = NeighbouringRelation.ADD_REMOVE_RECORD, NeighbouringRelation.REPLACE_RECORD
+REMOVE, REPLACE = Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD
 Rows = list[tuple[int, int, int]]
 
 # Few small whole numbers, so that ties abound; 1 to 2, so that no record lacks a direction.
@@ -185,7 +185,7 @@ def test_named_record() -> None:
 
 @pytest.mark.parametrize("relation", [REMOVE, REPLACE])
 @pytest.mark.parametrize("index", [-1, 4])
-def test_index_out_of_range(relation: NeighbouringRelation, index: int) -> None:
+def test_index_out_of_range(relation: Adjacency, index: int) -> None:
     with pytest.raises(InputError, match=f"neighbour index is {index}: accepted are 0 to 3"):
         choose_neighbour(relation, D, OUT, index, Dissimilarity.EUCLIDEAN, 0)
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant, gdp_delta
 from fl_audit.privacy.calibration import guarantee
 from fl_audit.privacy.membership_bounds import membership_bounds, tradeoff_advantage_bound, yeom_bound
-from fl_audit.privacy.release import NeighbouringRelation
 
-REPLACE, ADD_REMOVE = NeighbouringRelation.REPLACE_RECORD, NeighbouringRelation.ADD_REMOVE_RECORD
+REPLACE, ADD_REMOVE = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.001), (1.1, 0.01), (2.2, 1e-5), (0.0, 0.2)])
@@ -45,16 +45,14 @@ def test_the_tradeoff_bound_is_at_most_yeoms_with_delta(epsilon: float, delta: f
     delta=st.floats(1e-6, 0.1),
     relation=st.sampled_from([REPLACE, ADD_REMOVE]),
 )
-def test_the_exact_bound_is_the_tightest(
-    multiplier: float, rounds: int, delta: float, relation: NeighbouringRelation
-) -> None:
+def test_the_exact_bound_is_the_tightest(multiplier: float, rounds: int, delta: float, relation: Adjacency) -> None:
     bounds = membership_bounds(guarantee(Accountant.GDP, multiplier, rounds, delta), relation)
     assert bounds.exact <= bounds.tradeoff + 1e-9
     assert relation is ADD_REMOVE or bounds.exact <= bounds.yeom + delta
 
 
 @pytest.mark.parametrize(("relation", "factor"), [(REPLACE, 1), (ADD_REMOVE, 2)])
-def test_the_exact_bound_is_reached_by_the_best_adversary(relation: NeighbouringRelation, factor: int) -> None:
+def test_the_exact_bound_is_reached_by_the_best_adversary(relation: Adjacency, factor: int) -> None:
     """Sum queries at the worst pair: a record at +C against one at -C, or, where records come and go, the same pair.
 
     The noise is z C there and z 2C for replaced records. 400000 draws err by 0.0022; 0.009 is four errors.

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant, account, gdp_delta, gdp_epsilon
 from fl_audit.privacy.calibration import guarantee
@@ -24,7 +25,6 @@ from fl_audit.privacy.events import (
 )
 from fl_audit.privacy.pld import MISPLACED_MASS, loss_curves
 from fl_audit.privacy.profile import PrivacyProfile
-from fl_audit.privacy.release import NeighbouringRelation
 
 DELTAS = (1e-8, 1e-5, 1e-3, 0.1)
 ROUNDING = 1e-12
@@ -139,10 +139,10 @@ def test_replaced_records_are_those_of_dp_accounting() -> None:
     theirs = privacy_loss_distribution.from_gaussian_mechanism(
         2.0, sampling_prob=0.1, neighboring_relation=NeighboringRelation.REPLACE_ONE
     ).self_compose(30)
-    curves = loss_curves((SampledGaussianRelease(1.0, 0.1, 30),), NeighbouringRelation.REPLACE_RECORD)
+    curves = loss_curves((SampledGaussianRelease(1.0, 0.1, 30),), Adjacency.REPLACE_RECORD)
     for delta in (1e-6, 1e-3):
         assert curves.epsilon(delta) == pytest.approx(theirs.get_epsilon_for_delta(delta), rel=1e-4)
-    nearly = loss_curves((SampledGaussianRelease(4.0, 1 - 1e-13, 16),), NeighbouringRelation.REPLACE_RECORD)
+    nearly = loss_curves((SampledGaussianRelease(4.0, 1 - 1e-13, 16),), Adjacency.REPLACE_RECORD)
     assert nearly.epsilon(1e-5) == pytest.approx(gdp_epsilon(1e-5, 1.0), rel=1e-4)
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant, account, gdp_delta, gdp_epsilon
 from fl_audit.privacy.events import (
@@ -20,7 +21,6 @@ from fl_audit.privacy.events import (
     SampledGaussianRelease,
 )
 from fl_audit.privacy.profile import PrivacyProfile
-from fl_audit.privacy.release import NeighbouringRelation
 
 ALPHAS = (0.001, 0.01, 0.1, 0.3, 0.5, 0.9)
 # riskcal 1.5.1, `get_advantage_from_pld` and `get_beta_from_pld` of the distributions of dp-accounting 0.6, interval
@@ -33,7 +33,7 @@ RISKCAL = [
         (0.99318901, 0.9573122, 0.75751902, 0.4829576, 0.28500112, 0.03021148),
     ),
     (
-        PrivacyProfile((SampledGaussianRelease(1.0, 0.1, 30),), NeighbouringRelation.REPLACE_RECORD),
+        PrivacyProfile((SampledGaussianRelease(1.0, 0.1, 30),), Adjacency.REPLACE_RECORD),
         0.21375644381646366,
         (0.99449784, 0.96255532, 0.76989014, 0.49280934, 0.29376042, 0.03395894),
     ),
@@ -168,7 +168,7 @@ def test_wrong_numbers_are_named(made: Callable[[], object], said: str) -> None:
 
 def test_profiles_of_other_relations_or_priors_do_not_compose() -> None:
     profile = PrivacyProfile.of(GaussianRelease(1.0, 1.0))
-    for other in (replace(profile, prior=0.4), replace(profile, relation=NeighbouringRelation.REPLACE_RECORD)):
+    for other in (replace(profile, prior=0.4), replace(profile, relation=Adjacency.REPLACE_RECORD)):
         with pytest.raises(InputError, match="same relation and prior"):
             profile.compose(other)
 

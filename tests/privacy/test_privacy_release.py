@@ -6,18 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
-from fl_audit.privacy.release import (
-    SENSITIVITY_FLOOR,
-    NeighbouringRelation,
-    NoiseScaling,
-    NoiseSource,
-    ReleaseLaw,
-)
+from fl_audit.privacy.release import SENSITIVITY_FLOOR, NoiseScaling, NoiseSource, ReleaseLaw
 
 LAW = ReleaseLaw(
-    relation=NeighbouringRelation.ADD_REMOVE_RECORD,
+    relation=Adjacency.ADD_REMOVE_RECORD,
     clipping_norm=3.0,
     noise_multiplier=8.0,
     scaling=NoiseScaling.LOCAL,
@@ -28,11 +23,11 @@ LAW = ReleaseLaw(
 
 def test_a_record_changes_the_sum_by_its_norm_or_twice_that() -> None:
     assert LAW.global_sensitivity == 3.0
-    assert replace(LAW, relation=NeighbouringRelation.REPLACE_RECORD).global_sensitivity == 6.0
+    assert replace(LAW, relation=Adjacency.REPLACE_RECORD).global_sensitivity == 6.0
 
 
-@pytest.mark.parametrize("relation", list(NeighbouringRelation))
-def test_local_noise_follows_the_sensitivity_down_to_the_floor(relation: NeighbouringRelation) -> None:
+@pytest.mark.parametrize("relation", list(Adjacency))
+def test_local_noise_follows_the_sensitivity_down_to_the_floor(relation: Adjacency) -> None:
     law = replace(LAW, relation=relation)
     assert SENSITIVITY_FLOOR == 1e-4
     floor = 3e-4
@@ -43,9 +38,9 @@ def test_local_noise_follows_the_sensitivity_down_to_the_floor(relation: Neighbo
 
 @pytest.mark.parametrize(
     ("relation", "sensitivity"),
-    [(NeighbouringRelation.ADD_REMOVE_RECORD, 3.0), (NeighbouringRelation.REPLACE_RECORD, 6.0)],
+    [(Adjacency.ADD_REMOVE_RECORD, 3.0), (Adjacency.REPLACE_RECORD, 6.0)],
 )
-def test_global_noise_depends_on_no_data(relation: NeighbouringRelation, sensitivity: float) -> None:
+def test_global_noise_depends_on_no_data(relation: Adjacency, sensitivity: float) -> None:
     law = replace(LAW, relation=relation, scaling=NoiseScaling.GLOBAL)
     found = law.noise_scale(np.array([5.0, 0.02, 0.0, np.nan]))
     assert np.array_equal(found, np.full(4, 8 * sensitivity))
@@ -71,7 +66,7 @@ def test_rounds_compose_as_gaussians_do(rounds: int, multiplier: float) -> None:
 
 
 def test_mu_is_sensitivity_in_units_of_noise() -> None:
-    for scaling, relation in ((s, r) for s in NoiseScaling for r in NeighbouringRelation):
+    for scaling, relation in ((s, r) for s in NoiseScaling for r in Adjacency):
         law = replace(LAW, scaling=scaling, relation=relation)
         sensitivity = np.array([law.global_sensitivity])
         assert float((sensitivity / law.noise_scale(sensitivity))[0]) == pytest.approx(law.gaussian_mu(1), rel=1e-15)

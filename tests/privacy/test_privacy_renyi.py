@@ -11,11 +11,11 @@ from opacus.accountants import RDPAccountant
 from opacus.accountants.analysis.rdp import compute_rdp, get_privacy_spent
 from scipy.integrate import quad
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant, account, epsilon
 from fl_audit.privacy.events import GaussianRelease, LaplaceRelease, RandomizedResponse, SampledGaussianRelease
 from fl_audit.privacy.profile import PrivacyProfile
-from fl_audit.privacy.release import NeighbouringRelation
 from fl_audit.privacy.renyi import RDP_ORDERS, renyi_divergences
 
 NOISE = (0.5, 2.0, 4.0, 6.0, 16.0)
@@ -126,6 +126,6 @@ def test_refusals_name_accountant_and_event(accountant: Accountant) -> None:
     ):
         with pytest.raises(InputError, match=f"^{accountant} .*{said}"):
             account(PrivacyProfile.of(GaussianRelease(1.0, 1.0), event), accountant, 1e-5)
-    replaced = PrivacyProfile((SampledGaussianRelease(1.0, 0.1),), NeighbouringRelation.REPLACE_RECORD)
+    replaced = PrivacyProfile((SampledGaussianRelease(1.0, 0.1),), Adjacency.REPLACE_RECORD)
     with pytest.raises(InputError, match=f"^{accountant} .*Poisson-sampled Gaussian release"):
         account(replaced, accountant, 1e-5)

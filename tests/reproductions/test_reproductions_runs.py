@@ -25,15 +25,16 @@ from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
 from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory
+from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling
+from fl_audit.privacy.release import NoiseScaling
 from fl_audit.privacy.scores import gaussian_advantage
 
 SMALL = replace(
     ADULT, name="breast-cancer", title="Small for Adult", records=40, model="logistic", test_records=20,
     quick=QuickWorlds(6, 4, 3), quick_dissimilarity="euclidean", worlds_per_batch=3,
 )  # fmt: skip
-LS_B = Setting(SMALL, NoiseScaling.LOCAL, NeighbouringRelation.REPLACE_RECORD)
+LS_B = Setting(SMALL, NoiseScaling.LOCAL, Adjacency.REPLACE_RECORD)
 
 
 @pytest.fixture(autouse=True)

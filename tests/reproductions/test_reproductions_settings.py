@@ -23,12 +23,13 @@ from experiments.reproductions.bernau2021.sources import find_data
 from experiments.reproductions.catalogue import chosen_items, item_names
 from experiments.reproductions.papers import Extent
 from experiments.runs.engines import Engine
+from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import BeliefTarget, noise_multiplier_for
-from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling
+from fl_audit.privacy.release import NoiseScaling
 
-B, U = NeighbouringRelation.REPLACE_RECORD, NeighbouringRelation.ADD_REMOVE_RECORD
+B, U = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
 LS, GS = NoiseScaling.LOCAL, NoiseScaling.GLOBAL
 ALL = (MNIST, PURCHASE, ADULT)
 

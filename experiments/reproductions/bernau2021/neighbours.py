@@ -6,11 +6,11 @@ from functools import lru_cache
 from experiments.runs.config import RunConfig
 from experiments.runs.plan import data_spec
 from experiments.runs.run_directory import RunDirectory, read_public
+from fl_audit.adjacency import Adjacency, NeighbourPair
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
-from fl_audit.data.neighbours import NeighbourChoice, NeighbourPair, ranked_neighbours
+from fl_audit.data.neighbours import NeighbourChoice, ranked_neighbours
 from fl_audit.data.split import select_records
-from fl_audit.privacy.release import NeighbouringRelation
 
 RANKS = 3
 """How many neighbours of either kind one search keeps: as many as Figure 4 shows."""
@@ -44,7 +44,7 @@ def labels_of(config: RunConfig, pair: NeighbourPair) -> tuple[int, ...]:
     return label, int(split.outside.labels[pair.replacement])
 
 
-_Question = tuple[DataSpec, int, int, int, NeighbouringRelation, Dissimilarity, bool, int]
+_Question = tuple[DataSpec, int, int, int, Adjacency, Dissimilarity, bool, int]
 
 
 def _question(config: RunConfig) -> _Question:
@@ -69,7 +69,7 @@ def _ranked(
     records: int,
     test_records: int,
     seed: int,
-    relation: NeighbouringRelation,
+    relation: Adjacency,
     dissimilarity: Dissimilarity,
     farthest: bool,
 ) -> tuple[NeighbourPair, ...]:

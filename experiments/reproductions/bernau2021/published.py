@@ -7,10 +7,11 @@ was read off them, to about the last digit given.
 from typing import NamedTuple
 
 from experiments.reproductions.bernau2021.settings import MAIN_BELIEF, Study
-from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling
+from fl_audit.adjacency import Adjacency
+from fl_audit.privacy.release import NoiseScaling
 
 _LS, _GS = NoiseScaling.LOCAL, NoiseScaling.GLOBAL
-_B, _U = NeighbouringRelation.REPLACE_RECORD, NeighbouringRelation.ADD_REMOVE_RECORD
+_B, _U = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
 
 
 class Identified(NamedTuple):
@@ -20,7 +21,7 @@ class Identified(NamedTuple):
     exceeded: float
 
 
-TABLE_2: dict[tuple[Study, NoiseScaling, NeighbouringRelation], Identified] = {
+TABLE_2: dict[tuple[Study, NoiseScaling, Adjacency], Identified] = {
     (Study.MNIST, _LS, _B): Identified(0.2407, 0.002),
     (Study.MNIST, _LS, _U): Identified(0.2272, 0.002),
     (Study.MNIST, _GS, _B): Identified(0.1772, 0.0),

@@ -30,14 +30,15 @@ from experiments.reproductions.looks import (
     published_key,
 )
 from experiments.reproductions.statistics import bootstrap, resampling
-from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling
+from fl_audit.adjacency import Adjacency
+from fl_audit.privacy.release import NoiseScaling
 from fl_audit.report.page.style import INK, draw_band, new_figure
 
 Floats = NDArray[np.float64]
-_REPLACE = NeighbouringRelation.REPLACE_RECORD
+_REPLACE = Adjacency.REPLACE_RECORD
 
 
-def _limit(relation: NeighbouringRelation) -> float:
+def _limit(relation: Adjacency) -> float:
     return 2 * CLIPPING_NORM if relation is _REPLACE else CLIPPING_NORM
 
 

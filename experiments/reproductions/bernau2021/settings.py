@@ -9,8 +9,9 @@ from pathlib import Path
 from experiments.reproductions.papers import Extent
 from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.engines import Engine
+from fl_audit.adjacency import Adjacency
 from fl_audit.data.neighbours import NeighbourChoice
-from fl_audit.privacy.release import NeighbouringRelation, NoiseScaling
+from fl_audit.privacy.release import NoiseScaling
 
 ROUNDS = 30
 CLIPPING_NORM = 3.0
@@ -22,8 +23,8 @@ BELIEFS = (0.75, 0.9, 0.99)
 MAIN_BELIEF = 0.9
 
 SCALINGS = (NoiseScaling.LOCAL, NoiseScaling.GLOBAL)
-RELATIONS = (NeighbouringRelation.REPLACE_RECORD, NeighbouringRelation.ADD_REMOVE_RECORD)
-RELATION_LETTERS = {NeighbouringRelation.REPLACE_RECORD: "B", NeighbouringRelation.ADD_REMOVE_RECORD: "U"}
+RELATIONS = (Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD)
+RELATION_LETTERS = {Adjacency.REPLACE_RECORD: "B", Adjacency.ADD_REMOVE_RECORD: "U"}
 """The paper calls replacing a record bounded DP (B), and adding or removing one unbounded DP (U)."""
 SCALING_LETTERS = {NoiseScaling.LOCAL: "LS", NoiseScaling.GLOBAL: "GS"}
 
@@ -154,7 +155,7 @@ class Setting:
 
     data: DataSetting
     scaling: NoiseScaling
-    relation: NeighbouringRelation
+    relation: Adjacency
     belief: float = MAIN_BELIEF
     neighbour: str = "most-dissimilar"
     rank: int = 1
@@ -260,7 +261,7 @@ def main_settings(data: Iterable[DataSetting]) -> tuple[Setting, ...]:
 
 def audit_settings(data: Iterable[DataSetting]) -> tuple[Setting, ...]:
     """Return the settings of Figures 7 to 9: bounded, local and global, every rho_beta."""
-    relation = NeighbouringRelation.REPLACE_RECORD
+    relation = Adjacency.REPLACE_RECORD
     return tuple(
         Setting(one, scaling, relation, belief) for one in data for scaling in SCALINGS for belief in one.beliefs
     )
@@ -276,12 +277,12 @@ def neighbour_settings(data: Iterable[DataSetting]) -> tuple[Setting, ...]:
     )
 
 
-def neighbours_shown(data: DataSetting, relation: NeighbouringRelation) -> tuple[tuple[str, int], ...]:
+def neighbours_shown(data: DataSetting, relation: Adjacency) -> tuple[tuple[str, int], ...]:
     """Return the neighbours of one panel of Figure 4, from the most to the least dissimilar.
 
     Its values exceed C on MNIST, so they are of replaced records; of removed ones the two extremes are added.
     """
-    three = data.study is Study.MNIST and relation is NeighbouringRelation.REPLACE_RECORD
+    three = data.study is Study.MNIST and relation is Adjacency.REPLACE_RECORD
     ranks = (1, 2, 3) if three else (1,)
     most = tuple((str(NeighbourChoice.MOST_DISSIMILAR), rank) for rank in ranks)
     return most + tuple(("least-dissimilar", rank) for rank in reversed(ranks))

@@ -1,0 +1,85 @@
+"""How two neighbouring federations differ: the unit, the relation, and the pair itself. Everybody reads this."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Unit(StrEnum):
+    """Whose data make the difference."""
+
+    RECORD = "record"
+    CLIENT = "client"
+
+
+class Relation(StrEnum):
+    """What happens to the unit between the two federations."""
+
+    ADD_REMOVE = "add-remove"
+    REPLACE = "replace"
+
+
+class Adjacency(StrEnum):
+    """Unit and relation together, by the name that configurations and reports use."""
+
+    ADD_REMOVE_RECORD = "add-remove-record"
+    REPLACE_RECORD = "replace-record"
+    ADD_REMOVE_CLIENT = "add-remove-client"
+    REPLACE_CLIENT = "replace-client"
+
+    @property
+    def unit(self) -> Unit:
+        """Whose data make the difference."""
+        match self:
+            case Adjacency.ADD_REMOVE_RECORD | Adjacency.REPLACE_RECORD:
+                return Unit.RECORD
+            case Adjacency.ADD_REMOVE_CLIENT | Adjacency.REPLACE_CLIENT:
+                return Unit.CLIENT
+
+    @property
+    def relation(self) -> Relation:
+        """What happens to the unit."""
+        match self:
+            case Adjacency.ADD_REMOVE_RECORD | Adjacency.ADD_REMOVE_CLIENT:
+                return Relation.ADD_REMOVE
+            case Adjacency.REPLACE_RECORD | Adjacency.REPLACE_CLIENT:
+                return Relation.REPLACE
+
+    def sensitivity_of_sum(self, norm: float) -> float:
+        """Return the largest L2 change of a sum of contributions between neighbours.
+
+        Parameters
+        ----------
+        norm
+            Largest L2 norm of one unit's contribution, at least 0.
+
+        Returns
+        -------
+        float
+            The norm where a unit comes or goes, twice the norm where one is replaced.
+
+        Examples
+        --------
+        >>> Adjacency.REPLACE_RECORD.sensitivity_of_sum(3.0)
+        6.0
+        """
+        match self.relation:
+            case Relation.ADD_REMOVE:
+                return norm
+            case Relation.REPLACE:
+                return 2 * norm
+
+
+@dataclass(frozen=True)
+class NeighbourPair:
+    """The record by which D and D' differ.
+
+    Parameters
+    ----------
+    index
+        Position in D of the differing record x.
+    replacement
+        Position in the outside pool of the record x' that takes its place, None where x is removed.
+    """
+
+    index: int
+    replacement: int | None
