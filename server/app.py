@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 from numpy.typing import NDArray
 from torch import Tensor
@@ -16,21 +16,15 @@ from fl_audit.game import Game, PublicGame, View, load_game
 from fl_audit.learning.memory import give_back_freed_memory
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.packing import pack
-from fl_audit.protocol import Key, Query, Record
 from fl_audit.worlds import WorldBatch, waves
 from server.ahead import BackgroundEvaluation, PreparedNoise, one_thread
 from server.challenger import SeededChallenger
 from server.evaluator import ReleaseEvaluator
 from server.results import BatchResult, InsiderFindings, ResultSink
+from server.roll_call import call_the_roll
 from server.watched_grid import WatchedGrid
 from strategies.dp_fedsgd import DPFedSGD, Roster
-from strategies.errors import FederationError
 from strategies.loss_queries import FederatedLosses, LossQueries
-from strategies.replies import reason_line
-
-_REGISTRATION_SECONDS = 60.0
-_START_SECONDS = 120.0
-"""How long the first call of a client may take: its process starts and imports first."""
 
 
 @dataclass(frozen=True)
@@ -191,31 +185,6 @@ def run_federation(
         _play_wave(plan, game, roster, grid, wave, sink, on_round, strategy_type)
         give_back_freed_memory()
     clock.finished = time.monotonic()
-
-
-def call_the_roll(grid: Grid, game: Game) -> Roster:
-    """Wait until all clients have registered, and ask each which partition it holds."""
-    expected, deadline = game.public.clients, time.monotonic() + _REGISTRATION_SECONDS
-    while len(nodes := list(grid.get_node_ids())) < expected and time.monotonic() < deadline:
-        time.sleep(0.05)
-    if len(nodes) != expected:
-        raise FederationError(f"{len(nodes)} clients registered, the configuration names {expected}")
-    config = RecordDict({Record.CONFIG: ConfigRecord({Key.GAME: game.public.to_json()})})
-    questions = [Message(config, node, f"query.{Query.IDENTIFY}") for node in nodes]
-    partitions = {}
-    for reply in WatchedGrid(grid, _START_SECONDS).send_and_receive(questions):
-        if reply.has_error():
-            raise FederationError(f"a client could not start: {reason_line(reply.error.reason)}")
-        answer = reply.content.config_records.get(Record.CONFIG)
-        if answer is None or Key.PARTITION not in answer:
-            raise FederationError("a client did not say which partition it holds")
-        partitions[int(str(answer[Key.PARTITION]))] = reply.metadata.src_node_id
-    if sorted(partitions) != list(range(expected)):
-        raise FederationError(
-            f"clients hold partitions {sorted(partitions)}, the configuration names 0 to {expected - 1}"
-        )
-    sizes = tuple(len(shard) for shard in game.shards)
-    return Roster(partitions, victim=game.victim, insider=game.insider, records=sizes)
 
 
 def _spec(game: Game) -> ModelSpec:

@@ -13,6 +13,7 @@ from experiments.runs.local_engine import run_locally
 from experiments.runs.plan import AuditPlan
 from experiments.runs.progress import Progress, no_progress
 from experiments.runs.run_directory import RunDirectory, read_json, read_plan
+from experiments.runs.store import CLIENTS, FRAMES, write_json
 from experiments.runs.summary import Tables, report_contents, summarise
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game import load_game
@@ -22,7 +23,6 @@ from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch, split_worlds
 from server.app import FederationClock, FederationPlan, build_server_app, run_federation
 from server.evaluator import require_evaluable
-from server.results import CLIENTS, FRAMES, write_json
 from server.watched_grid import WatchedGrid
 from strategies.dp_fedsgd import DPFedSGD
 from strategies.loss_queries import FederatedLosses

@@ -10,9 +10,9 @@ from typing import Any
 
 from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.plan import AuditPlan, guarantee_of
+from experiments.runs.store import RunStore, write_json
 from fl_audit.errors import InputError, require
 from fl_audit.game import PublicGame
-from server.results import RunStore, write_json
 
 SCHEMA = 1
 

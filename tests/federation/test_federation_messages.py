@@ -18,8 +18,8 @@ from experiments.runs.run import run_audit
 from fl_audit.game import load_game
 from fl_audit.protocol import Key, Query, Record
 from fl_audit.worlds import WorldBatch, split_worlds
-from server.app import call_the_roll
 from server.challenger import SeededChallenger
+from server.roll_call import call_the_roll
 from strategies.dp_fedsgd import DPFedSGD
 from strategies.errors import FederationError
 from strategies.replies import Answer, read_replies, sum_arrays

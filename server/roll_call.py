@@ -1,0 +1,42 @@
+"""The roll call: which node holds which partition, before the first round."""
+
+import time
+
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+
+from fl_audit.game import Game
+from fl_audit.protocol import Key, Query, Record
+from server.watched_grid import WatchedGrid
+from strategies.dp_fedsgd import Roster
+from strategies.errors import FederationError
+from strategies.replies import reason_line
+
+_REGISTRATION_SECONDS = 60.0
+_START_SECONDS = 120.0
+"""How long the first call of a client may take: its process starts and imports first."""
+
+
+def call_the_roll(grid: Grid, game: Game) -> Roster:
+    """Wait until all clients have registered, and ask each which partition it holds."""
+    expected, deadline = game.public.clients, time.monotonic() + _REGISTRATION_SECONDS
+    while len(nodes := list(grid.get_node_ids())) < expected and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if len(nodes) != expected:
+        raise FederationError(f"{len(nodes)} clients registered, the configuration names {expected}")
+    config = RecordDict({Record.CONFIG: ConfigRecord({Key.GAME: game.public.to_json()})})
+    questions = [Message(config, node, f"query.{Query.IDENTIFY}") for node in nodes]
+    partitions = {}
+    for reply in WatchedGrid(grid, _START_SECONDS).send_and_receive(questions):
+        if reply.has_error():
+            raise FederationError(f"a client could not start: {reason_line(reply.error.reason)}")
+        answer = reply.content.config_records.get(Record.CONFIG)
+        if answer is None or Key.PARTITION not in answer:
+            raise FederationError("a client did not say which partition it holds")
+        partitions[int(str(answer[Key.PARTITION]))] = reply.metadata.src_node_id
+    if sorted(partitions) != list(range(expected)):
+        raise FederationError(
+            f"clients hold partitions {sorted(partitions)}, the configuration names 0 to {expected - 1}"
+        )
+    sizes = tuple(len(shard) for shard in game.shards)
+    return Roster(partitions, victim=game.victim, insider=game.insider, records=sizes)
