@@ -186,7 +186,7 @@ def promise_json(promise: Guarantee) -> dict[str, Any]:
 def _draw(plot: Path | None, promise: Guarantee, sampling_rate: float, as_json: bool) -> None:
     if plot is None:
         return
-    from fl_audit.report.sections.promise_figure import draw_promise
+    from fl_audit.report.promise_figure import draw_promise
 
     draw_promise(promise, plot)
     if not as_json:

@@ -32,7 +32,6 @@ from experiments.runs.plan import AuditPlan, resolve
 from experiments.runs.progress import Progress, no_progress, progress_bar
 from experiments.runs.replay import stored_rounds
 from experiments.runs.run import run_audit
-from experiments.runs.summary import Tables
 from fl_audit.adversaries.identifiability import RoundEvidence, weigh_release
 from fl_audit.evidence.belief.innovations import InnovationCheck, InnovationGroup, check_innovations
 from fl_audit.game import Game, load_game
@@ -115,10 +114,8 @@ def study(
     run_settings = plan.config.run.model_copy(update={"keep_releases": kept})
     plan = replace(plan, config=plan.config.model_copy(update={"run": run_settings}))
     contents = run_audit(plan, directory, Engine.LOCAL, progress=progress)
-    bits = contents.worlds["bit"].to_numpy() == 1
-    tables = Tables(contents.worlds, contents.rounds, contents.releases)
-    signal = tables.by_world("local_sensitivity") / tables.by_world("sigma")
-    honest = check_innovations(tables.by_world("log_odds"), signal, bits)
+    bits, signal = contents.run.bits, contents.run.signal
+    honest = check_innovations(contents.run.by_world("log_odds"), signal, bits)
     results = [LawResult("as it is", honest, float(contents.summary["insider"]["advantage"]))]
     for name, weigh in WRONG_INSIDERS.items():
         log_odds = reweigh(directory, load_game(plan.public), weigh)

@@ -4,6 +4,7 @@ import math
 from numbers import Integral, Real
 
 MISSING = "not determined"
+DASH = "\N{EN DASH}"
 SPACE = "\N{NO-BREAK SPACE}"
 
 
