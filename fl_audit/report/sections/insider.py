@@ -184,7 +184,7 @@ def _log_odds(_: InsiderNumbers, contents: RunContents) -> Caption:
         f"The curves are the exact laws N(±μ²/2, μ²), μ = {mu}."
         if contents.run.has_exact_final_law
         else (
-            f"The dashed curves are the law at fixed sensitivities, N(±μ²/2, μ²) with μ = {mu}: what would follow if "
+            f"The curves are the law at fixed sensitivities, N(±μ²/2, μ²) with μ = {mu}: what would follow if "
             "the record made the largest possible difference in every round. They are no limit."
         )
     )
