@@ -17,8 +17,9 @@ from fl_audit.evidence.belief.empirical_epsilon import (
     belief_interval,
     sensitivity_interval,
 )
-from fl_audit.evidence.belief.innovations import InnovationGroup, check_innovations
-from fl_audit.evidence.belief.verdict import VerdictResult, judge, unjudged
+from fl_audit.evidence.belief.innovations import InnovationGroup, check_innovations, increments_of
+from fl_audit.evidence.belief.measured import Measured
+from fl_audit.evidence.belief.verdict import Judgement, judge, unjudged
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds
 from fl_audit.privacy.calibration import Guarantee
 from fl_audit.privacy.membership_bounds import membership_bounds
@@ -39,6 +40,11 @@ class Tables:
         """Return a column of `rounds` as (worlds, rounds)."""
         table: NDArray[np.float64] = self.rounds[column].to_numpy().reshape(len(self.worlds), -1)
         return table
+
+    @property
+    def increments(self) -> NDArray[np.float64]:
+        """Increments of the log-odds (worlds, rounds); runs of an older version kept cumulated log-odds only."""
+        return self.by_world("increment") if "increment" in self.rounds else increments_of(self.by_world("log_odds"))
 
 
 def summarise(plan: AuditPlan, tables: Tables, timing: dict[str, Any]) -> dict[str, Any]:
@@ -94,7 +100,7 @@ def _audited(plan: AuditPlan, tables: Tables) -> dict[str, Any]:
     bits = tables.worlds["bit"].to_numpy() == 1
     log_odds = tables.worlds["log_odds"].to_numpy(dtype=np.float64)
     towards_truth = np.where(bits, log_odds, -log_odds)
-    verdict = _verdict(plan, promise, log_odds, bits)
+    verdict = _verdict(plan, promise, tables, bits)
     return {
         "insider": _insider(plan, promise, tables, towards_truth),
         "empirical_epsilon": _empirical_epsilon(plan, promise, tables, towards_truth, verdict),
@@ -119,21 +125,18 @@ def _insider(plan: AuditPlan, promise: Guarantee, tables: Tables, towards_truth:
     }
 
 
-def _verdict(
-    plan: AuditPlan, promise: Guarantee, log_odds: NDArray[np.float64], bits: NDArray[np.bool_]
-) -> VerdictResult:
+def _verdict(plan: AuditPlan, promise: Guarantee, tables: Tables, bits: NDArray[np.bool_]) -> Judgement:
     config = plan.config
     rank = "" if config.audit.neighbour_rank is None else f" (rank {config.audit.neighbour_rank})"
     neighbour = f"{config.privacy.adjacency}, neighbour {config.audit.neighbour}{rank}, data seed {config.data.seed}"
-    return judge(
-        log_odds[bits],
-        log_odds[~bits],
-        promise,
-        config.audit.confidence,
-        neighbour,
-        str(config.run.seed),
-        config.privacy.sensitivity,
+    measured = Measured(
+        members=bits,
+        increments=tables.increments,
+        sensitivity=tables.by_world("local_sensitivity"),
+        sigma=tables.by_world("sigma"),
+        noise_multiplier=plan.public.law.noise_multiplier,
     )
+    return judge(measured, promise, config.audit.confidence, neighbour, str(config.run.seed))
 
 
 def _empirical_epsilon(
@@ -141,7 +144,7 @@ def _empirical_epsilon(
     promise: Guarantee,
     tables: Tables,
     towards_truth: NDArray[np.float64],
-    verdict: VerdictResult,
+    verdict: Judgement,
 ) -> dict[str, Any]:
     delta, confidence = promise.delta, plan.config.audit.confidence
     wins, worlds = int(tables.worlds["won"].sum()), len(tables.worlds)
@@ -153,13 +156,13 @@ def _empirical_epsilon(
     }
     return {
         **{name: _finite(interval.epsilon) for name, interval in intervals.items()},
-        "lower_bound": _finite(verdict.lower_bound),
+        "lower_bound": _finite(verdict.epsilon_lower_bound),
         "confidence": verdict.confidence,
         "method": verdict.method,
         "assumption": verdict.assumption,
         "limit_of_detection": _finite(verdict.limit_of_detection),
-        "lower_bound_at_violation_level": _finite(verdict.lower_bound_at_violation_level),
-        "violation_level": verdict.violation_level,
+        "lower_bound_at_violation_level": _finite(verdict.epsilon_lower_bound_at_level),
+        "violation_level": verdict.level,
         "intervals": {name: _interval(interval) for name, interval in intervals.items()},
         "bounds": _bounds(tables, delta, confidence),
     }
@@ -199,7 +202,7 @@ def bound_json(bound: LowerBound) -> dict[str, Any]:
 
 
 def _innovations(tables: Tables, bits: NDArray[np.bool_]) -> dict[str, Any]:
-    check = check_innovations(tables.by_world("log_odds"), _signal(tables), bits)
+    check = check_innovations(tables.increments, _signal(tables), bits)
     groups = [_group(1, check.members), _group(0, check.nonmembers)]
     return {"holds": check.holds, "groups": groups}
 

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from fl_audit.evidence.belief.innovations import innovations
+from fl_audit.evidence.belief.innovations import increments_of, innovations
 from fl_audit.report.contents import RunContents
 from fl_audit.report.page.style import (
     BIT_STYLES,
@@ -30,12 +30,16 @@ def innovations_by_bit(contents: RunContents) -> dict[int, Floats]:
     The innovation of a round is (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, minus for bit 1 and plus for bit 0, with
     mu_i = local sensitivity / sigma; rounds in which the record changes nothing (mu_i = 0) have none.
     """
-    log_odds = by_world_and_round(contents, "log_odds")
+    # Runs of an older version kept cumulated log-odds only.
+    stored = "increment" in contents.rounds
+    increments = (
+        by_world_and_round(contents, "increment") if stored else increments_of(by_world_and_round(contents, "log_odds"))
+    )
     sensitivity, sigma = (by_world_and_round(contents, name) for name in ("local_sensitivity", "sigma"))
     signal = np.divide(sensitivity, sigma, out=np.zeros_like(sensitivity), where=sensitivity > 0)
     worlds = np.sort(contents.rounds["world"].unique())
     bits = contents.worlds.set_index("world")["bit"].loc[worlds].to_numpy(dtype=np.int64)
-    values = innovations(log_odds, signal, bits)
+    values = innovations(increments, signal, bits)
     parts = {bit: values[bits == bit] for bit in BIT_STYLES}
     return {bit: np.sort(part[~np.isnan(part)]) for bit, part in parts.items() if not np.all(np.isnan(part))}
 
