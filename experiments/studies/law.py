@@ -33,7 +33,7 @@ from experiments.runs.progress import Progress, no_progress, progress_bar
 from experiments.runs.replay import stored_rounds
 from experiments.runs.run import run_audit
 from fl_audit.adversaries.identifiability import RoundEvidence, weigh_release
-from fl_audit.evidence.belief.innovations import InnovationCheck, InnovationGroup, check_innovations
+from fl_audit.evidence.belief.innovations import InnovationCheck, InnovationGroup, check_innovations, increments_of
 from fl_audit.game import Game, load_game
 
 SETTINGS = ("adult", "adult-global", "adult-model-view", "digits-adam", "mnist-cnn")
@@ -115,11 +115,11 @@ def study(
     plan = replace(plan, config=plan.config.model_copy(update={"run": run_settings}))
     contents = run_audit(plan, directory, Engine.LOCAL, progress=progress)
     bits, signal = contents.run.bits, contents.run.signal
-    honest = check_innovations(contents.run.by_world("log_odds"), signal, bits)
+    honest = check_innovations(contents.run.increments, signal, bits)
     results = [LawResult("as it is", honest, float(contents.summary["insider"]["advantage"]))]
     for name, weigh in WRONG_INSIDERS.items():
         log_odds = reweigh(directory, load_game(plan.public), weigh)
-        check = check_innovations(log_odds, signal[:kept], bits[:kept])
+        check = check_innovations(increments_of(log_odds), signal[:kept], bits[:kept])
         won = (log_odds[:, -1] > 0) == bits[:kept]
         results.append(LawResult(name, check, float(2 * won.mean() - 1)))
     return results

@@ -11,7 +11,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.adversaries.noise_meter import Residuals
 from fl_audit.errors import require
+from fl_audit.evidence.belief.innovations import increments_of
+from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game import PublicGame
 from fl_audit.privacy.calibration import Guarantee
@@ -26,7 +29,7 @@ RELEASE_COLUMNS = ("world", "round", "test_accuracy")
 
 @dataclass(frozen=True)
 class RunTables:
-    """The tables of a finished run.
+    """The tables of a finished run; the worlds stand in the order of their numbers.
 
     Parameters
     ----------
@@ -58,6 +61,7 @@ class RunTables:
         _require_table("worlds", self.worlds, WORLD_COLUMNS)
         _require_table("rounds", self.rounds, ROUND_COLUMNS)
         _require_table("releases", self.releases, RELEASE_COLUMNS)
+        object.__setattr__(self, "worlds", self.worlds.sort_values("world", ignore_index=True))
 
 
 def _require_table(name: str, table: pd.DataFrame, columns: tuple[str, ...]) -> None:
@@ -225,6 +229,26 @@ class FinishedRun:
         """mu_i = Delta_i / sigma_i, shape (worlds, rounds); 0 where the differing record changes nothing."""
         sensitivity, sigma = self.by_world("local_sensitivity"), self.by_world("sigma")
         return np.divide(sensitivity, sigma, out=np.zeros_like(sensitivity), where=sensitivity > 0)
+
+    @cached_property
+    def increments(self) -> Floats:
+        """What each round added to the log-odds of D against D', shape (worlds, rounds)."""
+        if "increment" in self.tables.rounds:
+            return self.by_world("increment")
+        return increments_of(self.by_world("log_odds"))  # runs of an older version kept cumulated log-odds only
+
+    @cached_property
+    def measured(self) -> Measured:
+        """What the insider measured, for the tests of the verdict."""
+        residuals = self.tables.residuals
+        return Measured(
+            members=self.bits,
+            increments=self.increments,
+            sensitivity=self.by_world("local_sensitivity"),
+            sigma=self.by_world("sigma"),
+            noise_multiplier=self.facts.game.law.noise_multiplier,
+            residuals=None if residuals is None else Residuals.of_table(residuals),
+        )
 
     def by_world(self, column: str) -> Floats:
         """Return a column of the table of rounds, shape (worlds, rounds), whatever the order of its rows."""

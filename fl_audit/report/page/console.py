@@ -48,5 +48,5 @@ def _style(verdict: Verdict) -> str:
             return "bold red"
         case Verdict.CONSISTENT:
             return "bold green"
-        case _:
-            return "bold"
+        case Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED | Verdict.NO_PROMISE:
+            return "bold bright_black"

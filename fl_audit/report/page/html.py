@@ -99,7 +99,11 @@ def _subtitle(contents: RunContents) -> str:
     return " · ".join(parts)
 
 
-_LOOKS = {Verdict.VIOLATED: ("violated", "✗"), Verdict.CONSISTENT: ("consistent", "✓")}
+_LOOKS = {
+    Verdict.VIOLATED: ("violated", "✗"),
+    Verdict.CONSISTENT: ("consistent", "✓"),
+    Verdict.INCONCLUSIVE: ("inconclusive", "?"),
+}
 
 
 def _verdict(contents: RunContents) -> str:

@@ -9,7 +9,7 @@ from fl_audit.evidence.belief.empirical_epsilon import (
     belief_interval,
     sensitivity_interval,
 )
-from fl_audit.evidence.belief.verdict import VerdictResult
+from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds
 from fl_audit.privacy.calibration import Guarantee
 from fl_audit.report.contents import Findings, RunContents
@@ -37,7 +37,7 @@ class EmpiricalNumbers:
     from_sensitivity: EpsilonInterval
     from_belief: EpsilonInterval
     from_advantage: EpsilonInterval
-    decisive: VerdictResult
+    decisive: Judgement
     bounds: tuple[LowerBound, ...]
 
     @property
@@ -55,13 +55,13 @@ class EmpiricalNumbers:
         return {
             "empirical_epsilon": {
                 **{name: finite(interval.epsilon) for name, interval in self.intervals.items()},
-                "lower_bound": finite(decisive.lower_bound),
+                "lower_bound": finite(decisive.epsilon_lower_bound),
                 "confidence": decisive.confidence,
                 "method": decisive.method,
                 "assumption": decisive.assumption,
                 "limit_of_detection": finite(decisive.limit_of_detection),
-                "lower_bound_at_violation_level": finite(decisive.lower_bound_at_violation_level),
-                "violation_level": decisive.violation_level,
+                "lower_bound_at_violation_level": finite(decisive.epsilon_lower_bound_at_level),
+                "violation_level": decisive.level,
                 "intervals": {name: _interval_json(interval) for name, interval in self.intervals.items()},
                 "bounds": [bound_json(bound) for bound in self.bounds],
             }
@@ -93,14 +93,14 @@ def bound_json(bound: LowerBound) -> dict[str, Any]:
 
 def _measure(run: FinishedRun, findings: Findings) -> EmpiricalNumbers | None:
     promise, verdict = run.facts.guarantee, findings.find(VerdictNumbers)
-    if promise is None or verdict is None or verdict.result is None:
+    if promise is None or verdict is None or verdict.judgement is None:
         return None
     confidence, wins = run.facts.confidence, int(run.tables.worlds["won"].sum())
     return EmpiricalNumbers(
         from_sensitivity=sensitivity_interval(run.signal, promise.delta, promise.accountant),
         from_belief=belief_interval(run.towards_truth, confidence, promise.mu if run.has_exact_final_law else None),
         from_advantage=advantage_interval(wins, run.worlds, promise.delta, confidence),
-        decisive=verdict.result,
+        decisive=verdict.judgement,
         bounds=_bounds(run, promise),
     )
 
@@ -115,7 +115,7 @@ def _bounds(run: FinishedRun, promise: Guarantee) -> tuple[LowerBound, ...]:
 def _console(numbers: EmpiricalNumbers, _: RunContents) -> list[tuple[str, str]]:
     decisive = numbers.decisive
     text = (
-        f"epsilon at least {number_text(decisive.lower_bound)} at {percent(decisive.confidence)} confidence by "
+        f"epsilon at least {number_text(decisive.epsilon_lower_bound)} at {percent(decisive.confidence)} confidence by "
         f"{decisive.method}; limit of detection {number_text(finite(decisive.limit_of_detection))}"
     )
     return [("Evidence", text)]
@@ -124,7 +124,7 @@ def _console(numbers: EmpiricalNumbers, _: RunContents) -> list[tuple[str, str]]
 def _entries(numbers: EmpiricalNumbers, contents: RunContents) -> list[Entry]:
     promise, decisive = contents.facts.guarantee, numbers.decisive
     assert promise is not None, "what was not promised is not measured"
-    delta, level = at_delta(promise.delta), decisive.violation_level
+    delta, level = at_delta(promise.delta), decisive.level
     by, rests_on = f"{decisive.method}{delta}", decisive.assumption
     return [
         Entry("From sensitivities (nats)", finite(numbers.from_sensitivity.epsilon), str(promise.accountant),
@@ -138,9 +138,9 @@ def _entries(numbers: EmpiricalNumbers, contents: RunContents) -> list[Entry]:
         Entry("From the advantage (nats)", finite(numbers.from_advantage.epsilon), DASH,
               _range(numbers.from_advantage), f"section 5.3 (iii): Eq. (6) turned round{delta}",
               "noise calibrated by the classic formula"),
-        Entry("Lower bound (nats)", finite(decisive.lower_bound), DASH,
+        Entry("Lower bound (nats)", finite(decisive.epsilon_lower_bound), DASH,
               f"holds at {percent(decisive.confidence)} confidence", by, rests_on),
-        Entry("Lower bound that decides (nats)", finite(decisive.lower_bound_at_violation_level), DASH,
+        Entry("Lower bound that decides (nats)", finite(decisive.epsilon_lower_bound_at_level), DASH,
               f"holds at {percent(1 - level)} confidence",
               f"{by}; violated where it exceeds the promised epsilon", rests_on),
         Entry("Level of the verdict (probability)", level, DASH, DASH, "fixed before the run"),

@@ -60,7 +60,7 @@ def _group_json(bit: int, group: InnovationGroup) -> dict[str, Any]:
 def _measure(run: FinishedRun, _: Findings) -> InnovationNumbers | None:
     if not run.facts.has_promise or not run.has_insider:
         return None
-    return InnovationNumbers(check_innovations(run.by_world("log_odds"), run.signal, run.bits))
+    return InnovationNumbers(check_innovations(run.increments, run.signal, run.bits))
 
 
 def _table(numbers: InnovationNumbers, _: RunContents) -> list[Table]:
@@ -90,9 +90,9 @@ def innovations_by_bit(run: FinishedRun) -> dict[int, Floats]:
     """Return the innovations of the worlds of either bit, sorted; a bit without any is left out.
 
     The innovation of a round is (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, minus for bit 1 and plus for bit 0, with
-    mu_i = local sensitivity / sigma; rounds in which the record changes nothing (mu_i = 0) have none.
+    mu_i = local sensitivity / sigma; rounds in which the record changes next to nothing (mu_i under 1e-9) have none.
     """
-    values = innovations(run.by_world("log_odds"), run.signal, run.bits)
+    values = innovations(run.increments, run.signal, run.bits)
     parts = {bit: values[run.bits == bool(bit)] for bit in BIT_STYLES}
     return {bit: np.sort(part[~np.isnan(part)]) for bit, part in parts.items() if not np.all(np.isnan(part))}
 
