@@ -20,7 +20,7 @@ from fl_audit.evidence.belief.empirical_epsilon import (
 from fl_audit.evidence.belief.innovations import InnovationGroup, check_innovations
 from fl_audit.evidence.belief.verdict import VerdictResult, judge, unjudged
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds
-from fl_audit.privacy.calibration import Guarantee
+from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.membership_bounds import membership_bounds
 from fl_audit.privacy.release import SENSITIVITY_FLOOR, NoiseScaling
 from fl_audit.report.contents import LawFacts, RunContents
@@ -71,7 +71,15 @@ def _utility(tables: Tables) -> dict[str, Any]:
     return {"test_accuracy": float(tables.worlds["test_accuracy"].mean()), "test_auroc": _finite(area)}
 
 
-_PROMISED = ("epsilon", "delta", "noise_multiplier", "belief_bound", "advantage_bound", "advantage_bound_exact")
+_PROMISED = (
+    "epsilon",
+    "delta",
+    "noise_multiplier",
+    "belief_bound",
+    "belief_bound_fixed",
+    "advantage_bound",
+    "advantage_bound_exact",
+)
 
 
 def _guarantee(plan: AuditPlan) -> dict[str, Any]:
@@ -79,6 +87,7 @@ def _guarantee(plan: AuditPlan) -> dict[str, Any]:
     promised = {name: None if promise is None else getattr(promise, name) for name in _PROMISED}
     return promised | {
         "accountant": None if promise is None else str(promise.accountant),
+        "adjacency": None if promise is None else str(promise.adjacency),
         "rounds": plan.public.rounds,
         "sampling_rate": plan.public.law.sampling_rate,
     }
@@ -296,7 +305,7 @@ def _membership_bounds(plan: AuditPlan) -> dict[str, Any]:
     law = plan.public.law
     if plan.guarantee is None:
         return dict.fromkeys(("yeom_bound", "tradeoff_bound", "bound")) | {"bound_scope": _NOTHING_PROMISED}
-    bounds = membership_bounds(plan.guarantee, law.relation)
+    bounds = membership_bounds(plan.guarantee)
     return {
         "yeom_bound": _finite(bounds.yeom),
         "tradeoff_bound": bounds.tradeoff,

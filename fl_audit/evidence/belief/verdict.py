@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.evidence.bounds.shift import METHOD, detectable_shift, shift_epsilon_lower_bound
-from fl_audit.privacy.accounting import gdp_epsilon, gdp_mu
-from fl_audit.privacy.calibration import Guarantee
+from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
+from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.release import NoiseScaling
 
 VIOLATION_LEVEL = 0.001
