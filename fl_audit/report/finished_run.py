@@ -17,7 +17,7 @@ from fl_audit.evidence.belief.innovations import increments_of
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game import PublicGame
-from fl_audit.privacy.calibration import Guarantee
+from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.release import SENSITIVITY_FLOOR, NoiseScaling
 
 Floats = NDArray[np.float64]

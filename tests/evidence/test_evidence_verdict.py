@@ -7,8 +7,9 @@ from scipy.stats import binom
 
 from fl_audit.evidence.belief.verdict import Verdict, VerdictResult, judge, limit_of_detection
 from fl_audit.evidence.bounds.shift import shift_epsilon_lower_bound
-from fl_audit.privacy.accounting import Accountant, gdp_epsilon, gdp_mu
-from fl_audit.privacy.calibration import Guarantee, guarantee
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
+from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.privacy.release import NoiseScaling
 
 PROMISE = guarantee(Accountant.GDP, 10.0, 30, 0.001)

@@ -15,7 +15,10 @@ from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game import PublicGame, View
 from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.calibration import guarantee
+from fl_audit.privacy.beliefs import Sensitivities
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.privacy.release import NoiseScaling, ReleaseLaw
 from fl_audit.report import FinishedRun, RunContents, RunFacts, RunTables, report_contents
 from fl_audit.report.finished_run import Timing
@@ -93,11 +96,7 @@ def synthetic_run(
     )
     facts = RunFacts(
         game=synthetic_game(law, rounds, model, with_insider),
-        guarantee=guarantee(
-            Accountant.RDP_CLASSIC, law.noise_multiplier, rounds, DELTA, prior, sampling_rate, adjacency
-        )
-        if with_promise
-        else None,
+        guarantee=synthetic_guarantee(law, rounds, prior) if with_promise else None,
         prior=prior,
         confidence=0.95,
         neighbour=neighbour,
@@ -119,6 +118,13 @@ def synthetic_law(
         optimizer=ServerOptimizer(OptimizerKind.SGD, 0.005),
         sampling_rate=sampling_rate,
     )
+
+
+def synthetic_guarantee(law: ReleaseLaw, rounds: int, prior: float) -> Guarantee:
+    events = gaussian_rounds(law.noise_multiplier, rounds, law.sampling_rate)
+    fixed = law.scaling is NoiseScaling.LOCAL
+    sensitivities = Sensitivities.FIXED if fixed else Sensitivities.ADAPTIVE
+    return guarantee(Claim(law.relation, events, DELTA, prior, Accountant.RDP_CLASSIC, sensitivities))
 
 
 def synthetic_game(law: ReleaseLaw, rounds: int, model: str, with_insider: bool) -> PublicGame:

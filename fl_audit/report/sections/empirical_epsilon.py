@@ -11,7 +11,7 @@ from fl_audit.evidence.belief.empirical_epsilon import (
 )
 from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds
-from fl_audit.privacy.calibration import Guarantee
+from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Entry, Section, Table, finite

@@ -96,7 +96,7 @@ def _measure(run: FinishedRun, _: Findings) -> MembershipNumbers | None:
     return MembershipNumbers(
         over_worlds=mean_advantage(worlds[_COLUMNS[0]].to_numpy(dtype=np.float64), facts.confidence),
         record=empirical_advantage(worlds[_COLUMNS[1]].to_numpy() == worlds["bit"].to_numpy(), facts.confidence),
-        bounds=None if promise is None else membership_bounds(promise, facts.relation),
+        bounds=None if promise is None else membership_bounds(promise),
         record_bound=None if promise is None else promise.advantage_bound_exact,
         bound_scope=_bound_scope(facts),
     )

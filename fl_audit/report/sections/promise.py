@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fl_audit.adjacency import Adjacency, Relation, Unit
-from fl_audit.privacy.calibration import Guarantee
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.beliefs import Sensitivities
+from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun, RunFacts
 from fl_audit.report.section import Entry, Section
@@ -13,7 +15,15 @@ from fl_audit.report.theory import bound_in_other
 from fl_audit.report.wording import DASH, number_text, one_in, percent
 
 COMPUTED = "computed, not estimated"
-_PROMISED = ("epsilon", "delta", "noise_multiplier", "belief_bound", "advantage_bound", "advantage_bound_exact")
+_PROMISED = (
+    "epsilon",
+    "delta",
+    "noise_multiplier",
+    "belief_bound",
+    "belief_bound_fixed",
+    "advantage_bound",
+    "advantage_bound_exact",
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,12 @@ class PromiseNumbers:
         promise = self.guarantee
         promised = {name: None if promise is None else getattr(promise, name) for name in _PROMISED}
         accountant = None if promise is None else str(promise.accountant)
-        rest = {"accountant": accountant, "rounds": self.rounds, "sampling_rate": self.sampling_rate}
+        rest = {
+            "accountant": accountant,
+            "adjacency": None if promise is None else str(promise.adjacency),
+            "rounds": self.rounds,
+            "sampling_rate": self.sampling_rate,
+        }
         return {"guarantee": promised | rest}
 
 
@@ -115,7 +130,7 @@ def _entries(numbers: PromiseNumbers, contents: RunContents) -> list[Entry]:
     promise = numbers.guarantee
     if promise is None:
         return []
-    accountant, facts = str(promise.accountant), contents.facts
+    accountant, facts = promise.accountant, contents.facts
     neighbours = noise_text(facts)
     mu = "square root of rounds over z" + ("; for an insider who sees who takes part" if facts.is_sampled else "")
     exact = "delta(0) of the privacy loss distribution" if facts.is_sampled else "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)"
@@ -128,8 +143,12 @@ def _entries(numbers: PromiseNumbers, contents: RunContents) -> list[Entry]:
               "noise standard deviation over the sensitivity", neighbours),
         Entry("Rounds", numbers.rounds, DASH, COMPUTED, chosen),
         Entry("Gaussian mu", promise.mu, "gdp", COMPUTED, mu, neighbours),
-        Entry("Belief bound", promise.belief_bound, accountant, COMPUTED, _belief_bound_method(accountant),
+        Entry("Belief bound", promise.belief_bound, str(accountant), COMPUTED, _belief_bound_method(promise),
               f"prior belief {percent(facts.prior)}", True),
+        Entry("Belief bound at fixed sensitivities", promise.belief_bound_fixed, accountant, COMPUTED,
+              _fixed_bound_method(accountant),
+              f"prior belief {percent(facts.prior)}; the record makes an equally large difference in every round, "
+              "whatever was released before", True),
         Entry("Advantage bound", promise.advantage_bound, accountant, COMPUTED,
               "Bernau et al. 2021, theorem 3 and Eq. (6)",
               "noise calibrated by the classic formula; for exactly calibrated noise it may be exceeded"),
@@ -138,8 +157,21 @@ def _entries(numbers: PromiseNumbers, contents: RunContents) -> list[Entry]:
     ]  # fmt: skip
 
 
-def _belief_bound_method(accountant: str) -> str:
-    if accountant in ("rdp-classic", "rdp"):
+def _belief_bound_method(promise: Guarantee) -> str:
+    if promise.accountant in (Accountant.RDP_CLASSIC, Accountant.RDP):
+        return _fixed_bound_method(promise.accountant)
+    match promise.claim.sensitivities:
+        case Sensitivities.FIXED:
+            return _fixed_bound_method(promise.accountant)
+        case Sensitivities.ADAPTIVE:
+            return (
+                "smallest bound that follows from delta(epsilon) at all smaller epsilons, which also holds where the "
+                "difference that the record makes depends on earlier releases; passed with probability at most delta"
+            )
+
+
+def _fixed_bound_method(accountant: Accountant) -> str:
+    if accountant in (Accountant.RDP_CLASSIC, Accountant.RDP):
         return "prior odds times exp(epsilon of rdp-classic), Eq. (5); passed with probability at most delta"
     return "quantile of the law of the log-odds; passed with probability at most delta"
 
