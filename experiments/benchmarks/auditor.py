@@ -29,7 +29,7 @@ from scipy.stats import binom
 
 from fl_audit.evidence.belief.advantage import clopper_pearson
 from fl_audit.evidence.bounds.lower_bounds import BoundMethod, epsilon_lower_bound
-from fl_audit.privacy.accounting import gdp_epsilon
+from fl_audit.privacy.gaussian import gdp_epsilon
 
 DELTA = 1e-5
 CONFIDENCE = 0.95

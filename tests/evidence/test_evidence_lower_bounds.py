@@ -15,7 +15,7 @@ from fl_audit.evidence.bounds import threshold_bounds
 from fl_audit.evidence.bounds.lower_bounds import BoundMethod, LowerBound, all_bounds, bound_limit, epsilon_lower_bound
 from fl_audit.evidence.bounds.selection import Counts, directions, scatter
 from fl_audit.evidence.bounds.shift import shift_epsilon_lower_bound
-from fl_audit.privacy.accounting import gdp_epsilon
+from fl_audit.privacy.gaussian import gdp_epsilon
 
 Array = NDArray[np.float64]
 BY_THRESHOLD = (BoundMethod.CLOPPER_PEARSON, BoundMethod.GDP, BoundMethod.BAYES)

@@ -19,7 +19,7 @@ from fl_audit.evidence.bounds import threshold_bounds
 from fl_audit.evidence.bounds.diagnostics import gaussian_tradeoff_warnings, normality_warnings
 from fl_audit.evidence.bounds.selection import Counts, Direction, directions, number_that_chooses
 from fl_audit.evidence.bounds.shift import detectable_shift, shift_epsilon_lower_bound
-from fl_audit.privacy.accounting import gdp_epsilon
+from fl_audit.privacy.gaussian import gdp_epsilon
 
 Scores = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from scipy.special import betainc, betaincinv, ndtr, ndtri
 
 from fl_audit.evidence.bounds.selection import Counts, Direction, chosen_by_rank, chosen_by_value, ratio_bound
-from fl_audit.privacy.accounting import gdp_epsilon
+from fl_audit.privacy.gaussian import gdp_epsilon
 
 Shape = tuple[float, float]
 """Both parameters of a beta distribution."""
