@@ -12,7 +12,7 @@ from scipy.special import logit, ndtr
 
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.bounded_mean import Bets, mean_interval
-from fl_audit.evidence.belief.calibration import calibration, poisson_binomial_p
+from fl_audit.evidence.belief.calibration import calibration, poisson_binomial, poisson_binomial_p
 from fl_audit.evidence.belief.expected import (
     advantage_from_beliefs,
     chance_of_being_right,
@@ -182,4 +182,6 @@ def test_the_poisson_binomial_is_the_binomial_for_equal_chances() -> None:
     for count in (0, 3, 20):
         tails = stats.binom.cdf(count, 20, 0.3), stats.binom.sf(count - 1, 20, 0.3)
         assert poisson_binomial_p(count, np.full(20, 0.3)) == pytest.approx(min(1.0, 2 * min(tails)), abs=1e-12)
+    chances = np.random.default_rng(9).random(301)
+    np.testing.assert_allclose(poisson_binomial(chances), stats.poisson_binom(chances).pmf(np.arange(302)), atol=1e-14)
     assert calibration(np.zeros(1), np.array([True]), 0.95).p_value == 1

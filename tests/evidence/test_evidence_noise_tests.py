@@ -56,8 +56,11 @@ def test_noise_above_the_promise_violates_nothing(noise: float) -> None:
         assert stats.kstest(values, "uniform", alternative="greater").pvalue > 1e-4, name
 
 
-@pytest.mark.parametrize("setting", [Setting(worlds=8, rounds=10), Setting(worlds=8, rounds=10, local=True,
-                                                                          replace=False)], ids=["global", "local"])  # fmt: skip
+@pytest.mark.parametrize(
+    "setting",
+    [Setting(worlds=8, rounds=10), Setting(worlds=8, rounds=10, local=True, replace=False)],
+    ids=["global", "local"],
+)
 def test_residuals_of_raw_vectors_follow_the_laws_of_the_contract(setting: Setting) -> None:
     """Each law by Kolmogorov-Smirnov over all worlds and rounds of 10 runs at 1e-4; this checks the definitions."""
     runs = [play(np.random.default_rng(seed), setting) for seed in range(10)]
@@ -105,8 +108,8 @@ def test_limits_of_detection_are_found_nine_times_in_ten() -> None:
     rng = np.random.default_rng(5)
     level = TestName.NOISE_ALONG_RECORD.level
     ratio = detectable_ratio(300, level)
-    found = sum(noise_along_record(draw_measured(rng, 10, 30, along=ratio, silent=0.0, measured_residuals=False)).p_value
-                < level for _ in range(400))  # type: ignore[union-attr]  # fmt: skip
+    runs = (draw_measured(rng, 10, 30, along=ratio, silent=0.0, measured_residuals=False) for _ in range(400))
+    found = sum(noise_along_record(run).violated for run in runs)  # type: ignore[union-attr]
     assert stats.binom.ppf(1e-4, 400, 0.9) <= found <= stats.binom.ppf(1 - 1e-4, 400, 0.9)
 
 
