@@ -12,10 +12,15 @@ from fl_audit.data.files import data_directory
 from fl_audit.data.neighbours import choose_neighbour
 from fl_audit.data.split import select_records
 from fl_audit.errors import require
-from fl_audit.game import PublicGame
+from fl_audit.game.public import PublicGame
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.learning.stacked import StackedModel
+from fl_audit.mechanisms.clipping import FixedClipping, NoClipping
+from fl_audit.mechanisms.contribution import Contribution, RecordGradients
+from fl_audit.mechanisms.law import ReleaseLaw, require_weighable
+from fl_audit.mechanisms.noise import CentralGaussian, Noise, NoNoise
+from fl_audit.mechanisms.participation import participation_of
 from fl_audit.privacy.calibration import (
     AdvantageTarget,
     BeliefTarget,
@@ -26,7 +31,6 @@ from fl_audit.privacy.calibration import (
     guarantee,
     noise_multiplier_for,
 )
-from fl_audit.privacy.release import ReleaseLaw, require_weighable
 
 _TARGETS: dict[str, Callable[[float], Target]] = {
     "belief": BeliefTarget,
@@ -78,16 +82,30 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
     if config.audit.insider:
         require_weighable(privacy.private, float(rate))
     law = ReleaseLaw(
-        relation=privacy.adjacency,
-        clipping_norm=privacy.clipping_norm if privacy.private else None,
-        noise_multiplier=_calibrated(config) if privacy.private else 0.0,
-        scaling=privacy.sensitivity,
+        adjacency=privacy.adjacency,
+        clipping=FixedClipping(privacy.clipping_norm) if privacy.private else NoClipping(),
+        participation=participation_of(float(rate)),
+        noise=_noise(config),
         denominator=float(rate * config.data.records),
         optimizer=ServerOptimizer(training.optimizer, training.learning_rate, momentum=training.momentum),
-        source=privacy.noise,
-        sampling_rate=float(rate),
+        contribution=_contribution(config),
     )
     return AuditPlan(_sized(config), guarantee_of(law, config), _public_game(config, law, pair or _pair(config)))
+
+
+def _contribution(config: RunConfig) -> Contribution:
+    match config.training.strategy:
+        case "dp-fedsgd":
+            return RecordGradients()
+
+
+def _noise(config: RunConfig) -> Noise:
+    privacy = config.privacy
+    if not privacy.private:
+        return NoNoise()
+    match privacy.noise:
+        case "central":
+            return CentralGaussian(_calibrated(config), privacy.sensitivity)
 
 
 def sampling_rate(config: RunConfig) -> Fraction:
@@ -118,7 +136,7 @@ def rounds_of(config: RunConfig) -> int:
 def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee | None:
     """Return what the rounds of a release law promise, by the accountant of a configuration; None if nothing."""
     privacy, rounds = config.privacy, rounds_of(config)
-    if not law.has_noise:
+    if not law.adds_noise:
         return None
     return guarantee(
         privacy.accountant,
@@ -127,7 +145,7 @@ def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee | None:
         privacy.delta,
         privacy.prior,
         law.sampling_rate,
-        law.relation,
+        law.adjacency,
     )
 
 

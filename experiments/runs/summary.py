@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from experiments.runs.plan import AuditPlan
+from fl_audit.adversaries.noise_meter import Residuals
 from fl_audit.evidence.belief.advantage import empirical_advantage, mean_advantage
 from fl_audit.evidence.belief.empirical_epsilon import (
     EpsilonInterval,
@@ -21,9 +22,9 @@ from fl_audit.evidence.belief.innovations import InnovationGroup, check_innovati
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.verdict import Judgement, judge, unjudged
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds
+from fl_audit.mechanisms.noise import SENSITIVITY_FLOOR, NoiseScaling
 from fl_audit.privacy.calibration import Guarantee
 from fl_audit.privacy.membership_bounds import membership_bounds
-from fl_audit.privacy.release import SENSITIVITY_FLOOR, NoiseScaling
 from fl_audit.report.contents import LawFacts, RunContents
 
 
@@ -35,6 +36,7 @@ class Tables:
     rounds: pd.DataFrame
     releases: pd.DataFrame
     clients: pd.DataFrame | None = None
+    residuals: pd.DataFrame | None = None
 
     def by_world(self, column: str) -> NDArray[np.float64]:
         """Return a column of `rounds` as (worlds, rounds)."""
@@ -135,6 +137,7 @@ def _verdict(plan: AuditPlan, promise: Guarantee, tables: Tables, bits: NDArray[
         sensitivity=tables.by_world("local_sensitivity"),
         sigma=tables.by_world("sigma"),
         noise_multiplier=plan.public.law.noise_multiplier,
+        residuals=None if tables.residuals is None else Residuals.of_table(tables.residuals),
     )
     return judge(measured, promise, config.audit.confidence, neighbour, str(config.run.seed))
 
@@ -299,7 +302,7 @@ def _membership_bounds(plan: AuditPlan) -> dict[str, Any]:
     law = plan.public.law
     if plan.guarantee is None:
         return dict.fromkeys(("yeom_bound", "tradeoff_bound", "bound")) | {"bound_scope": _NOTHING_PROMISED}
-    bounds = membership_bounds(plan.guarantee, law.relation)
+    bounds = membership_bounds(plan.guarantee, law.adjacency)
     return {
         "yeom_bound": _finite(bounds.yeom),
         "tradeoff_bound": bounds.tradeoff,
@@ -327,7 +330,7 @@ def report_contents(plan: AuditPlan, tables: Tables, summary: dict[str, Any]) ->
 def has_exact_final_law(plan: AuditPlan, tables: Tables) -> bool:
     """Return whether mu was the same in every world: local scaling, and no round with noise raised to the floor."""
     law = plan.public.law
-    if law.clipping_norm is None or law.scaling is not NoiseScaling.LOCAL:
+    if not law.adds_noise or law.scaling is not NoiseScaling.LOCAL:
         return False
     floored = tables.rounds["local_sensitivity"] < SENSITIVITY_FLOOR * law.clipping_norm
     return not bool(floored.any())
@@ -340,8 +343,8 @@ def law_facts(plan: AuditPlan, tables: Tables) -> LawFacts:
         mu=law.gaussian_mu(plan.public.rounds),
         exact_final_law=has_exact_final_law(plan, tables),
         scaling=str(law.scaling),
-        relation=str(law.relation),
-        clipping_norm=math.inf if law.clipping_norm is None else law.clipping_norm,
+        relation=str(law.adjacency),
+        clipping_norm=law.clipping_norm,
         global_sensitivity=law.global_sensitivity,
         rounds=plan.public.rounds,
         prior=config.privacy.prior,
@@ -354,5 +357,5 @@ def law_facts(plan: AuditPlan, tables: Tables) -> LawFacts:
         view=str(config.audit.view),
         partition=str(config.data.partition),
         sampling_rate=law.sampling_rate,
-        has_noise=law.has_noise,
+        has_noise=law.adds_noise,
     )
