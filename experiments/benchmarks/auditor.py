@@ -28,7 +28,8 @@ from scipy.special import expit, ndtr
 from scipy.stats import binom
 
 from fl_audit.evidence.belief.advantage import clopper_pearson
-from fl_audit.evidence.bounds.lower_bounds import BoundMethod, epsilon_lower_bound
+from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
+from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.privacy.accounting import gdp_epsilon
 
 DELTA = 1e-5

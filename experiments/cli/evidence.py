@@ -12,7 +12,8 @@ from rich.table import Table
 
 from experiments.runs.summary import bound_json
 from fl_audit.errors import InputError
-from fl_audit.evidence.bounds.lower_bounds import BoundMethod, LowerBound, epsilon_lower_bound
+from fl_audit.evidence.bounds.lower_bounds import LowerBound, epsilon_lower_bound
+from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
 
 DEFAULT_METHOD = BoundMethod.CLOPPER_PEARSON
 """The method of a single answer where none is named: the one that assumes nothing of the scores."""

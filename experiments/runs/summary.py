@@ -20,6 +20,7 @@ from fl_audit.evidence.belief.empirical_epsilon import (
 from fl_audit.evidence.belief.innovations import InnovationGroup, check_innovations
 from fl_audit.evidence.belief.verdict import VerdictResult, judge, unjudged
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds
+from fl_audit.evidence.bounds.methods import ScoreLaw
 from fl_audit.privacy.calibration import Guarantee
 from fl_audit.privacy.membership_bounds import membership_bounds
 from fl_audit.privacy.release import SENSITIVITY_FLOOR, NoiseScaling
@@ -161,7 +162,7 @@ def _empirical_epsilon(
         "lower_bound_at_violation_level": _finite(verdict.lower_bound_at_violation_level),
         "violation_level": verdict.violation_level,
         "intervals": {name: _interval(interval) for name, interval in intervals.items()},
-        "bounds": _bounds(tables, delta, confidence),
+        "bounds": _bounds(plan, tables, delta, confidence),
     }
 
 
@@ -174,13 +175,14 @@ def _interval(interval: EpsilonInterval) -> dict[str, Any]:
     }
 
 
-def _bounds(tables: Tables, delta: float, confidence: float) -> list[dict[str, Any]]:
+def _bounds(plan: AuditPlan, tables: Tables, delta: float, confidence: float) -> list[dict[str, Any]]:
     """Return the bound by every method that applies to the insider's log-odds; none where a group has no world."""
     member = tables.worlds["bit"].to_numpy() == 1
     if member.all() or not member.any():
         return []
     log_odds = tables.worlds["log_odds"].to_numpy(dtype=np.float64)
-    found = all_bounds(log_odds[member], log_odds[~member], delta, confidence, normal_scores=True)
+    law = ScoreLaw.NORMAL_EQUAL_SPREAD if has_exact_final_law(plan, tables) else ScoreLaw.ANY
+    found = all_bounds(log_odds[member], log_odds[~member], delta, confidence, law)
     return [bound_json(bound) for bound in found]
 
 
