@@ -13,7 +13,7 @@ _NODES_A_PANEL = 80
 
 
 class BetaMean:
-    """Means over V ~ Beta(a, b) by quadrature: Gauss-Legendre in probability, on panels that are dense where V is large.
+    """Means over V ~ Beta(a, b), by Gauss-Legendre quadrature in probability with more points where V is large.
 
     Parameters
     ----------

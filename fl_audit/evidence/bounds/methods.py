@@ -6,9 +6,9 @@ from enum import StrEnum
 class ScoreLaw(StrEnum):
     """What is known of the law of the scores; it decides which bounds are valid.
 
-    ANY: nothing, but that scores are independent and alike within each group. GAUSSIAN_TRADEOFF: the trade-off function
-    of the mechanism **is** that of a Gaussian mechanism. NORMAL_EQUAL_SPREAD: besides, the scores are its log-odds, or a
-    linear function of them: normal, with the same spread in both groups.
+    ANY: nothing, but that scores are independent and alike within each group. GAUSSIAN_TRADEOFF: the trade-off
+    function of the mechanism **is** that of a Gaussian mechanism. NORMAL_EQUAL_SPREAD: besides, the scores are its
+    log-odds, or a linear function of them: normal, with the same spread in both groups.
 
     A trade-off function that is merely bounded by that of a Gaussian mechanism is `ANY`. Such is a training run whose
     rounds have Gaussian noise and a signal-to-noise ratio that follows what was seen before (noise scaled to the global
@@ -64,8 +64,8 @@ _NOT_FOR_OTHERS = (
 _ASSUMPTIONS = {
     BoundMethod.CLOPPER_PEARSON: f"{_INDEPENDENT}; nothing else is assumed.",
     BoundMethod.ORDER_STATISTIC: (
-        f"{_INDEPENDENT}; nothing else is assumed. Usually a larger bound than clopper-pearson, but a smaller one where "
-        "the scores have few different values."
+        f"{_INDEPENDENT}; nothing else is assumed. Usually a larger bound than clopper-pearson, but a smaller one "
+        "where the scores have few different values."
     ),
     BoundMethod.GDP: (
         f"{_INDEPENDENT}; the mechanism's trade-off function is that of a Gaussian mechanism, and not merely bounded "

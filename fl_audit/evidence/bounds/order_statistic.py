@@ -1,4 +1,4 @@
-"""The order-statistic bound: a threshold at a rank of the reference scores, whose false-positive rate needs no interval.
+"""The order-statistic bound: a threshold at a rank of the reference scores has a false-positive rate of known law.
 
 Why the bound holds, assuming no more than that scores are independent, and alike within each group:
 

@@ -78,23 +78,22 @@ def split_scores(members: NDArray[np.float64], nonmembers: NDArray[np.float64], 
     Returns
     -------
     Split
-        Which group is `first` in it, and whether ranks ascend or descend with the scores, follows from the scores so
-        that exchanged groups and turned signs give the same split: whoever reads it must try both groups and both signs.
+        Which group is `first` in it, and whether ranks ascend or descend with the scores, follows from the scores, so
+        that exchanged groups and turned signs give the same split. Who reads it must try both groups and both signs.
     """
     counts = _canonical(members, nonmembers)
-    bits = np.random.Philox(key=np.frombuffer(hashlib.blake2b(counts.tobytes(), digest_size=16).digest(), np.uint64))
+    bits = np.random.Philox(key=np.frombuffer(hashlib.blake2b(counts.tobytes(), digest_size=16).digest(), "<u8"))
     number = counts.sum(axis=0)
     orders = [np.argsort(bits.random_raw(int(size)), kind="stable") for size in number]
     values = np.arange(len(counts), dtype=np.float64)
     groups = [np.repeat(values, counts[:, column]) for column in (0, 1)]
     if break_ties:
         groups = _without_ties(groups, bits.random_raw(int(number.sum())))
-    parts = []
-    for choose in (True, False):
-        cuts = [number_that_chooses(int(size)) for size in number]
-        chosen = [order[:cut] if choose else order[cut:] for order, cut in zip(orders, cuts, strict=True)]
-        parts.append(Part(*(np.sort(group[where]) for group, where in zip(groups, chosen, strict=True))))
-    return Split(*parts, values=len(counts))
+    first, second = (
+        (np.sort(group[order[:cut]]), np.sort(group[order[cut:]]))
+        for group, order, cut in zip(groups, orders, map(number_that_chooses, number.tolist()), strict=True)
+    )
+    return Split(Part(first[0], second[0]), Part(first[1], second[1]), values=len(counts))
 
 
 def _canonical(members: NDArray[np.float64], nonmembers: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -48,10 +48,10 @@ def empirical_interval(
     Returns
     -------
     tuple
-        Lower and upper end, at least 0; the upper end is at most log((1 - cut - delta) / cut). Where the losses prove of
-        no threshold that it lies within the cut, the laws may have none, and then all thresholds count: the upper end is
-        infinite. They may also have one that the losses do not show, and then only such count: the lower end is the
-        smaller one of both cases, at most log((1 - cut - delta) / cut).
+        Lower and upper end, at least 0; the upper end is at most log((1 - cut - delta) / cut). Where the losses do not
+        prove of any threshold that it lies within the cut, the laws may have none, and then all thresholds count: the
+        upper end is infinite. They may also have one that the losses do not show, and then only such thresholds count:
+        the lower end is the smaller one of both cases, at most log((1 - cut - delta) / cut).
 
     Raises
     ------
