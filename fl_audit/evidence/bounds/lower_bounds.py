@@ -53,8 +53,9 @@ class LowerBound:
     assumption
         What it rests on, in words.
     limit_of_detection
-        A **ceiling**: the bound of perfectly separated scores. `gaussian-shift` has no ceiling; there it is the smallest
-        true epsilon that would be certified to exceed 0 with probability 0.9, infinite where nothing can be detected.
+        A **ceiling**: the bound of perfectly separated scores. `gaussian-shift` has no ceiling; there it is the
+        smallest true epsilon that would be certified to exceed 0 with probability 0.9; infinite where nothing can
+        be detected.
     limit_meaning
         Which of the two, in words.
     members, nonmembers

@@ -25,7 +25,7 @@ from scipy.special import betainc, betaincinv
 
 from fl_audit.evidence.bounds.beta_mean import BetaMean, where_it_reaches
 from fl_audit.evidence.bounds.selection import Counts, Direction, above, ranks
-from fl_audit.evidence.bounds.threshold_bounds import LARGEST_EPSILON, largest_tpr
+from fl_audit.evidence.bounds.threshold_bounds import LARGEST_EPSILON, bend_at, largest_tpr
 
 Array = NDArray[np.float64]
 
@@ -67,7 +67,7 @@ def order_statistic_of(counts: Counts, rank: int, delta: float, level: float) ->
     law = BetaMean(float(rank), counts.second - rank + 1.0)
 
     def p_value(epsilon: float) -> float:
-        return law.mean(betainc(*tail, largest_tpr(law.values, epsilon, delta)))
+        return law.mean(lambda v: betainc(*tail, largest_tpr(v, epsilon, delta)), kink=bend_at(epsilon, delta))
 
     return where_it_reaches(p_value, level, LARGEST_EPSILON)
 

@@ -64,7 +64,7 @@ def bayes_of(counts: Counts, delta: float, level: float) -> float:
 
     def below(epsilon: float) -> float:
         """Return the posterior probability that epsilon is at most this."""
-        return law.mean(betainc(*tpr, largest_tpr(law.values, epsilon, delta)))
+        return law.mean(lambda v: betainc(*tpr, largest_tpr(v, epsilon, delta)), kink=bend_at(epsilon, delta))
 
     return where_it_reaches(below, level, LARGEST_EPSILON)
 
@@ -84,6 +84,11 @@ def largest_tpr(fpr: NDArray[np.float64], epsilon: float, delta: float) -> NDArr
     line = np.exp(np.minimum(epsilon + np.log(np.maximum(fpr, 1e-300)), 1.0)) + delta
     mirror = 1 - math.exp(-epsilon) * (1 - delta - fpr)
     return np.clip(np.minimum(line, mirror), 0.0, 1.0)
+
+
+def bend_at(epsilon: float, delta: float) -> float:
+    """Return the FPR at which both lines of `largest_tpr` meet."""
+    return (1 - delta) / (1 + math.exp(min(epsilon, LARGEST_EPSILON)))
 
 
 def gdp_threshold_epsilon(ways: tuple[Direction, ...], delta: float, level: float) -> float:
@@ -125,4 +130,4 @@ def gdp_threshold_mu(counts: Counts, rank: int, level: float) -> float:
     tpr = (float(counts.hits), counts.first - counts.hits + 1.0)
     law = BetaMean(float(rank), counts.second - rank + 1.0)
     normal = ndtri(law.values)
-    return where_it_reaches(lambda mu: law.mean(betainc(*tpr, ndtr(normal + mu))), level, _LARGEST_MU)
+    return where_it_reaches(lambda mu: law.mean(lambda _: betainc(*tpr, ndtr(normal + mu))), level, _LARGEST_MU)
