@@ -105,7 +105,7 @@ def test_run_replay_report(fl_audit: FlAudit, config: Path, tmp_path: Path) -> N
         (["privacy.delta=0"], "privacy.delta is 0"),
         (["privacy.delta=1"], "privacy.delta is 1"),
         (["privacy.clipping-norm=0"], "privacy.clipping-norm is 0"),
-        (["data.records=5000"], "5000 records are asked for: breast-cancer has 456 available"),
+        (["data.records=5000"], "to have 5000 records, and breast-cancer has 456"),
         (["data.name=csv", "data.path=gone.csv", "data.label=y"], "gone.csv"),
         (["data.name=bresat-cancer"], "breast-cancer"),
         (["audit.neighbour=60"], "60"),

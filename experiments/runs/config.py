@@ -27,6 +27,7 @@ Choice = Annotated[T, Strict(False)]
 """One of the values of an enumeration, which a file writes as a string."""
 Share = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Words = Annotated[tuple[str, ...], Strict(False)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 
 
@@ -40,13 +41,21 @@ class _Section(BaseModel):
 
 
 class DataSection(_Section):
-    """Which records, who holds them. `path` to `test_labels` belong to `csv`, `npz` and `idx`."""
+    """Which records, who holds them. `path` to `test_labels` belong to `csv`, `npz` and `idx`, four of them to `csv`.
+
+    Of a CSV table, `drop` leaves out columns, `separator` stands between cells, `missing` names words that stand for a
+    missing value and leaves out the records where one is missing, and a column may have up to `max-levels` words.
+    """
 
     name: str = "digits"
     data_dir: str | None = None
     path: str | None = None
     test_path: str | None = None
     label: str | None = None
+    drop: Words | None = None
+    separator: str | None = None
+    missing: Words | None = None
+    max_levels: Count | None = None
     images: str | None = None
     labels: str | None = None
     test_images: str | None = None

@@ -129,21 +129,16 @@ def _described(schema: _Schema, whole: _Schema) -> Iterator[str]:
         case "number":
             yield f"finite numbers{_range(schema)}"
         case "string":
-            yield "words in quotation marks"
+            yield "text in quotation marks"
         case "array":
             yield f"lists of {' or '.join(_described(schema.get('items', {}), whole))}"
 
 
 def _range(schema: _Schema) -> str:
-    ends = (
-        ("exclusiveMinimum", "above"),
-        ("minimum", "from"),
-        ("exclusiveMaximum", "below"),
-        ("maximum", "to"),
-    )
-    said = [
-        f"{word} {schema[key]:g}" if schema[key] < 10**6 else f"{word} {schema[key]}"
-        for key, word in ends
-        if key in schema
-    ]
+    ends = (("exclusiveMinimum", "above"), ("minimum", "from"), ("exclusiveMaximum", "below"), ("maximum", "to"))
+    said = [f"{word} {_plain(schema[key])}" for key, word in ends if key in schema]
     return f" {' '.join(said).replace(' below', ' and below')}" if said else ""
+
+
+def _plain(number: float) -> str:
+    return str(int(number)) if number == int(number) else f"{number:g}"
