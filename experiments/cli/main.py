@@ -18,6 +18,7 @@ from experiments.cli.promise import account, calibrate
 from experiments.cli.reproduce import reproduce
 from experiments.cli.sweep import sweep
 from fl_audit.errors import InputError
+from fl_audit.user_modules import search_last
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -185,9 +186,8 @@ def guarded(command: Callable[[], object]) -> None:
 
 def main() -> None:
     """Run the command line."""
-    # A model of one's own, `package.module:factory`, is looked for where the user stands, as `python -m` does.
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    # A model of one's own, `package.module:factory`, is looked for where the user stands.
+    search_last(Path.cwd())
     guarded(app)
 
 

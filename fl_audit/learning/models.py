@@ -1,6 +1,5 @@
 """Models: the built-in ones, anybody's own, and their initial weights in every world."""
 
-import importlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from fl_audit.errors import InputError, require
 from fl_audit.learning.layout import ParameterLayout
 from fl_audit.randomness import Purpose, generator
+from fl_audit.user_modules import import_user_module
 
 _BATCH_STATISTICS = (nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm)
 
@@ -150,11 +150,13 @@ def build_model(spec: ModelSpec) -> nn.Module:
 def _import_factory(name: str) -> Callable[..., nn.Module]:
     module_name, _, attribute = name.partition(":")
     try:
-        factory = getattr(importlib.import_module(module_name), attribute)
-    # ValueError: an empty name; TypeError: a relative one
-    except (ImportError, AttributeError, SyntaxError, ValueError, TypeError) as error:
+        factory = getattr(import_user_module(module_name), attribute)
+    except InputError as error:
+        raise InputError(f"model {name!r}: {error}") from error
+    # A module of the user may raise anything, and may try to end the interpreter.
+    except (Exception, SystemExit) as error:
         raise InputError(
-            f"model {name!r} cannot be imported ({error}): accepted is 'package.module:factory'"
+            f"model {name!r} cannot be imported ({type(error).__name__}: {error}): accepted is 'package.module:factory'"
         ) from error
     require(callable(factory), f"model {name!r} is not callable: accepted is a function that returns a torch.nn.Module")
     return factory  # type: ignore[no-any-return]
