@@ -114,13 +114,13 @@ def test_run_replay_report(fl_audit: FlAudit, config: Path, tmp_path: Path) -> N
             "audit.neighbour is -1: accepted are most-dissimilar, least-dissimilar, random, or the",
         ),
         (["audit.neighbour=nearest"], "audit.neighbour is 'nearest': accepted are most-dissimilar"),
-        (["audit.neighbour=true"], "audit.neighbour is True: accepted are most-dissimilar"),
+        (["audit.neighbour=true"], "audit.neighbour is true: accepted are most-dissimilar"),
         (["audit.neighbour-rank=0"], "audit.neighbour-rank is 0"),
         (
             ["audit.neighbour-rank=2", "audit.neighbour=random"],
-            "neighbour-rank = 2 and neighbour = random: a rank goes",
+            "neighbour-rank = 2 needs neighbour = most-dissimilar or least-dissimilar, and neighbour is random",
         ),
-        (["audit.neighbour-rank=2", "audit.neighbour=5"], "neighbour-rank = 2 and neighbour = 5: a rank goes with"),
+        (["audit.neighbour-rank=2", "audit.neighbour=5"], "neighbour-rank = 2 needs neighbour ="),
         (["audit.neighbour-rank=61", "privacy.adjacency=add-remove-record"], "rank is 61: accepted are 1 to 60"),
         (["audit.dissimilarity=ssim"], "records have shape (30,): accepted for the ssim measure are images"),
         (["data.name=texas100", "data.data-dir=."], "dataset_texas.tgz or texas100.npz not found in"),
@@ -132,6 +132,11 @@ def test_run_replay_report(fl_audit: FlAudit, config: Path, tmp_path: Path) -> N
         (["data.clients=1"], "data.clients is 1"),
         (["worlds=1"], "accepted is section.key=value"),
         (["training.learning-rate=nan"], "training.learning-rate"),
+        (["audit.worlds=true"], "audit.worlds is true: accepted are whole numbers"),
+        (['training.rounds="2"'], "training.rounds is '2': accepted are whole numbers"),
+        (["training.rounds=" + "9" * 5000], "is no valid TOML value: Exceeds the limit"),
+        (["privacy.clipping-norm=1e38"], "accepted for clipping-norm in [privacy], which is 1e+38, are smaller"),
+        (["audit.neighbour-rank=23761"], "neighbour-rank is 23761: accepted are 1 to 23760"),
     ],
 )
 def test_wrong_settings_get_one_line(

@@ -83,7 +83,7 @@ class TrainingSection(_Section):
 
     strategy: Literal["dp-fedsgd"] = "dp-fedsgd"
     rounds: Count | None = None
-    epochs: Positive | None = None
+    epochs: Annotated[float, Field(gt=0, le=10**9)] | None = None
     sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
     """Probability with which a record takes part in a round; None is 1, or follows from `expected-batch`."""
     expected_batch: Count | None = None
@@ -242,7 +242,7 @@ class RunSection(_Section):
     keep_releases: Annotated[int, Field(ge=0, le=10**9)] = 4
     keep_final_models: bool = True
     client_time_limit: Positive = 600.0
-    threads: Count = 1
+    threads: Annotated[int, Field(ge=1, le=256)] = 1
     device: Choice[Device] = Device.CPU
     actors: Annotated[int, Field(ge=0, le=10**6)] = 0
 

@@ -26,7 +26,7 @@ def first_problem(error: ValidationError, model: type[BaseModel], missing: str) 
         What a section that has to be there is for.
     """
     problem = error.errors(include_url=False)[0]
-    known = [str(part) for part in _known_part(model, problem["loc"])]
+    known = list(_keys(problem["loc"]))
     place = ".".join(known)
     match problem["type"]:
         case "extra_forbidden":
@@ -71,16 +71,18 @@ def _accepted(problem: ErrorDetails, model: type[BaseModel], known: Sequence[str
     schema: _Schema = _properties(model, known[:-1]).get(known[-1], {})
     described = " or ".join(dict.fromkeys(_described(schema, model.model_json_schema())))
     # Values with rules of their own say themselves what is accepted.
-    return problem["msg"] if not described or problem["type"] in _RULES_OF_THEIR_OWN else f"accepted are {described}"
+    if not described or problem["type"] in _RULES_OF_THEIR_OWN:
+        return problem["msg"]
+    return f"accepted {'is' if described.startswith('text') else 'are'} {described}"
 
 
 _RULES_OF_THEIR_OWN = ("neighbour", "loss_range")
 
 
-def _known_part(model: type[BaseModel], location: Sequence[int | str]) -> Iterator[int | str]:
-    """Yield the place of a problem without what pydantic adds where a value may have several types."""
+def _keys(location: Sequence[int | str]) -> Iterator[str]:
+    """Yield the keys of a problem's place, without items of lists and pydantic's names of types."""
     for depth, part in enumerate(location):
-        if depth < 2 or str(part) not in ("bool", "int", "float", "str"):
+        if isinstance(part, str) and (depth < 2 or part not in ("bool", "int", "float", "str")):
             yield part
 
 

@@ -4,8 +4,9 @@ Models, gradients and noise are 32-bit floating-point numbers. A norm or a rate 
 range only once clients have begun to train, where all that can be said is that a model is not finite.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf, isfinite, log10, sqrt
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,9 +14,9 @@ from torch import Tensor
 
 from experiments.runs.config import PrivacySection, RunConfig, TrainingSection
 from fl_audit.errors import InputError, require
-from fl_audit.game import Examples, Game
+from fl_audit.game import Examples, Game, View
 from fl_audit.learning.layout import ParameterLayout
-from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, step
+from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, inversion_error, step
 
 _LARGEST = float(torch.finfo(torch.float32).max)
 _SMALLEST = float(torch.finfo(torch.float32).tiny) * 2**24
@@ -23,6 +24,8 @@ _SMALLEST = float(torch.finfo(torch.float32).tiny) * 2**24
 _LARGEST_DRAW = 10.0
 """No standard normal draw of any run is larger."""
 _PROBED = 16
+_TOLERATED_ROUNDING = 1e-3
+"""Share of the noise; the insider, who knows the noise of every round, refuses by the same share."""
 
 
 def require_finite_steps(config: RunConfig, game: Game) -> None:
@@ -42,11 +45,14 @@ def require_finite_steps(config: RunConfig, game: Game) -> None:
     """
     least, most = _noise_scales(game)
     if most > 0:
-        deviation = f"noise has a standard deviation of {most:.2g}"
-        require(most * _LARGEST_DRAW < _LARGEST, _too_large(config, deviation))
-        require(least > _SMALLEST, _too_small(config, f"noise has a standard deviation of {least:.2g}"))
+        levers = list(_noise_levers(config, game))
+        said = "the standard deviation of the noise would be"
+        require(most * _LARGEST_DRAW < _LARGEST, _too_large(f"{said} {most:.2g}", levers))
+        require(least > _SMALLEST, _too_small(f"{said} {least:.2g}", levers))
     _check_sizes(config, game, most)
     _check_a_step(config, game, most)
+    if game.public.view is View.MODEL and game.public.with_insider:
+        _check_inversion(game, most)
 
 
 def _noise_scales(game: Game) -> tuple[float, float]:
@@ -61,14 +67,19 @@ def _noise_scales(game: Game) -> tuple[float, float]:
 
 def _check_sizes(config: RunConfig, game: Game, noise: float) -> None:
     law, rate = game.public.law, config.training.learning_rate
-    for value, wrong in ((rate > _LARGEST, _too_large), (rate < _SMALLEST, _too_small)):
-        require(not value, wrong(config, f"learning-rate is {rate:.2g}"))
-    moved = rate * noise * _LARGEST_DRAW / law.denominator
-    require(moved < _LARGEST, _too_large(config, f"the first step moves a weight by about {moved:.2g}"))
+    require(
+        _SMALLEST < rate < _LARGEST,
+        f"learning-rate is {rate:.6g}: accepted are {_SMALLEST:.1e} to {_LARGEST:.1e}, the range of 32-bit numbers",
+    )
+    levers = list(_step_levers(config, game))
     if config.training.optimizer is OptimizerKind.ADAM:
         gradient = noise * _LARGEST_DRAW / law.denominator
-        said = f"Adam squares a noised mean gradient of about {gradient:.2g}"
-        require(gradient < sqrt(_LARGEST), _too_large(config, said))
+        said = f"Adam would square a noised mean gradient of about {gradient:.2g}"
+        require(gradient < sqrt(_LARGEST), _too_large(said, levers[1:] or levers))
+        return
+    moved = rate * noise * _LARGEST_DRAW / law.denominator * _growth(game)
+    said = f"noise would move a weight by up to {moved:.2g} in {game.public.rounds} rounds"
+    require(moved < _LARGEST, _too_large(said, levers))
 
 
 def _check_a_step(config: RunConfig, game: Game, noise: float) -> None:
@@ -88,8 +99,18 @@ def _check_a_step(config: RunConfig, game: Game, noise: float) -> None:
     draws = torch.randn(models.shape, generator=source).to(models.device)
     moved, _ = step(law.optimizer, models, total + noise * draws, OptimizerState(), law.denominator)
     size = float((moved - models).abs().max())
-    said = f"the first step moves a weight by about {size:.2g}, after which the model has no finite losses or gradients"
-    require(_is_finite(game, moved, examples, game.clipped_sum(moved, examples)), _too_large(config, said))
+    for steps, when in ((1.0, "the first step"), (_growth(game), f"{game.public.rounds} steps like the first")):
+        there = models + steps * (moved - models)
+        said = f"{when} would move a weight by {steps * size:.2g}, where losses or gradients overflow"
+        is_finite = _is_finite(game, there, examples, game.clipped_sum(there, examples))
+        require(is_finite, _too_large(said, list(_step_levers(config, game))))
+
+
+def _growth(game: Game) -> float:
+    """Return how many times farther than by the first step a model may get in all rounds."""
+    optimizer = game.public.law.optimizer
+    kept = optimizer.momentum if optimizer.kind is OptimizerKind.MOMENTUM else 0.0
+    return game.public.rounds / (1 - kept)
 
 
 def _largest_examples(game: Game) -> Examples:
@@ -103,33 +124,61 @@ def _is_finite(game: Game, models: Tensor, examples: Examples, total: Tensor) ->
     return bool(torch.isfinite(total).all()) and bool(np.isfinite(game.losses(models, examples)).all())
 
 
-def _too_large(config: RunConfig, said: str) -> str:
-    name, value = max(_levers(config), key=lambda lever: lever[2])[:2]
-    return (
-        f"{said}, which 32-bit floating-point numbers up to {_LARGEST:.1e} cannot hold: accepted for {name}, which is "
-        f"{value:.6g}, are smaller numbers"
+def _check_inversion(game: Game, noise: float) -> None:
+    """Refuse a view of models whose rounding hides the release even where the noise is largest."""
+    law, template = game.public.law, game.model.template
+    models = ParameterLayout.of(template).flatten(dict(template.named_parameters())).unsqueeze(0)
+    share = float(inversion_error(law.optimizer, models, law.denominator).max()) / noise
+    require(
+        share <= _TOLERATED_ROUNDING,
+        f"view is 'model', and the 32-bit numbers of the models hide the release: their rounding is {share:.2g} of the "
+        f"noise, accepted is up to {_TOLERATED_ROUNDING:g}; raise the learning rate, or use view = 'update'",
     )
 
 
-def _too_small(config: RunConfig, said: str) -> str:
-    name, value = min(_levers(config), key=lambda lever: lever[2])[:2]
+class _Lever(NamedTuple):
+    """A setting on which a size depends: what to call it, its value, and its orders of magnitude from the usual one."""
+
+    name: str
+    value: float
+    orders: float
+
+
+def _too_large(said: str, levers: Sequence[_Lever]) -> str:
+    name, value, _ = max(levers, key=lambda lever: lever.orders)
     return (
-        f"{said}, which 32-bit floating-point numbers hold with all their digits only from {_SMALLEST:.1e}: accepted "
-        f"for {name}, which is {value:.6g}, are larger numbers"
+        f"{said}, and 32-bit floating-point numbers end at {_LARGEST:.1e}: accepted for {name}, which is {value:.6g}, "
+        "are smaller numbers"
     )
 
 
-def _levers(config: RunConfig) -> Iterator[tuple[str, float, float]]:
-    """Yield the settings on which the size of a step depends: key, value, and orders of magnitude from the default."""
-    usual_rate = float(TrainingSection.model_fields["learning_rate"].default)
+def _too_small(said: str, levers: Sequence[_Lever]) -> str:
+    name, value, _ = min(levers, key=lambda lever: lever.orders)
+    return (
+        f"{said}, and 32-bit floating-point numbers have all their digits only from {_SMALLEST:.1e}: accepted for "
+        f"{name}, which is {value:.6g}, are larger numbers"
+    )
+
+
+def _step_levers(config: RunConfig, game: Game) -> Iterator[_Lever]:
+    """Yield what decides how far a step goes."""
+    usual = float(TrainingSection.model_fields["learning_rate"].default)
     rate = config.training.learning_rate
-    yield "learning-rate in [training]", rate, _orders(rate / usual_rate)
-    if config.privacy.private:
-        norm, usual_norm = config.privacy.clipping_norm, float(PrivacySection.model_fields["clipping_norm"].default)
-        yield "clipping-norm in [privacy]", norm, _orders(norm / usual_norm)
-    if config.privacy.noise_multiplier is not None:
-        noise = config.privacy.noise_multiplier
-        yield "noise-multiplier in [privacy]", noise, _orders(noise)
+    yield _Lever("learning-rate in [training]", rate, _orders(rate / usual))
+    yield from _noise_levers(config, game)
+
+
+def _noise_levers(config: RunConfig, game: Game) -> Iterator[_Lever]:
+    """Yield what decides how large the noise is: the clipping norm, and what the noise multiplier follows from."""
+    privacy, noise = config.privacy, game.public.law.noise_multiplier
+    if not privacy.private:
+        return
+    usual = float(PrivacySection.model_fields["clipping_norm"].default)
+    yield _Lever("clipping-norm in [privacy]", privacy.clipping_norm, _orders(privacy.clipping_norm / usual))
+    if privacy.noise_multiplier is None:
+        yield _Lever("the noise multiplier that the promise in [privacy] asks for", noise, _orders(noise))
+    else:
+        yield _Lever("noise-multiplier in [privacy]", noise, _orders(noise))
 
 
 def _orders(ratio: float) -> float:

@@ -177,16 +177,16 @@ def _load(spec: DataSpec) -> Source:
 def _checked_options(spec: DataSpec, entry: _Entry) -> Mapping[str, OptionValue]:
     names = (*entry.required, *entry.optional)
     for name, _ in spec.options:
-        require(name in names, f"data set {spec.name} has no option {name!r}: {_accepted(name, names)}")
+        require(name in names, f"data set {spec.name} takes no {name} in [data]: {_accepted(name, names)}")
     options = dict(spec.options)
     for name in entry.required:
-        require(bool(options.get(name)), f"data set {spec.name} needs option {name}: accepted are {', '.join(names)}")
+        require(bool(options.get(name)), f"data set {spec.name} needs {name} in [data]: it takes {', '.join(names)}")
     return options
 
 
 def _accepted(given: str, names: tuple[str, ...]) -> str:
     if not names:
-        return "it takes none"
+        return "it has no settings of its own"
     nearest = difflib.get_close_matches(given.lower(), names, n=1, cutoff=0.4)
     hint = f"did you mean {nearest[0]}? " if nearest else ""
     return f"{hint}accepted are {', '.join(names)}"

@@ -117,7 +117,8 @@ def select_records(source: Source, records: int, test_records: int, seed: int) -
     inside = source.pool.take(order[:records])
     require(
         np.unique(inside.labels).size >= 2,
-        f"the {records} records drawn from {source.name} have one class only: at least 2 are needed, ask for more",
+        f"records is {records}, and all that are drawn from {source.name} are of one class: at least 2 classes are "
+        "needed, so ask for more records",
     )
     # In the pool's order, so that the position of a replacement is easy to trace.
     outside = source.pool.take(np.sort(order[records:free])) if records < free else None

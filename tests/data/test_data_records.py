@@ -93,9 +93,7 @@ def test_split_may_use_the_whole_pool() -> None:
 
 @pytest.mark.parametrize(("official", "free"), [(0, 8), (5, 10)])
 def test_too_many_records_names_the_available(official: int, free: int) -> None:
-    with pytest.raises(
-        InputError, match=f"to have 11 records, and made has {free}.*: accepted .* 1 to {free}"
-    ):
+    with pytest.raises(InputError, match=f"to have 11 records, and made has {free}.*: accepted .* 1 to {free}"):
         select_records(make(10, official=official), 11, 100, seed=0)
 
 
