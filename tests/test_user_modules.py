@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -50,12 +51,16 @@ def theirs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def searched(theirs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def searched(theirs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sys, "path", [str(theirs), *sys.path])
     monkeypatch.setattr(user_modules, "_searched", [])
-    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    names = ("my_models", "my_helpers", "plain", "plain.models")
+    kept = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     search_last(theirs)
-    return theirs
+    yield theirs
+    for name in names:
+        sys.modules.pop(name, None)
+    sys.modules.update(kept)
 
 
 def python(program: str, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

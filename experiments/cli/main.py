@@ -147,6 +147,8 @@ def _run(
     from experiments.runs.plan import resolve
     from experiments.runs.progress import at_work, progress_bar
     from experiments.runs.run import run_audit
+    from fl_audit.data.catalogue import load_source
+    from fl_audit.data.columns import column_lines
     from fl_audit.report.sections.console import summary_table
 
     if engine not in list(Engine):
@@ -158,6 +160,8 @@ def _run(
     settings = load_config(config, overrides, str(data_dir) if data_dir else None)
     with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
         plan = resolve(settings)
+    for line in column_lines(load_source(plan.public.data).columns):
+        print(f"column {line}")
     directory = out or Path("runs") / f"{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
     try:
         contents = run_audit(plan, directory, Engine(engine), ray_address, resume, progress_bar)

@@ -241,7 +241,7 @@ class RunSection(_Section):
     batches_in_flight: Count = 2
     keep_releases: Annotated[int, Field(ge=0, le=10**9)] = 4
     keep_final_models: bool = True
-    client_time_limit: Positive = 600.0
+    client_time_limit: Annotated[float, Field(gt=0, le=10**7)] = 600.0
     threads: Annotated[int, Field(ge=1, le=256)] = 1
     device: Choice[Device] = Device.CPU
     actors: Annotated[int, Field(ge=0, le=10**6)] = 0

@@ -174,7 +174,7 @@ def test_ranks_that_do_not_exist_are_refused() -> None:
     with pytest.raises(InputError, match="neighbour-rank is 0"):
         ranked_neighbours(REMOVE, D, None, Dissimilarity.EUCLIDEAN, 0)
     for choice in (RANDOM, 1):
-        with pytest.raises(InputError, match="goes with most-dissimilar and least-dissimilar"):
+        with pytest.raises(InputError, match="needs neighbour = most-dissimilar or least-dissimilar"):
             choose_neighbour(REPLACE, D, OUT, choice, Dissimilarity.EUCLIDEAN, 0, 2)
 
 
@@ -203,7 +203,7 @@ def test_random_is_uniform_and_follows_the_seed() -> None:
 
 
 def test_a_neighbour_must_be_possible() -> None:
-    with pytest.raises(InputError, match="D takes all . records, and to replace one"):
+    with pytest.raises(InputError, match=r"D takes all . records, and to replace one"):
         choose_neighbour(REPLACE, D, None, MOST, Dissimilarity.EUCLIDEAN, 0)
     with pytest.raises(InputError, match="at least 2 are needed to remove one"):
         choose_neighbour(REMOVE, D.take([0]), OUT, MOST, Dissimilarity.EUCLIDEAN, 0)
