@@ -18,6 +18,7 @@ from experiments.cli.promise import account, calibrate
 from experiments.cli.reproduce import reproduce
 from experiments.cli.sweep import sweep
 from fl_audit.errors import InputError
+from fl_audit.user_modules import search_last
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -146,6 +147,8 @@ def _run(
     from experiments.runs.plan import resolve
     from experiments.runs.progress import at_work, progress_bar
     from experiments.runs.run import run_audit
+    from fl_audit.data.catalogue import load_source
+    from fl_audit.data.columns import column_lines
     from fl_audit.report.page.console import summary_table
 
     if engine not in list(Engine):
@@ -157,6 +160,8 @@ def _run(
     settings = load_config(config, overrides, str(data_dir) if data_dir else None)
     with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
         plan = resolve(settings)
+    for line in column_lines(load_source(plan.public.data).columns):
+        print(f"column {line}")
     directory = out or Path("runs") / f"{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
     try:
         contents = run_audit(plan, directory, Engine(engine), ray_address, resume, progress_bar)
@@ -185,9 +190,8 @@ def guarded(command: Callable[[], object]) -> None:
 
 def main() -> None:
     """Run the command line."""
-    # A model of one's own, `package.module:factory`, is looked for where the user stands, as `python -m` does.
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    # A model of one's own, `package.module:factory`, is looked for where the user stands.
+    search_last(Path.cwd())
     guarded(app)
 
 

@@ -26,6 +26,7 @@ from flwr.simulation import run_simulation
 
 from fl_audit.device import Device
 from fl_audit.errors import InputError
+from fl_audit.user_modules import Portable
 
 _ACTORS_ON_A_CARD = 4
 """Client processes that share a graphics card unless the configuration says otherwise."""
@@ -89,7 +90,11 @@ def run_on_ray(
     FederationError
         What the server raised. No process of an embedded Ray outlives this call.
     """
+    from ray import cloudpickle
+
     quiet_flower()
+    # Workers would look for our modules in the user's directory first; see `Portable`.
+    portable: Any = Portable(client_app, cloudpickle.dumps)
     failed, ended = threading.Event(), threading.Event()
     end_clients = _end_own_clients if options.address is None else _end_cluster_clients
     watchdog = threading.Thread(target=_end_what_hangs, args=(failed, ended, end_clients), daemon=True)
@@ -97,7 +102,7 @@ def run_on_ray(
     try:
         # Ray prints its own long account of a client process that died; the run says it in one line.
         with redirect_stdout(io.StringIO()), _interrupt_sets(failed, interrupted):
-            run_simulation(_noticing(server_app, failed), client_app, clients, backend_config=options.backend_config())
+            run_simulation(_noticing(server_app, failed), portable, clients, backend_config=options.backend_config())
     finally:
         ended.set()
         failed.set()

@@ -10,6 +10,7 @@ from flwr.serverapp import Grid, ServerApp
 from clients.app import app as default_client_app
 from experiments.runs.config import LossSource
 from experiments.runs.engines import Engine, RayOptions, refuse_unreachable, run_on_ray
+from experiments.runs.first_step import require_finite_steps
 from experiments.runs.local_engine import run_locally
 from experiments.runs.plan import AuditPlan
 from experiments.runs.progress import Progress, no_progress
@@ -95,7 +96,9 @@ def run_audit(
         If the federation had to stop; what was finished is kept.
     """
     # Whatever is wrong with data, model or settings is said before a directory is made.
-    require_evaluable(load_game(plan.public), plan.config.audit.epsilon_star, plan.config.audit.membership)
+    game = load_game(plan.public)
+    require_evaluable(game, plan.config.audit.epsilon_star, plan.config.audit.membership)
+    require_finite_steps(plan.config, game)
     refuse_unreachable(ray_address)
     run = RunDirectory(directory)
     run.open(plan, resume)

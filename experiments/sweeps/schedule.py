@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import ray
+from ray import cloudpickle
 from ray.exceptions import RayError, RayTaskError
 
 from experiments.runs.engines import Engine, RayOptions, refuse_unreachable
@@ -27,6 +28,7 @@ from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory
 from fl_audit.errors import InputError, require
 from fl_audit.game.game import load_game
+from fl_audit.user_modules import Portable
 from strategies.errors import FederationError
 
 _POLL_SECONDS = 0.5
@@ -88,10 +90,10 @@ def _play(
     on_finished: Callable[[str], None],
 ) -> Iterator[str]:
     """Yield a line for every point that failed."""
-    counter: Any = ray.remote(num_cpus=0)(_Counter).remote()
+    counter: Any = _counter()
     needed: dict[str, Any] = dict(options.backend_config()["client_resources"])
-    task: Any = ray.remote(max_retries=1, **needed)(play_alone)
-    waiting = {task.remote(plans[name], counter): name for name in pending}
+    task: Any = ray.remote(max_retries=1, **needed)(_play_portable())
+    waiting = {task.remote(Portable((play_alone, plans[name]), cloudpickle.dumps), counter): name for name in pending}
     total, shown = len(pending), 0
     while waiting:
         ready, _ = ray.wait(list(waiting), num_returns=1, timeout=_POLL_SECONDS)
@@ -117,17 +119,33 @@ def _has_room(options: RayOptions) -> bool:
     return any(node["Alive"] and node["Resources"].get("CPU", 0) >= options.threads for node in nodes)
 
 
-class _Counter:
-    """Counts world-rounds over all tasks; Ray makes an actor of it."""
+def _counter() -> Any:
+    """Start an actor that counts world-rounds over all tasks.
 
-    def __init__(self) -> None:
-        self._total = 0
+    Its class is local, so that Ray sends it whole: workers do not have to find this module. See `Portable`.
+    """
 
-    def add(self, rounds: int) -> None:
-        self._total += rounds
+    class Counter:
+        def __init__(self) -> None:
+            self._total = 0
 
-    def total(self) -> int:
-        return self._total
+        def add(self, rounds: int) -> None:
+            self._total += rounds
+
+        def total(self) -> int:
+            return self._total
+
+    return ray.remote(num_cpus=0)(Counter).remote()
+
+
+def _play_portable() -> Callable[[tuple[Callable[[AuditPlan, Any], Files], AuditPlan], Any], Files]:
+    """Return the task of a point; it is local for the same reason."""
+
+    def play(work: Any, counter: Any) -> Any:
+        run, plan = work
+        return run(plan, counter)
+
+    return play
 
 
 def play_alone(plan: AuditPlan, counter: Any) -> Files:
