@@ -5,14 +5,22 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.evidence.belief.verdict import Verdict, VerdictResult, judge, limit_of_detection
 from fl_audit.evidence.bounds.shift import shift_epsilon_lower_bound
 from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
 from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.privacy.release import NoiseScaling
 
-PROMISE = guarantee(Accountant.GDP, 10.0, 30, 0.001)
+
+def promised(accountant: Accountant, noise_multiplier: float) -> Guarantee:
+    return guarantee(Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(noise_multiplier, 30), 0.001, 0.5, accountant))
+
+
+PROMISE = promised(Accountant.GDP, 10.0)
 
 
 def log_odds(rng: np.random.Generator, mu: float, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -65,7 +73,7 @@ def test_the_verdict_turns_where_the_bound_passes_the_promise() -> None:
     bound = shift_epsilon_lower_bound(one, zero, 0.001, 0.999)
     for promised_epsilon, expected in ((bound * 1.001, Verdict.CONSISTENT), (bound * 0.999, Verdict.VIOLATED)):
         noise_multiplier = math.sqrt(30) / gdp_mu(promised_epsilon, 0.001)
-        promise = guarantee(Accountant.GDP, noise_multiplier, 30, 0.001)
+        promise = promised(Accountant.GDP, noise_multiplier)
         assert judge(one, zero, promise, 0.95, "", "", NoiseScaling.LOCAL).verdict is expected
 
 
@@ -76,7 +84,7 @@ def test_few_worlds_detect_nothing_and_say_so() -> None:
 
 
 def test_limit_of_detection_lies_above_the_promise_and_nears_it() -> None:
-    promise = guarantee(Accountant.RDP_CLASSIC, 9.95, 30, 0.001)
+    promise = promised(Accountant.RDP_CLASSIC, 9.95)
     limits = [limit_of_detection(n, n, promise.epsilon, 0.001) for n in (20, 500, 100_000)]
     assert limits[0] > limits[1] > limits[2] > promise.epsilon
     assert limits[2] == pytest.approx(promise.epsilon, rel=0.05)
