@@ -82,7 +82,7 @@ def rdp_classic_mu(epsilon: float, delta: float) -> float:
     if epsilon <= floor:
         raise InputError(
             f"epsilon is {epsilon:.6g}: accepted by rdp-classic at delta {delta} are numbers above {floor:.6g}, "
-            "which its largest order costs without any release"
+            "which it reports even where nothing is released"
         )
     return math.sqrt(float(np.max(2 * (epsilon - overhead) / RDP_CLASSIC_ORDERS)))
 
@@ -209,6 +209,6 @@ def rdp_mu(epsilon: float, delta: float) -> float:
     if epsilon <= floor:
         raise InputError(
             f"epsilon is {epsilon:.6g}: accepted by rdp at delta {delta} are numbers above {floor:.6g}, "
-            "which its orders cost without any release"
+            "which it reports even where nothing is released"
         )
     return math.sqrt(float(np.max(2 * (epsilon - overhead) / RDP_ORDERS)))

@@ -24,7 +24,7 @@ from fl_audit.privacy.beliefs import (
     gaussian_passing_probability,
     mu_from_belief,
 )
-from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
+from fl_audit.privacy.events import GaussianRelease, RandomizedResponse, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.gaussian import gdp_delta
 from fl_audit.privacy.pld import loss_curves
 
@@ -174,6 +174,17 @@ def test_the_bound_of_a_loss_distribution_is_the_least_over_epsilons(event: Rele
             mu = math.sqrt(event.count) / event.noise_multiplier
             exact = gaussian_log_odds_bound(mu, delta, ADAPTIVE)
             assert exact - 1e-12 <= threshold <= exact + curves.error
+
+
+def test_quantiles_are_not_lowered_by_the_grid() -> None:
+    """Two answers whose losses lie on no common grid: the largest sum of losses is an atom, which the grid splits."""
+    events = (RandomizedResponse(0.5), RandomizedResponse(0.37), RandomizedResponse(0.113))
+    curves = loss_curves(events, Adjacency.REPLACE_RECORD)
+    largest = math.fsum(event.epsilon for event in events)
+    both = math.prod(1 / (1 + math.exp(-event.epsilon)) for event in events)
+    for share in (0.3, 0.6, 0.9, 0.99):
+        assert curves.quantile(both * share) >= largest - 1e-9
+    assert curves.survival(largest - 1e-9) >= both
 
 
 def test_quantiles_of_sampled_beliefs_waste_little() -> None:
