@@ -255,14 +255,65 @@ PROMISE_KEYS = {
     "accountant",
     "advantage",
     "belief",
+    "belief_fixed",
+    "adjacency",
+    "sensitivities",
 }
+
+
+@pytest.mark.parametrize(("adjacency", "epsilon"), [("add-remove-record", 0.718), ("replace-client", 0.344)])
+def test_the_adjacency_reaches_every_output(adjacency: str, epsilon: float, fl_audit: FlAudit, tmp_path: Path) -> None:
+    flags = ("--delta", "1e-5", "--rounds", "100", "--sampling-rate", "0.01", "--adjacency", adjacency)
+    found = fl_audit("account", "--noise-multiplier", "1", *flags, "--accountant", "pld", "--json")
+    promise = json.loads(found.stdout)
+    assert promise["epsilon"] == pytest.approx(epsilon, abs=5e-4)
+    assert promise["adjacency"] == adjacency
+    plain = ("--noise-multiplier", "1", "--delta", "1e-5", "--rounds", "2", "--adjacency", adjacency)
+    shown = fl_audit("account", *plain, "--accountant", "gdp", "--plot", "promise.svg")
+    assert f"neighbours: {adjacency}" in shown.stdout
+    assert f"neighbours: {adjacency}" in (tmp_path / "promise.svg").read_text()
+    noise = fl_audit("calibrate", "--epsilon", str(promise["epsilon"]), *flags, "--accountant", "pld", "--json")
+    assert json.loads(noise.stdout)["noise_multiplier"] == pytest.approx(1, rel=1e-3)
+
+
+def test_records_come_and_go_where_no_adjacency_is_named(fl_audit: FlAudit) -> None:
+    shown = fl_audit("account", "--noise-multiplier", "1", "--delta", "1e-5", "--rounds", "3", "--accountant", "gdp")
+    assert "neighbours: add-remove-record" in shown.stdout
+
+
+@pytest.mark.parametrize(("sensitivities", "noise"), [("fixed", 8.506), ("adaptive", 9.097)])
+def test_who_chooses_the_sensitivities_decides_the_noise_of_a_belief(
+    sensitivities: str, noise: float, fl_audit: FlAudit
+) -> None:
+    flags = ("--belief", "0.9", "--delta", "0.001", "--rounds", "30", "--accountant", "gdp", "--json")
+    promise = json.loads(fl_audit("calibrate", *flags, "--sensitivities", sensitivities).stdout)
+    assert promise["noise_multiplier"] == pytest.approx(noise, abs=5e-4)
+    assert (promise["belief"] == promise["belief_fixed"]) == (sensitivities == "fixed")
+
+
+def test_a_promise_that_sampling_alone_keeps_is_explained(fl_audit: FlAudit) -> None:
+    flags = ("--delta", "0.001", "--rounds", "5", "--sampling-rate", "0.004", "--accountant", "pld")
+    shown = fl_audit("calibrate", "--advantage", "0.8", *flags)
+    assert shown.returncode == 0, shown.stderr
+    assert "the promise holds with any noise, because a record takes part in any of the 5 rounds" in shown.stdout
+    promise = json.loads(fl_audit("calibrate", "--advantage", "0.8", *flags, "--json").stdout)
+    assert promise["noise_multiplier"] == 0.01
+    assert "smallest noise multiplier offered" in promise["remark"]
+
+
+def test_next_to_no_noise_is_accounted_honestly(fl_audit: FlAudit) -> None:
+    for rate in ("1", "0.01"):
+        flags = ("--noise-multiplier", "1e-9", "--delta", "0.001", "--rounds", "5", "--sampling-rate", rate)
+        found = fl_audit("account", *flags, "--json")
+        assert found.returncode == 0, found.stderr
+        assert json.loads(found.stdout)["epsilon"] > 1e16
 
 
 def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, tmp_path: Path) -> None:
     flags = ("--belief", "0.9", "--delta", "0.001", "--rounds", "30", "--plot", "promise.png")
     found = fl_audit("calibrate", *flags)
     assert found.returncode == 0, found.stderr
-    for name in ("rdp-classic", "rdp", "pld", "gdp", "9.95", "8.50", "noise"):
+    for name in ("rdp-classic", "rdp", "pld", "gdp", "9.95", "9.09", "noise"):
         assert name in found.stdout
     assert (tmp_path / "promise.png").stat().st_size > 10_000
 
@@ -277,6 +328,15 @@ def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, t
             ("calibrate", "--belief", "0.9", "--delta", "0.1", "--rounds", "3", "--accountant", "moments"),
             "accepted are",
         ),
+        (
+            ("calibrate", "--belief", "0.9", "--delta", "0.1", "--rounds", "3", "--adjacency", "replace"),
+            "--adjacency 'replace': accepted are add-remove-record, replace-record",
+        ),
+        (
+            ("account", "--noise-multiplier", "1", "--delta", "0.1", "--rounds", "3", "--sensitivities", "none"),
+            "--sensitivities 'none': accepted are fixed, adaptive",
+        ),
+        (("account", "--noise-multiplier", "1e-200", "--delta", "0.1", "--rounds", "3"), "noise multiplier is 1e-200"),
         (("account", "--noise-multiplier", "-1", "--delta", "0.1", "--rounds", "3"), "noise multiplier is -1"),
         (("account", "--noise-multiplier", "1", "--delta", "2", "--rounds", "3"), "delta is 2"),
         (("bound", "in.txt", "empty.txt", "--delta", "0.1"), "empty.txt is empty"),
