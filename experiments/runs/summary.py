@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from experiments.runs.plan import AuditPlan
-from fl_audit.adversaries.noise_meter import Residuals
 from fl_audit.evidence.belief.advantage import empirical_advantage, mean_advantage
 from fl_audit.evidence.belief.empirical_epsilon import (
     EpsilonInterval,
@@ -102,7 +101,7 @@ def _audited(plan: AuditPlan, tables: Tables) -> dict[str, Any]:
     bits = tables.worlds["bit"].to_numpy() == 1
     log_odds = tables.worlds["log_odds"].to_numpy(dtype=np.float64)
     towards_truth = np.where(bits, log_odds, -log_odds)
-    verdict = _verdict(plan, promise, tables, bits)
+    verdict = _verdict(plan, promise, tables)
     return {
         "insider": _insider(plan, promise, tables, towards_truth),
         "empirical_epsilon": _empirical_epsilon(plan, promise, tables, towards_truth, verdict),
@@ -127,18 +126,12 @@ def _insider(plan: AuditPlan, promise: Guarantee, tables: Tables, towards_truth:
     }
 
 
-def _verdict(plan: AuditPlan, promise: Guarantee, tables: Tables, bits: NDArray[np.bool_]) -> Judgement:
+def _verdict(plan: AuditPlan, promise: Guarantee, tables: Tables) -> Judgement:
     config = plan.config
     rank = "" if config.audit.neighbour_rank is None else f" (rank {config.audit.neighbour_rank})"
     neighbour = f"{config.privacy.adjacency}, neighbour {config.audit.neighbour}{rank}, data seed {config.data.seed}"
-    measured = Measured(
-        members=bits,
-        increments=tables.increments,
-        sensitivity=tables.by_world("local_sensitivity"),
-        sigma=tables.by_world("sigma"),
-        noise_multiplier=plan.public.law.noise_multiplier,
-        residuals=None if tables.residuals is None else Residuals.of_table(tables.residuals),
-    )
+    noise_multiplier = plan.public.law.noise_multiplier
+    measured = Measured.of_tables(tables.worlds, tables.rounds, tables.residuals, noise_multiplier)
     return judge(measured, promise, config.audit.confidence, neighbour, str(config.run.seed))
 
 
