@@ -15,11 +15,10 @@ from experiments.runs.plan import AuditPlan
 from experiments.runs.progress import Progress, no_progress
 from experiments.runs.run_directory import RunDirectory, read_json, read_plan
 from experiments.runs.store import CLIENTS, FRAMES, RESIDUALS, write_json
-from experiments.runs.summary import Tables, report_contents, summarise
+from experiments.runs.summary import summarise
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.game import load_game
-from fl_audit.report import write_report
-from fl_audit.report.contents import RunContents
+from fl_audit.report import RunContents, RunTables, write_report
 from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch, split_worlds
 from server.app import FederationClock, FederationPlan, build_server_app, run_federation
@@ -202,14 +201,13 @@ def finish(plan: AuditPlan, run: RunDirectory, with_report: bool = True) -> RunC
         labels.append(CLIENTS)
     if plan.public.with_insider:
         labels.append(RESIDUALS)
-    tables = Tables(**{label: store.frame(label) for label in labels})
+    tables = RunTables(**{label: store.frame(label) for label in labels})
     for label in labels:
         with whole_file(run.path / f"{label}.parquet") as file:
             getattr(tables, label).to_parquet(file, index=False)
     timing = read_json(run.path / TIMING) if (run.path / TIMING).exists() else UNKNOWN_TIMING
-    summary = summarise(plan, tables, timing)
-    write_json(run.summary, summary)
-    contents = report_contents(plan, tables, summary)
+    contents = summarise(plan, tables, timing)
+    write_json(run.summary, contents.summary)
     if with_report:
         write_report(contents, run.path)
     return contents

@@ -32,9 +32,8 @@ from experiments.runs.plan import AuditPlan, resolve
 from experiments.runs.progress import Progress, no_progress, progress_bar
 from experiments.runs.replay import stored_rounds
 from experiments.runs.run import run_audit
-from experiments.runs.summary import Tables
 from fl_audit.adversaries.identifiability import Observation, weigh
-from fl_audit.evidence.belief.innovations import InnovationCheck, InnovationGroup, check_innovations, increments_of
+from fl_audit.evidence.belief.innovations import InnovationCheck, InnovationGroup, check_innovations
 from fl_audit.game.game import Game, load_game
 from fl_audit.mechanisms.noise import CentralGaussian
 
@@ -117,21 +116,19 @@ def study(
     run_settings = plan.config.run.model_copy(update={"keep_releases": kept})
     plan = replace(plan, config=plan.config.model_copy(update={"run": run_settings}))
     contents = run_audit(plan, directory, Engine.LOCAL, progress=progress)
-    bits = contents.worlds["bit"].to_numpy() == 1
-    tables = Tables(contents.worlds, contents.rounds, contents.releases)
-    signal = tables.by_world("local_sensitivity") / tables.by_world("sigma")
-    honest = check_innovations(tables.increments, signal, bits)
+    bits, signal = contents.run.bits, contents.run.signal
+    honest = check_innovations(contents.run.increments, signal, bits)
     results = [LawResult("as it is", honest, float(contents.summary["insider"]["advantage"]))]
     for name, read in WRONG_INSIDERS.items():
-        log_odds = reweigh(directory, load_game(plan.public), read)
-        check = check_innovations(increments_of(log_odds), signal[:kept], bits[:kept])
-        won = (log_odds[:, -1] > 0) == bits[:kept]
+        increments = reweigh(directory, load_game(plan.public), read)
+        check = check_innovations(increments, signal[:kept], bits[:kept])
+        won = (increments.sum(axis=1) > 0) == bits[:kept]
         results.append(LawResult(name, check, float(2 * won.mean() - 1)))
     return results
 
 
 def reweigh(directory: Path, game: Game, read: Weigh) -> NDArray[np.float64]:
-    """Return the cumulative log-odds (worlds, rounds) of an insider who reads the stored releases in its own way."""
+    """Return the increments (worlds, rounds) of an insider who reads the stored releases in its own way."""
     torch.set_num_threads(game.public.threads)
     parts = [_reweigh_batch(game, load_file(path), read) for path in sorted((directory / "public").glob("releases-*"))]
     return np.concatenate(parts)
@@ -139,7 +136,7 @@ def reweigh(directory: Path, game: Game, read: Weigh) -> NDArray[np.float64]:
 
 def _reweigh_batch(game: Game, stored: dict[str, Tensor], read: Weigh) -> NDArray[np.float64]:
     increments = [read(game, models[:-1], release).increment for models, release in stored_rounds(game, stored)]
-    return np.stack(increments, axis=1).cumsum(axis=1)
+    return np.stack(increments, axis=1)
 
 
 def _row(result: LawResult) -> list[str]:

@@ -131,7 +131,7 @@ class Residuals:
 
     @staticmethod
     def of_table(table: pd.DataFrame) -> "Residuals":
-        """Return the residuals (worlds, rounds, ...) that a table of a run holds, a row a world and round in order.
+        """Return the residuals (worlds, rounds, ...) that a table of a run holds, a row a world and round.
 
         Raises
         ------
@@ -143,7 +143,7 @@ class Residuals:
         names = column_names(tensors, directions)
         missing = [name for name in names if name not in table]
         require(not missing, f"the table of residuals lacks {', '.join(missing)}: it is that of a run with the insider")
-        values = table[list(names)].to_numpy(dtype=np.float64)
+        values = table.sort_values(["world", "round"])[list(names)].to_numpy(dtype=np.float64)
         return Residuals.of_array(values.reshape(int(table["world"].nunique()), -1, len(names)), tensors)
 
 

@@ -59,9 +59,7 @@ class Membership:
         InputError
             If there are several targets.
         """
-        require(
-            self.targets == 1, f"there are {self.targets} targets: one bit a world is that of one target"
-        )
+        require(self.targets == 1, f"there are {self.targets} targets: one bit a world is that of one target")
         return self.is_in[:, 0]
 
     def of_targets(self, targets: tuple[int, ...]) -> "Membership":

@@ -18,7 +18,7 @@ from fl_audit.mechanisms.clipping import Clipping, FixedClipping, NoClipping, no
 from fl_audit.mechanisms.contribution import Contribution, RecordGradients
 from fl_audit.mechanisms.noise import CentralGaussian, Noise, NoiseScaling, NoNoise
 from fl_audit.mechanisms.participation import Everybody, Participation, PoissonSampling, rate_of
-from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
+from fl_audit.privacy.events import ReleaseEvent, gaussian_rounds
 
 
 @dataclass(frozen=True)
@@ -142,12 +142,10 @@ class ReleaseLaw:
 
     def events(self, rounds: int) -> tuple[ReleaseEvent, ...]:
         """Return what the accountant is told of k rounds; nothing where nothing is promised."""
-        match self.noise, self.participation:
-            case CentralGaussian(multiplier), Everybody():
-                return (GaussianRelease(1.0, multiplier, rounds),)
-            case CentralGaussian(multiplier), PoissonSampling(rate):
-                return (SampledGaussianRelease(multiplier, rate, rounds),)
-            case _:
+        match self.noise:
+            case CentralGaussian(multiplier):
+                return gaussian_rounds(multiplier, rounds, self.sampling_rate)
+            case NoNoise():
                 return ()
 
     def gaussian_mu(self, rounds: int) -> float:

@@ -98,7 +98,7 @@ def _released_by_hand(plan: AuditPlan, game: Game, worlds: range) -> Tensor:
     spec = ModelSpec(plan.public.model, game.model.feature_shape, game.classes)
     initial = initial_models(spec, seed, worlds)
     module: nn.Module = build_model(spec)
-    norm = float("inf") if law.clipping_norm is None else law.clipping_norm
+    norm = law.clipping_norm
     bits, total = challenger.membership(worlds).bits, torch.zeros(initial.shape, dtype=torch.float64)
     for client, shard in enumerate(game.shards):
         drawn = challenger.participation(worlds, 1, client, len(shard), law.sampling_rate)

@@ -16,7 +16,7 @@ from scipy.special import expit, logit
 
 from fl_audit.errors import require
 from fl_audit.evidence.belief.bounded_mean import Bets, MeanInterval, mean_interval
-from fl_audit.privacy.accounting import require_delta, require_epsilon
+from fl_audit.privacy.gaussian import require_delta, require_epsilon
 from fl_audit.privacy.scores import require_prior
 
 ASSUMPTION = (

@@ -14,7 +14,7 @@ from fl_audit.evidence.belief.noise_scale import (
     tensor_squares,
     total_squares,
 )
-from fl_audit.privacy.accounting import gdp_epsilon, gdp_mu
+from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
 
 ASSUMPTION = (
     "The noise along the record's direction is normal with one and the same ratio to the claimed noise in all rounds "
