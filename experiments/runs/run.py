@@ -1,6 +1,7 @@
 """A run from its configuration to its report."""
 
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 from flwr.clientapp import ClientApp
@@ -13,10 +14,10 @@ from experiments.runs.local_engine import run_locally
 from experiments.runs.plan import AuditPlan
 from experiments.runs.progress import Progress, no_progress
 from experiments.runs.run_directory import RunDirectory, read_json, read_plan
-from experiments.runs.store import CLIENTS, FRAMES, write_json
+from experiments.runs.store import CLIENTS, FRAMES, RESIDUALS, write_json
 from experiments.runs.summary import summarise
 from fl_audit.evidence.star.epsilon_star import StarSettings
-from fl_audit.game import load_game
+from fl_audit.game.game import load_game
 from fl_audit.report import RunContents, RunTables, write_report
 from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch, split_worlds
@@ -31,6 +32,25 @@ UNKNOWN_TIMING = dict.fromkeys(("setup_seconds", "training_seconds", "worlds_per
 """Of a run that was ended between its last batch and its report."""
 
 
+@dataclass(frozen=True)
+class Parties:
+    """What the parties of a federation run.
+
+    Parameters
+    ----------
+    client_app
+        The app of every client.
+    strategy
+        The strategy of the server.
+    """
+
+    client_app: ClientApp = default_client_app
+    strategy: type[DPFedSGD] = DPFedSGD
+
+
+HONEST = Parties()
+
+
 def run_audit(
     plan: AuditPlan,
     directory: Path,
@@ -38,8 +58,7 @@ def run_audit(
     ray_address: str | None = None,
     resume: bool = False,
     progress: Progress = no_progress,
-    client_app: ClientApp = default_client_app,
-    strategy_type: type[DPFedSGD] = DPFedSGD,
+    parties: Parties = HONEST,
     with_report: bool = True,
 ) -> RunContents:
     """Carry out a run, or the rest of one, and write its report.
@@ -58,8 +77,8 @@ def run_audit(
         Go on with an interrupted run; finished batches are not computed again.
     progress
         Shows how far the run is.
-    client_app, strategy_type
-        The parties; a test may put others in their place.
+    parties
+        What clients and server run; a study of broken mechanisms puts others in their place.
     with_report
         Whether the report is written; without it there are the tables and the summary.
 
@@ -81,7 +100,7 @@ def run_audit(
     run = RunDirectory(directory)
     run.open(plan, resume)
     with run.locked():
-        _play_pending(plan, run, engine, ray_address, progress, client_app, strategy_type)
+        _play_pending(plan, run, engine, ray_address, progress, parties)
         return finish(plan, run, with_report)
 
 
@@ -91,8 +110,7 @@ def _play_pending(
     engine: Engine,
     ray_address: str | None,
     progress: Progress,
-    client_app: ClientApp,
-    strategy_type: type[DPFedSGD],
+    parties: Parties,
 ) -> None:
     pending = pending_batches(plan, run)
     if pending:
@@ -100,10 +118,9 @@ def _play_pending(
         with progress(worlds * plan.public.rounds) as on_round:
             store = run.store(plan.config)
             interrupted = threading.Event()
-            server_app = build_server_app(
-                federation_plan(plan, pending), store, clock, on_round, strategy_type, interrupted.is_set
-            )
-            _start(engine, server_app, client_app, plan, ray_address, interrupted)
+            federation = federation_plan(plan, pending, parties)
+            server_app = build_server_app(federation, store, clock, on_round, interrupted.is_set)
+            _start(engine, server_app, parties.client_app, plan, ray_address, interrupted)
         write_timing(run, clock, worlds, str(engine))
 
 
@@ -155,7 +172,7 @@ def write_timing(run: RunDirectory, clock: FederationClock, worlds: int, engine:
     write_json(run.path / TIMING, timing)
 
 
-def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...]) -> FederationPlan:
+def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: Parties = HONEST) -> FederationPlan:
     """Return what the server is to do about the batches that are not finished."""
     run, audit = plan.config.run, plan.config.audit
     star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
@@ -172,13 +189,18 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...]) -> Federat
         federated_losses=FederatedLosses(star, audit.loss_range, audit.client_epsilon_star)
         if audit.epsilon_star_losses is LossSource.FEDERATED
         else None,
+        strategy=parties.strategy,
     )
 
 
 def finish(plan: AuditPlan, run: RunDirectory, with_report: bool = True) -> RunContents:
     """Join the finished batches, and write the tables, the summary and, if asked for, the report of a run."""
     store = run.store(plan.config)
-    labels = (*FRAMES, CLIENTS) if plan.config.audit.client_epsilon_star else FRAMES
+    labels = list(FRAMES)
+    if plan.config.audit.client_epsilon_star:
+        labels.append(CLIENTS)
+    if plan.public.with_insider:
+        labels.append(RESIDUALS)
     tables = RunTables(**{label: store.frame(label) for label in labels})
     for label in labels:
         with whole_file(run.path / f"{label}.parquet") as file:

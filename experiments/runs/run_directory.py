@@ -12,7 +12,7 @@ from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.plan import AuditPlan, guarantee_of
 from experiments.runs.store import RunStore, write_json
 from fl_audit.errors import InputError, require
-from fl_audit.game import PublicGame
+from fl_audit.game.public import PublicGame
 
 SCHEMA = 1
 

@@ -21,6 +21,9 @@ FRAMES = ("worlds", "rounds", "releases")
 CLIENTS = "clients"
 """Table of a run whose clients tell their own Epsilon*."""
 
+RESIDUALS = "residuals"
+"""Table of a run with an insider, who measures the noise."""
+
 
 @dataclass(frozen=True)
 class RunStore:
@@ -64,11 +67,8 @@ class RunStore:
         partial = self.batches / f".{name}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        frames = (result.worlds_frame(self.prior), result.rounds_frame(), result.releases_frame())
-        for label, frame in zip(FRAMES, frames, strict=True):
+        for label, frame in result.frames(self.prior).items():
             frame.to_parquet(partial / f"{label}.parquet", index=False)
-        if (told := result.clients_frame()) is not None:
-            told.to_parquet(partial / f"{CLIENTS}.parquet", index=False)
         partial.rename(self.batches / name)
 
     def frame(self, label: str) -> pd.DataFrame:

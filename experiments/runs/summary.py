@@ -42,4 +42,4 @@ def run_facts(plan: AuditPlan) -> RunFacts:
 def _neighbour_text(plan: AuditPlan) -> str:
     audit = plan.config.audit
     rank = "" if audit.neighbour_rank is None else f" (rank {audit.neighbour_rank})"
-    return f"{plan.public.law.relation}, neighbour {audit.neighbour}{rank}, data seed {plan.public.data_seed}"
+    return f"{plan.public.law.adjacency}, neighbour {audit.neighbour}{rank}, data seed {plan.public.data_seed}"

@@ -45,7 +45,7 @@ class Setting:
     worlds: int = 20
     rounds: int = 30
     clients: int = 5
-    records: int = 20
+    records: int = 10
     noise_multiplier: float = 8.0
     clipping_norm: float = 3.0
     replace: bool = True

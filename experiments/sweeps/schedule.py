@@ -26,7 +26,7 @@ from experiments.runs.progress import RunsProgress, no_runs_progress
 from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory
 from fl_audit.errors import InputError, require
-from fl_audit.game import load_game
+from fl_audit.game.game import load_game
 from strategies.errors import FederationError
 
 _POLL_SECONDS = 0.5

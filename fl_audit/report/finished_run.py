@@ -16,9 +16,9 @@ from fl_audit.errors import require
 from fl_audit.evidence.belief.innovations import increments_of
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.star.epsilon_star import StarSettings
-from fl_audit.game import PublicGame
+from fl_audit.game.public import PublicGame
+from fl_audit.mechanisms.noise import SENSITIVITY_FLOOR, NoiseScaling
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.privacy.release import SENSITIVITY_FLOOR, NoiseScaling
 
 Floats = NDArray[np.float64]
 
@@ -113,7 +113,7 @@ class RunFacts:
     @property
     def relation(self) -> Adjacency:
         """How the two training sets differ."""
-        return self.game.law.relation
+        return self.game.law.adjacency
 
     @property
     def scaling(self) -> NoiseScaling:
@@ -123,8 +123,7 @@ class RunFacts:
     @property
     def clipping_norm(self) -> float:
         """C, the largest L2 norm of one record's gradient; infinite without clipping."""
-        norm = self.game.law.clipping_norm
-        return math.inf if norm is None else norm
+        return self.game.law.clipping_norm
 
     @property
     def global_sensitivity(self) -> float:

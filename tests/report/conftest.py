@@ -13,14 +13,18 @@ from fl_audit.adversaries.noise_meter import Residuals
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.evidence.star.epsilon_star import StarSettings
-from fl_audit.game import PublicGame, View
+from fl_audit.game.public import PublicGame
+from fl_audit.game.seen import View
 from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
+from fl_audit.mechanisms.clipping import FixedClipping, NoClipping
+from fl_audit.mechanisms.law import ReleaseLaw
+from fl_audit.mechanisms.noise import CentralGaussian, NoiseScaling, NoNoise
+from fl_audit.mechanisms.participation import participation_of
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, guarantee
-from fl_audit.privacy.release import NoiseScaling, ReleaseLaw
 from fl_audit.report import FinishedRun, RunContents, RunFacts, RunTables, report_contents
 from fl_audit.report.finished_run import Timing
 
@@ -132,13 +136,14 @@ def synthetic_law(
     mu: float, rounds: int, exact: bool, with_promise: bool, sampling_rate: float, adjacency: Adjacency
 ) -> ReleaseLaw:
     return ReleaseLaw(
-        relation=adjacency,
-        clipping_norm=CLIPPING_NORM if with_promise else None,
-        noise_multiplier=rounds**0.5 / mu if with_promise else 0.0,
-        scaling=NoiseScaling.LOCAL if exact and with_promise else NoiseScaling.GLOBAL,
+        adjacency=adjacency,
+        clipping=FixedClipping(CLIPPING_NORM) if with_promise else NoClipping(),
+        participation=participation_of(sampling_rate),
+        noise=CentralGaussian(rounds**0.5 / mu, NoiseScaling.LOCAL if exact else NoiseScaling.GLOBAL)
+        if with_promise
+        else NoNoise(),
         denominator=1000.0,
         optimizer=ServerOptimizer(OptimizerKind.SGD, 0.005),
-        sampling_rate=sampling_rate,
     )
 
 
@@ -146,7 +151,7 @@ def synthetic_guarantee(law: ReleaseLaw, rounds: int, prior: float) -> Guarantee
     events = gaussian_rounds(law.noise_multiplier, rounds, law.sampling_rate)
     fixed = law.scaling is NoiseScaling.LOCAL
     sensitivities = Sensitivities.FIXED if fixed else Sensitivities.ADAPTIVE
-    return guarantee(Claim(law.relation, events, DELTA, prior, Accountant.RDP_CLASSIC, sensitivities))
+    return guarantee(Claim(law.adjacency, events, DELTA, prior, Accountant.RDP_CLASSIC, sensitivities))
 
 
 def synthetic_game(law: ReleaseLaw, rounds: int, model: str, with_insider: bool) -> PublicGame:

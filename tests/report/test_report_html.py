@@ -158,8 +158,6 @@ def test_opening_has_the_findings(make_contents):
     [
         (Adjacency.REPLACE_RECORD, "whether one particular record, or another in its place, was used"),
         (Adjacency.ADD_REMOVE_RECORD, "whether one particular record was used"),
-        (Adjacency.REPLACE_CLIENT, "whether one particular participant's data, or another's in their place, were used"),
-        (Adjacency.ADD_REMOVE_CLIENT, "whether one particular participant's data were used"),
     ],
 )
 def test_the_secret_is_named_by_its_relation(make_contents, adjacency, words):

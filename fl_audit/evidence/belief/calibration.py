@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.signal import fftconvolve
 from scipy.special import expit, logit
-from scipy.stats import poisson_binom
 
 from fl_audit.errors import require
 from fl_audit.evidence.belief.advantage import clopper_pearson
@@ -136,9 +136,29 @@ def poisson_binomial_p(count: int, chances: NDArray[np.float64]) -> float:
     chances
         Shape (n,), each from 0 to 1.
     """
-    law = poisson_binom(chances)
-    below, above = float(law.cdf(count)), float(law.sf(count - 1))
-    return min(1.0, 2 * max(0.0, min(below, above)))
+    law = poisson_binomial(chances)
+    return min(1.0, 2 * min(float(law[: count + 1].sum()), float(law[count:].sum())))
+
+
+def poisson_binomial(chances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the probabilities of 0 to n successes of independent trials, shape (n + 1,), to about 1e-15 each.
+
+    The laws of halves are convolved, of halves of these before, and so on: n log^2 n steps, where
+    `scipy.stats.poisson_binom` takes n^2.
+
+    Parameters
+    ----------
+    chances
+        Shape (n,), n at least 1, each from 0 to 1.
+    """
+    laws = np.stack([1 - chances, chances], axis=1)
+    while len(laws) > 1:
+        if len(laws) % 2:
+            certain = np.zeros((1, laws.shape[1]))
+            certain[0, 0] = 1.0
+            laws = np.concatenate([laws, certain])
+        laws = np.maximum(0.0, fftconvolve(laws[0::2], laws[1::2], axes=1))
+    return np.asarray(laws[0, : chances.size + 1], dtype=np.float64)
 
 
 def _bin(beliefs: NDArray[np.float64], members: NDArray[np.bool_], confidence: float) -> ReliabilityBin:

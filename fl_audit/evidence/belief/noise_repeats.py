@@ -18,7 +18,7 @@ from fl_audit.evidence.belief.measured import Measured
 LARGEST_GROUP = 2**15
 """Number of noise vectors up to which all are compared with all; more are compared within groups of so many."""
 
-_BLOCK = 2048
+_BLOCK = 256
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,8 @@ def likest_pair(vectors: NDArray[np.float64], group: int = LARGEST_GROUP) -> Lik
     single = units.astype(np.float32)  # to find the pair; its cosine is computed again in float64
     best, at, pairs = -1.0, (0, 1), 0
     for start, stop, offset, end in _blocks(len(units), group):
-        found = np.abs(single[start:stop] @ single[offset:end].T)
+        found = single[start:stop] @ single[offset:end].T
+        np.abs(found, out=found)
         if start == offset:
             np.fill_diagonal(found, -1.0)
         place = int(found.argmax())

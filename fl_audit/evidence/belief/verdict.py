@@ -33,7 +33,8 @@ from fl_audit.evidence.belief.noise_grain import low_bits, sensitivity
 from fl_audit.evidence.belief.noise_repeats import repeated_noise
 from fl_audit.evidence.belief.noise_scale import noise_along_record, noise_tensor, noise_total
 from fl_audit.evidence.belief.noise_sharing import serial_correlation, shared_over_rounds, shared_over_worlds
-from fl_audit.evidence.bounds.lower_bounds import BoundMethod, epsilon_lower_bound
+from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
+from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.privacy.guarantee import Guarantee
 
 

@@ -12,6 +12,7 @@ from fl_audit.evidence.belief.empirical_epsilon import (
 )
 from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds
+from fl_audit.evidence.bounds.methods import ScoreLaw
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
@@ -110,7 +111,8 @@ def _bounds(run: FinishedRun, promise: Guarantee) -> tuple[LowerBound, ...]:
     if run.bits.all() or not run.bits.any():
         return ()
     members, others = run.log_odds[run.bits], run.log_odds[~run.bits]
-    return tuple(all_bounds(members, others, promise.delta, run.facts.confidence, normal_scores=True))
+    law = ScoreLaw.NORMAL_EQUAL_SPREAD if run.has_exact_final_law else ScoreLaw.ANY
+    return tuple(all_bounds(members, others, promise.delta, run.facts.confidence, law))
 
 
 def _console(numbers: EmpiricalNumbers, contents: RunContents) -> list[tuple[str, str]]:

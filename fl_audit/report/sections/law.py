@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fl_audit.privacy.release import NoiseScaling
+from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.curves import draw_median, median_name, quantiles_by_round
 from fl_audit.report.finished_run import FinishedRun, RunFacts
