@@ -37,6 +37,8 @@ class FederationPlan:
         The public game.
     seed
         Secret seed of the run.
+    model_seed
+        Public seed of the initial weights.
     batches
         Batches still to be computed.
     batches_in_flight
@@ -57,6 +59,7 @@ class FederationPlan:
 
     public: PublicGame
     seed: int
+    model_seed: int
     batches: tuple[WorldBatch, ...]
     batches_in_flight: int = 1
     time_limit: float = 600.0
@@ -207,7 +210,7 @@ def _play_wave(
     evaluator = ReleaseEvaluator(game, challenger, wave, plan.star, plan.membership, releases, federated)
     initial = ArrayRecord()
     for batch in wave:
-        models = initial_models(_spec(game), plan.seed, batch.worlds)
+        models = initial_models(_spec(game), plan.model_seed, batch.worlds)
         recorder.start(batch, models)
         initial[batch.name] = Array(*pack(models.numpy()))
     rounds, size = plan.public.rounds, game.model.layout.size

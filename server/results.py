@@ -73,6 +73,16 @@ class BatchResult:
     final_models: Tensor
     kept: Mapping[str, Tensor]
 
+    def frames(self, prior: float) -> dict[str, pd.DataFrame]:
+        """Return the tables of the batch by name, those that it has."""
+        found = {
+            "worlds": self.worlds_frame(prior),
+            "rounds": self.rounds_frame(),
+            "releases": self.releases_frame(),
+            "clients": self.clients_frame(),
+        }
+        return {name: frame for name, frame in found.items() if frame is not None}
+
     def worlds_frame(self, prior: float) -> pd.DataFrame:
         """Return one row a world. The insider names the data set it believes in rather, so the prior moves wins too."""
         none, found = np.full(self.batch.count, np.nan), self.membership

@@ -57,9 +57,10 @@ class DataSection(_Section):
 
 
 class ModelSection(_Section):
-    """Which model: a built-in name or `package.module:factory`."""
+    """Which model: a built-in name or `package.module:factory`. `seed` draws the initial weights, which are public."""
 
     name: str = "logistic"
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
 
 
 DEFAULT_ROUNDS = 30
@@ -212,18 +213,22 @@ class AuditSection(_Section):
 
 
 class RunSection(_Section):
-    """How the run is carried out. `seed` is the challenger's secret; `worlds-per-batch`, left out, fits the model.
+    """How the run is carried out. `worlds-per-batch`, left out, fits the model.
+
+    `seed` is the challenger's secret, of which bits, samples and noise are drawn; left out, it is drawn at random when
+    the run begins. A call whose client process died is made again up to `client-retries` times, on a new process.
 
     Releases are kept where the insider plays, for nobody else weighs them again. `actors` client calls run at the same
     time: processes of an embedded Ray (0: one for every `threads` cores), threads of the local engine (0: one).
     """
 
-    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None
     worlds_per_batch: Count | None = None
     batches_in_flight: Count = 2
     keep_releases: Annotated[int, Field(ge=0)] = 4
     keep_final_models: bool = True
     client_time_limit: Positive = 600.0
+    client_retries: Annotated[int, Field(ge=0)] = 2
     threads: Count = 1
     device: Device = Device.CPU
     actors: Annotated[int, Field(ge=0)] = 0
@@ -281,7 +286,7 @@ def load_values(path: Path, overrides: Sequence[str] = (), data_dir: str | None 
         If the file cannot be read, is no TOML, or an override is written otherwise.
     """
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"configuration {path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -54,12 +54,15 @@ class RayOptions:
         Cores that one client takes.
     device
         What clients compute on; all client processes of a machine share its graphics card.
+    retries
+        How often a client call is made again, on a new process, after the process that it ran on has died.
     """
 
     address: str | None = None
     actors: int = 0
     threads: int = 1
     device: Device = Device.CPU
+    retries: int = 2
 
     def backend_config(self) -> BackendConfig:
         """Return Flower's backend configuration."""
@@ -68,9 +71,22 @@ class RayOptions:
         init["address"] = self.address or "local"
         if self.address is None:
             init["include_dashboard"] = False
-            init["num_cpus"] = (self.actors or max(1, len(os.sched_getaffinity(0)) // self.threads)) * self.threads
-        share = 0.0 if self.device is Device.CPU else 1 / (self.actors or _ACTORS_ON_A_CARD)
-        return {"init_args": init, "client_resources": {"num_cpus": self.threads, "num_gpus": share}}
+            init["num_cpus"] = (self.actors or max(1, usable_cores() // self.threads)) * self.threads
+        # Flower hands the resources of a client to Ray as options of its actor, so what Ray does about a process that
+        # dies can be said there: a new one takes its place, without limit, and each call is made again so many times.
+        again = {"max_restarts": -1, "max_task_retries": self.retries} if self.retries else {}
+        return {"init_args": init, "client_resources": {**self.share(), **again}}
+
+    def share(self) -> dict[str, float]:
+        """Return how much of a machine one client takes, as Ray counts it."""
+        gpus = 0.0 if self.device is Device.CPU else 1 / (self.actors or _ACTORS_ON_A_CARD)
+        return {"num_cpus": self.threads, "num_gpus": gpus}
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use; where the system tells no such thing, how many there are."""
+    process = psutil.Process()
+    return len(process.cpu_affinity() or ()) if hasattr(process, "cpu_affinity") else os.cpu_count() or 1
 
 
 def run_on_ray(

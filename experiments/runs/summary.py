@@ -131,7 +131,7 @@ def _verdict(
         promise,
         config.audit.confidence,
         neighbour,
-        str(config.run.seed),
+        "known to the challenger alone",
         config.privacy.sensitivity,
     )
 
