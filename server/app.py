@@ -167,7 +167,7 @@ def build_server_app(
 
 def run_federation(
     plan: FederationPlan,
-    grid: Grid,
+    grid: WatchedGrid,
     sink: ResultSink,
     clock: FederationClock,
     on_round: Callable[[int], None],

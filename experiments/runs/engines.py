@@ -9,8 +9,8 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from types import FrameType
@@ -24,13 +24,14 @@ from flwr.server.superlink.fleet.vce.backend.backend import BackendConfig
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
+from experiments.runs.guard import nothing_outlives
 from fl_audit.device import Device
 from fl_audit.errors import InputError
 
 _ACTORS_ON_A_CARD = 4
 """Client processes that share a graphics card unless the configuration says otherwise."""
-_PATIENCE_AFTER_FAILURE = 4.0
-"""Seconds that Flower's runtime gets to end by itself after the server gave up."""
+_PATIENCE_AFTER_FAILURE, _PATIENCE_BETWEEN_KILLS = 4.0, 1.0
+"""Seconds that Flower's runtime gets to end by itself after the server gave up, and after clients were ended."""
 
 
 class Engine(StrEnum):
@@ -107,17 +108,22 @@ def run_on_ray(
     """
     quiet_flower()
     failed, ended = threading.Event(), threading.Event()
-    end_clients = _end_own_clients if options.address is None else _end_cluster_clients
-    watchdog = threading.Thread(target=_end_what_hangs, args=(failed, ended, end_clients), daemon=True)
+    is_embedded = options.address is None
+    watchdog = threading.Thread(target=_end_what_hangs, args=(failed, ended, is_embedded), daemon=True)
     watchdog.start()
     try:
         # Ray prints its own long account of a client process that died; the run says it in one line.
-        with redirect_stdout(io.StringIO()), _interrupt_sets(failed, interrupted):
+        with embedded_ray_ends(options), redirect_stdout(io.StringIO()), _interrupt_sets(failed, interrupted):
             run_simulation(_noticing(server_app, failed), client_app, clients, backend_config=options.backend_config())
     finally:
         ended.set()
         failed.set()
         watchdog.join()
+
+
+def embedded_ray_ends(options: RayOptions) -> AbstractContextManager[None]:
+    """Let no process of an embedded Ray outlive the block or this process; a cluster is left as it is."""
+    return nothing_outlives() if options.address is None else nullcontext()
 
 
 def _noticing(server_app: ServerApp, failed: threading.Event) -> ServerApp:
@@ -160,36 +166,45 @@ def _interrupt_sets(*events: threading.Event | None) -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
 
 
-def _end_what_hangs(failed: threading.Event, ended: threading.Event, end_clients: Callable[[], None]) -> None:
+def _end_what_hangs(failed: threading.Event, ended: threading.Event, is_embedded: bool) -> None:
     """End client processes that still run a while after the server gave up.
 
-    Flower's workers wait for a client call without a limit, so a client that hangs would keep the run from ending.
+    Flower's workers wait for a client call without a limit, so a client that hangs would keep the run from ending. A
+    process that is only being started cannot be ended yet, so this goes on until the run has ended.
     """
     failed.wait()
-    if not ended.wait(_PATIENCE_AFTER_FAILURE):
-        end_clients()
+    patience = _PATIENCE_AFTER_FAILURE
+    while not ended.wait(patience):
+        _end_clients()
+        if is_embedded:
+            _kill_client_processes()
+        patience = _PATIENCE_BETWEEN_KILLS
 
 
-def _end_own_clients() -> None:
-    """End the client processes of the embedded Ray, which are descendants of this process."""
-    for process in psutil.Process().children(recursive=True):
-        try:
-            if " ".join(process.cmdline()).startswith("ray::"):
-                process.kill()
-        except psutil.Error:
-            continue
+def _end_clients() -> None:
+    """Tell Ray to end this run's client processes, wherever they are, and to start none in their place.
 
-
-def _end_cluster_clients() -> None:
-    """End this run's client processes on a cluster, wherever they are; Flower keeps their handles to itself."""
+    Flower keeps their handles to itself.
+    """
     import ray
     from ray._private.state import actors
 
-    worker: Any = ray._private.worker.global_worker
-    job = ray.get_runtime_context().get_job_id()
-    for identity, actor in actors().items():
-        if actor["JobID"] == job and actor["State"] != "DEAD":
-            worker.core_worker.kill_actor(ray.ActorID.from_hex(identity), True)
+    # Whatever goes wrong here, Ray is not there yet or not there any more.
+    with suppress(Exception):
+        worker: Any = ray._private.worker.global_worker
+        job = ray.get_runtime_context().get_job_id()
+        for identity, actor in actors().items():
+            if actor["JobID"] == job and actor["State"] != "DEAD":
+                worker.core_worker.kill_actor(ray.ActorID.from_hex(identity), True)
+
+
+def _kill_client_processes() -> None:
+    """Kill the client processes of the embedded Ray, which are descendants of this process: one may be frozen."""
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            command = " ".join(process.cmdline())
+            if command.startswith("ray::") or "default_worker.py" in command:
+                process.kill()
 
 
 def refuse_unreachable(address: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Whether two runs are the same run: what they play and on which records, not where files lie or how it is carried out."""
+"""Whether two runs are the same run: what is played, on which records; not where files lie, nor on how many cores."""
 
 import hashlib
 import math
@@ -39,10 +39,10 @@ def data_digest(plan: AuditPlan) -> str:
     return digest.hexdigest()
 
 
-def _content(records: Records) -> Iterator[bytes | memoryview]:
+def _content(records: Records) -> Iterator[bytes]:
     yield repr((records.features.shape, records.classes)).encode()
-    yield memoryview(records.features).cast("B")
-    yield memoryview(records.labels).cast("B")
+    yield records.features.tobytes()
+    yield records.labels.tobytes()
 
 
 def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Finished batches of worlds on disk: written whole or not at all, proved by digests, joined into the tables of a run."""
+"""Finished batches of worlds on disk: written whole or not at all, proved by digests, joined into tables."""
 
 import hashlib
 import json
@@ -174,16 +174,19 @@ class RunStore:
         if manifest.batch.name != path.name or manifest.first < 0 or manifest.count < 1:
             return f"{path.name} stands in another's place"
         for name, digest in manifest.files.items():
-            if _digest(self.directory / name) != digest:
+            if _digest_if_there(self.directory / name) != digest:
                 return f"{name} is missing or damaged"
         return manifest
 
 
-def _digest(path: Path) -> str | None:
-    """Return the SHA-256 digest of a file, None where none can be read."""
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _digest_if_there(path: Path) -> str | None:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return _digest(path)
     except OSError:
         return None
 
