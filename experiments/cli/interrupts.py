@@ -30,9 +30,6 @@ def arm() -> None:
     Python runs a signal handler between two steps of the main thread, which may be deep in a library or may wait for
     another thread. The line is therefore written by a thread of its own, woken by the signal itself.
     """
-    # Whoever started this process in the background may have had it ignore interrupts.
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        return
     woken, waking = socket.socketpair()
     waking.setblocking(False)
     signal.signal(signal.SIGINT, _leave_to_the_thread)

@@ -251,6 +251,12 @@ class RunConfig(_Section):
             values["privacy"] = {key: value for key, value in values["privacy"].items() if key not in PROMISE_ONLY}
         return values
 
+    def as_public_dict(self) -> dict[str, Any]:
+        """Return the same without the challenger's seed."""
+        values = self.as_dict()
+        values["run"].pop("seed", None)
+        return values
+
 
 def load_config(path: Path, overrides: Sequence[str] = (), data_dir: str | None = None) -> RunConfig:
     """Read and check a configuration file.

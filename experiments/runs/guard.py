@@ -10,13 +10,15 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 
 _MARK = "FL_AUDIT_EMBEDDED_RAY"
+_KEEP_ENVIRONMENT = "SPT_NOENV"
+"""Tells processes of Ray that change their title not to write it over their environment, where the mark is."""
 _SECONDS_TO_END = 8.0
 _SECONDS_BETWEEN_LOOKS = 0.15
 _QUIET_LOOKS = 3
@@ -33,18 +35,27 @@ def nothing_outlives() -> Iterator[None]:
     command = [sys.executable, "-P", str(Path(__file__).resolve()), mark]
     # A session of its own keeps it from the signals that end this process and its group.
     guard = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
-    before = os.environ.get(_MARK)
-    os.environ[_MARK] = mark
     try:
-        yield
+        with _environment({_MARK: mark, _KEEP_ENVIRONMENT: "1"}):
+            yield
     finally:
-        if before is None:
-            os.environ.pop(_MARK, None)
-        else:
-            os.environ[_MARK] = before
         assert guard.stdin is not None
         guard.stdin.close()
         guard.wait(_SECONDS_TO_END + 2.0)
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def marked(mark: str) -> list[psutil.Process]:

@@ -167,7 +167,7 @@ class RunDirectory:
 
     def _require_same(self, plan: AuditPlan, public: PublicGame, configuration: dict[str, Any]) -> None:
         secret, seed = self.secret(), plan.config.run.seed
-        found = differences(configuration, _public_configuration(plan.config))
+        found = differences(configuration, plan.config.as_public_dict())
         if seed is not None and seed != secret.seed:
             found.append("run.seed is another one")
         if not found and data_digest(plan) != secret.data:
@@ -203,7 +203,7 @@ class RunDirectory:
         if not self.is_begun:
             return False
         _, stored = read_public(self.path)
-        wanted = _public_configuration(config)
+        wanted = config.as_public_dict()
         # The size of a batch, left out, is filled in when the run is resolved.
         if config.run.worlds_per_batch is None:
             wanted["run"]["worlds-per-batch"] = stored["run"].get("worlds-per-batch")
@@ -263,13 +263,7 @@ def with_seed(plan: AuditPlan, seed: int) -> AuditPlan:
 def public_part(plan: AuditPlan) -> dict[str, Any]:
     """Return what is public of a plan: everything but the seed of the run."""
     game = json.loads(plan.public.to_json())
-    return {"schema": SCHEMA, "configuration": _public_configuration(plan.config), "game": game}
-
-
-def _public_configuration(config: RunConfig) -> dict[str, Any]:
-    configuration = config.as_dict()
-    configuration["run"].pop("seed", None)
-    return configuration
+    return {"schema": SCHEMA, "configuration": plan.config.as_public_dict(), "game": game}
 
 
 def read_public(path: Path) -> tuple[PublicGame, dict[str, Any]]:
@@ -291,7 +285,7 @@ def read_public(path: Path) -> tuple[PublicGame, dict[str, Any]]:
     )
     try:
         found = _Stored.model_validate(stored)
-        configuration = _public_configuration(parse_config(found.configuration))
+        configuration = parse_config(found.configuration).as_public_dict()
         return PublicGame.from_json(json.dumps(found.game)), configuration
     except ValueError as error:  # InputError and ValidationError are both
         reason = str(error).splitlines()[0] if isinstance(error, InputError) else "it holds no configuration of a run"

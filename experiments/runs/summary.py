@@ -316,7 +316,7 @@ def report_contents(plan: AuditPlan, tables: Tables, summary: dict[str, Any]) ->
         worlds=tables.worlds,
         rounds=tables.rounds,
         releases=tables.releases,
-        configuration=plan.config.as_dict(),
+        configuration=plan.config.as_public_dict(),
         law=law_facts(plan, tables),
     )
 
