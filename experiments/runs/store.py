@@ -25,7 +25,10 @@ _OF_A_BATCH = re.compile(r"(?:releases|models)-(batch-\d{5,})\.safetensors")
 
 
 class _Manifest(BaseModel):
-    """What a finished batch consists of: its worlds, and the SHA-256 digest of every file by its path in the run."""
+    """What a finished batch consists of: its worlds, and the SHA-256 digest of every file by its path in the run.
+
+    `seal` is the digest of all the rest.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -34,6 +37,12 @@ class _Manifest(BaseModel):
     first: int
     count: int
     files: dict[str, str]
+    seal: str = ""
+
+    def sealed(self) -> "_Manifest":
+        """Return the manifest with the seal that belongs to it."""
+        content = self.model_dump_json(exclude={"seal"}).encode()
+        return self.model_copy(update={"seal": hashlib.sha256(content).hexdigest()})
 
     @property
     def batch(self) -> WorldBatch:
@@ -119,7 +128,7 @@ class RunStore:
             name = (place / f"{label}.parquet").relative_to(self.directory).as_posix()
             digests[name] = _digest(partial / f"{label}.parquet")
         manifest = _Manifest(run=self.run, index=batch.index, first=batch.first, count=batch.count, files=digests)
-        write_json(partial / MANIFEST, manifest.model_dump(), private=True)
+        write_json(partial / MANIFEST, manifest.sealed().model_dump(), private=True)
         _remove(place)
         partial.rename(place)
 
@@ -169,9 +178,11 @@ class RunStore:
             manifest = _Manifest.model_validate_json((path / MANIFEST).read_bytes())
         except (OSError, ValidationError):
             return f"{path.name} has no manifest that can be read"
+        if manifest != manifest.sealed():
+            return f"the manifest of {path.name} is damaged"
         if manifest.run != self.run:
             return f"{path.name} is of another run"
-        if manifest.batch.name != path.name or manifest.first < 0 or manifest.count < 1:
+        if manifest.batch.name != path.name:
             return f"{path.name} stands in another's place"
         for name, digest in manifest.files.items():
             if _digest_if_there(self.directory / name) != digest:
