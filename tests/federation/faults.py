@@ -16,16 +16,23 @@ from fl_audit.protocol import Key, Record
 FAULTY_CLIENT = 2
 
 
-def faulty_app(kind: str, once: Path | None = None, server_round: int = 2) -> ClientApp:
-    """Return an app whose client 2 goes wrong in one round; only the first time if `once` names a file to note it."""
+def faulty_app(
+    kind: str, once: Path | None = None, server_round: int = 2, always: bool = False, times: int = 1
+) -> ClientApp:
+    """Return an app whose client 2 goes wrong in one round; only the first `times` if `once` names a file to note it.
+
+    With `always` the file is the note of the last time, and nothing is spared.
+    """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         config = message.content.config_records[Record.CONFIG]
         due = context.node_config["partition-id"] == FAULTY_CLIENT and config[Key.ROUND] == server_round
-        if not due or (once is not None and once.exists()):
+        so_far = 0 if once is None or not once.exists() else once.stat().st_size
+        if not due or (once is not None and not always and so_far >= times):
             return call_next(message, context)
         if once is not None:
-            once.touch()
+            with once.open("a") as file:
+                file.write("x")
         match kind:
             case "raises":
                 raise RuntimeError("the disk of this client is full")
