@@ -6,6 +6,7 @@ Everything of Flower that is deprecated or not public stands in these two module
 import io
 import logging
 import os
+import re
 import signal
 import socket
 import threading
@@ -32,6 +33,9 @@ _ACTORS_ON_A_CARD = 4
 """Client processes that share a graphics card unless the configuration says otherwise."""
 _PATIENCE_AFTER_FAILURE, _PATIENCE_BETWEEN_KILLS = 4.0, 1.0
 """Seconds that Flower's runtime gets to end by itself after the server gave up, and after clients were ended."""
+
+_CLIENT_PROCESS = re.compile(r"^ray::(ClientAppActor|IDLE)|default_worker\.py")
+"""Command lines of a process of Ray that is a client, will be one, or is only being started."""
 
 
 class Engine(StrEnum):
@@ -189,7 +193,9 @@ def _end_clients() -> None:
     import ray
     from ray._private.state import actors
 
-    # Whatever goes wrong here, Ray is not there yet or not there any more.
+    if not ray.is_initialized():
+        return
+    # Whatever goes wrong here, Ray is not there any more.
     with suppress(Exception):
         worker: Any = ray._private.worker.global_worker
         job = ray.get_runtime_context().get_job_id()
@@ -199,11 +205,13 @@ def _end_clients() -> None:
 
 
 def _kill_client_processes() -> None:
-    """Kill the client processes of the embedded Ray, which are descendants of this process: one may be frozen."""
+    """Kill the client processes of the embedded Ray, which are descendants of this process: one may be frozen.
+
+    Ray's own helpers are left alone: without them Ray ends, and with it, at once, the process that started it.
+    """
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
-            command = " ".join(process.cmdline())
-            if command.startswith("ray::") or "default_worker.py" in command:
+            if _CLIENT_PROCESS.search(" ".join(process.cmdline())):
                 process.kill()
 
 
