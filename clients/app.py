@@ -16,14 +16,17 @@ from numpy.typing import NDArray
 from clients.data_owner import contribute, contribute_as_victim
 from clients.loss_answers import LossPart, Question, losses_held, own_epsilon_star, tell_moments, tell_range
 from clients.time_limit import within_time_limit
-from fl_audit.adversaries.identifiability import RoundEvidence, weigh_models, weigh_release
+from fl_audit.adversaries import identifiability
 from fl_audit.errors import InputError
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.evidence.star.loss_moments import ScoreMoments
-from fl_audit.game import Game, PublicGame, View, load_game
+from fl_audit.game.game import Game, load_game
+from fl_audit.game.membership import Membership
+from fl_audit.game.public import PublicGame
+from fl_audit.game.seen import Seen
 from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
+from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.packing import copy_to_tensor, pack, view
-from fl_audit.privacy.release import NoiseScaling
 from fl_audit.protocol import Key, Query, Record, models_key, unpack_participation
 
 
@@ -53,7 +56,7 @@ def train(message: Message, context: Context) -> Message:
     taking_part = _participation(game, client, message, len(models))
     if client != game.victim:
         return _reply(message, {Key.SUM: contribute(game, client, models, taking_part).cpu().numpy()})
-    total, sensitivity = contribute_as_victim(game, models, _bits(message), taking_part)
+    total, sensitivity = contribute_as_victim(game, models, _membership(game, client, message), taking_part)
     if game.public.law.scaling is NoiseScaling.GLOBAL:
         return _reply(message, {Key.SUM: total.cpu().numpy()})
     return _reply(message, {Key.SUM: total.cpu().numpy(), Key.LOCAL_SENSITIVITY: sensitivity})
@@ -71,8 +74,9 @@ def observe(message: Message, context: Context) -> Message:
     game = _game(message)
     if _partition(context) != game.insider:
         raise InputError(f"client {_partition(context)} was shown a release, the insider is client {game.insider}")
-    evidence = _weigh(game, message)
-    return _reply(message, {Key.LOG_ODDS: evidence.log_odds, Key.LOCAL_SENSITIVITY: evidence.local_sensitivity})
+    found = identifiability.observe(game, Seen.of({key: _tensor(game, message, key) for key in _arrays(message)}))
+    told: dict[str, NDArray[Any]] = {Key.LOG_ODDS: found.increment, Key.LOCAL_SENSITIVITY: found.local_sensitivity}
+    return _reply(message, told | {Key.RESIDUALS: found.residuals.as_array()})
 
 
 def answer_loss_range(message: Message, context: Context) -> Message:
@@ -101,8 +105,8 @@ def answer_loss_moments(message: Message, context: Context) -> Message:
 
 def _losses(message: Message, context: Context) -> list[LossPart]:
     game, client = _game(message), _partition(context)
-    bits = _bits(message) if client == game.victim else None
-    return losses_held(game, client, _tensor(game, message, models_key(0)), bits)
+    membership = _membership(game, client, message) if game.targets_of(client) else None
+    return losses_held(game, client, _tensor(game, message, models_key(0)), membership)
 
 
 def _question(message: Message) -> Question:
@@ -116,25 +120,17 @@ def _question(message: Message) -> Question:
     )
 
 
-def _weigh(game: Game, message: Message) -> RoundEvidence:
-    match game.public.view:
-        case View.UPDATE:
-            return weigh_release(game, _tensor(game, message, models_key(0)), _tensor(game, message, Key.RELEASE))
-        case View.MODEL:
-            known = [models_key(back) for back in range(len(_arrays(message)))]
-            return weigh_models(game, [_tensor(game, message, key) for key in reversed(known)])
-
-
 def _game(message: Message) -> Game:
     game = load_game(PublicGame.from_json(str(_config(message)[Key.GAME])))
     torch.set_num_threads(game.public.threads)
     return game
 
 
-def _bits(message: Message) -> NDArray[np.bool_]:
-    secret = _config(message)[Key.BITS]
+def _membership(game: Game, client: int, message: Message) -> Membership:
+    """Return which of the client's own targets are in."""
+    secret = _config(message)[Key.MEMBERSHIP]
     assert isinstance(secret, bytes)
-    return np.frombuffer(secret, dtype=np.bool_).copy()
+    return Membership.unpack(secret, len(game.targets_of(client)))
 
 
 def _participation(game: Game, client: int, message: Message, worlds: int) -> NDArray[np.bool_] | None:

@@ -21,7 +21,8 @@ from fl_audit.evidence.star.loss_moments import (
     moments_of,
     range_of,
 )
-from fl_audit.game import Game
+from fl_audit.game.game import Game
+from fl_audit.game.membership import Membership
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Question:
     star: StarSettings
 
 
-def losses_held(game: Game, client: int, models: Tensor, bits: NDArray[np.bool_] | None) -> list[LossPart]:
+def losses_held(game: Game, client: int, models: Tensor, membership: Membership | None) -> list[LossPart]:
     """Return a client's losses on the records that it holds.
 
     Parameters
@@ -63,15 +64,15 @@ def losses_held(game: Game, client: int, models: Tensor, bits: NDArray[np.bool_]
         Who asks.
     models
         Stacked models (worlds, parameters).
-    bits
-        The secret bits (worlds,), which the victim alone is told: x is held where they say D, its stand-in, if there is
-        one, where they say D'.
+    membership
+        Which of the client's own targets are in, None where it has none: x is held where it is in, its stand-in, if
+        there is one, elsewhere.
     """
     everywhere = np.ones(len(models), dtype=np.bool_)
     parts = [LossPart(game.losses(models, game.honest_shard(client)), everywhere)]
-    if bits is not None:
-        parts.append(LossPart(game.losses(models, game.differing), bits))
-        parts.append(LossPart(game.losses(models, game.replacement), ~bits))
+    if membership is not None:
+        parts.append(LossPart(game.losses(models, game.differing), membership.bits))
+        parts.append(LossPart(game.losses(models, game.replacement), ~membership.bits))
     return parts
 
 

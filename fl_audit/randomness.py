@@ -25,6 +25,7 @@ class Purpose(IntEnum):
     POPULATION_SAMPLE = 6
     PARTITION = 7
     RECORD_SAMPLING = 8
+    PUBLIC_DIRECTIONS = 9
 
 
 def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:

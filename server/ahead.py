@@ -10,6 +10,7 @@ from flwr.app import ArrayRecord, MetricRecord
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.game.membership import Membership
 from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.packing import view
 from strategies.dp_fedsgd import Challenger
@@ -77,9 +78,9 @@ class PreparedNoise:
         self._rounds = rounds
         self._drawn: dict[tuple[int, int], Future[Tensor]] = {}
 
-    def bits(self, worlds: Sequence[int]) -> NDArray[np.bool_]:
-        """Return the secret bit of each world."""
-        return self._challenger.bits(worlds)
+    def membership(self, worlds: Sequence[int]) -> Membership:
+        """Return which targets are in, world by world."""
+        return self._challenger.membership(worlds)
 
     def participation(
         self, worlds: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float

@@ -12,18 +12,29 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.evidence.star.epsilon_star import StarSettings
-from fl_audit.game import Game, PublicGame, View, load_game
+from fl_audit.game.columns import Columns
+from fl_audit.game.game import Game, load_game
+from fl_audit.game.public import PublicGame
+from fl_audit.game.seen import View, kept_name, kept_of
 from fl_audit.learning.memory import give_back_freed_memory
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.packing import pack
 from fl_audit.worlds import WorldBatch, waves
 from server.ahead import BackgroundEvaluation, PreparedNoise, one_thread
 from server.challenger import SeededChallenger
-from server.evaluator import ReleaseEvaluator
-from server.results import BatchResult, InsiderFindings, ResultSink
+from server.evaluator import (
+    LossThresholdFinding,
+    PopulationLosses,
+    ReleasedRisk,
+    ReleaseEvaluator,
+    ReleaseFinding,
+    Utility,
+)
+from server.results import BatchResult, ResultSink
 from server.roll_call import call_the_roll
 from server.watched_grid import WatchedGrid
 from strategies.dp_fedsgd import DPFedSGD, Roster
+from strategies.insider_inquiry import InsiderInquiry
 from strategies.loss_queries import FederatedLosses, LossQueries
 
 
@@ -55,6 +66,8 @@ class FederationPlan:
         Rounds between two evaluated releases; the initial models and the last release are always evaluated.
     federated_losses
         How Epsilon* is found without pooling members' losses; None pools them.
+    strategy
+        The strategy that the server follows; a study of broken mechanisms puts another in its place.
     """
 
     public: PublicGame
@@ -68,6 +81,7 @@ class FederationPlan:
     membership: bool = True
     evaluate_every: int = 1
     federated_losses: FederatedLosses | None = None
+    strategy: type[DPFedSGD] = DPFedSGD
 
     @property
     def evaluated_releases(self) -> tuple[int, ...]:
@@ -112,8 +126,7 @@ class ReleaseRecorder:
 
     def __call__(self, batch: WorldBatch, server_round: int, release: Tensor, models: Tensor) -> None:
         """Note a release."""
-        seen = release if self.view is View.UPDATE else models
-        self.rows[batch.name].append(seen[: self._kept(batch)].clone())
+        self.rows[batch.name].append(kept_of(self.view, release, models)[: self._kept(batch)].clone())
         self.on_round(batch.count)
 
     def kept(self, batch: WorldBatch) -> dict[str, Tensor]:
@@ -122,9 +135,8 @@ class ReleaseRecorder:
             return {}
         initial, *seen = self.rows[batch.name]
         worlds = torch.tensor(list(batch.worlds)[: self._kept(batch)])
-        label = "releases" if self.view is View.UPDATE else "models"
         count = torch.tensor(batch.count)
-        return {"worlds": worlds, "batch_worlds": count, "initial": initial, label: torch.stack(seen)}
+        return {"worlds": worlds, "batch_worlds": count, "initial": initial, kept_name(self.view): torch.stack(seen)}
 
     def _kept(self, batch: WorldBatch) -> int:
         return max(0, min(batch.count, self.keep - batch.first))
@@ -135,7 +147,6 @@ def build_server_app(
     sink: ResultSink,
     clock: FederationClock | None = None,
     on_round: Callable[[int], None] = lambda worlds: None,
-    strategy_type: type[DPFedSGD] = DPFedSGD,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> ServerApp:
     """Build the app.
@@ -150,8 +161,6 @@ def build_server_app(
         Told when the federation is ready and when it has finished.
     on_round
         Told the number of worlds that moved one round.
-    strategy_type
-        The strategy.
     interrupted
         Tells whether the whole run is being ended.
     """
@@ -160,7 +169,7 @@ def build_server_app(
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         watched = WatchedGrid(grid, plan.time_limit, interrupted)
-        run_federation(plan, watched, sink, clock or FederationClock(), on_round, strategy_type)
+        run_federation(plan, watched, sink, clock or FederationClock(), on_round)
 
     return app
 
@@ -171,7 +180,6 @@ def run_federation(
     sink: ResultSink,
     clock: FederationClock,
     on_round: Callable[[int], None],
-    strategy_type: type[DPFedSGD] = DPFedSGD,
 ) -> None:
     """Play all batches of a plan on a grid that notices failures and silence.
 
@@ -185,7 +193,7 @@ def run_federation(
     roster = call_the_roll(grid, game)
     clock.ready = time.monotonic()
     for wave in waves(plan.batches, plan.batches_in_flight):
-        _play_wave(plan, game, roster, grid, wave, sink, on_round, strategy_type)
+        _play_wave(plan, game, roster, grid, wave, sink, on_round)
         give_back_freed_memory()
     clock.finished = time.monotonic()
 
@@ -202,70 +210,88 @@ def _play_wave(
     wave: tuple[WorldBatch, ...],
     sink: ResultSink,
     on_round: Callable[[int], None],
-    strategy_type: type[DPFedSGD],
 ) -> None:
     challenger = SeededChallenger(plan.seed)
     recorder = ReleaseRecorder(plan.public.view, plan.keep_releases, on_round)
-    releases, federated = plan.evaluated_releases, plan.federated_losses is not None
-    evaluator = ReleaseEvaluator(game, challenger, wave, plan.star, plan.membership, releases, federated)
+    initial = _initial_models(plan, game, wave, recorder)
+    findings = _release_findings(plan)
+    evaluator = ReleaseEvaluator(game, challenger, wave, findings)
+    threads = plan.public.threads
+    with one_thread(threads) as drawing, one_thread(threads) as evaluating:
+        source = PreparedNoise(challenger, drawing, plan.public.rounds)
+        background = BackgroundEvaluation(evaluator, evaluating, plan.evaluated_releases)
+        inquiries = _inquiries(plan, game, wave, background, findings)
+        strategy = plan.strategy(
+            plan.public, roster, source, wave, game.model.layout.size, plan.time_limit, recorder, inquiries
+        )
+        strategy.start(grid, initial, num_rounds=strategy.exchanges, evaluate_fn=background)
+        background.settle()
+    for batch in wave:
+        found = _law_columns(plan, batch)
+        for source_of_columns in (*findings, *inquiries):
+            found |= source_of_columns.columns(batch)
+        sink.finish(
+            BatchResult(
+                batch=batch,
+                membership=challenger.membership(batch.worlds),
+                rounds=plan.public.rounds,
+                evaluated=plan.evaluated_releases,
+                columns=found,
+                final_models=strategy.transcripts[batch.name].models[-1],
+                kept=recorder.kept(batch),
+            )
+        )
+
+
+def _initial_models(
+    plan: FederationPlan, game: Game, wave: tuple[WorldBatch, ...], recorder: ReleaseRecorder
+) -> ArrayRecord:
+    spec = ModelSpec(plan.public.model, game.model.feature_shape, game.classes)
     initial = ArrayRecord()
     for batch in wave:
-        models = initial_models(_spec(game), plan.model_seed, batch.worlds)
+        models = initial_models(spec, plan.model_seed, batch.worlds)
         recorder.start(batch, models)
         initial[batch.name] = Array(*pack(models.numpy()))
-    rounds, size = plan.public.rounds, game.model.layout.size
-    with one_thread(plan.public.threads) as drawing, one_thread(plan.public.threads) as evaluating:
-        source = PreparedNoise(challenger, drawing, rounds)
-        background = BackgroundEvaluation(evaluator, evaluating, evaluator.releases)
-        queries = _loss_queries(plan, wave, background, evaluator)
-        strategy = strategy_type(plan.public, roster, source, wave, size, plan.time_limit, recorder, queries)
-        strategy.start(grid, initial, num_rounds=rounds, evaluate_fn=background)
-        background.settle()
-        strategy.ask_last(grid)
-    for batch in wave:
-        sink.finish(_batch_result(batch, strategy, challenger, evaluator, recorder))
+    return initial
 
 
-def _loss_queries(
-    plan: FederationPlan, wave: tuple[WorldBatch, ...], background: BackgroundEvaluation, evaluator: ReleaseEvaluator
-) -> LossQueries | None:
-    if plan.federated_losses is None:
-        return None
+def _release_findings(plan: FederationPlan) -> tuple[ReleaseFinding, ...]:
+    """Return what is looked for in released models."""
+    findings: list[ReleaseFinding] = [Utility()]
+    if plan.federated_losses is not None:
+        findings.append(PopulationLosses())
+    elif plan.star is not None:
+        findings.append(ReleasedRisk(plan.star))
+    if plan.membership:
+        findings.append(LossThresholdFinding())
+    return tuple(findings)
 
-    def population(batch: WorldBatch, release: int) -> NDArray[np.float64]:
-        background.settle()
-        return evaluator.take_population(batch, release)
 
-    return LossQueries(plan.federated_losses, plan.evaluated_releases, wave, plan.public.clients, population)
+def _inquiries(
+    plan: FederationPlan,
+    game: Game,
+    wave: tuple[WorldBatch, ...],
+    background: BackgroundEvaluation,
+    findings: tuple[ReleaseFinding, ...],
+) -> tuple[InsiderInquiry | LossQueries, ...]:
+    """Return what parties are asked beside their contributions."""
+    inquiries: list[InsiderInquiry | LossQueries] = []
+    if plan.public.with_insider:
+        directions = game.directions.shape[1]
+        inquiries.append(InsiderInquiry(plan.public, game.insider, wave, game.model.layout.names, directions))
+    kept = next((finding for finding in findings if isinstance(finding, PopulationLosses)), None)
+    if plan.federated_losses is not None and kept is not None:
+
+        def population(batch: WorldBatch, release: int) -> NDArray[np.float64]:
+            background.settle()
+            return kept.take(batch, release)
+
+        federated, clients = plan.federated_losses, plan.public.clients
+        inquiries.append(LossQueries(federated, plan.evaluated_releases, wave, clients, population))
+    return tuple(inquiries)
 
 
-def _batch_result(
-    batch: WorldBatch,
-    strategy: DPFedSGD,
-    challenger: SeededChallenger,
-    evaluator: ReleaseEvaluator,
-    recorder: ReleaseRecorder,
-) -> BatchResult:
-    state, law = strategy.states[batch.name], strategy.public.law
-    rounds, insider = strategy.public.rounds, None
-    sensitivity = np.full((batch.count, rounds), np.nan)
-    if strategy.public.with_insider:
-        sensitivity = np.stack(state.local_sensitivity, axis=1)
-        insider = InsiderFindings(np.stack(state.log_odds, axis=1).cumsum(axis=1), sensitivity)
-    queries = strategy.loss_queries
-    star = (evaluator if queries is None else queries).epsilon_star[batch.name]
-    own = [] if queries is None else queries.client_epsilon_star[batch.name]
-    return BatchResult(
-        batch=batch,
-        bits=challenger.bits(batch.worlds),
-        insider=insider,
-        sigma=law.noise_scale(sensitivity),
-        evaluated=evaluator.releases,
-        accuracy=np.stack(evaluator.accuracy[batch.name], axis=1),
-        epsilon_star=np.stack(star, axis=1) if star else None,
-        client_epsilon_star=np.stack(own, axis=1) if own else None,
-        membership=evaluator.membership.get(batch.name),
-        auroc=evaluator.auroc.get(batch.name),
-        final_models=state.models[-1],
-        kept=recorder.kept(batch),
-    )
+def _law_columns(plan: FederationPlan, batch: WorldBatch) -> Columns:
+    """Return what the release law says of every round where nobody measures the local sensitivity."""
+    unknown = np.full((batch.count, plan.public.rounds), np.nan)
+    return Columns(rounds={"sigma": plan.public.law.noise_scale(unknown)})

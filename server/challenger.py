@@ -1,4 +1,4 @@
-"""The challenger: draws the secret bits, who takes part and the noise, and tells nobody more than its part."""
+"""The challenger: draws who is in, who takes part and the noise, and tells nobody more than its part."""
 
 from collections.abc import Sequence
 
@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.game.membership import Membership
 from fl_audit.randomness import Purpose, generator
 
 
@@ -25,12 +26,15 @@ class SeededChallenger:
         self._seed = seed
         self._bits: dict[int, bool] = {}
 
-    def bits(self, worlds: Sequence[int]) -> NDArray[np.bool_]:
-        """Return the bit of each world: True trains on D, False on D'. The coin is fair whatever the prior."""
+    def membership(self, worlds: Sequence[int]) -> Membership:
+        """Return which targets are in, world by world: the coin is fair whatever the prior.
+
+        There is one target: where it is in, the world trains on D, elsewhere on D'.
+        """
         for world in worlds:
             if world not in self._bits:
                 self._bits[world] = bool(generator(self._seed, Purpose.SECRET_BIT, world=world).integers(2) == 1)
-        return np.array([self._bits[world] for world in worlds], dtype=np.bool_)
+        return Membership.of_bits(np.array([self._bits[world] for world in worlds], dtype=np.bool_))
 
     def participation(
         self, worlds: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float

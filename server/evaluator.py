@@ -1,11 +1,14 @@
-"""The observer of releases: test accuracy and Epsilon* of every released model, membership attacks on the final one.
+"""The observer of releases: what is found in released models, from outputs and losses alone.
 
-It works from outputs and losses alone. Where members' losses stay with their owners, `strategies.loss_queries` finds
-Epsilon* and only the population is evaluated here; membership attacks, which need single losses, still pool members'.
+Each finding is a small class that is shown the releases and gives columns of the run's tables. Where members' losses
+stay with their owners, `strategies.loss_queries` finds Epsilon*, and only the population is evaluated here. Membership
+attacks need single losses and pool members' all the same.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from flwr.app import MetricRecord
@@ -17,10 +20,14 @@ from fl_audit.errors import require
 from fl_audit.evidence.star.empirical_star import threshold_counts
 from fl_audit.evidence.star.epsilon_star import StarSettings, parametric_epsilon_star
 from fl_audit.evidence.star.loss_attacks import area_under_roc
-from fl_audit.game import Game
+from fl_audit.game.columns import Columns
+from fl_audit.game.game import Game
+from fl_audit.game.membership import Membership
 from fl_audit.packing import copy_to_tensor
 from fl_audit.worlds import WorldBatch
-from server.challenger import SeededChallenger
+from strategies.dp_fedsgd import Challenger
+
+Floats = NDArray[np.float64]
 
 
 def require_evaluable(game: Game, epsilon_star: bool, membership: bool) -> None:
@@ -39,42 +46,171 @@ def require_evaluable(game: Game, epsilon_star: bool, membership: bool) -> None:
 
 
 @dataclass(frozen=True)
-class MembershipFindings:
-    """What the membership adversary found in the final models of a batch.
+class Release:
+    """One released model of every world of a batch, as findings look at it; what they share is worked out once.
 
     Parameters
     ----------
-    advantage
-        TPR - FPR over the members and the population sample, per world (worlds,).
-    record_guess
-        Whether it says of x that it was used (worlds,).
+    game
+        The game with its data.
+    batch
+        The worlds.
+    number
+        Which release, 0 being the initial models.
+    models
+        Stacked models (worlds, parameters).
+    membership
+        Which targets were in.
     """
 
-    advantage: NDArray[np.float64]
-    record_guess: NDArray[np.bool_]
+    game: Game
+    batch: WorldBatch
+    number: int
+    models: Tensor
+    membership: Membership
 
+    @property
+    def is_last(self) -> bool:
+        """Whether it is that of the last round."""
+        return self.number == self.game.public.rounds
 
-@dataclass(frozen=True)
-class _Losses:
-    """Losses (worlds, records) of one release: on what D and D' share, on x, on x', on the population sample."""
+    @cached_property
+    def logits(self) -> Tensor:
+        """Logits (worlds, n, classes) on the test records."""
+        return self.game.model.logits(self.models, self.game.test.features)
 
-    common: NDArray[np.float64]
-    differing: NDArray[np.float64]
-    replacement: NDArray[np.float64]
-    population: NDArray[np.float64]
+    @cached_property
+    def population_losses(self) -> Floats:
+        """Losses (worlds, p) on the population sample."""
+        return self.game.losses(self.models, self.game.population)
 
-    def by_bit(
-        self, bits: NDArray[np.bool_]
-    ) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]]:
+    @cached_property
+    def common_losses(self) -> Floats:
+        """Losses (worlds, n - 1) on what D and D' share."""
+        return self.game.losses(self.models, self.game.common)
+
+    @cached_property
+    def differing_losses(self) -> Floats:
+        """Losses (worlds, 1) on x."""
+        return self.game.losses(self.models, self.game.differing)
+
+    @cached_property
+    def replacement_losses(self) -> Floats:
+        """Losses on x', (worlds, 1), or (worlds, 0) where nothing takes the place of x."""
+        return self.game.losses(self.models, self.game.replacement)
+
+    def members_and_population(self) -> Iterator[tuple[NDArray[np.bool_], Floats, Floats]]:
         """Yield worlds, their losses on the members of the data set that they used, and on the population."""
-        for bit, own in ((True, self.differing), (False, self.replacement)):
+        bits = self.membership.bits
+        for bit, own in ((True, self.differing_losses), (False, self.replacement_losses)):
             rows = bits == bit
             if rows.any():
-                yield rows, np.concatenate([self.common[rows], own[rows]], axis=1), self.population[rows]
+                yield rows, np.concatenate([self.common_losses[rows], own[rows]], axis=1), self.population_losses[rows]
+
+
+class ReleaseFinding(Protocol):
+    """Something that is found in releases."""
+
+    def look(self, release: Release) -> None:
+        """Take note of a release; they come in order."""
+
+    def columns(self, batch: WorldBatch) -> Columns:
+        """Return what was found in a batch."""
+
+
+class Utility:
+    """Test accuracy of every evaluated release; of two classes also the area under the ROC of the last one."""
+
+    def __init__(self) -> None:
+        self.accuracy: dict[str, list[Floats]] = {}
+        self._area: dict[str, Floats] = {}
+
+    def look(self, release: Release) -> None:
+        """Take note of a release."""
+        labels = release.game.test.labels
+        right = (release.logits.argmax(dim=2) == labels).sum(dim=1)
+        shares: Floats = (right.double() / len(labels)).cpu().numpy()
+        self.accuracy.setdefault(release.batch.name, []).append(shares)
+        if release.is_last and (area := _areas(release.logits, labels)) is not None:
+            self._area[release.batch.name] = area
+
+    def columns(self, batch: WorldBatch) -> Columns:
+        """Return accuracy and area."""
+        accuracy = np.stack(self.accuracy[batch.name], axis=1)
+        area = {"test_auroc": self._area[batch.name]} if batch.name in self._area else {}
+        return Columns(worlds={"test_accuracy": accuracy[:, -1], **area}, releases={"test_accuracy": accuracy})
+
+
+class ReleasedRisk:
+    """Epsilon* of every evaluated release, from pooled losses.
+
+    Parameters
+    ----------
+    star
+        delta and cut of Epsilon*.
+    """
+
+    def __init__(self, star: StarSettings) -> None:
+        self._star = star
+        self.found: dict[str, list[Floats]] = {}
+
+    def look(self, release: Release) -> None:
+        """Take note of a release."""
+        result = np.empty(release.batch.count)
+        for rows, members, population in release.members_and_population():
+            result[rows] = parametric_epsilon_star(members, population, self._star.delta, cut=self._star.cut)
+        self.found.setdefault(release.batch.name, []).append(result)
+
+    def columns(self, batch: WorldBatch) -> Columns:
+        """Return Epsilon*."""
+        star = np.stack(self.found[batch.name], axis=1)
+        return Columns(worlds={"epsilon_star": star[:, -1]}, releases={"epsilon_star": star})
+
+
+class LossThresholdFinding:
+    """What the membership adversary of Yeom et al. 2018 finds in the final models."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Columns] = {}
+
+    def look(self, release: Release) -> None:
+        """Attack the last release."""
+        if not release.is_last:
+            return
+        advantage = np.empty(release.batch.count)
+        for rows, members, population in release.members_and_population():
+            advantage[rows] = membership_attack(members, population).advantage
+        guess = record_membership_guess(release.differing_losses[:, 0], release.common_losses)
+        self._found[release.batch.name] = Columns(
+            worlds={"membership_advantage": advantage, "record_membership_guess": guess.astype(np.float64)}
+        )
+
+    def columns(self, batch: WorldBatch) -> Columns:
+        """Return the advantage over members, and the guess about x."""
+        return self._found[batch.name]
+
+
+class PopulationLosses:
+    """Losses on the population sample, kept until they are taken, where those of members stay with their owners."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, int], Floats] = {}
+
+    def look(self, release: Release) -> None:
+        """Keep the losses on a release."""
+        self._kept[release.batch.name, release.number] = release.population_losses
+
+    def take(self, batch: WorldBatch, release: int) -> Floats:
+        """Return the losses (worlds, p) of an evaluated release, and forget them."""
+        return self._kept.pop((batch.name, release))
+
+    def columns(self, batch: WorldBatch) -> Columns:
+        """Return nothing: others make something of the losses."""
+        return Columns()
 
 
 class ReleaseEvaluator:
-    """Evaluates each release of some batches; Flower calls it with the released models of every round, 0 included.
+    """Shows each release of some batches to the findings; Flower calls it with the models of every round, 0 included.
 
     Parameters
     ----------
@@ -84,84 +220,34 @@ class ReleaseEvaluator:
         Tells which those are.
     batches
         The batches that travel together.
-    star
-        delta and cut of Epsilon*; None leaves Epsilon* out.
-    membership
-        Whether the final release is attacked by the membership adversary.
-    releases
-        Numbers of the releases that are evaluated, in order.
-    federated
-        Whether members' losses stay with their owners: then Epsilon* is not computed here, and losses on the
-        population sample are kept until they are taken.
+    findings
+        What looks at the releases.
     """
 
     def __init__(
         self,
         game: Game,
-        challenger: SeededChallenger,
-        batches: tuple[WorldBatch, ...],
-        star: StarSettings | None,
-        membership: bool,
-        releases: tuple[int, ...],
-        federated: bool = False,
+        challenger: Challenger,
+        batches: Sequence[WorldBatch],
+        findings: Sequence[ReleaseFinding],
     ) -> None:
         self._game = game
         self._challenger = challenger
         self._batches = batches
-        self._star = None if federated else star
-        self._federated = federated
-        self._population: dict[tuple[str, int], NDArray[np.float64]] = {}
-        self._membership = membership
-        self.releases = releases
-        self.accuracy: dict[str, list[NDArray[np.float64]]] = {batch.name: [] for batch in batches}
-        self.epsilon_star: dict[str, list[NDArray[np.float64]]] = {batch.name: [] for batch in batches}
-        self.membership: dict[str, MembershipFindings] = {}
-        self.auroc: dict[str, NDArray[np.float64]] = {}
+        self._findings = findings
 
-    def __call__(self, server_round: int, arrays: Mapping[str, NDArray[np.float32]]) -> MetricRecord:
-        """Evaluate the models of one release and return their means over worlds."""
-        is_last = server_round == self._game.public.rounds
-        attacked = self._membership and is_last
+    def __call__(self, server_round: int, arrays: Mapping[str, NDArray[np.float32]]) -> MetricRecord | None:
+        """Show the models of one release to all findings."""
         for batch in self._batches:
             models = copy_to_tensor(arrays[batch.name]).to(self._game.public.device)
-            logits = self._game.model.logits(models, self._game.test.features)
-            self.accuracy[batch.name].append(_accuracies(logits, self._game.test.labels))
-            if is_last and (area := _areas(logits, self._game.test.labels)) is not None:
-                self.auroc[batch.name] = area
-            if self._federated:
-                self._population[batch.name, server_round] = self._game.losses(models, self._game.population)
-            if self._star is None and not attacked:
-                continue
-            losses, bits = self._losses(models), self._challenger.bits(batch.worlds)
-            if self._star is not None:
-                self.epsilon_star[batch.name].append(_epsilon_stars(losses, bits, self._star))
-            if attacked:
-                self.membership[batch.name] = _membership(losses, bits)
-        record = MetricRecord({"test-accuracy": self._newest_mean(self.accuracy)})
-        if self._star is not None:
-            record["epsilon-star"] = self._newest_mean(self.epsilon_star)
-        return record
-
-    def take_population(self, batch: WorldBatch, release: int) -> NDArray[np.float64]:
-        """Return the losses (worlds, p) on the population sample of an evaluated release, and forget them."""
-        return self._population.pop((batch.name, release))
-
-    def _newest_mean(self, values: dict[str, list[NDArray[np.float64]]]) -> float:
-        return float(np.concatenate([values[batch.name][-1] for batch in self._batches]).mean())
-
-    def _losses(self, models: Tensor) -> _Losses:
-        game = self._game
-        parts = (game.common, game.differing, game.replacement, game.population)
-        return _Losses(*(game.losses(models, examples) for examples in parts))
+            membership = self._challenger.membership(batch.worlds)
+            release = Release(self._game, batch, server_round, models, membership)
+            for finding in self._findings:
+                finding.look(release)
+        return None
 
 
-def _accuracies(logits: Tensor, labels: Tensor) -> NDArray[np.float64]:
-    right = (logits.argmax(dim=2) == labels).sum(dim=1)
-    shares: NDArray[np.float64] = (right.double() / len(labels)).cpu().numpy()
-    return shares
-
-
-def _areas(logits: Tensor, labels: Tensor) -> NDArray[np.float64] | None:
+def _areas(logits: Tensor, labels: Tensor) -> Floats | None:
     """Return the area under the ROC (worlds,) of the second of two classes; None with other classes, or one alone."""
     positive = labels == 1
     if logits.shape[2] != 2 or bool(positive.all()) or not bool(positive.any()):
@@ -169,17 +255,3 @@ def _areas(logits: Tensor, labels: Tensor) -> NDArray[np.float64] | None:
     # A large margin says the second class, and what is counted first must be small.
     falling = (logits[..., 0] - logits[..., 1]).double()
     return area_under_roc(threshold_counts(falling[:, positive].cpu().numpy(), falling[:, ~positive].cpu().numpy()))
-
-
-def _epsilon_stars(losses: _Losses, bits: NDArray[np.bool_], star: StarSettings) -> NDArray[np.float64]:
-    result = np.empty(len(bits))
-    for rows, members, population in losses.by_bit(bits):
-        result[rows] = parametric_epsilon_star(members, population, star.delta, cut=star.cut)
-    return result
-
-
-def _membership(losses: _Losses, bits: NDArray[np.bool_]) -> MembershipFindings:
-    advantage = np.empty(len(bits))
-    for rows, members, population in losses.by_bit(bits):
-        advantage[rows] = membership_attack(members, population).advantage
-    return MembershipFindings(advantage, record_membership_guess(losses.differing[:, 0], losses.common))

@@ -4,7 +4,7 @@ import time
 
 from flwr.app import ConfigRecord, Message, RecordDict
 
-from fl_audit.game import Game
+from fl_audit.game.game import Game
 from fl_audit.protocol import Key, Query, Record
 from server.watched_grid import WatchedGrid
 from strategies.dp_fedsgd import Roster
@@ -40,4 +40,5 @@ def call_the_roll(grid: WatchedGrid, game: Game) -> Roster:
             f"clients hold partitions {sorted(partitions)}, the configuration names 0 to {expected - 1}"
         )
     sizes = tuple(len(shard) for shard in game.shards)
-    return Roster(partitions, victim=game.victim, insider=game.insider, records=sizes)
+    targets = tuple(game.targets_of(client) for client in range(expected))
+    return Roster(partitions, targets, insider=game.insider, records=sizes)

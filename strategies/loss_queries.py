@@ -1,9 +1,8 @@
 """Epsilon* of releases from what data owners tell of their losses: extremes, then moments, never a loss.
 
-Release i is asked about while the clients work on later rounds, as the insider is. What travels together is one
-exchange: that of round j is number j, the evaluation after the last round k is k + 1, and one more follows. Exchange
-i + 1 asks for the range of the losses on release i, exchange i + 2 for the moments of their scores, by when the server
-has evaluated the population. With a public range the first question is left out.
+Release i is asked about while the clients work on later rounds, as the insider is. Exchange i + 1 (see `inquiries`)
+asks for the range of the losses on release i, exchange i + 2 for the moments of their scores, by when the server has
+evaluated the population. With a public range the first question is left out.
 
 What everybody learns: the server, moments of each shard (of a shard of one record, its loss) and, without a public
 range, extremes of each; every client, the insider included, the moments of the population and the range in use. A range
@@ -12,7 +11,7 @@ The insider of this simulation makes no use of it. Epsilon* of a shard follows f
 work it out unasked.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -32,10 +31,12 @@ from fl_audit.evidence.star.loss_moments import (
     moments_of,
     range_of,
 )
+from fl_audit.game.columns import Columns
 from fl_audit.packing import pack
 from fl_audit.protocol import Key, Query, models_key
 from fl_audit.worlds import WorldBatch
 from strategies.errors import FederationError
+from strategies.inquiries import Transcript, WriteMessage
 from strategies.replies import Answer, read_array
 
 _RANGE, _MOMENTS = f"query.{Query.LOSS_RANGE}", f"query.{Query.LOSS_MOMENTS}"
@@ -67,11 +68,6 @@ class PopulationLosses(Protocol):
 
     def __call__(self, batch: WorldBatch, release: int) -> Floats:
         """Return the losses (worlds, p) of a release, waiting for them if need be; they are asked for once."""
-
-
-More = Mapping[str, ConfigRecordValues]
-WriteMessage = Callable[[int, str, WorldBatch, int, ArrayRecord, More], Message]
-"""Writes a message: to a client, of a kind, about a batch and a release, with arrays and more settings."""
 
 
 @dataclass
@@ -110,10 +106,20 @@ class LossQueries:
         self.epsilon_star = {batch.name: [] for batch in self.batches}
         self.client_epsilon_star = {batch.name: [] for batch in self.batches}
 
+    @property
+    def last_exchange(self) -> int:
+        """The moments of the last release are asked for in the second exchange after its round."""
+        return max(self.releases) + 2
+
     def messages(
-        self, exchange: int, models: Callable[[WorldBatch, int], Tensor], write: WriteMessage
+        self, exchange: int, transcripts: Mapping[str, Transcript], to_observer: WriteMessage, to_owner: WriteMessage
     ) -> list[Message]:
-        """Return the questions of an exchange; `models` gives those of a batch and release."""
+        """Return the questions of an exchange."""
+        newest = min(exchange - 1, max(self.releases))
+
+        def models(batch: WorldBatch, release: int) -> Tensor:
+            return transcripts[batch.name].models[release - newest - 1]
+
         written = []
         for batch in self.batches:
             # Moments first: their answers are still about the range of the release before.
@@ -124,10 +130,10 @@ class LossQueries:
                     Key.CUT: self.settings.star.cut,
                     Key.REPORT: self.settings.client_epsilon_star,
                 }
-                written += [write(client, _MOMENTS, batch, release, arrays, more) for client in range(self.clients)]
+                written += [to_owner(client, _MOMENTS, batch, release, arrays, more) for client in range(self.clients)]
             if (release := self._range_about(exchange)) is not None:
                 arrays = ArrayRecord({models_key(0): Array(*pack(models(batch, release).numpy()))})
-                written += [write(client, _RANGE, batch, release, arrays, {}) for client in range(self.clients)]
+                written += [to_owner(client, _RANGE, batch, release, arrays, {}) for client in range(self.clients)]
         return written
 
     def answers(self, exchange: int) -> list[Answer]:
@@ -161,6 +167,13 @@ class LossQueries:
                     {client: part.is_sound for client, part in enumerate(told)}, "a range of losses", release
                 )
                 self._ranges[batch.name] = joint_range(told)
+
+    def columns(self, batch: WorldBatch) -> Columns:
+        """Return what was found of a batch, as columns of the run's tables."""
+        found = {"epsilon_star": np.stack(self.epsilon_star[batch.name], axis=1)}
+        own = self.client_epsilon_star[batch.name]
+        last = {"epsilon_star": found["epsilon_star"][:, -1]}
+        return Columns(worlds=last, releases=found, clients={"epsilon_star": np.stack(own, axis=1)} if own else {})
 
     def _range_about(self, exchange: int) -> int | None:
         """Return the release whose range an exchange asks for."""

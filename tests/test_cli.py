@@ -308,5 +308,5 @@ def test_bound_from_text_and_npy(fl_audit: FlAudit, tmp_path: Path) -> None:
     assert {"epsilon", "method", "confidence", "limit_of_detection"} <= set(found)
     assert 3.0 < found["epsilon"] < 4.38
     table = fl_audit("bound", "in.txt", "out.npy", "--delta", "1e-5").stdout
-    for method in ("clopper-pearson", "gdp", "gaussian-shift", "bayes"):
+    for method in ("clopper-pearson", "order-statistic", "gdp", "gaussian-shift", "bayes"):
         assert method in table

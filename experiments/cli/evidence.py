@@ -10,12 +10,19 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from experiments.runs.summary import bound_json
 from fl_audit.errors import InputError
-from fl_audit.evidence.bounds.lower_bounds import BoundMethod, LowerBound, epsilon_lower_bound
+from fl_audit.evidence.bounds.lower_bounds import LowerBound, epsilon_lower_bound
+from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
+from fl_audit.report.sections.empirical_epsilon import bound_json
 
 DEFAULT_METHOD = BoundMethod.CLOPPER_PEARSON
 """The method of a single answer where none is named: the one that assumes nothing of the scores."""
+
+_VALID_FOR = {
+    ScoreLaw.ANY: "any scores",
+    ScoreLaw.GAUSSIAN_TRADEOFF: "Gaussian mechanisms",
+    ScoreLaw.NORMAL_EQUAL_SPREAD: "log-odds of Gaussian mechanisms",
+}
 
 
 def bound(
@@ -60,11 +67,11 @@ def _all_that_apply(
 
 def _print(found: list[LowerBound], title: str) -> None:
     table = Table(title=title)
-    for column in ("method", "epsilon at least", "confidence", "limit"):
-        table.add_column(column, justify="left" if column == "method" else "right")
+    for column in ("method", "epsilon at least", "confidence", "limit", "valid for"):
+        table.add_column(column, justify="left" if column in ("method", "valid for") else "right")
     for bound in found:
         numbers = (bound.epsilon, bound.confidence, bound.limit_of_detection)
-        table.add_row(str(bound.method), *(f"{number:.4g}" for number in numbers))
+        table.add_row(str(bound.method), *(f"{number:.4g}" for number in numbers), _VALID_FOR[bound.method.needs])
     console = Console()
     console.print(table)
     for bound in found:

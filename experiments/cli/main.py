@@ -148,7 +148,7 @@ def _run(
     from experiments.runs.progress import at_work, progress_bar
     from experiments.runs.run import run_audit
     from experiments.runs.run_directory import RunDirectory
-    from fl_audit.report.sections.console import summary_table
+    from fl_audit.report.page.console import summary_table
 
     if engine not in list(Engine):
         raise InputError(f"--engine {engine!r}: accepted are {' and '.join(Engine)}")

@@ -2,33 +2,47 @@
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.calibration import (
-    AdvantageTarget,
-    BeliefTarget,
-    EpsilonTarget,
-    Guarantee,
-    Target,
-    guarantee,
-    noise_multiplier_for,
-)
+from fl_audit.privacy.beliefs import Sensitivities
+from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, Target
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 DeltaOption = Annotated[float, typer.Option("--delta", metavar="D", help="delta of (epsilon, delta)-DP, in (0, 1).")]
 RoundsOption = Annotated[int, typer.Option("--rounds", metavar="K", help="Number of releases, at least 1.")]
 RateOption = Annotated[
-    float, typer.Option("--sampling-rate", metavar="Q", help="Poisson sampling rate of records, in (0, 1].")
+    float, typer.Option("--sampling-rate", metavar="Q", help="Poisson sampling rate of records or clients, in (0, 1].")
+]
+AdjacencyOption = Annotated[
+    str, typer.Option("--adjacency", metavar="NAME", help=f"How neighbours differ: one of {', '.join(Adjacency)}.")
+]
+SensitivitiesOption = Annotated[
+    str,
+    typer.Option(
+        "--sensitivities",
+        metavar="NAME",
+        help="adaptive: what a record changes may follow from earlier releases, as in every private training; fixed: "
+        "every round has the same signal-to-noise ratio, which allows tighter beliefs.",
+    ),
 ]
 AccountantOption = Annotated[
-    str | None, typer.Option("--accountant", metavar="NAME", help=f"One of {', '.join(Accountant)}; default: all.")
+    str | None, typer.Option("--accountant", metavar="NAME", help=f"One of {', '.join(Accountant)}.  [default: all]")
 ]
 PriorOption = Annotated[float, typer.Option("--prior", metavar="P", help="The insider's prior belief, in (0, 1).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -39,38 +53,57 @@ PlotOption = Annotated[
 
 @dataclass(frozen=True)
 class Row:
-    """What one accountant says, or why it says nothing."""
+    """What one accountant says, or why it says nothing.
+
+    Parameters
+    ----------
+    accountant
+        Who says it.
+    promise
+        What it promises; None where it refuses.
+    remark
+        Why it refuses, or what else is to be said, in one line.
+    """
 
     accountant: Accountant
     promise: Guarantee | None
-    refusal: str = ""
+    remark: str = ""
 
 
 def calibrate(
     delta: DeltaOption,
     rounds: RoundsOption,
-    belief: Annotated[float | None, typer.Option("--belief", metavar="P", help="Largest belief, in (0.5, 1).")] = None,
+    belief: Annotated[
+        float | None, typer.Option("--belief", metavar="P", help="Largest belief, above the prior and below 1.")
+    ] = None,
     advantage: Annotated[
         float | None, typer.Option("--advantage", metavar="A", help="Largest advantage, in (0, 1).")
     ] = None,
     epsilon: Annotated[float | None, typer.Option("--epsilon", metavar="E", help="Largest epsilon, positive.")] = None,
     sampling_rate: RateOption = 1.0,
+    adjacency: AdjacencyOption = Adjacency.ADD_REMOVE_RECORD.value,
+    sensitivities: SensitivitiesOption = Sensitivities.ADAPTIVE.value,
     accountant: AccountantOption = None,
     prior: PriorOption = 0.5,
     as_json: JsonOption = False,
     plot: PlotOption = None,
 ) -> None:
     """Find the noise that a promise needs: exactly one of --belief, --advantage and --epsilon."""
-    target = _target(belief, advantage, epsilon)
+    target, events = _target(belief, advantage, epsilon), gaussian_rounds(1.0, rounds, sampling_rate)
+    neighbours = _one_of(Adjacency, "--adjacency", adjacency)
+    chosen_by = _one_of(Sensitivities, "--sensitivities", sensitivities)
 
-    def promised(name: Accountant) -> Guarantee:
-        noise = noise_multiplier_for(target, name, rounds, delta, prior, sampling_rate)
-        return guarantee(name, noise, rounds, delta, prior, sampling_rate)
+    def found(name: Accountant) -> Row:
+        claim = Claim(neighbours, events, delta, prior, name, chosen_by)
+        noise = noise_multiplier_for(target, claim)
+        at_least = sampling_rate < 1 and noise == SMALLEST_SAMPLED_NOISE
+        return Row(name, guarantee(claim.with_noise(noise)), _any_noise_keeps(claim) if at_least else "")
 
-    rows = _rows(accountant, promised)
-    best = min((row.promise for row in rows if row.promise), key=lambda promise: promise.noise_multiplier)
-    _print(rows, best, as_json, f"noise for {_said(target)} at delta {delta:g} over {rounds} rounds", saving=True)
-    _draw(plot, best, sampling_rate, as_json)
+    rows = _rows(accountant, found)
+    best = min((row.promise for row in rows if row.promise), key=_noise)
+    title = f"noise for {_said(target)} at delta {delta:g} over {rounds} rounds"
+    _print(rows, best, as_json, title, saving=True)
+    _draw(plot, best, as_json)
 
 
 def account(
@@ -80,21 +113,45 @@ def account(
     delta: DeltaOption,
     rounds: RoundsOption,
     sampling_rate: RateOption = 1.0,
+    adjacency: AdjacencyOption = Adjacency.ADD_REMOVE_RECORD.value,
+    sensitivities: SensitivitiesOption = Sensitivities.ADAPTIVE.value,
     accountant: AccountantOption = None,
     prior: PriorOption = 0.5,
     as_json: JsonOption = False,
     plot: PlotOption = None,
 ) -> None:
     """Say what a noise multiplier promises."""
+    events = gaussian_rounds(noise_multiplier, rounds, sampling_rate)
+    neighbours = _one_of(Adjacency, "--adjacency", adjacency)
+    chosen_by = _one_of(Sensitivities, "--sensitivities", sensitivities)
 
-    def promised(name: Accountant) -> Guarantee:
-        return guarantee(name, noise_multiplier, rounds, delta, prior, sampling_rate)
+    def found(name: Accountant) -> Row:
+        return Row(name, guarantee(Claim(neighbours, events, delta, prior, name, chosen_by)))
 
-    rows = _rows(accountant, promised)
+    rows = _rows(accountant, found)
     best = min((row.promise for row in rows if row.promise), key=lambda promise: promise.epsilon)
     title = f"what noise multiplier {noise_multiplier:g} promises at delta {delta:g} over {rounds} rounds"
     _print(rows, best, as_json, title, saving=False)
-    _draw(plot, best, sampling_rate, as_json)
+    _draw(plot, best, as_json)
+
+
+def _one_of(choices: type[Choice], option: str, name: str) -> Choice:
+    if name not in list(choices):
+        raise InputError(f"{option} {name!r}: accepted are {', '.join(choices)}")
+    return choices(name)
+
+
+def _noise(promise: Guarantee) -> float:
+    assert promise.noise_multiplier is not None, "the command line claims Gaussian noise only"
+    return promise.noise_multiplier
+
+
+def _any_noise_keeps(claim: Claim) -> str:
+    return (
+        f"the promise holds with any noise, because a {claim.adjacency.unit} takes part in any of the {claim.rounds} "
+        f"rounds with a probability of {claim.participation:.3g} only; {SMALLEST_SAMPLED_NOISE:g} is the smallest "
+        "noise multiplier offered"
+    )
 
 
 def _target(belief: float | None, advantage: float | None, epsilon: float | None) -> Target:
@@ -122,51 +179,64 @@ def _said(target: Target) -> str:
             return "a noise multiplier"
 
 
-def _rows(accountant: str | None, promised: Any) -> list[Row]:
+def _rows(accountant: str | None, found: Callable[[Accountant], Row]) -> list[Row]:
     """Ask one accountant, whose refusal is an error, or all, whose refusals are rows."""
     if accountant is not None:
-        if accountant not in list(Accountant):
-            raise InputError(f"--accountant {accountant!r}: accepted are {', '.join(Accountant)}")
-        return [Row(Accountant(accountant), promised(Accountant(accountant)))]
+        return [found(_one_of(Accountant, "--accountant", accountant))]
     rows = []
     for name in Accountant:
         try:
-            rows.append(Row(name, promised(name)))
+            rows.append(found(name))
         except InputError as error:
             rows.append(Row(name, None, str(error)))
     if all(row.promise is None for row in rows):
-        raise InputError(rows[0].refusal)
+        raise InputError(rows[0].remark)
     return rows
 
 
 def _print(rows: list[Row], best: Guarantee, as_json: bool, title: str, saving: bool) -> None:
+    remarks = {row.accountant: row.remark for row in rows}
     if as_json:
-        print(json.dumps(promise_json(best), allow_nan=False))
+        found = promise_json(best) | ({"remark": remarks[best.accountant]} if remarks[best.accountant] else {})
+        print(json.dumps(found, allow_nan=False))
         return
+    console = Console()
+    console.print(_table(rows, f"{title}\n{_setting(best)}", saving))
+    for name, remark in remarks.items():
+        if remark:
+            said = remark if remark.startswith(f"{name} ") else f"{name}: {remark}"
+            console.print(said, highlight=False, soft_wrap=True)
+
+
+def _setting(promise: Guarantee) -> str:
+    """Return what the table holds for: neighbours, sampling, prior and sensitivities."""
+    rate = "" if promise.sampling_rate == 1 else f", sampling rate {promise.sampling_rate:g}"
+    sensitivities = promise.claim.sensitivities
+    return f"neighbours: {promise.adjacency}{rate}, prior {promise.prior:g}, sensitivities: {sensitivities}"
+
+
+def _table(rows: list[Row], title: str, saving: bool) -> Table:
+    most = max(_noise(row.promise) for row in rows if row.promise)
     table = Table(title=title)
     for column in ("accountant", "noise multiplier", "epsilon", "belief at most", "advantage at most"):
         table.add_column(column, justify="left" if column == "accountant" else "right")
     if saving:
         table.add_column("noise saved", justify="right")
-    most = max(row.promise.noise_multiplier for row in rows if row.promise)
     for row in rows:
-        if row.promise is None:
-            table.add_row(str(row.accountant), "-", "-", "-", "-", *(["-"] if saving else []))
-            continue
-        promise = row.promise
-        cells = [
-            f"{promise.noise_multiplier:.6g}",
-            f"{promise.epsilon:.6g}",
-            f"{promise.belief_bound:.4f}",
-            f"{promise.advantage_bound_exact:.4f}",
-        ]
-        saved = [f"{1 - promise.noise_multiplier / most:.1%}"] if saving else []
-        table.add_row(str(row.accountant), *cells, *saved)
-    console = Console()
-    console.print(table)
-    for row in rows:
-        if row.promise is None:
-            console.print(f"{row.accountant}: {row.refusal}", highlight=False)
+        table.add_row(str(row.accountant), *_cells(row.promise, most if saving else None))
+    return table
+
+
+def _cells(promise: Guarantee | None, most: float | None) -> list[str]:
+    if promise is None:
+        return ["-"] * (4 if most is None else 5)
+    cells = [
+        f"{promise.noise_multiplier:.6g}",
+        f"{promise.epsilon:.6g}",
+        f"{promise.belief_bound:.4f}",
+        f"{promise.advantage_bound_exact:.4f}",
+    ]
+    return cells if most is None else [*cells, f"{1 - _noise(promise) / most:.1%}"]
 
 
 def promise_json(promise: Guarantee) -> dict[str, Any]:
@@ -180,13 +250,16 @@ def promise_json(promise: Guarantee) -> dict[str, Any]:
         "accountant": str(promise.accountant),
         "advantage": promise.advantage_bound_exact,
         "belief": promise.belief_bound,
+        "belief_fixed": promise.belief_bound_fixed,
+        "adjacency": str(promise.adjacency),
+        "sensitivities": str(promise.claim.sensitivities),
     }
 
 
-def _draw(plot: Path | None, promise: Guarantee, sampling_rate: float, as_json: bool) -> None:
+def _draw(plot: Path | None, promise: Guarantee, as_json: bool) -> None:
     if plot is None:
         return
-    from fl_audit.report.sections.promise_figure import draw_promise
+    from fl_audit.report.promise_figure import draw_promise
 
     draw_promise(promise, plot)
     if not as_json:

@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from numpy.typing import ArrayLike
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.privacy.release import NoiseScaling
+from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.report.page.style import INK, SMALL_TEXT_SIZE, finish_axes
 
 PUBLISHED = "as published"

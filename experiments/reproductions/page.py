@@ -10,7 +10,7 @@ from experiments.reproductions.items import COLUMNS, ItemResult
 from experiments.reproductions.papers import Extent, Item, Made, Paper
 from fl_audit.report.page.markup import html_figure, html_table
 from fl_audit.report.page.shell import html_page
-from fl_audit.report.sections.narrative import SIMULATION_NOTICE
+from fl_audit.report.sections.law import SIMULATION_NOTICE
 from fl_audit.report.wording import number_text, plural
 
 BODY = Template("""$labels

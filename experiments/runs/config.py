@@ -16,10 +16,10 @@ from fl_audit.data.neighbours import RANKED, NeighbourChoice
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.device import Device
 from fl_audit.errors import InputError
-from fl_audit.game import View
+from fl_audit.game.seen import View
 from fl_audit.learning.optimizers import OptimizerKind
+from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.release import NoiseScaling, NoiseSource
 
 Scalar = bool | int | float | str
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -126,7 +126,7 @@ class PrivacySection(_Section):
     clipping_norm: Positive = 3.0
     sensitivity: NoiseScaling = NoiseScaling.GLOBAL
     adjacency: Adjacency = Adjacency.REPLACE_RECORD
-    noise: NoiseSource = NoiseSource.CENTRAL
+    noise: Literal["central"] = "central"
 
     @model_validator(mode="after")
     def _exactly_one_target(self) -> Self:

@@ -12,21 +12,21 @@ from fl_audit.data.files import data_directory
 from fl_audit.data.neighbours import choose_neighbour
 from fl_audit.data.split import select_records
 from fl_audit.errors import require
-from fl_audit.game import PublicGame
+from fl_audit.game.public import PublicGame
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.learning.stacked import StackedModel
-from fl_audit.privacy.calibration import (
-    AdvantageTarget,
-    BeliefTarget,
-    EpsilonTarget,
-    Guarantee,
-    NoiseMultiplierTarget,
-    Target,
-    guarantee,
-    noise_multiplier_for,
-)
-from fl_audit.privacy.release import ReleaseLaw, require_weighable
+from fl_audit.mechanisms.clipping import FixedClipping, NoClipping
+from fl_audit.mechanisms.contribution import Contribution, RecordGradients
+from fl_audit.mechanisms.law import ReleaseLaw, require_weighable
+from fl_audit.mechanisms.noise import CentralGaussian, Noise, NoiseScaling, NoNoise
+from fl_audit.mechanisms.participation import participation_of
+from fl_audit.privacy.beliefs import Sensitivities
+from fl_audit.privacy.calibration import noise_multiplier_for
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import ReleaseEvent, gaussian_rounds
+from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
 
 _TARGETS: dict[str, Callable[[float], Target]] = {
     "belief": BeliefTarget,
@@ -78,16 +78,30 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
     if config.audit.insider:
         require_weighable(privacy.private, float(rate))
     law = ReleaseLaw(
-        relation=privacy.adjacency,
-        clipping_norm=privacy.clipping_norm if privacy.private else None,
-        noise_multiplier=_calibrated(config) if privacy.private else 0.0,
-        scaling=privacy.sensitivity,
+        adjacency=privacy.adjacency,
+        clipping=FixedClipping(privacy.clipping_norm) if privacy.private else NoClipping(),
+        participation=participation_of(float(rate)),
+        noise=_noise(config),
         denominator=float(rate * config.data.records),
         optimizer=ServerOptimizer(training.optimizer, training.learning_rate, momentum=training.momentum),
-        source=privacy.noise,
-        sampling_rate=float(rate),
+        contribution=_contribution(config),
     )
     return AuditPlan(_sized(config), guarantee_of(law, config), _public_game(config, law, pair or _pair(config)))
+
+
+def _contribution(config: RunConfig) -> Contribution:
+    match config.training.strategy:
+        case "dp-fedsgd":
+            return RecordGradients()
+
+
+def _noise(config: RunConfig) -> Noise:
+    privacy = config.privacy
+    if not privacy.private:
+        return NoNoise()
+    match privacy.noise:
+        case "central":
+            return CentralGaussian(_calibrated(config), privacy.sensitivity)
 
 
 def sampling_rate(config: RunConfig) -> Fraction:
@@ -117,28 +131,39 @@ def rounds_of(config: RunConfig) -> int:
 
 def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee | None:
     """Return what the rounds of a release law promise, by the accountant of a configuration; None if nothing."""
-    privacy, rounds = config.privacy, rounds_of(config)
-    if not law.has_noise:
+    if not law.adds_noise:
         return None
-    return guarantee(
-        privacy.accountant,
-        law.noise_multiplier,
-        rounds,
-        privacy.delta,
-        privacy.prior,
-        law.sampling_rate,
-        law.relation,
-    )
+    return guarantee(_claim(config, law.events(rounds_of(config))))
 
 
 def _calibrated(config: RunConfig) -> float:
     """Return the noise multiplier that the promise of a configuration needs."""
-    privacy, rounds, rate = config.privacy, rounds_of(config), float(sampling_rate(config))
+    privacy = config.privacy
     name = next(name for name in PRIVACY_TARGETS if getattr(privacy, name.replace("-", "_")) is not None)
     target = _TARGETS[name](getattr(privacy, name.replace("-", "_")))
-    return noise_multiplier_for(
-        target, privacy.accountant, rounds, privacy.delta, privacy.prior, rate, privacy.adjacency
+    at_unit_noise = gaussian_rounds(1.0, rounds_of(config), float(sampling_rate(config)))
+    return noise_multiplier_for(target, _claim(config, at_unit_noise))
+
+
+def _claim(config: RunConfig, events: tuple[ReleaseEvent, ...]) -> Claim:
+    privacy = config.privacy
+    return Claim(
+        adjacency=privacy.adjacency,
+        events=events,
+        delta=privacy.delta,
+        prior=privacy.prior,
+        accountant=privacy.accountant,
+        sensitivities=_sensitivities(privacy.sensitivity),
     )
+
+
+def _sensitivities(scaling: NoiseScaling) -> Sensitivities:
+    """Return who chooses the rounds' sensitivities: only noise that follows them gives every round the same ratio."""
+    match scaling:
+        case NoiseScaling.LOCAL:
+            return Sensitivities.FIXED
+        case NoiseScaling.GLOBAL:
+            return Sensitivities.ADAPTIVE
 
 
 def _sized(config: RunConfig) -> RunConfig:

@@ -12,10 +12,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from experiments.runs.run_directory import read_public
-from fl_audit.adversaries.identifiability import weigh_models, weigh_release
+from fl_audit.adversaries.identifiability import observe
 from fl_audit.errors import InputError
-from fl_audit.game import Game, View, load_game
-from fl_audit.learning.optimizers import OptimizerState, recover_gradient, step
+from fl_audit.game.game import Game, load_game
+from fl_audit.game.seen import kept_name, show, walk
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,13 @@ class Replay:
         The kept worlds.
     log_odds
         Cumulative log-odds after each round, float64 (worlds, rounds).
+    measured_sigma
+        The noise standard deviation that the insider measures in each round, float64 (worlds, rounds).
     """
 
     worlds: NDArray[np.int64]
     log_odds: NDArray[np.float64]
+    measured_sigma: NDArray[np.float64]
 
 
 def replay(directory: Path) -> Replay:
@@ -58,7 +61,9 @@ def replay(directory: Path) -> Replay:
             f"{directory / 'public'} holds no releases: accepted is a run with keep-releases of 1 and more"
         )
     parts = [_replay_batch(game, read_tensors(path)) for path in files]
-    return Replay(np.concatenate([part.worlds for part in parts]), np.concatenate([part.log_odds for part in parts]))
+    return Replay(
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in ("worlds", "log_odds", "measured_sigma"))
+    )
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -77,20 +82,18 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _replay_batch(game: Game, stored: dict[str, Tensor]) -> Replay:
-    batch_worlds = int(stored["batch_worlds"])
-    increments = []
-    for models, release in stored_rounds(game, stored):
-        match game.public.view:
-            case View.UPDATE:
-                evidence = weigh_release(game, models[-2], release, batch_worlds)
-            case View.MODEL:
-                evidence = weigh_models(game, models, batch_worlds)
-        increments.append(evidence.log_odds)
-    return Replay(stored["worlds"].numpy(), np.stack(increments, axis=1).cumsum(axis=1))
+    public, batch_worlds = game.public, int(stored["batch_worlds"])
+    found = [
+        observe(game, show(public.view, public.law, models, release), batch_worlds)
+        for models, release in stored_rounds(game, stored)
+    ]
+    increments = np.stack([one.increment for one in found], axis=1)
+    measured = np.stack([one.residuals.sigma for one in found], axis=1)
+    return Replay(stored["worlds"].numpy(), increments.cumsum(axis=1), measured)
 
 
 def stored_rounds(game: Game, stored: dict[str, Tensor]) -> Iterator[tuple[list[Tensor], Tensor]]:
-    """Walk through the stored rounds of a batch.
+    """Walk through the stored rounds of a batch, see `fl_audit.game.seen.walk`.
 
     Parameters
     ----------
@@ -98,21 +101,6 @@ def stored_rounds(game: Game, stored: dict[str, Tensor]) -> Iterator[tuple[list[
         The game.
     stored
         What a run kept: `initial`, and `releases` or `models` by round.
-
-    Yields
-    ------
-    tuple
-        Up to three successive models, theta_i last and theta_{i-1} before it, and r_i. Under the view `update` the
-        models follow from the releases by the public optimizer, under `model` the releases from the models.
     """
-    law, models, state = game.public.law, [stored["initial"]], OptimizerState()
-    for number in range(game.public.rounds):
-        match game.public.view:
-            case View.UPDATE:
-                release = stored["releases"][number]
-                moved, state = step(law.optimizer, models[-1], release, state, law.denominator)
-                models = [*models[-2:], moved]
-            case View.MODEL:
-                models = [*models[-2:], stored["models"][number]]
-                release = recover_gradient(law.optimizer, models) * law.denominator
-        yield models, release
+    public = game.public
+    return walk(public.view, public.law, stored["initial"], list(stored[kept_name(public.view)]))

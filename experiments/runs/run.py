@@ -1,6 +1,7 @@
 """A run from its configuration to its report."""
 
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,11 @@ from experiments.runs.plan import AuditPlan
 from experiments.runs.progress import Progress, no_progress
 from experiments.runs.run_directory import RunDirectory, read_json, read_plan
 from experiments.runs.store import write_json
-from experiments.runs.summary import Tables, report_contents, summarise
+from experiments.runs.summary import summarise
 from fl_audit.errors import InputError
 from fl_audit.evidence.star.epsilon_star import StarSettings
-from fl_audit.game import load_game
-from fl_audit.report import write_report
-from fl_audit.report.contents import RunContents
+from fl_audit.game.game import load_game
+from fl_audit.report import RunContents, RunTables, write_report
 from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch
 from server.app import FederationClock, FederationPlan, build_server_app, run_federation
@@ -34,6 +34,25 @@ UNKNOWN_TIMING: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_secon
 """Of a run that was ended between its last batch and its report."""
 
 
+@dataclass(frozen=True)
+class Parties:
+    """What the parties of a federation run.
+
+    Parameters
+    ----------
+    client_app
+        The app of every client.
+    strategy
+        The strategy of the server.
+    """
+
+    client_app: ClientApp = default_client_app
+    strategy: type[DPFedSGD] = DPFedSGD
+
+
+HONEST = Parties()
+
+
 def run_audit(
     plan: AuditPlan,
     directory: Path,
@@ -41,8 +60,7 @@ def run_audit(
     ray_address: str | None = None,
     resume: bool = False,
     progress: Progress = no_progress,
-    client_app: ClientApp = default_client_app,
-    strategy_type: type[DPFedSGD] = DPFedSGD,
+    parties: Parties = HONEST,
     with_report: bool = True,
 ) -> RunContents:
     """Carry out a run, or the rest of one, and write its report.
@@ -61,8 +79,8 @@ def run_audit(
         Go on with an interrupted run; finished batches are not computed again.
     progress
         Shows how far the run is.
-    client_app, strategy_type
-        The parties; a test may put others in their place.
+    parties
+        What clients and server run; a study of broken mechanisms puts others in their place.
     with_report
         Whether the report is written; without it there are the tables and the summary.
 
@@ -84,7 +102,7 @@ def run_audit(
     run = RunDirectory(directory)
     plan = run.open(plan, resume)
     with run.locked():
-        _play_pending(plan, run, engine, ray_address, progress, client_app, strategy_type)
+        _play_pending(plan, run, engine, ray_address, progress, parties)
         return finish(plan, run, with_report)
 
 
@@ -94,8 +112,7 @@ def _play_pending(
     engine: Engine,
     ray_address: str | None,
     progress: Progress,
-    client_app: ClientApp,
-    strategy_type: type[DPFedSGD],
+    parties: Parties,
 ) -> None:
     pending = pending_batches(plan, run)
     if pending:
@@ -104,10 +121,9 @@ def _play_pending(
             store = run.store(plan.config)
             store.clear(plan.config.audit.worlds)
             interrupted = threading.Event()
-            server_app = build_server_app(
-                federation_plan(plan, pending), store, clock, on_round, strategy_type, interrupted.is_set
-            )
-            _start(engine, server_app, client_app, plan, ray_address, interrupted)
+            federation = federation_plan(plan, pending, parties)
+            server_app = build_server_app(federation, store, clock, on_round, interrupted.is_set)
+            _start(engine, server_app, parties.client_app, plan, ray_address, interrupted)
         write_timing(run, clock, worlds, str(engine))
 
 
@@ -161,7 +177,7 @@ def write_timing(run: RunDirectory, clock: FederationClock, worlds: int, engine:
     write_json(run.path / TIMING, timing)
 
 
-def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...]) -> FederationPlan:
+def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: Parties = HONEST) -> FederationPlan:
     """Return what the server is to do about the batches that are not finished."""
     run, audit = plan.config.run, plan.config.audit
     star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
@@ -180,6 +196,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...]) -> Federat
         federated_losses=FederatedLosses(star, audit.loss_range, audit.client_epsilon_star)
         if audit.epsilon_star_losses is LossSource.FEDERATED
         else None,
+        strategy=parties.strategy,
     )
 
 
@@ -189,10 +206,8 @@ def finish(plan: AuditPlan, run: RunDirectory, with_report: bool = True) -> RunC
     for label, frame in frames.items():
         with whole_file(run.path / f"{label}.parquet") as file:
             frame.to_parquet(file, index=False)
-    tables = Tables(**frames)
-    summary = summarise(plan, tables, _timing(run))
-    write_json(run.summary, summary)
-    contents = report_contents(plan, tables, summary)
+    contents = summarise(plan, RunTables(**frames), _timing(run))
+    write_json(run.summary, contents.summary)
     if with_report:
         write_report(contents, run.path)
     return contents

@@ -16,7 +16,7 @@ from experiments.runs.plan import AuditPlan, guarantee_of
 from experiments.runs.sameness import GROWING, contradictions, data_digest, differences
 from experiments.runs.store import RunStore, make_private, write_json
 from fl_audit.errors import InputError, require
-from fl_audit.game import PublicGame
+from fl_audit.game.public import PublicGame
 from fl_audit.whole_files import remove_halves
 
 SCHEMA = 2

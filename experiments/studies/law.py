@@ -32,13 +32,13 @@ from experiments.runs.plan import AuditPlan, resolve
 from experiments.runs.progress import Progress, no_progress, progress_bar
 from experiments.runs.replay import stored_rounds
 from experiments.runs.run import run_audit
-from experiments.runs.summary import Tables
-from fl_audit.adversaries.identifiability import RoundEvidence, weigh_release
+from fl_audit.adversaries.identifiability import Observation, weigh
 from fl_audit.evidence.belief.innovations import InnovationCheck, InnovationGroup, check_innovations
-from fl_audit.game import Game, load_game
+from fl_audit.game.game import Game, load_game
+from fl_audit.mechanisms.noise import CentralGaussian
 
 SETTINGS = ("adult", "adult-global", "adult-model-view", "digits-adam", "mnist-cnn")
-Weigh = Callable[[Game, list[Tensor], Tensor], RoundEvidence]
+Weigh = Callable[[Game, list[Tensor], Tensor], Observation]
 
 
 @dataclass(frozen=True)
@@ -66,26 +66,27 @@ def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) 
         return resolve(load_config(path, list(overrides), str(data_dir) if data_dir else None))
 
 
-def honest_weigh(game: Game, models: list[Tensor], release: Tensor) -> RoundEvidence:
+def honest_weigh(game: Game, models: list[Tensor], release: Tensor) -> Observation:
     """Weigh as the insider does."""
-    return weigh_release(game, models[-1], release)
+    return weigh(game, game.hypotheses(models[-1]), release)
 
 
-def weigh_with_more_noise(game: Game, models: list[Tensor], release: Tensor) -> RoundEvidence:
+def weigh_with_more_noise(game: Game, models: list[Tensor], release: Tensor) -> Observation:
     """Weigh with a sigma that is 5 % too large."""
-    law = replace(game.public.law, noise_multiplier=game.public.law.noise_multiplier * 1.05)
-    return weigh_release(replace(game, public=replace(game.public, law=law)), models[-1], release)
+    noise = CentralGaussian(game.public.law.noise_multiplier * 1.05, game.public.law.scaling)
+    law = replace(game.public.law, noise=noise)
+    return weigh(replace(game, public=replace(game.public, law=law)), game.hypotheses(models[-1]), release)
 
 
-def weigh_with_sets_exchanged(game: Game, models: list[Tensor], release: Tensor) -> RoundEvidence:
+def weigh_with_sets_exchanged(game: Game, models: list[Tensor], release: Tensor) -> Observation:
     """Weigh D' against D."""
-    evidence = weigh_release(game, models[-1], release)
-    return replace(evidence, log_odds=-evidence.log_odds)
+    found = weigh(game, game.hypotheses(models[-1]), release)
+    return replace(found, increment=-found.increment)
 
 
-def weigh_with_stale_weights(game: Game, models: list[Tensor], release: Tensor) -> RoundEvidence:
+def weigh_with_stale_weights(game: Game, models: list[Tensor], release: Tensor) -> Observation:
     """Weigh with the weights of the round before."""
-    return weigh_release(game, models[-2] if len(models) > 1 else models[-1], release)
+    return weigh(game, game.hypotheses(models[-2] if len(models) > 1 else models[-1]), release)
 
 
 WRONG_INSIDERS: dict[str, Weigh] = {
@@ -115,29 +116,27 @@ def study(
     run_settings = plan.config.run.model_copy(update={"keep_releases": kept})
     plan = replace(plan, config=plan.config.model_copy(update={"run": run_settings}))
     contents = run_audit(plan, directory, Engine.LOCAL, progress=progress)
-    bits = contents.worlds["bit"].to_numpy() == 1
-    tables = Tables(contents.worlds, contents.rounds, contents.releases)
-    signal = tables.by_world("local_sensitivity") / tables.by_world("sigma")
-    honest = check_innovations(tables.by_world("log_odds"), signal, bits)
+    bits, signal = contents.run.bits, contents.run.signal
+    honest = check_innovations(contents.run.increments, signal, bits)
     results = [LawResult("as it is", honest, float(contents.summary["insider"]["advantage"]))]
-    for name, weigh in WRONG_INSIDERS.items():
-        log_odds = reweigh(directory, load_game(plan.public), weigh)
-        check = check_innovations(log_odds, signal[:kept], bits[:kept])
-        won = (log_odds[:, -1] > 0) == bits[:kept]
+    for name, read in WRONG_INSIDERS.items():
+        increments = reweigh(directory, load_game(plan.public), read)
+        check = check_innovations(increments, signal[:kept], bits[:kept])
+        won = (increments.sum(axis=1) > 0) == bits[:kept]
         results.append(LawResult(name, check, float(2 * won.mean() - 1)))
     return results
 
 
-def reweigh(directory: Path, game: Game, weigh: Weigh) -> NDArray[np.float64]:
-    """Return the cumulative log-odds (worlds, rounds) of an insider who reads the stored releases in its own way."""
+def reweigh(directory: Path, game: Game, read: Weigh) -> NDArray[np.float64]:
+    """Return the increments (worlds, rounds) of an insider who reads the stored releases in its own way."""
     torch.set_num_threads(game.public.threads)
-    parts = [_reweigh_batch(game, load_file(path), weigh) for path in sorted((directory / "public").glob("releases-*"))]
+    parts = [_reweigh_batch(game, load_file(path), read) for path in sorted((directory / "public").glob("releases-*"))]
     return np.concatenate(parts)
 
 
-def _reweigh_batch(game: Game, stored: dict[str, Tensor], weigh: Weigh) -> NDArray[np.float64]:
-    increments = [weigh(game, models[:-1], release).log_odds for models, release in stored_rounds(game, stored)]
-    return np.stack(increments, axis=1).cumsum(axis=1)
+def _reweigh_batch(game: Game, stored: dict[str, Tensor], read: Weigh) -> NDArray[np.float64]:
+    increments = [read(game, models[:-1], release).increment for models, release in stored_rounds(game, stored)]
+    return np.stack(increments, axis=1)
 
 
 def _row(result: LawResult) -> list[str]:

@@ -28,7 +28,7 @@ from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory, with_seed
 from experiments.runs.store import make_private
 from fl_audit.errors import InputError, require
-from fl_audit.game import load_game
+from fl_audit.game.game import load_game
 from fl_audit.whole_files import whole_file
 from strategies.errors import FederationError
 

@@ -1,7 +1,8 @@
 """The differential identifiability adversary of Bernau et al. 2021 (Algorithm 1), in the log domain and in all worlds.
 
-It knows every record but one, sees each release, and weighs D against its neighbour D'. Its step is a pure function of
-public values: it holds no state, so two steps of it can run at the same time.
+It knows every record but one, sees each release, and weighs D against its neighbour D'. Beside that it measures the
+noise (`noise_meter`). Its step is a pure function of public values: it holds no state, so two steps of it can run at
+the same time.
 """
 
 from dataclasses import dataclass
@@ -11,100 +12,100 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.adversaries.noise_meter import Meter, Residuals, join
 from fl_audit.errors import require
-from fl_audit.game import Game, local_sensitivity
-from fl_audit.learning.optimizers import inversion_error, recover_gradient
-from fl_audit.learning.portions import cached_rows
+from fl_audit.game.game import Game
+from fl_audit.game.seen import Seen
+from fl_audit.mechanisms.weighing import Hypotheses, gaussian_log_odds
 
 _TOLERATED_ROUNDING = 1e-3
 """Share of sigma up to which the rounding of float32 models may blur a recovered release."""
 
 
 @dataclass(frozen=True)
-class RoundEvidence:
+class Observation:
     """What one round tells the insider.
 
     Parameters
     ----------
-    log_odds
+    increment
         Increment of the log-odds of D against D' per world, float64 (worlds,).
     local_sensitivity
         ||f_i(D) - f_i(D')|| per world, float64 (worlds,).
+    residuals
+        What was measured of the noise.
     """
 
-    log_odds: NDArray[np.float64]
+    increment: NDArray[np.float64]
     local_sensitivity: NDArray[np.float64]
+    residuals: Residuals
 
 
-def weigh_release(game: Game, models: Tensor, release: Tensor, batch_worlds: int | None = None) -> RoundEvidence:
-    """Weigh one released sum: L_i - L_{i-1} = <r_i - (f(D) + f(D'))/2, f(D) - f(D')> / sigma_i^2.
+def observe(game: Game, seen: Seen, batch_worlds: int | None = None) -> Observation:
+    """Weigh what was seen of a round, and measure its noise.
 
     Parameters
     ----------
     game
         The game, with D and D'.
-    models
-        theta_{i-1}, the models on which the clients computed their gradients; float32 (worlds, parameters).
-    release
-        r_i, the noised sums; float32 or float64 (worlds, parameters).
+    seen
+        What clients saw.
     batch_worlds
-        Size of the batch that the worlds are the first of, where only these are weighed again; see
-        `StackedModel.clipped_sum`.
+        World count of the original batch, when only its first worlds are weighed again; see `StackedModel.clipped_sum`.
 
     Returns
     -------
-    RoundEvidence
-        Increments and sensitivities; a round in which D and D' do not differ adds nothing.
-
-    Notes
-    -----
-    Source: Bernau et al. 2021, Lemma 1 and Algorithm 1, for a Gaussian release and written as the logarithm of the
-    likelihood ratio. The two sums differ in one or two gradients only, so their difference is formed from these and
-    never from two large sums.
-    """
-    shared = game.clipped_sum(models, game.common, batch_worlds)
-    present, absent = game.differing_gradients(models, batch_worlds)
-    sensitivity = local_sensitivity(present, absent)
-    sigma = game.public.law.noise_scale(sensitivity)
-    parts = (release, shared, present, absent)
-    agreements = [_agreement(*(part[rows].double() for part in parts)) for rows in cached_rows(*models.shape)]
-    agreement = torch.cat(agreements).cpu().numpy()
-    return RoundEvidence(log_odds=agreement / sigma**2, local_sensitivity=sensitivity)
-
-
-def _agreement(release: Tensor, shared: Tensor, present: Tensor, absent: Tensor) -> Tensor:
-    """Return <r - (f(D) + f(D'))/2, f(D) - f(D')> per world; `shared` is the part that both sums hold."""
-    middle = shared + (present + absent) / 2
-    return ((release - middle) * (present - absent)).sum(dim=1)
-
-
-def weigh_models(game: Game, models: list[Tensor], batch_worlds: int | None = None) -> RoundEvidence:
-    """Weigh a round of which only models are seen: recover the release from them, then weigh it.
-
-    Parameters
-    ----------
-    game
-        The game; its optimizer must be invertible.
-    models
-        Successive models, oldest first: theta_{i-1} and theta_i last, before them what momentum needs.
-    batch_worlds
-        As for `weigh_release`.
+    Observation
+        A round in which D and D' do not differ adds nothing to the log-odds.
 
     Raises
     ------
     InputError
-        If the rounding of the models exceeds a thousandth of sigma in a world where D and D' differ.
+        If only models were seen, and their rounding exceeds a thousandth of sigma in a world where D and D' differ.
+
+    Notes
+    -----
+    Source: Bernau et al. 2021, Lemma 1 and Algorithm 1, for a Gaussian release and written as the logarithm of the
+    likelihood ratio.
     """
     law = game.public.law
-    release = recover_gradient(law.optimizer, models) * law.denominator
-    evidence = weigh_release(game, models[-2], release, batch_worlds)
-    sigma = law.noise_scale(evidence.local_sensitivity)
-    rounding = inversion_error(law.optimizer, torch.maximum(models[-1].abs(), models[-2].abs()), law.denominator)
-    share = np.where(evidence.local_sensitivity > 0, rounding.cpu().numpy() / sigma, 0.0)
+    release, rounding = seen.sums(law), seen.rounding(law)
+    found = weigh(game, game.hypotheses(seen.start, batch_worlds), release)
+    if rounding is None:
+        return found
+    _refuse_blurred(rounding, found.local_sensitivity, law.noise_scale(found.local_sensitivity))
+    return Observation(found.increment, found.local_sensitivity, found.residuals.take_kinds(offered=False))
+
+
+def weigh(game: Game, hypotheses: Hypotheses, release: Tensor) -> Observation:
+    """Weigh noised sums under two hypotheses.
+
+    Parameters
+    ----------
+    game
+        The game: its release law names the noise.
+    hypotheses
+        What the sums are made of under D and under D'.
+    release
+        r_i; float32 or float64 (worlds, parameters).
+    """
+    sensitivity = hypotheses.sensitivity
+    sigma = torch.from_numpy(game.public.law.noise_scale(sensitivity)).to(release.device)
+    distance = torch.from_numpy(sensitivity).to(release.device)
+    meter = Meter(game.model.layout, game.directions)
+    increments, residuals = [], []
+    for part in hypotheses.against(release):
+        agreement = (part.residual * part.difference).sum(dim=1)
+        increments.append(gaussian_log_odds(part, agreement, sigma[part.rows], hypotheses.weight))
+        residuals.append(meter.measure(part, sigma[part.rows], distance[part.rows]))
+    return Observation(torch.cat(increments).cpu().numpy(), sensitivity, join(residuals, axis=0))
+
+
+def _refuse_blurred(rounding: Tensor, sensitivity: NDArray[np.float64], sigma: NDArray[np.float64]) -> None:
+    share = np.where(sensitivity > 0, rounding.cpu().numpy() / sigma, 0.0)
     worst = float(share.max())
     require(
         worst <= _TOLERATED_ROUNDING,
         f"view is 'model' and float32 models hide the release: their rounding is {worst:.2g} of sigma in one world, "
         f"accepted is up to {_TOLERATED_ROUNDING:g}; raise the learning rate or use view 'update'",
     )
-    return evidence

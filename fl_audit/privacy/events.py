@@ -1,13 +1,15 @@
 """What is released in training, as values: the kinds of noisy release that a promise is made of.
 
 Every event describes the pair of output laws that tell two neighbouring training sets apart best, so an event needs the
-sensitivity under the neighbouring relation that the promise refers to, and nothing else about the data.
+sensitivity under the adjacency that the promise refers to, and nothing else about the data.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import assert_never
 
 from fl_audit.errors import require
+from fl_audit.privacy.gaussian import gaussian_mu, require_noise_multiplier
 
 
 def _require_positive(name: str, value: float) -> None:
@@ -42,6 +44,7 @@ class GaussianRelease:
     def __post_init__(self) -> None:
         _require_positive("sensitivity", self.sensitivity)
         _require_positive("sigma", self.sigma)
+        require_noise_multiplier(self.noise_multiplier)
         require_count(self.count)
 
     @property
@@ -55,11 +58,12 @@ class GaussianRelease:
 
 @dataclass(frozen=True)
 class SampledGaussianRelease:
-    """A Gaussian release in which the differing record takes part with a secret probability, `count` times.
+    """A Gaussian release in which the differing unit takes part with a secret probability, `count` times.
 
-    Poisson sampling: every record is in each release on its own with probability `sampling_rate`. `noise_multiplier` is
-    sigma over the sensitivity under the relation of the promise: sigma / C when a record comes or goes, sigma / (2C)
-    when one is replaced. An insider who sees who takes part gains from no sampling: use `GaussianRelease` for it.
+    Poisson sampling: every unit is in each release on its own with probability `sampling_rate`. `noise_multiplier` is
+    sigma over the sensitivity under the adjacency of the promise: sigma / C when a unit comes or goes, sigma / (2C)
+    when one is replaced. Sampling hides nothing from an insider who sees who takes part: describe what it sees by
+    `GaussianRelease`.
 
     Raises
     ------
@@ -72,15 +76,12 @@ class SampledGaussianRelease:
     count: int = 1
 
     def __post_init__(self) -> None:
-        _require_positive("noise multiplier", self.noise_multiplier)
+        require_noise_multiplier(self.noise_multiplier)
         require_sampling_rate(self.sampling_rate)
         require_count(self.count)
 
     def __str__(self) -> str:
-        return (
-            f"{self.count} x Poisson-sampled Gaussian release (noise multiplier {self.noise_multiplier:g}, "
-            f"sampling rate {self.sampling_rate:g})"
-        )
+        return f"{self.count} x Poisson-sampled Gaussian release (sampling rate {self.sampling_rate:g})"
 
 
 @dataclass(frozen=True)
@@ -136,12 +137,85 @@ ReleaseEvent = GaussianRelease | SampledGaussianRelease | LaplaceRelease | Rando
 """A kind of release."""
 
 
-def gaussian_mu_squared(event: ReleaseEvent) -> float | None:
-    """Return mu^2 = count (Delta / sigma)^2 if the event is Gaussian noise without sampling, otherwise None."""
+def gaussian_rounds(noise_multiplier: float, rounds: int, sampling_rate: float = 1.0) -> tuple[ReleaseEvent, ...]:
+    """Return the events of equal training rounds with Gaussian noise.
+
+    Parameters
+    ----------
+    noise_multiplier
+        z, noise standard deviation over the sensitivity of the sum, positive.
+    rounds
+        k, at least 1.
+    sampling_rate
+        Probability with which a unit takes part in a round, above 0 and up to 1; 1 is no sampling.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+
+    Examples
+    --------
+    >>> gaussian_rounds(4.0, 30)
+    (GaussianRelease(sensitivity=1.0, sigma=4.0, count=30),)
+    """
+    gaussian_mu(noise_multiplier, rounds)
+    require_sampling_rate(sampling_rate)
+    if sampling_rate == 1:
+        return (GaussianRelease(1.0, noise_multiplier, rounds),)
+    return (SampledGaussianRelease(noise_multiplier, sampling_rate, rounds),)
+
+
+def with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
+    """Return the event with its Gaussian noise multiplied by a positive factor; other kinds are returned as they are.
+
+    Raises
+    ------
+    InputError
+        If the noise multiplier leaves its range.
+    """
     match event:
-        case GaussianRelease(sensitivity, sigma, count):
-            return count * (sensitivity / sigma) ** 2
-        case SampledGaussianRelease(noise_multiplier, 1.0, count):
-            return count / noise_multiplier**2
+        case GaussianRelease():
+            return replace(event, sigma=event.sigma * factor)
+        case SampledGaussianRelease():
+            return replace(event, noise_multiplier=event.noise_multiplier * factor)
+        case LaplaceRelease() | RandomizedResponse():
+            return event
         case _:
+            assert_never(event)
+
+
+def noise_multiplier_of(event: ReleaseEvent) -> float | None:
+    """Return the noise multiplier z of Gaussian noise, sampled or not; None for other kinds."""
+    match event:
+        case GaussianRelease() | SampledGaussianRelease():
+            return event.noise_multiplier
+        case LaplaceRelease() | RandomizedResponse():
             return None
+        case _:
+            assert_never(event)
+
+
+def full_participation_mu(event: ReleaseEvent) -> float | None:
+    """Return mu = sqrt(count) / z of Gaussian noise as if the unit took part every time, None for other kinds.
+
+    With sampling it is what holds for an insider who sees who takes part.
+    """
+    noise_multiplier = noise_multiplier_of(event)
+    return None if noise_multiplier is None else math.sqrt(event.count) / noise_multiplier
+
+
+def participation_rate(event: ReleaseEvent) -> float:
+    """Return the probability with which the differing unit takes part in one release, 1 without sampling."""
+    match event:
+        case SampledGaussianRelease():
+            return event.sampling_rate
+        case GaussianRelease() | LaplaceRelease() | RandomizedResponse():
+            return 1.0
+        case _:
+            assert_never(event)
+
+
+def exact_gaussian_mu(event: ReleaseEvent) -> float | None:
+    """Return mu = sqrt(count) / z if the event is Gaussian noise without sampling, otherwise None."""
+    return full_participation_mu(event) if participation_rate(event) == 1 else None

@@ -30,16 +30,21 @@ def require_epsilon(epsilon: float) -> None:
     require(epsilon >= 0 and math.isfinite(epsilon), f"epsilon is {epsilon}: accepted are finite numbers from 0")
 
 
+def require_noise_multiplier(noise_multiplier: float) -> None:
+    """Raise `InputError` unless the noise multiplier lies between 1e-100 and 1e100, where its square is a float."""
+    accepted = 1e-100 <= noise_multiplier <= 1e100
+    require(accepted, f"noise multiplier is {noise_multiplier:g}: accepted are numbers from 1e-100 to 1e100")
+
+
 def gaussian_mu(noise_multiplier: float, rounds: int) -> float:
     """Return mu = sqrt(k) / z of k rounds with noise multiplier z (Dong, Roth & Su 2022, corollary 3.3).
 
     Raises
     ------
     InputError
-        If the noise multiplier is not positive and finite, or there is no round.
+        If the noise multiplier is not between 1e-100 and 1e100, or there is no round.
     """
-    accepted = noise_multiplier > 0 and math.isfinite(noise_multiplier)
-    require(accepted, f"noise multiplier is {noise_multiplier}: accepted are positive finite numbers")
+    require_noise_multiplier(noise_multiplier)
     require(rounds >= 1 and int(rounds) == rounds, f"rounds is {rounds}: accepted are whole numbers from 1")
     return math.sqrt(rounds) / noise_multiplier
 
@@ -120,8 +125,8 @@ def gdp_epsilon(delta: float, mu: float) -> float:
     if _log_gdp_delta(0.0, mu) <= target:
         return 0.0
     high = mu * (mu / 2 - float(ndtri(delta)))
-    if high == math.inf:
-        return math.inf
+    if high == math.inf or _log_gdp_delta(epsilon=high, mu=mu) >= target:  # by rounding, where mu is huge
+        return high
     found = brentq(
         lambda epsilon: max(_log_gdp_delta(epsilon, mu), _LOWEST_LOG) - target, 0.0, high, xtol=1e-15 * high, rtol=1e-14
     )

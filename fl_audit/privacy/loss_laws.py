@@ -7,7 +7,7 @@ are differences of distribution functions, which are then split between the ends
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,12 @@ from scipy.special import expit, ndtr
 
 from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.privacy.events import (
+    GaussianRelease,
     LaplaceRelease,
     RandomizedResponse,
     ReleaseEvent,
     SampledGaussianRelease,
-    gaussian_mu_squared,
+    exact_gaussian_mu,
 )
 
 _REACH = 9.5
@@ -157,7 +158,7 @@ class GaussianLoss:
 
     @property
     def symmetric(self) -> bool:
-        """True but for sampling of a record that comes or goes."""
+        """True unless a sampled unit comes or goes."""
         return self.replaced or self.sampling_rate == 1
 
     @property
@@ -288,26 +289,30 @@ class ResponseLoss:
         return Masses(first, points, 0.0)
 
 
-def loss_laws(events: Sequence[ReleaseEvent], relation: Adjacency) -> list[tuple[LossLaw, int]]:
+def loss_laws(events: Sequence[ReleaseEvent], adjacency: Adjacency) -> list[tuple[LossLaw, int]]:
     """Return the distinct laws of a composition and how often each occurs; Gaussian noise is composed into one."""
-    squared, laws = 0.0, dict[LossLaw, int]()
+    exact, laws = [], dict[LossLaw, int]()
     for event in events:
-        law: LossLaw
-        mu_squared = gaussian_mu_squared(event)
-        if mu_squared is not None:
-            squared += mu_squared
+        mu = exact_gaussian_mu(event)
+        if mu is not None:
+            exact.append(mu)
             continue
-        match event:
-            case SampledGaussianRelease(noise_multiplier, sampling_rate, _):
-                replaced = relation.relation is Relation.REPLACE
-                law = GaussianLoss(1 / noise_multiplier, sampling_rate, replaced)
-            case LaplaceRelease():
-                law = LaplaceLoss(event.epsilon)
-            case RandomizedResponse(epsilon, _):
-                law = ResponseLoss(epsilon)
-            case _:
-                raise AssertionError(event)
+        law = _loss_law(event, adjacency)
         laws[law] = laws.get(law, 0) + event.count
-    if squared > 0:
-        laws[GaussianLoss(math.sqrt(squared))] = 1
+    if exact:
+        laws[GaussianLoss(math.hypot(*exact))] = 1
     return list(laws.items())
+
+
+def _loss_law(event: ReleaseEvent, adjacency: Adjacency) -> LossLaw:
+    match event:
+        case SampledGaussianRelease(noise_multiplier, sampling_rate, _):
+            return GaussianLoss(1 / noise_multiplier, sampling_rate, adjacency.relation is Relation.REPLACE)
+        case LaplaceRelease():
+            return LaplaceLoss(event.epsilon)
+        case RandomizedResponse(epsilon, _):
+            return ResponseLoss(epsilon)
+        case GaussianRelease():
+            return GaussianLoss(1 / event.noise_multiplier)
+        case _:
+            assert_never(event)

@@ -1,11 +1,11 @@
 """What a promise leaves to a membership adversary: bounds on its advantage, loose ones and the tight one.
 
-A membership adversary is asked about one record that was drawn from D or from the population. Both answers belong to
-data sets of the same size, so what counts is D against D with that record replaced. A promise for records that are
-replaced is used as it is; one for records that come and go is converted to a replacement, which is one of each.
+A membership adversary is asked about one unit (a record or a client) that was drawn from D or from the population. Both
+answers belong to data sets of the same size, so what counts is D against D with that unit replaced. A promise for units
+that are replaced is used as it is; one for units that come and go is converted to a replacement, which is one of each.
 
 The adversary is told the average training loss, which is no part of the release. That threshold moves by one record's
-share of a mean; the bounds leave it out.
+share of a mean; the bounds leave this out.
 """
 
 import math
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from scipy.special import expit
 
-from fl_audit.adjacency import Adjacency, Relation
-from fl_audit.privacy.calibration import Guarantee
+from fl_audit.adjacency import Relation
 from fl_audit.privacy.gaussian import require_delta, require_epsilon
+from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.scores import gaussian_advantage
 
 _LARGEST_EXPONENT = 709.0
@@ -104,27 +104,26 @@ def tradeoff_advantage_bound(epsilon: float, delta: float) -> float:
     return 1 - 2 * (1 - delta) * float(expit(-epsilon))
 
 
-def membership_bounds(promise: Guarantee, relation: Adjacency) -> MembershipBounds:
+def membership_bounds(promise: Guarantee) -> MembershipBounds:
     """Return what a promise leaves to an adversary who is asked about members and others of the population.
 
-    All three hold on average over data sets drawn from the population, and only where every record has the promise:
-    noise scaled to the local sensitivity of one pair promises nothing to other records.
+    All three hold on average over data sets drawn from the population, and only where every unit has the promise: noise
+    scaled to the local sensitivity of one pair promises nothing to other units.
 
     Parameters
     ----------
     promise
-        What is promised over all rounds.
-    relation
-        How the neighbours of the promise differ. Where records come and go, a replacement has (2 epsilon,
+        What is promised over all rounds. Where its units come and go, a replacement has (2 epsilon,
         (1 + e^epsilon) delta)-DP and Gaussian parameter 2 mu by group privacy (Dong, Roth & Su 2022), and at most twice
         the total variation.
     """
-    match relation.relation:
+    match promise.adjacency.relation:
         case Relation.REPLACE:
             epsilon, delta, exact = promise.epsilon, promise.delta, promise.advantage_bound_exact
         case Relation.ADD_REMOVE:
             epsilon = 2 * promise.epsilon
             delta = promise.delta * (2 + yeom_bound(promise.epsilon))
-            exact = min(gaussian_advantage(2 * promise.mu), 2 * promise.advantage_bound_exact)
+            gaussian = gaussian_advantage(2 * promise.mu) if math.isfinite(promise.mu) else 1.0
+            exact = min(gaussian, 2 * promise.advantage_bound_exact)
     tradeoff = tradeoff_advantage_bound(epsilon, delta) if delta < 1 else 1.0
     return MembershipBounds(yeom_bound(epsilon), tradeoff, exact)

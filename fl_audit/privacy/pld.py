@@ -32,9 +32,14 @@ MISPLACED_MASS = 1e-12
 """theta: mass that truncation, rounding of the transforms and the tail of Hoeffding's inequality may hold."""
 
 _MASS_PER_RELEASE = 2e-15
-FINE, COARSE = 200, 40
-"""Grid points per standard deviation of one release's loss: for answers, and for the first steps of a search."""
+FINE, COARSE, FINEST = 200, 40, 800
+"""Grid points per standard deviation of one release's loss: for answers, for the first steps of a search, and for
+quantiles of laws that are cheap."""
 
+_SLACK_SHARE = 1e-3
+"""Share of a probability that is left to sums of losses beyond the slack."""
+
+_LARGEST_LOSS = 1e20
 _STAGED = 1000
 _LARGEST_GRID = 2**22
 _LARGEST_STEP_GRID = 2**19
@@ -57,7 +62,7 @@ class LossCurve:
     deltas
         delta at each loss of the grid; between them it is linear in e^epsilon.
     lower_masses
-        At each loss a, the sum of the probabilities above, each times e^-(loss - a).
+        At each loss a, the sum of the masses above it, each times e^-(its loss - a).
     """
 
     losses: NDArray[np.float64]
@@ -88,6 +93,22 @@ class LossCurve:
             return max(0.0, left + self.interval)
         return max(0.0, left + min(math.log1p((float(self.deltas[index]) - delta) / lower), self.interval))
 
+    def passing_probability(self, loss: float) -> float:
+        """Return the smallest delta(eps) / (1 - e^(eps - loss)) over eps below the loss, at most 1.
+
+        An upper bound on P(L > loss) under every composition that these deltas dominate, because
+        delta(eps) = E[(1 - e^(eps - L))+]. Between grid points delta is linear in e^eps, so the quotient is monotone
+        there and the grid has its minimum.
+        """
+        below = self.losses < loss
+        found = self.deltas[below] / -np.expm1(self.losses[below] - loss)
+        return float(np.min(found, initial=1.0))
+
+    def composed_quantile(self, probability: float) -> float:
+        """Return the smallest loss whose `passing_probability` is at most the probability, above `infinity`."""
+        kept = self.deltas < probability
+        return float(np.min(self.losses[kept] - np.log1p(-self.deltas[kept] / probability)))
+
     def survival(self, loss: float) -> float:
         """Return P(L > loss)."""
         return min(1.0, self.infinity + max(0.0, float(np.sum(self.probabilities[self.losses > loss]))))
@@ -110,14 +131,23 @@ class LossCurves:
         h.
     error
         tau: `epsilon(delta)` lies at most this much above the true epsilon at delta - `MISPLACED_MASS`.
-    slack
-        What the grid can lower a loss by, but for a probability of `MISPLACED_MASS`: `survival` and `quantile` add it.
+    count
+        K, the number of losses that were put on the grid and added up.
     """
 
     curves: tuple[LossCurve, ...]
     interval: float
     error: float
-    slack: float
+    count: int
+
+    @property
+    def size(self) -> int:
+        """Number of points of the longest grid."""
+        return max(curve.losses.size for curve in self.curves)
+
+    def slack(self, probability: float) -> float:
+        """Return what the grid can lower a sum of losses by, but for the probability (Hoeffding's inequality)."""
+        return _spread(self.count, self.interval, probability)
 
     @property
     def smallest_delta(self) -> float:
@@ -147,11 +177,19 @@ class LossCurves:
         return max(curve.epsilon(delta) for curve in self.curves)
 
     def survival(self, loss: float) -> float:
-        """Return a bound on P(L > loss), never too small."""
-        return max(curve.survival(loss - self.slack) for curve in self.curves)
+        """Return a bound on P(L > loss) where the law of every loss is fixed, never too small."""
+        at_most = self._survival(loss, MISPLACED_MASS)
+        closer = self._survival(loss, max(MISPLACED_MASS, at_most * _SLACK_SHARE))
+        return min(at_most, closer, self.passing_probability(loss))
+
+    def _survival(self, loss: float, misplaced: float) -> float:
+        return min(1.0, max(curve.survival(loss - self.slack(misplaced)) for curve in self.curves) + misplaced)
 
     def quantile(self, probability: float) -> float:
-        """Return a loss that is passed with at most the probability, never too small.
+        """Return a loss that is passed with at most the probability where the law of every loss is fixed.
+
+        Never too small. A thousandth of the probability is left to sums that the grid has lowered by more than the
+        slack that is added.
 
         Raises
         ------
@@ -159,7 +197,26 @@ class LossCurves:
             If the probability is under `smallest_delta`.
         """
         self._require_probability("probability of passing", probability)
-        return max(curve.quantile(probability) for curve in self.curves) + self.slack
+        misplaced = probability * _SLACK_SHARE
+        fixed = max(curve.quantile(probability - misplaced) for curve in self.curves) + self.slack(misplaced)
+        return min(fixed, self.composed_quantile(probability))
+
+    def passing_probability(self, loss: float) -> float:
+        """Return a bound on P(L > loss) that holds for releases chosen adaptively, never too small."""
+        return max(curve.passing_probability(loss) for curve in self.curves)
+
+    def composed_quantile(self, probability: float) -> float:
+        """Return a loss, at least 0, that adaptively chosen releases pass with at most the probability.
+
+        Never too small: it rests on delta(eps) alone (see `LossCurve.passing_probability`).
+
+        Raises
+        ------
+        InputError
+            If the probability is under `smallest_delta`.
+        """
+        self._require_probability("probability of passing", probability)
+        return max(0.0, *(curve.composed_quantile(probability) for curve in self.curves))
 
     def tradeoff(self, alpha: float) -> float:
         """Return the type II error at type I error alpha, never too large.
@@ -237,25 +294,36 @@ def _curve(pmf: DensePLDPmf, misplaced: float) -> LossCurve:
     return LossCurve(losses, interval, probabilities, infinity, np.minimum(deltas, 1.0), np.maximum(lower, 0.0))
 
 
+def _spread(count: int, interval: float, probability: float) -> float:
+    """Return by how much a sum of losses on the grid can differ from its mean, but for the probability."""
+    return min(count * interval, interval * math.sqrt(-count * math.log(probability) / 2))
+
+
 @lru_cache(maxsize=16)
-def loss_curves(
-    events: tuple[ReleaseEvent, ...],
-    relation: Adjacency = Adjacency.ADD_REMOVE_RECORD,
-    points: int = FINE,
-) -> LossCurves:
+def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: int = FINE) -> LossCurves:
     """Return what a composition promises.
 
     Parameters
     ----------
     events
         What is released, at least one event. All Gaussian releases without sampling are composed exactly into one.
-    relation
-        How neighbours differ; only a sampled Gaussian release depends on it. Where a record is replaced, its pair is
+    adjacency
+        How neighbours differ; only a sampled Gaussian release depends on it. Where a unit is replaced, its pair is
         (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in dp-accounting.
     points
         Grid points per standard deviation of one release's loss.
+
+    Raises
+    ------
+    InputError
+        If there is so little noise that a grid cannot hold the losses.
     """
-    laws = loss_laws(events, relation)
+    laws = loss_laws(events, adjacency)
+    longest = max(law.highest - law.lowest for law, _ in laws)
+    if not longest < _LARGEST_LOSS:
+        raise InputError(
+            f"the noise is so weak that losses reach {longest:.3g}: accepted by pld are losses up to {_LARGEST_LOSS:g}"
+        )
     interval = _interval(laws, points)
     count = sum(times for _, times in laws)
     directions = (False,) if all(law.symmetric for law, _ in laws) else (False, True)
@@ -264,14 +332,15 @@ def loss_curves(
     for reverse in directions:
         composed: DensePLDPmf | None = None
         for law, times in laws:
-            pmf = _self_compose(_dense(law.masses(interval, reverse), interval), times)
+            with np.errstate(over="ignore"):  # Chernoff bounds that overflow are not the ones that are used
+                pmf = _self_compose(_dense(law.masses(interval, reverse), interval), times)
             composed = pmf if composed is None else composed.compose(pmf, 1e-15)
         assert composed is not None
         curves.append(_curve(composed, misplaced))
-    spread = min(count * interval, interval * math.sqrt(-count * math.log(MISPLACED_MASS) / 2))
+    spread = _spread(count, interval, MISPLACED_MASS)
     return LossCurves(
         curves=tuple(curves),
         interval=interval,
         error=min(count * interval, count * interval**2 / 8 + spread),
-        slack=spread,
+        count=count,
     )

@@ -2,37 +2,44 @@
 
 import math
 from dataclasses import dataclass
+from typing import assert_never
 
-from scipy.special import expit, log_ndtr, logit, ndtr, ndtri
+from scipy.special import expit, log_ndtr, logit, ndtri
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import require
 from fl_audit.privacy import pld
-from fl_audit.privacy.events import ReleaseEvent, gaussian_mu_squared
+from fl_audit.privacy.beliefs import Sensitivities, gaussian_log_odds_bound, gaussian_passing_probability
+from fl_audit.privacy.events import ReleaseEvent, exact_gaussian_mu
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon, require_delta, require_epsilon
-from fl_audit.privacy.scores import gaussian_advantage, gaussian_belief_bound, require_prior
+from fl_audit.privacy.scores import gaussian_advantage, require_prior
+
+_CHEAP = 50_000
+"""Grid points up to which a law is put on a finer grid for its quantiles."""
 
 
 @dataclass(frozen=True)
 class PrivacyProfile:
-    """A composition of releases under one neighbouring relation, and the insider's belief before it sees any.
+    """A composition of releases between neighbours, and the insider's belief before it sees any.
 
-    Formal guarantees. Where every release is Gaussian without sampling, all answers are closed forms of
+    Where every release is Gaussian without sampling, all answers are closed forms of
     mu = sqrt(sum of count (Delta/sigma)^2). Otherwise they come from a pessimistic privacy loss distribution (module
     `pld`): epsilon, delta, advantage and beliefs are never too small, the trade-off never too large, and `error` bounds
-    what epsilon is above the truth. The releases may be chosen adaptively, as long as the sensitivities hold.
+    what epsilon is above the truth.
 
-    The law of the final belief is that of an insider who sees the releases themselves. (A coarser view can pass a given
-    belief more often than delta; its epsilon, delta, advantage and trade-off are never worse.)
+    Epsilon, delta, advantage and trade-off hold for releases that are chosen adaptively, as long as the sensitivities
+    are never larger than the events say, and for every coarser view of them. So do beliefs under
+    `Sensitivities.ADAPTIVE`. Beliefs under `Sensitivities.FIXED` are those of an insider who sees the releases
+    themselves, with sensitivities as large as the events say.
 
     Parameters
     ----------
     events
         What is released; at least one event.
-    relation
+    adjacency
         How neighbours differ: the events' sensitivities refer to it.
     prior
-        The insider's belief in D before anything is seen, above 0 and below 1.
+        The insider's belief in the true data set before anything is seen, above 0 and below 1.
 
     Raises
     ------
@@ -42,30 +49,28 @@ class PrivacyProfile:
     Examples
     --------
     >>> from fl_audit.privacy.events import GaussianRelease
-    >>> profile = PrivacyProfile.of(GaussianRelease(sensitivity=1.0, sigma=9.952, count=30))
-    >>> round(profile.epsilon(0.001), 3), round(profile.advantage(), 3), round(profile.belief_bound(0.999), 3)
-    (1.517, 0.217, 0.864)
+    >>> release = GaussianRelease(sensitivity=1.0, sigma=9.952, count=30)
+    >>> profile = PrivacyProfile((release,), Adjacency.ADD_REMOVE_RECORD)
+    >>> round(profile.epsilon(0.001), 3), round(profile.advantage(), 3)
+    (1.517, 0.217)
+    >>> [round(profile.belief_at(0.001, sensitivities), 3) for sensitivities in Sensitivities]
+    [0.864, 0.88]
     """
 
     events: tuple[ReleaseEvent, ...]
-    relation: Adjacency = Adjacency.ADD_REMOVE_RECORD
+    adjacency: Adjacency
     prior: float = 0.5
 
     def __post_init__(self) -> None:
         require(len(self.events) > 0, "events are empty: accepted is at least one release")
         require_prior(self.prior)
 
-    @classmethod
-    def of(cls, *events: ReleaseEvent) -> "PrivacyProfile":
-        """Return the profile of events under add-or-remove and even prior odds."""
-        return cls(events)
-
     @property
     def gaussian_mu(self) -> float | None:
         """The Gaussian-DP parameter mu if every event is Gaussian noise without sampling, otherwise None."""
-        squares = [gaussian_mu_squared(event) for event in self.events]
-        known = [square for square in squares if square is not None]
-        return math.sqrt(math.fsum(known)) if len(known) == len(squares) else None
+        each = [exact_gaussian_mu(event) for event in self.events]
+        known = [mu for mu in each if mu is not None]
+        return math.hypot(*known) if len(known) == len(each) else None
 
     @property
     def error(self) -> float:
@@ -74,7 +79,7 @@ class PrivacyProfile:
 
     @property
     def _curves(self) -> pld.LossCurves:
-        return pld.loss_curves(self.events, self.relation)
+        return pld.loss_curves(self.events, self.adjacency)
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon with (epsilon, delta)-DP.
@@ -105,35 +110,52 @@ class PrivacyProfile:
         mu = self.gaussian_mu
         return gaussian_advantage(mu) if mu is not None else self._curves.delta(0.0)
 
-    def belief_bound(self, confidence: float) -> float:
-        """Return the belief in the true D that is exceeded with probability at most 1 - confidence.
+    def belief_at(self, delta: float, sensitivities: Sensitivities) -> float:
+        """Return the belief in the true data set that the insider passes with probability at most delta.
 
-        The quantile of the law of the log-odds L, the prior included; see `belief_at` for tiny probabilities.
-
-        Raises
-        ------
-        InputError
-            If the confidence is not above 0 and below 1, or closer to 1 than the loss distribution resolves.
-        """
-        require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
-        return self.belief_at(1 - confidence)
-
-    def belief_at(self, delta: float) -> float:
-        """Return the belief in the true D that is exceeded with probability at most delta: `belief_bound(1 - delta)`.
+        Parameters
+        ----------
+        delta
+            Above 0 and below 1.
+        sensitivities
+            Whether the rounds' sensitivities are fixed.
 
         Raises
         ------
         InputError
             If delta is not above 0 and below 1, or under what the loss distribution resolves.
         """
+        return float(expit(float(logit(self.prior)) + self._log_odds_at(delta, sensitivities)))
+
+    def _log_odds_at(self, delta: float, sensitivities: Sensitivities) -> float:
         require_delta(delta)
         mu = self.gaussian_mu
         if mu is not None:
-            return gaussian_belief_bound(mu, delta, self.prior)
-        return float(expit(float(logit(self.prior)) + self._curves.quantile(delta)))
+            return gaussian_log_odds_bound(mu, delta, sensitivities)
+        match sensitivities:
+            case Sensitivities.FIXED:
+                return self._finest_curves.quantile(delta)
+            case Sensitivities.ADAPTIVE:
+                return self._curves.composed_quantile(delta)
+            case _:
+                assert_never(sensitivities)
 
-    def belief_survival(self, belief: float) -> float:
-        """Return P(posterior belief in D > belief | D), a bound on it where the loss distribution is on a grid.
+    @property
+    def _finest_curves(self) -> pld.LossCurves:
+        curves = self._curves
+        return pld.loss_curves(self.events, self.adjacency, pld.FINEST) if curves.size <= _CHEAP else curves
+
+    def belief_survival(self, belief: float, sensitivities: Sensitivities) -> float:
+        """Return a bound on the probability that the posterior belief in the true data set passes a belief.
+
+        It is attained under Gaussian noise with fixed sensitivities.
+
+        Parameters
+        ----------
+        belief
+            Above 0 and below 1.
+        sensitivities
+            Whether the rounds' sensitivities are fixed.
 
         Raises
         ------
@@ -144,8 +166,14 @@ class PrivacyProfile:
         log_odds = float(logit(belief) - logit(self.prior))
         mu = self.gaussian_mu
         if mu is not None:
-            return float(ndtr(mu / 2 - log_odds / mu))
-        return self._curves.survival(log_odds)
+            return gaussian_passing_probability(mu, log_odds, sensitivities)
+        match sensitivities:
+            case Sensitivities.FIXED:
+                return self._finest_curves.survival(log_odds)
+            case Sensitivities.ADAPTIVE:
+                return self._curves.passing_probability(log_odds)
+            case _:
+                assert_never(sensitivities)
 
     def tradeoff(self, alpha: float) -> float:
         """Return the smallest type II error of a test whose type I error is alpha (Dong, Roth & Su 2022).
@@ -167,12 +195,12 @@ class PrivacyProfile:
         Raises
         ------
         InputError
-            If relations or priors differ.
+            If adjacencies or priors differ.
         """
-        same = (self.relation, self.prior) == (other.relation, other.prior)
+        same = (self.adjacency, self.prior) == (other.adjacency, other.prior)
         require(
             same,
-            f"profiles under {self.relation} with prior {self.prior} and under {other.relation} with prior "
-            f"{other.prior}: accepted are profiles with the same relation and prior",
+            f"profiles under {self.adjacency} with prior {self.prior} and under {other.adjacency} with prior "
+            f"{other.prior}: accepted are profiles with the same adjacency and prior",
         )
-        return PrivacyProfile(self.events + other.events, self.relation, self.prior)
+        return PrivacyProfile(self.events + other.events, self.adjacency, self.prior)

@@ -1,13 +1,13 @@
 """The identifiability scores: what (epsilon, delta) or mu means for an insider's belief and success.
 
-Two families. `rho_beta` and `rho_alpha` are the paper's functions of epsilon and delta (Bernau et al. 2021, theorems 2
-and 3). The functions named `gaussian_*` and their inverses are exact for a Gaussian composition with parameter mu,
-whose log-odds of D against D' have the law N(mu^2/2, mu^2) when D was used.
+`rho_beta` and `rho_alpha` are the paper's functions of epsilon and delta (Bernau et al. 2021, theorems 2 and 3);
+`gaussian_advantage` and `mu_from_advantage` are exact for a Gaussian composition with parameter mu. How sure the
+insider may become under such a composition stands in `beliefs`.
 """
 
 import math
 
-from scipy.special import erf, erfinv, expit, logit, ndtri
+from scipy.special import erf, erfinv, expit, logit
 
 from fl_audit.errors import require
 from fl_audit.privacy.gaussian import require_delta, require_epsilon, require_mu
@@ -211,53 +211,3 @@ def mu_from_advantage(advantage: float) -> float:
     """
     require_advantage(advantage)
     return 2 * _SQRT2 * float(erfinv(advantage))
-
-
-def gaussian_belief_bound(mu: float, delta: float, prior: float = 0.5) -> float:
-    """Return the belief that the insider passes with probability exactly delta when D was used.
-
-    The (1 - delta)-quantile of the posterior: sigmoid(logit(prior) + mu^2/2 + mu Phi^-1(1 - delta)), from
-    L ~ N(mu^2/2, mu^2).
-
-    Parameters
-    ----------
-    mu
-        Gaussian-DP parameter of all rounds, at least 0.
-    delta
-        Probability of passing the bound, above 0 and below 1.
-    prior
-        Belief in D before anything is seen, above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
-    """
-    require_mu(mu)
-    require_delta(delta)
-    require_prior(prior)
-    return float(expit(logit(prior) + mu * mu / 2 - mu * float(ndtri(delta))))
-
-
-def mu_from_belief(belief: float, delta: float, prior: float = 0.5) -> float:
-    """Return the largest mu with P(posterior belief in D > belief | D) <= delta.
-
-    With l = logit(belief) - logit(prior) > 0 that probability is Phi(mu/2 - l/mu), which increases with mu; the answer
-    is the positive root of mu^2/2 + mu Phi^-1(1 - delta) = l. (epsilon, delta)-DP with epsilon = l does not suffice: by
-    `gdp` at delta .001 it leaves P(belief > .9) = .0052.
-
-    Raises
-    ------
-    InputError
-        If the belief is not above the prior and below 1, or delta is out of its range.
-
-    Examples
-    --------
-    >>> round(gaussian_belief_bound(mu_from_belief(0.9, 0.001), 0.001), 6)
-    0.9
-    """
-    require_delta(delta)
-    log_odds = epsilon_from_belief(belief, prior)
-    quantile = -float(ndtri(delta))
-    root = math.hypot(quantile, math.sqrt(2 * log_odds))
-    return 2 * log_odds / (quantile + root) if quantile > 0 else root - quantile

@@ -23,8 +23,19 @@ def largest_kept(kept: Callable[[float], bool], start: float, relative: float = 
     return 1 / smallest_kept(lambda inverse: kept(1 / inverse), 1 / start, relative)
 
 
-def smallest_kept(kept: Callable[[float], bool], start: float, relative: float = 1e-10) -> float:
-    """Return the smallest number that is kept, to a relative tolerance; whatever is larger is kept as well.
+def smallest_kept(kept: Callable[[float], bool], start: float, relative: float = 1e-10, lowest: float = 0.0) -> float:
+    """Return the smallest number, at least `lowest`, that is kept; whatever is larger is kept as well.
+
+    Parameters
+    ----------
+    kept
+        Whether a number keeps the promise.
+    start
+        A positive number near the answer, at least `lowest`.
+    relative
+        Relative width to which the answer is bracketed; the kept end is returned.
+    lowest
+        Where the search ends. 0 is for promises that some positive number breaks: otherwise the search does not end.
 
     Raises
     ------
@@ -33,7 +44,9 @@ def smallest_kept(kept: Callable[[float], bool], start: float, relative: float =
     """
     low, high, factor = start, start, 1 + 1e-6
     if kept(start):
-        while kept(low := low / factor):
+        while kept(low := max(low / factor, lowest)):
+            if low == lowest:
+                return lowest
             high, factor = low, min(factor**4, 4.0)
     else:
         while not kept(high := high * factor):
@@ -46,20 +59,22 @@ def smallest_kept(kept: Callable[[float], bool], start: float, relative: float =
     return high
 
 
-def smallest_root(gap: Callable[[float], float], start: float, relative: float) -> float:
-    """Return a number with gap <= 0 within a relative tolerance above the root of a decreasing function.
+def smallest_root(gap: Callable[[float], float], start: float, relative: float, lowest: float = 0.0) -> float:
+    """Return the smallest number, at least `lowest`, at which a decreasing function is at most 0.
 
-    A search with few evaluations: false position in logarithms (Illinois), so that each counts. Evaluations may wobble
-    by rounding; the number returned has been evaluated and kept.
+    It needs few evaluations, for functions that are slow: false position in logarithms (Illinois). Evaluations may
+    wobble by rounding; the number returned has been evaluated and kept.
 
     Parameters
     ----------
     gap
         Decreasing; at most 0 where the promise is kept.
     start
-        A positive number near the answer.
+        A positive number near the answer, at least `lowest`.
     relative
         Relative width to which the answer is bracketed.
+    lowest
+        Where the search ends. 0 is for functions that are positive somewhere: otherwise the search does not end.
 
     Raises
     ------
@@ -76,8 +91,10 @@ def smallest_root(gap: Callable[[float], float], start: float, relative: float) 
         if high > _LARGEST:
             raise InputError(f"no noise multiplier up to {_LARGEST:g} keeps the promise")
     while at_low <= 0:
+        if low == lowest:
+            return lowest
         high, at_high = low, at_low
-        low /= factor
+        low = max(low / factor, lowest)
         at_low, factor = gap(low), min(factor**3, 4.0)
     weight_low, weight_high = at_low, at_high
     while high > low * (1 + relative):

@@ -4,6 +4,7 @@ import math
 from numbers import Integral, Real
 
 MISSING = "not determined"
+DASH = "\N{EN DASH}"
 SPACE = "\N{NO-BREAK SPACE}"
 
 
@@ -81,3 +82,34 @@ def _float_text(value: float, digits: int) -> str:
         mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
         return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
     return f"{value:.{digits}g}" if abs(value) < 10 ** (digits - 1) else f"{value:,.1f}"
+
+
+def capital(text: str) -> str:
+    """Return a text with its first letter as a capital."""
+    return text[:1].upper() + text[1:]
+
+
+def whole_sentence(text: str) -> str:
+    """Return a phrase as a sentence, with capital and full stop; nothing for nothing."""
+    return f"{capital(text.rstrip('.'))}." if text else ""
+
+
+def ratio_text(ratio: float, low: float, high: float) -> str:
+    """Return a ratio near 1 with its interval, in as many digits as tell its ends apart, and an end from 1.
+
+    Parameters
+    ----------
+    ratio, low, high
+        The ratio and its interval, at least 0.
+
+    Examples
+    --------
+    >>> ratio_text(1.0001, 0.9994, 1.0008)
+    '1.000 (0.999 to 1.001)'
+    """
+    width = max(high - low, 1e-9)
+    decimals = min(6, max(2, math.floor(-math.log10(width / 2))))
+    nearest = min((low, high), key=lambda end: abs(end - 1))
+    while decimals < 6 and not low <= 1 <= high and round(nearest, decimals) == 1:
+        decimals += 1
+    return f"{ratio:.{decimals}f} ({low:.{decimals}f} to {high:.{decimals}f})"

@@ -11,19 +11,36 @@ from scipy import stats
 from torch import Tensor
 
 from fl_audit.adjacency import Adjacency, NeighbourPair
-from fl_audit.adversaries.identifiability import RoundEvidence, weigh_models, weigh_release
+from fl_audit.adversaries.identifiability import Observation, observe
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.errors import InputError
-from fl_audit.game import Examples, Game, PublicGame, View, load_game
+from fl_audit.game.examples import Examples
+from fl_audit.game.game import Game, load_game
+from fl_audit.game.public import PublicGame
+from fl_audit.game.seen import Seen, View
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
-from fl_audit.privacy.release import NoiseScaling, ReleaseLaw
+from fl_audit.mechanisms.clipping import FixedClipping
+from fl_audit.mechanisms.law import ReleaseLaw
+from fl_audit.mechanisms.noise import CentralGaussian, NoiseScaling
+from fl_audit.mechanisms.participation import Everybody
 
 WORLDS = 5
 SGD = ServerOptimizer(OptimizerKind.SGD, 0.5)
 MOMENTUM = ServerOptimizer(OptimizerKind.MOMENTUM, 0.2, momentum=0.9)
-CASES = [(relation, scaling) for relation in Adjacency for scaling in NoiseScaling]
+RELATIONS = (Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD)
+CASES = [(relation, scaling) for relation in RELATIONS for scaling in NoiseScaling]
+
+
+def weigh_release(game: Game, models: Tensor, release: Tensor, batch_worlds: int | None = None) -> Observation:
+    """Weigh a round of which the sums are seen."""
+    return observe(game, Seen((models,), release), batch_worlds)
+
+
+def weigh_models(game: Game, models: list[Tensor], batch_worlds: int | None = None) -> Observation:
+    """Weigh a round of which models alone are seen."""
+    return observe(game, Seen(tuple(models), None), batch_worlds)
 
 
 def make_game(
@@ -47,10 +64,10 @@ def make_game(
             pair=NeighbourPair(4, 7 if replacing else None),
             model=model,
             law=ReleaseLaw(
-                relation=relation,
-                clipping_norm=0.8,
-                noise_multiplier=multiplier,
-                scaling=scaling,
+                adjacency=relation,
+                clipping=FixedClipping(0.8),
+                participation=Everybody(),
+                noise=CentralGaussian(multiplier, scaling),
                 denominator=12,
                 optimizer=optimizer,
             ),
@@ -85,7 +102,7 @@ def true_sums(game: Game, models: Tensor) -> tuple[Tensor, Tensor]:
 
 def true_sigma(game: Game, with_x: Tensor, without_x: Tensor) -> NDArray[np.float64]:
     law = game.public.law
-    worst = {Adjacency.ADD_REMOVE_RECORD: 0.8, Adjacency.REPLACE_RECORD: 1.6}[law.relation]
+    worst = {Adjacency.ADD_REMOVE_RECORD: 0.8, Adjacency.REPLACE_RECORD: 1.6}[law.adjacency]
     local: NDArray[np.float64] = (with_x - without_x).norm(dim=1).numpy()
     return law.noise_multiplier * (local if law.scaling is NoiseScaling.LOCAL else np.full(len(local), worst))
 
@@ -111,8 +128,8 @@ def test_log_odds_are_differences_of_log_densities(relation: Adjacency, scaling:
         for mean in (with_x, without_x)
     ]
     evidence = weigh_release(game, models, release)
-    assert evidence.log_odds.dtype == evidence.local_sensitivity.dtype == np.float64
-    np.testing.assert_allclose(evidence.log_odds, densities[0] - densities[1], rtol=1e-5, atol=1e-5)
+    assert evidence.increment.dtype == evidence.local_sensitivity.dtype == np.float64
+    np.testing.assert_allclose(evidence.increment, densities[0] - densities[1], rtol=1e-5, atol=1e-5)
     expected = (with_x - without_x).norm(dim=1).numpy()
     np.testing.assert_allclose(evidence.local_sensitivity, expected, rtol=1e-5)
     assert float(expected.min()) > 1e-3
@@ -127,7 +144,7 @@ def test_the_means_themselves_give_half_mu_squared(relation: Adjacency, scaling:
     if scaling is NoiseScaling.LOCAL:
         np.testing.assert_allclose(mu, 0.5, rtol=1e-12)
     for release, expected in ((with_x, mu**2 / 2), (without_x, -(mu**2) / 2), ((with_x + without_x) / 2, 0 * mu)):
-        np.testing.assert_allclose(weigh_release(game, models, release).log_odds, expected, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(weigh_release(game, models, release).increment, expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("scaling", list(NoiseScaling))
@@ -140,7 +157,7 @@ def test_swapping_the_neighbours_turns_the_sign(scaling: NoiseScaling) -> None:
     models = initial(game)
     release = make_release(game, models, [1, 0, 1, 0, 1])
     evidence, mirrored = weigh_release(game, models, release), weigh_release(swapped, models, release)
-    assert np.array_equal(mirrored.log_odds, -evidence.log_odds)
+    assert np.array_equal(mirrored.increment, -evidence.increment)
     assert np.array_equal(mirrored.local_sensitivity, evidence.local_sensitivity)
 
 
@@ -150,8 +167,8 @@ def test_mirroring_the_release_turns_the_sign(relation: Adjacency, scaling: Nois
     models = initial(game)
     release = make_release(game, models, [0, 1, 0, 1, 0]).double()
     with_x, without_x = true_sums(game, models)
-    evidence = weigh_release(game, models, release).log_odds
-    mirrored = weigh_release(game, models, with_x + without_x - release).log_odds
+    evidence = weigh_release(game, models, release).increment
+    mirrored = weigh_release(game, models, with_x + without_x - release).increment
     np.testing.assert_allclose(mirrored, -evidence, rtol=1e-4, atol=1e-5)
 
 
@@ -166,7 +183,7 @@ def test_neighbours_that_do_not_differ_tell_nothing(scaling: NoiseScaling, size:
     game = _without_difference(make_game(Adjacency.REPLACE_RECORD, scaling))
     models = initial(game)
     evidence = weigh_release(game, models, torch.full_like(models, size))
-    assert np.array_equal(evidence.log_odds, np.zeros(WORLDS))
+    assert np.array_equal(evidence.increment, np.zeros(WORLDS))
     assert np.array_equal(evidence.local_sensitivity, np.zeros(WORLDS))
 
 
@@ -180,8 +197,8 @@ def test_a_world_whose_units_are_dead_tells_nothing_and_spoils_no_other(scaling:
     views[last][2] = torch.tensor([1e4, 0.0]) if int(game.differing.labels[0]) == 0 else torch.tensor([0.0, 1e4])
     release = torch.ones_like(models)
     evidence = weigh_release(game, models, release)
-    assert evidence.log_odds[2] == evidence.local_sensitivity[2] == 0
-    assert np.isfinite(evidence.log_odds).all()
+    assert evidence.increment[2] == evidence.local_sensitivity[2] == 0
+    assert np.isfinite(evidence.increment).all()
     assert (evidence.local_sensitivity[[0, 1, 3, 4]] > 0).all()
 
 
@@ -197,7 +214,7 @@ def test_under_the_floor_noise_stays_and_evidence_fades() -> None:
     mu = sensitivity / (game.public.law.noise_multiplier * floor)
     told, opposite = weigh_release(game, models, with_x), weigh_release(game, models, without_x)
     np.testing.assert_allclose(told.local_sensitivity, sensitivity, rtol=0.05)  # float32 gradients, nearly equal
-    np.testing.assert_allclose(told.log_odds - opposite.log_odds, mu**2, rtol=0.1)
+    np.testing.assert_allclose(told.increment - opposite.increment, mu**2, rtol=0.1)
 
 
 @pytest.mark.parametrize(("relation", "scaling"), CASES)
@@ -207,13 +224,13 @@ def test_evidence_of_a_world_does_not_depend_on_its_company(relation: Adjacency,
     release = make_release(game, models, [1, 0, 1, 0, 1])
     together = weigh_release(game, models, release)
     first = weigh_release(game, models[:2], release[:2], batch_worlds=WORLDS)
-    assert np.array_equal(first.log_odds, together.log_odds[:2])
+    assert np.array_equal(first.increment, together.increment[:2])
     assert np.array_equal(first.local_sensitivity, together.local_sensitivity[:2])
     alone = weigh_release(game, models[4:], release[4:])
-    np.testing.assert_allclose(alone.log_odds, together.log_odds[4:], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(alone.increment, together.increment[4:], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("relation", list(Adjacency))
+@pytest.mark.parametrize("relation", RELATIONS)
 def test_every_sum_works_in_the_shapes_of_the_batch(relation: Adjacency, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bits may agree by luck in other shapes, so the shapes themselves are checked."""
     game = make_game(relation)
@@ -261,8 +278,8 @@ def test_models_tell_what_releases_tell(relation: Adjacency, scaling: NoiseScali
         assert np.array_equal(recovered.local_sensitivity, told.local_sensitivity)
         # Rounding to a thousandth of sigma in every coordinate moves the log-odds by a thousandth of mu or so.
         tolerance = 3e-3 * told.local_sensitivity / game.public.law.noise_scale(told.local_sensitivity)
-        assert (np.abs(recovered.log_odds - told.log_odds) <= tolerance).all()
-        assert np.abs(told.log_odds).max() > 0.05
+        assert (np.abs(recovered.increment - told.increment) <= tolerance).all()
+        assert np.abs(told.increment).max() > 0.05
 
 
 def _rounding_share(game: Game) -> float:
@@ -291,8 +308,8 @@ def test_a_world_without_difference_is_not_refused_for_rounding() -> None:
     game = _without_difference(make_game(optimizer=ServerOptimizer(OptimizerKind.SGD, 1e-9)))
     models = initial(game)
     evidence = weigh_models(game, [models, models.clone()])
-    assert isinstance(evidence, RoundEvidence)
-    assert np.array_equal(evidence.log_odds, np.zeros(WORLDS))
+    assert isinstance(evidence, Observation)
+    assert np.array_equal(evidence.increment, np.zeros(WORLDS))
 
 
 def test_adam_models_cannot_be_weighed() -> None:
@@ -318,5 +335,5 @@ def test_innovations_are_standard_normal() -> None:
     noise = torch.randn(2000, models.shape[1], generator=torch.Generator().manual_seed(8), dtype=torch.float64)
     mu = 1 / 0.7
     for mean, sign in ((with_x, 1), (without_x, -1)):
-        log_odds = weigh_release(game, many, mean + float(sigma[0]) * noise).log_odds
+        log_odds = weigh_release(game, many, mean + float(sigma[0]) * noise).increment
         assert stats.kstest((log_odds - sign * mu**2 / 2) / mu, "norm").pvalue > 1e-6

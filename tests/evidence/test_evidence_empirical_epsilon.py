@@ -15,7 +15,9 @@ from fl_audit.evidence.belief.empirical_epsilon import (
     epsilon_from_sensitivities,
     sensitivity_interval,
 )
-from fl_audit.privacy.accounting import RDP_CLASSIC_ORDERS, Accountant, epsilon, gdp_epsilon
+from fl_audit.privacy.accounting import Accountant, epsilon
+from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.privacy.renyi import RDP_CLASSIC_ORDERS
 from fl_audit.privacy.scores import rho_alpha
 
 

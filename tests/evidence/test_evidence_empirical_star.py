@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import beta
+from scipy.stats import beta, norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from fl_audit.errors import InputError
@@ -89,6 +89,29 @@ def test_the_interval_of_sets_apart() -> None:
     assert 3 < low < math.log(1000)
     assert high == math.inf
     assert empirical_interval(np.ones(99), np.ones(99), 1e-3) == (0.0, math.inf)
+
+
+def test_the_interval_holds_where_few_thresholds_lie_within_the_cut() -> None:
+    """Losses that are nearly apart: thresholds within the cut exist, but none is proven to be one. Seeded."""
+    rng, delta = np.random.default_rng(32), 1e-5
+    points = np.linspace(22.9, 23.2, 30_001)
+    fpr, fnr = norm.cdf(points, 26.1, 1), norm.sf(points, 20, 1)
+    counted = within_cut(fpr, fnr, 0.001)
+    truth = float(epsilon_star_of_rates(fpr[counted], fnr[counted], delta))
+    assert truth == pytest.approx(6.906, abs=1e-3)
+    for _ in range(15):
+        low, high = empirical_interval(rng.normal(20, 1, 40_000), rng.normal(26.1, 1, 40_000), delta)
+        assert 5.5 < low <= truth <= high
+
+
+@given(st.floats(0, 9), st.floats(0.2, 5), st.sampled_from([20, 100, 1000]), st.sampled_from([0.001, 0.01, 0.2]))
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_the_interval_holds_what_the_losses_themselves_show(shift: float, spread: float, size: int, cut: float) -> None:
+    """The counted distribution functions lie in the enclosure, so their own Epsilon* lies in the interval."""
+    quantiles = norm.ppf((np.arange(size) + 0.5) / size)
+    members, population = quantiles + 30, spread * quantiles + 30 + shift
+    low, high = empirical_interval(members, population, 1e-3, cut)
+    assert low <= float(empirical_epsilon_star(members, population, 1e-3, cut)) <= high
 
 
 @given(LOSSES, LOSSES)

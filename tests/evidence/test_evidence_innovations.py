@@ -3,23 +3,23 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy.stats import binom, kstest
 
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.innovations import check_innovations, innovations
+from fl_audit.evidence.belief.innovations import SMALLEST_SIGNAL, check_innovations, increments_of, innovations
 
 Run = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
 
 
 def adaptive_run(seed: int, worlds: int = 400, rounds: int = 12, noise: float = 1.0) -> Run:
-    """Log-odds whose signal depends on the log-odds so far, with some rounds of no signal; noise 1 is honest."""
+    """Increments whose signal depends on the log-odds so far, some rounds without signal; noise 1 is honest."""
     rng = np.random.default_rng(seed)
     bits = rng.integers(2, size=worlds)
     total, history, signals = np.zeros(worlds), [], []
     for _ in range(rounds):
         signal = 0.5 / (1 + np.exp(-total)) * (rng.random(worlds) > 0.1)
-        total = total + signal**2 * (bits - 0.5) + noise * signal * rng.normal(size=worlds)
-        history.append(total)
+        history.append(signal**2 * (bits - 0.5) + noise * signal * rng.normal(size=worlds))
+        total = total + history[-1]
         signals.append(signal)
     return np.stack(history, axis=1), np.stack(signals, axis=1), bits
 
@@ -29,10 +29,24 @@ def test_innovations_are_the_standard_normal_draws() -> None:
     draws, signal, bits = rng.normal(size=(6, 5)), rng.uniform(0.1, 2, (6, 5)), np.array([0, 1, 1, 0, 1, 0])
     signal[2, 3] = 0.0
     steps = signal * draws + np.where(bits, 1, -1)[:, None] * signal**2 / 2
-    found = innovations(np.cumsum(steps, axis=1), signal, bits)
+    found = innovations(steps, signal, bits)
     expected = np.where(signal > 0, draws, np.nan)
     np.testing.assert_allclose(found, expected, atol=1e-12)
-    np.testing.assert_array_equal(found, innovations(np.cumsum(steps, axis=1), signal, bits.astype(bool)))
+    np.testing.assert_array_equal(found, innovations(steps, signal, bits.astype(bool)))
+
+
+def test_tiny_signals_beside_large_ones_keep_their_law() -> None:
+    """Differences of cumulated log-odds lose them to rounding; signals under the smallest are left out."""
+    rng = np.random.default_rng(2)
+    draws, bits = rng.normal(size=(3000, 4)), rng.integers(2, size=3000)
+    signal = np.broadcast_to(np.array([3000.0, 2e-9, 1e-12, 1e-16]), draws.shape)
+    steps = signal * draws + np.where(bits, 1, -1)[:, None] * signal**2 / 2
+    found = innovations(steps, signal, bits)
+    np.testing.assert_allclose(found[:, :2], draws[:, :2], rtol=1e-6, atol=1e-6)
+    assert np.isnan(found[:, 2:]).all()
+    assert SMALLEST_SIGNAL == 1e-9
+    assert check_innovations(steps, signal, bits).holds
+    assert not check_innovations(increments_of(np.cumsum(steps, axis=1)), signal, bits).holds
 
 
 def test_false_alarms_are_rare() -> None:
@@ -50,8 +64,10 @@ def test_z_scores_are_standard() -> None:
 
 
 def test_final_log_odds_of_an_adaptive_run_are_not_normal_but_innovations_are() -> None:
-    log_odds, signal, bits = adaptive_run(5, worlds=4000)
-    assert check_innovations(log_odds, signal, bits).holds
+    increments, signal, bits = adaptive_run(5, worlds=4000)
+    final = increments.sum(axis=1)[bits == 1]
+    assert kstest((final - final.mean()) / final.std(), "norm").pvalue < 1e-3
+    assert check_innovations(increments, signal, bits).holds
 
 
 @pytest.mark.parametrize("noise", [0.9, 1.1])
@@ -63,8 +79,8 @@ def test_wrong_noise_is_found(noise: float) -> None:
 
 
 def test_wrong_bits_are_found() -> None:
-    log_odds, signal, bits = adaptive_run(3, worlds=2000)
-    check = check_innovations(log_odds, signal, 1 - bits)
+    increments, signal, bits = adaptive_run(3, worlds=2000)
+    check = check_innovations(increments, signal, 1 - bits)
     assert check.members.mean_z < -4 < 4 < check.nonmembers.mean_z
 
 
@@ -74,15 +90,15 @@ def test_noise_used_twice_is_found() -> None:
     draws = rng.normal(size=(500, 10))
     draws = (draws + np.roll(draws, 1, axis=1)) / math.sqrt(2)
     steps = signal * draws + np.where(bits, 1, -1)[:, None] * signal**2 / 2
-    check = check_innovations(np.cumsum(steps, axis=1), signal, bits)
+    check = check_innovations(steps, signal, bits)
     assert check.members.serial_correlation == pytest.approx(0.45, abs=0.1)
     assert check.members.serial_correlation_z > 4
 
 
 def test_pairs_stay_within_a_world_and_skip_silent_rounds() -> None:
-    log_odds, signal, bits = adaptive_run(6, worlds=50)
-    check = check_innovations(log_odds, signal, bits)
-    values = innovations(log_odds, signal, bits)[bits == 1]
+    increments, signal, bits = adaptive_run(6, worlds=50)
+    check = check_innovations(increments, signal, bits)
+    values = innovations(increments, signal, bits)[bits == 1]
     used = ~np.isnan(values)
     assert check.members.count == used.sum()
     pairs = int((used[:, 1:] & used[:, :-1]).sum())
@@ -102,9 +118,9 @@ def test_wrong_shapes_and_values_are_named() -> None:
         innovations(fine, np.ones((2, 2)), bits)
     with pytest.raises(InputError, match="bits have shape"):
         innovations(fine, fine, np.array([1]))
-    with pytest.raises(InputError, match="log-odds have shape"):
+    with pytest.raises(InputError, match="increments have shape"):
         innovations(np.ones(3), fine, bits)
-    with pytest.raises(InputError, match="log-odds contain NaN"):
+    with pytest.raises(InputError, match="increments contain NaN"):
         innovations(fine * math.nan, fine, bits)
     with pytest.raises(InputError, match="signal contains"):
         innovations(fine, -fine, bits)

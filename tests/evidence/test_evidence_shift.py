@@ -8,7 +8,7 @@ from scipy.stats import binom, ttest_ind
 
 from fl_audit.errors import InputError
 from fl_audit.evidence.bounds.shift import detectable_shift, gaussian_shift, shift_epsilon_lower_bound
-from fl_audit.privacy.accounting import gdp_epsilon
+from fl_audit.privacy.gaussian import gdp_epsilon
 
 
 def log_odds(rng: np.random.Generator, mu: float, n1: int, n0: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -1,82 +1,151 @@
+"""Verdicts: an honest federation is not violated, a breach at the limit is found, few worlds are inconclusive."""
+
 import math
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from noise_laws import draw_measured
 from scipy.stats import binom
 
-from fl_audit.evidence.belief.verdict import Verdict, VerdictResult, judge, limit_of_detection
-from fl_audit.evidence.bounds.shift import shift_epsilon_lower_bound
+from fl_audit.errors import InputError
+from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
+from fl_audit.evidence.belief.measured import Measured
+from fl_audit.evidence.belief.noise_estimate import (
+    epsilon_limit,
+    epsilon_lower_bound_from_noise,
+    estimate_noise,
+    ratio_interval,
+)
+from fl_audit.evidence.belief.noise_scale import SquareSum
+from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, judge_scores, unjudged
 from fl_audit.privacy.accounting import Accountant, gdp_epsilon, gdp_mu
 from fl_audit.privacy.calibration import Guarantee, guarantee
-from fl_audit.privacy.release import NoiseScaling
 
-PROMISE = guarantee(Accountant.GDP, 10.0, 30, 0.001)
-
-
-def log_odds(rng: np.random.Generator, mu: float, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    return rng.normal(mu**2 / 2, mu, n), rng.normal(-(mu**2) / 2, mu, n)
+PROMISE = guarantee(Accountant.GDP, 8.0, 30, 0.001)
 
 
-def verdict(
-    mu: float, n: int, seed: int, promise: Guarantee = PROMISE, scaling: NoiseScaling = NoiseScaling.LOCAL
-) -> VerdictResult:
-    one, zero = log_odds(np.random.default_rng(seed), mu, n)
-    return judge(one, zero, promise, 0.95, "record 3 replaced by 8", "seed 0", scaling)
+def verdict(measured: Measured, promise: Guarantee = PROMISE) -> Judgement:
+    return judge(measured, promise, 0.95, "record 3 replaced by 8", "seed 17")
 
 
-def test_an_honest_federation_is_consistent() -> None:
-    """True mu exactly as promised by gdp: 2000 verdicts, false alarms binomial(2000, 0.001)."""
-    alarms = sum(verdict(PROMISE.mu, 50, seed).verdict is Verdict.VIOLATED for seed in range(2000))
-    assert alarms <= binom.ppf(1 - 1e-4, 2000, 0.001)
+def test_honest_federations_are_consistent() -> None:
+    """200 honest runs at a level of .001 together."""
+    rng = np.random.default_rng(1)
+    found = [verdict(draw_measured(rng, 8, 20)).verdict for _ in range(200)]
+    assert sum(one is Verdict.VIOLATED for one in found) <= binom.ppf(1 - 1e-4, 200, FAMILY_LEVEL)
+    assert set(found) <= {Verdict.VIOLATED, Verdict.CONSISTENT}
 
 
-def test_half_the_noise_is_found_and_the_spread_is_not_taken_from_the_claim() -> None:
-    result = verdict(2 * PROMISE.mu, 500, 1)
+def test_half_the_noise_is_found_under_an_accountant_with_slack() -> None:
+    promise = guarantee(Accountant.RDP_CLASSIC, 8.0, 30, 0.001)
+    result = verdict(draw_measured(np.random.default_rng(2), 20, 30, noise=0.5), promise)
     assert result.verdict is Verdict.VIOLATED
-    # the insider believes the claimed sigma: its log-odds are half as large, the verdict is the same
-    one, zero = log_odds(np.random.default_rng(1), 2 * PROMISE.mu, 500)
-    claimed = judge(one / 4, zero / 4, PROMISE, 0.95, "", "", NoiseScaling.LOCAL)
-    assert claimed.lower_bound == pytest.approx(result.lower_bound, rel=1e-9)
+    assert {test.name for test in result.broken} == {"noise-total", "noise-along-record", "noise-tensor"}
+    assert result.broken[0].measured.startswith("0.50 times the claimed noise")
+    assert result.epsilon_lower_bound > promise.epsilon
+    assert result.noise is not None
+    assert result.noise.excess == ""
 
 
-def test_a_breach_at_the_limit_of_detection_is_found_nine_times_in_ten() -> None:
-    limit = limit_of_detection(100, 100, PROMISE.epsilon, PROMISE.delta)
-    found = sum(verdict(gdp_mu(limit, 0.001), 100, seed).verdict is Verdict.VIOLATED for seed in range(1000))
-    assert binom.ppf(1e-4, 1000, 0.9) <= found <= binom.ppf(1 - 1e-4, 1000, 0.9)
+def test_more_noise_is_consistent_and_says_what_it_costs() -> None:
+    result = verdict(draw_measured(np.random.default_rng(3), 20, 30, noise=1.25))
+    assert result.verdict is Verdict.CONSISTENT
+    assert result.noise is not None
+    assert "1.25 times" in result.noise.excess
+    assert "20 % less noise" in result.noise.excess
+    assert f"epsilon of {gdp_epsilon(0.001, PROMISE.mu / result.noise.ratio):.4g} instead of" in result.noise.excess
 
 
 def test_what_the_result_says() -> None:
-    one, zero = log_odds(np.random.default_rng(2), PROMISE.mu, 100)
-    result = judge(one, zero, PROMISE, 0.9, "record 3 replaced by 8", "seed 17", NoiseScaling.LOCAL)
-    assert result.lower_bound == shift_epsilon_lower_bound(one, zero, 0.001, 0.9)
-    assert result.lower_bound_at_violation_level == shift_epsilon_lower_bound(one, zero, 0.001, 0.999)
-    assert result.lower_bound_at_violation_level < result.lower_bound
-    assert (result.method, result.confidence, result.violation_level) == ("gaussian-shift", 0.9, 0.001)
+    result = verdict(draw_measured(np.random.default_rng(4)))
+    assert (result.verdict, result.level, result.confidence, result.not_offered) == ("consistent", 0.001, 0.95, ())
+    assert [test.name for test in result.tests] == [name for name in TestName if name is not TestName.SCORES]
+    assert result.broken == ()
+    assert result.epsilon_lower_bound_at_level < min(result.epsilon_lower_bound, PROMISE.epsilon)
     for part in ("record 3 replaced by 8", "seed 17", f"{result.limit_of_detection:.3g}", "0.001"):
         assert part in result.scope
-    assert "exact under local scaling" in result.assumption
-    assert "approximate under global scaling" in verdict(0.5, 10, 0, scaling=NoiseScaling.GLOBAL).assumption
+    assert "5 worlds would be enough to find a breach of 1.5 times" in result.limit_text
+    assert result.noise is not None
+    assert result.noise.low < result.noise.ratio < result.noise.high
+    assert [name for name, *_ in result.noise.tensors] == ["weight", "bias"]
 
 
-def test_the_verdict_turns_where_the_bound_passes_the_promise() -> None:
-    one, zero = log_odds(np.random.default_rng(3), 2.0, 200)
-    bound = shift_epsilon_lower_bound(one, zero, 0.001, 0.999)
-    for promised_epsilon, expected in ((bound * 1.001, Verdict.CONSISTENT), (bound * 0.999, Verdict.VIOLATED)):
-        noise_multiplier = math.sqrt(30) / gdp_mu(promised_epsilon, 0.001)
-        promise = guarantee(Accountant.GDP, noise_multiplier, 30, 0.001)
-        assert judge(one, zero, promise, 0.95, "", "", NoiseScaling.LOCAL).verdict is expected
+def test_few_worlds_are_inconclusive_and_say_how_many_would_do() -> None:
+    result = verdict(draw_measured(np.random.default_rng(5), 1, 30, silent=0.0))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    needed = int(result.limit_text.partition("too little to tell: ")[2].split()[0])
+    for worlds, conclusive in ((needed - 1, False), (needed, True)):
+        run = draw_measured(np.random.default_rng(6), worlds, 30, silent=0.0, measured_residuals=False)
+        limit = epsilon_limit(run, TestName.NOISE_ALONG_RECORD.level, PROMISE.mu, 0.001, PROMISE.epsilon)
+        assert (limit.conclusive, limit.worlds_needed) == (conclusive, needed)
+        assert (limit.epsilon <= 1.5 * PROMISE.epsilon) is conclusive
 
 
-def test_few_worlds_detect_nothing_and_say_so() -> None:
-    result = judge(np.array([3.0]), np.array([-3.0, -2.0]), PROMISE, 0.95, "", "", NoiseScaling.LOCAL)
-    assert (result.verdict, result.lower_bound, result.limit_of_detection) == (Verdict.CONSISTENT, 0.0, math.inf)
-    assert "too few" in result.scope
+def test_a_breach_at_the_limit_of_detection_is_found_nine_times_in_ten() -> None:
+    rng, level = np.random.default_rng(7), TestName.NOISE_ALONG_RECORD.level
+    plain = {"silent": 0.0, "measured_residuals": False}
+    limit = epsilon_limit(draw_measured(rng, 20, 30, **plain), level, PROMISE.mu, 0.001, PROMISE.epsilon)  # type: ignore[arg-type]
+    ratio = PROMISE.mu / gdp_mu(limit.epsilon, 0.001)
+    runs = [draw_measured(rng, 20, 30, along=ratio, **plain) for _ in range(400)]  # type: ignore[arg-type]
+    found = sum("noise-along-record" in {test.name for test in verdict(run).broken} for run in runs)
+    assert binom.ppf(1e-4, 400, 0.9) <= found <= binom.ppf(1 - 1e-4, 400, 0.9)
 
 
-def test_limit_of_detection_lies_above_the_promise_and_nears_it() -> None:
-    promise = guarantee(Accountant.RDP_CLASSIC, 9.95, 30, 0.001)
-    limits = [limit_of_detection(n, n, promise.epsilon, 0.001) for n in (20, 500, 100_000)]
-    assert limits[0] > limits[1] > limits[2] > promise.epsilon
-    assert limits[2] == pytest.approx(promise.epsilon, rel=0.05)
-    assert gdp_epsilon(0.001, gdp_mu(promise.epsilon, 0.001)) == pytest.approx(promise.epsilon, rel=1e-9)
+def test_a_record_that_changes_nothing_tells_nothing() -> None:
+    result = verdict(draw_measured(np.random.default_rng(8), 5, 5, silent=1.0))
+    assert (result.verdict, result.epsilon_lower_bound) == (Verdict.INCONCLUSIVE, 0.0)
+    assert math.isinf(result.limit_of_detection)
+    assert "did not differ in any round" in result.scope
+    assert result.noise is not None
+    assert math.isnan(result.noise.along_record)
+
+
+def test_a_promise_of_epsilon_zero_is_judged() -> None:
+    promise = guarantee(Accountant.GDP, 1e6, 30, 0.001)
+    assert promise.epsilon == 0
+    assert verdict(draw_measured(np.random.default_rng(9), noise_multiplier=1e6), promise).verdict is Verdict.CONSISTENT
+
+
+def test_the_lower_bound_is_as_near_as_published() -> None:
+    """Published for the demo's setting (k = 30, epsilon 1.834 at delta .002): 1.785, 1.811, 1.819 on average."""
+    rng, mu = np.random.default_rng(10), gdp_mu(1.834, 0.002)
+    for worlds, expected in ((100, 1.785), (400, 1.811), (1000, 1.819)):
+        runs = (draw_measured(rng, worlds, 30, silent=0.0, measured_residuals=False) for _ in range(100))
+        found = np.array([epsilon_lower_bound_from_noise(run, 0.95, mu, 0.002) for run in runs])
+        error = found.std() / 10
+        assert abs(found.mean() - expected) < 0.001 + 4 * error
+        assert np.sum(found > 1.834) <= binom.ppf(1 - 1e-4, 100, 0.05)
+
+
+def test_the_interval_of_the_noise_covers() -> None:
+    """Two-sided 90 % interval of 500 chi-squares: binomial bounds at 1e-4."""
+    rng = np.random.default_rng(11)
+    intervals = [ratio_interval(SquareSum(float(4 * rng.chisquare(40)), 40), 0.9) for _ in range(500)]
+    missed = sum(not low <= 2 <= high for low, high in intervals)
+    assert binom.ppf(1e-4, 500, 0.1) <= missed <= binom.ppf(1 - 1e-4, 500, 0.1)
+    with pytest.raises(InputError, match="confidence is 1"):
+        ratio_interval(SquareSum(1.0, 1), 1.0)
+
+
+def test_honest_noise_is_not_said_to_give_accuracy_away() -> None:
+    rng = np.random.default_rng(12)
+    said = [estimate_noise(draw_measured(rng, 5, 10), 0.95, PROMISE.mu, 0.001).excess for _ in range(200)]
+    assert sum(map(bool, said)) <= binom.ppf(1 - 1e-4, 200, 0.001)
+
+
+def test_scores_alone_are_judged_by_a_bound_that_assumes_nothing() -> None:
+    rng = np.random.default_rng(13)
+    apart = judge_scores(rng.normal(9, 1, 3000), rng.normal(0, 1, 3000), PROMISE, 0.95, "a pair", "seed 1")
+    assert (apart.verdict, apart.method) == (Verdict.VIOLATED, "clopper-pearson")
+    assert apart.epsilon_lower_bound > apart.epsilon_lower_bound_at_level > PROMISE.epsilon
+    assert apart.broken[0].p_value < 0.001
+    same = judge_scores(rng.normal(0, 1, 3000), rng.normal(0, 1, 3000), PROMISE, 0.95, "a pair", "seed 1")
+    assert (same.verdict, same.broken, same.noise) == (Verdict.CONSISTENT, (), None)
+    assert same.tests[0].p_value >= 0.001
+    few = judge_scores(rng.normal(9, 1, 20), rng.normal(0, 1, 20), PROMISE, 0.95, "a pair", "seed 1")
+    assert few.verdict is Verdict.INCONCLUSIVE
+
+
+def test_without_an_insider_nothing_is_judged() -> None:
+    assert unjudged(PROMISE)[0] is Verdict.NOT_AUDITED
+    assert unjudged(None)[0] is Verdict.NO_PROMISE

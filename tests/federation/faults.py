@@ -27,12 +27,13 @@ def faulty_app(
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         config = message.content.config_records[Record.CONFIG]
         due = context.node_config["partition-id"] == FAULTY_CLIENT and config[Key.ROUND] == server_round
-        so_far = 0 if once is None or not once.exists() else once.stat().st_size
-        if not due or (once is not None and not always and so_far >= times):
+        if not due or (once is not None and not always and _noted(once) >= times):
             return call_next(message, context)
-        if once is not None:
+        if isinstance(once, Path):
             with once.open("a") as file:
                 file.write("x")
+        elif once is not None:
+            once.touch()
         match kind:
             case "raises":
                 raise RuntimeError("the disk of this client is full")
@@ -46,6 +47,12 @@ def faulty_app(
         return _spoiled(reply, kind)
 
     return build_app(mods=[mod])
+
+
+def _noted(once: Path) -> int:
+    if not once.exists():
+        return 0
+    return once.stat().st_size if isinstance(once, Path) else 1
 
 
 def _spoiled(reply: Message, kind: str) -> Message:

@@ -2,13 +2,15 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
+from fl_audit.worlds import WorldBatch
 from strategies.dp_fedsgd import DPFedSGD
 
 
 class HalvedNoise(DPFedSGD):
     """Adds half of the noise that its law names."""
 
-    def noise_scale(self, local_sensitivity: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return half of sigma_i."""
-        return super().noise_scale(local_sensitivity) / 2
+    def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: NDArray[np.float64]) -> Tensor:
+        """Return sums with half of the noise."""
+        return super().noise(batch, server_round, total, sigma / 2)

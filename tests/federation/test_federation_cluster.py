@@ -13,7 +13,7 @@ from flwr.clientapp.typing import ClientAppCallable
 
 from clients.app import build_app
 from experiments.runs.engines import Engine
-from experiments.runs.run import run_audit
+from experiments.runs.run import Parties, run_audit
 from strategies.errors import FederationError
 
 
@@ -34,7 +34,9 @@ def stop_a_frozen_client(address: str, small_plan: MakePlan, tmp_path: Path) -> 
     mark = tmp_path / "frozen"
     plan = small_plan(run={"client-time-limit": 5.0, "worlds-per-batch": 6})
     with pytest.raises(FederationError, match="no answer in time"):
-        run_audit(plan, tmp_path / "freezes", Engine.RAY, address, client_app=faulty_app("freezes", mark))
+        run_audit(
+            plan, tmp_path / "freezes", Engine.RAY, address, parties=Parties(client_app=faulty_app("freezes", mark))
+        )
     assert time.time() - mark.stat().st_mtime < 10.0 + 15.0
 
 
@@ -49,7 +51,9 @@ def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(small_plan: M
     try:
         cluster.add_node(num_cpus=1)
         cluster.wait_for_nodes()
-        found = run_audit(plan, tmp_path / "cluster", Engine.RAY, cluster.address, client_app=noting_app(notes))
+        found = run_audit(
+            plan, tmp_path / "cluster", Engine.RAY, cluster.address, parties=Parties(client_app=noting_app(notes))
+        )
         stop_a_frozen_client(cluster.address, small_plan, tmp_path)
     finally:
         cluster.shutdown()

@@ -88,7 +88,7 @@ def test_draws_of_a_world_do_not_depend_on_the_others() -> None:
     challenger = SeededChallenger(7)
     together = challenger.standard_normals(range(10), 3, 50)
     assert torch.equal(together[4:6], challenger.standard_normals([4, 5], 3, 50))
-    assert (challenger.bits(range(40))[[3, 17]] == challenger.bits([3, 17])).all()
+    assert (challenger.membership(range(40)).bits[[3, 17]] == challenger.membership([3, 17]).bits).all()
     spec = ModelSpec("logistic", (30,), 2)
     assert torch.equal(initial_models(spec, 7, range(4))[2:], initial_models(spec, 7, [2, 3]))
     assert not torch.equal(together, challenger.standard_normals(range(10), 4, 50))

@@ -10,7 +10,7 @@ from audits import MakePlan
 from faults import faulty_app
 
 from experiments.runs.engines import Engine, RayOptions
-from experiments.runs.run import run_audit
+from experiments.runs.run import Parties, run_audit
 from strategies.errors import FederationError
 
 IN_PROCESS_FAULTS = {
@@ -32,7 +32,7 @@ def _stored_batches(directory: Path) -> list[str]:
 def test_a_fault_stops_the_run_with_one_line(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
     plan = small_plan(run={"client-time-limit": 1.0, "batches-in-flight": 1})
     with pytest.raises(FederationError) as caught:
-        run_audit(plan, tmp_path / "run", Engine.LOCAL, client_app=faulty_app(kind))
+        run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=Parties(client_app=faulty_app(kind)))
     message = str(caught.value)
     assert message.startswith("round 2: ")
     assert IN_PROCESS_FAULTS[kind] in message
@@ -59,7 +59,7 @@ def test_resume_repeats_only_unfinished_batches(small_plan: MakePlan, tmp_path: 
             mark.touch()
 
     with pytest.raises(FederationError):
-        run_audit(plan, interrupted, Engine.LOCAL, client_app=faulty_app("raises", CountingMark()))  # type: ignore[arg-type]
+        run_audit(plan, interrupted, Engine.LOCAL, parties=Parties(client_app=faulty_app("raises", CountingMark())))  # type: ignore[arg-type]
     assert _stored_batches(interrupted) == ["batch-00000"]
     first = interrupted / "challenger" / "batches" / "batch-00000" / "worlds.parquet"
     written = first.stat().st_mtime_ns
@@ -95,7 +95,7 @@ def test_on_ray_a_fault_that_stays_ends_run_and_processes(
     plan = small_plan(run={"client-time-limit": 8.0, "worlds-per-batch": 6, "client-retries": 1})
     mark = tmp_path / "failed"
     with pytest.raises(FederationError) as caught:
-        run_audit(plan, tmp_path / "run", Engine.RAY, client_app=faulty_app(kind, mark, always=True))
+        run_audit(plan, tmp_path / "run", Engine.RAY, parties=Parties(client_app=faulty_app(kind, mark, always=True)))
     assert time.time() - mark.stat().st_mtime < noticed_after + SECONDS_TO_STOP
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -113,7 +113,9 @@ def test_on_ray_a_call_whose_process_died_is_made_again_and_the_worlds_are_the_s
 ) -> None:
     plan = small_plan(run={"client-retries": 2, "actors": 2})
     mark = tmp_path / "died"
-    survived = run_audit(plan, tmp_path / "run", Engine.RAY, client_app=faulty_app("dies", mark, times=4))
+    survived = run_audit(
+        plan, tmp_path / "run", Engine.RAY, parties=Parties(client_app=faulty_app("dies", mark, times=4))
+    )
     assert mark.stat().st_size == 4  # twice in each of the two batches
     undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL)
     for label in ("worlds", "rounds", "releases"):

@@ -19,7 +19,7 @@ from torch import nn
 
 from experiments.runs.engines import Engine
 from experiments.runs.local_engine import LocalGrid
-from experiments.runs.run import run_audit
+from experiments.runs.run import Parties, run_audit
 from fl_audit.learning.stacked import StackedModel
 from strategies.errors import FederationError
 
@@ -102,7 +102,7 @@ def test_faults_are_told_alike(kind: str, small_plan: MakePlan, tmp_path: Path) 
     for actors in (1, 2):
         plan = small_plan(run={"client-time-limit": 1.0, "actors": actors})
         with pytest.raises(FederationError) as caught:
-            run_audit(plan, tmp_path / str(actors), Engine.LOCAL, client_app=faulty_app(kind))
+            run_audit(plan, tmp_path / str(actors), Engine.LOCAL, parties=Parties(client_app=faulty_app(kind)))
         said.append(str(caught.value))
     assert said[0] == said[1]
 

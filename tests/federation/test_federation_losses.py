@@ -23,7 +23,7 @@ from experiments.runs.run import federation_plan, run_audit
 from fl_audit.errors import InputError
 from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, parametric_epsilon_star
 from fl_audit.evidence.star.loss_samples import loss_scores
-from fl_audit.game import Game, load_game
+from fl_audit.game.game import Game, load_game
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.protocol import Key, Query, Record
 from fl_audit.worlds import split_worlds
@@ -53,7 +53,7 @@ def play(plan: AuditPlan, client_app: ClientApp = clients.app.app) -> list[Batch
 
 
 def star(results: list[BatchResult]) -> np.ndarray:
-    return np.concatenate([result.epsilon_star for result in results])
+    return np.concatenate([result.columns.releases["epsilon_star"] for result in results])
 
 
 def app_with(mod: Callable[[Message, Context, ClientAppCallable], Message]) -> ClientApp:
@@ -107,7 +107,7 @@ def test_federated_equals_pooled(
         assert other.insider is not None
         np.testing.assert_array_equal(one.insider.log_odds, other.insider.log_odds)
         np.testing.assert_array_equal(one.accuracy, other.accuracy)
-        assert one.client_epsilon_star is None
+        assert not one.columns.clients
 
 
 @pytest.mark.parametrize("adjacency", ["replace-record", "add-remove-record"])
@@ -121,9 +121,9 @@ def test_a_victim_with_one_record_that_is_not_always_there(
     pooled = play(small_plan(**changes, audit={"neighbour": index}))
     federated = play(small_plan(**changes, audit={"neighbour": index} | TOLD))
     assert load_game(small_plan(**changes, audit={"neighbour": index}).public).victim == alone
-    assert set(np.concatenate([result.bits for result in pooled])) == {True, False}
+    assert set(np.concatenate([result.membership.bits for result in pooled])) == {True, False}
     np.testing.assert_allclose(star(federated), star(pooled), rtol=0, atol=1e-9)
-    told = np.concatenate([result.client_epsilon_star for result in federated])
+    told = np.concatenate([result.columns.clients["epsilon_star"] for result in federated])
     assert np.isnan(told[:, :, alone]).all()
     assert np.isfinite(np.delete(told, alone, axis=2)).all()
 
@@ -132,7 +132,7 @@ def shard_losses(game: Game, result: BatchResult, client: int, row: int) -> np.n
     """Return a client's losses on the final model of one world, computed in the shapes of its batch."""
     found = [game.losses(result.final_models, game.honest_shard(client))[row]]
     if client == game.victim:
-        own = game.differing if result.bits[row] else game.replacement
+        own = game.differing if result.membership.bits[row] else game.replacement
         found.append(game.losses(result.final_models, own)[row])
     return np.concatenate(found)
 
@@ -149,20 +149,18 @@ def test_final_releases_by_hand(loss_range: list[float] | None, cut: float, smal
     game, delta = load_game(plan.public), plan.guarantee.delta
     for result in play(plan):
         population = game.losses(result.final_models, game.population)
-        assert result.epsilon_star is not None
-        assert result.client_epsilon_star is not None
         for row in range(result.batch.count):
             shards = [shard_losses(game, result, client, row) for client in range(plan.public.clients)]
             everything = np.concatenate([*shards, population[row]])
             low, high = loss_range or (everything.min(), everything.max())
             fit = scores_fit(population[row], low, high)
             whole = epsilon_star_gaussian(*scores_fit(np.concatenate(shards), low, high), *fit, delta, cut)
-            assert result.epsilon_star[row, -1] == pytest.approx(whole, abs=1e-9)
+            assert result.columns.releases["epsilon_star"][row, -1] == pytest.approx(whole, abs=1e-9)
             if loss_range is None:
                 assert whole == parametric_epsilon_star(np.concatenate(shards), population[row], delta, cut=cut)
             for client, losses in enumerate(shards):
                 own = epsilon_star_gaussian(*scores_fit(losses, low, high), *fit, delta, cut)
-                assert result.client_epsilon_star[row, -1, client] == pytest.approx(own, abs=1e-9)
+                assert result.columns.clients["epsilon_star"][row, -1, client] == pytest.approx(own, abs=1e-9)
 
 
 @pytest.mark.parametrize("public", [False, True])
@@ -203,8 +201,8 @@ def test_a_client_keeps_its_own_epsilon_star(small_plan: MakePlan, monkeypatch: 
         grids.append(self)
 
     monkeypatch.setattr(LocalGrid, "__init__", noting)
-    told = play(small_plan(audit=TOLD | {"worlds": 3}))[0].client_epsilon_star
-    silent = play(small_plan(audit=FEDERATED | {"worlds": 3}))[0].client_epsilon_star
+    told = play(small_plan(audit=TOLD | {"worlds": 3}))[0].columns.clients.get("epsilon_star")
+    silent = play(small_plan(audit=FEDERATED | {"worlds": 3}))[0].columns.clients.get("epsilon_star")
     assert told is not None
     assert silent is None
     for grid in grids:

@@ -15,7 +15,7 @@ from scipy.stats import binomtest
 from experiments.runs.engines import Engine
 from experiments.runs.run import rebuild_report, run_audit
 from fl_audit.errors import InputError
-from fl_audit.game import load_game
+from fl_audit.game.game import load_game
 from fl_audit.report.contents import RunContents
 
 FALSE_ALARM = 0.001

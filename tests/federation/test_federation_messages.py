@@ -14,8 +14,8 @@ from flwr.clientapp.typing import ClientAppCallable
 import clients.app
 from experiments.runs.engines import Engine
 from experiments.runs.local_engine import LocalGrid
-from experiments.runs.run import run_audit
-from fl_audit.game import load_game
+from experiments.runs.run import Parties, run_audit
+from fl_audit.game.game import load_game
 from fl_audit.protocol import Key, Query, Record
 from fl_audit.worlds import WorldBatch, split_worlds
 from server.challenger import SeededChallenger
@@ -51,17 +51,17 @@ def test_nobody_but_the_victim_is_told_a_bit(view: str, scaling: str, small_plan
     seen: Seen = []
     changes = {"audit": {"view": view}, "privacy": {"sensitivity": scaling}, "training": {"optimizer": "momentum"}}
     plan = small_plan(**changes)
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, client_app=recording_app(seen))
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=Parties(client_app=recording_app(seen)))
     game = load_game(plan.public)
     public = {"game", "round", "batch", "time-limit"}
     observed = {
         "update": [{"models-0", "release"}],
         "model": [{"models-0", "models-1"}, {"models-0", "models-1", "models-2"}],
     }
-    assert {client for _, client, config, _ in seen if "bits" in config} == {game.victim}
+    assert {client for _, client, config, _ in seen if "membership" in config} == {game.victim}
     for kind, client, config, arrays in seen:
         if kind == "train":
-            assert config == (public | {"bits"} if client == game.victim else public)
+            assert config == (public | {"membership"} if client == game.victim else public)
             assert arrays == {"models-0"}
         else:
             assert (kind, client, config) == ("query.observe", game.insider, public)

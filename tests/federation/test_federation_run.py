@@ -21,7 +21,7 @@ from experiments.runs.replay import replay
 from experiments.runs.run import rebuild_report, run_audit
 from experiments.runs.run_directory import RunDirectory
 from fl_audit.errors import InputError
-from fl_audit.game import load_game
+from fl_audit.game.game import load_game
 
 
 def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ from clients.app import build_app
 from experiments.runs.engines import Engine
 from experiments.runs.plan import AuditPlan
 from experiments.runs.replay import replay
-from experiments.runs.run import rebuild_report, run_audit
+from experiments.runs.run import Parties, rebuild_report, run_audit
 from fl_audit.errors import InputError
-from fl_audit.game import Game, load_game
+from fl_audit.game.game import Game, load_game
 from fl_audit.learning.models import ModelSpec, build_model, initial_models
 from fl_audit.protocol import Key, Record, pack_participation, unpack_participation
 from server.challenger import SeededChallenger
@@ -98,8 +98,8 @@ def _released_by_hand(plan: AuditPlan, game: Game, worlds: range) -> Tensor:
     spec = ModelSpec(plan.public.model, game.model.feature_shape, game.classes)
     initial = initial_models(spec, seed, worlds)
     module: nn.Module = build_model(spec)
-    norm = float("inf") if law.clipping_norm is None else law.clipping_norm
-    bits, total = challenger.bits(worlds), torch.zeros(initial.shape, dtype=torch.float64)
+    norm = law.clipping_norm
+    bits, total = challenger.membership(worlds).bits, torch.zeros(initial.shape, dtype=torch.float64)
     for client, shard in enumerate(game.shards):
         drawn = challenger.participation(worlds, 1, client, len(shard), law.sampling_rate)
         for row in range(len(worlds)):
@@ -111,7 +111,7 @@ def _released_by_hand(plan: AuditPlan, game: Game, worlds: range) -> Tensor:
                     example = game.replacement
                 gradients = example_gradients(module, initial[row : row + 1], example.features, example.labels)
                 total[row] += clip_and_sum(gradients, norm)[0]
-    noise = law.noise_multiplier * law.global_sensitivity if law.has_noise else 0.0
+    noise = law.noise_multiplier * law.global_sensitivity if law.adds_noise else 0.0
     total += noise * challenger.standard_normals(worlds, 1, initial.shape[1]).double()
     expected = float(plan.config.training.sampling_rate or 1) * plan.config.data.records
     return initial.double() - plan.config.training.learning_rate * total / expected
@@ -152,7 +152,7 @@ def test_each_client_is_told_of_its_own_records_alone(small_plan: MakePlan, tmp_
         told.setdefault(int(context.node_config["partition-id"]), set()).add(config[Key.PARTICIPATION])
         return call_next(message, context)
 
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, client_app=build_app([note]))
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=Parties(client_app=build_app([note])))
     rate, shards = plan.public.law.sampling_rate, load_game(plan.public).shards
     for client, shard in enumerate(shards):
         draws = [

@@ -7,7 +7,7 @@ from audits import MakePlan
 from secret_noise import HalvedNoise
 
 from experiments.runs.engines import Engine
-from experiments.runs.run import run_audit
+from experiments.runs.run import Parties, run_audit
 from strategies.dp_fedsgd import DPFedSGD
 
 SECTIONS = {
@@ -23,7 +23,7 @@ SECTIONS = {
 def test_two_thousand_worlds_tell_an_honest_server_from_one_that_halves_its_noise(
     strategy: type[DPFedSGD], verdict: str, small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    contents = run_audit(small_plan(**SECTIONS), tmp_path / "run", Engine.LOCAL, strategy_type=strategy)
+    contents = run_audit(small_plan(**SECTIONS), tmp_path / "run", Engine.LOCAL, parties=Parties(strategy=strategy))
     found = contents.summary["empirical_epsilon"]
     assert contents.summary["verdict"] == verdict
     assert contents.summary["innovations"]["holds"] is (verdict == "consistent")

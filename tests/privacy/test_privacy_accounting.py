@@ -11,19 +11,9 @@ from opacus.accountants.analysis.rdp import compute_rdp
 from scipy.integrate import quad
 
 from fl_audit.errors import InputError
-from fl_audit.privacy.accounting import (
-    RDP_CLASSIC_ORDERS,
-    Accountant,
-    epsilon,
-    epsilon_of_mu,
-    gdp_delta,
-    gdp_epsilon,
-    gdp_mu,
-    mu_of_epsilon,
-    rdp_classic_epsilon,
-    rdp_classic_epsilon_mu,
-    rdp_classic_mu,
-)
+from fl_audit.privacy.accounting import Accountant, epsilon, epsilon_of_mu, mu_of_epsilon
+from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu
+from fl_audit.privacy.renyi import RDP_CLASSIC_ORDERS, rdp_classic_epsilon, rdp_classic_epsilon_mu, rdp_classic_mu
 
 
 def log_delta_by_integral(eps: float, mu: float) -> float:

@@ -7,18 +7,11 @@ from hypothesis import strategies as st
 
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.calibration import (
-    AdvantageTarget,
-    BeliefTarget,
-    EpsilonTarget,
-    Guarantee,
-    NoiseMultiplierTarget,
-    Target,
-    guarantee,
-    noise_multiplier_for,
-)
+from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.events import SampledGaussianRelease
+from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.privacy.profile import PrivacyProfile
+from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
 
 ACCOUNTANTS = st.sampled_from(list(Accountant))
 

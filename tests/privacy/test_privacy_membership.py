@@ -10,8 +10,9 @@ from scipy.optimize import linprog
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.privacy.accounting import Accountant, gdp_delta
-from fl_audit.privacy.calibration import guarantee
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.gaussian import gdp_delta
+from fl_audit.privacy.guarantee import guarantee
 from fl_audit.privacy.membership_bounds import membership_bounds, tradeoff_advantage_bound, yeom_bound
 
 REPLACE, ADD_REMOVE = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD

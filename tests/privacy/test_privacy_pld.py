@@ -14,8 +14,7 @@ from scipy.stats import binom, norm
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.privacy.accounting import Accountant, account, gdp_delta, gdp_epsilon
-from fl_audit.privacy.calibration import guarantee
+from fl_audit.privacy.accounting import Accountant, account
 from fl_audit.privacy.events import (
     GaussianRelease,
     LaplaceRelease,
@@ -23,6 +22,8 @@ from fl_audit.privacy.events import (
     ReleaseEvent,
     SampledGaussianRelease,
 )
+from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
+from fl_audit.privacy.guarantee import guarantee
 from fl_audit.privacy.pld import MISPLACED_MASS, loss_curves
 from fl_audit.privacy.profile import PrivacyProfile
 

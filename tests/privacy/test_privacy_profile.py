@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.privacy.accounting import Accountant, account, gdp_delta, gdp_epsilon
+from fl_audit.privacy.accounting import Accountant, account
 from fl_audit.privacy.events import (
     GaussianRelease,
     LaplaceRelease,
@@ -20,6 +20,7 @@ from fl_audit.privacy.events import (
     ReleaseEvent,
     SampledGaussianRelease,
 )
+from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
 from fl_audit.privacy.profile import PrivacyProfile
 
 ALPHAS = (0.001, 0.01, 0.1, 0.3, 0.5, 0.9)

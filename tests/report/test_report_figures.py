@@ -1,20 +1,64 @@
+from dataclasses import replace
+
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from scipy import stats
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.report import RunContents
-from fl_audit.report.page.figures import FIGURES, draw_all
-from fl_audit.report.sections.captions import caption
-from fl_audit.report.sections.client_figure import client_figure
-from fl_audit.report.sections.innovation_figure import innovations_by_bit
-from fl_audit.report.sections.insider_figures import beliefs_figure, worlds_shown
-from fl_audit.report.sections.membership_figure import membership_figure
-from fl_audit.report.sections.training_figures import promise_fits, quantiles_by_round, releases_figure
+from fl_audit.report import FinishedRun, RunContents, RunTables, report_contents
+from fl_audit.report.curves import quantiles_by_round
+from fl_audit.report.page.pictures import draw_all, picture_names
+from fl_audit.report.page.style import to_png
+from fl_audit.report.section import Caption
+from fl_audit.report.sections.innovations import innovations_by_bit
+from fl_audit.report.sections.insider import InsiderNumbers
+from fl_audit.report.sections.insider_figures import worlds_shown
+from fl_audit.report.sections.membership import MembershipNumbers
+from fl_audit.report.sections.registry import measured
+from fl_audit.report.sections.released_model import promise_fits
 from fl_audit.report.wording import number_text
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+def figures_of(contents: RunContents) -> dict[str, Figure]:
+    """Return every figure of a run by name, undrawn yet."""
+    return {
+        picture.name: picture.draw(numbers, contents)
+        for section, numbers in measured(contents)
+        for picture in section.pictures
+        if picture.applies(numbers, contents)
+    }
+
+
+def drawn_names(contents: RunContents) -> list[str]:
+    return list(captions_of(contents))
+
+
+def captions_of(contents: RunContents) -> dict[str, Caption]:
+    return {
+        picture.name: picture.caption(numbers, contents)
+        for section, numbers in measured(contents)
+        for picture in section.pictures
+        if picture.applies(numbers, contents)
+    }
+
+
+def figure_of(contents: RunContents, name: str) -> Figure:
+    """Return one figure of a run by name."""
+    return next(
+        picture.draw(numbers, contents)
+        for section, numbers in measured(contents)
+        for picture in section.pictures
+        if picture.name == name
+    )
+
+
+def with_tables(run: FinishedRun, **changed: object) -> FinishedRun:
+    return replace(run, tables=replace(run.tables, **changed))
 
 
 @pytest.mark.parametrize(
@@ -24,7 +68,7 @@ PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
         {"exact": False},
         {"worlds": 1},
         {"worlds": 1, "rounds": 1},
-        {"worlds": 40, "rounds": 1, "with_epsilon_star": False},
+        {"worlds": 40, "rounds": 1},
         {"worlds": 25, "rounds": 200, "mu": 4.0},
         {"prior": 0.2},
         {"mu": 0.01},
@@ -32,18 +76,23 @@ PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
     ids=str,
 )
 def test_every_figure_is_drawn_as_png(make_contents, shape):
-    figures = draw_all(make_contents(**shape))
-    assert list(figures) == list(FIGURES)
-    assert all(png.startswith(PNG_SIGNATURE) for png in figures.values())
+    pictures = draw_all(make_contents(**shape))
+    assert {picture.name for picture in pictures} == EXPECTED
+    assert all(picture.png.startswith(PNG_SIGNATURE) for picture in pictures)
+    assert all(picture.caption.text and picture.caption.alternative for picture in pictures)
+
+
+EXPECTED = set(picture_names())
 
 
 def test_large_runs_are_drawn(make_contents):
-    assert len(draw_all(make_contents(worlds=5000, rounds=200))) == len(FIGURES)
+    assert set(figures_of(make_contents(worlds=5000, rounds=200))) == EXPECTED
 
 
 def test_same_run_gives_the_same_bytes_and_leaves_no_global_state(make_contents):
     contents, settings = make_contents(worlds=30, rounds=3), dict(matplotlib.rcParams)
-    assert draw_all(contents) == draw_all(contents)
+    for name in ("beliefs", "membership"):
+        assert to_png(figure_of(contents, name)) == to_png(figure_of(contents, name))
     assert dict(matplotlib.rcParams) == settings
 
 
@@ -53,61 +102,72 @@ def texts(figure):
 
 
 def test_axes_have_names(make_contents):
-    for draw in FIGURES.values():
-        figure = draw(make_contents(worlds=30, rounds=3))
+    for figure in figures_of(make_contents(worlds=30, rounds=3)).values():
         assert figure.axes[-1].get_xlabel()
         assert figure.axes[0].get_ylabel()
 
 
 def test_belief_figure_names_law_bound_and_share(make_contents):
-    legend = " ".join(texts(beliefs_figure(make_contents())))
+    legend = " ".join(texts(figure_of(make_contents(), "beliefs")))
     assert "exact law, μ = 0.55" in legend
     assert "of 300" in legend
     assert "δ = 0.12" in legend
-    assert "promise (upper limit)" in " ".join(texts(beliefs_figure(make_contents(exact=False))))
+
+
+def test_a_density_is_never_called_a_limit(make_contents):
+    contents = make_contents(exact=False)
+    captions = captions_of(contents)
+    for name in ("beliefs", "log-odds"):
+        words = f"{texts(figure_of(contents, name))} {captions[name].text}"
+        assert words.count("law at fixed sensitivities") >= 2
+        assert "upper limit" not in words
 
 
 def test_bars_of_the_belief_histogram_have_area_one(make_contents):
-    bars = beliefs_figure(make_contents()).axes[0].containers[0]
+    bars = figure_of(make_contents(), "beliefs").axes[0].containers[0]
     assert sum(bar.get_height() * bar.get_width() for bar in bars) == pytest.approx(1)
 
 
 def test_epsilon_star_panel_is_left_out_when_turned_off(make_contents):
-    assert len(releases_figure(make_contents(worlds=5)).axes) == 2
-    assert len(releases_figure(make_contents(worlds=5, with_epsilon_star=False)).axes) == 1
+    assert len(figure_of(make_contents(worlds=5), "releases").axes) == 2
+    without = make_contents(worlds=5, with_epsilon_star=False, with_clients=False)
+    assert len(figure_of(without, "releases").axes) == 1
+    assert "turned off" in captions_of(without)["releases"].text
 
 
 def test_promised_epsilon_is_drawn_only_where_it_leaves_the_curve_readable(make_contents):
     contents = make_contents(worlds=30, rounds=3)
     assert promise_fits(contents)
-    assert any("promised epsilon" in text for text in texts(releases_figure(contents)))
-    contents.summary["guarantee"]["epsilon"] = 50.0
-    assert not promise_fits(contents)
-    assert not any("promised epsilon" in text for text in texts(releases_figure(contents)))
+    assert any("promised epsilon" in text for text in texts(figure_of(contents, "releases")))
+    large = make_contents(worlds=30, rounds=3, mu=6.0)
+    assert not promise_fits(large)
+    assert not any("promised epsilon" in text for text in texts(figure_of(large, "releases")))
 
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_innovations_are_standard_normal_in_every_mode(make_contents, exact):
-    parts = innovations_by_bit(make_contents(exact=exact))
+    parts = innovations_by_bit(make_contents(exact=exact).run)
     assert set(parts) == {0, 1}
     assert sum(part.size for part in parts.values()) == 300 * 30
     assert all(stats.kstest(part, "norm").pvalue > 0.001 for part in parts.values())
 
 
-def test_innovations_do_not_depend_on_the_order_of_rows(make_contents):
+def test_no_number_depends_on_the_order_of_rows(make_contents):
     contents = make_contents(worlds=9, rounds=4)
-    shuffled = RunContents(**{**vars(contents), "rounds": contents.rounds.sample(frac=1, random_state=1)})
-    for bit, part in innovations_by_bit(contents).items():
+    shuffled = with_tables(contents.run, rounds=contents.rounds.sample(frac=1, random_state=1))
+    for bit, part in innovations_by_bit(contents.run).items():
         assert np.array_equal(part, innovations_by_bit(shuffled)[bit])
+    assert report_contents(shuffled).summary == contents.summary
 
 
 def test_rounds_without_signal_have_no_innovation(make_contents):
-    contents = make_contents(worlds=6, rounds=4)
-    contents.rounds.loc[contents.rounds["round"] == 2, "local_sensitivity"] = 0.0
-    assert sum(part.size for part in innovations_by_bit(contents).values()) == 18
-    contents.rounds["local_sensitivity"] = 0.0
-    assert innovations_by_bit(contents) == {}
-    assert len(draw_all(contents)) == len(FIGURES)
+    run = make_contents(worlds=6, rounds=4).run
+    second = run.tables.rounds["round"] == 2
+    still = run.tables.rounds.assign(local_sensitivity=run.tables.rounds["local_sensitivity"].mask(second, 0.0))
+    assert sum(part.size for part in innovations_by_bit(with_tables(run, rounds=still)).values()) == 18
+    nowhere = with_tables(run, rounds=run.tables.rounds.assign(local_sensitivity=0.0))
+    assert innovations_by_bit(nowhere) == {}
+    assert "innovations" in drawn_names(report_contents(nowhere))
 
 
 def test_worlds_shown_are_the_first_of_either_bit(make_contents):
@@ -129,40 +189,59 @@ def test_quantiles_over_worlds(make_contents):
 
 def test_membership_figure_has_every_advantage_and_each_bound_that_says_something(make_contents):
     contents = make_contents()
-    legend = " ".join(texts(membership_figure(contents)))
-    assert "exact bound, one record: 0.217" in legend
-    assert "exact bound, members and others: 0.218" in legend
-    assert "(Kairouz et al. 2015): 0.8" in legend
-    assert "Yeom" not in legend
-    contents.summary["membership"] |= {"yeom_bound": 0.1052, "bound": 0.21671}
-    figure = membership_figure(contents)
+    figure = figure_of(contents, "membership")
     legend = " ".join(texts(figure))
-    assert "bound of Yeom et al. 2018" in legend
-    assert "members and others" not in legend
+    assert f"exact bound, one record: {number_text(contents.facts.guarantee.advantage_bound_exact, 3)}" in legend
+    assert "exact bound, members and others" not in legend
+    tradeoff = number_text(contents.find(MembershipNumbers).bounds.tradeoff, 3)
+    assert f"(Kairouz et al. 2015): {tradeoff}" in legend
+    assert "Yeom" not in legend
+    small = " ".join(texts(figure_of(make_contents(mu=0.1), "membership")))
+    assert "bound of Yeom et al. 2018" in small
     shown = {text.get_text() for text in figure.axes[0].texts}
-    assert {"0.0179", number_text(contents.summary["insider"]["advantage"], 3)} <= shown
+    advantages = (
+        contents.find(InsiderNumbers).estimate.advantage,
+        contents.find(MembershipNumbers).record.advantage,
+        contents.find(MembershipNumbers).over_worlds.advantage,
+    )
+    assert {number_text(advantage, 3) for advantage in advantages} == shown
 
 
-def test_membership_figure_is_left_out_when_turned_off(make_contents):
-    assert "membership" in draw_all(make_contents(worlds=5))
-    assert set(FIGURES) - set(draw_all(make_contents(worlds=5, with_membership=False))) == {"membership"}
+def test_membership_caption_says_what_the_bounds_and_the_prior_leave(make_contents):
+    even = captions_of(make_contents())["membership"].text
+    assert "The bound of Yeom et al. lies above 1 and says nothing" in even
+    assert "wins more often by chance only" in even
+    assert "wins more often by chance only" not in captions_of(make_contents(prior=0.2))["membership"].text
+
+
+def test_bound_for_members_differs_where_records_come_and_go(make_contents):
+    run = make_contents(adjacency=Adjacency.ADD_REMOVE_RECORD)
+    assert "exact bound, members and others" in " ".join(texts(figure_of(run, "membership")))
+
+
+def test_findings_that_a_run_has_none_of_are_left_out(make_contents):
+    assert EXPECTED - set(drawn_names(make_contents(worlds=5, with_membership=False))) == {"membership"}
+    assert EXPECTED - set(drawn_names(make_contents(worlds=5, with_clients=False))) == {"client-epsilon-star"}
+    assert drawn_names(make_contents(worlds=5, with_insider=False, exact=False, with_clients=False)) == [
+        "membership",
+        "releases",
+    ]
 
 
 def test_incomplete_tables_are_refused(make_contents):
-    contents = make_contents(worlds=2, rounds=2)
+    tables = make_contents(worlds=2, rounds=2).run.tables
     with pytest.raises(InputError, match="rounds lacks sigma"):
-        RunContents(**{**vars(contents), "rounds": contents.rounds.drop(columns="sigma")})
+        RunTables(tables.worlds, tables.rounds.drop(columns="sigma"), tables.releases)
     with pytest.raises(InputError, match="worlds is empty"):
-        RunContents(**{**vars(contents), "worlds": contents.worlds.head(0)})
+        RunTables(tables.worlds.head(0), tables.rounds, tables.releases)
 
 
 def test_client_figure_marks_what_is_unbounded_and_leaves_out_what_has_no_value(make_contents):
     contents = make_contents()
-    axes = client_figure(contents).axes[0]
+    axes = figure_of(contents, "client-epsilon-star").axes[0]
     medians, unbounded, _ = axes.lines
     assert list(medians.get_xdata()) == [0, 1, 2, 4]
     assert list(unbounded.get_xdata()) == [4]
-    words = caption("client-epsilon-star", contents)
+    words = captions_of(contents)["client-epsilon-star"]
     assert "No value for 1 client " in words.text
     assert "5 clients" in words.alternative
-    assert "client-epsilon-star" not in draw_all(make_contents(with_clients=False))

@@ -46,7 +46,7 @@ from fl_audit.errors import InputError
 from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, fit_normal
 from fl_audit.evidence.star.loss_samples import loss_scores
 from fl_audit.evidence.star.star_estimate import PARAMETRIC_CUT
-from fl_audit.game import load_game
+from fl_audit.game.game import load_game
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.report.page.style import to_png
 

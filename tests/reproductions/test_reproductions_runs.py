@@ -27,7 +27,7 @@ from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.privacy.release import NoiseScaling
+from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import gaussian_advantage
 
 SMALL = replace(

@@ -25,9 +25,10 @@ from experiments.reproductions.papers import Extent
 from experiments.runs.engines import Engine
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
+from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.calibration import BeliefTarget, noise_multiplier_for
-from fl_audit.privacy.release import NoiseScaling
+from fl_audit.privacy.calibration import noise_multiplier_for
+from fl_audit.privacy.targets import BeliefTarget
 
 B, U = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
 LS, GS = NoiseScaling.LOCAL, NoiseScaling.GLOBAL

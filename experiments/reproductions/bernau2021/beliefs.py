@@ -22,7 +22,7 @@ from experiments.reproductions.items import CONFIDENCE, ItemResult, Row, table
 from experiments.reproductions.looks import SCALING_LOOKS, box_key, draw_boxes, empty_panel, legend_below, name_panel
 from experiments.reproductions.statistics import bootstrap, mean_belief, predicted_exceedance, resampling
 from fl_audit.evidence.belief.advantage import clopper_pearson
-from fl_audit.privacy.release import NoiseScaling
+from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.report.page.style import INK, new_figure
 
 _SHADES = ("#ffffff", "#bdbdbd", "#7f7f7f")

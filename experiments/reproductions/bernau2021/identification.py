@@ -27,7 +27,7 @@ from experiments.reproductions.looks import (
 )
 from experiments.reproductions.statistics import predicted_advantage, predicted_exceedance, z_against, z_between
 from fl_audit.evidence.belief.advantage import clopper_pearson, empirical_advantage
-from fl_audit.privacy.release import NoiseScaling
+from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import gaussian_advantage
 from fl_audit.report.page.style import INK, new_figure
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from experiments.reproductions.bernau2021.settings import MAIN_BELIEF, Study
 from fl_audit.adjacency import Adjacency
-from fl_audit.privacy.release import NoiseScaling
+from fl_audit.mechanisms.noise import NoiseScaling
 
 _LS, _GS = NoiseScaling.LOCAL, NoiseScaling.GLOBAL
 _B, _U = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD

@@ -17,7 +17,8 @@ from experiments.reproductions.items import CONFIDENCE, ItemResult, Row, table
 from experiments.reproductions.looks import legend_below, name_panel
 from experiments.reproductions.statistics import bootstrap, mean_belief, resampling
 from fl_audit.evidence.belief.advantage import clopper_pearson, empirical_advantage
-from fl_audit.privacy.scores import gaussian_belief_bound, rho_alpha, rho_beta
+from fl_audit.privacy.beliefs import Sensitivities, gaussian_belief_bound
+from fl_audit.privacy.scores import rho_alpha, rho_beta
 from fl_audit.report.page.style import BIT_STYLES, INK, new_figure
 
 Floats = NDArray[np.float64]
@@ -226,7 +227,7 @@ def figure_3() -> ItemResult:
         found = [(Query(x, delta, DIMENSIONS), x) for x in EPSILONS]
         results = [(query, simulate(query, resampling(query.label))) for query, _ in found]
         rows += [row for query, games in results for row in (_advantage_row(query, games), _belief_row(query, games))]
-        reached = [gaussian_belief_bound(Query(x, delta).mu, delta) for x in grid]
+        reached = [gaussian_belief_bound(Query(x, delta).mu, delta, Sensitivities.FIXED) for x in grid]
         left.plot(grid, reached, line, color=colour, linewidth=1.6, label=f"passed with probability {delta:g}")
         right.plot(
             grid,

@@ -21,7 +21,7 @@ from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory, read_json, read_public
 from experiments.runs.store import read_frame
 from fl_audit.adjacency import NeighbourPair
-from fl_audit.privacy.release import SENSITIVITY_FLOOR
+from fl_audit.mechanisms.noise import SENSITIVITY_FLOOR
 
 Floats = NDArray[np.float64]
 

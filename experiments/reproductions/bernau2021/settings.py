@@ -11,7 +11,7 @@ from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.engines import Engine
 from fl_audit.adjacency import Adjacency
 from fl_audit.data.neighbours import NeighbourChoice
-from fl_audit.privacy.release import NoiseScaling
+from fl_audit.mechanisms.noise import NoiseScaling
 
 ROUNDS = 30
 CLIPPING_NORM = 3.0

@@ -13,7 +13,8 @@ from scipy.special import betaincinv, ndtri
 
 from fl_audit.errors import require
 from fl_audit.evidence.belief.advantage import clopper_pearson
-from fl_audit.privacy.accounting import Accountant, epsilon_of_mu, require_delta, require_mu
+from fl_audit.privacy.accounting import Accountant, epsilon_of_mu
+from fl_audit.privacy.gaussian import require_delta, require_mu
 from fl_audit.privacy.scores import epsilon_from_advantage, require_prior
 
 

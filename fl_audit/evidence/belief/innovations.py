@@ -16,6 +16,9 @@ from fl_audit.errors import require
 LARGEST_Z_SCORE = 4.0
 SMALLEST_P_VALUE = 0.001
 
+SMALLEST_SIGNAL = 1e-9
+"""Signal-to-noise ratio under which a round is left out: rounding, not noise, would decide its innovation."""
+
 
 @dataclass(frozen=True)
 class InnovationGroup:
@@ -65,14 +68,15 @@ class InnovationCheck:
 
 
 def innovations(
-    log_odds: NDArray[np.float64], signal: NDArray[np.float64], bits: NDArray[np.integer] | NDArray[np.bool_]
+    increments: NDArray[np.float64], signal: NDArray[np.float64], bits: NDArray[np.integer] | NDArray[np.bool_]
 ) -> NDArray[np.float64]:
     """Return (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, with - for bit 1 and + for bit 0.
 
     Parameters
     ----------
-    log_odds
-        Log-odds of D against D' after every round, without the prior, shape (worlds, rounds), finite.
+    increments
+        L_i - L_{i-1}, what every round added to the log-odds of D against D', shape (worlds, rounds), finite. They
+        must be the numbers that the insider computed: differences of cumulated log-odds lose small ones.
     signal
         mu_i = Delta_i / sigma_i, shape (worlds, rounds), finite and at least 0.
     bits
@@ -81,7 +85,7 @@ def innovations(
     Returns
     -------
     array
-        Shape (worlds, rounds), NaN where mu_i = 0: such a round tells nothing.
+        Shape (worlds, rounds), NaN where mu_i is under `SMALLEST_SIGNAL`: such a round tells nothing.
 
     Raises
     ------
@@ -90,34 +94,41 @@ def innovations(
 
     Examples
     --------
-    >>> innovations(np.array([[1.0, 1.0]]), np.array([[2.0, 0.0]]), np.array([1])).tolist()
+    >>> innovations(np.array([[1.0, 0.0]]), np.array([[2.0, 0.0]]), np.array([1])).tolist()
     [[-0.5, nan]]
     """
-    _require_shapes(log_odds, signal, bits)
-    steps = np.diff(log_odds, axis=1, prepend=0.0)
+    _require_shapes(increments, signal, bits)
     drift = np.where(bits.astype(bool), 0.5, -0.5)[:, None] * np.square(signal)
-    used = signal > 0
-    return np.where(used, (steps - drift) / np.where(used, signal, 1.0), np.nan)
+    used = signal >= SMALLEST_SIGNAL
+    return np.where(used, (increments - drift) / np.where(used, signal, 1.0), np.nan)
 
 
-def _require_shapes(log_odds: NDArray[np.float64], signal: NDArray[np.float64], bits: NDArray[np.generic]) -> None:
-    shape = log_odds.shape
-    require(log_odds.ndim == 2, f"log-odds have shape {shape}: accepted is (worlds, rounds)")
-    require(signal.shape == shape, f"signal has shape {signal.shape}: accepted is {shape}, that of the log-odds")
+def increments_of(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the increments of cumulated log-odds (worlds, rounds), for tables that kept nothing else.
+
+    Increments that are tiny beside the log-odds themselves are lost to rounding.
+    """
+    return np.diff(log_odds, axis=1, prepend=0.0)
+
+
+def _require_shapes(increments: NDArray[np.float64], signal: NDArray[np.float64], bits: NDArray[np.generic]) -> None:
+    shape = increments.shape
+    require(increments.ndim == 2, f"increments have shape {shape}: accepted is (worlds, rounds)")
+    require(signal.shape == shape, f"signal has shape {signal.shape}: accepted is {shape}, that of the increments")
     require(bits.shape == shape[:1], f"bits have shape {bits.shape}: accepted is {shape[:1]}, one a world")
-    require(bool(np.all(np.isfinite(log_odds))), "log-odds contain NaN or infinity: accepted are finite numbers")
+    require(bool(np.all(np.isfinite(increments))), "increments contain NaN or infinity: accepted are finite numbers")
     fine = np.isfinite(signal) & (signal >= 0)
     require(bool(np.all(fine)), "signal contains NaN, infinity or a negative number: accepted are finite ones from 0")
 
 
 def check_innovations(
-    log_odds: NDArray[np.float64], signal: NDArray[np.float64], bits: NDArray[np.integer] | NDArray[np.bool_]
+    increments: NDArray[np.float64], signal: NDArray[np.float64], bits: NDArray[np.integer] | NDArray[np.bool_]
 ) -> InnovationCheck:
     """Return how well the innovations follow their law, separately for each bit.
 
     Parameters
     ----------
-    log_odds, signal, bits
+    increments, signal, bits
         As for `innovations`.
 
     Raises
@@ -125,7 +136,7 @@ def check_innovations(
     InputError
         As `innovations`.
     """
-    values, member = innovations(log_odds, signal, bits), bits.astype(bool)
+    values, member = innovations(increments, signal, bits), bits.astype(bool)
     return InnovationCheck(_group(values[member]), _group(values[~member]))
 
 

@@ -1,117 +1,264 @@
-"""The verdict: whether what the insider saw contradicts what was promised.
+"""The verdict: whether what the insider measured contradicts what was promised.
 
-It rests on one method, declared before the run: the studentised shift of the insider's log-odds.
+It rests on a family of tests that is declared before the run (`family`), each exact under the claimed law, at level
+0.001 together.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.evidence.bounds.shift import METHOD, detectable_shift, shift_epsilon_lower_bound
-from fl_audit.privacy.accounting import gdp_epsilon, gdp_mu
-from fl_audit.privacy.calibration import Guarantee
-from fl_audit.privacy.release import NoiseScaling
-
-VIOLATION_LEVEL = 0.001
-"""Probability with which a federation that keeps its promise may be called violated."""
-
-DETECTION_POWER = 0.9
-"""Probability with which a breach as large as the limit of detection is found."""
+from fl_audit.evidence.belief.family import (
+    DETECTION_POWER,
+    FAMILY_LEVEL,
+    NotOffered,
+    TestName,
+    TestResult,
+)
+from fl_audit.evidence.belief.measured import Measured
+from fl_audit.evidence.belief.noise_drift import drift_along_gradients, drift_along_record
+from fl_audit.evidence.belief.noise_estimate import (
+    ASSUMPTION,
+    EpsilonLimit,
+    NoiseEstimate,
+    epsilon_limit,
+    epsilon_lower_bound_from_noise,
+    estimate_noise,
+)
+from fl_audit.evidence.belief.noise_grain import low_bits, sensitivity
+from fl_audit.evidence.belief.noise_repeats import repeated_noise
+from fl_audit.evidence.belief.noise_scale import noise_along_record, noise_tensor, noise_total
+from fl_audit.evidence.belief.noise_sharing import serial_correlation, shared_over_rounds, shared_over_worlds
+from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
+from fl_audit.evidence.bounds.methods import BoundMethod
+from fl_audit.privacy.guarantee import Guarantee
 
 
 class Verdict(StrEnum):
-    """CONSISTENT: nothing seen contradicts the promise. VIOLATED: the promise is refuted at `VIOLATION_LEVEL`.
+    """What became of the promise.
 
-    NOT_AUDITED: there was a promise and no insider to test it. NO_PROMISE: there was none.
+    CONSISTENT: nothing seen contradicts it. VIOLATED: it is refuted at `FAMILY_LEVEL`. INCONCLUSIVE: nothing seen
+    contradicts it, and not even a breach of 1.5 times the promised epsilon would have been found. NOT_AUDITED: there
+    was a promise and no insider to test it. NO_PROMISE: there was none.
     """
 
     CONSISTENT = "consistent"
     VIOLATED = "violated"
+    INCONCLUSIVE = "inconclusive"
     NOT_AUDITED = "not audited"
     NO_PROMISE = "no promise"
 
 
 @dataclass(frozen=True)
-class VerdictResult:
+class Judgement:
     """A verdict with all that a reader needs to weigh it.
 
     Parameters
     ----------
     verdict
         The verdict.
-    lower_bound
-        Lower bound on epsilon, at the promise's delta, that holds with `confidence`.
+    tests
+        Every test that was made, in the order of their declaration.
+    broken
+        Those that refute the promise.
+    level
+        Level of the whole family.
+    noise
+        How much noise there is over what was promised; None for an observer who cannot measure it.
+    not_offered
+        Names of the tests that have nothing to say about this run, with the reason.
+    epsilon_lower_bound
+        Lower bound on epsilon, at the promise's delta, that holds with `confidence` under `assumption`.
     confidence
         The configured confidence.
-    lower_bound_at_violation_level
-        The bound at confidence 1 - `violation_level`, which decides.
+    epsilon_lower_bound_at_level
+        The same with confidence 1 - `level`.
+    method, assumption
+        How the lower bound is found, and what it rests on, in plain English.
     limit_of_detection
-        Smallest true epsilon, at the promise's delta, that would be called violated with probability 0.9; infinite
-        where the worlds cannot tell.
-    assumption
-        What the bounds rest on, in plain English.
+        Smallest true epsilon, at the promise's delta, that would be called violated with probability 0.9 by the test
+        that the lower bound comes from; infinite where the worlds cannot tell.
+    limit_text
+        The same in plain English, with the number of worlds that would find a breach of 1.5 times the promise.
     scope
         What `consistent` covers and what not, in plain English.
-    method, violation_level
-        How it was decided, fixed before the run.
     """
 
     verdict: Verdict
-    lower_bound: float
+    tests: tuple[TestResult, ...]
+    broken: tuple[TestResult, ...]
+    level: float
+    noise: NoiseEstimate | None
+    not_offered: tuple[tuple[str, str], ...]
+    epsilon_lower_bound: float
     confidence: float
-    lower_bound_at_violation_level: float
-    limit_of_detection: float
+    epsilon_lower_bound_at_level: float
+    method: str
     assumption: str
+    limit_of_detection: float
+    limit_text: str
     scope: str
-    method: str = METHOD
-    violation_level: float = VIOLATION_LEVEL
+
+
+_FAMILY: dict[TestName, Callable[[Measured], TestResult | NotOffered]] = {
+    TestName.NOISE_TOTAL: noise_total,
+    TestName.NOISE_ALONG_RECORD: noise_along_record,
+    TestName.NOISE_TENSOR: noise_tensor,
+    TestName.DRIFT_ALONG_RECORD: drift_along_record,
+    TestName.DRIFT_ALONG_GRADIENTS: drift_along_gradients,
+    TestName.REPEATED_NOISE: repeated_noise,
+    TestName.SHARED_OVER_WORLDS: shared_over_worlds,
+    TestName.SHARED_OVER_ROUNDS: shared_over_rounds,
+    TestName.SERIAL_CORRELATION: serial_correlation,
+    TestName.LOW_BITS: low_bits,
+    TestName.SENSITIVITY: sensitivity,
+}
+
+
+def run_family(measured: Measured) -> tuple[tuple[TestResult, ...], tuple[tuple[str, str], ...]]:
+    """Return the results of all tests of the declared family that are offered, and the reasons of the others."""
+    outcomes = {name: test(measured) for name, test in _FAMILY.items()}
+    tests = tuple(found for found in outcomes.values() if isinstance(found, TestResult))
+    missing = tuple((str(name), found.reason) for name, found in outcomes.items() if isinstance(found, NotOffered))
+    return tests, missing
 
 
 def judge(
-    log_odds_members: NDArray[np.float64],
-    log_odds_nonmembers: NDArray[np.float64],
+    measured: Measured,
     guarantee: Guarantee,
     confidence: float,
     neighbour_description: str,
     seed_description: str,
-    scaling: NoiseScaling,
-) -> VerdictResult:
-    """Return whether the insider's log-odds contradict the promised epsilon.
+) -> Judgement:
+    """Return whether what the insider measured contradicts the promise.
 
     Parameters
     ----------
-    log_odds_members, log_odds_nonmembers
-        Final log-odds of D against D' in worlds with bit 1 (D was used) and bit 0, shapes (n1,) and (n0,), finite.
+    measured
+        The run, and the claimed noise.
     guarantee
-        The promise.
+        The promise, of Gaussian noise without sampling: only there the tests are exact.
     confidence
-        Confidence of `lower_bound`, 0.5 or more, below 1. The verdict itself is always at `VIOLATION_LEVEL`.
+        Of the noise's intervals and of the lower bound on epsilon, 0.5 or more, below 1. The verdict itself is always
+        at `FAMILY_LEVEL`.
     neighbour_description, seed_description
         What pair of training sets and what seed was audited, as they shall read in `scope`.
-    scaling
-        What the noise was scaled to; it decides whether the assumption holds exactly.
 
     Raises
     ------
     InputError
-        If the log-odds are not finite, or constant at two different values.
+        If a number is out of its range.
     """
-    delta = guarantee.delta
-    bound = shift_epsilon_lower_bound(log_odds_members, log_odds_nonmembers, delta, confidence)
-    decisive = shift_epsilon_lower_bound(log_odds_members, log_odds_nonmembers, delta, 1 - VIOLATION_LEVEL)
-    limit = limit_of_detection(int(log_odds_members.size), int(log_odds_nonmembers.size), guarantee.epsilon, delta)
-    return VerdictResult(
-        verdict=Verdict.VIOLATED if decisive > guarantee.epsilon else Verdict.CONSISTENT,
-        lower_bound=bound,
+    tests, missing = run_family(measured)
+    broken = tuple(test for test in tests if test.violated)
+    mu, delta = guarantee.mu, guarantee.delta
+    limit = epsilon_limit(measured, TestName.NOISE_ALONG_RECORD.level, mu, delta, guarantee.epsilon)
+    limit_text = _limit_text(limit, guarantee)
+    return Judgement(
+        verdict=_verdict(bool(broken), limit.conclusive),
+        tests=tests,
+        broken=broken,
+        level=FAMILY_LEVEL,
+        noise=estimate_noise(measured, confidence, mu, delta),
+        not_offered=missing,
+        epsilon_lower_bound=epsilon_lower_bound_from_noise(measured, confidence, mu, delta),
         confidence=confidence,
-        lower_bound_at_violation_level=decisive,
-        limit_of_detection=limit,
-        assumption=_assumption(scaling),
-        scope=_scope(neighbour_description, seed_description, limit, delta),
+        epsilon_lower_bound_at_level=epsilon_lower_bound_from_noise(measured, 1 - FAMILY_LEVEL, mu, delta),
+        method=str(TestName.NOISE_ALONG_RECORD),
+        assumption=ASSUMPTION,
+        limit_of_detection=limit.epsilon,
+        limit_text=limit_text,
+        scope=_scope(neighbour_description, seed_description, limit_text),
     )
+
+
+def judge_scores(
+    member_scores: NDArray[np.float64],
+    nonmember_scores: NDArray[np.float64],
+    guarantee: Guarantee,
+    confidence: float,
+    neighbour_description: str,
+    seed_description: str,
+) -> Judgement:
+    """Return the verdict for an observer who has scores but not the exact law: a bound that assumes nothing decides.
+
+    Parameters
+    ----------
+    member_scores, nonmember_scores
+        Scores of worlds with D and with D', higher where the observer rather believes in D; shapes (n1,) and (n0,), at
+        least one each, no NaN.
+    guarantee
+        The promise.
+    confidence
+        Of the lower bound, above 0.5 and below 1.
+    neighbour_description, seed_description
+        As for `judge`.
+
+    Raises
+    ------
+    InputError
+        As `fl_audit.evidence.bounds.lower_bounds.epsilon_lower_bound`.
+    """
+    delta, promised, method = guarantee.delta, guarantee.epsilon, BoundMethod.CLOPPER_PEARSON
+
+    def bound_at(level: float) -> float:
+        return epsilon_lower_bound(member_scores, nonmember_scores, delta, 1 - level, method).epsilon
+
+    decisive = bound_at(FAMILY_LEVEL)
+    at_confidence = epsilon_lower_bound(member_scores, nonmember_scores, delta, confidence, method)
+    # The ceiling at the level that decides: what perfectly separated scores would certify.
+    ceiling = epsilon_lower_bound(member_scores, nonmember_scores, delta, 1 - FAMILY_LEVEL, method).limit_of_detection
+    conclusive = ceiling > 1.5 * promised
+    limit_text = (
+        f"With so many worlds this method certifies at most epsilon {ceiling:.3g} at delta {delta:g}, however well the "
+        "scores separate."
+    )
+    test = TestResult(
+        name=TestName.SCORES,
+        statistic=decisive,
+        p_value=_smallest_level(bound_at, promised, decisive),
+        level=FAMILY_LEVEL,
+        measured=f"an epsilon of at least {decisive:.4g} at delta {delta:g}, with confidence {1 - FAMILY_LEVEL:g}",
+        promised=f"an epsilon of at most {promised:.4g}",
+        limit=limit_text,
+    )
+    return Judgement(
+        verdict=_verdict(test.violated, conclusive),
+        tests=(test,),
+        broken=(test,) if test.violated else (),
+        level=FAMILY_LEVEL,
+        noise=None,
+        not_offered=tuple((str(name), "This observer does not know both candidate sums.") for name in _FAMILY),
+        epsilon_lower_bound=at_confidence.epsilon,
+        confidence=confidence,
+        epsilon_lower_bound_at_level=decisive,
+        method=str(method),
+        assumption=method.assumption,
+        limit_of_detection=ceiling,
+        limit_text=limit_text,
+        scope=_scope(neighbour_description, seed_description, limit_text),
+    )
+
+
+def _smallest_level(bound_at: Callable[[float], float], promised: float, decisive: float) -> float:
+    """Return about the smallest level at which the bound exceeds the promise, on the side that the decision is on."""
+    low, high = (-30.0, math.log(FAMILY_LEVEL)) if decisive > promised else (math.log(FAMILY_LEVEL), math.log(0.499))
+    if decisive <= promised and bound_at(0.499) <= promised:
+        return 1.0
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (low, middle) if bound_at(math.exp(middle)) > promised else (middle, high)
+    return math.exp(high) * (1 - 1e-9) if decisive > promised else max(FAMILY_LEVEL, math.exp(high))
+
+
+def _verdict(is_broken: bool, is_conclusive: bool) -> Verdict:
+    if is_broken:
+        return Verdict.VIOLATED
+    return Verdict.CONSISTENT if is_conclusive else Verdict.INCONCLUSIVE
 
 
 def unjudged(guarantee: Guarantee | None) -> tuple[Verdict, str]:
@@ -128,48 +275,22 @@ def unjudged(guarantee: Guarantee | None) -> tuple[Verdict, str]:
     return Verdict.NOT_AUDITED, f"No insider took part, so nothing was held against the promise. {rest}"
 
 
-def limit_of_detection(n1: int, n0: int, promised_epsilon: float, delta: float) -> float:
-    """Return the smallest true epsilon at delta that would be called violated with probability `DETECTION_POWER`.
-
-    Parameters
-    ----------
-    n1, n0
-        Numbers of worlds with bit 1 and bit 0; fewer than 2 of either detect nothing: infinity.
-    promised_epsilon
-        The promise, at least 0; it allows a Gaussian composition with the largest mu whose epsilon at delta keeps it.
-    delta
-        Above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
-    """
-    allowed = gdp_mu(promised_epsilon, delta)
-    return gdp_epsilon(delta, detectable_shift(n1, n0, allowed, VIOLATION_LEVEL, DETECTION_POWER))
+def _limit_text(limit: EpsilonLimit, guarantee: Guarantee) -> str:
+    if limit.worlds_needed is None:
+        return "D and D' did not differ in any round, so no breach of epsilon could have been found along the record."
+    found = (
+        f"Along the record's direction, noise so small that epsilon is {limit.epsilon:.3g} at delta "
+        f"{guarantee.delta:g} would have been found with probability {DETECTION_POWER:g}; {guarantee.epsilon:.3g} is "
+        "promised."
+    )
+    worlds = f"{limit.worlds_needed:,} world{'s' if limit.worlds_needed > 1 else ''}"
+    if limit.conclusive:
+        return f"{found} {worlds} would be enough to find a breach of 1.5 times the promise."
+    return f"{found} That is too little to tell: {worlds} with as many rounds would find one of 1.5 times the promise."
 
 
-def _assumption(scaling: NoiseScaling) -> str:
-    normal = "The insider's final log-odds are normal with the same spread whether D or D' was used"
-    match scaling:
-        case NoiseScaling.LOCAL:
-            return (
-                f"{normal}: exact under local scaling, where every round has the same signal-to-noise ratio unless its "
-                "noise was raised to the floor."
-            )
-        case NoiseScaling.GLOBAL:
-            return (
-                f"{normal}: approximate under global scaling, where the signal-to-noise ratio of a round follows the "
-                "weights and differs from world to world."
-            )
-
-
-def _scope(neighbour: str, seed: str, limit: float, delta: float) -> str:
-    if math.isinf(limit):
-        detection = "These worlds are too few to detect any breach."
-    else:
-        detection = f"A breach with epsilon below {limit:.3g} at delta {delta:g}, the limit of detection, may pass."
+def _scope(neighbour: str, seed: str, limit_text: str) -> str:
     return (
         f"'consistent' covers this pair of neighbouring training sets ({neighbour}) and this seed ({seed}) only; other "
-        f"neighbours, other data and other seeds were not tried. {detection}"
+        f"neighbours, other data and other seeds were not tried. {limit_text} A smaller breach may pass."
     )

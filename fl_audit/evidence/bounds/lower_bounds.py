@@ -1,15 +1,15 @@
-"""Lower bounds on epsilon from the scores of any attack, each with its assumption and what it could show at all.
+"""Lower bounds on epsilon from the scores of any attack, each with its assumption and the most that it could show.
 
 A score is higher where the attack rather believes in a member; log-odds are best. What is bounded is the epsilon of
 (epsilon, delta)-DP in both directions (D against D' and D' against D) at the given delta, from independent scores that
-are alike within their group. `clopper-pearson`, `gdp` and `bayes` choose a threshold and a direction on a fifth of the
-scores and measure on the others (`selection`); they depend on ranks alone and keep infinite scores.
+are alike within their group. All methods but `gaussian-shift` choose a threshold and a direction on a fifth of the
+scores and measure on the others (`split`); they depend on ranks alone and keep infinite scores.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,51 +17,17 @@ from numpy.typing import NDArray
 from fl_audit.errors import InputError, require
 from fl_audit.evidence.bounds import threshold_bounds
 from fl_audit.evidence.bounds.diagnostics import gaussian_tradeoff_warnings, normality_warnings
-from fl_audit.evidence.bounds.selection import Counts, Direction, directions, number_that_chooses
+from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
+from fl_audit.evidence.bounds.order_statistic import order_statistic_epsilon, order_statistic_of
+from fl_audit.evidence.bounds.selection import Counts, Direction, directions
 from fl_audit.evidence.bounds.shift import detectable_shift, shift_epsilon_lower_bound
-from fl_audit.privacy.accounting import gdp_epsilon
+from fl_audit.evidence.bounds.split import number_that_chooses, split_scores
+from fl_audit.privacy.gaussian import gdp_epsilon
 
 Scores = NDArray[np.float64]
 
 _DETECTION_POWER = 0.9
 _NEAR_CEILING = 0.95
-
-
-class BoundMethod(StrEnum):
-    """How a lower bound is computed; `assumption` says what it rests on.
-
-    CLOPPER_PEARSON: both error rates of one rule. GDP: the same under a Gaussian trade-off function. GAUSSIAN_SHIFT:
-    the shift of normal scores over their estimated spread. BAYES: the joint beta posterior of both error rates.
-    """
-
-    CLOPPER_PEARSON = "clopper-pearson"
-    GDP = "gdp"
-    GAUSSIAN_SHIFT = "gaussian-shift"
-    BAYES = "bayes"
-
-    @property
-    def assumption(self) -> str:
-        """Return what the bound rests on, in words."""
-        return _ASSUMPTIONS[self]
-
-
-_INDEPENDENT = "Scores are independent, and alike within each group"
-_ASSUMPTIONS = {
-    BoundMethod.CLOPPER_PEARSON: f"{_INDEPENDENT}; nothing else is assumed.",
-    BoundMethod.GDP: (
-        f"{_INDEPENDENT}; the mechanism's trade-off function is that of a Gaussian mechanism. Wrong for others: "
-        "randomised response or Laplace noise would be certified far above their epsilon."
-    ),
-    BoundMethod.GAUSSIAN_SHIFT: (
-        f"{_INDEPENDENT}; they are the log-odds, or a linear function of them, of a Gaussian mechanism: normal with "
-        "the same spread in both groups. Wrong for others: randomised response or Laplace noise would be certified far "
-        "above their epsilon."
-    ),
-    BoundMethod.BAYES: (
-        f"{_INDEPENDENT}; both error rates have Jeffreys priors. A credible bound: no coverage over repetitions is "
-        "promised."
-    ),
-}
 
 _CEILING = "the largest epsilon that this method certifies with so many scores, however well they separate"
 _DETECTABLE = (
@@ -87,9 +53,9 @@ class LowerBound:
     assumption
         What it rests on, in words.
     limit_of_detection
-        For `clopper-pearson`, `gdp` and `bayes` a **ceiling**: the bound of perfectly separated scores. For
-        `gaussian-shift`, which has no ceiling, the smallest true epsilon that would be certified to exceed 0 with
-        probability 0.9; infinite where nothing can be detected.
+        A **ceiling**: the bound of perfectly separated scores. `gaussian-shift` has no ceiling; there it is the
+        smallest true epsilon that would be certified to exceed 0 with probability 0.9; infinite where nothing can
+        be detected.
     limit_meaning
         Which of the two, in words.
     members, nonmembers
@@ -150,13 +116,16 @@ def epsilon_lower_bound(
     method = _known(method)
     members, nonmembers = _checked(member_scores, "members"), _checked(nonmember_scores, "nonmembers")
     level = 1 - confidence
-    if method in (BoundMethod.GDP, BoundMethod.GAUSSIAN_SHIFT):
+    if method.needs is not ScoreLaw.ANY:
         reason = "at 0 the epsilon of a Gaussian mechanism is infinite"
         require(delta > 0, f"delta is {delta}: accepted by {method} are numbers above 0 and below 1; {reason}")
     match method:
         case BoundMethod.CLOPPER_PEARSON:
             epsilon = _by_threshold(threshold_bounds.clopper_pearson_epsilon, members, nonmembers, delta, level)
             warnings: tuple[str, ...] = ()
+        case BoundMethod.ORDER_STATISTIC:
+            epsilon = _by_threshold(order_statistic_epsilon, members, nonmembers, delta, level, break_ties=True)
+            warnings = ()
         case BoundMethod.BAYES:
             epsilon = _by_threshold(threshold_bounds.bayes_epsilon, members, nonmembers, delta, level)
             warnings = ()
@@ -187,17 +156,17 @@ def all_bounds(
     nonmember_scores: NDArray[np.floating],
     delta: float,
     confidence: float,
-    normal_scores: bool,
+    law: ScoreLaw,
 ) -> tuple[LowerBound, ...]:
-    """Return the bounds whose assumptions can hold, in the order of `BoundMethod`.
+    """Return the bounds that are valid for what is known of the scores, in the order of `BoundMethod`.
 
     Parameters
     ----------
     member_scores, nonmember_scores, delta, confidence
         As for `epsilon_lower_bound`.
-    normal_scores
-        Whether the scores are known to be log-odds of a Gaussian mechanism. Only then, and at a delta above 0, `gdp`
-        and `gaussian-shift` are among the bounds; the latter only where it takes the scores.
+    law
+        What is known of the scores. At delta 0 a Gaussian mechanism has an infinite epsilon: `gdp` and `gaussian-shift`
+        are left out. The latter is also left out where it cannot take the scores.
 
     Raises
     ------
@@ -206,8 +175,7 @@ def all_bounds(
     """
     found = []
     for method in BoundMethod:
-        needs_gauss = method in (BoundMethod.GDP, BoundMethod.GAUSSIAN_SHIFT)
-        if needs_gauss and not (normal_scores and delta != 0):
+        if not method.is_valid_under(law) or (delta == 0 and method.needs is not ScoreLaw.ANY):
             continue
         try:
             found.append(epsilon_lower_bound(member_scores, nonmember_scores, delta, confidence, method))
@@ -217,6 +185,7 @@ def all_bounds(
     return tuple(found)
 
 
+@lru_cache(maxsize=1024)
 def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float, confidence: float) -> float:
     """Return the limit of detection of a method, see `LowerBound`, for so many scores.
 
@@ -239,6 +208,8 @@ def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float
     match method:
         case BoundMethod.CLOPPER_PEARSON:
             return max(threshold_bounds.clopper_pearson_of(counts, delta, level) for counts in perfect)
+        case BoundMethod.ORDER_STATISTIC:
+            return max(order_statistic_of(counts, 1, delta, level) for counts in perfect)
         case BoundMethod.BAYES:
             return max(threshold_bounds.bayes_of(counts, delta, level) for counts in perfect)
         case BoundMethod.GDP:
@@ -269,11 +240,13 @@ def _by_threshold(
     nonmembers: Scores,
     delta: float,
     level: float,
+    break_ties: bool = False,
 ) -> float:
-    """Return a threshold-based bound; 0 where a group has no score to choose a threshold with."""
+    """Return a threshold-based bound; 0 where no threshold can be chosen: one score in a group, or all are equal."""
     if min(members.size, nonmembers.size) < 2:
         return 0.0
-    return bound(directions(members, nonmembers), delta, level)
+    split = split_scores(members, nonmembers, break_ties)
+    return bound(directions(split), delta, level) if split.values > 1 else 0.0
 
 
 def _reach(method: BoundMethod, epsilon: float, limit: float, fewest: int) -> tuple[str, ...]:

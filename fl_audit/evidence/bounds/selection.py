@@ -5,8 +5,7 @@ the rule is chosen on those, and the other four fifths measure it: the price is 
 thresholds and directions. Corrections for many thresholds on all scores were tried in simulation and cost more: at
 500 + 500 scores of a Gaussian with mu = 1 the fifth widens a bound by 12 %, ten thresholds in two directions by 80 %.
 
-Which scores are set apart follows from their positions alone, by a fixed scatter that no order of the scores follows:
-with every other score, sorted files would make both parts near copies of each other.
+Which scores are set apart is drawn by lot (`split`).
 """
 
 import math
@@ -16,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
-SHARE_THAT_CHOOSES = 0.2
-"""Share of either group's scores that choose the rule and are not measured."""
+from fl_audit.evidence.bounds.split import Split
 
 _CANDIDATES = 64
 
@@ -68,37 +66,10 @@ class Counts:
     second: int
 
 
-def scatter(size: int) -> NDArray[np.intp]:
-    """Return a fixed order of `size` positions that looks random: by their SplitMix64 hash (Steele et al. 2014)."""
-    with np.errstate(over="ignore"):
-        mixed = (np.arange(size, dtype=np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.argsort(mixed ^ (mixed >> np.uint64(31)), kind="stable")
-
-
-def number_that_chooses(size: int) -> int:
-    """Return how many of `size` scores choose: a fifth, at least 1 of 2 or more."""
-    return max(1, round(SHARE_THAT_CHOOSES * size))
-
-
-def _parts(scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the scores that choose and those that measure, each ascending."""
-    order = scatter(scores.size)
-    cut = number_that_chooses(scores.size)
-    return np.sort(scores[order[:cut]]), np.sort(scores[order[cut:]])
-
-
-def directions(members: NDArray[np.float64], nonmembers: NDArray[np.float64]) -> tuple[Direction, ...]:
-    """Return the four directions; both groups need at least 2 scores.
-
-    Parameters
-    ----------
-    members, nonmembers
-        Scores without NaN, shapes (n1,) and (n0,); infinite ones are kept.
-    """
-    one, one_measuring = _parts(members)
-    zero, zero_measuring = _parts(nonmembers)
+def directions(split: Split) -> tuple[Direction, ...]:
+    """Return the four directions of a split."""
+    one, zero = split.choosing.first, split.choosing.second
+    one_measuring, zero_measuring = split.measuring.first, split.measuring.second
     down, down_measuring = -one[::-1], -one_measuring[::-1]
     low, low_measuring = -zero[::-1], -zero_measuring[::-1]
     return (

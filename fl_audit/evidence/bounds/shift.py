@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fl_audit.errors import require
 from fl_audit.evidence.bounds.noncentral_t import noncentral_t_quantile, noncentrality_at
-from fl_audit.privacy.accounting import gdp_epsilon, require_mu
+from fl_audit.privacy.gaussian import gdp_epsilon, require_mu
 
 METHOD = "gaussian-shift"
 

@@ -5,23 +5,17 @@ are scores like others. The rule is chosen on scores set apart (`selection`).
 """
 
 import math
-from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import betainc, betaincinv, ndtr, ndtri
+from scipy.special import betainc, ndtr, ndtri
 
+from fl_audit.evidence.bounds.beta_mean import BetaMean, where_it_reaches
 from fl_audit.evidence.bounds.selection import Counts, Direction, chosen_by_rank, chosen_by_value, ratio_bound
-from fl_audit.privacy.accounting import gdp_epsilon
+from fl_audit.privacy.gaussian import gdp_epsilon
 
-Shape = tuple[float, float]
-"""Both parameters of a beta distribution."""
-
-_PANELS = (0.0, 0.5, 0.9, 0.99, 0.999, 1.0)
-_NODES_A_PANEL = 80
-_LARGEST_EPSILON = 700.0
+LARGEST_EPSILON = 700.0
+"""No search goes far beyond it: e^epsilon overflows soon after."""
 _LARGEST_MU = 75.0
 
 
@@ -66,20 +60,35 @@ def bayes_of(counts: Counts, delta: float, level: float) -> float:
     """Return the posterior quantile of epsilon for a rule."""
     tpr = (counts.hits + 0.5, counts.first - counts.hits + 0.5)
     fpr = (counts.alarms + 0.5, counts.second - counts.alarms + 0.5)
-    points = _Quantiles(fpr)
+    law = BetaMean(*fpr)
 
     def below(epsilon: float) -> float:
         """Return the posterior probability that epsilon is at most this."""
-        return points.mean(lambda v: betainc(*tpr, _largest_tpr(v, epsilon, delta)))
+        return law.mean(lambda v: betainc(*tpr, largest_tpr(v, epsilon, delta)), kink=bend_at(epsilon, delta))
 
-    return _root(below, level, _LARGEST_EPSILON)
+    return where_it_reaches(below, level, LARGEST_EPSILON)
 
 
-def _largest_tpr(fpr: NDArray[np.float64], epsilon: float, delta: float) -> NDArray[np.float64]:
-    """Return the largest TPR that (epsilon, delta)-DP allows at each FPR."""
+def largest_tpr(fpr: NDArray[np.float64], epsilon: float, delta: float) -> NDArray[np.float64]:
+    """Return the largest TPR that (epsilon, delta)-DP in both directions allows at each FPR, from 0 to 1.
+
+    Parameters
+    ----------
+    fpr
+        From 0 to 1, any shape.
+    epsilon
+        At least 0.
+    delta
+        At least 0, below 1.
+    """
     line = np.exp(np.minimum(epsilon + np.log(np.maximum(fpr, 1e-300)), 1.0)) + delta
     mirror = 1 - math.exp(-epsilon) * (1 - delta - fpr)
     return np.clip(np.minimum(line, mirror), 0.0, 1.0)
+
+
+def bend_at(epsilon: float, delta: float) -> float:
+    """Return the FPR at which both lines of `largest_tpr` meet."""
+    return (1 - delta) / (1 + math.exp(min(epsilon, LARGEST_EPSILON)))
 
 
 def gdp_threshold_epsilon(ways: tuple[Direction, ...], delta: float, level: float) -> float:
@@ -119,39 +128,6 @@ def gdp_threshold_mu(counts: Counts, rank: int, level: float) -> float:
     if counts.hits == 0:
         return 0.0
     tpr = (float(counts.hits), counts.first - counts.hits + 1.0)
-    points = _Quantiles((float(rank), counts.second - rank + 1.0))
-    normal = ndtri(points.values)
-    return _root(lambda mu: points.mean_of(betainc(*tpr, ndtr(normal + mu))), level, _LARGEST_MU)
-
-
-def _root(tail: Callable[[float], float], level: float, largest: float) -> float:
-    """Return where an increasing function reaches the level, 0 where it is there from the beginning."""
-    if tail(0.0) >= level:
-        return 0.0
-    high = 1.0
-    while high < largest and tail(high) < level:
-        high *= 2
-    return float(brentq(lambda x: tail(x) - level, 0.0, high, xtol=1e-9, rtol=1e-9))
-
-
-class _Quantiles:
-    """Quadrature points of a beta law: Gauss-Legendre in probability, on panels that are dense where V is large."""
-
-    def __init__(self, shape: Shape) -> None:
-        probabilities, self.weights = _probabilities()
-        self.values: NDArray[np.float64] = betaincinv(*shape, probabilities)
-
-    def mean_of(self, values: NDArray[np.float64]) -> float:
-        return float(self.weights @ values)
-
-    def mean(self, function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
-        return self.mean_of(function(self.values))
-
-
-@cache
-def _probabilities() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return nodes and weights on (0, 1)."""
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES_A_PANEL)
-    starts, ends = np.array(_PANELS[:-1]), np.array(_PANELS[1:])
-    half = (ends - starts)[:, None] / 2
-    return (starts[:, None] + half * (1 + nodes)).ravel(), (half * weights).ravel()
+    law = BetaMean(float(rank), counts.second - rank + 1.0)
+    normal = ndtri(law.values)
+    return where_it_reaches(lambda mu: law.mean(lambda _: betainc(*tpr, ndtr(normal + mu))), level, _LARGEST_MU)

@@ -48,8 +48,10 @@ def empirical_interval(
     Returns
     -------
     tuple
-        Lower and upper end, at least 0; the upper end is at most log((1 - cut - delta) / cut). Where the losses cannot
-        prove that any threshold lies within the cut, the interval is that of all thresholds, its upper end infinite.
+        Lower and upper end, at least 0; the upper end is at most log((1 - cut - delta) / cut). Where the losses do not
+        prove of any threshold that it lies within the cut, the laws may have none, and then all thresholds count: the
+        upper end is infinite. They may also have one that the losses do not show, and then only such thresholds count:
+        the lower end is the smaller one of both cases, at most log((1 - cut - delta) / cut).
 
     Raises
     ------
@@ -62,16 +64,66 @@ def empirical_interval(
     members, population = checked_pair(member_losses, population_losses, at_least=1)
     require(members.ndim == 1, f"member losses have shape {members.shape}: accepted is one axis")
     bands = [_Band.of(losses, (1 - confidence) / 2) for losses in (members, population)]
-    points = np.concatenate([[-math.inf], *(band.losses for band in bands)])
-    (low_1, high_1), (low_0, high_0) = (band.at(points) for band in bands)
-    inside = (np.minimum(low_1, low_0) > cut) & (np.maximum(high_1, high_0) < 1 - cut)
-    least = ((1 - high_0, 1 - low_1), (low_1, high_0), (low_0, high_1), (1 - high_1, 1 - low_0))
-    if cut == 0 or not inside.any():
-        return _log(largest_ratio(least, delta)), math.inf
-    possible = (np.minimum(high_1, high_0) > cut) & (np.maximum(low_1, low_0) < 1 - cut)
-    most = ((1 - low_0, 1 - high_1), (high_1, low_0), (high_0, low_1), (1 - low_1, 1 - high_0))
-    clipped = [(np.minimum(over, 1 - cut), np.maximum(under, cut)) for over, under in most]
-    return _log(largest_ratio(least, delta)[inside]), _log(largest_ratio(clipped, delta)[possible])
+    points = np.unique(np.concatenate([[-math.inf], *(band.losses for band in bands)]))
+    rates = _Rates(*(band.at(points) for band in bands))
+    inside, possible = rates.proven_within(cut), rates.possibly_within(cut)
+    if cut == 0:
+        return _log(rates.least(delta).max()), math.inf
+    if inside.any():
+        return _log(rates.least(delta)[inside].max()), _log(rates.clipped(cut).most(delta)[possible].max())
+    # The laws may have a threshold within the cut or none, and then all count: the end must hold in either case.
+    return _log(min(rates.least(delta).max(), rates.least_within(cut, delta))), math.inf
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """Bounds of both distribution functions, (low, high) each, at thresholds and up to the next one."""
+
+    members: tuple[Array, Array]
+    population: tuple[Array, Array]
+
+    def proven_within(self, cut: float) -> NDArray[np.bool_]:
+        """Return which thresholds lie within the cut whatever the laws are."""
+        (low_1, high_1), (low_0, high_0) = self.members, self.population
+        return np.asarray((np.minimum(low_1, low_0) > cut) & (np.maximum(high_1, high_0) < 1 - cut), dtype=np.bool_)
+
+    def possibly_within(self, cut: float) -> NDArray[np.bool_]:
+        """Return which thresholds lie within the cut for some laws."""
+        (low_1, high_1), (low_0, high_0) = self.members, self.population
+        return np.asarray((np.minimum(high_1, high_0) > cut) & (np.maximum(low_1, low_0) < 1 - cut), dtype=np.bool_)
+
+    def clipped(self, cut: float) -> "_Rates":
+        """Return what remains possible of rates that lie within the cut."""
+        one, zero = (
+            (np.clip(low, cut, 1 - cut), np.clip(high, cut, 1 - cut)) for low, high in (self.members, self.population)
+        )
+        return _Rates(one, zero)
+
+    def least_within(self, cut: float, delta: float) -> float:
+        """Return what the supremum within the cut is at least, if the laws have any threshold there.
+
+        Suppose that one lies there. Then so do all larger ones whose rates are proven to be below 1 - cut, since rates
+        rise, and all smaller ones whose rates are proven to be above the cut. The best of these must count, and of all
+        suppositions the one for which it is worst. Infinity where no threshold can lie within the cut.
+        """
+        (low_1, high_1), (low_0, high_0) = self.members, self.population
+        ratios = self.clipped(cut).least(delta)
+        larger = np.where(np.maximum(high_1, high_0) < 1 - cut, ratios, 0.0)
+        smaller = np.where(np.minimum(low_1, low_0) > cut, ratios, 0.0)
+        best = (ratios, np.maximum.accumulate(larger[::-1])[::-1], np.maximum.accumulate(smaller))
+        return float(np.maximum.reduce(best)[self.possibly_within(cut)].min(initial=math.inf))
+
+    def least(self, delta: float) -> Array:
+        """Return the largest of the four ratios at each threshold, for the laws that make each smallest."""
+        (low_1, high_1), (low_0, high_0) = self.members, self.population
+        pairs = ((1 - high_0, 1 - low_1), (low_1, high_0), (low_0, high_1), (1 - high_1, 1 - low_0))
+        return largest_ratio(pairs, delta)
+
+    def most(self, delta: float) -> Array:
+        """Return the same for the laws that make each largest."""
+        (low_1, high_1), (low_0, high_0) = self.members, self.population
+        pairs = ((1 - low_0, 1 - high_1), (high_1, low_0), (high_0, low_1), (1 - low_1, 1 - high_0))
+        return largest_ratio(pairs, delta)
 
 
 @dataclass(frozen=True)
@@ -97,5 +149,5 @@ class _Band:
         return np.append(0.0, self.low)[passed], np.append(self.high, 1.0)[passed]
 
 
-def _log(ratios: Array) -> float:
-    return math.log(max(1.0, float(ratios.max())))
+def _log(ratio: float) -> float:
+    return math.log(max(1.0, ratio))

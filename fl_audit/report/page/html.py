@@ -1,18 +1,21 @@
 """The report as one HTML file that needs nothing else: figures, style and words are all inside."""
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from html import escape
+from numbers import Real
 from string import Template
 from typing import Any
 
+from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.report.contents import RunContents
 from fl_audit.report.page.markup import html_figure
+from fl_audit.report.page.pictures import DrawnPicture
 from fl_audit.report.page.shell import html_page
-from fl_audit.report.sections.captions import caption
-from fl_audit.report.sections.narrative import SIMULATION_NOTICE, banner, not_private_label, opening
-from fl_audit.report.sections.tables import Entry, evidence
-from fl_audit.report.wording import MISSING, number_text, percent, plural, relation_text
+from fl_audit.report.section import Entry, Place, Table
+from fl_audit.report.sections.law import SIMULATION_NOTICE, not_private_label, scaling_text
+from fl_audit.report.sections.registry import measured
+from fl_audit.report.sections.verdict import VerdictNumbers, banner
+from fl_audit.report.wording import MISSING, number_text, percent, plural
 
 PAPERS = (
     "D. Bernau, G. Eibl, P. W. Grassal, H. Keller, F. Kerschbaum (2021). Quantifying identifiability to choose and "
@@ -46,30 +49,27 @@ $papers
 </ol>""")
 
 
-def render_html(contents: RunContents, figures: Mapping[str, bytes]) -> str:
+def render_html(contents: RunContents, pictures: Sequence[DrawnPicture]) -> str:
     """Return the whole report as one HTML page.
 
     Parameters
     ----------
     contents
         What the report is made of.
-    figures
-        PNG bytes of each figure by name, in the order in which they shall appear.
+    pictures
+        The figures, in the order in which they shall appear.
     """
-    law = contents.law
+    game = contents.facts.game
     body = BODY.substitute(
         verdict=_verdict(contents),
         labels=_labels(contents),
-        figures="\n".join(_figure(i, name, png, contents) for i, (name, png) in enumerate(figures.items(), start=1)),
-        numbers=_evidence_table(contents)
-        + _innovation_table(contents)
-        + _client_table(contents)
-        + _timing_table(contents),
-        configuration=_law_table(contents) + _configuration_table(contents.configuration),
+        figures="\n".join(_figure(number, picture) for number, picture in enumerate(pictures, start=1)),
+        numbers=_evidence_table(contents) + _tables(contents, Place.NUMBERS),
+        configuration=_tables(contents, Place.CONFIGURATION),
         papers="\n".join(f"<li>{escape(paper)}</li>" for paper in PAPERS),
     )
     return html_page(
-        title=f"Privacy audit: {law.data_name}, {law.model}",
+        title=f"Privacy audit: {game.data.name}, {game.model}",
         heading="Privacy audit report",
         subtitle=_subtitle(contents),
         opening=opening(contents),
@@ -78,49 +78,57 @@ def render_html(contents: RunContents, figures: Mapping[str, bytes]) -> str:
     )
 
 
+def opening(contents: RunContents) -> str:
+    """Return the paragraph with which a report opens, as plain text: no Greek, no formulas, no terms of the trade."""
+    found = measured(contents)
+    sentences = [section.sentence(numbers, contents) for section, numbers in found if section.sentence is not None]
+    closings = [section.closing(numbers, contents) for section, numbers in found if section.closing is not None]
+    return " ".join(text for text in (*sentences, *closings) if text)
+
+
 def _subtitle(contents: RunContents) -> str:
-    law = contents.law
+    facts, game = contents.facts, contents.facts.game
     parts = (
-        f"{law.data_name}, {plural(law.records, 'record')} at {plural(law.clients, 'client')}",
-        f"model {law.model}",
-        plural(law.rounds, "round"),
-        plural(len(contents.worlds), "world"),
-        f"{law.scaling} sensitivity" if law.has_noise else "no clipping, no noise",
-        *((f"records sampled at rate {number_text(law.sampling_rate)}",) if law.sampling_rate < 1 else ()),
+        f"{game.data.name}, {plural(game.records, 'record')} at {plural(game.clients, 'client')}",
+        f"model {game.model}",
+        plural(game.rounds, "round"),
+        plural(contents.run.worlds, "world"),
+        scaling_text(facts),
+        *((f"records sampled at rate {number_text(facts.sampling_rate)}",) if facts.is_sampled else ()),
     )
     return " · ".join(parts)
 
 
+_LOOKS = {
+    Verdict.VIOLATED: ("violated", "✗"),
+    Verdict.CONSISTENT: ("consistent", "✓"),
+    Verdict.INCONCLUSIVE: ("inconclusive", "?"),
+}
+
+
 def _verdict(contents: RunContents) -> str:
-    word, line = banner(contents)
-    kind = {"Violated": "violated", "Consistent": "consistent"}.get(word, "open")
-    sign = {"violated": "✗", "consistent": "✓", "open": "?"}[kind]
-    scope = str(contents.value("scope") or "")
-    covers = f'<p class="notice"><strong>What this verdict covers.</strong> {escape(scope)}</p>' if scope else ""
-    method, assumption = (contents.value("empirical_epsilon", key) or MISSING for key in ("method", "assumption"))
-    basis = (
-        ""
-        if kind == "open"
-        else f"Method: {method}, at level {number_text(contents.violation_level)}. Assumption: {assumption}"
-    )
+    numbers = contents.find(VerdictNumbers)
+    assert numbers is not None, "every run has a verdict"
+    words, (kind, sign) = banner(numbers), _LOOKS.get(numbers.verdict, ("open", "?"))
+    covers = f'<p class="notice"><strong>What this verdict covers.</strong> {escape(numbers.scope)}</p>'
     return (
         f'<section class="verdict {kind}" aria-label="Verdict"><span class="sign" aria-hidden="true">{sign}</span>'
-        f'<div><p class="word">Verdict: {escape(word)}</p><p>{escape(line)} {escape(basis)}</p></div></section>\n'
-        f"{covers}"
+        f'<div><p class="word">Verdict: {escape(words.word)}</p><p>{escape(words.line)} {escape(words.basis)}</p></div>'
+        f"</section>\n{covers}"
     )
 
 
 def _labels(contents: RunContents) -> str:
     notice = f'<p class="notice"><strong>Simulation.</strong> {escape(SIMULATION_NOTICE)}</p>'
-    label = not_private_label(contents.law)
+    label = not_private_label(contents.facts)
     return f'<p class="label">⚠ {escape(label)}</p>\n{notice}' if label else notice
 
 
-def _figure(index: int, name: str, png: bytes, contents: RunContents) -> str:
-    words = caption(name, contents)
+def _figure(number: int, picture: DrawnPicture) -> str:
+    words = picture.caption
     text = escape(words.text).replace(" = ", "&nbsp;=&nbsp;")
-    full = f"<strong>Figure {index}. {escape(words.title)}.</strong> {text}"
-    return html_figure(png, words.alternative, full, f"figure-{name}")
+    full = f"<strong>Figure {number}. {escape(words.title)}.</strong> {text}"
+    return html_figure(picture.png, words.alternative, full, f"figure-{picture.name}")
 
 
 def _value(value: Any, is_share: bool = False) -> str:
@@ -145,100 +153,48 @@ def _table(title: str, columns: tuple[str, ...], rows: Iterable[str], kind: str 
     )
 
 
+def _evidence_table(contents: RunContents) -> str:
+    columns = ("Number", "Value", "Accountant", "Confidence", "Method", "Assumption")
+    rows = []
+    for section, numbers in measured(contents):
+        entries = [] if section.entries is None else section.entries(numbers, contents)
+        if entries:
+            heading = escape(section.heading)
+            rows.append(f'<tr class="group"><th colspan="{len(columns)}" scope="rowgroup">{heading}</th></tr>')
+            rows.extend(_entry_row(entry) for entry in entries)
+    return _table("Promise and evidence", columns, rows)
+
+
 def _entry_row(entry: Entry) -> str:
     asides = _cells((entry.accountant, entry.confidence, entry.method, entry.assumption), kind="aside")
     value = f'<td class="value">{_value(entry.value, entry.is_share)}</td>'
     return f'<tr><th scope="row">{escape(entry.name)}</th>{value}{asides}</tr>'
 
 
-def _evidence_table(contents: RunContents) -> str:
-    columns = ("Number", "Value", "Accountant", "Confidence", "Method", "Assumption")
-    rows = []
-    for heading, entries in evidence(contents).items():
-        rows.append(f'<tr class="group"><th colspan="{len(columns)}" scope="rowgroup">{escape(heading)}</th></tr>')
-        rows.extend(_entry_row(entry) for entry in entries)
-    return _table("Promise and evidence", columns, rows)
-
-
-def _innovation_table(contents: RunContents) -> str:
-    groups = contents.value("innovations", "groups") or []
-    if not groups:
-        return ""
-    holds = contents.value("innovations", "holds")
-    finding = MISSING if holds is None else ("yes" if holds else "NO")
-    keys = ("count", "mean", "variance", "serial_correlation", "ks_p")
-    rows = [
-        f'<tr><th scope="row">b = {escape(str(group.get("bit")))}</th>'
-        + "".join(f'<td class="value">{_value(group.get(key))}</td>' for key in keys)
-        + "</tr>"
-        for group in groups
+def _tables(contents: RunContents, place: Place) -> str:
+    """Return the sections' own tables that stand in one place."""
+    tables = [
+        table
+        for section, numbers in measured(contents)
+        if section.tables is not None
+        for table in section.tables(numbers, contents)
+        if table.place is place
     ]
-    title = f"Innovations against independent N(0, 1): the law holds: {finding}"
-    columns = ("Worlds", "Count", "Mean (law: 0)", "Variance (law: 1)", "Serial correlation (law: 0)",
-               "p-value, Kolmogorov-Smirnov")  # fmt: skip
-    return _table(title, columns, rows, "short")
+    return "".join(_own_table(table) for table in tables)
 
 
-def _client_table(contents: RunContents) -> str:
-    clients = contents.value("client_epsilon_star") or []
-    if not clients:
-        return ""
-    keys = ("worlds", "low", "median", "high", "max")
-    rows = [
-        f'<tr><th scope="row">{_value(client.get("client"))}</th>'
-        + "".join(f'<td class="value">{_value(client.get(key))}</td>' for key in keys)
-        + "</tr>"
-        for client in clients
-    ]
-    title = "Epsilon* of each client's own shard at the last release (nats); where unbounded, not determined"
-    return _table(title, ("Client", "Worlds with 2 records or more", "5 %", "Median", "95 %", "Largest"), rows, "short")
+def _own_table(table: Table) -> str:
+    rows = (
+        f'<tr><th scope="row">{_cell(row[0])}</th>{"".join(_data_cell(cell) for cell in row[1:])}</tr>'
+        for row in table.rows
+    )
+    return _table(table.title, table.columns, rows, table.look)
 
 
-def _timing_table(contents: RunContents) -> str:
-    names = {
-        "setup_seconds": "Setup (s)",
-        "training_seconds": "Training (s)",
-        "worlds_per_second": "Speed (worlds per second)",
-        "engine": "Engine",
-    }
-    timing = contents.value("timing") or {}
-    rows = [f'<tr><th scope="row">{escape(name)}</th><td class="value">{_value(timing.get(key))}</td></tr>'
-            for key, name in names.items()]  # fmt: skip
-    return _table("Time", ("What", "Value"), rows, "short pairs")
+def _cell(cell: Any) -> str:
+    return escape(cell) if isinstance(cell, str) else _value(cell)
 
 
-def _law_table(contents: RunContents) -> str:
-    law = contents.law
-    facts: dict[str, Any] = {
-        "Neighbours": f"{law.relation}: {relation_text(law.relation)}",
-        "Noise scaled to": f"{law.scaling} sensitivity" if law.has_noise else "no noise",
-        "Private release": law.is_private_release,
-        "Clipping norm C": law.clipping_norm if law.has_noise else "no clipping",
-        "Global sensitivity": law.global_sensitivity,
-        "Sampling rate of records": law.sampling_rate,
-        "Prior belief in D": percent(law.prior),
-        "Optimizer": law.optimizer,
-        "Released to clients": law.view,
-        "Partition": law.partition,
-    }
-    rows = [f'<tr><th scope="row">{escape(name)}</th><td>{_value(value)}</td></tr>' for name, value in facts.items()]
-    return _table("The release law", ("Fact", "Value"), rows, "short pairs")
-
-
-def _configuration_table(configuration: Mapping[str, Any]) -> str:
-    rows = [
-        f'<tr><th scope="row">{escape(key)}</th><td>{escape(value)}</td></tr>' for key, value in _flat(configuration)
-    ]
-    return _table("Resolved configuration", ("Setting", "Value"), rows, "configuration")
-
-
-def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return all settings as dotted name and JSON text."""
-    settings: list[tuple[str, str]] = []
-    for key, value in section.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            settings.extend(_flat(value, f"{name}."))
-        else:
-            settings.append((name, json.dumps(value, ensure_ascii=False, default=str)))
-    return settings
+def _data_cell(cell: Any) -> str:
+    kind = ' class="value"' if cell is None or isinstance(cell, Real) else ""
+    return f"<td{kind}>{_cell(cell)}</td>"

@@ -19,6 +19,8 @@ p { margin: 0 0 .8rem; }
 .verdict p { margin: .2rem 0 0; }
 .verdict.consistent { border-color: #1d5c36; background: #f1f8f3; }
 .verdict.consistent .word, .verdict.consistent .sign { color: #17492b; }
+.verdict.inconclusive { border-color: #6b6b6b; background: #efefef; border-style: dashed; }
+.verdict.inconclusive .word, .verdict.inconclusive .sign { color: #474747; }
 .verdict.violated { border-color: #7a0c0c; background: #7a0c0c; color: #fff; border-style: double; border-width: 8px; }
 .label { border: 2px dashed var(--ink); background: #fff6e0; padding: .6rem 1rem; margin: 0 0 1rem; font-weight: 700; }
 .notice { border-left: 5px solid var(--muted); background: var(--pale); padding: .6rem 1rem; margin: 0 0 1rem; }

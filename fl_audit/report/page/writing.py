@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from fl_audit.report.contents import RunContents
-from fl_audit.report.page.figures import draw_all
 from fl_audit.report.page.html import render_html
+from fl_audit.report.page.pictures import draw_all
 from fl_audit.whole_files import whole_file
 
 
@@ -21,11 +21,11 @@ def write_report(contents: RunContents, directory: Path) -> Path:
     directory
         Where to write; made where it is missing. A report that is there already is replaced.
     """
-    figures = draw_all(contents)
-    page = render_html(contents, figures)
-    for name, png in figures.items():
-        with whole_file(directory / "figures" / f"{name}.png") as file:
-            file.write_bytes(png)
+    pictures = draw_all(contents)
+    page = render_html(contents, pictures)
+    for picture in pictures:
+        with whole_file(directory / "figures" / f"{picture.name}.png") as file:
+            file.write_bytes(picture.png)
     path = directory / "report.html"
     with whole_file(path) as file:
         file.write_text(page, encoding="utf-8")

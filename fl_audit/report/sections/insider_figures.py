@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.special import expit, logit
 
-from fl_audit.report.contents import LawFacts, RunContents
+from fl_audit.report.contents import RunContents
+from fl_audit.report.finished_run import FinishedRun, RunFacts
 from fl_audit.report.page.style import (
     BIT_STYLES,
     INK,
@@ -21,6 +22,7 @@ from fl_audit.report.page.style import (
     span,
     whole_number_axis,
 )
+from fl_audit.report.sections.promise import belief_bounds, delta_of
 from fl_audit.report.theory import Floats, belief_band, belief_density, belief_grid, log_odds_density
 from fl_audit.report.wording import percent
 
@@ -30,20 +32,21 @@ FEWEST_FOR_HISTOGRAM = 20
 WORLDS_SHOWN = 12
 
 
-def beliefs_figure(contents: RunContents) -> Figure:
+def beliefs_figure(contents: RunContents, beyond: int) -> Figure:
     """Draw the final beliefs in the dataset that was really used beside the law that was promised."""
     figure = new_figure()
     axes = figure.add_subplot()
     beliefs = contents.worlds["belief"].to_numpy(dtype=np.float64)
     share = float((contents.worlds["bit"] == 1).mean())
-    points = belief_grid(contents.law.mu, contents.law.prior)
-    low, high = _belief_window(beliefs, points, list(contents.belief_bounds().values()))
+    facts = contents.facts
+    points = belief_grid(facts.mu, facts.prior)
+    low, high = _belief_window(beliefs, points, list(belief_bounds(contents.facts).values()))
     top = _draw_beliefs(axes, beliefs)
-    density = belief_density(points, contents.law.mu, contents.law.prior, share)
-    axes.plot(points, density, color=INK, linewidth=2, linestyle=_law_line(contents.law), label=_law_name(contents.law))
+    density = belief_density(points, facts.mu, facts.prior, share)
+    axes.plot(points, density, color=INK, linewidth=2, linestyle=_law_line(contents.run), label=_law_name(contents.run))
     axes.set_xlim(low, high)
     axes.set_ylim(0, 1.1 * max(top, min(float(density.max()), 2.5 * top) if top else float(density.max())))
-    _draw_bound_and_share(axes, contents, high)
+    _draw_bound_and_share(axes, contents, beyond, high)
     finish_axes(
         axes,
         "How sure the insider became of the truth",
@@ -58,17 +61,16 @@ def belief_rounds_figure(contents: RunContents) -> Figure:
     """Draw the belief in D over the rounds for up to twelve worlds, with the law where it is exact."""
     figure = new_figure(5.0)
     axes = figure.add_subplot()
-    law = contents.law
-    if law.exact_final_law:
+    if contents.run.has_exact_final_law:
         for bit in (1, 0):
-            _draw_belief_law(axes, law, bit)
+            _draw_belief_law(axes, contents.facts, bit)
     shown = worlds_shown(contents.worlds)
     for bit, style in BIT_STYLES.items():
         for index, world in enumerate(shown[shown["bit"] == bit]["world"]):
             _draw_path(axes, contents, int(world), bit, style.name if index == 0 else "")
     _draw_belief_limits(axes, contents)
     axes.set_ylim(*_belief_heights(contents, shown))
-    whole_number_axis(axes, 0, law.rounds)
+    whole_number_axis(axes, 0, contents.facts.game.rounds)
     title = f"The insider's belief, round by round ({_shown_text(len(shown), len(contents.worlds))})"
     finish_axes(axes, title, "Round (number; 0 = before training)", "Belief in D (probability)")
     add_legend(axes, columns=2)
@@ -79,17 +81,16 @@ def log_odds_figure(contents: RunContents) -> Figure:
     """Draw the final log-odds of the worlds that used D and of those that used D', beside their laws."""
     figure = new_figure()
     axes = figure.add_subplot()
-    law, worlds = contents.law, contents.worlds
-    values = worlds["log_odds"].to_numpy(dtype=np.float64)
-    reach = law.mu**2 / 2 + 3.5 * law.mu
+    run, mu = contents.run, contents.facts.mu
+    values = run.log_odds
+    reach = mu**2 / 2 + 3.5 * mu
     low, high = span(values, [-reach, reach])
     grid = np.linspace(low, high, 500)
     for bit, style in BIT_STYLES.items():
-        part = values[(worlds["bit"] == bit).to_numpy()]
-        _draw_log_odds(axes, part, bit)
-        name = f"{'law' if law.exact_final_law else 'promise (upper limit)'}, {style.short}"
-        axes.plot(grid, log_odds_density(grid, law.mu, bit), style.line, color=style.colour, linewidth=2, label=name)
-    threshold = -float(logit(law.prior))
+        _draw_log_odds(axes, values[run.bits == bool(bit)], bit)
+        name = f"{'law' if run.has_exact_final_law else 'law at fixed sensitivities'}, {style.short}"
+        axes.plot(grid, log_odds_density(grid, mu, bit), style.line, color=style.colour, linewidth=2, label=name)
+    threshold = -float(logit(contents.facts.prior))
     axes.axvline(
         threshold, color=INK, linestyle=":", linewidth=1.6, label="the insider says D to the right of this line"
     )
@@ -123,9 +124,10 @@ def _belief_window(beliefs: Floats, points: Floats, bounds: list[float]) -> tupl
 def _belief_heights(contents: RunContents, shown: pd.DataFrame) -> tuple[float, float]:
     """Return the limits of the vertical axis of the beliefs over rounds."""
     paths = contents.rounds.loc[contents.rounds["world"].isin(shown["world"]), "log_odds"].to_numpy(dtype=np.float64)
-    beliefs = expit(paths + logit(contents.law.prior))
-    law = belief_grid(contents.law.mu, contents.law.prior, tail=0.025) if contents.law.exact_final_law else np.empty(0)
-    low, high = _belief_window(beliefs, law, list(contents.belief_bounds().values()))
+    facts = contents.facts
+    beliefs = expit(paths + logit(facts.prior))
+    law = belief_grid(facts.mu, facts.prior, tail=0.025) if contents.run.has_exact_final_law else np.empty(0)
+    low, high = _belief_window(beliefs, law, list(belief_bounds(contents.facts).values()))
     return (-0.02, 1.02) if (low, high) == (0.0, 1.0) else (low, high)
 
 
@@ -165,11 +167,9 @@ def _draw_marks(axes: Axes, values: Floats, bit: int, label: str) -> None:
     axes.plot(values, tips, style.marker, color=style.colour, markersize=8, transform=frame, label=label, clip_on=False)
 
 
-def _draw_bound_and_share(axes: Axes, contents: RunContents, high: float) -> None:
-    bounds, beyond, worlds = contents.belief_bounds(), contents.beyond_bound(), len(contents.worlds)
-    if beyond is None:
-        return
-    delta = percent(contents.number("guarantee", "delta"))
+def _draw_bound_and_share(axes: Axes, contents: RunContents, beyond: int, high: float) -> None:
+    bounds, worlds = belief_bounds(contents.facts), contents.run.worlds
+    delta = percent(delta_of(contents.facts))
     share = f"beyond it {beyond:,} of {worlds:,} ({percent(beyond / worlds)}), promised at most δ = {delta}"
     if math.isclose(bounds[0], bounds[1]):
         axes.axvline(bounds[1], color=INK, linestyle="-.", linewidth=1.8, label=f"bound {percent(bounds[1])}: {share}")
@@ -180,20 +180,20 @@ def _draw_bound_and_share(axes: Axes, contents: RunContents, high: float) -> Non
     axes.axvspan(max(bounds.values()), high, facecolor="none", edgecolor=MUTED, hatch="...", linewidth=0, alpha=0.35)
 
 
-def _law_line(law: LawFacts) -> str:
-    return "-" if law.exact_final_law else "--"
+def _law_line(run: FinishedRun) -> str:
+    return "-" if run.has_exact_final_law else "--"
 
 
-def _law_name(law: LawFacts) -> str:
-    if law.exact_final_law:
-        return f"exact law, μ = {law.mu:.3g}"
-    return f"promise (upper limit), μ = {law.mu:.3g}; no exact law under global scaling"
+def _law_name(run: FinishedRun) -> str:
+    if run.has_exact_final_law:
+        return f"exact law, μ = {run.facts.mu:.3g}"
+    return f"law at fixed sensitivities, μ = {run.facts.mu:.3g}"
 
 
-def _draw_belief_law(axes: Axes, law: LawFacts, bit: int) -> None:
+def _draw_belief_law(axes: Axes, facts: RunFacts, bit: int) -> None:
     style = BIT_STYLES[bit]
-    band = belief_band(law.mu, law.rounds, bit, law.prior)
-    rounds = np.arange(law.rounds + 1)
+    band = belief_band(facts.mu, facts.game.rounds, bit, facts.prior)
+    rounds = np.arange(facts.game.rounds + 1)
     draw_band(
         axes,
         rounds,
@@ -217,7 +217,7 @@ def _draw_path(axes: Axes, contents: RunContents, world: int, bit: int, label: s
     path = contents.rounds[contents.rounds["world"] == world].sort_values("round")
     rounds = np.concatenate([[0], path["round"].to_numpy()])
     log_odds = np.concatenate([[0.0], path["log_odds"].to_numpy(dtype=np.float64)])
-    belief = expit(log_odds + logit(contents.law.prior))
+    belief = expit(log_odds + logit(contents.facts.prior))
     axes.plot(rounds, belief, style.line, color=style.colour, linewidth=1.0, alpha=0.85)
     axes.plot(rounds[-1:], belief[-1:], style.marker, color=style.colour, markersize=5, clip_on=False, zorder=5)
     if label:
@@ -227,9 +227,7 @@ def _draw_path(axes: Axes, contents: RunContents, world: int, bit: int, label: s
 
 
 def _draw_belief_limits(axes: Axes, contents: RunContents) -> None:
-    bounds = contents.belief_bounds()
-    if not bounds:
-        return
+    bounds = belief_bounds(contents.facts)
     same = math.isclose(bounds[0], bounds[1])
     other = "D'" if same else f"D' ({percent(bounds[0])})"
     label = f"bound {percent(bounds[1])}, for D and for {other}"

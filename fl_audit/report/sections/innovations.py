@@ -1,4 +1,7 @@
-"""Whether the insider's log-odds obey their law: quantiles of the innovations against those of N(0, 1)."""
+"""The innovations: whether every step of the insider's log-odds obeys its exact law, N(0, 1) and independent."""
+
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -6,8 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from fl_audit.evidence.belief.innovations import innovations
-from fl_audit.report.contents import RunContents
+from fl_audit.evidence.belief.innovations import InnovationCheck, InnovationGroup, check_innovations, innovations
+from fl_audit.report.contents import Findings, RunContents
+from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.page.style import (
     BIT_STYLES,
     INK,
@@ -20,34 +24,82 @@ from fl_audit.report.page.style import (
     new_figure,
     span,
 )
+from fl_audit.report.section import Caption, Picture, Section, Table
 from fl_audit.report.theory import Band, Floats, normal_order_band, spread_ranks
 from fl_audit.report.wording import plural
 
 
-def innovations_by_bit(contents: RunContents) -> dict[int, Floats]:
+@dataclass(frozen=True)
+class InnovationNumbers:
+    """How well the innovations follow their law."""
+
+    check: InnovationCheck
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `innovations`."""
+        groups = [_group_json(bit, group) for bit, group in self.groups]
+        return {"innovations": {"holds": self.check.holds, "groups": groups}}
+
+    @property
+    def groups(self) -> tuple[tuple[int, InnovationGroup], ...]:
+        """The worlds of either bit."""
+        return (1, self.check.members), (0, self.check.nonmembers)
+
+
+def _group_json(bit: int, group: InnovationGroup) -> dict[str, Any]:
+    return {
+        "bit": bit,
+        "count": group.count,
+        "mean": group.mean,
+        "variance": group.variance,
+        "serial_correlation": group.serial_correlation,
+        "ks_p": group.ks_p_value,
+    }
+
+
+def _measure(run: FinishedRun, _: Findings) -> InnovationNumbers | None:
+    if not run.facts.has_promise or not run.has_insider:
+        return None
+    return InnovationNumbers(check_innovations(run.increments, run.signal, run.bits))
+
+
+def _table(numbers: InnovationNumbers, _: RunContents) -> list[Table]:
+    columns = ("Worlds", "Count", "Mean (law: 0)", "Variance (law: 1)", "Serial correlation (law: 0)",
+               "p-value, Kolmogorov-Smirnov")  # fmt: skip
+    rows = tuple(
+        (f"b = {bit}", group.count, group.mean, group.variance, group.serial_correlation, group.ks_p_value)
+        for bit, group in numbers.groups
+    )
+    holds = "yes" if numbers.check.holds else "NO"
+    return [Table(f"Innovations against independent N(0, 1): the law holds: {holds}", columns, rows)]
+
+
+def _caption(numbers: InnovationNumbers, _: RunContents) -> Caption:
+    finding = f" Finding of this run: the law {'holds' if numbers.check.holds else 'does NOT hold'}."
+    text = (
+        "One innovation is one round's step of the log-odds, less what the law expects, in units of its spread. They "
+        "must be independent N(0, 1) whatever the data, the model and the scaling; rounds in which the record changed "
+        "nothing have none. Points near the dashed line and mostly inside the 95 % band mean that noise, sensitivities "
+        f"and beliefs fit together; the lower row magnifies the differences.{finding}"
+    )
+    alternative = f"Quantile plots of the innovations against the standard normal law with 95 % bands.{finding}"
+    return Caption("Innovations", text, alternative)
+
+
+def innovations_by_bit(run: FinishedRun) -> dict[int, Floats]:
     """Return the innovations of the worlds of either bit, sorted; a bit without any is left out.
 
     The innovation of a round is (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, minus for bit 1 and plus for bit 0, with
-    mu_i = local sensitivity / sigma; rounds in which the record changes nothing (mu_i = 0) have none.
+    mu_i = local sensitivity / sigma; rounds in which the record changes next to nothing (mu_i under 1e-9) have none.
     """
-    log_odds = by_world_and_round(contents, "log_odds")
-    sensitivity, sigma = (by_world_and_round(contents, name) for name in ("local_sensitivity", "sigma"))
-    signal = np.divide(sensitivity, sigma, out=np.zeros_like(sensitivity), where=sensitivity > 0)
-    worlds = np.sort(contents.rounds["world"].unique())
-    bits = contents.worlds.set_index("world")["bit"].loc[worlds].to_numpy(dtype=np.int64)
-    values = innovations(log_odds, signal, bits)
-    parts = {bit: values[bits == bit] for bit in BIT_STYLES}
+    values = innovations(run.increments, run.signal, run.bits)
+    parts = {bit: values[run.bits == bool(bit)] for bit in BIT_STYLES}
     return {bit: np.sort(part[~np.isnan(part)]) for bit, part in parts.items() if not np.all(np.isnan(part))}
 
 
-def by_world_and_round(contents: RunContents, column: str) -> Floats:
-    """Return one column of the table of rounds as an array of shape (worlds, rounds), both in ascending order."""
-    return contents.rounds.pivot(index="world", columns="round", values=column).to_numpy(dtype=np.float64)
-
-
-def innovations_figure(contents: RunContents) -> Figure:
+def innovations_figure(_: InnovationNumbers, contents: RunContents) -> Figure:
     """Draw the innovations of either bit against N(0, 1): quantiles above, departures from the line below."""
-    parts = innovations_by_bit(contents)
+    parts = innovations_by_bit(contents.run)
     if not parts:
         return _empty_figure()
     figure = new_figure(5.8)
@@ -101,3 +153,12 @@ def _empty_figure() -> Figure:
     text = "No innovations: the differing record changed nothing in any round."
     figure.text(0.5, 0.5, text, ha="center", va="center", fontsize=TEXT_SIZE, color=INK)
     return figure
+
+
+INNOVATIONS = Section(
+    numbers=InnovationNumbers,
+    keys=("innovations",),
+    measure=_measure,
+    tables=_table,
+    pictures=(Picture("innovations", innovations_figure, _caption),),
+)

@@ -1,7 +1,7 @@
 """The figure of a promise: epsilon, belief and advantage over noise, rounds and delta, by accountant."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.calibration import Guarantee, guarantee
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.whole_files import whole_file
 
 _STYLES: dict[Accountant, tuple[str, str, float]] = {
@@ -69,10 +70,7 @@ def promise_figure(promise: Guarantee) -> Figure:
     """Return the figure: three rows (epsilon, belief, advantage), three columns (noise, rounds, delta)."""
     figure = Figure(figsize=(11, 8.5), layout="constrained")
     FigureCanvasAgg(figure)
-    sampled = "" if promise.sampling_rate == 1 else f", sampling rate {promise.sampling_rate:g}"
-    figure.suptitle(
-        f"noise multiplier {promise.noise_multiplier:.4g}, {promise.rounds} rounds, delta {promise.delta:g}{sampled}"
-    )
+    figure.suptitle(_title(promise.claim))
     panels = figure.subplots(3, 3, sharex="col")
     for column, axis in enumerate(_axes(promise)):
         curves = {accountant: _curve(axis, accountant) for accountant in _STYLES}
@@ -99,25 +97,30 @@ def promise_figure(promise: Guarantee) -> Figure:
     return figure
 
 
-def _axes(promise: Guarantee) -> tuple[_Axis, ...]:
-    z, k, delta, prior, rate = (
-        promise.noise_multiplier,
-        promise.rounds,
-        promise.delta,
-        promise.prior,
-        promise.sampling_rate,
-    )
-    rounds = np.unique(np.maximum(1, np.round(np.geomspace(max(1, k / 10), k * 10, _POINTS))))
-    deltas = np.geomspace(delta / 1e3, min(0.4, delta * 1e2), _POINTS)
+def _title(claim: Claim) -> str:
+    noise = "" if claim.noise_multiplier is None else f"noise multiplier {claim.noise_multiplier:.4g}, "
+    sampled = "" if claim.sampling_rate == 1 else f", sampling rate {claim.sampling_rate:g}"
     return (
-        _Axis(
-            "noise multiplier",
-            np.geomspace(z / 4, z * 4, _POINTS),
-            z,
-            lambda accountant, x: guarantee(accountant, float(x), k, delta, prior, rate),
-        ),
-        _Axis("rounds", rounds, k, lambda accountant, x: guarantee(accountant, z, int(x), delta, prior, rate)),
-        _Axis("delta", deltas, delta, lambda accountant, x: guarantee(accountant, z, k, float(x), prior, rate), False),
+        f"{noise}{claim.rounds} rounds, delta {claim.delta:g}{sampled}\n"
+        f"neighbours: {claim.adjacency}, sensitivities: {claim.sensitivities}"
+    )
+
+
+def _axes(promise: Guarantee) -> tuple[_Axis, ...]:
+    claim = promise.claim
+    z, k, delta = claim.noise_multiplier, claim.rounds, claim.delta
+    require(z is not None, "the promise has no Gaussian noise: accepted for a figure are promises with it")
+    assert z is not None
+    rounds = np.unique(np.maximum(1, np.round(np.geomspace(max(1, k / 10), k * 10, _POINTS))))
+    deltas = np.geomspace(delta / 1e3, max(delta, min(0.4, delta * 1e2)), _POINTS)
+
+    def by(varied: Callable[[float], Claim]) -> Callable[[Accountant, float], Guarantee]:
+        return lambda accountant, x: guarantee(replace(varied(x), accountant=accountant))
+
+    return (
+        _Axis("noise multiplier", np.geomspace(z / 4, z * 4, _POINTS), z, by(lambda x: claim.with_noise(x / z))),
+        _Axis("rounds", rounds, k, by(lambda x: claim.with_rounds(int(x)))),
+        _Axis("delta", deltas, delta, by(lambda x: replace(claim, delta=x)), plain=False),
     )
 
 

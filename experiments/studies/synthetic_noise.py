@@ -1,0 +1,243 @@
+"""Synthetic federations in numpy: clients, clipped sums, noise, and what an insider measures of it, without a model.
+
+The residual sums are computed here from raw vectors, by the definitions of the noise meter and independently of its
+code, so that tests and limits of the verdict can be checked against a truth that is known.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.adversaries.noise_meter import LOW_BITS_KINDS, Residuals
+from fl_audit.evidence.belief.measured import Measured
+
+Floats = NDArray[np.float64]
+
+DIRECTIONS = 16
+_HALF_PRECISION_BITS = 11
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A synthetic federation.
+
+    Parameters
+    ----------
+    tensors
+        Names and sizes of the parameter tensors.
+    worlds, rounds
+        How many.
+    clients, records
+        Clients, and records of each.
+    noise_multiplier
+        z.
+    clipping_norm
+        C.
+    replace
+        Whether x is replaced by x' (sensitivity 2C) or left out (C).
+    local
+        Whether the noise follows the sensitivity of each round.
+    """
+
+    tensors: tuple[tuple[str, int], ...] = (("weight", 640), ("bias", 10))
+    worlds: int = 20
+    rounds: int = 30
+    clients: int = 5
+    records: int = 10
+    noise_multiplier: float = 8.0
+    clipping_norm: float = 3.0
+    replace: bool = True
+    local: bool = False
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters of the model."""
+        return sum(size for _, size in self.tensors)
+
+    @property
+    def claimed_sensitivity(self) -> float:
+        """The global sensitivity that the claim states."""
+        return self.clipping_norm * (2 if self.replace else 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """The sums of a federation before noise.
+
+    Parameters
+    ----------
+    shared
+        Clipped sum of every client's records that D and D' share, (rounds, clients, parameters).
+    unclipped
+        The same without clipping.
+    present, absent
+        Clipped gradients of x and of what D' has in its place, (worlds, rounds, parameters).
+    """
+
+    shared: Floats
+    unclipped: Floats
+    present: Floats
+    absent: Floats
+
+
+Draw = Callable[[np.random.Generator, Setting, Floats], Floats]
+Total = Callable[[Sums], Floats]
+
+
+@dataclass(frozen=True)
+class Federation:
+    """How a federation makes its releases; a breach is another value of this.
+
+    Parameters
+    ----------
+    name
+        What it does, in plain English.
+    draw
+        Returns the noise (worlds, rounds, parameters) from a generator, the setting and sigma (worlds, rounds).
+    total
+        Returns the sum of the shared contributions (rounds, parameters).
+    scale
+        By what the total, with x or x' in it, is multiplied before the noise.
+    """
+
+    name: str
+    draw: Draw
+    total: Total
+    scale: float = 1.0
+
+
+def gaussian_noise(rng: np.random.Generator, setting: Setting, sigma: Floats) -> Floats:
+    """Draw the noise that was claimed."""
+    return sigma[..., None] * rng.standard_normal((*sigma.shape, setting.parameters))
+
+
+def clipped_total(sums: Sums) -> Floats:
+    """Add up what was claimed: every record clipped."""
+    return np.asarray(sums.shared.sum(axis=1))
+
+
+HONEST = Federation("honest", gaussian_noise, clipped_total)
+
+
+def draw_sums(rng: np.random.Generator, setting: Setting) -> Sums:
+    """Draw gradients that have a direction in common, clip them and add them up."""
+    norm, size = setting.clipping_norm, setting.parameters
+    common = rng.standard_normal((setting.rounds, 1, 1, size)) / np.sqrt(size)
+    shape = (setting.rounds, setting.clients, setting.records)
+    lengths = norm * rng.lognormal(0.0, 0.7, (*shape, 1))
+    single = common + rng.standard_normal((*shape, size)) / np.sqrt(size)
+    raw = single * lengths / np.linalg.norm(single, axis=-1, keepdims=True)
+    clipped = raw * np.minimum(1.0, norm / lengths)
+    present = _of_length(rng, setting)
+    absent = _of_length(rng, setting) if setting.replace else np.zeros_like(present)
+    return Sums(clipped.sum(axis=2), raw.sum(axis=2), present, absent)
+
+
+def _of_length(rng: np.random.Generator, setting: Setting) -> Floats:
+    vectors = rng.standard_normal((setting.worlds, setting.rounds, setting.parameters))
+    lengths = setting.clipping_norm * rng.uniform(0.1, 1.0, (setting.worlds, setting.rounds, 1))
+    return np.asarray(vectors * lengths / np.linalg.norm(vectors, axis=-1, keepdims=True))
+
+
+def play(rng: np.random.Generator, setting: Setting, federation: Federation = HONEST) -> Measured:
+    """Play the game in all worlds and return what an insider who believes the claim measures."""
+    sums = draw_sums(rng, setting)
+    members = rng.random(setting.worlds) < 0.5
+    difference = sums.present - sums.absent
+    sensitivity = np.linalg.norm(difference, axis=-1)
+    reference = sensitivity if setting.local else np.full_like(sensitivity, setting.claimed_sensitivity)
+    sigma = setting.noise_multiplier * reference
+    chosen = np.where(members[:, None, None], sums.present, sums.absent)
+    noise = federation.draw(rng, setting, sigma)
+    release = (federation.total(sums) + chosen) * federation.scale + noise
+    shared = np.broadcast_to(clipped_total(sums), release.shape)
+    middle = shared + (sums.present + sums.absent) / 2
+    increments = np.einsum("wip,wip->wi", release - middle, difference) / sigma**2
+    residuals = measure(setting.tensors, release, shared, sums.present, sums.absent, sigma)
+    return Measured(members, increments, sensitivity, sigma, setting.noise_multiplier, residuals)
+
+
+def measure(
+    tensors: tuple[tuple[str, int], ...],
+    release: Floats,
+    shared: Floats,
+    present: Floats,
+    absent: Floats,
+    sigma: Floats,
+) -> Residuals:
+    """Return the residual sums of releases by their definitions, from vectors (worlds, rounds, parameters)."""
+    difference = present - absent
+    error = release - shared - (present + absent) / 2
+    length = np.linalg.norm(difference, axis=-1, keepdims=True)
+    unit = np.divide(difference, length, out=np.zeros_like(difference), where=length > 0)
+    residual = error - np.sum(error * unit, axis=-1, keepdims=True) * unit
+    squares, freedom = _per_tensor(tensors, residual, unit)
+    low_bits, counts = _low_bits(release, shared, present, absent, sigma)
+    return Residuals(
+        tensors=tuple(name for name, _ in tensors),
+        total=np.sum(residual**2, axis=-1),
+        total_freedom=np.where(length[..., 0] > 0, release.shape[-1] - 1, release.shape[-1]).astype(np.int64),
+        squares=squares,
+        freedom=freedom,
+        projections=_projections(residual, unit),
+        gradient=_along_gradients(error, unit, shared),
+        low_bits=low_bits,
+        low_bits_count=counts,
+    )
+
+
+def _per_tensor(
+    tensors: tuple[tuple[str, int], ...], residual: Floats, unit: Floats
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Return the squares without the part along the record's direction in each tensor, and their degrees of freedom."""
+    squares, freedom, start = [], [], 0
+    for _, size in tensors:
+        part, along = residual[..., start : start + size], unit[..., start : start + size]
+        length = np.linalg.norm(along, axis=-1)
+        inner = np.sum(part * along, axis=-1)
+        off = np.divide(inner, length, out=np.zeros_like(inner), where=length > 0)
+        squares.append(np.sum(part**2, axis=-1) - off**2)
+        freedom.append(np.where(length > 0, size - 1, size))
+        start += size
+    return np.stack(squares, axis=-1), np.stack(freedom, axis=-1).astype(np.int64)
+
+
+def _projections(residual: Floats, unit: Floats) -> Floats:
+    """Return the residual along fixed orthonormal directions, whitened: its covariance there is I - aa', a = V'u."""
+    size = residual.shape[-1]
+    count = min(DIRECTIONS, size // 2)
+    directions = np.linalg.qr(np.random.default_rng(20).standard_normal((size, count)))[0]
+    seen, along = residual @ directions, unit @ directions
+    square = np.sum(along**2, axis=-1, keepdims=True)
+    gain = np.divide(1 / np.sqrt(1 - square) - 1, square, out=np.zeros_like(square), where=square > 0)
+    return np.asarray(seen + gain * np.sum(seen * along, axis=-1, keepdims=True) * along)
+
+
+def _along_gradients(error: Floats, unit: Floats, shared: Floats) -> Floats:
+    direction = shared - np.sum(shared * unit, axis=-1, keepdims=True) * unit
+    length = np.linalg.norm(direction, axis=-1)
+    inner = np.sum(error * direction, axis=-1)
+    return np.divide(inner, length, out=np.full_like(inner, np.nan), where=length > 0)
+
+
+def _low_bits(
+    release: Floats, shared: Floats, present: Floats, absent: Floats, sigma: Floats
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Return the sums of the cosines of the low bits' phases, (worlds, rounds, 2, kinds), and their counts."""
+    of_release = _agreement(release)
+    sums = []
+    for hypothesis in (present, absent):
+        noise = release - (shared + hypothesis)
+        sums.append(np.stack([_agreement(noise), _agreement(noise / sigma[..., None]), of_release], axis=-1))
+    found = np.stack(sums, axis=-2)
+    counts = np.full(found.shape, release.shape[-1], dtype=np.int64)
+    assert found.shape[-1] == len(LOW_BITS_KINDS)
+    return found, counts
+
+
+def _agreement(values: Floats) -> Floats:
+    """Return the sum of cos(2 pi phase), phase the value in units of the last of 11 significant bits."""
+    _, exponents = np.frexp(values)
+    return np.cos(2 * np.pi * np.ldexp(values, _HALF_PRECISION_BITS - exponents)).sum(axis=-1)

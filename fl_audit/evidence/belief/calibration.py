@@ -1,0 +1,176 @@
+"""Are the insider's beliefs calibrated: of the worlds in which it believed near p, did a share p hold D?
+
+The numbers of a reliability diagram with exact intervals, and exact tests. Given what the insider saw, its guesses are
+independent coins with known chances, so any count of wins follows a Poisson-binomial law.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.signal import fftconvolve
+from scipy.special import expit, logit
+
+from fl_audit.errors import require
+from fl_audit.evidence.belief.advantage import clopper_pearson
+from fl_audit.evidence.belief.expected import chance_of_being_right
+from fl_audit.privacy.scores import require_prior
+
+
+@dataclass(frozen=True)
+class ReliabilityBin:
+    """The worlds whose beliefs lie near each other.
+
+    Parameters
+    ----------
+    lowest, highest
+        Range of the beliefs in D in it.
+    worlds, members
+        How many worlds, and in how many of them D was used.
+    mean_belief
+        The share of members that the beliefs expect.
+    share, low, high
+        The share that there was, with its Clopper-Pearson interval.
+    p_value
+        Exact two-sided probability of a share as far from the expected one, or farther.
+    """
+
+    lowest: float
+    highest: float
+    worlds: int
+    members: int
+    mean_belief: float
+    share: float
+    low: float
+    high: float
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Whether beliefs and shares agree.
+
+    Parameters
+    ----------
+    bins
+        The bins of a reliability diagram, from the smallest beliefs to the largest.
+    p_value
+        Of calibration: the smallest p-value of the bins times their number, never too small.
+    wins, expected_wins
+        Games won, and the sum of the chances that the beliefs gave them.
+    wins_p_value
+        Exact two-sided p-value of the number of wins.
+    confidence
+        Of each bin's interval.
+    """
+
+    bins: tuple[ReliabilityBin, ...]
+    p_value: float
+    wins: int
+    expected_wins: float
+    wins_p_value: float
+    confidence: float
+
+
+def calibration(
+    log_odds: NDArray[np.float64],
+    members: NDArray[np.bool_],
+    confidence: float,
+    prior: float = 0.5,
+    coin: float = 0.5,
+    bins: int = 10,
+) -> Calibration:
+    """Return how well the insider's beliefs agree with what was true.
+
+    Parameters
+    ----------
+    log_odds
+        Log-odds of D against D', without a prior, shape (worlds,), at least one world.
+    members
+        Whether D was used, shape (worlds,).
+    confidence
+        Of the intervals of the bins, above 0 and below 1.
+    prior
+        By which the insider guesses.
+    coin
+        Probability with which the challenger uses D: beliefs are taken at this prior, at which alone they can be
+        calibrated.
+    bins
+        Largest number of bins, at least 1. They hold equally many worlds each, at least 10.
+
+    Raises
+    ------
+    InputError
+        If shapes disagree or a number is out of its range.
+    """
+    require(log_odds.ndim == 1 and log_odds.size > 0, f"log-odds have shape {log_odds.shape}: accepted is (worlds,)")
+    require(members.shape == log_odds.shape, f"bits have shape {members.shape}: accepted is {log_odds.shape}")
+    require(bins >= 1, f"number of bins is {bins}: accepted are whole numbers from 1")
+    require_prior(coin)
+    beliefs = np.asarray(expit(log_odds + logit(coin)), dtype=np.float64)
+    order = np.argsort(log_odds, kind="stable")
+    parts = np.array_split(order, max(1, min(bins, log_odds.size // 10)))
+    found = tuple(_bin(beliefs[part], members[part], confidence) for part in parts)
+    right = chance_of_being_right(log_odds, prior, coin)
+    won = (log_odds + logit(prior) > 0) == members
+    wins = int(np.count_nonzero(won))
+    return Calibration(
+        bins=found,
+        p_value=min(1.0, len(found) * min(one.p_value for one in found)),
+        wins=wins,
+        expected_wins=float(right.sum()),
+        wins_p_value=poisson_binomial_p(wins, right),
+        confidence=confidence,
+    )
+
+
+def poisson_binomial_p(count: int, chances: NDArray[np.float64]) -> float:
+    """Return the two-sided p-value of a count of successes of independent trials with known chances.
+
+    Twice the smaller tail, at most 1: exact, and by the discreteness of the count never too small.
+
+    Parameters
+    ----------
+    count
+        0 to n.
+    chances
+        Shape (n,), each from 0 to 1.
+    """
+    law = poisson_binomial(chances)
+    return min(1.0, 2 * min(float(law[: count + 1].sum()), float(law[count:].sum())))
+
+
+def poisson_binomial(chances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the probabilities of 0 to n successes of independent trials, shape (n + 1,), to about 1e-15 each.
+
+    The laws of halves are convolved, of halves of these before, and so on: n log^2 n steps, where
+    `scipy.stats.poisson_binom` takes n^2.
+
+    Parameters
+    ----------
+    chances
+        Shape (n,), n at least 1, each from 0 to 1.
+    """
+    laws = np.stack([1 - chances, chances], axis=1)
+    while len(laws) > 1:
+        if len(laws) % 2:
+            certain = np.zeros((1, laws.shape[1]))
+            certain[0, 0] = 1.0
+            laws = np.concatenate([laws, certain])
+        laws = np.maximum(0.0, fftconvolve(laws[0::2], laws[1::2], axes=1))
+    return np.asarray(laws[0, : chances.size + 1], dtype=np.float64)
+
+
+def _bin(beliefs: NDArray[np.float64], members: NDArray[np.bool_], confidence: float) -> ReliabilityBin:
+    worlds, count = int(beliefs.size), int(np.count_nonzero(members))
+    return ReliabilityBin(
+        lowest=float(beliefs.min()),
+        highest=float(beliefs.max()),
+        worlds=worlds,
+        members=count,
+        mean_belief=float(beliefs.mean()),
+        share=count / worlds,
+        low=clopper_pearson(count, worlds, confidence)[0],
+        high=clopper_pearson(count, worlds, confidence)[1],
+        p_value=poisson_binomial_p(count, beliefs),
+    )

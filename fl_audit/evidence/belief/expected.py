@@ -1,0 +1,232 @@
+"""What the insider's log-odds say of its success beyond counting: two-sided intervals from means of bounded numbers.
+
+The log-odds L of D against D' are the exact likelihood ratio where the noise is what was claimed. Given all that it
+saw, the insider is right with a probability that it knows; the mean of that probability is its true success rate, and
+E[(1 - e^(eps - L))+ | D] is the true delta(eps) of the pair. These means vary far less than counted wins.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import expit, logit
+
+from fl_audit.errors import require
+from fl_audit.evidence.belief.bounded_mean import Bets, MeanInterval, mean_interval
+from fl_audit.privacy.gaussian import require_delta, require_epsilon
+from fl_audit.privacy.scores import require_prior
+
+ASSUMPTION = (
+    "The log-odds are the exact likelihood ratio, which holds where the noise is what was claimed: the verdict's tests "
+    "and the calibration of the beliefs are the evidence for that."
+)
+"""What every number here rests on."""
+
+_LARGEST_EPSILON = 1e6
+
+
+def chance_of_being_right(log_odds: NDArray[np.float64], prior: float = 0.5, coin: float = 0.5) -> NDArray[np.float64]:
+    """Return the probability, given all that the insider saw, that its guess is right.
+
+    Parameters
+    ----------
+    log_odds
+        Log-odds of D against D', without a prior, shape (worlds,).
+    prior
+        The insider's belief in D before anything is seen; it guesses D where its posterior odds favour D. Above 0 and
+        below 1.
+    coin
+        Probability with which the challenger really uses D, above 0 and below 1. Where it differs from the prior, the
+        insider guesses by its prior and is right by the coin, so the probability can lie under 1/2.
+
+    Raises
+    ------
+    InputError
+        If a probability is out of its range.
+
+    Examples
+    --------
+    >>> chance_of_being_right(np.array([0.0, 2.0, -2.0])).round(3).tolist()
+    [0.5, 0.881, 0.881]
+    """
+    require_prior(prior)
+    require_prior(coin)
+    guess = np.where(log_odds + logit(prior) > 0, 1.0, -1.0)
+    return np.asarray(expit(guess * (log_odds + logit(coin))), dtype=np.float64)
+
+
+def advantage_from_beliefs(
+    log_odds: NDArray[np.float64], confidence: float, prior: float = 0.5, coin: float = 0.5
+) -> MeanInterval:
+    """Return the insider's advantage 2 P(right) - 1 from its beliefs: the mean of what its wins have as expectation.
+
+    Parameters
+    ----------
+    log_odds, prior, coin
+        As for `chance_of_being_right`. With an even prior the expectation is the total variation distance of the two
+        laws; with another, the advantage of an insider who guesses by it.
+    confidence
+        Above 0 and below 1.
+
+    Raises
+    ------
+    InputError
+        If there is no world or a number is out of its range.
+    """
+    return mean_interval(2 * chance_of_being_right(log_odds, prior, coin) - 1, confidence, *_range(prior, coin))
+
+
+def _range(prior: float, coin: float) -> tuple[float, float]:
+    """Return between what 2 P(right) - 1 lies: never negative for one who knows the coin."""
+    return (0.0, 1.0) if prior == coin else (-1.0, 1.0)
+
+
+def towards_truth(log_odds: NDArray[np.float64], members: NDArray[np.bool_]) -> tuple[NDArray[np.float64], ...]:
+    """Return the log-odds of D in worlds with D, and those of D' in worlds with D': the two directions."""
+    require(log_odds.shape == members.shape, f"bits have shape {members.shape}: accepted is {log_odds.shape}")
+    return log_odds[members], -log_odds[~members]
+
+
+def delta_terms(log_odds: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
+    """Return (1 - e^(eps - L))+, whose mean over worlds with the truth that L favours is delta(eps) of one direction.
+
+    Dong, Roth & Su 2022, or Balle & Wang 2018 theorem 5: delta(eps) = E[(1 - e^(eps - L))+] with L the privacy loss.
+    """
+    return np.asarray(-np.expm1(np.minimum(0.0, epsilon - log_odds)), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class PairInterval:
+    """A quantity of the audited pair, the larger of both directions, with a two-sided interval.
+
+    Parameters
+    ----------
+    value
+        The estimate.
+    low, high
+        The interval; `high` may be infinite for an epsilon.
+    confidence
+        Least probability with which it covers.
+    members, nonmembers
+        The same for each direction alone: (estimate, low, high), each with confidence (1 + confidence)/2.
+    """
+
+    value: float
+    low: float
+    high: float
+    confidence: float
+    members: tuple[float, float, float]
+    nonmembers: tuple[float, float, float]
+
+
+def delta_from_beliefs(
+    log_odds: NDArray[np.float64], members: NDArray[np.bool_], epsilon: float, confidence: float
+) -> PairInterval:
+    """Return delta(eps) of the audited pair from the log-odds.
+
+    Parameters
+    ----------
+    log_odds
+        Log-odds of D against D', without a prior, shape (worlds,).
+    members
+        Whether D was used, shape (worlds,); at least one world of each kind.
+    epsilon
+        At least 0, finite.
+    confidence
+        Above 0 and below 1; half of the rest is spent on each direction.
+
+    Raises
+    ------
+    InputError
+        If a direction has no world or a number is out of its range.
+    """
+    require_epsilon(epsilon)
+    each = (1 + confidence) / 2
+    found = [mean_interval(delta_terms(part, epsilon), each) for part in _both(log_odds, members)]
+    return _larger([(one.mean, one.low, one.high) for one in found], confidence)
+
+
+def epsilon_from_beliefs(
+    log_odds: NDArray[np.float64], members: NDArray[np.bool_], delta: float, confidence: float
+) -> PairInterval:
+    """Return epsilon(delta) of the audited pair from the log-odds.
+
+    The interval holds every epsilon whose delta(eps) is not told apart from delta: the true one is left out only where
+    the interval of its delta misses, so the confidence is the same.
+
+    Parameters
+    ----------
+    log_odds, members, confidence
+        As for `delta_from_beliefs`.
+    delta
+        Above 0 and below 1. Where it is smaller than a few over the number of worlds, nothing bounds epsilon from above
+        and `high` is infinite.
+
+    Raises
+    ------
+    InputError
+        As `delta_from_beliefs`.
+    """
+    require_delta(delta)
+    each = (1 + confidence) / 2
+    return _larger([_epsilon_interval(part, delta, each) for part in _both(log_odds, members)], confidence)
+
+
+def _both(log_odds: NDArray[np.float64], members: NDArray[np.bool_]) -> tuple[NDArray[np.float64], ...]:
+    parts = towards_truth(log_odds, members)
+    require(all(part.size for part in parts), "one kind of world is missing: accepted are worlds with D and with D'")
+    return parts
+
+
+def _larger(parts: list[tuple[float, float, float]], confidence: float) -> PairInterval:
+    value, low, high = (max(part[at] for part in parts) for at in range(3))
+    return PairInterval(value, low, high, confidence, parts[0], parts[1])
+
+
+def _epsilon_interval(log_odds: NDArray[np.float64], delta: float, confidence: float) -> tuple[float, float, float]:
+    """Return the estimate of epsilon(delta) in one direction and the ends of its interval."""
+    largest = min(_LARGEST_EPSILON, max(0.0, float(log_odds.max())))
+
+    def is_too_small(epsilon: float) -> bool:  # delta(eps) is proven to exceed delta
+        return Bets.of(delta_terms(log_odds, epsilon), confidence).refutes_too_small(delta)
+
+    def is_too_large(epsilon: float) -> bool:  # delta(eps) is proven to be below delta
+        return Bets.of(delta_terms(log_odds, epsilon), confidence).refutes_too_large(delta)
+
+    low = _last_true(is_too_small, 0.0, largest)
+    high = 0.0 if is_too_large(0.0) else _first_true(is_too_large, low, largest)
+    return _plug_in_epsilon(log_odds, delta, largest), low, high
+
+
+def _plug_in_epsilon(log_odds: NDArray[np.float64], delta: float, largest: float) -> float:
+    """Return the epsilon at which the mean of the terms is delta; 0 where delta(0) is below it."""
+
+    def excess(epsilon: float) -> float:
+        return float(delta_terms(log_odds, epsilon).mean()) - delta
+
+    if excess(0.0) <= 0:
+        return 0.0
+    return float(brentq(excess, 0.0, largest, xtol=1e-10))
+
+
+def _last_true(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """Return where `holds` stops to hold between `low` and `high`, from below; `low` where it never holds."""
+    if not holds(low):
+        return low
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _first_true(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """Return where `holds` begins to hold between `low` and `high`, from above; infinity where it never does."""
+    if not holds(high):
+        return math.inf
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

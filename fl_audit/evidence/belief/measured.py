@@ -1,0 +1,85 @@
+"""What the insider measured in a run, held against what was claimed: the one input of every test of the verdict."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.adversaries.noise_meter import Residuals
+from fl_audit.errors import require
+from fl_audit.evidence.belief.innovations import innovations
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A run as the insider measured it, with the secret bits that the challenger reveals afterwards.
+
+    Parameters
+    ----------
+    members
+        Whether D was used, bool (worlds,): the column of the differing unit in the run's membership.
+    increments
+        What each round added to the log-odds of D against D', float64 (worlds, rounds), finite.
+    sensitivity
+        ||f_i(D) - f_i(D')|| that the insider computed, float64 (worlds, rounds), finite and at least 0.
+    sigma
+        The standard deviation of the noise that the claim states, float64 (worlds, rounds), positive.
+    noise_multiplier
+        z of the claim, positive: it allows no sensitivity above sigma / z.
+    residuals
+        Sums of the noise orthogonal to the difference of D and D', of shape (worlds, rounds); None in tables of a
+        version that did not measure it.
+
+    Raises
+    ------
+    InputError
+        If shapes disagree or a number is out of its range.
+    """
+
+    members: NDArray[np.bool_]
+    increments: NDArray[np.float64]
+    sensitivity: NDArray[np.float64]
+    sigma: NDArray[np.float64]
+    noise_multiplier: float
+    residuals: Residuals | None = None
+
+    def __post_init__(self) -> None:
+        shape = self.increments.shape
+        require(len(shape) == 2 and min(shape) > 0, f"increments have shape {shape}: accepted is (worlds, rounds)")
+        seen = {"sensitivities": self.sensitivity.shape, "noise scales": self.sigma.shape}
+        if self.residuals is not None:
+            seen["residuals"] = self.residuals.total.shape
+        for name, found in seen.items():
+            require(found == shape, f"{name} have shape {found}: accepted is {shape}, that of the increments")
+        positive = bool(np.all(np.isfinite(self.sigma) & (self.sigma > 0)))
+        require(positive, "a claimed noise scale is not positive and finite: accepted are positive finite numbers")
+        z = self.noise_multiplier
+        require(0 < z < np.inf, f"noise multiplier is {z}: accepted are positive finite numbers")
+
+    @property
+    def worlds(self) -> int:
+        """Number of worlds."""
+        return int(self.increments.shape[0])
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds of a world."""
+        return int(self.increments.shape[1])
+
+    @cached_property
+    def innovations(self) -> NDArray[np.float64]:
+        """The noise along the record's direction over the claimed noise, (worlds, rounds); NaN without information."""
+        return innovations(self.increments, self.sensitivity / self.sigma, self.members)
+
+    @cached_property
+    def used_innovations(self) -> NDArray[np.float64]:
+        """All innovations that there are, in one row."""
+        return self.innovations[~np.isnan(self.innovations)]
+
+    @cached_property
+    def projections(self) -> NDArray[np.float64] | None:
+        """The noise along the public directions over the claimed noise, (worlds, rounds, J); None if not measured."""
+        if self.residuals is None or self.residuals.projections.shape[-1] == 0:
+            return None
+        return self.residuals.projections / self.sigma[..., None]

@@ -1,0 +1,121 @@
+"""Does the noise have mean 0? A mean that is not 0 means that the released sum is not the one that was claimed.
+
+Contributions that were not clipped, a sum divided by the wrong number, or a record that counts more than once shift
+what is released, always in the same direction. The scale of the noise is taken from the measurements themselves, so
+that noise above the promise is not taken for a shift; under the claimed law the tests are exact all the same.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import fdtrc, fdtri, ncfdtr, stdtr, stdtrit
+
+from fl_audit.evidence.belief.family import DETECTION_POWER, NOT_MEASURED, NotOffered, TestName, TestResult
+from fl_audit.evidence.belief.measured import Measured
+from fl_audit.evidence.bounds.noncentral_t import noncentrality_at
+
+_NO_MEAN = "a mean of 0"
+_NO_DIFFERENCE = NotOffered("D and D' did not differ in any round, so no direction is the record's.")
+
+
+def student_p(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return Student's t of the mean of normal values of unknown spread, and its two-sided p-value.
+
+    Parameters
+    ----------
+    values
+        Shape (n,), n at least 2. Values that are all the same and not 0 give p-value 0.
+    """
+    spread, mean = float(values.std(ddof=1)), float(values.mean())
+    if spread == 0:
+        return (0.0, 1.0) if mean == 0 else (math.copysign(math.inf, mean), 0.0)
+    t = mean / spread * math.sqrt(values.size)
+    return t, float(2 * stdtr(values.size - 1, -abs(t)))
+
+
+def detectable_mean(count: int, level: float, power: float = DETECTION_POWER) -> float:
+    """Return the mean, in standard deviations, that the two-sided t-test on `count` values finds with a probability.
+
+    Examples
+    --------
+    >>> round(detectable_mean(600, 1e-4), 3)
+    0.214
+    """
+    critical = -float(stdtrit(count - 1, level / 2))
+    return noncentrality_at(1 - power, critical, count - 1) / math.sqrt(count)
+
+
+def drift_along_record(measured: Measured) -> TestResult | NotOffered:
+    """Test the means of the innovations in worlds with D and in worlds with D': analysis of variance, F.
+
+    With n innovations of sum S in each of G groups, the sum of S^2/n over the groups, over G, and the variance within
+    the groups have the ratio F(G, N - G). A shift that is there under D alone shows as well as one under both.
+    """
+    split = [_used(measured.innovations[rows]) for rows in (measured.members, ~measured.members)]
+    groups = [group for group in split if group.size]
+    if not groups:
+        return _NO_DIFFERENCE
+    count, level = sum(group.size for group in groups), TestName.DRIFT_ALONG_RECORD.level
+    rest = count - len(groups)
+    if rest < 2:
+        return NotOffered("There are too few rounds to tell a drift from noise of unknown scale.")
+    between = sum(float(group.sum()) ** 2 / group.size for group in groups) / len(groups)
+    within = sum(float(np.sum((group - group.mean()) ** 2)) for group in groups) / rest
+    statistic = between / within if within > 0 else (math.inf if between > 0 else 0.0)
+    means = " and ".join(f"{group.mean():+.3f}" for group in groups)
+    sides = "in worlds with D and with D'" if len(groups) == 2 else "in all worlds"
+    shift = detectable_shift(count, len(groups), level)
+    return TestResult(
+        name=TestName.DRIFT_ALONG_RECORD,
+        statistic=statistic,
+        p_value=float(fdtrc(len(groups), rest, statistic)),
+        level=level,
+        measured=f"noise along the record's direction with a mean of {means} claimed standard deviations {sides}",
+        promised=_NO_MEAN,
+        limit=f"a mean of {shift:.2g} standard deviations in every round would have been found",
+    )
+
+
+def _used(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return values[~np.isnan(values)]
+
+
+def detectable_shift(count: int, groups: int, level: float, power: float = DETECTION_POWER) -> float:
+    """Return the mean, in standard deviations, that the F-test on `count` innovations finds with a probability.
+
+    Its statistic is then noncentral F with noncentrality count times the square of the mean.
+    """
+    rest = count - groups
+    critical = float(fdtri(groups, rest, 1 - level))
+
+    def missed(noncentrality: float) -> float:
+        return float(ncfdtr(groups, rest, noncentrality, critical)) - (1 - power)
+
+    high = 1.0
+    while missed(high) > 0:
+        high *= 2
+    return math.sqrt(float(brentq(missed, high / 2 if high > 1 else 0.0, high)) / count)
+
+
+def drift_along_gradients(measured: Measured) -> TestResult | NotOffered:
+    """Test the mean of the noise along the gradients that D and D' share: Student's t, two-sided."""
+    if measured.residuals is None:
+        return NOT_MEASURED
+    values = _used(measured.residuals.gradient / measured.sigma)
+    if not values.size:
+        return NotOffered("The gradients that D and D' share are 0 in every round, so they have no direction.")
+    if values.size < 3:
+        return NotOffered("There are too few rounds to tell a drift from noise of unknown scale.")
+    (t, p_value), level = student_p(values), TestName.DRIFT_ALONG_GRADIENTS.level
+    return TestResult(
+        name=TestName.DRIFT_ALONG_GRADIENTS,
+        statistic=t,
+        p_value=p_value,
+        level=level,
+        measured=f"noise along the shared gradients with a mean of {values.mean():+.3f} claimed standard deviations",
+        promised=_NO_MEAN,
+        limit=f"a mean of {detectable_mean(values.size, level):.2g} standard deviations in every round would have "
+        "been found",
+    )

@@ -1,0 +1,134 @@
+"""Was the same noise used twice? The two most alike of all noise vectors, wherever in the run they are.
+
+Noise is seen along J public directions. The cosine c of two independent normal J-vectors has c^2 ~ Beta(1/2, (J-1)/2),
+whatever their scales, and the cosines of different pairs are independent two by two.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betainc, betaincinv
+
+from fl_audit.evidence.belief.family import NOT_MEASURED, NotOffered, TestName, TestResult
+from fl_audit.evidence.belief.measured import Measured
+
+LARGEST_GROUP = 2**15
+"""Number of noise vectors up to which all are compared with all; more are compared within groups of so many."""
+
+_BLOCK = 256
+
+
+@dataclass(frozen=True)
+class LikestPair:
+    """The two noise vectors that are most alike.
+
+    Parameters
+    ----------
+    cosine
+        Absolute value of the cosine between them.
+    first, second
+        Their numbers.
+    pairs
+        How many pairs were compared.
+    """
+
+    cosine: float
+    first: int
+    second: int
+    pairs: int
+
+
+def cosine_tail(cosine: float, dimensions: int) -> float:
+    """Return the probability that two independent normal vectors have a cosine of at least `cosine`, in absolute value.
+
+    Parameters
+    ----------
+    cosine
+        0 to 1.
+    dimensions
+        J, at least 2.
+
+    Examples
+    --------
+    >>> round(cosine_tail(0.5, 3), 6)
+    0.5
+    """
+    return float(betainc((dimensions - 1) / 2, 0.5, (1 - cosine) * (1 + cosine)))
+
+
+def cosine_at(probability: float, dimensions: int) -> float:
+    """Return the cosine that is reached with a probability: the inverse of `cosine_tail`."""
+    return math.sqrt(1 - float(betaincinv((dimensions - 1) / 2, 0.5, probability)))
+
+
+def likest_pair(vectors: NDArray[np.float64], group: int = LARGEST_GROUP) -> LikestPair:
+    """Return the two most alike of n vectors, the sign left aside.
+
+    Parameters
+    ----------
+    vectors
+        Shape (n, J), n at least 2. A vector of zeros is like no other.
+    group
+        Vectors are compared with all others of their group of so many in a row: all with all if there are no more.
+    """
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    units = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    single = units.astype(np.float32)  # to find the pair; its cosine is computed again in float64
+    best, at, pairs = -1.0, (0, 1), 0
+    for start, stop, offset, end in _blocks(len(units), group):
+        found = single[start:stop] @ single[offset:end].T
+        np.abs(found, out=found)
+        if start == offset:
+            np.fill_diagonal(found, -1.0)
+        place = int(found.argmax())
+        row, column = divmod(place, found.shape[1])
+        if found[row, column] > best:
+            best, at = float(found[row, column]), (start + row, offset + column)
+        size, others = stop - start, end - offset
+        pairs += size * (size - 1) // 2 if start == offset else size * others
+    return LikestPair(min(1.0, abs(float(units[at[0]] @ units[at[1]]))), min(at), max(at), pairs)
+
+
+def _blocks(count: int, group: int) -> Iterator[tuple[int, int, int, int]]:
+    """Walk through the blocks of the upper triangle of all cosines within each group."""
+    for low in range(0, count, group):
+        high = min(count, low + group)
+        for start in range(low, high, _BLOCK):
+            for offset in range(start, high, _BLOCK):
+                yield start, min(high, start + _BLOCK), offset, min(high, offset + _BLOCK)
+
+
+def repeated_noise(measured: Measured) -> TestResult | NotOffered:
+    """Test the largest absolute cosine over all pairs of (world, round).
+
+    With m pairs the p-value is 1 - exp(-m p), p the exact tail of one pair: the number of pairs beyond a large cosine
+    is close to Poisson. By Bonferroni m p bounds it without that approximation, and at the levels of a verdict the two
+    agree to a ten-thousandth.
+    """
+    projections = measured.projections
+    if projections is None:
+        return NOT_MEASURED if measured.residuals is None else NotOffered("The model has too few parameters.")
+    dimensions, count = projections.shape[-1], measured.worlds * measured.rounds
+    if dimensions < 2:
+        return NotOffered("The model has too few parameters: along one direction all noise is alike.")
+    if count < 2:
+        return NotOffered("One world of one round holds one noise vector: nothing to compare it with.")
+    found = likest_pair(projections.reshape(count, dimensions))
+    level = TestName.REPEATED_NOISE.level
+    critical = cosine_at(level / found.pairs, dimensions)
+    (world, number), (other, later) = (divmod(place, measured.rounds) for place in (found.first, found.second))
+    where = f"world {world} round {number + 1} and world {other} round {later + 1}"
+    compared = f"{found.pairs:,} pairs" if count <= LARGEST_GROUP else f"{found.pairs:,} pairs of nearby worlds"
+    return TestResult(
+        name=TestName.REPEATED_NOISE,
+        statistic=found.cosine,
+        p_value=-math.expm1(-found.pairs * cosine_tail(found.cosine, dimensions)),
+        level=level,
+        measured=f"a largest cosine of {found.cosine:.4f} among {compared} of noise vectors, between {where}",
+        promised=f"independent noise, which passes {critical:.4f} in one of {1 / level:,.0f} runs",
+        limit=f"noise used twice would have been found, also where it is altered up to a cosine of {critical:.4f}",
+        where=where,
+    )

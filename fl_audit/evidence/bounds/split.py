@@ -1,0 +1,116 @@
+"""Which scores choose a rule and which measure it: a random split that is always the same for the same scores.
+
+A rule that is chosen and measured on the same scores is no lower bound. So a fifth of either group is set apart, chosen
+by lot. The lot must not depend on the order of the files: a split by position makes both parts near copies of each
+other when the files are sorted, and the measured scores then confirm whatever the choosing ones suggested. Therefore:
+
+1. Only the ranks are kept, of both groups together, and the groups are sorted: the order of the files is forgotten.
+2. A digest of these ranks is the key of a random generator, and the generator draws the split. Given independent
+   scores that are alike within a group, every split of the same ranks is equally likely to be the one that the data
+   collection would have given, so a split that is drawn apart from them gives two independent parts. Equal scores
+   are drawn one by one, like others: a rule that kept copies together would make the parts depend on each other.
+
+The key follows from the ranks, so the split is not independent of them in the strict sense but as a hash function
+mixes: the promise of a bound is kept on average over all ranks that can occur. Of a few scores, or of scores of few
+values, these are few (two coins tossed ten times each have 121), and the share of false certificates is then that of
+one random choice for each of them. In return the bound is a function of the scores alone. It is the same for every
+order of the files, every increasing transformation of the scores, exchanged groups and turned signs, and nobody can
+draw again until the split pleases.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+SHARE_THAT_CHOOSES = 0.2
+"""Share of either group's scores that choose the rule and are not measured."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Scores of one part, of either group, each ascending; ranks from 0 in place of values.
+
+    Parameters
+    ----------
+    first, second
+        Of either group, shapes (n1,) and (n0,).
+    """
+
+    first: NDArray[np.float64]
+    second: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Both parts of both groups.
+
+    Parameters
+    ----------
+    choosing, measuring
+        The part that chooses a rule, and the one that measures it.
+    values
+        Number of different scores.
+    """
+
+    choosing: Part
+    measuring: Part
+    values: int
+
+
+def number_that_chooses(size: int) -> int:
+    """Return how many of `size` scores choose: a fifth, at least 1 of 2 or more."""
+    return max(1, round(SHARE_THAT_CHOOSES * size))
+
+
+def split_scores(members: NDArray[np.float64], nonmembers: NDArray[np.float64], break_ties: bool = False) -> Split:
+    """Return the split of two groups of scores, of at least 2 each.
+
+    Parameters
+    ----------
+    members, nonmembers
+        Scores without NaN, shapes (n1,) and (n0,); infinite ones are kept.
+    break_ties
+        Whether equal scores get ranks of their own, in an order drawn at random across both groups. The split is the
+        same either way.
+
+    Returns
+    -------
+    Split
+        Which group is `first` in it, and whether ranks ascend or descend with the scores, follows from the scores, so
+        that exchanged groups and turned signs give the same split. Who reads it must try both groups and both signs.
+    """
+    counts = _canonical(members, nonmembers)
+    bits = np.random.Philox(key=np.frombuffer(hashlib.blake2b(counts.tobytes(), digest_size=16).digest(), "<u8"))
+    number = counts.sum(axis=0)
+    orders = [np.argsort(bits.random_raw(int(size)), kind="stable") for size in number]
+    values = np.arange(len(counts), dtype=np.float64)
+    groups = [np.repeat(values, counts[:, column]) for column in (0, 1)]
+    if break_ties:
+        groups = _without_ties(groups, bits.random_raw(int(number.sum())))
+    first, second = (
+        (np.sort(group[order[:cut]]), np.sort(group[order[cut:]]))
+        for group, order, cut in zip(groups, orders, map(number_that_chooses, number.tolist()), strict=True)
+    )
+    return Split(Part(first[0], second[0]), Part(first[1], second[1]), values=len(counts))
+
+
+def _canonical(members: NDArray[np.float64], nonmembers: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return how many scores of either group have each rank, shape (different scores, 2).
+
+    Of the four tables that exchanged groups and turned signs give, the one whose bytes come first.
+    """
+    values, ranks = np.unique(np.concatenate([members, nonmembers]), return_inverse=True)
+    parts = (ranks[: members.size], ranks[members.size :])
+    table = np.stack([np.bincount(part, minlength=values.size) for part in parts], axis=1).astype("<i8")
+    variants = (table, table[:, ::-1], table[::-1], table[::-1, ::-1])
+    return min((np.ascontiguousarray(one) for one in variants), key=lambda one: one.tobytes())
+
+
+def _without_ties(groups: list[NDArray[np.float64]], lots: NDArray[np.uint64]) -> list[NDArray[np.float64]]:
+    """Return the places of all scores in one order, equal ones by lot; each group in its own order as before."""
+    together = np.concatenate(groups)
+    places = np.empty(together.size)
+    places[np.lexsort((lots, together))] = np.arange(together.size)
+    return [places[: groups[0].size], places[groups[0].size :]]

@@ -1,0 +1,84 @@
+"""Who is in: the secret of a run, and the only thing that an attack is asked about."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.errors import require
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Which target units were used, world by world.
+
+    Parameters
+    ----------
+    is_in
+        Bool (worlds, targets). In the game of identifiability there is one target, the unit by which D and D' differ.
+
+    Raises
+    ------
+    InputError
+        If the shape is another.
+
+    Examples
+    --------
+    >>> Membership.of_bits(np.array([True, False])).bits
+    array([ True, False])
+    """
+
+    is_in: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        accepted = self.is_in.ndim == 2 and self.is_in.dtype == np.bool_
+        found = f"{self.is_in.dtype} of shape {self.is_in.shape}"
+        require(accepted, f"membership is {found}: accepted is bool (worlds, targets)")
+
+    @classmethod
+    def of_bits(cls, bits: NDArray[np.bool_]) -> "Membership":
+        """Return the membership of a single target from one bit a world (worlds,)."""
+        return cls(np.asarray(bits, dtype=np.bool_).reshape(-1, 1))
+
+    @property
+    def worlds(self) -> int:
+        """Number of worlds."""
+        return len(self.is_in)
+
+    @property
+    def targets(self) -> int:
+        """Number of targets."""
+        return int(self.is_in.shape[1])
+
+    @property
+    def bits(self) -> NDArray[np.bool_]:
+        """The secret bit of each world (worlds,), where there is one target: whether D was used.
+
+        Raises
+        ------
+        InputError
+            If there are several targets.
+        """
+        require(self.targets == 1, f"there are {self.targets} targets: one bit a world is that of one target")
+        return self.is_in[:, 0]
+
+    def of_targets(self, targets: tuple[int, ...]) -> "Membership":
+        """Return the columns of some targets: what the client that holds them is told."""
+        return Membership(self.is_in[:, list(targets)])
+
+    def pack(self) -> bytes:
+        """Return the values as bytes, one a value; a message names worlds and targets otherwise."""
+        return self.is_in.tobytes()
+
+    @staticmethod
+    def unpack(packed: bytes, targets: int) -> "Membership":
+        """Return what `pack` packed.
+
+        Parameters
+        ----------
+        packed
+            The bytes.
+        targets
+            Number of targets, at least 1.
+        """
+        return Membership(np.frombuffer(packed, dtype=np.bool_).reshape(-1, targets).copy())

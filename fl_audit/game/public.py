@@ -1,0 +1,96 @@
+"""The public game: what every party of a federation knows, as one small value.
+
+It travels in messages and stands in every run directory. Whoever holds it and the data files derives the same records,
+neighbours, shards and model. It holds no secret: bits and noise come from the challenger's seed.
+"""
+
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from fl_audit.adjacency import NeighbourPair
+from fl_audit.data.catalogue import DataSpec
+from fl_audit.data.partition import PartitionScheme
+from fl_audit.device import Device
+from fl_audit.errors import require
+from fl_audit.game.seen import View, require_view
+from fl_audit.mechanisms.law import ReleaseLaw, require_weighable
+from fl_audit.mechanisms.noise import NoiseScaling
+
+
+@dataclass(frozen=True)
+class PublicGame:
+    """What every party of a federation knows.
+
+    Parameters
+    ----------
+    data
+        The source of records.
+    data_seed
+        Public seed that selects records, neighbours and shards; it has nothing to do with the seed of the run.
+    records
+        n, size of the training set D.
+    test_records
+        Largest number of held-out records on which accuracy is measured.
+    population_records
+        Largest number of records outside D that serve Epsilon* as the population sample.
+    clients
+        Number of data owners, at least 2 (a victim and an insider).
+    partition, partition_parameters
+        How D is divided among the clients.
+    pair
+        Where D and D' differ: chosen once, so that no party has to search again.
+    model
+        Name of the model.
+    law
+        What a round releases.
+    rounds
+        k, number of rounds.
+    view
+        What clients see of a round.
+    threads
+        Threads each party computes with; sums differ in their last bits between thread counts.
+    device
+        What clients and the evaluator compute on; sums differ in their last bits between devices.
+    with_insider
+        Whether the insider is asked about the releases. Without it a law may sample records, or make no promise.
+    """
+
+    data: DataSpec
+    data_seed: int
+    records: int
+    test_records: int
+    population_records: int
+    clients: int
+    partition: PartitionScheme
+    partition_parameters: tuple[tuple[str, bool | int | float | str], ...]
+    pair: NeighbourPair
+    model: str
+    law: ReleaseLaw
+    rounds: int
+    view: View
+    threads: int = 1
+    device: Device = Device.CPU
+    with_insider: bool = True
+
+    def __post_init__(self) -> None:
+        require(self.clients >= 2, f"clients is {self.clients}: accepted are 2 and more (a victim and an insider)")
+        require(self.rounds >= 1, f"rounds is {self.rounds}: accepted are 1 and more")
+        require_view(self.view, self.law)
+        if self.with_insider:
+            require_weighable(self.law.adds_noise, self.law.sampling_rate)
+        else:
+            is_global = self.law.scaling is NoiseScaling.GLOBAL
+            require(is_global, "sensitivity is 'local' without the insider, whose device it is: accepted is 'global'")
+
+    def to_json(self) -> str:
+        """Return the game as JSON."""
+        return _ADAPTER.dump_json(self).decode()
+
+    @staticmethod
+    def from_json(text: str) -> "PublicGame":
+        """Return the game that `to_json` wrote."""
+        return _ADAPTER.validate_json(text)
+
+
+_ADAPTER = TypeAdapter(PublicGame)

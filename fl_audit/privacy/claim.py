@@ -1,0 +1,130 @@
+"""The claim: all that a promise refers to, as one value.
+
+Calibration, guarantees, figures and the command line read nothing else, so that noise cannot be calibrated under one
+adjacency and reported under another.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import require
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.beliefs import Sensitivities
+from fl_audit.privacy.events import (
+    ReleaseEvent,
+    full_participation_mu,
+    noise_multiplier_of,
+    participation_rate,
+    with_scaled_noise,
+)
+from fl_audit.privacy.gaussian import require_delta
+from fl_audit.privacy.profile import PrivacyProfile
+from fl_audit.privacy.scores import require_prior
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is released between which neighbours, and how it is accounted for.
+
+    Parameters
+    ----------
+    adjacency
+        How neighbours differ: the sensitivities of the events refer to it.
+    events
+        What is released over the whole training, the release of the rounds first; at least one event.
+    delta
+        Of (epsilon, delta)-DP, and the probability with which a belief may be passed; above 0 and below 1.
+    prior
+        The insider's belief in the true data set before anything is seen, above 0 and below 1.
+    accountant
+        Who computes epsilon and the belief bound.
+    sensitivities
+        Whether the rounds' sensitivities are fixed. Only belief bounds depend on it. ADAPTIVE, the weaker assumption,
+        holds for every training; FIXED is for noise that follows the local sensitivity.
+
+    Raises
+    ------
+    InputError
+        If there is no event, or a number is out of its range.
+
+    Examples
+    --------
+    >>> from fl_audit.privacy.events import gaussian_rounds
+    >>> claim = Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(1.0, 30), 0.001, 0.5, Accountant.GDP)
+    >>> claim.with_noise(9.0).noise_multiplier
+    9.0
+    """
+
+    adjacency: Adjacency
+    events: tuple[ReleaseEvent, ...]
+    delta: float
+    prior: float
+    accountant: Accountant
+    sensitivities: Sensitivities = Sensitivities.ADAPTIVE
+
+    def __post_init__(self) -> None:
+        require(len(self.events) > 0, "events are empty: accepted is at least one release")
+        require_delta(self.delta)
+        require_prior(self.prior)
+
+    @property
+    def profile(self) -> PrivacyProfile:
+        """What is released, ready to answer questions about it."""
+        return PrivacyProfile(self.events, self.adjacency, self.prior)
+
+    @property
+    def noise_multiplier(self) -> float | None:
+        """The noise multiplier z of the first event with Gaussian noise, None if there is none."""
+        each = (noise_multiplier_of(event) for event in self.events)
+        return next((noise_multiplier for noise_multiplier in each if noise_multiplier is not None), None)
+
+    @property
+    def rounds(self) -> int:
+        """How often the first event takes place."""
+        return self.events[0].count
+
+    @property
+    def sampling_rate(self) -> float:
+        """Probability with which the differing unit takes part in a release of the first event, 1 without sampling."""
+        return participation_rate(self.events[0])
+
+    @property
+    def participation(self) -> float:
+        """Probability with which the differing unit takes part in any release at all."""
+        absent = sum(event.count * _log_absence(participation_rate(event)) for event in self.events)
+        return -math.expm1(absent)
+
+    @property
+    def full_participation_mu(self) -> float:
+        """The Gaussian-DP parameter mu for an insider who sees who takes part; infinite with noise of other kinds."""
+        each = [full_participation_mu(event) for event in self.events]
+        return math.hypot(*(math.inf if mu is None else mu for mu in each))
+
+    def with_noise(self, factor: float) -> "Claim":
+        """Return the claim with all Gaussian noise multiplied by a factor; events of other kinds stay as they are.
+
+        A claim is calibrated at unit noise: there the factor is the noise multiplier.
+
+        Raises
+        ------
+        InputError
+            If a noise multiplier leaves its range.
+        """
+        return replace(self, events=tuple(with_scaled_noise(event, factor) for event in self.events))
+
+    def with_rounds(self, rounds: int) -> "Claim":
+        """Return the claim over another number of rounds; events of other counts are scaled with the first one.
+
+        Raises
+        ------
+        InputError
+            If the number of rounds is not at least 1.
+        """
+        counts = [max(1, round(event.count * rounds / self.rounds)) for event in self.events[1:]]
+        events = zip(self.events, [rounds, *counts], strict=True)
+        return replace(self, events=tuple(replace(event, count=count) for event, count in events))
+
+
+def _log_absence(rate: float) -> float:
+    return -math.inf if rate == 1 else math.log1p(-rate)

@@ -1,0 +1,123 @@
+"""All that a claim promises: epsilon, how sure the insider may become, how often it may be right."""
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.privacy.accounting import Accountant, account
+from fl_audit.privacy.beliefs import Sensitivities
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.scores import rho_alpha, rho_beta
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """All that a claim promises.
+
+    Parameters
+    ----------
+    claim
+        What the promise refers to.
+    epsilon
+        The epsilon that the accountant reports at the delta of the claim, in nats.
+    mu
+        The Gaussian-DP parameter, for k rounds sqrt(k) / z: exact if no unit is sampled, otherwise what holds for an
+        insider who sees who takes part; infinite where an event has noise of another kind.
+    belief_bound
+        Belief in the true data set that is passed with probability at most delta, under the sensitivities of the claim.
+        `rdp-classic`: `rho_beta` of epsilon, which holds for adaptive sensitivities. `rdp`: the same, through the
+        classic conversion of its Renyi divergences, since its own conversion bounds no belief. `gdp` and `pld`: the
+        bound of `beliefs.gaussian_belief_bound`, or the same bound from the privacy loss distribution.
+    belief_bound_fixed
+        The belief bound that `gdp` and `pld` give where the sensitivities are fixed, which is smaller: the quantile of
+        the law of the log-odds. Equal to `belief_bound` for the other accountants, which know no such law.
+    advantage_bound
+        `rho_alpha` of epsilon and delta (Bernau et al. 2021, theorem 3), which fails for exactly calibrated noise.
+    advantage_bound_exact
+        The total variation, which always holds: 2 Phi(mu/2) - 1, or with sampling delta(0) of the privacy loss
+        distribution, whatever the accountant.
+    """
+
+    claim: Claim
+    epsilon: float
+    mu: float
+    belief_bound: float
+    belief_bound_fixed: float
+    advantage_bound: float
+    advantage_bound_exact: float
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """How the neighbours of the promise differ."""
+        return self.claim.adjacency
+
+    @property
+    def delta(self) -> float:
+        """The delta of (epsilon, delta)-DP, and the probability with which the belief bound may be passed."""
+        return self.claim.delta
+
+    @property
+    def prior(self) -> float:
+        """The insider's belief in the true data set before anything is seen."""
+        return self.claim.prior
+
+    @property
+    def accountant(self) -> Accountant:
+        """Who reported epsilon."""
+        return self.claim.accountant
+
+    @property
+    def noise_multiplier(self) -> float | None:
+        """The noise multiplier z of the rounds; None without Gaussian noise."""
+        return self.claim.noise_multiplier
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds k."""
+        return self.claim.rounds
+
+    @property
+    def sampling_rate(self) -> float:
+        """Probability with which a unit takes part in a round; 1 is always."""
+        return self.claim.sampling_rate
+
+
+def guarantee(claim: Claim) -> Guarantee:
+    """Return all that a claim promises.
+
+    Raises
+    ------
+    InputError
+        If the accountant cannot account for the events, or not at this delta.
+
+    Examples
+    --------
+    >>> from fl_audit.privacy.events import gaussian_rounds
+    >>> claim = Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(9.952, 30), 0.001, 0.5, Accountant.RDP_CLASSIC)
+    >>> promise = guarantee(claim)
+    >>> round(promise.belief_bound, 3), round(promise.advantage_bound_exact, 3)
+    (0.9, 0.217)
+    """
+    profile = claim.profile
+    epsilon = account(profile, claim.accountant, claim.delta)
+    return Guarantee(
+        claim=claim,
+        epsilon=epsilon,
+        mu=claim.full_participation_mu,
+        belief_bound=_belief_bound(claim, epsilon, claim.sensitivities),
+        belief_bound_fixed=_belief_bound(claim, epsilon, Sensitivities.FIXED),
+        advantage_bound=rho_alpha(epsilon, claim.delta),
+        advantage_bound_exact=profile.advantage(),
+    )
+
+
+def _belief_bound(claim: Claim, epsilon: float, sensitivities: Sensitivities) -> float:
+    match claim.accountant:
+        case Accountant.RDP_CLASSIC:
+            return rho_beta(epsilon, claim.prior)
+        case Accountant.RDP:
+            return rho_beta(account(claim.profile, Accountant.RDP_CLASSIC, claim.delta), claim.prior)
+        case Accountant.GDP | Accountant.PLD:
+            return claim.profile.belief_at(claim.delta, sensitivities)
+        case _:
+            assert_never(claim.accountant)

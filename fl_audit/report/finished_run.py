@@ -1,0 +1,264 @@
+"""What a report starts from: the tables of a finished run, and the facts about what was promised and played."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.adversaries.noise_meter import Residuals
+from fl_audit.errors import require
+from fl_audit.evidence.belief.innovations import increments_of
+from fl_audit.evidence.belief.measured import Measured
+from fl_audit.evidence.star.epsilon_star import StarSettings
+from fl_audit.game.public import PublicGame
+from fl_audit.mechanisms.noise import SENSITIVITY_FLOOR, NoiseScaling
+from fl_audit.privacy.guarantee import Guarantee
+
+Floats = NDArray[np.float64]
+
+WORLD_COLUMNS = ("world", "bit", "log_odds", "belief", "won", "test_accuracy")
+ROUND_COLUMNS = ("world", "round", "sigma", "local_sensitivity", "log_odds")
+RELEASE_COLUMNS = ("world", "round", "test_accuracy")
+
+
+@dataclass(frozen=True)
+class RunTables:
+    """The tables of a finished run; the worlds stand in the order of their numbers.
+
+    Parameters
+    ----------
+    worlds
+        One row a world: world, bit, log_odds, belief (in the dataset that was really used), won, test_accuracy;
+        epsilon_star, test_auroc, membership_advantage and record_membership_guess where they were computed.
+    rounds
+        One row a world and round from 1: world, round, sigma, local_sensitivity, log_odds (cumulative, D against D').
+    releases
+        One row a world and release from 0, the initial model: world, round, test_accuracy, epsilon_star.
+    clients
+        One row a world, release and client: Epsilon* of that client's own shard. None where clients keep it.
+    residuals
+        One row a world and round: what the insider's noise meter read. None where there was none.
+
+    Raises
+    ------
+    InputError
+        If a table lacks a column or has no rows.
+    """
+
+    worlds: pd.DataFrame
+    rounds: pd.DataFrame
+    releases: pd.DataFrame
+    clients: pd.DataFrame | None = None
+    residuals: pd.DataFrame | None = None
+
+    def __post_init__(self) -> None:
+        _require_table("worlds", self.worlds, WORLD_COLUMNS)
+        _require_table("rounds", self.rounds, ROUND_COLUMNS)
+        _require_table("releases", self.releases, RELEASE_COLUMNS)
+        object.__setattr__(self, "worlds", self.worlds.sort_values("world", ignore_index=True))
+
+
+def _require_table(name: str, table: pd.DataFrame, columns: tuple[str, ...]) -> None:
+    missing = [column for column in columns if column not in table]
+    require(not missing, f"the table {name} lacks {', '.join(missing)}: a report needs {', '.join(columns)}")
+    require(len(table) > 0, f"the table {name} is empty: a report needs at least one finished world")
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What was promised and played: the one place in which a report reads the release law.
+
+    Parameters
+    ----------
+    game
+        What every party knew.
+    guarantee
+        What was promised; None where nothing was.
+    prior
+        The insider's belief in D before the first release, above 0 and below 1.
+    confidence
+        Confidence of the intervals, above 0 and below 1.
+    neighbour
+        Which pair of training sets was audited, in words.
+    star
+        How Epsilon* was computed; None where it was turned off.
+    configuration
+        The resolved configuration, nested by section, without the challenger's seed.
+    """
+
+    game: PublicGame
+    guarantee: Guarantee | None
+    prior: float
+    confidence: float
+    neighbour: str
+    star: StarSettings | None
+    configuration: Mapping[str, Any]
+
+    @property
+    def has_promise(self) -> bool:
+        """Whether there is any noise, and with it a promise."""
+        return self.guarantee is not None
+
+    @property
+    def is_private_release(self) -> bool:
+        """Whether there is noise, and it is independent of the data, as a private release needs."""
+        return self.game.law.is_private_release
+
+    @property
+    def relation(self) -> Adjacency:
+        """How the two training sets differ."""
+        return self.game.law.adjacency
+
+    @property
+    def scaling(self) -> NoiseScaling:
+        """What the noise is scaled to."""
+        return self.game.law.scaling
+
+    @property
+    def clipping_norm(self) -> float:
+        """C, the largest L2 norm of one record's gradient; infinite without clipping."""
+        return self.game.law.clipping_norm
+
+    @property
+    def global_sensitivity(self) -> float:
+        """Largest L2 change of the clipped sum between neighbours; infinite without clipping."""
+        return self.relation.sensitivity_of_sum(self.clipping_norm)
+
+    @property
+    def sampling_rate(self) -> float:
+        """Probability with which a record takes part in a round."""
+        return self.game.law.sampling_rate
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether a round is made of a sample of the records."""
+        return self.sampling_rate < 1
+
+    @property
+    def optimizer(self) -> str:
+        """How the model follows from the release, by name."""
+        return str(self.game.law.optimizer.kind)
+
+    @property
+    def mu(self) -> float:
+        """Promised Gaussian-DP parameter; infinite where nothing is promised.
+
+        With sampling it is that of an insider who sees who takes part.
+        """
+        return math.inf if self.guarantee is None else self.guarantee.mu
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long a run took; None where it was not noted.
+
+    Parameters
+    ----------
+    setup_seconds, training_seconds
+        Before the first round, and from there to the last.
+    worlds_per_second
+        While training.
+    engine
+        Where the clients ran.
+    """
+
+    setup_seconds: float | None = None
+    training_seconds: float | None = None
+    worlds_per_second: float | None = None
+    engine: str | None = None
+
+    @classmethod
+    def of_json(cls, noted: Mapping[str, Any]) -> "Timing":
+        """Return what a run noted about its time; other notes are left out."""
+        return cls(**{field.name: noted.get(field.name) for field in fields(cls)})
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A finished run, with its tables as arrays in which worlds and rounds are in one order.
+
+    Parameters
+    ----------
+    facts
+        What was promised and played.
+    tables
+        What came out.
+    timing
+        How long it took.
+    """
+
+    facts: RunFacts
+    tables: RunTables
+    timing: Timing = Timing()
+
+    @property
+    def worlds(self) -> int:
+        """Number of worlds."""
+        return len(self.tables.worlds)
+
+    @cached_property
+    def bits(self) -> NDArray[np.bool_]:
+        """Whether D was used, shape (worlds,)."""
+        bits: NDArray[np.bool_] = self.tables.worlds["bit"].to_numpy() == 1
+        return bits
+
+    @cached_property
+    def log_odds(self) -> Floats:
+        """Log-odds of D against D' after the last round, without the prior, shape (worlds,); NaN without insider."""
+        return self.tables.worlds["log_odds"].to_numpy(dtype=np.float64)
+
+    @cached_property
+    def towards_truth(self) -> Floats:
+        """Final log-odds of the dataset that was really used, without the prior, shape (worlds,)."""
+        return np.where(self.bits, self.log_odds, -self.log_odds)
+
+    @property
+    def has_insider(self) -> bool:
+        """Whether the insider was asked about the releases."""
+        return bool(np.any(~np.isnan(self.log_odds)))
+
+    @cached_property
+    def signal(self) -> Floats:
+        """mu_i = Delta_i / sigma_i, shape (worlds, rounds); 0 where the differing record changes nothing."""
+        sensitivity, sigma = self.by_world("local_sensitivity"), self.by_world("sigma")
+        return np.divide(sensitivity, sigma, out=np.zeros_like(sensitivity), where=sensitivity > 0)
+
+    @cached_property
+    def increments(self) -> Floats:
+        """What each round added to the log-odds of D against D', shape (worlds, rounds)."""
+        if "increment" in self.tables.rounds:
+            return self.by_world("increment")
+        return increments_of(self.by_world("log_odds"))  # runs of an older version kept cumulated log-odds only
+
+    @cached_property
+    def measured(self) -> Measured:
+        """What the insider measured, for the tests of the verdict."""
+        residuals = self.tables.residuals
+        return Measured(
+            members=self.bits,
+            increments=self.increments,
+            sensitivity=self.by_world("local_sensitivity"),
+            sigma=self.by_world("sigma"),
+            noise_multiplier=self.facts.game.law.noise_multiplier,
+            residuals=None if residuals is None else Residuals.of_table(residuals),
+        )
+
+    def by_world(self, column: str) -> Floats:
+        """Return a column of the table of rounds, shape (worlds, rounds), whatever the order of its rows."""
+        table = self.tables.rounds.pivot(index="world", columns="round", values=column)
+        return table.loc[self.tables.worlds["world"]].to_numpy(dtype=np.float64)
+
+    @cached_property
+    def has_exact_final_law(self) -> bool:
+        """Whether mu was the same in every world: local scaling, and no round with its noise raised to the floor."""
+        facts = self.facts
+        if not facts.has_promise or facts.scaling is not NoiseScaling.LOCAL:
+            return False
+        floored = self.tables.rounds["local_sensitivity"] < SENSITIVITY_FLOOR * facts.clipping_norm
+        return not bool(floored.any())

@@ -1,0 +1,52 @@
+"""A run in a few lines on the terminal."""
+
+from rich.table import Table
+from rich.text import Text
+
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.report.contents import RunContents
+from fl_audit.report.sections.law import not_private_label
+from fl_audit.report.sections.registry import SECTIONS
+from fl_audit.report.sections.verdict import VerdictNumbers, banner
+
+UNMEASURED = "not measured"
+
+
+def summary_table(contents: RunContents) -> Table:
+    """Return a short table for the terminal: a line for each finding, and the verdict."""
+    facts = contents.facts
+    caption = not_private_label(facts)
+    title = Text(f"{facts.game.data.name}, {facts.game.model}: {contents.run.worlds:,} x {facts.game.rounds} rounds")
+    table = Table(title=title, show_header=False, caption=Text(caption) if caption else None)
+    table.add_column("what", style="bold", no_wrap=True)
+    table.add_column("finding")
+    for name, finding in _lines(contents):
+        table.add_row(Text(name), Text(finding))
+    verdict = contents.find(VerdictNumbers)
+    if verdict is not None:
+        words = banner(verdict)
+        table.add_section()
+        text = Text(words.word, style=_style(verdict.verdict)).append(f". {words.line}", style="not bold default")
+        table.add_row(Text("Verdict"), text)
+    return table
+
+
+def _lines(contents: RunContents) -> list[tuple[str, str]]:
+    lines: list[tuple[str, str]] = []
+    for section in SECTIONS:
+        numbers = contents.find(section.numbers)
+        if numbers is None:
+            lines.extend((name, UNMEASURED) for name in section.unmeasured)
+        elif section.console is not None:
+            lines.extend(section.console(numbers, contents))
+    return lines
+
+
+def _style(verdict: Verdict) -> str:
+    match verdict:
+        case Verdict.VIOLATED:
+            return "bold red"
+        case Verdict.CONSISTENT:
+            return "bold green"
+        case Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED | Verdict.NO_PROMISE:
+            return "bold bright_black"

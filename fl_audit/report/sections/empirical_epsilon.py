@@ -1,0 +1,191 @@
+"""Empirical epsilon: the paper's three estimates, and lower bounds that hold with a stated confidence."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fl_audit.evidence.belief.empirical_epsilon import (
+    EpsilonInterval,
+    advantage_interval,
+    belief_interval,
+    sensitivity_interval,
+)
+from fl_audit.evidence.belief.verdict import Judgement
+from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds
+from fl_audit.evidence.bounds.methods import ScoreLaw
+from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.report.contents import Findings, RunContents
+from fl_audit.report.finished_run import FinishedRun
+from fl_audit.report.section import Entry, Section, Table, finite
+from fl_audit.report.sections.promise import at_delta
+from fl_audit.report.sections.verdict import VerdictNumbers
+from fl_audit.report.wording import DASH, number_text, percent
+
+
+@dataclass(frozen=True)
+class EmpiricalNumbers:
+    """What the run shows of epsilon.
+
+    Parameters
+    ----------
+    from_sensitivity, from_belief, from_advantage
+        The three estimates of section 5.3 of Bernau et al. 2021, with their intervals.
+    decisive
+        What the verdict rests on.
+    bounds
+        The lower bound by every method that applies to the insider's log-odds; none where a group has no world.
+    """
+
+    from_sensitivity: EpsilonInterval
+    from_belief: EpsilonInterval
+    from_advantage: EpsilonInterval
+    decisive: Judgement
+    bounds: tuple[LowerBound, ...]
+
+    @property
+    def intervals(self) -> dict[str, EpsilonInterval]:
+        """The three estimates by their names in the summary."""
+        return {
+            "from_sensitivity": self.from_sensitivity,
+            "from_belief": self.from_belief,
+            "from_advantage": self.from_advantage,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `empirical_epsilon`."""
+        decisive = self.decisive
+        return {
+            "empirical_epsilon": {
+                **{name: finite(interval.epsilon) for name, interval in self.intervals.items()},
+                "lower_bound": finite(decisive.epsilon_lower_bound),
+                "confidence": decisive.confidence,
+                "method": decisive.method,
+                "assumption": decisive.assumption,
+                "limit_of_detection": finite(decisive.limit_of_detection),
+                "lower_bound_at_violation_level": finite(decisive.epsilon_lower_bound_at_level),
+                "violation_level": decisive.level,
+                "intervals": {name: _interval_json(interval) for name, interval in self.intervals.items()},
+                "bounds": [bound_json(bound) for bound in self.bounds],
+            }
+        }
+
+
+def _interval_json(interval: EpsilonInterval) -> dict[str, Any]:
+    return {
+        "low": finite(interval.low),
+        "high": finite(interval.high),
+        "confidence": interval.confidence,
+        "note": interval.note,
+    }
+
+
+def bound_json(bound: LowerBound) -> dict[str, Any]:
+    """Return a lower bound as JSON values."""
+    return {
+        "epsilon": finite(bound.epsilon),
+        "delta": bound.delta,
+        "method": str(bound.method),
+        "confidence": bound.confidence,
+        "limit_of_detection": finite(bound.limit_of_detection),
+        "limit_meaning": bound.limit_meaning,
+        "assumption": bound.assumption,
+        "warnings": list(bound.warnings),
+    }
+
+
+def _measure(run: FinishedRun, findings: Findings) -> EmpiricalNumbers | None:
+    promise, verdict = run.facts.guarantee, findings.find(VerdictNumbers)
+    if promise is None or verdict is None or verdict.judgement is None:
+        return None
+    confidence, wins = run.facts.confidence, int(run.tables.worlds["won"].sum())
+    return EmpiricalNumbers(
+        from_sensitivity=sensitivity_interval(run.signal, promise.delta, promise.accountant),
+        from_belief=belief_interval(run.towards_truth, confidence, promise.mu if run.has_exact_final_law else None),
+        from_advantage=advantage_interval(wins, run.worlds, promise.delta, confidence),
+        decisive=verdict.judgement,
+        bounds=_bounds(run, promise),
+    )
+
+
+def _bounds(run: FinishedRun, promise: Guarantee) -> tuple[LowerBound, ...]:
+    if run.bits.all() or not run.bits.any():
+        return ()
+    members, others = run.log_odds[run.bits], run.log_odds[~run.bits]
+    law = ScoreLaw.NORMAL_EQUAL_SPREAD if run.has_exact_final_law else ScoreLaw.ANY
+    return tuple(all_bounds(members, others, promise.delta, run.facts.confidence, law))
+
+
+def _console(numbers: EmpiricalNumbers, _: RunContents) -> list[tuple[str, str]]:
+    decisive = numbers.decisive
+    text = (
+        f"epsilon at least {number_text(decisive.epsilon_lower_bound)} at {percent(decisive.confidence)} confidence by "
+        f"{decisive.method}; limit of detection {number_text(finite(decisive.limit_of_detection))}"
+    )
+    return [("Evidence", text)]
+
+
+def _entries(numbers: EmpiricalNumbers, contents: RunContents) -> list[Entry]:
+    promise, decisive = contents.facts.guarantee, numbers.decisive
+    assert promise is not None, "what was not promised is not measured"
+    delta, level = at_delta(promise.delta), decisive.level
+    by, rests_on = f"{decisive.method}{delta}", decisive.assumption
+    return [
+        Entry("From sensitivities (nats)", finite(numbers.from_sensitivity.epsilon), str(promise.accountant),
+              _range(numbers.from_sensitivity),
+              f"section 5.3 (i): accounting of the local sensitivities over the noise that the law names{delta}",
+              "the server adds the noise that it names; tests the bookkeeping"),
+        Entry("From the largest belief (nats)", finite(numbers.from_belief.epsilon), DASH,
+              "an extreme value that grows with the number of repetitions and does not converge to epsilon; "
+              + _range(numbers.from_belief),
+              "section 5.3 (ii): Eq. (5) turned round", "compare only at the same number of worlds"),
+        Entry("From the advantage (nats)", finite(numbers.from_advantage.epsilon), DASH,
+              _range(numbers.from_advantage), f"section 5.3 (iii): Eq. (6) turned round{delta}",
+              "noise calibrated by the classic formula"),
+        Entry("Lower bound (nats)", finite(decisive.epsilon_lower_bound), DASH,
+              f"holds at {percent(decisive.confidence)} confidence", by, rests_on),
+        Entry("Lower bound that decides (nats)", finite(decisive.epsilon_lower_bound_at_level), DASH,
+              f"holds at {percent(1 - level)} confidence",
+              f"{by}; violated where it exceeds the promised epsilon", rests_on),
+        Entry("Level of the verdict (probability)", level, DASH, DASH, "fixed before the run"),
+        Entry("Limit of detection (nats)", finite(decisive.limit_of_detection), DASH,
+              "a breach below it may well pass",
+              f"{by}; unbounded or not determined where no breach could have shown", rests_on),
+    ]  # fmt: skip
+
+
+def _range(interval: EpsilonInterval) -> str:
+    """Return the interval of an estimate in words."""
+    ends = f"{_end(interval.low)} to {_end(interval.high)}"
+    return f"{ends} over the worlds" if interval.confidence == 1 else f"{ends} at {percent(interval.confidence)}"
+
+
+def _end(value: float) -> str:
+    return "no limit" if finite(value) is None else f"{value:.4g}"
+
+
+def _tables(numbers: EmpiricalNumbers, _: RunContents) -> list[Table]:
+    if not numbers.bounds:
+        return []
+    columns = ("Method", "Epsilon at least (nats)", "Confidence", "Limit (nats)", "What the limit is", "Assumption")
+    rows = tuple(
+        (
+            str(bound.method),
+            finite(bound.epsilon),
+            f"{percent(bound.confidence)}, at delta = {bound.delta:g}",
+            finite(bound.limit_of_detection),
+            bound.limit_meaning,
+            " ".join([bound.assumption, *bound.warnings]),
+        )
+        for bound in numbers.bounds
+    )
+    return [Table("Lower bounds on epsilon by every method that applies", columns, rows)]
+
+
+EMPIRICAL_EPSILON = Section(
+    numbers=EmpiricalNumbers,
+    keys=("empirical_epsilon",),
+    measure=_measure,
+    heading="Empirical epsilon",
+    entries=_entries,
+    tables=_tables,
+    console=_console,
+)

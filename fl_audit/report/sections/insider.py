@@ -1,0 +1,212 @@
+"""The insider: how often it was right, and how sure it became."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from scipy.special import logit
+
+from fl_audit.evidence.belief.advantage import AdvantageEstimate, empirical_advantage
+from fl_audit.report.contents import Findings, RunContents
+from fl_audit.report.finished_run import FinishedRun
+from fl_audit.report.section import Caption, Entry, Picture, Section
+from fl_audit.report.sections.insider_figures import belief_rounds_figure, beliefs_figure, log_odds_figure
+from fl_audit.report.sections.promise import belief_bounds
+from fl_audit.report.wording import DASH, number_text, percent, plural
+
+POINT = "none: a point estimate"
+EXACT = "none: exact count"
+INDEPENDENT = "worlds are independent repetitions"
+
+
+@dataclass(frozen=True)
+class InsiderNumbers:
+    """What the insider achieved.
+
+    Parameters
+    ----------
+    estimate
+        Games won, and the advantage that follows.
+    max_belief
+        Its largest belief in the dataset that was really used.
+    belief_violations
+        Worlds in which that belief passed its bound.
+    """
+
+    estimate: AdvantageEstimate
+    max_belief: float
+    belief_violations: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `insider`."""
+        estimate = self.estimate
+        return {
+            "insider": {
+                "worlds": estimate.worlds,
+                "wins": estimate.wins,
+                "advantage": estimate.advantage,
+                "advantage_low": estimate.low,
+                "advantage_high": estimate.high,
+                "max_belief": self.max_belief,
+                "belief_violations": self.belief_violations,
+            }
+        }
+
+
+def _measure(run: FinishedRun, _: Findings) -> InsiderNumbers | None:
+    promise = run.facts.guarantee
+    if promise is None or not run.has_insider:
+        return None
+    # The promise bounds the log-odds; at a prior of 1/2 this counts the beliefs beyond the bound.
+    limit = logit(promise.belief_bound) - logit(promise.prior)
+    return InsiderNumbers(
+        estimate=empirical_advantage(run.tables.worlds["won"].to_numpy(), run.facts.confidence),
+        max_belief=float(run.tables.worlds["belief"].max()),
+        belief_violations=int((run.towards_truth > limit).sum()),
+    )
+
+
+def _sentence(numbers: InsiderNumbers, _: RunContents) -> str:
+    return f"{_right_guesses(numbers)} {_certainty(numbers)}"
+
+
+def _right_guesses(numbers: InsiderNumbers) -> str:
+    """Return how often the strongest insider was right, beside coin-flipping."""
+    worlds, wins = numbers.estimate.worlds, numbers.estimate.wins
+    who = (
+        "We put the strongest insider we could think of to the test: a participant who already knows everything except "
+        "that one answer and sees all that is shared during training."
+    )
+    if worlds == 1:
+        return f"{who} It had a single trial and guessed {'right' if wins else 'wrong'}; one trial says almost nothing."
+    return (
+        f"{who} It was right in {wins:,} of {worlds:,} trials, where flipping a coin is right in about "
+        f"{number_text(worlds / 2)} of them."
+    )
+
+
+def _certainty(numbers: InsiderNumbers) -> str:
+    """Return the highest certainty that the insider reached and how often it passed the limit."""
+    text = f"The surest it ever became of the right answer was {percent(numbers.max_belief)}"
+    beyond, worlds = numbers.belief_violations, numbers.estimate.worlds
+    if worlds == 1:
+        return f"{text}, {'beyond' if beyond else 'within'} the promised limit."
+    return f"{text}, and it passed the promised limit in {f'{beyond:,}' if beyond else 'none'} of {worlds:,} trials."
+
+
+def _console(numbers: InsiderNumbers, _: RunContents) -> list[tuple[str, str]]:
+    estimate = numbers.estimate
+    text = (
+        f"right in {number_text(estimate.wins)} of {number_text(estimate.worlds)}; largest belief "
+        f"{percent(numbers.max_belief)}; {number_text(numbers.belief_violations)} beyond the bound"
+    )
+    return [("Insider", text)]
+
+
+def _entries(numbers: InsiderNumbers, contents: RunContents) -> list[Entry]:
+    estimate, promise = numbers.estimate, contents.facts.guarantee
+    at = f"{percent(estimate.confidence)} confidence"
+    interval = "Clopper-Pearson interval of the share of right guesses"
+    allowed = "" if promise is None else f"; the promise allows {promise.delta * estimate.worlds:.3g} on average"
+    return [
+        Entry("Worlds (trials)", estimate.worlds, DASH, EXACT, "counted", INDEPENDENT),
+        Entry("Right guesses", estimate.wins, DASH, EXACT, "counted; the insider names the likelier data set",
+              INDEPENDENT),
+        Entry("Advantage", estimate.advantage, DASH, POINT,
+              "twice the share of right guesses - 1; 0 is coin-flipping", INDEPENDENT),
+        Entry("Advantage, lower end", estimate.low, DASH, at, interval, INDEPENDENT),
+        Entry("Advantage, upper end", estimate.high, DASH, at, interval, INDEPENDENT),
+        Entry("Largest belief in the truth", numbers.max_belief, DASH, "none: an extreme value",
+              "largest over all worlds", INDEPENDENT, True),
+        Entry("Worlds beyond the belief bound", numbers.belief_violations, DASH, EXACT, f"counted{allowed}",
+              INDEPENDENT),
+    ]  # fmt: skip
+
+
+def _beliefs(numbers: InsiderNumbers, contents: RunContents) -> Caption:
+    run, facts = contents.run, contents.facts
+    if run.has_exact_final_law:
+        curve = (
+            f"The curve is the exact law: log-odds that are normal with mean μ²/2 and standard deviation "
+            f"μ = {number_text(facts.mu)}, turned into probabilities with prior {percent(facts.prior)}."
+        )
+    else:
+        curve = (
+            f"The dashed curve is the law at fixed sensitivities (μ = {number_text(facts.mu)}): what the beliefs would "
+            "be if the record made the largest possible difference in every round. Noise scaled to the global "
+            "sensitivity leaves no exact law of the final belief, and the curve is no limit that every belief keeps; "
+            "the figure of the innovations tests the law that does hold."
+        )
+    bound = _bound_sentence(numbers, contents)
+    text = (
+        f"Final belief of the insider in the data set that was really used, in {plural(run.worlds, 'world')}. {curve} "
+        f"{bound}"
+    )
+    alternative = (
+        f"Histogram of final beliefs of {plural(run.worlds, 'world')} between 0 and 1 with its theoretical curve. "
+        f"Largest belief {percent(numbers.max_belief)}. {bound}"
+    )
+    return Caption("Final beliefs", text, alternative)
+
+
+def _bound_sentence(numbers: InsiderNumbers, contents: RunContents) -> str:
+    promise, beyond, worlds = contents.facts.guarantee, numbers.belief_violations, numbers.estimate.worlds
+    if promise is None:
+        return ""
+    bounds = belief_bounds(contents.facts)
+    other = "" if math.isclose(bounds[0], bounds[1]) else f" for D and {percent(bounds[0])} for D'"
+    return (
+        f"Beyond the belief bound of {percent(bounds[1])}{other} ({promise.accountant}) lie {beyond:,} of {worlds:,} "
+        f"({percent(beyond / worlds)}); promised is at most δ = {percent(promise.delta)}."
+    )
+
+
+def _belief_rounds(_: InsiderNumbers, contents: RunContents) -> Caption:
+    facts = contents.facts
+    band = (
+        " Thick lines and bands: median of the exact law and the range that holds 95 % of worlds at each round."
+        if contents.run.has_exact_final_law
+        else " No exact law is drawn: under global scaling it differs from world to world."
+    )
+    text = (
+        "Belief in D of the first worlds of either kind, chosen by number and not by outcome: solid with ● where D was "
+        f"used, dashed with ▼ where D' was.{band} A world beyond the upper dash-dotted line is surer of D than the "
+        "bound allows, one below the lower line surer of D'."
+    )
+    rounds = plural(facts.game.rounds, "round")
+    alternative = f"Lines of the belief in D over {rounds}, starting at {percent(facts.prior)}."
+    return Caption("Beliefs over rounds", text, alternative)
+
+
+def _log_odds(_: InsiderNumbers, contents: RunContents) -> Caption:
+    mu = number_text(contents.facts.mu)
+    curves = (
+        f"The curves are the exact laws N(±μ²/2, μ²), μ = {mu}."
+        if contents.run.has_exact_final_law
+        else (
+            f"The curves are the law at fixed sensitivities, N(±μ²/2, μ²) with μ = {mu}: what would follow if "
+            "the record made the largest possible difference in every round. They are no limit."
+        )
+    )
+    text = (
+        "The insider's whole evidence for D against D' after the last round, without the prior; filled where D was "
+        f"used, hatched where D' was. {curves} The further the two lie apart, the more the insider learned."
+    )
+    alternative = "Two overlapping histograms of log-odds, one for worlds that used D, one for D', with normal curves."
+    return Caption("Final log-odds", text, alternative)
+
+
+INSIDER = Section(
+    numbers=InsiderNumbers,
+    keys=("insider",),
+    measure=_measure,
+    heading="What the insider achieved",
+    entries=_entries,
+    pictures=(
+        Picture("beliefs", lambda numbers, contents: beliefs_figure(contents, numbers.belief_violations), _beliefs),
+        Picture("belief-rounds", lambda _, contents: belief_rounds_figure(contents), _belief_rounds),
+        Picture("log-odds", lambda _, contents: log_odds_figure(contents), _log_odds),
+    ),
+    sentence=_sentence,
+    console=_console,
+)

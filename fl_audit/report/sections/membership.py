@@ -1,0 +1,280 @@
+"""The membership adversary, who sees the final model alone: its advantages, what bounds them, the insider beside it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fl_audit.evidence.belief.advantage import (
+    AdvantageEstimate,
+    MeanAdvantage,
+    empirical_advantage,
+    mean_advantage,
+)
+from fl_audit.privacy.membership_bounds import MembershipBounds, membership_bounds
+from fl_audit.report.contents import Findings, RunContents
+from fl_audit.report.finished_run import FinishedRun, RunFacts
+from fl_audit.report.page.style import BIT_STYLES, INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, new_figure
+from fl_audit.report.section import Caption, Entry, Picture, Section, finite
+from fl_audit.report.sections.insider import EXACT, INDEPENDENT, POINT, InsiderNumbers
+from fl_audit.report.sections.promise import COMPUTED, exact_accountant, noise_text
+from fl_audit.report.wording import DASH, number_text, percent
+
+_COLUMNS = ["membership_advantage", "record_membership_guess"]
+
+_EVERY_RECORD = (
+    "The bounds for members and others hold on average over data sets drawn from the population; by the luck of this D "
+    "and this sample the advantage may lie beyond."
+)
+_THIS_RECORD_ONLY = (
+    "No bound for members and others holds here: the noise follows the differing record, and no other record is "
+    "promised anything. The bounds say what the same promise would be worth to every record."
+)
+_NOTHING_PROMISED = "Nothing was promised, so nothing but certainty bounds the advantage."
+
+
+@dataclass(frozen=True)
+class MembershipNumbers:
+    """What the membership adversary achieved.
+
+    Parameters
+    ----------
+    over_worlds
+        Mean over worlds of its advantage about members and others.
+    record
+        Its guesses about the record in which D and D' differ.
+    bounds
+        What the promise leaves to it; None where nothing was promised.
+    record_bound
+        What the promise leaves to anybody who is asked about that record; None likewise.
+    bound_scope
+        Whom the bounds cover, in words.
+    """
+
+    over_worlds: MeanAdvantage
+    record: AdvantageEstimate
+    bounds: MembershipBounds | None
+    record_bound: float | None
+    bound_scope: str
+
+    @property
+    def yeom_bound_fits(self) -> bool:
+        """Whether the bound of Yeom et al. says anything, that is, lies below 1."""
+        return self.bounds is not None and self.bounds.yeom < 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `membership`."""
+        mean, record, bounds = self.over_worlds, self.record, self.bounds
+        return {
+            "membership": {
+                "advantage": mean.advantage,
+                "low": mean.low,
+                "high": mean.high,
+                "confidence": mean.confidence,
+                "yeom_bound": None if bounds is None else finite(bounds.yeom),
+                "tradeoff_bound": None if bounds is None else bounds.tradeoff,
+                "bound": None if bounds is None else bounds.exact,
+                "bound_scope": self.bound_scope,
+                "record": {
+                    "wins": record.wins,
+                    "advantage": record.advantage,
+                    "low": record.low,
+                    "high": record.high,
+                    "bound": self.record_bound,
+                },
+            }
+        }
+
+
+def _measure(run: FinishedRun, _: Findings) -> MembershipNumbers | None:
+    worlds, facts = run.tables.worlds, run.facts
+    if not set(_COLUMNS) <= set(worlds) or worlds[_COLUMNS].isna().any(axis=None):
+        return None
+    promise = facts.guarantee
+    return MembershipNumbers(
+        over_worlds=mean_advantage(worlds[_COLUMNS[0]].to_numpy(dtype=np.float64), facts.confidence),
+        record=empirical_advantage(worlds[_COLUMNS[1]].to_numpy() == worlds["bit"].to_numpy(), facts.confidence),
+        bounds=None if promise is None else membership_bounds(promise),
+        record_bound=None if promise is None else promise.advantage_bound_exact,
+        bound_scope=_bound_scope(facts),
+    )
+
+
+def _bound_scope(facts: RunFacts) -> str:
+    if not facts.has_promise:
+        return _NOTHING_PROMISED
+    return _EVERY_RECORD if facts.is_private_release else _THIS_RECORD_ONLY
+
+
+def _sentence(numbers: MembershipNumbers, contents: RunContents) -> str:
+    """Return how an outsider who has the finished model alone fares beside the insider, on one scale."""
+    insider = contents.find(InsiderNumbers)
+    compared = insider is not None and insider.estimate.worlds > 1
+    beside = f"; the insider scores {number_text(insider.estimate.advantage, 2)}" if insider and compared else ""
+    return (
+        "An outsider who sees only the finished model, and tells its training cases by how well it does on them, "
+        f"scores {number_text(numbers.over_worlds.advantage, 2)} on a scale where 0 is coin-flipping and 1 is always "
+        f"right{beside}."
+    )
+
+
+def _console(numbers: MembershipNumbers, contents: RunContents) -> list[tuple[str, str]]:
+    mean, record = numbers.over_worlds, number_text(numbers.record.advantage, 3)
+    text = f"advantage {number_text(mean.advantage, 3)} ({number_text(mean.low, 3)} to {number_text(mean.high, 3)})"
+    insider = contents.find(InsiderNumbers)
+    if insider is None:
+        return [("Membership", f"{text}; about the differing record {record}")]
+    beside = number_text(insider.estimate.advantage, 3)
+    return [("Membership", f"{text}; about the insider's record {record}, the insider {beside}")]
+
+
+def _entries(numbers: MembershipNumbers, contents: RunContents) -> list[Entry]:
+    mean, record = numbers.over_worlds, numbers.record
+    at = f"{percent(mean.confidence)} confidence"
+    attack = "final release; a member where the loss is at most the average training loss (Yeom et al. 2018)"
+    sample, student = "this D and this population sample", "Student interval of the mean over worlds"
+    exact = "Clopper-Pearson interval of the share of right guesses"
+    bounds, record_bound = _bound_entries(numbers, contents)
+    return [
+        Entry("Membership advantage", mean.advantage, DASH, POINT, f"TPR - FPR, mean over worlds; {attack}", sample),
+        Entry("Membership advantage, lower end", mean.low, DASH, at, student, sample),
+        Entry("Membership advantage, upper end", mean.high, DASH, at, student, sample),
+        *bounds,
+        Entry("Right guesses about the differing record", record.wins, DASH, EXACT,
+              "counted; the same rule, threshold from the records that D and D' share", INDEPENDENT),
+        Entry("Advantage about the differing record", record.advantage, DASH, POINT,
+              "twice the share of right guesses - 1", INDEPENDENT),
+        Entry("The same, lower end", record.low, DASH, at, exact, INDEPENDENT),
+        Entry("The same, upper end", record.high, DASH, at, exact, INDEPENDENT),
+        *record_bound,
+    ]  # fmt: skip
+
+
+def _bound_entries(numbers: MembershipNumbers, contents: RunContents) -> tuple[list[Entry], list[Entry]]:
+    """Return the bounds for members and others, and that for the differing record; none without a promise."""
+    promise, bounds, scope = contents.facts.guarantee, numbers.bounds, numbers.bound_scope
+    if promise is None or bounds is None:
+        return [], []
+    accountant, exact_by = str(promise.accountant), exact_accountant(contents.facts)
+    for_members = [
+        Entry("Its bound, exact", bounds.exact, exact_by, COMPUTED, "total variation between neighbours", scope),
+        Entry("Its bound by epsilon and delta", bounds.tradeoff, accountant, COMPUTED,
+              "(exp(epsilon) - 1 + 2 delta) / (exp(epsilon) + 1) (Kairouz et al. 2015, Humphries et al. 2023)", scope),
+        Entry("Its bound by epsilon", finite(bounds.yeom), accountant, COMPUTED,
+              "exp(epsilon) - 1 (Yeom et al. 2018, theorem 1); above 1 it says nothing; it may be too large to write",
+              f"delta = 0. {scope}"),
+    ]  # fmt: skip
+    insiders = "that of the insider (Bernau et al. 2021, proposition 1)"
+    rests_on = noise_text(contents.facts)
+    return for_members, [Entry("Its bound, exact", numbers.record_bound, exact_by, COMPUTED, insiders, rests_on)]
+
+
+def _caption(numbers: MembershipNumbers, contents: RunContents) -> Caption:
+    facts, insider = contents.facts, contents.find(InsiderNumbers)
+    record, members = (number_text(found.advantage, 3) for found in (numbers.record, numbers.over_worlds))
+    is_loose = facts.has_promise and not numbers.yeom_bound_fits
+    loose = " The bound of Yeom et al. lies above 1 and says nothing." if is_loose else ""
+    # With another prior the insider names the likelier data set, not the one that the evidence speaks for.
+    even = facts.prior == 0.5
+    chance = " and wins more often by chance only, since the insider knows all that it knows" if even else ""
+    game = (
+        f"plays the insider's game in the insider's worlds{chance}"
+        if insider is not None
+        else "says in each world whether it was used"
+    )
+    text = (
+        "The membership adversary of Yeom et al. sees the final model alone and calls a record a member where its loss "
+        f"is at most the average training loss. Asked about the record in which D and D' differ, it {game}. "
+        "Asked about all members and about the population sample, it has one advantage a world; "
+        "the interval is that of their mean, for this D and this sample: another draw of records "
+        f"may move it by more. {numbers.bound_scope}{loose}"
+    )
+    if insider is None:
+        alternative = f"Advantages: membership about the differing record {record}, about members {members}."
+        return Caption("The membership adversary", text, alternative)
+    beside = number_text(insider.estimate.advantage, 3)
+    alternative = f"Advantages: insider {beside}, membership about the same record {record}, about members {members}."
+    return Caption("The insider beside the membership adversary", text, alternative)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One adversary: what it achieved, and how it is drawn."""
+
+    name: str
+    found: AdvantageEstimate | MeanAdvantage
+    colour: str
+    marker: str
+
+
+def _rows(numbers: MembershipNumbers, contents: RunContents) -> list[_Row]:
+    insider, outsider = BIT_STYLES[1].colour, BIT_STYLES[0].colour
+    rows = [
+        _Row("Membership,\nabout members and others", numbers.over_worlds, outsider, "s"),
+        _Row("Membership,\nabout the differing record", numbers.record, outsider, "v"),
+    ]
+    beside = contents.find(InsiderNumbers)
+    if beside is not None:
+        rows.append(_Row("Insider\n(knows all but one record)", beside.estimate, insider, "o"))
+    return rows
+
+
+def membership_figure(numbers: MembershipNumbers, contents: RunContents) -> Figure:
+    """Draw the advantages of insider and membership adversary with their intervals, and the bounds as lines."""
+    figure = new_figure()
+    axes = figure.add_subplot()
+    rows = _rows(numbers, contents)
+    for height, row in enumerate(rows):
+        _draw_row(axes, row, height)
+    axes.axvline(0, color=MUTED, linewidth=1.2)
+    _draw_bounds(axes, numbers, contents)
+    axes.set_yticks(range(len(rows)), [row.name for row in rows])
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    axes.set_xlim(min(-0.1, *(row.found.low - 0.04 for row in rows)), 1.04)
+    title = f"What each adversary achieved (intervals at {percent(numbers.over_worlds.confidence)} confidence)"
+    finish_axes(axes, title, "Advantage (twice the share of right guesses - 1; 0 = coin-flipping)", "Adversary")
+    if contents.facts.has_promise:
+        add_legend(axes)  # of the bounds; without a promise there are none
+    return figure
+
+
+def _draw_row(axes: Axes, row: _Row, height: int) -> None:
+    value, ends = row.found.advantage, [row.found.low, row.found.high]
+    axes.plot(ends, [height, height], "-", color=row.colour, linewidth=2.4)
+    axes.plot(ends, [height, height], "|", color=row.colour, markersize=18, markeredgewidth=2)
+    axes.plot([value], [height], row.marker, color=row.colour, markersize=7)
+    axes.annotate(
+        number_text(value, 3), (value, height), (0, 13), textcoords="offset points", ha="center",
+        fontsize=SMALL_TEXT_SIZE, color=INK, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5}, zorder=5,
+    )  # fmt: skip
+
+
+def _draw_bounds(axes: Axes, numbers: MembershipNumbers, contents: RunContents) -> None:
+    """Draw each bound that lies below 1 as a line of its own kind; equal ones share one."""
+    promise, bounds = contents.facts.guarantee, numbers.bounds
+    if promise is None or bounds is None:
+        return
+    epsilon = f"epsilon {number_text(promise.epsilon, 3)}"
+    lines: list[tuple[float, str, Any]] = [(promise.advantage_bound_exact, "exact bound, one record", "-.")]
+    if bounds.exact != promise.advantage_bound_exact:
+        lines.append((bounds.exact, "exact bound, members and others", (0, (8, 2))))
+    lines.append((bounds.tradeoff, f"bound by {epsilon} and δ alone (Kairouz et al. 2015)", "--"))
+    if numbers.yeom_bound_fits:
+        lines.append((bounds.yeom, f"bound of Yeom et al. 2018, exp({epsilon}) - 1", ":"))
+    for value, name, line in lines:
+        axes.axvline(value, color=INK, linestyle=line, linewidth=1.8, label=f"{name}: {number_text(value, 3)}")
+
+
+MEMBERSHIP = Section(
+    numbers=MembershipNumbers,
+    keys=("membership",),
+    measure=_measure,
+    heading="The membership adversary",
+    entries=_entries,
+    pictures=(Picture("membership", membership_figure, _caption),),
+    sentence=_sentence,
+    console=_console,
+    unmeasured=("Membership",),
+)

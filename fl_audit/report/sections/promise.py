@@ -1,0 +1,210 @@
+"""The promise: how sure anybody may become, and the epsilon, delta and noise that this stands for."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from fl_audit.adjacency import Adjacency, Relation, Unit
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.beliefs import Sensitivities
+from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.report.contents import Findings, RunContents
+from fl_audit.report.finished_run import FinishedRun, RunFacts
+from fl_audit.report.section import Entry, Section
+from fl_audit.report.theory import bound_in_other
+from fl_audit.report.wording import DASH, number_text, one_in, percent
+
+COMPUTED = "computed, not estimated"
+_PROMISED = (
+    "epsilon",
+    "delta",
+    "noise_multiplier",
+    "belief_bound",
+    "belief_bound_fixed",
+    "advantage_bound",
+    "advantage_bound_exact",
+)
+
+
+@dataclass(frozen=True)
+class PromiseNumbers:
+    """What was promised.
+
+    Parameters
+    ----------
+    guarantee
+        The promise; None where nothing was promised.
+    rounds
+        k, number of releases after the initial model.
+    sampling_rate
+        Probability with which a record takes part in a round.
+    """
+
+    guarantee: Guarantee | None
+    rounds: int
+    sampling_rate: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `guarantee`; what was not promised is None."""
+        promise = self.guarantee
+        promised = {name: None if promise is None else getattr(promise, name) for name in _PROMISED}
+        accountant = None if promise is None else str(promise.accountant)
+        rest = {
+            "accountant": accountant,
+            "adjacency": None if promise is None else str(promise.adjacency),
+            "rounds": self.rounds,
+            "sampling_rate": self.sampling_rate,
+        }
+        return {"guarantee": promised | rest}
+
+
+def belief_bounds(facts: RunFacts) -> dict[int, float]:
+    """Return the belief bound by bit: for D where D was used (1), for D' where it was not (0); empty if unknown."""
+    if facts.guarantee is None:
+        return {}
+    bound = facts.guarantee.belief_bound
+    return {1: bound, 0: bound_in_other(bound, facts.prior)}
+
+
+def _measure(run: FinishedRun, _: Findings) -> PromiseNumbers:
+    facts = run.facts
+    return PromiseNumbers(facts.guarantee, facts.game.rounds, facts.sampling_rate)
+
+
+def promise_sentence(numbers: PromiseNumbers, contents: RunContents) -> str:
+    """Return what was promised, in terms of how sure anybody may become."""
+    promise, facts = numbers.guarantee, contents.facts
+    if promise is None:
+        return "These models were trained without any protection: nothing was promised."
+    # The promise takes for hidden who takes part, where records are sampled.
+    watcher = "watches this training" + (", and is not told whose records each step used," if facts.is_sampled else "")
+    bound, chance = percent(promise.belief_bound), one_in(promise.delta)
+    if facts.prior != 0.5:
+        subject, other = _subject(facts.relation), percent(belief_bounds(facts)[0])
+        return (
+            f"The promise was that nobody who {watcher.rstrip(',')}, and takes it for {percent(facts.prior)} likely "
+            f"beforehand that {subject} {_verb(facts.relation)} used, may become more than {bound} sure that it holds, "
+            f"or more than {other} sure that it does not, except with a chance of at most {chance}."
+        )
+    return (
+        f"The promise was that nobody who {watcher} may become more than {bound} sure {_secret(facts.relation)}, "
+        f"except with a chance of at most {chance}."
+    )
+
+
+def _subject(relation: Adjacency) -> str:
+    match relation.unit:
+        case Unit.RECORD:
+            return "one particular record"
+        case Unit.CLIENT:
+            return "one particular participant's data"
+
+
+def _verb(relation: Adjacency) -> str:
+    return "was" if relation.unit is Unit.RECORD else "were"
+
+
+def _secret(relation: Adjacency) -> str:
+    match relation.relation, relation.unit:
+        case Relation.REPLACE, Unit.RECORD:
+            other = ", or another in its place,"
+        case Relation.REPLACE, Unit.CLIENT:
+            other = ", or another's in their place,"
+        case _:
+            other = ""
+    return f"whether {_subject(relation)}{other} {_verb(relation)} used"
+
+
+def _console(numbers: PromiseNumbers, _: RunContents) -> list[tuple[str, str]]:
+    promise = numbers.guarantee
+    if promise is None:
+        return [("Promise", "none: no clipping, no noise")]
+    text = (
+        f"belief at most {percent(promise.belief_bound)} (but for {percent(promise.delta)}); epsilon "
+        f"{number_text(promise.epsilon)} at delta {number_text(promise.delta)} by {promise.accountant}"
+    )
+    return [("Promise", text)]
+
+
+def _entries(numbers: PromiseNumbers, contents: RunContents) -> list[Entry]:
+    promise = numbers.guarantee
+    if promise is None:
+        return []
+    accountant, facts = promise.accountant, contents.facts
+    neighbours = noise_text(facts)
+    mu = "square root of rounds over z" + ("; for an insider who sees who takes part" if facts.is_sampled else "")
+    exact = "delta(0) of the privacy loss distribution" if facts.is_sampled else "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)"
+    chosen = "chosen before the run"
+    return [
+        Entry("Epsilon (nats)", promise.epsilon, accountant, COMPUTED,
+              "accounting over all rounds, at the delta below", neighbours),
+        Entry("Delta (probability)", promise.delta, accountant, COMPUTED, chosen),
+        Entry("Noise multiplier z", promise.noise_multiplier, accountant, COMPUTED,
+              "noise standard deviation over the sensitivity", neighbours),
+        Entry("Rounds", numbers.rounds, DASH, COMPUTED, chosen),
+        Entry("Gaussian mu", promise.mu, "gdp", COMPUTED, mu, neighbours),
+        Entry("Belief bound", promise.belief_bound, str(accountant), COMPUTED, _belief_bound_method(promise),
+              f"prior belief {percent(facts.prior)}", True),
+        Entry("Belief bound at fixed sensitivities", promise.belief_bound_fixed, accountant, COMPUTED,
+              _fixed_bound_method(accountant),
+              f"prior belief {percent(facts.prior)}; the record makes an equally large difference in every round, "
+              "whatever was released before", True),
+        Entry("Advantage bound", promise.advantage_bound, accountant, COMPUTED,
+              "Bernau et al. 2021, theorem 3 and Eq. (6)",
+              "noise calibrated by the classic formula; for exactly calibrated noise it may be exceeded"),
+        Entry("Advantage bound, exact", promise.advantage_bound_exact, exact_accountant(facts), COMPUTED, exact,
+              neighbours),
+    ]  # fmt: skip
+
+
+def _belief_bound_method(promise: Guarantee) -> str:
+    if promise.accountant in (Accountant.RDP_CLASSIC, Accountant.RDP):
+        return _fixed_bound_method(promise.accountant)
+    match promise.claim.sensitivities:
+        case Sensitivities.FIXED:
+            return _fixed_bound_method(promise.accountant)
+        case Sensitivities.ADAPTIVE:
+            return (
+                "smallest bound that follows from delta(epsilon) at all smaller epsilons, which also holds where the "
+                "difference that the record makes depends on earlier releases; passed with probability at most delta"
+            )
+
+
+def _fixed_bound_method(accountant: Accountant) -> str:
+    if accountant in (Accountant.RDP_CLASSIC, Accountant.RDP):
+        return "prior odds times exp(epsilon of rdp-classic), Eq. (5); passed with probability at most delta"
+    return "quantile of the law of the log-odds; passed with probability at most delta"
+
+
+def exact_accountant(facts: RunFacts) -> str:
+    """Return who accounts for what holds exactly."""
+    return "pld" if facts.is_sampled else "gdp"
+
+
+def noise_text(facts: RunFacts) -> str:
+    """Return what a promise rests on: the noise, and between which neighbours it holds."""
+    text = f"Gaussian noise on the sum, neighbours by {facts.relation}"
+    if facts.is_sampled:
+        text += f", records sampled at rate {facts.sampling_rate:g}"
+    return text if facts.is_private_release else f"{text}; noise follows the data, so for this pair of data sets only"
+
+
+def at_delta(delta: float | None) -> str:
+    """Return at which delta a number holds, as the end of a phrase; empty for none."""
+    return "" if delta is None else f", at delta = {delta:g}"
+
+
+def delta_of(facts: RunFacts) -> float:
+    """Return the promised delta; not a number where nothing was promised."""
+    return math.nan if facts.guarantee is None else facts.guarantee.delta
+
+
+PROMISE = Section(
+    numbers=PromiseNumbers,
+    keys=("guarantee",),
+    measure=_measure,
+    heading="What was promised",
+    entries=_entries,
+    sentence=promise_sentence,
+    console=_console,
+)

@@ -1,0 +1,60 @@
+"""All findings in the order in which a report shows them: whoever adds one writes its file and adds it here."""
+
+from typing import Any
+
+from fl_audit.report.contents import Findings, RunContents
+from fl_audit.report.finished_run import FinishedRun
+from fl_audit.report.section import Section
+from fl_audit.report.sections.clients import CLIENTS
+from fl_audit.report.sections.empirical_epsilon import EMPIRICAL_EPSILON
+from fl_audit.report.sections.innovations import INNOVATIONS
+from fl_audit.report.sections.insider import INSIDER
+from fl_audit.report.sections.law import LAW
+from fl_audit.report.sections.membership import MEMBERSHIP
+from fl_audit.report.sections.promise import PROMISE
+from fl_audit.report.sections.released_model import RELEASED_MODEL
+from fl_audit.report.sections.timing import TIMING
+from fl_audit.report.sections.verdict import VERDICT
+
+SCHEMA = 1
+
+SECTIONS: tuple[Section[Any], ...] = (
+    VERDICT,
+    PROMISE,
+    INSIDER,
+    MEMBERSHIP,
+    INNOVATIONS,
+    LAW,
+    EMPIRICAL_EPSILON,
+    RELEASED_MODEL,
+    CLIENTS,
+    TIMING,
+)
+"""A section may use what the sections before it have found."""
+
+
+def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] = SECTIONS) -> RunContents:
+    """Return everything that the report of a run is drawn from: each section measures what it reports.
+
+    Parameters
+    ----------
+    run
+        The finished run.
+    sections
+        The findings; all by default.
+    """
+    found: dict[type, Any] = {}
+    summary: dict[str, Any] = {"schema": SCHEMA}
+    for section in sections:
+        numbers = section.measure(run, Findings(dict(found)))
+        summary |= dict.fromkeys(section.keys)
+        if numbers is not None:
+            found[section.numbers] = numbers
+            summary |= numbers.to_json()
+    return RunContents(run, Findings(found), summary)
+
+
+def measured(contents: RunContents, sections: tuple[Section[Any], ...] = SECTIONS) -> list[tuple[Section[Any], Any]]:
+    """Return the sections that have numbers in this run, in order, each with its numbers."""
+    found = [(section, contents.find(section.numbers)) for section in sections]
+    return [(section, numbers) for section, numbers in found if numbers is not None]

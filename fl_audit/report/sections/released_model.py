@@ -1,0 +1,243 @@
+"""The released model: how well it does its job, and what it gives away by its losses alone (Epsilon*)."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fl_audit.evidence.star.epsilon_star import StarSettings
+from fl_audit.report.contents import Findings, RunContents
+from fl_audit.report.curves import draw_median, median_name, quantiles_by_round
+from fl_audit.report.finished_run import FinishedRun
+from fl_audit.report.page.style import (
+    BIT_STYLES,
+    INK,
+    SMALL_TEXT_SIZE,
+    draw_band,
+    finish_axes,
+    new_figure,
+    whole_number_axis,
+)
+from fl_audit.report.section import Caption, Entry, Picture, Section, finite
+from fl_audit.report.sections.insider import POINT
+from fl_audit.report.sections.promise import at_delta
+from fl_audit.report.wording import DASH, MISSING, number_text, percent
+
+SQUASH = 4.0
+"""A promised epsilon more than this many times above the largest Epsilon* drawn would flatten the curve."""
+
+
+@dataclass(frozen=True)
+class StarNumbers:
+    """Epsilon* of the final releases.
+
+    Parameters
+    ----------
+    mean, largest
+        Over the worlds, in nats; infinite or NaN where it was not determined.
+    settings
+        Its delta, and the error rates that were left out.
+    """
+
+    mean: float
+    largest: float
+    settings: StarSettings
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of the entry `epsilon_star`."""
+        found = {"mean": finite(self.mean), "max": finite(self.largest)}
+        return found | {"delta": self.settings.delta, "cut": self.settings.cut}
+
+
+@dataclass(frozen=True)
+class ModelNumbers:
+    """What the final releases are worth, and what they give away.
+
+    Parameters
+    ----------
+    test_accuracy
+        Share of right predictions on test records, mean over worlds.
+    test_auroc
+        Area under the ROC on test records, mean over worlds; NaN where there is none.
+    star
+        Epsilon*; None where it was turned off.
+    """
+
+    test_accuracy: float
+    test_auroc: float
+    star: StarNumbers | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entries `epsilon_star` and `utility`."""
+        return {
+            "epsilon_star": None if self.star is None else self.star.to_json(),
+            "utility": {"test_accuracy": self.test_accuracy, "test_auroc": finite(self.test_auroc)},
+        }
+
+
+def _measure(run: FinishedRun, _: Findings) -> ModelNumbers:
+    worlds = run.tables.worlds
+    # Batches of an older version have no area.
+    area = float(worlds["test_auroc"].mean()) if "test_auroc" in worlds else math.nan
+    return ModelNumbers(float(worlds["test_accuracy"].mean()), area, _star(run))
+
+
+def _star(run: FinishedRun) -> StarNumbers | None:
+    if run.facts.star is None:
+        return None
+    values = run.tables.worlds["epsilon_star"]
+    return StarNumbers(float(values.mean()), float(values.max()), run.facts.star)
+
+
+def _is_drawn(contents: RunContents) -> bool:
+    """Whether Epsilon* was computed for the releases."""
+    releases = contents.releases
+    if contents.facts.star is None or "epsilon_star" not in releases:
+        return False
+    return bool(releases["epsilon_star"].notna().any())
+
+
+def _sentence(numbers: ModelNumbers, _: RunContents) -> str:
+    """Return how the released model fares, by Epsilon* and accuracy."""
+    useful = f"The released model is right for {percent(numbers.test_accuracy)} of new cases"
+    star = numbers.star
+    if star is None or not math.isfinite(star.mean):
+        return f"{useful}; how much it gives away by itself was not measured."
+    worst = f" (at worst {number_text(star.largest)})" if star.largest > star.mean else ""
+    return (
+        f"{useful}; judged by its errors alone, it scores {number_text(star.mean)}{worst} on the leakage scale "
+        "Epsilon*, where 0 means that it treats people in the training data just like others."
+    )
+
+
+def _console(numbers: ModelNumbers, _: RunContents) -> list[tuple[str, str]]:
+    star = numbers.star
+    if star is None or not math.isfinite(star.mean):
+        leak = MISSING
+    else:
+        at = number_text(star.settings.delta)
+        leak = f"{number_text(star.mean)} on average, {number_text(star.largest)} at most, at delta {at}"
+    return [("Epsilon*", leak), ("Accuracy", f"{percent(numbers.test_accuracy)} on test records")]
+
+
+def _entries(numbers: ModelNumbers, _: RunContents) -> list[Entry]:
+    unused, accuracy = "test records were not used in training", "share of right predictions of the final release"
+    entries = [
+        *_star_entries(numbers.star),
+        Entry("Test accuracy", numbers.test_accuracy, DASH, POINT, f"{accuracy}, mean over worlds", unused, True),
+    ]
+    if math.isfinite(numbers.test_auroc):
+        method = "area under the ROC of the final release, mean over worlds"
+        entries.append(Entry("Test AUROC (probability)", numbers.test_auroc, DASH, POINT, method, unused))
+    return entries
+
+
+def _star_entries(star: StarNumbers | None) -> list[Entry]:
+    if star is None:
+        return [Entry("Epsilon*, mean over worlds (nats)", None, DASH, "turned off")]
+    cut = number_text(star.settings.cut) if star.settings.cut else ""
+    method = f"Epsilon* of the final release (Negoescu et al. 2023){at_delta(star.settings.delta)}"
+    method += f", error rates beyond {cut} and 1 - {cut} left out" if cut else ""
+    losses = "losses of members and of a population sample, after a logit transform, are normal"
+    return [
+        Entry("Epsilon*, mean over worlds (nats)", finite(star.mean), DASH, POINT, method, losses),
+        Entry("Epsilon*, largest world (nats)", finite(star.largest), DASH, "none: an extreme value", method, losses),
+        Entry("Delta of Epsilon* (probability)", star.settings.delta, DASH, DASH, "chosen before the run"),
+    ]
+
+
+def _caption(numbers: ModelNumbers, contents: RunContents) -> Caption:
+    accuracy = percent(numbers.test_accuracy)
+    text = f"Median over worlds and the range of the middle 90 %. Test accuracy of the final release: {accuracy}."
+    alternative = f"Curve of test accuracy over releases, ending at {accuracy}."
+    star = numbers.star
+    if star is None or not _is_drawn(contents):
+        return Caption("Accuracy", f"{text} Epsilon* was turned off or not determined.", alternative)
+    text += (
+        f" Epsilon* at δ = {number_text(star.settings.delta)} measures one released model from its losses alone; "
+        f"0 means that members and others look alike. {_promise_sentence(contents)}"
+    )
+    alternative += f" Curve of Epsilon* over releases, ending at {number_text(finite(star.mean))} on average."
+    return Caption("Accuracy and Epsilon*", text, alternative)
+
+
+def _promise_sentence(contents: RunContents) -> str:
+    guarantee = contents.facts.guarantee
+    if guarantee is None:
+        return ""
+    promise = f"promised epsilon, {number_text(guarantee.epsilon)} ({guarantee.accountant})"
+    if promise_fits(contents):
+        return f"The dash-dotted line is the {promise}."
+    return f"The {promise}, lies far above the curve and is not drawn."
+
+
+def releases_figure(_: ModelNumbers, contents: RunContents) -> Figure:
+    """Draw test accuracy and, where it was computed, Epsilon* over the releases."""
+    with_star = _is_drawn(contents)
+    figure = new_figure(5.6 if with_star else 3.8)
+    panels = figure.subplots(2 if with_star else 1, 1, sharex=True, squeeze=False)[:, 0]
+    first, last = int(contents.releases["round"].min()), int(contents.releases["round"].max())
+    x_name = "Release (number; 0 = initial model)"
+    _draw_release_curve(panels[0], contents, "test_accuracy", 100.0)
+    finish_axes(panels[0], "Accuracy of each released model", "" if with_star else x_name, "Test accuracy (%)")
+    if with_star:
+        _draw_release_curve(panels[1], contents, "epsilon_star", 1.0)
+        _draw_promised_epsilon(panels[1], contents)
+        panels[1].set_ylim(0, 1.05 * max(panels[1].get_ylim()[1], 1e-3))
+        finish_axes(panels[1], "Epsilon* of each released model", x_name, f"Epsilon* (nats){_at_delta(contents)}")
+    whole_number_axis(panels[-1], first, last)
+    _add_release_legend(figure, panels[-1])
+    return figure
+
+
+def promise_fits(contents: RunContents) -> bool:
+    """Whether a line at the promised epsilon leaves the curve of Epsilon* readable."""
+    promise = contents.facts.guarantee
+    if promise is None or not _is_drawn(contents):
+        return False
+    _, (high,) = quantiles_by_round(contents.releases, "epsilon_star", (0.95,))
+    return promise.epsilon <= SQUASH * float(np.nanmax(high))
+
+
+def _draw_release_curve(axes: Axes, contents: RunContents, column: str, scale: float) -> None:
+    rounds, (low, middle, high) = quantiles_by_round(contents.releases, column, (0.05, 0.5, 0.95))
+    style = BIT_STYLES[1]
+    if contents.run.worlds > 1:
+        draw_band(
+            axes, rounds, scale * low, scale * high, facecolor=style.fill, edgecolor=style.colour, linewidth=0.6,
+            alpha=0.6, label="5 % to 95 % of the worlds",
+        )  # fmt: skip
+    draw_median(axes, rounds, scale * middle, median_name(contents.run.worlds))
+
+
+def _draw_promised_epsilon(axes: Axes, contents: RunContents) -> None:
+    promise = contents.facts.guarantee
+    if promise is not None and promise_fits(contents):
+        label = f"promised epsilon = {number_text(promise.epsilon)} ({promise.accountant})"
+        axes.axhline(promise.epsilon, color=INK, linestyle="-.", linewidth=1.8, label=label)
+
+
+def _add_release_legend(figure: Figure, lowest: Axes) -> None:
+    """Add one legend for all panels: the lowest has every kind of line that the others have."""
+    handles, labels = lowest.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", frameon=False, fontsize=SMALL_TEXT_SIZE, ncols=2)
+
+
+def _at_delta(contents: RunContents) -> str:
+    star = contents.facts.star
+    return "" if star is None else f"\nat δ = {number_text(star.delta)}"
+
+
+RELEASED_MODEL = Section(
+    numbers=ModelNumbers,
+    keys=("epsilon_star", "utility"),
+    measure=_measure,
+    heading="The released model",
+    entries=_entries,
+    pictures=(Picture("releases", releases_figure, _caption),),
+    sentence=_sentence,
+    console=_console,
+)

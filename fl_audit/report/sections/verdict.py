@@ -1,0 +1,188 @@
+"""The verdict: what became of the promise, which test broke it, and what a verdict covers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fl_audit.evidence.belief.family import TestName, TestResult
+from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, unjudged
+from fl_audit.report.contents import Findings, RunContents
+from fl_audit.report.finished_run import FinishedRun
+from fl_audit.report.section import Section
+from fl_audit.report.wording import capital, one_in, plural, whole_sentence
+
+SECRET_SEED = "which only the challenger knows"
+
+
+@dataclass(frozen=True)
+class VerdictNumbers:
+    """The verdict.
+
+    Parameters
+    ----------
+    verdict
+        The verdict.
+    scope
+        What it covers, in words.
+    judgement
+        What it rests on; None where there was nothing to judge.
+    """
+
+    verdict: Verdict
+    scope: str
+    judgement: Judgement | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entries `verdict` and `scope`."""
+        return {"verdict": str(self.verdict), "scope": self.scope}
+
+
+@dataclass(frozen=True)
+class Banner:
+    """The verdict in a word, a line below it, and what it rests on."""
+
+    word: str
+    line: str
+    basis: str = ""
+
+
+def _measure(run: FinishedRun, _: Findings) -> VerdictNumbers:
+    facts, promise = run.facts, run.facts.guarantee
+    if promise is None or not run.has_insider:
+        return VerdictNumbers(*unjudged(promise), None)
+    found = judge(run.measured, promise, facts.confidence, facts.neighbour, SECRET_SEED)
+    return VerdictNumbers(found.verdict, found.scope, found)
+
+
+def banner(numbers: VerdictNumbers) -> Banner:
+    """Return the large line of the verdict and the smaller lines below it."""
+    found = numbers.judgement
+    match numbers.verdict:
+        case Verdict.VIOLATED:
+            assert found is not None, "only what was judged is violated"
+            return Banner("Violated", f"{_broken(found)} {_others(found)}".strip(), _level(found))
+        case Verdict.CONSISTENT:
+            assert found is not None, "only what was judged is consistent"
+            line = f"None of {plural(len(found.tests), 'test')} contradicts the promise."
+            return Banner("Consistent", f"{line} {_limits(found)}".strip(), _level(found))
+        case Verdict.INCONCLUSIVE:
+            assert found is not None, "only what was judged is inconclusive"
+            line = "Nothing contradicts the promise, but these trials are too few to tell."
+            return Banner("Inconclusive", f"{line} {found.limit_text}", _level(found))
+        case Verdict.NO_PROMISE:
+            line = "These models were trained without clipping and noise; there is nothing to hold them to."
+            return Banner("No promise", line)
+        case Verdict.NOT_AUDITED:
+            return Banner("Not audited", "No insider took part; nothing was held against the promise.")
+
+
+_BREACHES = {
+    TestName.NOISE_TOTAL: "There is less noise than was promised",
+    TestName.NOISE_ALONG_RECORD: "There is less noise than was promised just where it has to hide the record",
+    TestName.NOISE_TENSOR: "A part of the model gets less noise than was promised",
+    TestName.DRIFT_ALONG_RECORD: "The released sums are shifted in the direction that gives the record away",
+    TestName.DRIFT_ALONG_GRADIENTS: "The released sums are not made as was promised: clipping or scaling differs",
+    TestName.REPEATED_NOISE: "The same noise was used more than once",
+    TestName.SHARED_OVER_WORLDS: "Repetitions of the training share noise that should be independent",
+    TestName.SHARED_OVER_ROUNDS: "The rounds share noise that should be independent",
+    TestName.SERIAL_CORRELATION: "The noise of one round tells something of the next",
+    TestName.LOW_BITS: "The noise has too few digits to hide what lies below them",
+    TestName.SENSITIVITY: "The record made a larger difference than the promise allows for",
+    TestName.SCORES: "An attack learned more than the promise allows",
+}
+"""What each test has found where it breaks the promise, for a reader who does not know the test."""
+
+
+def breach_text(test: TestResult) -> str:
+    """Return what a broken test has found, with what was measured and what was promised, in a sentence."""
+    return f"{_BREACHES[TestName(test.name)]}: we measured {test.measured}; the promise was {test.promised}."
+
+
+def _strongest(found: Judgement) -> TestResult:
+    """Return the broken test that a kept promise explains least."""
+    return min(found.broken, key=lambda test: test.p_value / test.level)
+
+
+def _broken(found: Judgement) -> str:
+    return breach_text(_strongest(found))
+
+
+def _others(found: Judgement) -> str:
+    others = [_BREACHES[TestName(test.name)] for test in found.broken if test is not _strongest(found)]
+    return f"Also: {'. '.join(others)}." if others else ""
+
+
+def _level(found: Judgement) -> str:
+    tests = f"any of {plural(len(found.tests), 'test')}" if len(found.tests) > 1 else "the test"
+    return f"Where a promise is kept, {tests} contradicts it in at most {one_in(found.level)} audits."
+
+
+def _limits(found: Judgement) -> str:
+    """Return the smallest breach that would have been found, by the test that finds the smallest."""
+    by_name = {test.name: test.limit for test in found.tests if test.limit}
+    limit = next((by_name[name] for name in (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD) if name in by_name), "")
+    return whole_sentence(limit)
+
+
+def _sentence(numbers: VerdictNumbers, _: RunContents) -> str:
+    """Return what broke the promise: a report on a broken promise opens with it."""
+    if numbers.judgement is None or not numbers.judgement.broken:
+        return ""
+    return f"The promise was broken. {_broken(numbers.judgement)}"
+
+
+def _closing(numbers: VerdictNumbers, contents: RunContents) -> str:
+    """Return the verdict and what it does not cover, in a few sentences."""
+    found = numbers.judgement
+    where = "this one example and this run only; it is no proof for other people's data or other attacks"
+    match numbers.verdict:
+        case Verdict.VIOLATED:
+            assert found is not None, "only what was judged is violated"
+            text = (
+                f"Our verdict: the promise was broken. Where a promise is kept, so clear a sign comes up in at most "
+                f"{one_in(found.level)} audits. The verdict is about this one example and this run; it does not say "
+                "how much more others could learn."
+            )
+        case Verdict.CONSISTENT:
+            assert found is not None, "only what was judged is consistent"
+            limits = f"{_limits(found)} " if _limits(found) else ""
+            text = f"Our verdict: nothing we saw contradicts the promise. {limits}That covers {where}."
+        case Verdict.INCONCLUSIVE:
+            text = (
+                "Our verdict is open: nothing we saw contradicts the promise, but with so few trials only a gross "
+                f"breach would have shown. Even that covers {where}."
+            )
+        case Verdict.NO_PROMISE:
+            return (
+                "There was no promise to test, so there is no verdict. These models must not pass for protected ones."
+            )
+        case Verdict.NOT_AUDITED:
+            text = "We came to no verdict: no insider took part, so nothing was held against the promise."
+    if contents.facts.is_private_release:
+        return text
+    return f"{text} The models of this run are test pieces and must not be handed out: their noise depends on the data."
+
+
+def title_of(name: str) -> str:
+    """Return the name of a test in words."""
+    return capital(_TITLES[TestName(name)])
+
+
+_TITLES = {
+    TestName.NOISE_TOTAL: "noise in all directions but the record's",
+    TestName.NOISE_ALONG_RECORD: "noise along the record's direction",
+    TestName.NOISE_TENSOR: "noise on each parameter tensor",
+    TestName.DRIFT_ALONG_RECORD: "shift along the record's direction",
+    TestName.DRIFT_ALONG_GRADIENTS: "shift along the gradients of the other records",
+    TestName.REPEATED_NOISE: "the same noise used twice",
+    TestName.SHARED_OVER_WORLDS: "noise that worlds have in common",
+    TestName.SHARED_OVER_ROUNDS: "noise that rounds have in common",
+    TestName.SERIAL_CORRELATION: "dependence of consecutive rounds",
+    TestName.LOW_BITS: "low bits of the noise",
+    TestName.SENSITIVITY: "sensitivities within the claim",
+    TestName.SCORES: "lower bound on epsilon from scores",
+}
+
+
+VERDICT = Section(
+    numbers=VerdictNumbers, keys=("verdict", "scope"), measure=_measure, sentence=_sentence, closing=_closing
+)

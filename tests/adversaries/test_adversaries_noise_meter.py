@@ -1,0 +1,172 @@
+"""What the insider measures of the noise: against plain linear algebra, and against the laws that it states.
+
+Statistical tests have fixed seeds; each would raise a false alarm once in 10,000 seeds.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+
+from fl_audit.adversaries.noise_meter import LOW_BITS_KINDS, Meter, Residuals, join
+from fl_audit.errors import InputError
+from fl_audit.learning.layout import ParameterLayout
+from fl_audit.mechanisms.weighing import Comparison
+
+LAYOUT = ParameterLayout(("weight", "bias", "scale"), ((8, 5), (5,), (1,)))
+SIZE = LAYOUT.size
+ALARM = 1e-4
+
+
+def directions(count: int = 6) -> torch.Tensor:
+    return torch.from_numpy(np.linalg.qr(np.random.default_rng(3).standard_normal((SIZE, count)))[0]).float()
+
+
+def make_release(worlds: int, sigma: float, seed: int, present: float = 2.0, bit: bool = True) -> Comparison:
+    """Return honest releases of so many worlds, each with sums of its own."""
+    draw = np.random.default_rng(seed)
+    shared, own, other = (draw.standard_normal((worlds, SIZE)) * size for size in (9.0, present, 1.0))
+    noise = sigma * draw.standard_normal((worlds, SIZE))
+    parts = (shared + (own if bit else other) + noise, shared, own, other)
+    return Comparison(slice(0, worlds), *(torch.from_numpy(part) for part in parts))
+
+
+def measure(seen: Comparison, sigma: float) -> Residuals:
+    worlds = len(seen.release)
+    distance = seen.difference.norm(dim=1)
+    return Meter(LAYOUT, directions()).measure(seen, torch.full((worlds,), sigma, dtype=torch.float64), distance)
+
+
+def uniform(values: NDArray[np.float64]) -> bool:
+    return bool(stats.kstest(values.reshape(-1), "uniform").pvalue > ALARM)
+
+
+def test_sums_are_those_of_the_projected_residual() -> None:
+    seen = make_release(7, 3.0, 1)
+    found = measure(seen, 3.0)
+    unit = seen.difference / seen.difference.norm(dim=1, keepdim=True)
+    rest = seen.residual - (seen.residual * unit).sum(dim=1, keepdim=True) * unit
+    np.testing.assert_allclose(found.total, rest.square().sum(dim=1).numpy(), rtol=1e-12)
+    assert (found.total_freedom == SIZE - 1).all()
+    # A tensor's part of w has covariance I - uu' there: its squared length in the inverse metric is chi-square.
+    for index, columns in enumerate(LAYOUT.slices().values()):
+        for world in range(7):
+            own, part = unit[world, columns].numpy(), rest[world, columns].numpy()
+            expected = part @ np.linalg.solve(np.eye(len(own)) - np.outer(own, own), part)
+            assert found.squares[world, index] == pytest.approx(expected, rel=1e-9)
+
+
+def test_projections_are_whitened_against_the_record() -> None:
+    seen = make_release(4, 3.0, 2)
+    found = measure(seen, 3.0).projections
+    along = directions().double()
+    unit = seen.difference / seen.difference.norm(dim=1, keepdim=True)
+    for world in range(4):
+        towards = along.T @ unit[world]
+        rest = seen.residual[world] - (seen.residual[world] @ unit[world]) * unit[world]
+        covariance = np.eye(6) - np.outer(towards, towards)
+        values, vectors = np.linalg.eigh(covariance)
+        whitened = vectors @ np.diag(values**-0.5) @ vectors.T @ (along.T @ rest).numpy()
+        np.testing.assert_allclose(found[world], whitened, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("bit", [True, False])
+@pytest.mark.parametrize("present", [2.0, 300.0])
+def test_honest_releases_follow_the_stated_laws(bit: bool, present: float) -> None:
+    """Whatever the bit, and however far the record stands out from the noise."""
+    sigma = 4.0
+    found = measure(make_release(4000, sigma, 11, present, bit), sigma)
+    assert uniform(stats.chi2.cdf(found.total / sigma**2, found.total_freedom))
+    for index in range(3):
+        counted = found.freedom[:, index] > 0
+        law = stats.chi2.cdf(found.squares[counted, index] / sigma**2, found.freedom[counted, index])
+        assert uniform(law)
+    assert uniform(stats.norm.cdf(found.projections / sigma))
+    assert uniform(stats.norm.cdf(found.gradient / sigma))
+    products = np.corrcoef(found.projections.T)[np.triu_indices(6, 1)]
+    assert np.abs(products).max() < 4.8 / np.sqrt(4000)
+
+
+def test_neighbours_that_do_not_differ_leave_all_of_the_noise() -> None:
+    seen = make_release(3000, 2.0, 5)
+    same = replace(seen, absent=seen.present)
+    found = measure(same, 2.0)
+    assert (found.total_freedom == SIZE).all()
+    assert (found.freedom == [40, 5, 1]).all()
+    assert uniform(stats.chi2.cdf(found.total / 4, SIZE))
+    assert uniform(stats.norm.cdf(found.projections / 2))
+
+
+def test_a_record_that_moves_one_scalar_alone_leaves_that_scalar_out() -> None:
+    seen = make_release(5, 2.0, 6)
+    absent = seen.present.clone()
+    absent[:, -1] += 1.0
+    found = measure(replace(seen, absent=absent), 2.0)
+    assert (found.freedom == [40, 5, 0]).all()
+    np.testing.assert_allclose(found.squares[:, 2], 0.0)
+
+
+def test_a_sum_of_nothing_has_no_direction() -> None:
+    seen = make_release(3, 2.0, 7)
+    shared = torch.zeros_like(seen.shared)
+    found = measure(replace(seen, shared=shared, release=seen.release - seen.shared), 2.0)
+    assert np.isnan(found.gradient).all()
+
+
+def low_bits_z(found: Residuals, kind: str, hypothesis: int) -> float:
+    index = LOW_BITS_KINDS.index(kind)
+    total, count = found.low_bits[:, hypothesis, index].sum(), found.low_bits_count[:, hypothesis, index].sum()
+    assert count > 5000
+    return float(total / np.sqrt(count / 2))
+
+
+@pytest.mark.parametrize("kind", LOW_BITS_KINDS)
+def test_honest_low_bits_are_uniform(kind: str) -> None:
+    found = measure(make_release(600, 4.0, 21), 4.0)
+    assert abs(low_bits_z(found, kind, 0)) < 4
+    assert abs(low_bits_z(found, kind, 1)) < 4
+
+
+@pytest.mark.parametrize("kind", LOW_BITS_KINDS)
+def test_half_precision_shows_in_the_low_bits(kind: str) -> None:
+    sigma, draw = 3.7, np.random.default_rng(8)
+    seen = make_release(300, sigma, 22)
+    sums = (seen.shared + seen.present).numpy().astype(np.float32)
+    normal = draw.standard_normal(sums.shape, dtype=np.float32)
+    match kind:
+        case "noise":
+            release = sums + (sigma * normal).astype(np.float16).astype(np.float32)
+        case "standard-noise":
+            release = sums + np.float32(sigma) * normal.astype(np.float16).astype(np.float32)
+        case _:
+            release = (sums + np.float32(sigma) * normal).astype(np.float16).astype(np.float32)
+    found = measure(replace(seen, release=torch.from_numpy(release).double()), sigma)
+    assert low_bits_z(found, kind, 0) > 50
+
+
+def test_residuals_survive_the_way_to_the_server_and_to_disk() -> None:
+    rounds = [measure(make_release(3, 2.0, seed), 2.0) for seed in (31, 32)]
+    run = join(rounds, axis=1)
+    assert run.projections.shape == (3, 2, 6)
+    again = Residuals.of_array(run.as_array(), LAYOUT.names)
+    table = pd.DataFrame({"world": np.repeat([4, 5, 6], 2), "round": np.tile([1, 2], 3)})
+    read = Residuals.of_table(table.assign(**{name: value.reshape(-1) for name, value in run.columns().items()}))
+    for other in (again, read):
+        assert other.tensors == LAYOUT.names
+        for name, value in vars(run).items():
+            if name != "tensors":
+                assert np.array_equal(getattr(other, name), value, equal_nan=True)
+                assert getattr(other, name).dtype == value.dtype
+    with pytest.raises(InputError, match="lacks total"):
+        Residuals.of_table(table)
+
+
+def test_a_recovered_release_offers_no_low_bits() -> None:
+    found = measure(make_release(3, 2.0, 41), 2.0).take_kinds(offered=False)
+    assert np.isnan(found.low_bits).all()
+    assert (found.low_bits_count == 0).all()
+    np.testing.assert_allclose(found.sigma, np.sqrt(found.total / found.total_freedom))

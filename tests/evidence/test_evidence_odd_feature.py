@@ -1,0 +1,29 @@
+"""The setting in which honest runs were called violated: sensitivities under global scaling that follow the secret."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from experiments.studies.adaptive_logistic import OddFeature, play_odd_feature
+from fl_audit.evidence.belief.verdict import Verdict, judge
+from fl_audit.evidence.bounds.shift import shift_epsilon_lower_bound
+from fl_audit.privacy.accounting import Accountant, gdp_epsilon
+from fl_audit.privacy.calibration import guarantee
+
+
+@pytest.mark.parametrize("mu", [3.0, 5.0])
+def test_honest_runs_are_not_violated_where_sensitivities_follow_the_secret(mu: float) -> None:
+    """100 honest runs with each mu: at most the binomial bound (1e-4) of 0.1 %, and 5 % for the lower bound."""
+    setting = OddFeature(worlds=20, mu=mu)
+    promise = guarantee(Accountant.GDP, setting.noise_multiplier, setting.rounds, 0.01)
+    rng = np.random.default_rng(int(mu))
+    found = [judge(play_odd_feature(rng, setting), promise, 0.95, "x and x'", "seed 0") for _ in range(100)]
+    assert sum(one.verdict is Verdict.VIOLATED for one in found) <= binom.ppf(1 - 1e-4, 100, 0.001)
+    assert sum(one.epsilon_lower_bound > promise.epsilon for one in found) <= binom.ppf(1 - 1e-4, 100, 0.05)
+
+
+def test_whoever_takes_the_final_log_odds_for_normal_refutes_a_promise_that_is_kept() -> None:
+    measured = play_odd_feature(np.random.default_rng(1), OddFeature(worlds=400, mu=5.0))
+    final = measured.increments.sum(axis=1)
+    bound = shift_epsilon_lower_bound(final[measured.members], final[~measured.members], 0.01, 0.999)
+    assert bound > gdp_epsilon(0.01, 5.0)
