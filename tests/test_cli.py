@@ -39,6 +39,7 @@ sensitivity = "local"
 [audit]
 worlds = 4
 [run]
+seed = 0
 worlds-per-batch = 2
 """
 

@@ -70,9 +70,10 @@ class DataSection(_Section):
 
 
 class ModelSection(_Section):
-    """Which model: a built-in name or `package.module:factory`."""
+    """Which model: a built-in name or `package.module:factory`. `seed` draws the initial weights, which are public."""
 
     name: str = "logistic"
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
 
 
 DEFAULT_ROUNDS = 30
@@ -230,18 +231,22 @@ class AuditSection(_Section):
 
 
 class RunSection(_Section):
-    """How the run is carried out. `seed` is the challenger's secret; `worlds-per-batch`, left out, fits the model.
+    """How the run is carried out. `worlds-per-batch`, left out, fits the model.
+
+    `seed` is the challenger's secret, of which bits, samples and noise are drawn; left out, it is drawn at random when
+    the run begins. A call whose client process died is made again up to `client-retries` times, on a new process.
 
     Releases are kept where the insider plays, for nobody else weighs them again. `actors` client calls run at the same
     time: processes of an embedded Ray (0: one for every `threads` cores), threads of the local engine (0: one).
     """
 
-    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None
     worlds_per_batch: Count | None = None
     batches_in_flight: Count = 2
     keep_releases: Annotated[int, Field(ge=0, le=10**9)] = 4
     keep_final_models: bool = True
     client_time_limit: Annotated[float, Field(gt=0, le=10**7)] = 600.0
+    client_retries: Annotated[int, Field(ge=0, le=1000)] = 2
     threads: Annotated[int, Field(ge=1, le=256)] = 1
     device: Choice[Device] = Device.CPU
     actors: Annotated[int, Field(ge=0, le=10**6)] = 0
@@ -262,6 +267,12 @@ class RunConfig(_Section):
         values = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         if not self.privacy.private:
             values["privacy"] = {key: value for key, value in values["privacy"].items() if key not in PROMISE_ONLY}
+        return values
+
+    def as_public_dict(self) -> dict[str, Any]:
+        """Return the same without the challenger's seed."""
+        values = self.as_dict()
+        values["run"].pop("seed", None)
         return values
 
 

@@ -187,7 +187,7 @@ def initial_models(spec: ModelSpec, seed: int, worlds: Sequence[int]) -> Tensor:
     spec
         Which model.
     seed
-        Seed of the run.
+        Public seed of the weights.
     worlds
         Indices of worlds.
 
