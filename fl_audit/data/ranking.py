@@ -88,7 +88,6 @@ def ranked_pairs(
         1 <= count <= pairs,
         f"neighbour-rank is {count}: accepted are 1 to {pairs}, the number of pairs of a record in D and one outside",
     )
-
     for records in (inside, outside):
         check_measurable(records, measure)
     search, best, size = _Search(measure, count, farthest), _Ranked.none(), rows_in_block(inside, measure)

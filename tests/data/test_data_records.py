@@ -98,7 +98,7 @@ def test_too_many_records_names_the_available(official: int, free: int) -> None:
 
 
 def test_one_class_in_d_and_bad_numbers_are_refused() -> None:
-    with pytest.raises(InputError, match="one class only"):
+    with pytest.raises(InputError, match="are of one class: at least 2"):
         select_records(make(10), 1, 1, seed=0)
     with pytest.raises(InputError, match="number of records is 0"):
         select_records(make(10), 0, 1, seed=0)
