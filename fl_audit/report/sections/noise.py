@@ -180,10 +180,10 @@ def _caption(numbers: NoiseNumbers, _: RunContents) -> Caption:
     text = (
         "The insider knows both candidate sums, so what else is in a release is the noise itself. The figure shows its "
         "standard deviation over the promised one: over all parameters, in the one direction in which D and D' differ, "
-        f"and on each parameter tensor, with exact intervals at {percent(found.confidence)} confidence. The line is the "
-        "promise: an interval that ends left of it suggests that noise is missing, one that begins right of it that "
-        "there is more noise than the promise needs. Of many intervals some miss by chance; the table of tests allows "
-        f"for that.{fewer} {found.excess}"
+        f"and on each parameter tensor, with exact intervals at {percent(found.confidence)} confidence. The line is "
+        "the promise: an interval that ends left of it suggests that noise is missing, one that begins right of it "
+        "that there is more noise than the promise needs. Of many intervals some miss by chance; the table of tests "
+        f"allows for that.{fewer} {found.excess}"
     )
     alternative = f"Measured over promised noise: {ratio_text(*main)}, beside the promise at 1."
     return Caption("The noise, measured over promised", text.strip(), alternative)
