@@ -99,7 +99,9 @@ def synthetic_run(
         rounds=long_table(1, sigma=sigma, local_sensitivity=sensitivity, log_odds=log_odds),
         releases=long_table(0, test_accuracy=accuracy, epsilon_star=epsilon_star),
         clients=synthetic_clients(worlds, rounds) if with_clients else None,
-        residuals=synthetic_residuals(generator, sigma, noise).frame() if with_insider and with_residuals else None,
+        residuals=long_table(1, **synthetic_residuals(generator, sigma, noise).columns())
+        if with_insider and with_residuals
+        else None,
     )
     facts = RunFacts(
         game=synthetic_game(law, rounds, model, with_insider),
