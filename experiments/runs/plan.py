@@ -37,7 +37,10 @@ _TARGETS: dict[str, Callable[[float], Target]] = {
 _WORK_A_ROUND, _MESSAGE_SCALARS = 1e9, 2**22
 """Scalars that the clients' passes of one round touch, and scalars of the stacked models in one message."""
 _FEWEST_WORLDS, _MOST_WORLDS = 100, 1000
-_DATA_OPTIONS = ("path", "test_path", "label", "images", "labels", "test_images", "test_labels")
+_DATA_OPTIONS = (
+    *("path", "test_path", "label", "drop", "separator", "missing", "max_levels"),
+    *("images", "labels", "test_images", "test_labels"),
+)
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,8 @@ def ratio_text(ratio: float, low: float, high: float) -> str:
     width = max(high - low, 1e-9)
     decimals = min(6, max(2, math.floor(-math.log10(width / 2))))
     nearest = min((low, high), key=lambda end: abs(end - 1))
-    while decimals < 6 and not low <= 1 <= high and round(nearest, decimals) == 1:
+    while decimals < 6 and (
+        round(low, decimals) == round(high, decimals) or (not low <= 1 <= high and round(nearest, decimals) == 1)
+    ):
         decimals += 1
     return f"{ratio:.{decimals}f} ({low:.{decimals}f} to {high:.{decimals}f})"

@@ -9,6 +9,7 @@ import pytest
 from scipy.special import expit, logit
 
 from fl_audit.adjacency import Adjacency, NeighbourPair
+from fl_audit.adversaries.noise_meter import Residuals
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.evidence.star.epsilon_star import StarSettings
@@ -53,6 +54,7 @@ def synthetic_run(
     with_epsilon_star: bool = True,
     with_membership: bool = True,
     with_clients: bool = True,
+    with_residuals: bool = True,
     prior: float = 0.5,
     noise: float = 1.0,
     sampling_rate: float = 1.0,
@@ -97,6 +99,9 @@ def synthetic_run(
         rounds=long_table(1, sigma=sigma, local_sensitivity=sensitivity, log_odds=log_odds),
         releases=long_table(0, test_accuracy=accuracy, epsilon_star=epsilon_star),
         clients=synthetic_clients(worlds, rounds) if with_clients else None,
+        residuals=long_table(1, **synthetic_residuals(generator, sigma, noise).columns())
+        if with_insider and with_residuals
+        else None,
     )
     facts = RunFacts(
         game=synthetic_game(law, rounds, model, with_insider),
@@ -108,6 +113,25 @@ def synthetic_run(
         configuration={"data": {"name": "adult", "records": 1000}, "run": {"keep-releases": 4}},
     )
     return FinishedRun(facts, tables, Timing(4.213, 18.94, 15.87, "ray"))
+
+
+def synthetic_residuals(generator: np.random.Generator, sigma: np.ndarray, noise: float) -> Residuals:
+    """Return residual sums of a model of two tensors, drawn from the laws that hold for normal noise."""
+    sizes, shape = np.array([640, 10]), sigma.shape
+    scale, freedom = noise * sigma, np.broadcast_to(sizes - 1, (*shape, 2))
+    squares = scale[..., None] ** 2 * generator.chisquare(freedom)
+    counts = np.broadcast_to(np.array([640, 640, 640]), (*shape, 2, 3))
+    return Residuals(
+        tensors=("weight", "bias"),
+        total=squares.sum(axis=-1) + scale**2 * generator.chisquare(1, shape),
+        total_freedom=np.full(shape, sizes.sum() - 1),
+        squares=squares,
+        freedom=freedom,
+        projections=scale[..., None] * generator.standard_normal((*shape, 16)),
+        gradient=scale * generator.standard_normal(shape),
+        low_bits=np.sqrt(counts / 2) * generator.standard_normal(counts.shape),
+        low_bits_count=counts,
+    )
 
 
 def synthetic_law(

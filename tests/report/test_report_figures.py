@@ -77,12 +77,14 @@ def with_tables(run: FinishedRun, **changed: object) -> FinishedRun:
 )
 def test_every_figure_is_drawn_as_png(make_contents, shape):
     pictures = draw_all(make_contents(**shape))
-    assert {picture.name for picture in pictures} == EXPECTED
+    few = MANY_WORLDS_ONLY if shape.get("worlds", 300) < 20 else set()
+    assert {picture.name for picture in pictures} == EXPECTED - few
     assert all(picture.png.startswith(PNG_SIGNATURE) for picture in pictures)
     assert all(picture.caption.text and picture.caption.alternative for picture in pictures)
 
 
 EXPECTED = set(picture_names())
+MANY_WORLDS_ONLY = {"pair", "reliability"}
 
 
 def test_large_runs_are_drawn(make_contents):
@@ -154,7 +156,9 @@ def test_innovations_are_standard_normal_in_every_mode(make_contents, exact):
 
 def test_no_number_depends_on_the_order_of_rows(make_contents):
     contents = make_contents(worlds=9, rounds=4)
-    shuffled = with_tables(contents.run, rounds=contents.rounds.sample(frac=1, random_state=1))
+    tables = contents.run.tables
+    mixed = {name: getattr(tables, name).sample(frac=1, random_state=1) for name in ("worlds", "rounds", "residuals")}
+    shuffled = with_tables(contents.run, **mixed)
     for bit, part in innovations_by_bit(contents.run).items():
         assert np.array_equal(part, innovations_by_bit(shuffled)[bit])
     assert report_contents(shuffled).summary == contents.summary
@@ -220,8 +224,8 @@ def test_bound_for_members_differs_where_records_come_and_go(make_contents):
 
 
 def test_findings_that_a_run_has_none_of_are_left_out(make_contents):
-    assert EXPECTED - set(drawn_names(make_contents(worlds=5, with_membership=False))) == {"membership"}
-    assert EXPECTED - set(drawn_names(make_contents(worlds=5, with_clients=False))) == {"client-epsilon-star"}
+    assert EXPECTED - set(drawn_names(make_contents(worlds=20, with_membership=False))) == {"membership"}
+    assert EXPECTED - set(drawn_names(make_contents(worlds=20, with_clients=False))) == {"client-epsilon-star"}
     assert drawn_names(make_contents(worlds=5, with_insider=False, exact=False, with_clients=False)) == [
         "membership",
         "releases",

@@ -14,7 +14,10 @@ from fl_audit.report.page.html import opening, render_html
 from fl_audit.report.page.pictures import DrawnPicture, picture_names
 from fl_audit.report.section import Caption
 from fl_audit.report.sections.insider import InsiderNumbers
-from fl_audit.report.wording import number_text
+from fl_audit.report.wording import number_text, percent
+
+FEW = ("pair", "reliability")
+"""Pictures that need more than a few worlds."""
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 TINY = [DrawnPicture(name, b"\x89PNG", Caption(name, "text", "alternative")) for name in picture_names()]
@@ -70,8 +73,8 @@ def page_of(contents, pictures=TINY):
     ("shape", "left_out"),
     [
         ({}, set()),
-        ({"worlds": 1, "with_epsilon_star": False, "with_clients": False}, {"client-epsilon-star"}),
-        ({"worlds": 5, "with_membership": False}, {"membership"}),
+        ({"worlds": 1, "with_epsilon_star": False, "with_clients": False}, {"client-epsilon-star", *FEW}),
+        ({"worlds": 5, "with_membership": False}, {"membership", *FEW}),
         ({"exact": False, "noise": 0.5}, set()),
     ],
     ids=str,
@@ -95,6 +98,8 @@ def test_every_number_of_the_summary_is_on_the_page(make_contents):
     said = {0.95: "95\xa0% confidence", 0.01: "error rates beyond 0.01"}
     summary = contents.summary
     in_words = summary["empirical_epsilon"].pop("intervals")
+    for part in summary["pair"]["calibration"]["bins"]:
+        assert f"{percent(part.pop('lowest'))} to {percent(part.pop('highest'))}" in page.text
     for number in numbers_of(summary):
         if number in said:
             assert said[number] in page.text
@@ -149,7 +154,7 @@ def test_opening_has_the_findings(make_contents):
     assert f"right in {insider.estimate.wins} of 300 trials, where flipping a coin is right in about 150" in text
     assert "on a scale where 0 is coin-flipping" in text
     assert f"the insider scores {number_text(insider.estimate.advantage, 2)}" in text
-    assert f"{number_text(star['mean'])} (at worst {number_text(star['max'])}) on the leakage scale" in text
+    assert f"{number_text(star['mean'], 3)} (at worst {number_text(star['max'], 3)}) on the leakage scale" in text
     assert "no proof for other people's data" in text
 
 
@@ -204,6 +209,6 @@ def test_what_a_run_has_none_of_is_said_in_words(make_contents, tmp_path, shape,
 
 def test_console_table_has_a_line_a_finding(make_contents):
     text = console_text(make_contents(model="[bold]x"))
-    lines = ("Promise", "Insider", "Membership", "Evidence", "Epsilon*", "Accuracy", "Verdict")
+    lines = ("Noise", "Promise", "Insider", "Advantage", "Membership", "Evidence", "Epsilon*", "Accuracy", "Verdict")
     for word in (*lines, "[bold]x", "rdp-classic"):
         assert word in text

@@ -110,7 +110,8 @@ def _verdict(contents: RunContents) -> str:
     numbers = contents.find(VerdictNumbers)
     assert numbers is not None, "every run has a verdict"
     words, (kind, sign) = banner(numbers), _LOOKS.get(numbers.verdict, ("open", "?"))
-    covers = f'<p class="notice"><strong>What this verdict covers.</strong> {escape(numbers.scope)}</p>'
+    about = "What an audit like this covers" if numbers.verdict is Verdict.VIOLATED else "What this verdict covers"
+    covers = f'<p class="notice"><strong>{about}.</strong> {escape(numbers.scope)}</p>'
     return (
         f'<section class="verdict {kind}" aria-label="Verdict"><span class="sign" aria-hidden="true">{sign}</span>'
         f'<div><p class="word">Verdict: {escape(words.word)}</p><p>{escape(words.line)} {escape(words.basis)}</p></div>'

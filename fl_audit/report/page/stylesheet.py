@@ -40,6 +40,8 @@ table.configuration tbody * { font-family: ui-monospace, "DejaVu Sans Mono", Con
 table.configuration tbody th { font-weight: 400; }
 table.configuration tbody th, table.pairs tbody th { width: 40%; }
 table.configuration td { overflow-wrap: anywhere; }
+table.tests td.value { white-space: normal; }
+table.tests td, table.tests th { padding-right: .5rem; }
 ol.papers li { margin-bottom: .5rem; }
 footer { margin-top: 3rem; padding-top: .8rem; border-top: 1px solid var(--line); color: var(--muted);
   font-size: .85rem; }

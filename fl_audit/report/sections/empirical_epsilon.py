@@ -1,5 +1,6 @@
 """Empirical epsilon: the paper's three estimates, and lower bounds that hold with a stated confidence."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,13 +115,28 @@ def _bounds(run: FinishedRun, promise: Guarantee) -> tuple[LowerBound, ...]:
     return tuple(all_bounds(members, others, promise.delta, run.facts.confidence, law))
 
 
-def _console(numbers: EmpiricalNumbers, _: RunContents) -> list[tuple[str, str]]:
-    decisive = numbers.decisive
+def _console(numbers: EmpiricalNumbers, contents: RunContents) -> list[tuple[str, str]]:
+    decisive, promise = numbers.decisive, contents.facts.guarantee
+    assert promise is not None, "what was not promised is not measured"
     text = (
-        f"epsilon at least {number_text(decisive.epsilon_lower_bound)} at {percent(decisive.confidence)} confidence by "
-        f"{decisive.method}; limit of detection {number_text(finite(decisive.limit_of_detection))}"
+        f"epsilon at least {number_text(decisive.epsilon_lower_bound, 3)} at {percent(decisive.confidence)} confidence "
+        f"by {decisive.method}; {_detectable(decisive)}; promised {number_text(promise.epsilon, 3)}"
     )
     return [("Evidence", text)]
+
+
+def _detectable(decisive: Judgement) -> str:
+    """Return the limit of detection with the level that it belongs to, which is not that of the lower bound."""
+    level = f"level {number_text(_level_of(decisive))}"
+    if not math.isfinite(decisive.limit_of_detection):
+        return f"no noise would have been found missing at {level}"
+    found = number_text(decisive.limit_of_detection, 3)
+    return f"noise that leaves epsilon {found} would have been found in 9 of 10 runs at {level}"
+
+
+def _level_of(decisive: Judgement) -> float:
+    """Return the level of the test that the limit of detection is about."""
+    return next((test.level for test in decisive.tests if test.name == decisive.method), decisive.level)
 
 
 def _entries(numbers: EmpiricalNumbers, contents: RunContents) -> list[Entry]:
@@ -142,13 +158,12 @@ def _entries(numbers: EmpiricalNumbers, contents: RunContents) -> list[Entry]:
               "noise calibrated by the classic formula"),
         Entry("Lower bound (nats)", finite(decisive.epsilon_lower_bound), DASH,
               f"holds at {percent(decisive.confidence)} confidence", by, rests_on),
-        Entry("Lower bound that decides (nats)", finite(decisive.epsilon_lower_bound_at_level), DASH,
-              f"holds at {percent(1 - level)} confidence",
-              f"{by}; violated where it exceeds the promised epsilon", rests_on),
-        Entry("Level of the verdict (probability)", level, DASH, DASH, "fixed before the run"),
+        Entry("Lower bound at the level of the verdict (nats)", finite(decisive.epsilon_lower_bound_at_level), DASH,
+              f"holds at {percent(1 - level)} confidence", by, rests_on),
+        Entry("Level of the verdict (probability)", level, DASH, DASH, "of all tests together, fixed before the run"),
         Entry("Limit of detection (nats)", finite(decisive.limit_of_detection), DASH,
-              "a breach below it may well pass",
-              f"{by}; unbounded or not determined where no breach could have shown", rests_on),
+              f"found in 9 of 10 runs at level {_level_of(decisive):g}; a smaller breach may pass",
+              f"{by}; not determined where no breach could have shown", rests_on),
     ]  # fmt: skip
 
 

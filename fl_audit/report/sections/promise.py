@@ -80,11 +80,13 @@ def promise_sentence(numbers: PromiseNumbers, contents: RunContents) -> str:
     watcher = "watches this training" + (", and is not told whose records each step used," if facts.is_sampled else "")
     bound, chance = percent(promise.belief_bound), one_in(promise.delta)
     if facts.prior != 0.5:
+        pronoun = "it was" if facts.relation.unit is Unit.RECORD else "they were"
         subject, other = _subject(facts.relation), percent(belief_bounds(facts)[0])
         return (
             f"The promise was that nobody who {watcher.rstrip(',')}, and takes it for {percent(facts.prior)} likely "
-            f"beforehand that {subject} {_verb(facts.relation)} used, may become more than {bound} sure that it holds, "
-            f"or more than {other} sure that it does not, except with a chance of at most {chance}."
+            f"beforehand that {subject} {_verb(facts.relation)} used, may become more than {bound} sure that "
+            f"{pronoun}, or more than {other} sure that {pronoun} not, except with a "
+            f"chance of at most {chance}."
         )
     return (
         f"The promise was that nobody who {watcher} may become more than {bound} sure {_secret(facts.relation)}, "

@@ -11,6 +11,8 @@ from fl_audit.report.sections.innovations import INNOVATIONS
 from fl_audit.report.sections.insider import INSIDER
 from fl_audit.report.sections.law import LAW
 from fl_audit.report.sections.membership import MEMBERSHIP
+from fl_audit.report.sections.noise import NOISE
+from fl_audit.report.sections.pair import PAIR
 from fl_audit.report.sections.promise import PROMISE
 from fl_audit.report.sections.released_model import RELEASED_MODEL
 from fl_audit.report.sections.timing import TIMING
@@ -20,8 +22,10 @@ SCHEMA = 1
 
 SECTIONS: tuple[Section[Any], ...] = (
     VERDICT,
+    NOISE,
     PROMISE,
     INSIDER,
+    PAIR,
     MEMBERSHIP,
     INNOVATIONS,
     LAW,

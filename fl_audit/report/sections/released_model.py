@@ -38,18 +38,24 @@ class StarNumbers:
     ----------
     mean, largest
         Over the worlds, in nats; infinite or NaN where it was not determined.
+    untrained_mean, untrained_largest
+        The same of the initial models, which cannot leak: what chance alone reaches with so many losses. NaN where it
+        was not computed for them.
     settings
         Its delta, and the error rates that were left out.
     """
 
     mean: float
     largest: float
+    untrained_mean: float
+    untrained_largest: float
     settings: StarSettings
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of the entry `epsilon_star`."""
         found = {"mean": finite(self.mean), "max": finite(self.largest)}
-        return found | {"delta": self.settings.delta, "cut": self.settings.cut}
+        chance = {"untrained_mean": finite(self.untrained_mean), "untrained_max": finite(self.untrained_largest)}
+        return found | {"delta": self.settings.delta, "cut": self.settings.cut} | chance
 
 
 @dataclass(frozen=True)
@@ -88,8 +94,15 @@ def _measure(run: FinishedRun, _: Findings) -> ModelNumbers:
 def _star(run: FinishedRun) -> StarNumbers | None:
     if run.facts.star is None:
         return None
-    values = run.tables.worlds["epsilon_star"]
-    return StarNumbers(float(values.mean()), float(values.max()), run.facts.star)
+    values, releases = run.tables.worlds["epsilon_star"], run.tables.releases
+    untrained = releases.loc[releases["round"] == 0, "epsilon_star"]
+    return StarNumbers(
+        mean=float(values.mean()),
+        largest=float(values.max()),
+        untrained_mean=float(untrained.mean()),
+        untrained_largest=float(untrained.max()),
+        settings=run.facts.star,
+    )
 
 
 def _is_drawn(contents: RunContents) -> bool:
@@ -106,10 +119,17 @@ def _sentence(numbers: ModelNumbers, _: RunContents) -> str:
     star = numbers.star
     if star is None or not math.isfinite(star.mean):
         return f"{useful}; how much it gives away by itself was not measured."
-    worst = f" (at worst {number_text(star.largest)})" if star.largest > star.mean else ""
+    worst = f" (at worst {number_text(star.largest, 3)})" if star.largest > star.mean else ""
+    chance = (
+        f" Chance alone reaches {number_text(star.untrained_mean, 3)} there (at worst "
+        f"{number_text(star.untrained_largest, 3)}): that is what untrained models score, which cannot give anything "
+        "away."
+        if math.isfinite(star.untrained_mean) and math.isfinite(star.untrained_largest)
+        else ""
+    )
     return (
-        f"{useful}; judged by its errors alone, it scores {number_text(star.mean)}{worst} on the leakage scale "
-        "Epsilon*, where 0 means that it treats people in the training data just like others."
+        f"{useful}; judged by its errors alone, it scores {number_text(star.mean, 3)}{worst} on the leakage scale "
+        f"Epsilon*, where 0 means that it treats people in the training data just like others.{chance}"
     )
 
 
@@ -119,7 +139,9 @@ def _console(numbers: ModelNumbers, _: RunContents) -> list[tuple[str, str]]:
         leak = MISSING
     else:
         at = number_text(star.settings.delta)
-        leak = f"{number_text(star.mean)} on average, {number_text(star.largest)} at most, at delta {at}"
+        leak = f"{number_text(star.mean, 3)} on average, {number_text(star.largest, 3)} at most, at delta {at}"
+        if math.isfinite(star.untrained_mean):
+            leak += f"; untrained {number_text(star.untrained_mean, 3)}, {number_text(star.untrained_largest, 3)}"
     return [("Epsilon*", leak), ("Accuracy", f"{percent(numbers.test_accuracy)} on test records")]
 
 
@@ -145,6 +167,22 @@ def _star_entries(star: StarNumbers | None) -> list[Entry]:
     return [
         Entry("Epsilon*, mean over worlds (nats)", finite(star.mean), DASH, POINT, method, losses),
         Entry("Epsilon*, largest world (nats)", finite(star.largest), DASH, "none: an extreme value", method, losses),
+        Entry(
+            "Epsilon* of the untrained models, mean (nats)",
+            finite(star.untrained_mean),
+            DASH,
+            POINT,
+            f"the same of release 0, which cannot leak: what chance reaches{at_delta(star.settings.delta)}",
+            losses,
+        ),
+        Entry(
+            "Epsilon* of the untrained models, largest (nats)",
+            finite(star.untrained_largest),
+            DASH,
+            "none: an extreme value",
+            "likewise",
+            losses,
+        ),
         Entry("Delta of Epsilon* (probability)", star.settings.delta, DASH, DASH, "chosen before the run"),
     ]
 
@@ -158,7 +196,7 @@ def _caption(numbers: ModelNumbers, contents: RunContents) -> Caption:
         return Caption("Accuracy", f"{text} Epsilon* was turned off or not determined.", alternative)
     text += (
         f" Epsilon* at δ = {number_text(star.settings.delta)} measures one released model from its losses alone; "
-        f"0 means that members and others look alike. {_promise_sentence(contents)}"
+        f"0 means that members and others look alike. {_promise_sentence(contents)} {_relation(star, contents)}"
     )
     alternative += f" Curve of Epsilon* over releases, ending at {number_text(finite(star.mean))} on average."
     return Caption("Accuracy and Epsilon*", text, alternative)
@@ -172,6 +210,29 @@ def _promise_sentence(contents: RunContents) -> str:
     if promise_fits(contents):
         return f"The dash-dotted line is the {promise}."
     return f"The {promise}, lies far above the curve and is not drawn."
+
+
+def _relation(star: StarNumbers, contents: RunContents) -> str:
+    """Return how Epsilon* and the promised epsilon go together, above all where the first exceeds the second."""
+    promise = contents.facts.guarantee
+    if promise is None:
+        return ""
+    text = (
+        "The two are not the same quantity: the promised epsilon bounds what anybody learns of one record, over all "
+        "repetitions of the training; Epsilon* is estimated for each model by itself, from a limited number of losses, "
+        "and single models exceed the promise by chance."
+    )
+    if math.isfinite(star.untrained_largest):
+        text += (
+            " The untrained models at release 0, which cannot leak, show how far: "
+            f"{number_text(star.untrained_mean, 3)} on average and {number_text(star.untrained_largest, 3)} at most."
+        )
+    if star.largest > promise.epsilon:
+        text += (
+            f" So the largest value of this run, {number_text(star.largest, 3)}, lies above the promised "
+            f"{number_text(promise.epsilon, 3)} and does not contradict it."
+        )
+    return text
 
 
 def releases_figure(_: ModelNumbers, contents: RunContents) -> Figure:

@@ -138,7 +138,7 @@ def _closing(numbers: VerdictNumbers, contents: RunContents) -> str:
         case Verdict.VIOLATED:
             assert found is not None, "only what was judged is violated"
             text = (
-                f"Our verdict: the promise was broken. Where a promise is kept, so clear a sign comes up in at most "
+                f"Our verdict: broken. Where a promise is kept, so clear a sign comes up in at most "
                 f"{one_in(found.level)} audits. The verdict is about this one example and this run; it does not say "
                 "how much more others could learn."
             )

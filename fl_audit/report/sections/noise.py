@@ -1,0 +1,256 @@
+"""The noise that is really added, as the insider measured it, over the noise that was promised: a report opens so."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fl_audit.evidence.belief.family import TestResult
+from fl_audit.evidence.belief.noise_estimate import NoiseEstimate
+from fl_audit.evidence.belief.verdict import Judgement
+from fl_audit.report.contents import Findings, RunContents
+from fl_audit.report.finished_run import FinishedRun
+from fl_audit.report.page.style import BIT_STYLES, INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, new_figure
+from fl_audit.report.section import Caption, Entry, Picture, Section, Table, finite
+from fl_audit.report.sections.verdict import VerdictNumbers, title_of
+from fl_audit.report.wording import DASH, one_in, percent, plural, ratio_text
+
+MOST_TENSORS = 12
+"""The figure shows no more tensors than these, those with the smallest measured ratio."""
+
+_ASSUMPTION = "each sum is that of D or of D', as both sides of the promise say"
+
+
+@dataclass(frozen=True)
+class NoiseNumbers:
+    """What the insider measured of the noise.
+
+    Parameters
+    ----------
+    estimate
+        Measured over promised noise.
+    judgement
+        The tests of the promise.
+    """
+
+    estimate: NoiseEstimate
+    judgement: Judgement
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `noise`; what was not measured is None."""
+        found, judgement = self.estimate, self.judgement
+        return {
+            "noise": {
+                "ratio": finite(found.ratio),
+                "low": finite(found.low),
+                "high": finite(found.high),
+                "confidence": found.confidence,
+                "along_record": finite(found.along_record),
+                "along_low": finite(found.along_low),
+                "along_high": finite(found.along_high),
+                "tensors": [dict(zip(("name", "ratio", "low", "high"), part, strict=True)) for part in found.tensors],
+                "excess": found.excess,
+                "level": judgement.level,
+                "tests": [_test_json(test) for test in judgement.tests],
+                "not_offered": [{"name": name, "reason": reason} for name, reason in judgement.not_offered],
+            }
+        }
+
+    @property
+    def main(self) -> tuple[float, float, float] | None:
+        """Ratio and interval over all directions, or along the record's where nothing else was measured."""
+        found = self.estimate
+        if math.isfinite(found.ratio):
+            return found.ratio, found.low, found.high
+        if math.isfinite(found.along_record):
+            return found.along_record, found.along_low, found.along_high
+        return None
+
+
+def _test_json(test: TestResult) -> dict[str, Any]:
+    stated = asdict(test) | {"name": str(test.name), "violated": test.violated}
+    return stated | {"statistic": finite(test.statistic)}
+
+
+def _measure(_: FinishedRun, findings: Findings) -> NoiseNumbers | None:
+    verdict = findings.find(VerdictNumbers)
+    if verdict is None or verdict.judgement is None or verdict.judgement.noise is None:
+        return None
+    return NoiseNumbers(verdict.judgement.noise, verdict.judgement)
+
+
+def _sentence(numbers: NoiseNumbers, _: RunContents) -> str:
+    """Return how much noise there really is: the sentence with which a report opens."""
+    main = numbers.main
+    if main is None:
+        return ""
+    ratio, confidence = ratio_text(*main), percent(numbers.estimate.confidence)
+    everywhere = math.isfinite(numbers.estimate.ratio)
+    where = "" if everywhere else ", in the direction in which it has to hide the record,"
+    text = (
+        f"The noise that this federation really adds{where} is {ratio} times what was promised; the range in brackets "
+        f"holds with {confidence} confidence."
+    )
+    if not numbers.estimate.excess:
+        return text
+    spare = percent(1 - 1 / main[0])
+    return (
+        f"{text} That is more than was promised: it breaks no promise, and it gives accuracy away, for {spare} less "
+        "noise would keep the promise too."
+    )
+
+
+def _console(numbers: NoiseNumbers, _: RunContents) -> list[tuple[str, str]]:
+    main, found = numbers.main, numbers.estimate
+    if main is None:
+        return []
+    at = f"at {percent(found.confidence)} confidence"
+    if not math.isfinite(found.ratio):
+        return [("Noise", f"{ratio_text(*main)} times the promise along the record's direction, {at}")]
+    if not math.isfinite(found.along_record):
+        return [("Noise", f"{ratio_text(*main)} times the promise, {at}")]
+    along = ratio_text(found.along_record, found.along_low, found.along_high)
+    return [("Noise", f"{ratio_text(*main)} times the promise; along the record's direction {along}; {at}")]
+
+
+def _entries(numbers: NoiseNumbers, _: RunContents) -> list[Entry]:
+    found = numbers.estimate
+    at, exact = f"{percent(found.confidence)} confidence", "exact chi-square interval"
+    rest = "length of what the release has beside both sums, in all directions but that in which D and D' differ"
+    along = "innovations: what the release has beside its sum, in the direction in which D and D' differ"
+    parts = (
+        ("Measured over promised noise", (found.ratio, found.low, found.high), rest),
+        ("Along the record's direction", (found.along_record, found.along_low, found.along_high), along),
+    )
+    entries = []
+    for name, (ratio, low, high), method in parts:
+        if math.isfinite(ratio):
+            entries += [
+                Entry(name, ratio, DASH, "none: a point estimate", method, _ASSUMPTION),
+                Entry(f"{name}, lower end", low, DASH, at, exact, _ASSUMPTION),
+                Entry(f"{name}, upper end", high, DASH, at, exact, _ASSUMPTION),
+            ]
+    return entries
+
+
+def _tables(numbers: NoiseNumbers, _: RunContents) -> list[Table]:
+    tables = [_test_table(numbers.judgement)]
+    if numbers.judgement.not_offered:
+        missing = tuple((title_of(name), reason) for name, reason in numbers.judgement.not_offered)
+        tables.append(Table("Tests that this run could not make", ("Test", "Why not"), missing))
+    if numbers.estimate.tensors:
+        columns = ("Parameter tensor", "Measured over promised noise", "Lower end", "Upper end")
+        title = f"Noise on each parameter tensor (intervals at {percent(numbers.estimate.confidence)} confidence)"
+        tables.append(Table(title, columns, numbers.estimate.tensors))
+    return tables
+
+
+def _test_table(judgement: Judgement) -> Table:
+    columns = ("Test of", "Finding", "Measured", "Promised", "Limit of detection", "p-value", "Its level", "Statistic")
+    rows = tuple(
+        (
+            title_of(test.name),
+            "BROKEN" if test.violated else "kept",
+            test.measured,
+            test.promised,
+            f"{test.limit}, in 9 of 10 runs" if test.limit else DASH,
+            test.p_value,
+            test.level,
+            finite(test.statistic),
+        )
+        for test in judgement.tests
+    )
+    title = (
+        f"The {plural(len(rows), 'test')} of the promise, declared before the run: a promise that is kept fails any of "
+        f"them in at most {one_in(judgement.level)} audits"
+    )
+    return Table(title, columns, rows, look="tests")
+
+
+def _caption(numbers: NoiseNumbers, _: RunContents) -> Caption:
+    found, main = numbers.estimate, numbers.main
+    left_out = len(found.tensors) - MOST_TENSORS
+    fewer = (
+        f" Of {len(found.tensors)} tensors the {MOST_TENSORS} with the least noise are shown." if left_out > 0 else ""
+    )
+    assert main is not None, "drawn only where it was measured"
+    text = (
+        "The insider knows both candidate sums, so what else is in a release is the noise itself. The figure shows its "
+        "standard deviation over the promised one: over all parameters, in the one direction in which D and D' differ, "
+        f"and on each parameter tensor, with exact intervals at {percent(found.confidence)} confidence. The line is "
+        "the promise: an interval that ends left of it suggests that noise is missing, one that begins right of it "
+        "that there is more noise than the promise needs. Of many intervals some miss by chance; the table of tests "
+        f"allows for that.{fewer} {found.excess}"
+    )
+    alternative = f"Measured over promised noise: {ratio_text(*main)}, beside the promise at 1."
+    return Caption("The noise, measured over promised", text.strip(), alternative)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A measured ratio with its interval, and how it is drawn."""
+
+    name: str
+    ratio: float
+    low: float
+    high: float
+    marker: str
+    colour: str
+
+
+def _rows(found: NoiseEstimate) -> list[_Row]:
+    """Return what is drawn, from the bottom of the figure to its top."""
+    inked, coloured = BIT_STYLES[1].colour, BIT_STYLES[0].colour
+    shown = sorted(found.tensors, key=lambda part: part[1])[:MOST_TENSORS]
+    names = {part[0] for part in shown}
+    rows = [_Row(*part, "s", MUTED) for part in reversed(found.tensors) if part[0] in names]
+    rows.append(
+        _Row("Along the record's\ndirection", found.along_record, found.along_low, found.along_high, "v", coloured)
+    )
+    rows.append(_Row("All parameters", found.ratio, found.low, found.high, "o", inked))
+    return [row for row in rows if math.isfinite(row.ratio)]
+
+
+def noise_figure(numbers: NoiseNumbers, _: RunContents) -> Figure:
+    """Draw measured over promised noise with intervals, in total, along the record's direction and per tensor."""
+    rows = _rows(numbers.estimate)
+    figure = new_figure(1.9 + 0.42 * len(rows))
+    axes = figure.add_subplot()
+    axes.axvline(1.0, color=INK, linestyle="-.", linewidth=1.8, label="promised noise")
+    for height, row in enumerate(rows):
+        _draw_row(axes, row, height)
+    axes.set_yticks(range(len(rows)), [row.name for row in rows])
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    ends = np.array([[row.low, row.high] for row in rows])
+    margin = max(0.005, 0.06 * (max(1.0, ends.max()) - min(1.0, ends.min())))
+    axes.set_xlim(min(1.0, ends.min()) - margin, max(1.0, ends.max()) + margin)
+    title = f"Noise that is really there (intervals at {percent(numbers.estimate.confidence)} confidence)"
+    finish_axes(axes, title, "Measured over promised noise (standard deviations)", "Measured where")
+    add_legend(axes)
+    return figure
+
+
+def _draw_row(axes: Axes, row: _Row, height: int) -> None:
+    axes.plot([row.low, row.high], [height, height], "-", color=row.colour, linewidth=2.4)
+    axes.plot([row.low, row.high], [height, height], "|", color=row.colour, markersize=13, markeredgewidth=1.8)
+    axes.plot([row.ratio], [height], row.marker, color=row.colour, markersize=7)
+    axes.annotate(
+        ratio_text(row.ratio, row.low, row.high), (1.01, height), xycoords=axes.get_yaxis_transform(), va="center",
+        fontsize=SMALL_TEXT_SIZE, color=INK, annotation_clip=False,
+    )  # fmt: skip
+
+
+NOISE = Section(
+    numbers=NoiseNumbers,
+    keys=("noise",),
+    measure=_measure,
+    heading="The noise that is really added",
+    entries=_entries,
+    tables=_tables,
+    pictures=(Picture("noise", noise_figure, _caption, lambda numbers, _: numbers.main is not None),),
+    sentence=_sentence,
+    console=_console,
+)
