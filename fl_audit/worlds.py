@@ -1,5 +1,6 @@
 """Batches of worlds: the unit in which a run is computed, stored and resumed."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,12 +44,39 @@ def split_worlds(worlds: int, per_batch: int) -> tuple[WorldBatch, ...]:
     >>> [batch.count for batch in split_worlds(5, 2)]
     [2, 2, 1]
     """
+    return remaining_batches(worlds, per_batch, ())
+
+
+def remaining_batches(worlds: int, per_batch: int, finished: Sequence[WorldBatch]) -> tuple[WorldBatch, ...]:
+    """Divide the worlds that are in no finished batch into batches, whatever the sizes of the finished ones.
+
+    Parameters
+    ----------
+    worlds
+        Number of worlds of the run.
+    per_batch
+        Largest number of worlds of a batch; batches are smaller where finished ones leave less room.
+    finished
+        Batches that need not be computed; none of them overlap.
+
+    Examples
+    --------
+    >>> [batch.worlds for batch in remaining_batches(8, 3, [WorldBatch(0, 0, 3), WorldBatch(1, 3, 2)])]
+    [range(5, 8)]
+    """
     require(worlds >= 1, f"worlds is {worlds}: accepted are 1 and more")
     require(per_batch >= 1, f"worlds-per-batch is {per_batch}: accepted are 1 and more")
-    return tuple(
-        WorldBatch(index, first, min(per_batch, worlds - first))
-        for index, first in enumerate(range(0, worlds, per_batch))
-    )
+    held = sorted(finished, key=lambda batch: batch.first)
+    starts = [0, *(batch.first + batch.count for batch in held)]
+    ends = [*(batch.first for batch in held), worlds]
+    pieces = [
+        (first, min(per_batch, end - first))
+        for start, end in zip(starts, ends, strict=True)
+        for first in range(start, end, per_batch)
+    ]
+    used = {batch.index for batch in held}
+    free = (index for index in itertools.count() if index not in used)
+    return tuple(WorldBatch(index, first, count) for index, (first, count) in zip(free, pieces, strict=False))
 
 
 def waves(batches: Sequence[WorldBatch], in_flight: int) -> list[tuple[WorldBatch, ...]]:

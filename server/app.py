@@ -48,6 +48,8 @@ class FederationPlan:
         The public game.
     seed
         Secret seed of the run.
+    model_seed
+        Public seed of the initial weights.
     batches
         Batches still to be computed.
     batches_in_flight
@@ -70,6 +72,7 @@ class FederationPlan:
 
     public: PublicGame
     seed: int
+    model_seed: int
     batches: tuple[WorldBatch, ...]
     batches_in_flight: int = 1
     time_limit: float = 600.0
@@ -173,7 +176,7 @@ def build_server_app(
 
 def run_federation(
     plan: FederationPlan,
-    grid: Grid,
+    grid: WatchedGrid,
     sink: ResultSink,
     clock: FederationClock,
     on_round: Callable[[int], None],
@@ -246,7 +249,7 @@ def _initial_models(
     spec = ModelSpec(plan.public.model, game.model.feature_shape, game.classes)
     initial = ArrayRecord()
     for batch in wave:
-        models = initial_models(spec, plan.seed, batch.worlds)
+        models = initial_models(spec, plan.model_seed, batch.worlds)
         recorder.start(batch, models)
         initial[batch.name] = Array(*pack(models.numpy()))
     return initial

@@ -3,7 +3,6 @@
 import time
 
 from flwr.app import ConfigRecord, Message, RecordDict
-from flwr.serverapp import Grid
 
 from fl_audit.game.game import Game
 from fl_audit.protocol import Key, Query, Record
@@ -17,17 +16,19 @@ _START_SECONDS = 120.0
 """How long the first call of a client may take: its process starts and imports first."""
 
 
-def call_the_roll(grid: Grid, game: Game) -> Roster:
+def call_the_roll(grid: WatchedGrid, game: Game) -> Roster:
     """Wait until all clients have registered, and ask each which partition it holds."""
     expected, deadline = game.public.clients, time.monotonic() + _REGISTRATION_SECONDS
     while len(nodes := list(grid.get_node_ids())) < expected and time.monotonic() < deadline:
+        if grid.is_interrupted:
+            raise FederationError("the run was interrupted while its clients started")
         time.sleep(0.05)
     if len(nodes) != expected:
         raise FederationError(f"{len(nodes)} clients registered, the configuration names {expected}")
     config = RecordDict({Record.CONFIG: ConfigRecord({Key.GAME: game.public.to_json()})})
     questions = [Message(config, node, f"query.{Query.IDENTIFY}") for node in nodes]
     partitions = {}
-    for reply in WatchedGrid(grid, _START_SECONDS).send_and_receive(questions):
+    for reply in grid.patient(_START_SECONDS).send_and_receive(questions):
         if reply.has_error():
             raise FederationError(f"a client could not start: {reason_line(reply.error.reason)}")
         answer = reply.content.config_records.get(Record.CONFIG)

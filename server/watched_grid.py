@@ -32,6 +32,15 @@ class WatchedGrid(Grid):
         self._patience = time_limit + _GRACE_SECONDS
         self._interrupted = interrupted
 
+    def patient(self, time_limit: float) -> "WatchedGrid":
+        """Return the same grid with another time limit of one call."""
+        return WatchedGrid(self._grid, time_limit, self._interrupted)
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the whole run is being ended."""
+        return self._interrupted()
+
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         """Send messages and return the replies: all, or those up to the first failure or to a silence too long."""
         waiting = set(self._grid.push_messages(messages))

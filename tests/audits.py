@@ -19,7 +19,7 @@ def small_settings(**changes: dict[str, Any]) -> dict[str, Any]:
         "training": {"rounds": 4, "learning-rate": 1.0},
         "privacy": {"belief": 0.9, "delta": 0.01, "clipping-norm": 1.0, "sensitivity": "local"},
         "audit": {"worlds": 6, "epsilon-star": True},
-        "run": {"worlds-per-batch": 3, "keep-releases": 4, "client-time-limit": 60.0},
+        "run": {"worlds-per-batch": 3, "keep-releases": 4, "client-time-limit": 60.0, "seed": 0},
     }
     for section, values in changes.items():
         changed = settings.get(section, {}) | values

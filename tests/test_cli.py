@@ -39,6 +39,7 @@ sensitivity = "local"
 [audit]
 worlds = 4
 [run]
+seed = 0
 worlds-per-batch = 2
 """
 
@@ -105,7 +106,7 @@ def test_run_replay_report(fl_audit: FlAudit, config: Path, tmp_path: Path) -> N
         (["privacy.delta=0"], "privacy.delta is 0"),
         (["privacy.delta=1"], "privacy.delta is 1"),
         (["privacy.clipping-norm=0"], "privacy.clipping-norm is 0"),
-        (["data.records=5000"], "5000 records are asked for: breast-cancer has 456 available"),
+        (["data.records=5000"], "to have 5000 records, and breast-cancer has 456"),
         (["data.name=csv", "data.path=gone.csv", "data.label=y"], "gone.csv"),
         (["data.name=bresat-cancer"], "breast-cancer"),
         (["audit.neighbour=60"], "60"),
@@ -114,13 +115,13 @@ def test_run_replay_report(fl_audit: FlAudit, config: Path, tmp_path: Path) -> N
             "audit.neighbour is -1: accepted are most-dissimilar, least-dissimilar, random, or the",
         ),
         (["audit.neighbour=nearest"], "audit.neighbour is 'nearest': accepted are most-dissimilar"),
-        (["audit.neighbour=true"], "audit.neighbour is True: accepted are most-dissimilar"),
+        (["audit.neighbour=true"], "audit.neighbour is true: accepted are most-dissimilar"),
         (["audit.neighbour-rank=0"], "audit.neighbour-rank is 0"),
         (
             ["audit.neighbour-rank=2", "audit.neighbour=random"],
-            "neighbour-rank = 2 and neighbour = random: a rank goes",
+            "neighbour-rank = 2 needs neighbour = most-dissimilar or least-dissimilar, and neighbour is random",
         ),
-        (["audit.neighbour-rank=2", "audit.neighbour=5"], "neighbour-rank = 2 and neighbour = 5: a rank goes with"),
+        (["audit.neighbour-rank=2", "audit.neighbour=5"], "neighbour-rank = 2 needs neighbour ="),
         (["audit.neighbour-rank=61", "privacy.adjacency=add-remove-record"], "rank is 61: accepted are 1 to 60"),
         (["audit.dissimilarity=ssim"], "records have shape (30,): accepted for the ssim measure are images"),
         (["data.name=texas100", "data.data-dir=."], "dataset_texas.tgz or texas100.npz not found in"),
@@ -132,6 +133,11 @@ def test_run_replay_report(fl_audit: FlAudit, config: Path, tmp_path: Path) -> N
         (["data.clients=1"], "data.clients is 1"),
         (["worlds=1"], "accepted is section.key=value"),
         (["training.learning-rate=nan"], "training.learning-rate"),
+        (["audit.worlds=true"], "audit.worlds is true: accepted are whole numbers"),
+        (['training.rounds="2"'], "training.rounds is '2': accepted are whole numbers"),
+        (["training.rounds=" + "9" * 5000], "is no valid TOML value: Exceeds the limit"),
+        (["privacy.clipping-norm=1e38"], "accepted for clipping-norm in [privacy], which is 1e+38, are smaller"),
+        (["audit.neighbour-rank=23761"], "neighbour-rank is 23761: accepted are 1 to 23760"),
     ],
 )
 def test_wrong_settings_get_one_line(
@@ -250,14 +256,65 @@ PROMISE_KEYS = {
     "accountant",
     "advantage",
     "belief",
+    "belief_fixed",
+    "adjacency",
+    "sensitivities",
 }
+
+
+@pytest.mark.parametrize(("adjacency", "epsilon"), [("add-remove-record", 0.718), ("replace-client", 0.344)])
+def test_the_adjacency_reaches_every_output(adjacency: str, epsilon: float, fl_audit: FlAudit, tmp_path: Path) -> None:
+    flags = ("--delta", "1e-5", "--rounds", "100", "--sampling-rate", "0.01", "--adjacency", adjacency)
+    found = fl_audit("account", "--noise-multiplier", "1", *flags, "--accountant", "pld", "--json")
+    promise = json.loads(found.stdout)
+    assert promise["epsilon"] == pytest.approx(epsilon, abs=5e-4)
+    assert promise["adjacency"] == adjacency
+    plain = ("--noise-multiplier", "1", "--delta", "1e-5", "--rounds", "2", "--adjacency", adjacency)
+    shown = fl_audit("account", *plain, "--accountant", "gdp", "--plot", "promise.svg")
+    assert f"neighbours: {adjacency}" in shown.stdout
+    assert f"neighbours: {adjacency}" in (tmp_path / "promise.svg").read_text()
+    noise = fl_audit("calibrate", "--epsilon", str(promise["epsilon"]), *flags, "--accountant", "pld", "--json")
+    assert json.loads(noise.stdout)["noise_multiplier"] == pytest.approx(1, rel=1e-3)
+
+
+def test_records_come_and_go_where_no_adjacency_is_named(fl_audit: FlAudit) -> None:
+    shown = fl_audit("account", "--noise-multiplier", "1", "--delta", "1e-5", "--rounds", "3", "--accountant", "gdp")
+    assert "neighbours: add-remove-record" in shown.stdout
+
+
+@pytest.mark.parametrize(("sensitivities", "noise"), [("fixed", 8.506), ("adaptive", 9.097)])
+def test_who_chooses_the_sensitivities_decides_the_noise_of_a_belief(
+    sensitivities: str, noise: float, fl_audit: FlAudit
+) -> None:
+    flags = ("--belief", "0.9", "--delta", "0.001", "--rounds", "30", "--accountant", "gdp", "--json")
+    promise = json.loads(fl_audit("calibrate", *flags, "--sensitivities", sensitivities).stdout)
+    assert promise["noise_multiplier"] == pytest.approx(noise, abs=5e-4)
+    assert (promise["belief"] == promise["belief_fixed"]) == (sensitivities == "fixed")
+
+
+def test_a_promise_that_sampling_alone_keeps_is_explained(fl_audit: FlAudit) -> None:
+    flags = ("--delta", "0.001", "--rounds", "5", "--sampling-rate", "0.004", "--accountant", "pld")
+    shown = fl_audit("calibrate", "--advantage", "0.8", *flags)
+    assert shown.returncode == 0, shown.stderr
+    assert "the promise holds with any noise, because a record takes part in any of the 5 rounds" in shown.stdout
+    promise = json.loads(fl_audit("calibrate", "--advantage", "0.8", *flags, "--json").stdout)
+    assert promise["noise_multiplier"] == 0.01
+    assert "smallest noise multiplier offered" in promise["remark"]
+
+
+def test_next_to_no_noise_is_accounted_honestly(fl_audit: FlAudit) -> None:
+    for rate in ("1", "0.01"):
+        flags = ("--noise-multiplier", "1e-9", "--delta", "0.001", "--rounds", "5", "--sampling-rate", rate)
+        found = fl_audit("account", *flags, "--json")
+        assert found.returncode == 0, found.stderr
+        assert json.loads(found.stdout)["epsilon"] > 1e16
 
 
 def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, tmp_path: Path) -> None:
     flags = ("--belief", "0.9", "--delta", "0.001", "--rounds", "30", "--plot", "promise.png")
     found = fl_audit("calibrate", *flags)
     assert found.returncode == 0, found.stderr
-    for name in ("rdp-classic", "rdp", "pld", "gdp", "9.95", "8.50", "noise"):
+    for name in ("rdp-classic", "rdp", "pld", "gdp", "9.95", "9.09", "noise"):
         assert name in found.stdout
     assert (tmp_path / "promise.png").stat().st_size > 10_000
 
@@ -272,6 +329,15 @@ def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, t
             ("calibrate", "--belief", "0.9", "--delta", "0.1", "--rounds", "3", "--accountant", "moments"),
             "accepted are",
         ),
+        (
+            ("calibrate", "--belief", "0.9", "--delta", "0.1", "--rounds", "3", "--adjacency", "replace"),
+            "--adjacency 'replace': accepted are add-remove-record, replace-record",
+        ),
+        (
+            ("account", "--noise-multiplier", "1", "--delta", "0.1", "--rounds", "3", "--sensitivities", "none"),
+            "--sensitivities 'none': accepted are fixed, adaptive",
+        ),
+        (("account", "--noise-multiplier", "1e-200", "--delta", "0.1", "--rounds", "3"), "noise multiplier is 1e-200"),
         (("account", "--noise-multiplier", "-1", "--delta", "0.1", "--rounds", "3"), "noise multiplier is -1"),
         (("account", "--noise-multiplier", "1", "--delta", "2", "--rounds", "3"), "delta is 2"),
         (("bound", "in.txt", "empty.txt", "--delta", "0.1"), "empty.txt is empty"),

@@ -63,8 +63,8 @@ def test_rounds_are_the_fewest_that_reach_the_epochs(batch: int, tenths: int) ->
 @pytest.mark.parametrize(
     ("sections", "said"),
     [
-        ({"training": {"epochs": 2, "rounds": 3}}, "rounds = 3 and epochs = 2.0 given: accepted is at most one"),
-        ({"training": {"sampling-rate": 0.5, "expected-batch": 3}}, "at most one of sampling-rate and expected-batch"),
+        ({"training": {"epochs": 2, "rounds": 3}}, "rounds = 3 and epochs = 2.0 are both given: accepted is"),
+        ({"training": {"sampling-rate": 0.5, "expected-batch": 3}}, "and expected-batch = 3 are both given"),
         ({"training": {"sampling-rate": 1.5}}, "sampling-rate"),
         ({"training": {"expected-batch": 61}, "audit": ALONE}, "expected-batch is 61 of 60 records"),
         ({"training": {"sampling-rate": 0.5}}, r"sampling rate is 0.5: .* set insider = false in \[audit\]"),
@@ -73,14 +73,14 @@ def test_rounds_are_the_fewest_that_reach_the_epochs(batch: int, tenths: int) ->
             "sensitivity is 'local' at sampling rate 0.5",
         ),
         ({"audit": ALONE}, "sensitivity is 'local' without the insider"),
-        ({"privacy": {"private": False}}, "belief = 0.9 and clipping-norm = 1.0 and sensitivity = local with private"),
+        ({"privacy": {"private": False}}, "clipping-norm = 1.0 and sensitivity = local given together with private"),
         (
             {"privacy": {"private": False, "belief": None, "clipping-norm": None, "sensitivity": None}},
             r"nothing to weigh where nothing is promised: set insider = false in \[audit\]",
         ),
         (
             {"privacy": {"private": False, "belief": None, "clipping-norm": None, "sensitivity": "global"}},
-            "sensitivity = global with private = false: nothing is promised",
+            "sensitivity = global given together with private = false, which promises nothing",
         ),
     ],
 )

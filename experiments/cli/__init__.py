@@ -1,0 +1,23 @@
+"""The command line. Its modules take a second or two to import, and Ctrl-C is heeded from the first of them on."""
+
+import os
+import signal
+import sys
+from types import FrameType
+
+_NOTHING_BEGUN = b"fl-audit: interrupted; nothing was begun that could go on\n"
+
+
+def _end_at_once(number: int, frame: FrameType | None) -> None:
+    os.write(2, _NOTHING_BEGUN)
+    os._exit(130)
+
+
+# "-m" stands there while Python looks for the module it is to run, the name of the program when it is run by that. A
+# process that was started in the background may have been told to ignore interrupts.
+_is_program = bool(sys.argv) and (sys.argv[0] == "-m" or os.path.basename(sys.argv[0]).startswith("fl-audit"))
+if _is_program and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, _end_at_once)
+    from experiments.cli.interrupts import arm
+
+    arm()

@@ -14,10 +14,12 @@ from rich.console import Console
 import experiments  # noqa: F401  # sets the environment before Flower is imported
 from experiments.cli.epsilon_star import epsilon_star
 from experiments.cli.evidence import bound
+from experiments.cli.interrupts import goes_on_with, options, without_seed
 from experiments.cli.promise import account, calibrate
 from experiments.cli.reproduce import reproduce
 from experiments.cli.sweep import sweep
 from fl_audit.errors import InputError
+from fl_audit.user_modules import search_last
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -92,17 +94,21 @@ def run(
 
 @app.command()
 def replay(directory: DirectoryArgument, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
-    """Recompute the insider's log-odds of the kept worlds from DIR/public alone."""
+    """Recompute the insider's log-odds and measured noise of the kept worlds from DIR/public alone."""
     from experiments.runs.replay import replay as recompute
 
     result = recompute(directory)
     if as_json:
-        rows = {"worlds": result.worlds.tolist(), "log_odds": result.log_odds[:, -1].tolist()}
+        rows = {
+            "worlds": result.worlds.tolist(),
+            "log_odds": result.log_odds[:, -1].tolist(),
+            "noise_ratio": result.noise_ratio.tolist(),
+        }
         print(json.dumps(rows))
         return
-    print("world  log-odds of D against D' after the last round")
-    for world, log_odds in zip(result.worlds, result.log_odds[:, -1], strict=True):
-        print(f"{world:5d}  {log_odds:+.9f}")
+    print("world  log-odds of D against D' after the last round  measured over promised noise")
+    for world, log_odds, ratio in zip(result.worlds, result.log_odds[:, -1], result.noise_ratio, strict=True):
+        print(f"{world:5d}  {log_odds:+43.9f}  {ratio:28.6f}")
 
 
 @app.command()
@@ -146,6 +152,9 @@ def _run(
     from experiments.runs.plan import resolve
     from experiments.runs.progress import at_work, progress_bar
     from experiments.runs.run import run_audit
+    from experiments.runs.run_directory import RunDirectory
+    from fl_audit.data.catalogue import load_source
+    from fl_audit.data.columns import column_lines
     from fl_audit.report.page.console import summary_table
 
     if engine not in list(Engine):
@@ -154,14 +163,21 @@ def _run(
         raise InputError(f"--ray-address {ray_address!r} with --engine {engine}: it goes with --engine ray")
     if resume and out is None:
         raise InputError("--resume without --out: name the directory of the interrupted run")
-    settings = load_config(config, overrides, str(data_dir) if data_dir else None)
-    with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
-        plan = resolve(settings)
     directory = out or Path("runs") / f"{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    try:
+
+    def way_on() -> list[str] | None:
+        if not RunDirectory(directory).is_begun:
+            return None
+        flags = options(engine=engine, ray_address=ray_address, data_dir=data_dir, out=directory)
+        return ["run", str(config), *without_seed(overrides), *flags, "--resume"]
+
+    with goes_on_with(way_on):
+        settings = load_config(config, overrides, str(data_dir) if data_dir else None)
+        with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
+            plan = resolve(settings)
+        for line in column_lines(load_source(plan.public.data).columns):
+            print(f"column {line}")
         contents = run_audit(plan, directory, Engine(engine), ray_address, resume, progress_bar)
-    except KeyboardInterrupt:
-        _fail(f"interrupted; finished batches are kept, go on with --out {directory} --resume", 130)
     Console().print(summary_table(contents))
     print(f"report: {directory / 'report.html'}")
 
@@ -181,13 +197,17 @@ def guarded(command: Callable[[], object]) -> None:
         _fail(str(error), 2)
     except FederationError as error:
         _fail(f"the run stopped: {error}", 3)
+    except OSError as error:
+        # A file that the user named or a full disk; an error without a file name is ours, and keeps its traceback.
+        if error.filename is None:
+            raise
+        _fail(f"{error.filename}: {error.strerror}", 2)
 
 
 def main() -> None:
     """Run the command line."""
-    # A model of one's own, `package.module:factory`, is looked for where the user stands, as `python -m` does.
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    # A model of one's own, `package.module:factory`, is looked for where the user stands.
+    search_last(Path.cwd())
     guarded(app)
 
 

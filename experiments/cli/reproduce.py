@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from experiments.cli.interrupts import goes_on_with, options
 from fl_audit.errors import InputError
 
 
@@ -47,7 +48,12 @@ def reproduce(
     extent = Extent.QUICK if quick else Extent.FULL
     directory = out or Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"
     console = Console(stderr=True)
-    try:
+
+    def way_on() -> list[str] | None:
+        flags = options(out=directory, data_dir=data_dir, engine=engine, ray_address=ray_address)
+        return ["reproduce", name, *(["--quick"] if quick else []), *flags] if directory.is_dir() else None
+
+    with goes_on_with(way_on):
         made = compute(
             name,
             directory,
@@ -58,9 +64,6 @@ def reproduce(
             lambda line: console.print(line, highlight=False),
             ray_address,
         )
-    except KeyboardInterrupt:
-        console.print("fl-audit: interrupted; finished runs are kept, the same command goes on", highlight=False)
-        raise typer.Exit(130) from None
     table = Table("item", "rows", "published values compared", "of these outside our interval")
     for item, result in made.results:
         table.add_row(

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from experiments.cli.interrupts import goes_on_with, options, without_seed
 from fl_audit.errors import InputError
 from fl_audit.report.wording import number_text
 
@@ -58,7 +59,7 @@ def sweep(
     from experiments.runs.progress import runs_progress_bar
     from experiments.sweeps.grid import baselines, grid, parse_axis
     from experiments.sweeps.page import sweep_page
-    from experiments.sweeps.sweep import run_sweep
+    from experiments.sweeps.sweep import RUNS, run_sweep
     from experiments.sweeps.tables import Utility
     from fl_audit.whole_files import whole_file
 
@@ -71,20 +72,24 @@ def sweep(
     run = points[0].config.run
     directory = out or Path("runs") / f"sweep-{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
     title = f"Landscape of {config.stem}"
-    try:
+
+    def way_on() -> list[str] | None:
+        if not (directory / RUNS).is_dir():
+            return None
+        axes = [word for text in over or [] for word in ("--over", text)]
+        axes += [word for text in baseline_over or [] for word in ("--baseline-over", text)]
+        flags = options(out=directory, utility=utility, ray_address=ray_address, data_dir=data_dir)
+        return ["sweep", str(config), *axes, *without_seed(set_ or []), *flags]
+
+    with goes_on_with(way_on):
         found = run_sweep(
             points,
             directory,
-            RayOptions(ray_address, run.actors, run.threads, run.device),
+            RayOptions(ray_address, run.actors, run.threads, run.device, run.client_retries),
             Utility(utility) if utility else None,
             runs_progress_bar,
             title,
         )
-    except KeyboardInterrupt:
-        Console(stderr=True).print(
-            f"fl-audit: interrupted; finished points are kept, go on with --out {directory}", highlight=False
-        )
-        raise typer.Exit(130) from None
     with whole_file(directory / "sweep.html") as file:
         file.write_text(sweep_page(found, title), encoding="utf-8")
     Console().print(_points(found, title))

@@ -2,14 +2,14 @@
 
 import tomllib
 from collections.abc import Sequence
-from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
+from experiments.runs.config_errors import first_problem, shown
 from fl_audit.adjacency import Adjacency
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.neighbours import RANKED, NeighbourChoice
@@ -22,9 +22,13 @@ from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.accounting import Accountant
 
 Scalar = bool | int | float | str
+T = TypeVar("T")
+Choice = Annotated[T, Strict(False)]
+"""One of the values of an enumeration, which a file writes as a string."""
 Share = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
+Words = Annotated[tuple[str, ...], Strict(False)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
 
 
 def _kebab(name: str) -> str:
@@ -32,34 +36,44 @@ def _kebab(name: str) -> str:
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=_kebab, populate_by_name=False)
+    # Strict: a quoted number or a truth value where a number is meant is refused, never converted.
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=_kebab, populate_by_name=False, strict=True)
 
 
 class DataSection(_Section):
-    """Which records, who holds them. `path` to `test_labels` belong to `csv`, `npz` and `idx`."""
+    """Which records, who holds them. `path` to `test_labels` belong to `csv`, `npz` and `idx`, four of them to `csv`.
+
+    Of a CSV table, `drop` leaves out columns, `separator` stands between cells, `missing` names words that stand for a
+    missing value and leaves out the records where one is missing, and a column may have up to `max-levels` words.
+    """
 
     name: str = "digits"
     data_dir: str | None = None
     path: str | None = None
     test_path: str | None = None
     label: str | None = None
+    drop: Words | None = None
+    separator: str | None = None
+    missing: Words | None = None
+    max_levels: Count | None = None
     images: str | None = None
     labels: str | None = None
     test_images: str | None = None
     test_labels: str | None = None
     records: Count = 1000
     test_records: Count = 1000
-    population_records: Annotated[int, Field(ge=2)] = 1000
-    clients: Annotated[int, Field(ge=2)] = 10
-    partition: PartitionScheme = PartitionScheme.IID
+    population_records: Annotated[int, Field(ge=2, le=10**9)] = 1000
+    clients: Annotated[int, Field(ge=2, le=10**9)] = 10
+    partition: Choice[PartitionScheme] = PartitionScheme.IID
     partition_parameters: dict[str, Scalar] = Field(default_factory=dict)
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
 
 
 class ModelSection(_Section):
-    """Which model: a built-in name or `package.module:factory`."""
+    """Which model: a built-in name or `package.module:factory`. `seed` draws the initial weights, which are public."""
 
     name: str = "logistic"
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
 
 
 DEFAULT_ROUNDS = 30
@@ -70,13 +84,13 @@ class TrainingSection(_Section):
 
     strategy: Literal["dp-fedsgd"] = "dp-fedsgd"
     rounds: Count | None = None
-    epochs: Positive | None = None
+    epochs: Annotated[float, Field(gt=0, le=10**9)] | None = None
     sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
     """Probability with which a record takes part in a round; None is 1, or follows from `expected-batch`."""
     expected_batch: Count | None = None
     """Records that take part in a round on average."""
     learning_rate: Positive = 0.005
-    optimizer: OptimizerKind = OptimizerKind.SGD
+    optimizer: Choice[OptimizerKind] = OptimizerKind.SGD
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
 
     @model_validator(mode="before")
@@ -91,7 +105,7 @@ class TrainingSection(_Section):
         for names in (("rounds", "epochs"), ("sampling-rate", "expected-batch")):
             given = _given(self, names)
             if len(given) > 1:
-                raise ValueError(f"{_named(self, given)} given: accepted is at most one of {' and '.join(names)}")
+                raise ValueError(f"{_named(self, given)} are both given: accepted is at most one of the two")
         return self
 
 
@@ -121,10 +135,10 @@ class PrivacySection(_Section):
     noise_multiplier: Annotated[float, Field(ge=0.01, le=1e6)] | None = None
     delta: Share = 0.001
     prior: Share = 0.5
-    accountant: Accountant = Accountant.RDP_CLASSIC
+    accountant: Choice[Accountant] = Accountant.RDP_CLASSIC
     clipping_norm: Positive = 3.0
-    sensitivity: NoiseScaling = NoiseScaling.GLOBAL
-    adjacency: Adjacency = Adjacency.REPLACE_RECORD
+    sensitivity: Choice[NoiseScaling] = NoiseScaling.GLOBAL
+    adjacency: Choice[Adjacency] = Adjacency.REPLACE_RECORD
     noise: Literal["central"] = "central"
 
     @model_validator(mode="after")
@@ -132,7 +146,10 @@ class PrivacySection(_Section):
         if not self.private:
             idle = [name for name in PROMISE_ONLY if name.replace("-", "_") in self.model_fields_set]
             if idle:
-                raise ValueError(f"{_named(self, idle)} with private = false: nothing is promised, so leave it out")
+                raise ValueError(
+                    f"{_named(self, idle)} given together with private = false, which promises nothing: leave out "
+                    f"{'it' if len(idle) == 1 else 'these keys'}, or private = false"
+                )
             return self
         given = _given(self, PRIVACY_TARGETS)
         if len(given) != 1:
@@ -144,7 +161,7 @@ class PrivacySection(_Section):
 def _neighbour(value: Any) -> NeighbourChoice | int:
     if isinstance(value, str) and value in list(NeighbourChoice):
         return NeighbourChoice(value)
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**9:
         return value
     accepted = f"accepted are {', '.join(NeighbourChoice)}, or the index of a record of D, from 0"
     raise PydanticCustomError("neighbour", "{accepted}", {"accepted": accepted})
@@ -152,8 +169,10 @@ def _neighbour(value: Any) -> NeighbourChoice | int:
 
 def _loss_range(value: Any) -> Any:
     numbers = isinstance(value, list | tuple) and all(type(end) in (int, float) for end in value)
-    if value is None or (numbers and len(value) == 2 and 0 <= value[0] < value[1] < float("inf")):
-        return value
+    if value is None:
+        return None
+    if numbers and len(value) == 2 and 0 <= value[0] < value[1] < float("inf"):
+        return tuple(map(float, value))
     accepted = "accepted are two ascending finite numbers from 0, such as [0, 5]"
     raise PydanticCustomError("loss_range", "{accepted}", {"accepted": accepted})
 
@@ -173,16 +192,16 @@ class AuditSection(_Section):
 
     worlds: Count = 200
     insider: bool = True
-    view: View = View.UPDATE
+    view: Choice[View] = View.UPDATE
     neighbour: Annotated[NeighbourChoice | int, BeforeValidator(_neighbour)] = NeighbourChoice.MOST_DISSIMILAR
     neighbour_rank: Count | None = None
     """Rank among the most or least dissimilar neighbours; None is 1, and keeps older run directories valid."""
-    dissimilarity: Dissimilarity = Dissimilarity.EUCLIDEAN
+    dissimilarity: Choice[Dissimilarity] = Dissimilarity.EUCLIDEAN
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
     epsilon_star: bool = True
     epsilon_star_cut: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
     """Error rates beyond it and 1 - it are left out of Epsilon*, as in the paper; 0 leaves out none."""
-    epsilon_star_losses: LossSource = LossSource.POOLED
+    epsilon_star_losses: Choice[LossSource] = LossSource.POOLED
     """`federated`: data owners answer summaries of their losses, none of which leaves them."""
     loss_range: Annotated[tuple[float, float] | None, BeforeValidator(_loss_range)] = None
     """Public range of losses, those beyond it clipped; left out, owners are asked for their extremes."""
@@ -195,38 +214,42 @@ class AuditSection(_Section):
     def _rank_of_something(self) -> Self:
         if self.neighbour_rank is not None and self.neighbour not in RANKED:
             raise ValueError(
-                f"neighbour-rank = {self.neighbour_rank} and neighbour = {self.neighbour}: a rank goes with "
-                f"{' and '.join(RANKED)}"
+                f"neighbour-rank = {self.neighbour_rank} needs neighbour = {' or '.join(RANKED)}, and neighbour is "
+                f"{self.neighbour}"
             )
         return self
 
     @model_validator(mode="after")
     def _federated_for_something(self) -> Self:
         if self.epsilon_star_losses is LossSource.FEDERATED and not self.epsilon_star:
-            raise ValueError("epsilon-star-losses = federated and epsilon-star = false: accepted is it with true")
+            raise ValueError("epsilon-star-losses = federated needs epsilon-star = true")
         if self.epsilon_star_losses is LossSource.POOLED:
             for name, given in (("loss-range", self.loss_range), ("client-epsilon-star", self.client_epsilon_star)):
                 if given:
-                    raise ValueError(f"{name} is given: accepted is it with epsilon-star-losses = federated")
+                    raise ValueError(f"{name} needs epsilon-star-losses = federated")
         return self
 
 
 class RunSection(_Section):
-    """How the run is carried out. `seed` is the challenger's secret; `worlds-per-batch`, left out, fits the model.
+    """How the run is carried out. `worlds-per-batch`, left out, fits the model.
+
+    `seed` is the challenger's secret, of which bits, samples and noise are drawn; left out, it is drawn at random when
+    the run begins. A call whose client process died is made again up to `client-retries` times, on a new process.
 
     Releases are kept where the insider plays, for nobody else weighs them again. `actors` client calls run at the same
     time: processes of an embedded Ray (0: one for every `threads` cores), threads of the local engine (0: one).
     """
 
-    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None
     worlds_per_batch: Count | None = None
     batches_in_flight: Count = 2
-    keep_releases: Annotated[int, Field(ge=0)] = 4
+    keep_releases: Annotated[int, Field(ge=0, le=10**9)] = 4
     keep_final_models: bool = True
-    client_time_limit: Positive = 600.0
-    threads: Count = 1
-    device: Device = Device.CPU
-    actors: Annotated[int, Field(ge=0)] = 0
+    client_time_limit: Annotated[float, Field(gt=0, le=10**7)] = 600.0
+    client_retries: Annotated[int, Field(ge=0, le=1000)] = 2
+    threads: Annotated[int, Field(ge=1, le=256)] = 1
+    device: Choice[Device] = Device.CPU
+    actors: Annotated[int, Field(ge=0, le=10**6)] = 0
 
 
 class RunConfig(_Section):
@@ -244,6 +267,12 @@ class RunConfig(_Section):
         values = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         if not self.privacy.private:
             values["privacy"] = {key: value for key, value in values["privacy"].items() if key not in PROMISE_ONLY}
+        return values
+
+    def as_public_dict(self) -> dict[str, Any]:
+        """Return the same without the challenger's seed."""
+        values = self.as_dict()
+        values["run"].pop("seed", None)
         return values
 
 
@@ -281,17 +310,22 @@ def load_values(path: Path, overrides: Sequence[str] = (), data_dir: str | None 
         If the file cannot be read, is no TOML, or an override is written otherwise.
     """
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        # Some editors begin a file with a byte-order mark, which TOML does not know.
+        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"configuration {path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"configuration {path} is no valid TOML: {error}") from error
+    # ValueError: not only what is no TOML, but numbers of thousands of digits; RecursionError: lists in lists in lists
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"configuration {path} is no valid TOML: {_first_sentence(error)}") from error
     for override in overrides:
         _apply(values, override)
     if data_dir is not None:
         values.setdefault("data", {})["data-dir"] = str(Path(data_dir).absolute())
     _anchor_paths(values.get("data"), path.absolute().parent)
     return values
+
+
+_MISSING = f"it names what is promised ({', '.join(PRIVACY_TARGETS)})"
 
 
 def parse_config(values: dict[str, Any]) -> RunConfig:
@@ -305,17 +339,17 @@ def parse_config(values: dict[str, Any]) -> RunConfig:
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:
-        raise InputError(_first_problem(error)) from None
+        raise InputError(first_problem(error, RunConfig, _MISSING)) from None
 
 
 def _apply(values: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     section, dot, name = key.strip().partition(".")
     if not equals or not dot or not name:
-        raise InputError(f"--set {override!r}: accepted is section.key=value, such as audit.worlds=1000")
+        raise InputError(f"--set {shown(override)}: accepted is section.key=value, such as audit.worlds=1000")
     table = values.setdefault(section, {})
     if not isinstance(table, dict):
-        raise InputError(f"--set {override!r}: {section!r} is no section of the file")
+        raise InputError(f"--set {shown(override)}: {section!r} is no section of the file")
     if not text.strip():
         table.pop(name, None)
         return
@@ -323,6 +357,13 @@ def _apply(values: dict[str, Any], override: str) -> None:
         table[name] = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         table[name] = text.strip()
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"--set {shown(override)} is no valid TOML value: {_first_sentence(error)}") from error
+
+
+def _first_sentence(error: Exception) -> str:
+    """Return what an error says, without Python's advice to Python programmers."""
+    return str(error).splitlines()[0].partition(";")[0] if str(error) else type(error).__name__
 
 
 def _anchor_paths(data: Any, directory: Path) -> None:
@@ -332,31 +373,3 @@ def _anchor_paths(data: Any, directory: Path) -> None:
     for key in ("data-dir", "path", "test-path", "images", "labels", "test-images", "test-labels"):
         if isinstance(data.get(key), str):
             data[key] = str(directory / Path(data[key]).expanduser())
-
-
-def _first_problem(error: ValidationError) -> str:
-    problem = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in problem["loc"] if str(part) not in _UNION_BRANCHES)
-    if problem["type"] == "extra_forbidden":
-        known = _known_keys(problem["loc"])
-        nearest = get_close_matches(str(problem["loc"][-1]), known, n=1, cutoff=0.0)
-        return f"configuration key {place!r} is unknown: nearest is {nearest[0]!r}, accepted are {', '.join(known)}"
-    if problem["type"] == "missing":
-        return f"configuration section [{place}] is missing: it names what is promised ({', '.join(PRIVACY_TARGETS)})"
-    message = problem["msg"].removeprefix("Value error, ")
-    if problem["type"] == "value_error":
-        return f"configuration section [{place}]: {message}"
-    return f"configuration {place} is {problem['input']!r}: {message[0].lower()}{message[1:]}"
-
-
-_UNION_BRANCHES = {"bool", "int", "float", "str"}
-"""What pydantic adds to the place of a value that may have several types, as those of `partition-parameters`."""
-
-
-def _known_keys(location: Sequence[int | str]) -> list[str]:
-    model: type[BaseModel] = RunConfig
-    for part in location[:-1]:
-        field = next(field for field in model.model_fields.values() if field.alias == part)
-        candidates = [field.annotation, *get_args(field.annotation)]
-        model = next(kind for kind in candidates if isinstance(kind, type) and issubclass(kind, BaseModel))
-    return [str(field.alias) for field in model.model_fields.values()]

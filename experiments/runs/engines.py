@@ -6,11 +6,12 @@ Everything of Flower that is deprecated or not public stands in these two module
 import io
 import logging
 import os
+import re
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from types import FrameType
@@ -24,13 +25,18 @@ from flwr.server.superlink.fleet.vce.backend.backend import BackendConfig
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
+from experiments.runs.guard import nothing_outlives
 from fl_audit.device import Device
 from fl_audit.errors import InputError
+from fl_audit.user_modules import Portable
 
 _ACTORS_ON_A_CARD = 4
 """Client processes that share a graphics card unless the configuration says otherwise."""
-_PATIENCE_AFTER_FAILURE = 4.0
-"""Seconds that Flower's runtime gets to end by itself after the server gave up."""
+_PATIENCE_AFTER_FAILURE, _PATIENCE_BETWEEN_KILLS = 4.0, 1.0
+"""Seconds that Flower's runtime gets to end by itself after the server gave up, and after clients were ended."""
+
+_CLIENT_PROCESS = re.compile(r"^ray::(ClientAppActor|IDLE)|default_worker\.py")
+"""Command lines of a process of Ray that is a client, will be one, or is only being started."""
 
 
 class Engine(StrEnum):
@@ -54,12 +60,15 @@ class RayOptions:
         Cores that one client takes.
     device
         What clients compute on; all client processes of a machine share its graphics card.
+    retries
+        How often a client call is made again, on a new process, after the process that it ran on has died.
     """
 
     address: str | None = None
     actors: int = 0
     threads: int = 1
     device: Device = Device.CPU
+    retries: int = 2
 
     def backend_config(self) -> BackendConfig:
         """Return Flower's backend configuration."""
@@ -68,9 +77,22 @@ class RayOptions:
         init["address"] = self.address or "local"
         if self.address is None:
             init["include_dashboard"] = False
-            init["num_cpus"] = (self.actors or max(1, len(os.sched_getaffinity(0)) // self.threads)) * self.threads
-        share = 0.0 if self.device is Device.CPU else 1 / (self.actors or _ACTORS_ON_A_CARD)
-        return {"init_args": init, "client_resources": {"num_cpus": self.threads, "num_gpus": share}}
+            init["num_cpus"] = (self.actors or max(1, usable_cores() // self.threads)) * self.threads
+        # Flower hands the resources of a client to Ray as options of its actor, so what Ray does about a process that
+        # dies can be said there: a new one takes its place, without limit, and each call is made again so many times.
+        again = {"max_restarts": -1, "max_task_retries": self.retries} if self.retries else {}
+        return {"init_args": init, "client_resources": {**self.share(), **again}}
+
+    def share(self) -> dict[str, float]:
+        """Return how much of a machine one client takes, as Ray counts it."""
+        gpus = 0.0 if self.device is Device.CPU else 1 / (self.actors or _ACTORS_ON_A_CARD)
+        return {"num_cpus": self.threads, "num_gpus": gpus}
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use; where the system tells no such thing, how many there are."""
+    process = psutil.Process()
+    return len(process.cpu_affinity() or ()) if hasattr(process, "cpu_affinity") else os.cpu_count() or 1
 
 
 def run_on_ray(
@@ -89,19 +111,28 @@ def run_on_ray(
     FederationError
         What the server raised. No process of an embedded Ray outlives this call.
     """
+    from ray import cloudpickle
+
     quiet_flower()
+    # Workers would look for our modules in the user's directory first; see `Portable`.
+    portable: Any = Portable(client_app, cloudpickle.dumps)
     failed, ended = threading.Event(), threading.Event()
-    end_clients = _end_own_clients if options.address is None else _end_cluster_clients
-    watchdog = threading.Thread(target=_end_what_hangs, args=(failed, ended, end_clients), daemon=True)
+    is_embedded = options.address is None
+    watchdog = threading.Thread(target=_end_what_hangs, args=(failed, ended, is_embedded), daemon=True)
     watchdog.start()
     try:
         # Ray prints its own long account of a client process that died; the run says it in one line.
-        with redirect_stdout(io.StringIO()), _interrupt_sets(failed, interrupted):
-            run_simulation(_noticing(server_app, failed), client_app, clients, backend_config=options.backend_config())
+        with embedded_ray_ends(options), redirect_stdout(io.StringIO()), _interrupt_sets(failed, interrupted):
+            run_simulation(_noticing(server_app, failed), portable, clients, backend_config=options.backend_config())
     finally:
         ended.set()
         failed.set()
         watchdog.join()
+
+
+def embedded_ray_ends(options: RayOptions) -> AbstractContextManager[None]:
+    """Let no process of an embedded Ray outlive the block or this process; a cluster is left as it is."""
+    return nothing_outlives() if options.address is None else nullcontext()
 
 
 def _noticing(server_app: ServerApp, failed: threading.Event) -> ServerApp:
@@ -144,36 +175,49 @@ def _interrupt_sets(*events: threading.Event | None) -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
 
 
-def _end_what_hangs(failed: threading.Event, ended: threading.Event, end_clients: Callable[[], None]) -> None:
+def _end_what_hangs(failed: threading.Event, ended: threading.Event, is_embedded: bool) -> None:
     """End client processes that still run a while after the server gave up.
 
-    Flower's workers wait for a client call without a limit, so a client that hangs would keep the run from ending.
+    Flower's workers wait for a client call without a limit, so a client that hangs would keep the run from ending. A
+    process that is only being started cannot be ended yet, so this goes on until the run has ended.
     """
     failed.wait()
-    if not ended.wait(_PATIENCE_AFTER_FAILURE):
-        end_clients()
+    patience = _PATIENCE_AFTER_FAILURE
+    while not ended.wait(patience):
+        _end_clients()
+        if is_embedded:
+            _kill_client_processes()
+        patience = _PATIENCE_BETWEEN_KILLS
 
 
-def _end_own_clients() -> None:
-    """End the client processes of the embedded Ray, which are descendants of this process."""
-    for process in psutil.Process().children(recursive=True):
-        try:
-            if " ".join(process.cmdline()).startswith("ray::"):
-                process.kill()
-        except psutil.Error:
-            continue
+def _end_clients() -> None:
+    """Tell Ray to end this run's client processes, wherever they are, and to start none in their place.
 
-
-def _end_cluster_clients() -> None:
-    """End this run's client processes on a cluster, wherever they are; Flower keeps their handles to itself."""
+    Flower keeps their handles to itself.
+    """
     import ray
     from ray._private.state import actors
 
-    worker: Any = ray._private.worker.global_worker
-    job = ray.get_runtime_context().get_job_id()
-    for identity, actor in actors().items():
-        if actor["JobID"] == job and actor["State"] != "DEAD":
-            worker.core_worker.kill_actor(ray.ActorID.from_hex(identity), True)
+    if not ray.is_initialized():
+        return
+    # Whatever goes wrong here, Ray is not there any more.
+    with suppress(Exception):
+        worker: Any = ray._private.worker.global_worker
+        job = ray.get_runtime_context().get_job_id()
+        for identity, actor in actors().items():
+            if actor["JobID"] == job and actor["State"] != "DEAD":
+                worker.core_worker.kill_actor(ray.ActorID.from_hex(identity), True)
+
+
+def _kill_client_processes() -> None:
+    """Kill the client processes of the embedded Ray, which are descendants of this process: one may be frozen.
+
+    Ray's own helpers are left alone: without them Ray ends, and with it, at once, the process that started it.
+    """
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if _CLIENT_PROCESS.search(" ".join(process.cmdline())):
+                process.kill()
 
 
 def refuse_unreachable(address: str | None) -> None:

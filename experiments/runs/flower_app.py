@@ -23,6 +23,7 @@ def main(grid: Grid, context: Context) -> None:
         all(settings.values()), 'flwr run needs --run-config \'config="CONFIG.toml" out="DIR"\', both absolute paths'
     )
     plan, run = resolve(load_config(Path(settings["config"]))), RunDirectory(Path(settings["out"]))
-    run.open(plan, resume=run.configuration.exists())
-    play_on(grid, plan, run)
-    finish(plan, run)
+    plan = run.open(plan, resume=run.is_begun)
+    with run.locked():
+        play_on(grid, plan, run)
+        finish(plan, run)

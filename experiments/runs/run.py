@@ -3,6 +3,7 @@
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
@@ -10,17 +11,19 @@ from flwr.serverapp import Grid, ServerApp
 from clients.app import app as default_client_app
 from experiments.runs.config import LossSource
 from experiments.runs.engines import Engine, RayOptions, refuse_unreachable, run_on_ray
+from experiments.runs.first_step import require_finite_steps
 from experiments.runs.local_engine import run_locally
 from experiments.runs.plan import AuditPlan
 from experiments.runs.progress import Progress, no_progress
 from experiments.runs.run_directory import RunDirectory, read_json, read_plan
-from experiments.runs.store import CLIENTS, FRAMES, RESIDUALS, write_json
+from experiments.runs.store import write_json
 from experiments.runs.summary import summarise
+from fl_audit.errors import InputError
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.game import load_game
 from fl_audit.report import RunContents, RunTables, write_report
 from fl_audit.whole_files import whole_file
-from fl_audit.worlds import WorldBatch, split_worlds
+from fl_audit.worlds import WorldBatch
 from server.app import FederationClock, FederationPlan, build_server_app, run_federation
 from server.evaluator import require_evaluable
 from server.watched_grid import WatchedGrid
@@ -28,7 +31,7 @@ from strategies.dp_fedsgd import DPFedSGD
 from strategies.loss_queries import FederatedLosses
 
 TIMING = "timing.json"
-UNKNOWN_TIMING = dict.fromkeys(("setup_seconds", "training_seconds", "worlds_per_second", "engine"))
+UNKNOWN_TIMING: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "worlds_per_second", "engine"))
 """Of a run that was ended between its last batch and its report."""
 
 
@@ -95,10 +98,12 @@ def run_audit(
         If the federation had to stop; what was finished is kept.
     """
     # Whatever is wrong with data, model or settings is said before a directory is made.
-    require_evaluable(load_game(plan.public), plan.config.audit.epsilon_star, plan.config.audit.membership)
+    game = load_game(plan.public)
+    require_evaluable(game, plan.config.audit.epsilon_star, plan.config.audit.membership)
+    require_finite_steps(plan.config, game)
     refuse_unreachable(ray_address)
     run = RunDirectory(directory)
-    run.open(plan, resume)
+    plan = run.open(plan, resume)
     with run.locked():
         _play_pending(plan, run, engine, ray_address, progress, parties)
         return finish(plan, run, with_report)
@@ -117,6 +122,7 @@ def _play_pending(
         worlds, clock = sum(batch.count for batch in pending), FederationClock()
         with progress(worlds * plan.public.rounds) as on_round:
             store = run.store(plan.config)
+            store.clear(plan.config.audit.worlds)
             interrupted = threading.Event()
             federation = federation_plan(plan, pending, parties)
             server_app = build_server_app(federation, store, clock, on_round, interrupted.is_set)
@@ -138,7 +144,9 @@ def _start(
             actors = max(1, settings.actors)
             run_locally(server_app, client_app, clients, settings.client_time_limit, actors)
         case Engine.RAY:
-            options = RayOptions(ray_address, settings.actors, settings.threads, settings.device)
+            options = RayOptions(
+                ray_address, settings.actors, settings.threads, settings.device, settings.client_retries
+            )
             run_on_ray(server_app, client_app, clients, options, interrupted)
 
 
@@ -147,17 +155,17 @@ def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
     pending, clock = pending_batches(plan, run), FederationClock()
     if pending:
         watched = WatchedGrid(grid, plan.config.run.client_time_limit)
-        run_federation(federation_plan(plan, pending), watched, run.store(plan.config), clock, lambda worlds: None)
+        store = run.store(plan.config)
+        store.clear(plan.config.audit.worlds)
+        run_federation(federation_plan(plan, pending), watched, store, clock, lambda worlds: None)
         write_timing(run, clock, sum(batch.count for batch in pending), "flwr run")
 
 
 def pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[WorldBatch, ...]:
-    """Return the batches that are not finished."""
-    store = run.store(plan.config)
+    """Return the batches that are not finished, or are not any more what was written."""
     per_batch = plan.config.run.worlds_per_batch
     assert per_batch is not None, "a resolved configuration names the size of a batch"
-    batches = split_worlds(plan.config.audit.worlds, per_batch)
-    return tuple(batch for batch in batches if not store.is_finished(batch))
+    return run.store(plan.config).pending(plan.config.audit.worlds, per_batch)
 
 
 def write_timing(run: RunDirectory, clock: FederationClock, worlds: int, engine: str) -> None:
@@ -176,9 +184,11 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
     """Return what the server is to do about the batches that are not finished."""
     run, audit = plan.config.run, plan.config.audit
     star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
+    assert run.seed is not None, "a run directory that was opened names the seed"
     return FederationPlan(
         public=plan.public,
         seed=run.seed,
+        model_seed=plan.config.model.seed,
         batches=pending,
         batches_in_flight=run.batches_in_flight,
         time_limit=run.client_time_limit,
@@ -195,22 +205,24 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
 
 def finish(plan: AuditPlan, run: RunDirectory, with_report: bool = True) -> RunContents:
     """Join the finished batches, and write the tables, the summary and, if asked for, the report of a run."""
-    store = run.store(plan.config)
-    labels = list(FRAMES)
-    if plan.config.audit.client_epsilon_star:
-        labels.append(CLIENTS)
-    if plan.public.with_insider:
-        labels.append(RESIDUALS)
-    tables = RunTables(**{label: store.frame(label) for label in labels})
-    for label in labels:
+    frames = run.store(plan.config).tables(plan.config.audit.worlds)
+    for label, frame in frames.items():
         with whole_file(run.path / f"{label}.parquet") as file:
-            getattr(tables, label).to_parquet(file, index=False)
-    timing = read_json(run.path / TIMING) if (run.path / TIMING).exists() else UNKNOWN_TIMING
-    contents = summarise(plan, tables, timing)
+            frame.to_parquet(file, index=False)
+    contents = summarise(plan, RunTables(**frames), _timing(run))
     write_json(run.summary, contents.summary)
     if with_report:
         write_report(contents, run.path)
     return contents
+
+
+def _timing(run: RunDirectory) -> dict[str, Any]:
+    """Return how long the run took, as far as that was noted and can be read."""
+    try:
+        stored = read_json(run.path / TIMING)
+    except InputError:
+        return dict(UNKNOWN_TIMING)
+    return stored if isinstance(stored, dict) and stored.keys() == UNKNOWN_TIMING.keys() else dict(UNKNOWN_TIMING)
 
 
 def rebuild_report(directory: Path) -> Path:
@@ -219,9 +231,9 @@ def rebuild_report(directory: Path) -> Path:
     Raises
     ------
     InputError
-        If the directory holds no finished run.
+        If the directory holds no finished run, or a damaged one.
     """
     plan, run = read_plan(directory), RunDirectory(directory)
-    read_json(run.summary)
-    finish(plan, run)
+    with run.locked():
+        finish(plan, run)
     return directory / "report.html"

@@ -1,20 +1,64 @@
 """The directory of a run: what is public, what only the challenger has, and what the run found."""
 
-import fcntl
 import json
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
 from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.plan import AuditPlan, guarantee_of
-from experiments.runs.store import RunStore, write_json
+from experiments.runs.sameness import GROWING, contradictions, data_digest, differences
+from experiments.runs.store import RunStore, make_private, write_json
 from fl_audit.errors import InputError, require
 from fl_audit.game.public import PublicGame
+from fl_audit.whole_files import remove_halves
 
-SCHEMA = 1
+SCHEMA = 2
+_FILES = (
+    "summary.json",
+    "timing.json",
+    "report.html",
+    "worlds.parquet",
+    "rounds.parquet",
+    "releases.parquet",
+    "clients.parquet",
+)
+_DIRECTORIES = ("public", "challenger", "challenger/batches", "figures")
+
+
+class _Stored(BaseModel):
+    """`public/configuration.json`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    configuration: dict[str, dict[str, Any]]
+    game: dict[str, Any]
+
+
+class Secret(BaseModel):
+    """What only the challenger has, beside the bits: `challenger/seed.json`.
+
+    Parameters
+    ----------
+    seed
+        Of which bits, samples and noise are drawn, 0 to 2**64 - 1.
+    run
+        What distinguishes this run from every other.
+    data
+        Digest of the records that are trained and tested on.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    seed: int = Field(ge=0, lt=2**64)
+    run: str
+    data: str
 
 
 @dataclass(frozen=True)
@@ -44,36 +88,109 @@ class RunDirectory:
         """What the run found, in numbers."""
         return self.path / "summary.json"
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether a run was begun here."""
+        return self.configuration.exists()
+
     def store(self, config: RunConfig) -> RunStore:
         """Return where finished batches go."""
-        return RunStore(self.path, config.privacy.prior, config.run.keep_final_models)
+        return RunStore(self.path, self.secret().run, config.privacy.prior, config.run.keep_final_models)
 
-    def open(self, plan: AuditPlan, resume: bool) -> None:
+    def secret(self) -> Secret:
+        """Return what only the challenger has.
+
+        Raises
+        ------
+        InputError
+            If it is missing or damaged.
+        """
+        stored = read_json(self.secrets)
+        try:
+            return Secret.model_validate(stored)
+        except ValidationError:
+            # What stands in the file is secret, and is not repeated here.
+            raise InputError(
+                f"{self.secrets} is damaged: without the seed of the run nothing of it can go on"
+            ) from None
+
+    def open(self, plan: AuditPlan, resume: bool) -> AuditPlan:
         """Begin a run here, or go on with one.
+
+        Parameters
+        ----------
+        plan
+            What to do; a seed that it leaves out is that of the run that goes on, or is drawn at random.
+        resume
+            Whether to go on with the run that was begun here, possibly with more worlds.
+
+        Returns
+        -------
+        AuditPlan
+            What to do, with the seed.
 
         Raises
         ------
         InputError
             If the directory holds something and `resume` is not asked for, or holds a run of another configuration.
         """
-        public, secret = public_part(plan), {"seed": plan.config.run.seed}
-        if resume and self.configuration.exists():
-            same = _what_decides(read_json(self.configuration)) == _what_decides(public)
-            require(
-                same and read_json(self.secrets) == secret,
-                f"run directory {self.path} holds a run of another configuration: --resume needs the same one",
-            )
-            return
+        if resume and self.is_begun:
+            return self._go_on(plan)
         require(not resume, f"run directory {self.path} holds no run: --resume goes on with one that was begun there")
         require(
             not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())),
             f"run directory {self.path} exists: accepted is a new directory, or --resume to go on with the run in it",
         )
+        seed = plan.config.run.seed
+        chosen = Secret(
+            seed=secrets.randbits(64) if seed is None else seed, run=secrets.token_hex(8), data=data_digest(plan)
+        )
         try:
-            write_json(self.secrets, secret)
-            write_json(self.configuration, public)
+            self.path.mkdir(parents=True, exist_ok=True)
+            make_private(self.secrets.parent)
+            write_json(self.secrets, chosen.model_dump(), private=True)
+            write_json(self.configuration, public_part(plan))
         except OSError as error:
             raise InputError(f"run directory {self.path} cannot be made: {error.strerror}") from error
+        return with_seed(plan, chosen.seed)
+
+    def _go_on(self, plan: AuditPlan) -> AuditPlan:
+        """Return what is left to do of the run that stands here; the game it was begun with is played on."""
+        self._require_places()
+        public, configuration = read_public(self.path)
+        self._require_same(plan, public, configuration)
+        config = plan.config.model_copy(update={"run": plan.config.run.model_copy(update={"seed": self.secret().seed})})
+        # The records are the same, and may lie somewhere else by now.
+        going_on = AuditPlan(config, guarantee_of(public.law, config), replace(public, data=plan.public.data))
+        write_json(self.configuration, public_part(going_on))
+        return going_on
+
+    def _require_same(self, plan: AuditPlan, public: PublicGame, configuration: dict[str, Any]) -> None:
+        secret, seed = self.secret(), plan.config.run.seed
+        found = differences(configuration, plan.config.as_public_dict())
+        if seed is not None and seed != secret.seed:
+            found.append("run.seed is another one")
+        if not found and data_digest(plan) != secret.data:
+            found.append("the records are others")
+        if not found:
+            found = contradictions(json.loads(public.to_json()), json.loads(plan.public.to_json()))
+        require(
+            not found,
+            f"run directory {self.path} holds a run of another configuration: {'; '.join(found)}. "
+            f"--resume goes on with the same run; {GROWING} may be raised",
+        )
+
+    def _require_places(self) -> None:
+        """Refuse what stands where the run would write, before anything is computed."""
+        for name in _FILES:
+            path = self.path / name
+            require(not path.is_dir(), f"{path} is a directory, where a file of the run belongs: move it away")
+        for name in _DIRECTORIES:
+            path = self.path / name
+            require(
+                path.is_dir() or not path.exists(),
+                f"{path} is a file, where a directory of the run belongs: move it away",
+            )
 
     def is_finished(self, config: RunConfig) -> bool:
         """Return whether the run of a configuration stands here, finished.
@@ -83,15 +200,22 @@ class RunDirectory:
         InputError
             If a run of another configuration stands here.
         """
-        if not self.configuration.exists():
+        if not self.is_begun:
             return False
-        stored, wanted = read_json(self.configuration), {"configuration": _public_configuration(config)}
-        same = _what_decides({"configuration": stored["configuration"]}) == _what_decides(wanted)
+        _, stored = read_public(self.path)
+        wanted = config.as_public_dict()
+        # The size of a batch, left out, is filled in when the run is resolved.
+        if config.run.worlds_per_batch is None:
+            wanted["run"]["worlds-per-batch"] = stored["run"].get("worlds-per-batch")
+        found = differences(stored, wanted)
+        if config.run.seed not in (None, self.secret().seed):
+            found.append("run.seed is another one")
         require(
-            same and read_json(self.secrets) == {"seed": config.run.seed},
-            f"run directory {self.path} holds a run of another configuration: accepted is an empty directory",
+            not found,
+            f"run directory {self.path} holds a run of another configuration: {'; '.join(found)}. "
+            "Accepted is an empty directory",
         )
-        return self.summary.exists()
+        return self.summary.is_file() and stored["audit"]["worlds"] == config.audit.worlds
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -102,52 +226,70 @@ class RunDirectory:
         InputError
             If another process holds it.
         """
-        with (self.path / "challenger" / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(
-                    f"run directory {self.path} is in use by another process: wait for it to end"
-                ) from None
+        with held(self.path / "challenger" / ".lock", f"run directory {self.path} is in use by another process"):
+            remove_halves(self.path)
             yield
 
 
-OPERATIONAL = ("client-time-limit", "actors", "batches-in-flight")
-"""Settings that change how a run is carried out and nothing of what comes out: a resumed run may differ in them."""
+@contextmanager
+def held(path: Path, otherwise: str) -> Iterator[None]:
+    """Hold a lock file for this process.
+
+    Parameters
+    ----------
+    path
+        The file.
+    otherwise
+        What is said if another process holds it.
+
+    Raises
+    ------
+    InputError
+        If another process holds it.
+    """
+    try:
+        with FileLock(path, timeout=0, mode=0o600):
+            yield
+    except Timeout:
+        raise InputError(f"{otherwise}: wait for it to end") from None
 
 
-def _what_decides(public: dict[str, Any]) -> dict[str, Any]:
-    """Return the public part without its operational settings, and with defaults of what came after it was written."""
-    configuration = parse_config(public["configuration"]).as_dict()
-    configuration["run"] = {key: value for key, value in configuration["run"].items() if key not in OPERATIONAL}
-    known = public | {"configuration": configuration}
-    if "game" in public:
-        known["game"] = json.loads(PublicGame.from_json(json.dumps(public["game"])).to_json())
-    return known
+def with_seed(plan: AuditPlan, seed: int) -> AuditPlan:
+    """Return a plan with the challenger's seed filled in."""
+    run = plan.config.run.model_copy(update={"seed": seed})
+    return replace(plan, config=plan.config.model_copy(update={"run": run}))
 
 
 def public_part(plan: AuditPlan) -> dict[str, Any]:
     """Return what is public of a plan: everything but the seed of the run."""
     game = json.loads(plan.public.to_json())
-    return {"schema": SCHEMA, "configuration": _public_configuration(plan.config), "game": game}
-
-
-def _public_configuration(config: RunConfig) -> dict[str, Any]:
-    configuration = config.as_dict()
-    del configuration["run"]["seed"]
-    return configuration
+    return {"schema": SCHEMA, "configuration": plan.config.as_public_dict(), "game": game}
 
 
 def read_public(path: Path) -> tuple[PublicGame, dict[str, Any]]:
-    """Read the public game and the configuration (without the seed) of a run.
+    """Read the public game and the configuration (without the seed) of a run, defaults filled in.
 
     Raises
     ------
     InputError
-        If there is no run.
+        If there is no run, what stands there is damaged, or a version wrote it whose runs this one cannot read.
     """
-    stored = read_json(RunDirectory(path).configuration)
-    return PublicGame.from_json(json.dumps(stored["game"])), stored["configuration"]
+    place = RunDirectory(path).configuration
+    stored = read_json(place)
+    require(isinstance(stored, dict), f"{place} is damaged: it holds no configuration of a run")
+    schema = stored.pop("schema", None)
+    require(
+        schema == SCHEMA,
+        f"run directory {path} was made by another version of fl-audit (schema {schema}): this one reads schema "
+        f"{SCHEMA}, so carry the run out anew in a new directory",
+    )
+    try:
+        found = _Stored.model_validate(stored)
+        configuration = parse_config(found.configuration).as_public_dict()
+        return PublicGame.from_json(json.dumps(found.game)), configuration
+    except ValueError as error:  # InputError and ValidationError are both
+        reason = str(error).splitlines()[0] if isinstance(error, InputError) else "it holds no configuration of a run"
+        raise InputError(f"{place} is damaged: {reason}") from None
 
 
 def read_plan(path: Path) -> AuditPlan:
@@ -159,7 +301,7 @@ def read_plan(path: Path) -> AuditPlan:
         If there is no run.
     """
     public, configuration = read_public(path)
-    configuration["run"]["seed"] = read_json(RunDirectory(path).secrets)["seed"]
+    configuration["run"]["seed"] = RunDirectory(path).secret().seed
     config = parse_config(configuration)
     return AuditPlan(config, guarantee_of(public.law, config), public)
 
@@ -176,5 +318,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise InputError(f"{path} is missing: accepted is a directory that 'fl-audit run' made") from error
-    except (OSError, ValueError) as error:
+    except IsADirectoryError as error:
+        raise InputError(f"{path} is a directory: accepted is a file that 'fl-audit run' made") from error
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error

@@ -1,6 +1,8 @@
-"""Finished batches of worlds on disk: written whole or not at all, joined into the tables of a run."""
+"""Finished batches of worlds on disk: written whole or not at all, proved by digests, joined into tables."""
 
+import hashlib
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,21 +10,44 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pyarrow.lib import ArrowException
+from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from fl_audit.errors import InputError, require
 from fl_audit.whole_files import whole_file
-from fl_audit.worlds import WorldBatch
+from fl_audit.worlds import WorldBatch, remaining_batches
 from server.results import BatchResult
 
-FRAMES = ("worlds", "rounds", "releases")
-"""Tables of a run, each stored per batch and joined at the end."""
+MANIFEST = "manifest.json"
+_OF_A_BATCH = re.compile(r"(?:releases|models)-(batch-\d{5,})\.safetensors")
 
-CLIENTS = "clients"
-"""Table of a run whose clients tell their own Epsilon*."""
 
-RESIDUALS = "residuals"
-"""Table of a run with an insider, who measures the noise."""
+class _Manifest(BaseModel):
+    """What a finished batch consists of: its worlds, and the SHA-256 digest of every file by its path in the run.
+
+    `seal` is the digest of all the rest.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    run: str
+    index: int
+    first: int
+    count: int
+    files: dict[str, str]
+    seal: str = ""
+
+    def sealed(self) -> "_Manifest":
+        """Return the manifest with the seal that belongs to it."""
+        content = self.model_dump_json(exclude={"seal"}).encode()
+        return self.model_copy(update={"seal": hashlib.sha256(content).hexdigest()})
+
+    @property
+    def batch(self) -> WorldBatch:
+        """The worlds."""
+        return WorldBatch(self.index, self.first, self.count)
 
 
 @dataclass(frozen=True)
@@ -33,6 +58,8 @@ class RunStore:
     ----------
     directory
         The run directory.
+    run
+        What distinguishes this run from every other; batches of another run are none of this one.
     prior
         The insider's prior belief in D.
     keep_final_models
@@ -40,6 +67,7 @@ class RunStore:
     """
 
     directory: Path
+    run: str
     prior: float
     keep_final_models: bool = True
 
@@ -53,28 +81,154 @@ class RunStore:
         """Finished batches, with the bits."""
         return self.directory / "challenger" / "batches"
 
-    def is_finished(self, batch: WorldBatch) -> bool:
-        """Whether a batch is stored."""
-        return (self.batches / batch.name).is_dir()
+    def finished(self, worlds: int) -> tuple[WorldBatch, ...]:
+        """Return the batches of the first so many worlds whose every file is as it was written, by their worlds."""
+        found = [manifest.batch for manifest in self._manifests(worlds)]
+        return tuple(sorted(found, key=lambda batch: batch.first))
+
+    def pending(self, worlds: int, per_batch: int) -> tuple[WorldBatch, ...]:
+        """Return the batches still to be computed: the worlds that are in no finished batch."""
+        return remaining_batches(worlds, per_batch, self.finished(worlds))
+
+    def clear(self, worlds: int) -> None:
+        """Remove what batches left behind that are not finished: cut short, damaged, or of another division of worlds.
+
+        Raises
+        ------
+        InputError
+            If a directory stands where a file of a batch belongs.
+        """
+        kept = {batch.name for batch in self.finished(worlds)}
+        for path in self.public.glob("*-batch-*.safetensors"):
+            named = _OF_A_BATCH.fullmatch(path.name)
+            if named is None or named.group(1) in kept:
+                continue
+            require(not path.is_dir(), f"{path} is a directory, where a file of the run belongs: move it away")
+            path.unlink()
 
     def finish(self, result: BatchResult) -> None:
         """Store a batch; its directory appears last, complete, and is the mark that it need not be computed again."""
-        name = result.batch.name
+        batch = result.batch
+        written = {}
         if result.kept:
-            write_tensors(self.public / f"releases-{name}.safetensors", result.kept)
+            written["releases"] = result.kept
         if self.keep_final_models:
-            write_tensors(self.public / f"models-{name}.safetensors", {"models": result.final_models})
-        partial = self.batches / f".{name}.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
+            written["models"] = {"models": result.final_models}
+        digests = {}
+        for label, tensors in written.items():
+            path = self.public / f"{label}-{batch.name}.safetensors"
+            write_tensors(path, tensors)
+            digests[path.relative_to(self.directory).as_posix()] = _digest(path)
+        partial, place = self.batches / f".{batch.name}.partial", self.batches / batch.name
+        _remove(partial)
+        make_private(partial)
         for label, frame in result.frames(self.prior).items():
-            frame.to_parquet(partial / f"{label}.parquet", index=False)
-        partial.rename(self.batches / name)
+            with whole_file(partial / f"{label}.parquet", private=True) as file:
+                frame.to_parquet(file, index=False)
+            name = (place / f"{label}.parquet").relative_to(self.directory).as_posix()
+            digests[name] = _digest(partial / f"{label}.parquet")
+        manifest = _Manifest(run=self.run, index=batch.index, first=batch.first, count=batch.count, files=digests)
+        write_json(partial / MANIFEST, manifest.sealed().model_dump(), private=True)
+        _remove(place)
+        partial.rename(place)
 
-    def frame(self, label: str) -> pd.DataFrame:
-        """Return one table of all finished batches, worlds in order."""
-        parts = sorted(path for path in self.batches.iterdir() if not path.name.startswith("."))
-        return pd.concat([pd.read_parquet(part / f"{label}.parquet") for part in parts], ignore_index=True)
+    def tables(self, worlds: int) -> dict[str, pd.DataFrame]:
+        """Return the tables of a run by name, worlds in order.
+
+        Raises
+        ------
+        InputError
+            If not all worlds are finished and undamaged.
+        """
+        manifests = sorted(self._manifests(worlds), key=lambda manifest: manifest.first)
+        held = sum(manifest.count for manifest in manifests)
+        require(
+            held == worlds,
+            f"run directory {self.directory} holds {held} of {worlds} worlds whole{self._first_damage()}: "
+            "'fl-audit run' with --resume plays the others",
+        )
+        parts: dict[str, list[pd.DataFrame]] = {}
+        for manifest in manifests:
+            for name in manifest.files:
+                if name.endswith(".parquet"):
+                    parts.setdefault(Path(name).stem, []).append(read_frame(self.directory / name))
+        return {label: pd.concat(frames, ignore_index=True) for label, frames in parts.items()}
+
+    def _manifests(self, worlds: int) -> list[_Manifest]:
+        """Return the manifests of finished batches within the first so many worlds, none of which overlap."""
+        found: list[_Manifest] = []
+        for path in self._directories():
+            match self._inspected(path):
+                case _Manifest() as manifest if manifest.batch.worlds.stop <= worlds:
+                    if not any(set(manifest.batch.worlds) & set(other.batch.worlds) for other in found):
+                        found.append(manifest)
+        return found
+
+    def _directories(self) -> list[Path]:
+        return sorted(path for path in self.batches.glob("batch-*") if path.is_dir())
+
+    def _first_damage(self) -> str:
+        damages = (found for path in self._directories() if isinstance(found := self._inspected(path), str))
+        first = next(damages, None)
+        return "" if first is None else f" ({first})"
+
+    def _inspected(self, path: Path) -> _Manifest | str:
+        """Return the manifest of a batch that is as it was written, or what is wrong with it."""
+        try:
+            manifest = _Manifest.model_validate_json((path / MANIFEST).read_bytes())
+        except (OSError, ValidationError):
+            return f"{path.name} has no manifest that can be read"
+        if manifest != manifest.sealed():
+            return f"the manifest of {path.name} is damaged"
+        if manifest.run != self.run:
+            return f"{path.name} is of another run"
+        if manifest.batch.name != path.name:
+            return f"{path.name} stands in another's place"
+        for name, digest in manifest.files.items():
+            if _digest_if_there(self.directory / name) != digest:
+                return f"{name} is missing or damaged"
+        return manifest
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _digest_if_there(path: Path) -> str | None:
+    try:
+        return _digest(path)
+    except OSError:
+        return None
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def make_private(path: Path) -> None:
+    """Make a directory, and those above it, that nobody but the owner may look into."""
+    missing = [place for place in (path, *path.parents) if not place.exists()]
+    for place in reversed(missing):
+        place.mkdir(mode=0o700, exist_ok=True)
+
+
+def read_frame(path: Path) -> pd.DataFrame:
+    """Read a table of a run.
+
+    Raises
+    ------
+    InputError
+        If it is missing or damaged.
+    """
+    try:
+        return pd.read_parquet(path)
+    except (OSError, ValueError, ArrowException) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{path} cannot be read: {reason}") from error
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -83,7 +237,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         save_file({name: value.contiguous() for name, value in tensors.items()}, file)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON, whole or not at all."""
-    with whole_file(path) as file:
+def write_json(path: Path, value: Any, private: bool = False) -> None:
+    """Write JSON, whole or not at all; `private` keeps it from other users of the machine."""
+    with whole_file(path, private) as file:
         file.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")

@@ -122,11 +122,11 @@ HONEST = Federation("honest", gaussian_noise, clipped_total)
 
 
 def draw_sums(rng: np.random.Generator, setting: Setting) -> Sums:
-    """Draw gradients that have a direction in common, clip them and add them up."""
+    """Draw gradients with a direction in common and a median length of 2 C, clip them and add them up."""
     norm, size = setting.clipping_norm, setting.parameters
     common = rng.standard_normal((setting.rounds, 1, 1, size)) / np.sqrt(size)
     shape = (setting.rounds, setting.clients, setting.records)
-    lengths = norm * rng.lognormal(0.0, 0.7, (*shape, 1))
+    lengths = 2 * norm * rng.lognormal(0.0, 0.7, (*shape, 1))
     single = common + rng.standard_normal((*shape, size)) / np.sqrt(size)
     raw = single * lengths / np.linalg.norm(single, axis=-1, keepdims=True)
     clipped = raw * np.minimum(1.0, norm / lengths)

@@ -15,6 +15,7 @@ from fl_audit.errors import InputError, require
 Settings = tuple[tuple[str, Scalar], ...]
 """Pairs of `section.key` and value."""
 
+SECRET = "run.seed"
 _LONGEST_NAME = 100
 
 
@@ -110,6 +111,11 @@ def grid(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
     """
     keys = [axis.key for axis in axes]
     require(len(set(keys)) == len(keys), f"axes are {', '.join(keys)}: accepted are different keys")
+    require(
+        SECRET not in keys,
+        f"axis {SECRET}: it is the challenger's secret, and a sweep shows its settings: leave it out, and every point "
+        "has a seed of its own; audit.worlds says how often a point is repeated",
+    )
     promised = [key for key in keys if key.removeprefix("privacy.") in PRIVACY_TARGETS]
     require(len(promised) <= 1, f"axes are {', '.join(promised)}: accepted is one of what can be promised")
     combinations = itertools.product(*(axis.values for axis in axes))

@@ -6,6 +6,7 @@ here is an ordinary run directory: it appears whole when its task has ended, `fl
 decides whether it is computed again is its configuration alone.
 """
 
+import hashlib
 import logging
 import os
 import shutil
@@ -18,15 +19,19 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import ray
+from ray import cloudpickle
 from ray.exceptions import RayError, RayTaskError
 
-from experiments.runs.engines import Engine, RayOptions, refuse_unreachable
+from experiments.runs.engines import Engine, RayOptions, embedded_ray_ends, refuse_unreachable
 from experiments.runs.plan import AuditPlan
 from experiments.runs.progress import RunsProgress, no_runs_progress
 from experiments.runs.run import run_audit
-from experiments.runs.run_directory import RunDirectory
+from experiments.runs.run_directory import RunDirectory, with_seed
+from experiments.runs.store import make_private
 from fl_audit.errors import InputError, require
 from fl_audit.game.game import load_game
+from fl_audit.user_modules import Portable
+from fl_audit.whole_files import whole_file
 from strategies.errors import FederationError
 
 _POLL_SECONDS = 0.5
@@ -42,6 +47,7 @@ def play_points(
     options: RayOptions,
     progress: RunsProgress = no_runs_progress,
     on_finished: Callable[[str], None] = lambda name: None,
+    secret: int | None = None,
 ) -> None:
     """Play the points that are not finished yet, as many at a time as Ray has room for, the longest first.
 
@@ -57,6 +63,8 @@ def play_points(
         Shows how far all points together are.
     on_finished
         Told of each point whose run directory has just appeared.
+    secret
+        Of which each point has a seed of its own, unless its configuration names one; None draws seeds at random.
 
     Raises
     ------
@@ -69,14 +77,28 @@ def play_points(
     pending = [name for name, plan in plans.items() if not RunDirectory(directory / name).is_finished(plan.config)]
     for name in pending:
         stray = directory / name
-        require(not stray.exists(), f"{stray} is there and holds no finished point: accepted is another --out")
+        require(
+            not stray.exists(), f"{stray} is there and holds no finished point of this sweep: accepted is another --out"
+        )
     pending.sort(key=lambda name: -_work(plans[name]))
     if not pending:
         return
     with progress(sum(_world_rounds(plans[name]) for name in pending)) as begin, _ray(options):
-        failures = list(_play(pending, plans, directory, options, begin, on_finished))
+        seeded = {name: _seeded(plans[name], name, secret) for name in pending}
+        failures = list(_play(pending, seeded, directory, options, begin, on_finished))
     if failures:
         raise FederationError(f"{'; '.join(failures)}; finished points are kept, the same command goes on")
+
+
+def _seeded(plan: AuditPlan, name: str, secret: int | None) -> AuditPlan:
+    """Return a plan with a seed that nobody can tell from the seeds of other points.
+
+    Two runs under one seed share their noise, so whoever compares what they released can take it off.
+    """
+    if plan.config.run.seed is not None or secret is None:
+        return plan
+    digest = hashlib.sha256(secret.to_bytes(32, "big") + name.encode()).digest()
+    return with_seed(plan, int.from_bytes(digest[:8], "big"))
 
 
 def _play(
@@ -88,10 +110,10 @@ def _play(
     on_finished: Callable[[str], None],
 ) -> Iterator[str]:
     """Yield a line for every point that failed."""
-    counter: Any = ray.remote(num_cpus=0)(_Counter).remote()
-    needed: dict[str, Any] = dict(options.backend_config()["client_resources"])
-    task: Any = ray.remote(max_retries=1, **needed)(play_alone)
-    waiting = {task.remote(plans[name], counter): name for name in pending}
+    counter: Any = _counter()
+    needed: dict[str, Any] = options.share()
+    task: Any = ray.remote(max_retries=options.retries, **needed)(_play_portable())
+    waiting = {task.remote(Portable((play_alone, plans[name]), cloudpickle.dumps), counter): name for name in pending}
     total, shown = len(pending), 0
     while waiting:
         ready, _ = ray.wait(list(waiting), num_returns=1, timeout=_POLL_SECONDS)
@@ -117,17 +139,33 @@ def _has_room(options: RayOptions) -> bool:
     return any(node["Alive"] and node["Resources"].get("CPU", 0) >= options.threads for node in nodes)
 
 
-class _Counter:
-    """Counts world-rounds over all tasks; Ray makes an actor of it."""
+def _counter() -> Any:
+    """Start an actor that counts world-rounds over all tasks.
 
-    def __init__(self) -> None:
-        self._total = 0
+    Its class is local, so that Ray sends it whole: workers do not have to find this module. See `Portable`.
+    """
 
-    def add(self, rounds: int) -> None:
-        self._total += rounds
+    class Counter:
+        def __init__(self) -> None:
+            self._total = 0
 
-    def total(self) -> int:
-        return self._total
+        def add(self, rounds: int) -> None:
+            self._total += rounds
+
+        def total(self) -> int:
+            return self._total
+
+    return ray.remote(num_cpus=0)(Counter).remote()
+
+
+def _play_portable() -> Callable[[tuple[Callable[[AuditPlan, Any], Files], AuditPlan], Any], Files]:
+    """Return the task of a point; it is local for the same reason."""
+
+    def play(work: Any, counter: Any) -> Any:
+        run, plan = work
+        return run(plan, counter)
+
+    return play
 
 
 def play_alone(plan: AuditPlan, counter: Any) -> Files:
@@ -171,13 +209,16 @@ def _alone(plan: AuditPlan) -> AuditPlan:
 
 
 def _keep(files: Files, directory: Path) -> None:
-    """Write a run directory, whole or not at all."""
+    """Write a run directory, whole or not at all; what only the challenger has is for the owner's eyes."""
     partial = directory.with_name(f".{directory.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
     for name, content in files.items():
-        path = partial / PurePosixPath(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        path, private = partial / PurePosixPath(name), name.startswith("challenger/")
+        if private:
+            make_private(path.parent)
+        with whole_file(path, private) as file:
+            file.write_bytes(content)
     partial.rename(directory)
 
 
@@ -191,16 +232,17 @@ def _reason(error: RayTaskError) -> str:
 def _ray(options: RayOptions) -> Iterator[None]:
     """Run a block in which Ray is there; the processes of an embedded one end with it."""
     init = dict(options.backend_config()["init_args"])
-    try:
-        ray.init(**init, configure_logging=True)  # type: ignore[arg-type]
-    except (ConnectionError, RuntimeError) as error:
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"Ray at {options.address or 'this machine'} cannot be used: {said}") from error
-    logging.getLogger("ray").setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        ray.shutdown()
+    with embedded_ray_ends(options):
+        try:
+            ray.init(**init, configure_logging=True)  # type: ignore[arg-type]
+        except (ConnectionError, RuntimeError) as error:
+            said = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InputError(f"Ray at {options.address or 'this machine'} cannot be used: {said}") from error
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            ray.shutdown()
 
 
 def _world_rounds(plan: AuditPlan) -> int:

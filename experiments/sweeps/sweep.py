@@ -1,6 +1,6 @@
 """A sweep from its points to tables, a landscape and a page."""
 
-import fcntl
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 from experiments.runs.engines import RayOptions
 from experiments.runs.plan import AuditPlan, resolve
 from experiments.runs.progress import RunsProgress, at_work, no_runs_progress
+from experiments.runs.run_directory import held, read_json
+from experiments.runs.store import make_private, write_json
 from experiments.sweeps.grid import Point, describe, require_distinct
 from experiments.sweeps.landscape import landscape_figure
 from experiments.sweeps.schedule import play_points
@@ -93,7 +95,7 @@ def run_sweep(
 
     with _locked(directory):
         try:
-            play_points(plans, directory / RUNS, options or RayOptions(), progress, write_models)
+            play_points(plans, directory / RUNS, options or RayOptions(), progress, write_models, _secret(directory))
         except FederationError:
             finished = [one for one in points if (directory / RUNS / one.name).is_dir()]
             if finished:
@@ -134,15 +136,31 @@ def _locked(directory: Path) -> Iterator[None]:
     """
     try:
         (directory / RUNS).mkdir(parents=True, exist_ok=True)
-        file = (directory / ".lock").open("w")
+        (directory / ".lock").touch()
     except OSError as error:
         raise InputError(f"--out {directory} cannot be written to: {error.strerror}") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"--out {directory} is in use by another sweep: wait for it to end") from None
+    with held(directory / ".lock", f"--out {directory} is in use by another sweep"):
         yield
+
+
+def _secret(directory: Path) -> int:
+    """Return the secret of a sweep, 256 bits, of which every point has a seed of its own; drawn at its first call.
+
+    Points played again have the same worlds, and new points leave the others as they are.
+
+    Raises
+    ------
+    InputError
+        If what stands there cannot be read.
+    """
+    path = directory / "challenger" / "seed.json"
+    if not path.exists():
+        make_private(path.parent)
+        write_json(path, {"seed": secrets.token_hex(32)}, private=True)
+    try:
+        return int(read_json(path)["seed"], 16)
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"{path} is damaged: remove it to have new points draw seeds of another secret") from None
 
 
 def _found(points: Sequence[Point], directory: Path, utility: Utility | None, title: str) -> Sweep:

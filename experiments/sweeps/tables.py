@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.runs.run_directory import read_json
+from experiments.runs.store import read_frame
 from experiments.sweeps.grid import Point, describe
 from fl_audit.errors import require
 from fl_audit.evidence.tradeoff import convex_frontier
@@ -58,7 +59,7 @@ def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
 
 
 def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
-    worlds, summary = pd.read_parquet(run / "worlds.parquet"), read_json(run / "summary.json")
+    worlds, summary = read_frame(run / "worlds.parquet"), read_json(run / "summary.json")
     given: Mapping[str, Any] = dict(one.settings)
     head: dict[str, Any] = {"point": one.name, **{key: given.get(key) for key in keys}}
     head |= {"private": one.config.privacy.private, **{name: summary["guarantee"][name] for name in PROMISED}}

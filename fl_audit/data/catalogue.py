@@ -5,20 +5,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fl_audit.data.adult import find_adult, load_adult
+from fl_audit.data.archives import load_npz
 from fl_audit.data.binary import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, find_binary, load_binary
 from fl_audit.data.builtin import load_breast_cancer, load_digits
-from fl_audit.data.custom import load_csv, load_npz
 from fl_audit.data.files import data_directory
 from fl_audit.data.idx import find_mnist, load_idx, load_mnist
 from fl_audit.data.records import Source
+from fl_audit.data.tables import TableSettings, load_csv
 from fl_audit.errors import InputError, require
 
-_Loader = Callable[[Path | None, Mapping[str, str]], Source]
+OptionValue = str | int | tuple[str, ...]
+"""What an option may be: text, a number, or several texts."""
+_Loader = Callable[[Path | None, Mapping[str, Any]], Source]
 _Finder = Callable[[Path | None], object]
 
 
@@ -38,7 +41,7 @@ class DataSpec:
 
     name: str
     data_dir: str | None = None
-    options: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, OptionValue], ...] = ()
 
 
 class Available(NamedTuple):
@@ -85,10 +88,12 @@ _CATALOGUE: Mapping[str, _Entry] = {
     ),
     **{table.name: _binary_entry(table) for table in (LOCATION30, PURCHASE100, TEXAS100)},
     "csv": _Entry(
-        "your CSV file: options path, label and optionally test-path",
-        lambda directory, given: load_csv(directory, given["path"], given["label"], given.get("test-path")),
+        "your CSV file: path, label and, if need be, test-path, drop, separator, missing, max-levels",
+        lambda directory, given: load_csv(
+            directory, given["path"], given["label"], given.get("test-path"), TableSettings.of(given)
+        ),
         required=("path", "label"),
-        optional=("test-path",),
+        optional=("test-path", "drop", "separator", "missing", "max-levels"),
     ),
     "npz": _Entry(
         "your NumPy archive with x, y and optionally x_test, y_test: option path",
@@ -169,19 +174,19 @@ def _load(spec: DataSpec) -> Source:
     return source
 
 
-def _checked_options(spec: DataSpec, entry: _Entry) -> Mapping[str, str]:
+def _checked_options(spec: DataSpec, entry: _Entry) -> Mapping[str, OptionValue]:
     names = (*entry.required, *entry.optional)
     for name, _ in spec.options:
-        require(name in names, f"data set {spec.name} has no option {name!r}: {_accepted(name, names)}")
+        require(name in names, f"data set {spec.name} takes no {name} in [data]: {_accepted(name, names)}")
     options = dict(spec.options)
     for name in entry.required:
-        require(bool(options.get(name)), f"data set {spec.name} needs option {name}: accepted are {', '.join(names)}")
+        require(bool(options.get(name)), f"data set {spec.name} needs {name} in [data]: it takes {', '.join(names)}")
     return options
 
 
 def _accepted(given: str, names: tuple[str, ...]) -> str:
     if not names:
-        return "it takes none"
+        return "it has no settings of its own"
     nearest = difflib.get_close_matches(given.lower(), names, n=1, cutoff=0.4)
     hint = f"did you mean {nearest[0]}? " if nearest else ""
     return f"{hint}accepted are {', '.join(names)}"

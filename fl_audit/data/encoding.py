@@ -88,9 +88,11 @@ def _check_whole(labels: NDArray[np.generic], path: Path) -> None:
     if labels.dtype.kind in "biuUS":
         return
     if labels.dtype.kind != "f":
-        raise InputError(f"{path}: labels have type {labels.dtype}: accepted are whole numbers or strings")
+        raise InputError(f"{path}: labels have type {labels.dtype}: accepted are whole numbers or text")
     # A column of measurements would otherwise silently become one class for every distinct value.
     values = labels.astype(np.float64)
     wrong = ~np.isfinite(values) | (values != np.floor(values))
     if wrong.any():
-        raise InputError(f"{path}: a label is {values[wrong][0]}: accepted are whole numbers or strings")
+        raise InputError(
+            f"{path}: a label is {values[wrong][0]:g}: accepted are whole numbers or text that name a class"
+        )

@@ -191,4 +191,6 @@ def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generi
         raise
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        # NumPy takes whatever it does not know for a pickle, and recommends to load it.
+        reason = "it is none, or holds Python objects" if "pickle" in reason else reason
         raise InputError(f"{path} is no readable NumPy archive ({reason}): accepted is .npz without objects") from error

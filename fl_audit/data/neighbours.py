@@ -63,7 +63,7 @@ def ranked_neighbours(
             _check_removable(inside)
             return tuple(NeighbourPair(index, None) for index in ranked_records(inside, dissimilarity, count, farthest))
         case Relation.REPLACE:
-            pairs = ranked_pairs(inside, _check_replacements(outside), dissimilarity, count, farthest)
+            pairs = ranked_pairs(inside, _check_replacements(len(inside), outside), dissimilarity, count, farthest)
             return tuple(NeighbourPair(*pair) for pair in pairs)
 
 
@@ -105,14 +105,16 @@ def choose_neighbour(
     if isinstance(choice, NeighbourChoice) and choice in RANKED:
         farthest = choice is NeighbourChoice.MOST_DISSIMILAR
         return ranked_neighbours(adjacency, inside, outside, dissimilarity, rank, farthest)[-1]
-    require(rank == 1, f"neighbour rank is {rank} and neighbour {choice}: a rank goes with {' and '.join(RANKED)}")
+    require(
+        rank == 1, f"neighbour-rank is {rank} and neighbour is {choice}: a rank needs neighbour = {' or '.join(RANKED)}"
+    )
     random = generator(seed, Purpose.NEIGHBOUR_CHOICE)
     match adjacency.relation:
         case Relation.ADD_REMOVE:
             _check_removable(inside)
             return NeighbourPair(_one_of(inside, choice, random), None)
         case Relation.REPLACE:
-            pool = _check_replacements(outside)
+            pool = _check_replacements(len(inside), outside)
             index = _one_of(inside, choice, random)
             if choice is NeighbourChoice.RANDOM:
                 return NeighbourPair(index, int(random.integers(len(pool))))
@@ -125,7 +127,7 @@ def _one_of(inside: Records, choice: NeighbourChoice | int, random: np.random.Ge
     index = int(choice)
     require(
         0 <= index < len(inside),
-        f"neighbour index is {index}: accepted are 0 to {len(inside) - 1}, the records of D",
+        f"neighbour is {index}: accepted are 0 to {len(inside) - 1}, the indices of the records in D",
     )
     return index
 
@@ -134,7 +136,10 @@ def _check_removable(inside: Records) -> None:
     require(len(inside) >= 2, "D has 1 record: at least 2 are needed to remove one")
 
 
-def _check_replacements(outside: Records | None) -> Records:
+def _check_replacements(inside: int, outside: Records | None) -> Records:
     if outside is None:
-        raise InputError("no record is left outside D to replace one with: at least 1 is needed, use fewer in D")
+        raise InputError(
+            f"D takes all {inside} records, and to replace one of them another is needed: use fewer records in D, or "
+            "add-remove-record as adjacency"
+        )
     return outside

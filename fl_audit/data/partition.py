@@ -115,8 +115,8 @@ def partition_records(
             )
     except (ValueError, TypeError, AssertionError, IndexError) as error:
         raise InputError(
-            f"partition {scheme} of {len(labels)} records among {clients} clients does not work: "
-            f"{_reason(scheme, error)}"
+            f"partition {scheme} cannot divide {len(labels)} records among {clients} clients: "
+            f"{_reason(scheme, settings, error)}"
         ) from error
     _check_parts(parts, len(labels), scheme)
     return parts
@@ -135,17 +135,21 @@ def _checked(scheme: PartitionScheme, parameters: Mapping[str, Parameter]) -> di
 def _typed(name: str, value: Parameter, kind: type) -> Parameter:
     # bool is an int in Python, and `alpha = true` is surely a mistake.
     if kind is bool:
-        require(isinstance(value, bool), f"partition parameter {name} is {value!r}: accepted are true and false")
+        require(isinstance(value, bool), f"partition parameter {name} is {_shown(value)}: accepted are true and false")
     elif kind is str:
-        require(isinstance(value, str), f"partition parameter {name} is {value!r}: accepted are strings")
+        require(isinstance(value, str), f"partition parameter {name} is {_shown(value)}: accepted is text")
     elif kind is int:
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        require(whole, f"partition parameter {name} is {value!r}: accepted are whole numbers from 1")
+        require(whole, f"partition parameter {name} is {_shown(value)}: accepted are whole numbers from 1")
     else:
         positive = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
-        require(positive, f"partition parameter {name} is {value!r}: accepted are positive finite numbers")
+        require(positive, f"partition parameter {name} is {_shown(value)}: accepted are positive finite numbers")
         return float(value)
     return value
+
+
+def _shown(value: Parameter) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 @contextmanager
@@ -204,12 +208,23 @@ def _divide(labels: NDArray[np.int64], order: NDArray[np.int64], partitioner: An
     return tuple(np.sort(np.asarray(part["index"], dtype=np.int64)) for part in loaded)
 
 
-def _reason(scheme: PartitionScheme, error: Exception) -> str:
+def _reason(scheme: PartitionScheme, settings: Mapping[str, Any], error: Exception) -> str:
     match scheme:
         case PartitionScheme.LINEAR | PartitionScheme.SQUARE | PartitionScheme.EXPONENTIAL:
-            return "the smallest client would have none, try fewer clients or more records"
+            return "the smallest client would have none: accepted are fewer clients or more records"
+        case PartitionScheme.DIRICHLET:
+            return (
+                f"no draw with alpha {settings['alpha']:g} gave every client min-partition-size "
+                f"{settings['min_partition_size']} records: accepted are a larger alpha, a smaller "
+                "min-partition-size or fewer clients"
+            )
+        case PartitionScheme.SHARD:
+            return (
+                "there are not enough shards for every client to get one: accepted are a smaller shard-size, fewer "
+                "shards a client, or fewer clients"
+            )
         case _:
-            # The partitioners' messages run over several lines; the words are good.
+            # The partitioner's messages run over several lines; the words are good.
             return " ".join(str(error).split()) or type(error).__name__
 
 

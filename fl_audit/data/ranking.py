@@ -44,7 +44,8 @@ def ranked_records(records: Records, measure: Dissimilarity, count: int, farthes
         If there are fewer records, or they do not suit the measure.
     """
     require(
-        1 <= count <= len(records), f"neighbour rank is {count}: accepted are 1 to {len(records)}, the records of D"
+        1 <= count <= len(records),
+        f"neighbour-rank is {count}: accepted are 1 to {len(records)}, the number of records in D",
     )
     sign = 1.0 if farthest else -1.0
     totals, error = approximate_totals(records, measure)
@@ -83,7 +84,10 @@ def ranked_pairs(
         f"outside records have shape {outside.shape}: accepted is that of the inside records, {inside.shape}",
     )
     pairs = len(inside) * len(outside)
-    require(1 <= count <= pairs, f"neighbour rank is {count}: accepted are 1 to {pairs}, the pairs of records")
+    require(
+        1 <= count <= pairs,
+        f"neighbour-rank is {count}: accepted are 1 to {pairs}, the number of pairs of a record in D and one outside",
+    )
     for records in (inside, outside):
         check_measurable(records, measure)
     search, best, size = _Search(measure, count, farthest), _Ranked.none(), rows_in_block(inside, measure)

@@ -1,6 +1,7 @@
 """Labelled records: what every loader returns and everything else consumes."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -94,6 +95,37 @@ class Records:
         require(0 <= index < len(self), f"record index is {index}: accepted are 0 to {len(self) - 1}")
 
 
+class ColumnKind(StrEnum):
+    """What a column of a table is used as."""
+
+    NUMBER = "number"
+    LEVELS = "levels"
+    LABEL = "label"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True)
+class ColumnUse:
+    """What a column of a table became.
+
+    Parameters
+    ----------
+    name
+        Name of the column in the file.
+    kind
+        What it is used as.
+    detail
+        How, in words for people, such as "20 to 40, scaled to 0 to 1".
+    """
+
+    name: str
+    kind: ColumnKind
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.kind}, {self.detail}" if self.detail else f"{self.name}: {self.kind}"
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """A loaded data set before any record is chosen from it.
@@ -108,6 +140,8 @@ class Source:
         Official test split, None where the format has none.
     description
         One line for people.
+    columns
+        What each column of a table became; empty where the format has no columns that could become this or that.
 
     Raises
     ------
@@ -119,6 +153,7 @@ class Source:
     pool: Records
     test: Records | None
     description: str
+    columns: tuple[ColumnUse, ...] = ()
 
     def __post_init__(self) -> None:
         if self.test is None:

@@ -1,6 +1,7 @@
 """The training set D, the records outside it, and the test records."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +10,8 @@ from fl_audit.data.records import Records, Source
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
 
+FEWEST_POPULATION = 2
+"""With fewer records outside D and D' the test records are the population sample."""
 _LARGEST_HELD_OUT_SHARE = 0.2
 
 
@@ -29,6 +32,45 @@ class Split:
     inside: Records
     outside: Records | None
     test: Records
+
+
+class UsedSizes(NamedTuple):
+    """How many records a run really uses, where a configuration only names the most it wants.
+
+    Parameters
+    ----------
+    training
+        Records of D.
+    test
+        Records on which accuracy is measured.
+    population
+        Records that serve Epsilon* as the population sample.
+    population_is_test
+        Whether these are the test records, because too few records are left outside D and D'.
+    """
+
+    training: int
+    test: int
+    population: int
+    population_is_test: bool
+
+
+def used_sizes(split: Split, population_records: int, replaces: bool) -> UsedSizes:
+    """Return how many records a run uses.
+
+    Parameters
+    ----------
+    split
+        The records.
+    population_records
+        The most records that are wanted for the population sample, at least 2.
+    replaces
+        Whether D' takes a record from outside D, which then cannot be in the population sample.
+    """
+    left = 0 if split.outside is None else len(split.outside) - replaces
+    if left < FEWEST_POPULATION:
+        return UsedSizes(len(split.inside), len(split.test), len(split.test), True)
+    return UsedSizes(len(split.inside), len(split.test), min(population_records, left), False)
 
 
 def select_records(source: Source, records: int, test_records: int, seed: int) -> Split:
@@ -68,13 +110,15 @@ def select_records(source: Source, records: int, test_records: int, seed: int) -
     free = len(source.pool) - held_out
     require(
         records <= free,
-        f"{records} records are asked for: {source.name} has {free} available"
-        + (f" beside {held_out} held out for the test" if held_out else ""),
+        f"the training set is to have {records} records, and {source.name} has {free}"
+        + (f" beside {held_out} held out for the test" if held_out else "")
+        + f": accepted for records in [data] are 1 to {free}",
     )
     inside = source.pool.take(order[:records])
     require(
         np.unique(inside.labels).size >= 2,
-        f"the {records} records drawn from {source.name} have one class only: at least 2 are needed, ask for more",
+        f"records is {records}, and all that are drawn from {source.name} are of one class: at least 2 classes are "
+        "needed, so ask for more records",
     )
     # In the pool's order, so that the position of a replacement is easy to trace.
     outside = source.pool.take(np.sort(order[records:free])) if records < free else None

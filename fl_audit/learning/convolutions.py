@@ -1,9 +1,10 @@
 """Two-dimensional convolutions and 2x2 pooling of all worlds at once.
 
-The convolution itself is torch's own, with one group of channels a world. The gradient of one example is a product of
-its output gradients with its input, shifted once for every place of the kernel, so the input is never unfolded; where
-that product costs more than two small Gram matrices, the norm comes from these and no gradient of an example exists.
-(For mnist-cnn it costs less: with Gram matrices throughout, a clipped sum took 26 times as long.)
+The convolution itself is torch's own, with one group of channels for each world. The gradient of one example is a
+product of its output gradients with its input, shifted once for every place of the kernel, so the input is never
+unfolded. Where that product costs more than two small Gram matrices, the norm is computed from these matrices, without
+the gradient of any example. (For mnist-cnn the product costs less: with Gram matrices throughout, a clipped sum took 26
+times as long.)
 """
 
 from typing import Any

@@ -1,10 +1,10 @@
 """Layers that run many models at once and know the per-example gradients of their parameters.
 
 A stacked layer takes the examples of all worlds merged into the leading axis, world by world, so the forward code
-around it sees one large batch and needs no change. The raw input of a model is the same in every world, and a layer
-that meets it (leading axis = examples) never repeats it. After the backward pass each layer gives
-the squared norm of every example's gradient and the weighted sum of these gradients; a dense layer needs no gradient
-per example for either: ||d a^T||^2 = ||d||^2 ||a||^2 (Goodfellow 2015, "Efficient per-example gradient computations").
+around it sees one large batch and needs no change. The raw input of a model is the same in every world: a layer that
+reads it gets each example once, not once for every world. After the backward pass each layer gives the squared norm of
+every example's gradient and the weighted sum of these gradients; a dense layer needs no gradient per example for
+either: ||d a^T||^2 = ||d||^2 ||a||^2 (Goodfellow 2015, "Efficient per-example gradient computations").
 """
 
 from collections.abc import Callable, Mapping

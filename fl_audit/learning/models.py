@@ -1,6 +1,5 @@
 """Models: the built-in ones, anybody's own, and their initial weights in every world."""
 
-import importlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,9 +14,9 @@ from torch import Tensor, nn
 
 from fl_audit.errors import InputError, require
 from fl_audit.learning.layout import ParameterLayout
+from fl_audit.learning.module_checks import check_module, said, without_hints
 from fl_audit.randomness import Purpose, generator
-
-_BATCH_STATISTICS = (nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm)
+from fl_audit.user_modules import import_user_module
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ def build_model(spec: ModelSpec) -> nn.Module:
     Raises
     ------
     InputError
-        If the name is unknown, the factory cannot be imported, or a layer mixes examples or draws random numbers.
+        If the name is unknown, the factory cannot be imported or fails, or `check_module` refuses what it makes.
     """
     if spec.name in _BUILT_IN:
         return _BUILT_IN[spec.name](spec.feature_shape, spec.classes)
@@ -131,13 +130,15 @@ def build_model(spec: ModelSpec) -> nn.Module:
         )
     factory = _import_factory(spec.name)
     known = {"feature_shape": spec.feature_shape, "classes": spec.classes}
-    taken = inspect.signature(factory).parameters
     try:
-        module = factory(**{key: value for key, value in known.items() if key in taken})
-    except Exception as error:  # the factory is the user's own code
+        taken = inspect.signature(factory).parameters
+        with without_hints():
+            module = factory(**{key: value for key, value in known.items() if key in taken})
+    # The factory is the user's own code: it may raise anything, and may try to end the interpreter.
+    except (Exception, SystemExit) as error:
         raise InputError(
-            f"model {spec.name!r} cannot be built ({type(error).__name__}: {error}): accepted is a function that takes "
-            "none, one or both of feature_shape and classes"
+            f"model {spec.name!r} cannot be built ({_kind_and_words(error)}): accepted is a function that takes none, "
+            "one or both of feature_shape and classes"
         ) from error
     require(
         isinstance(module, nn.Module),
@@ -150,41 +151,20 @@ def build_model(spec: ModelSpec) -> nn.Module:
 def _import_factory(name: str) -> Callable[..., nn.Module]:
     module_name, _, attribute = name.partition(":")
     try:
-        factory = getattr(importlib.import_module(module_name), attribute)
-    # ValueError: an empty name; TypeError: a relative one
-    except (ImportError, AttributeError, SyntaxError, ValueError, TypeError) as error:
+        factory = getattr(import_user_module(module_name), attribute)
+    except InputError as error:
+        raise InputError(f"model {name!r}: {error}") from error
+    except (Exception, SystemExit) as error:
         raise InputError(
-            f"model {name!r} cannot be imported ({error}): accepted is 'package.module:factory'"
+            f"model {name!r} cannot be imported ({_kind_and_words(error)}): accepted is 'package.module:factory'"
         ) from error
     require(callable(factory), f"model {name!r} is not callable: accepted is a function that returns a torch.nn.Module")
     return factory  # type: ignore[no-any-return]
 
 
-def check_module(module: nn.Module) -> None:
-    """Refuse layers that mix examples or draw random numbers, naming the mend.
-
-    Raises
-    ------
-    InputError
-        If the module holds batch normalisation, instance statistics that run over batches, dropout, frozen parameters,
-        or no parameters.
-    """
-    for name, layer in module.named_modules():
-        kind = type(layer).__name__
-        if isinstance(layer, _BATCH_STATISTICS):
-            raise InputError(
-                f"layer {name!r} is a {kind}, which mixes the examples of a batch, so one record has no gradient "
-                f"of its own: use torch.nn.GroupNorm or torch.nn.LayerNorm instead"
-            )
-        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
-            raise InputError(
-                f"layer {name!r} is a {kind}, whose random masks no party could recompute: remove it or set p = 0"
-            )
-        if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats:
-            raise InputError(f"layer {name!r} tracks running statistics over batches: use track_running_stats=False")
-    frozen = [name for name, parameter in module.named_parameters() if not parameter.requires_grad]
-    require(not frozen, f"parameters {', '.join(frozen)} are frozen, but all are trained: register them as buffers")
-    require(any(True for _ in module.parameters()), "the model has no parameters: accepted is a model that can learn")
+def _kind_and_words(error: BaseException) -> str:
+    kind, words = type(error).__name__, said(error)
+    return kind if words == kind else f"{kind}: {words}"
 
 
 @contextmanager
@@ -207,7 +187,7 @@ def initial_models(spec: ModelSpec, seed: int, worlds: Sequence[int]) -> Tensor:
     spec
         Which model.
     seed
-        Seed of the run.
+        Public seed of the weights.
     worlds
         Indices of worlds.
 

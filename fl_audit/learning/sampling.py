@@ -78,7 +78,7 @@ class Workload:
     def of(
         cls, features: Tensor, labels: Tensor, taking_part: Tensor | None, gathered_below: float | None = None
     ) -> "Workload":
-        """Return the work, the cheaper way.
+        """Return the workload in whichever of the two ways is cheaper.
 
         Parameters
         ----------
@@ -110,7 +110,7 @@ class Workload:
 
 
 def _gathered(taking_part: Tensor, largest: int) -> tuple[Tensor, Tensor]:
-    """Return what counts, and the indices of each world's sample in ascending order, filled up with example 0."""
+    """Return which examples count, and each world's sample as ascending indices, filled up with example 0."""
     worlds, examples = taking_part.nonzero(as_tuple=True)
     counts = taking_part.sum(1)
     place = torch.arange(len(worlds), device=worlds.device) - (counts.cumsum(0) - counts)[worlds]

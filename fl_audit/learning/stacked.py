@@ -10,11 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError
 from fl_audit.learning.layers import Frame, Visit
 from fl_audit.learning.layout import ParameterLayout
 from fl_audit.learning.memory import keep_freed_memory
-from fl_audit.learning.models import ModelSpec, build_model, check_module
+from fl_audit.learning.models import ModelSpec, build_model
+from fl_audit.learning.module_checks import PROBE_EXAMPLES, check_module, check_outputs, said, without_hints
 from fl_audit.learning.sampling import Portion, Workload
 from fl_audit.learning.stacking import parameter_owners, stack_layers
 
@@ -24,7 +25,7 @@ _PASS_BUDGET = 2**22
 """Scalars of activations that one pass over one world may hold: examples beyond it wait for the next pass."""
 _GRADIENT_BUDGET = 2**25
 """Scalars of per-example gradients that the generic way may hold at once."""
-_PROBE_WORLDS, _PROBE_EXAMPLES = 2, 3
+_PROBE_WORLDS = 2
 
 
 class StackedModel:
@@ -65,9 +66,10 @@ class StackedModel:
 
     @classmethod
     def of(cls, spec: ModelSpec) -> "StackedModel":
-        """Return the stacked model of a specification, refused if its outputs mix examples."""
-        model = cls(build_model(spec), spec.feature_shape)
-        refuse_unless_independent(model, spec.classes)
+        """Return the stacked model of a specification, refused if `check_outputs` refuses its outputs."""
+        template = build_model(spec)
+        model = cls(template, spec.feature_shape)
+        check_outputs(template, spec.feature_shape, spec.classes)
         return model
 
     @property
@@ -169,7 +171,8 @@ class StackedModel:
         frame.worlds, frame.examples = len(models), examples
         frame.read(features)
         frame.recording, frame.tape = recording, []
-        return stacked(features), frame
+        with without_hints():
+            return stacked(features), frame
 
     def _logits_pass(self, models: Tensor, features: Tensor) -> Tensor:
         with torch.no_grad():
@@ -177,7 +180,8 @@ class StackedModel:
                 # One world at a time: recurrent layers have no rule for vmap without gradients.
                 views = [self.layout.views(model.unsqueeze(0)) for model in models]
                 one_by_one = [{name: value[0] for name, value in parameters.items()} for parameters in views]
-                return torch.stack([functional_call(self.template, values, (features,)) for values in one_by_one])
+                with without_hints():
+                    return torch.stack([functional_call(self.template, values, (features,)) for values in one_by_one])
             merged, frame = self._run_stacked(models, features, len(features), recording=False)
             return frame.split(merged)
 
@@ -220,23 +224,27 @@ class StackedModel:
 
         worlds_axis = 0 if portion.is_own else None
         per_world = vmap(vmap(grad(loss), in_dims=(None, 0, 0)), in_dims=(0, worlds_axis, worlds_axis))
-        gradients = per_world(self.layout.views(models), portion.features, portion.labels)
-        return torch.cat([gradients[name].flatten(2) for name in self.layout.names], dim=2)
+        with without_hints():
+            gradients = per_world(self.layout.views(models), portion.features, portion.labels)
+        # A parameter of one number, such as a learned temperature, has no axes of its own.
+        shape = (len(models), portion.examples)
+        widths = {name: columns.stop - columns.start for name, columns in self.layout.slices().items()}
+        return torch.cat([gradients[name].reshape(*shape, widths[name]) for name in self.layout.names], dim=2)
 
     def _probe(self) -> bool:
         """Run the stacked layers and `torch.func` on a small example and return whether they agree."""
         source = torch.Generator().manual_seed(0)
         flat = self.layout.flatten(dict(self.template.named_parameters()))
         models = flat + 0.1 * torch.randn(_PROBE_WORLDS, len(flat), generator=source)
-        features = torch.rand(_PROBE_EXAMPLES, *self.feature_shape, generator=source)
-        portion = Portion(features, torch.zeros(_PROBE_EXAMPLES, dtype=torch.int64))
+        features = torch.rand(PROBE_EXAMPLES, *self.feature_shape, generator=source)
+        portion = Portion(features, torch.zeros(PROBE_EXAMPLES, dtype=torch.int64))
         try:
             expected = torch.empty_like(models)
             self._clipped_sum_generic(models, portion, 1.0, expected)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise InputError(
                 f"the model cannot be run example by example on features of shape {self.feature_shape} "
-                f"({_first_line(error)}): accepted are modules for torch.func.vmap, without random draws and .item()"
+                f"({said(error)}): accepted are modules for torch.func.vmap, without random draws and .item()"
             ) from error
         if self._parts.stacked is None:
             return False
@@ -278,28 +286,3 @@ def _weights(squared_norms: Tensor, clipping_norm: float | None, counted: Tensor
         return torch.ones_like(squared_norms) if counted is None else counted
     weights = torch.clamp(clipping_norm * torch.rsqrt(squared_norms), max=1.0)
     return weights if counted is None else weights * counted
-
-
-def refuse_unless_independent(model: StackedModel, classes: int) -> None:
-    """Refuse a model whose outputs for one example depend on the others in the batch, or that has too few outputs.
-
-    Raises
-    ------
-    InputError
-        If they do.
-    """
-    source = torch.Generator().manual_seed(1)
-    features = torch.rand(_PROBE_EXAMPLES, *model.feature_shape, generator=source)
-    with torch.no_grad():
-        together = model.template(features)
-        alone = torch.cat([model.template(example.unsqueeze(0)) for example in features])
-    logits = together.dim() == 2 and together.shape == alone.shape and together.shape[1] >= classes
-    require(
-        logits and torch.allclose(together, alone, rtol=1e-4, atol=1e-5),
-        f"the model gives logits of shape {tuple(together.shape)} for {_PROBE_EXAMPLES} examples of {classes} classes, "
-        "or mixes examples: accepted are models whose logits (examples, classes) depend on one example each",
-    )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,7 +1,7 @@
 """From what is released to (epsilon, delta), by the name of who accounts.
 
-A figure never goes without the name of its accountant. What each of them computes stands in `gaussian` (`gdp`), `renyi`
-(`rdp-classic`, `rdp`) and `pld` (`pld`).
+No epsilon is reported without the name of the accountant that computed it. How each of them computes stands in
+`gaussian` (`gdp`), `renyi` (`rdp-classic`, `rdp`) and `pld` (`pld`).
 """
 
 from enum import StrEnum
@@ -111,7 +111,22 @@ def _divergences(profile: PrivacyProfile, accountant: Accountant) -> NDArray[np.
 
 
 def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:
-    """Return epsilon at delta of a Gaussian composition with parameter mu; see the accountants' own functions."""
+    """Return the epsilon that an accountant promises at delta for a Gaussian composition with parameter mu.
+
+    Parameters
+    ----------
+    accountant
+        Which accountant.
+    mu
+        Gaussian-DP parameter, at least 0.
+    delta
+        Above 0 and below 1.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
     match accountant:
         case Accountant.RDP_CLASSIC:
             return rdp_classic_epsilon_mu(mu, delta)

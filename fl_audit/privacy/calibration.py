@@ -21,7 +21,7 @@ from fl_audit.privacy.scores import (
     mu_from_advantage,
     require_belief,
 )
-from fl_audit.privacy.search import smallest_kept, smallest_root
+from fl_audit.privacy.search import smallest_root
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
 
 PLD_TOLERANCE = 1e-5
@@ -93,8 +93,8 @@ def _for_epsilon(epsilon: float, claim: Claim) -> float:
     if claim.accountant is Accountant.PLD:
         return _by_curves(lambda curves: curves.epsilon(claim.delta) / epsilon - 1, claim, start)
     mu_of_epsilon(claim.accountant, epsilon, claim.delta)  # refuses an epsilon that is reported without any release
-    return smallest_kept(
-        lambda z: account(claim.with_noise(z).profile, claim.accountant, claim.delta) <= epsilon,
+    return smallest_root(
+        lambda z: account(claim.with_noise(z).profile, claim.accountant, claim.delta) / epsilon - 1,
         start,
         1e-8,
         SMALLEST_SAMPLED_NOISE,

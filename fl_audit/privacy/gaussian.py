@@ -33,7 +33,7 @@ def require_epsilon(epsilon: float) -> None:
 def require_noise_multiplier(noise_multiplier: float) -> None:
     """Raise `InputError` unless the noise multiplier lies between 1e-100 and 1e100, where its square is a float."""
     accepted = 1e-100 <= noise_multiplier <= 1e100
-    require(accepted, f"noise multiplier is {noise_multiplier:g}: accepted are numbers from 1e-100 to 1e100")
+    require(accepted, f"noise multiplier is {noise_multiplier}: accepted are numbers from 1e-100 to 1e100")
 
 
 def gaussian_mu(noise_multiplier: float, rounds: int) -> float:

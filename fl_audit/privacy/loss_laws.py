@@ -113,7 +113,7 @@ class GaussianLoss:
         return (self.mu / 2, -self.mu / 2, self.mu / 2) if self.replaced else (self.mu, 0.0, self.mu)
 
     def loss(self, x: Array) -> Array:
-        """Return log P(x) / Q(x)."""
+        """Return log(P(x) / Q(x))."""
         up, down, _ = self._means
         upper = self._log_ratio(up * x - up * up / 2)
         return upper - self._log_ratio(down * x - down * down / 2) if self.replaced else upper
@@ -207,22 +207,22 @@ class LaplaceLoss:
 
     @property
     def lowest(self) -> float:
-        """-epsilon."""
+        """The loss -epsilon, which an atom holds."""
         return -self.epsilon
 
     @property
     def highest(self) -> float:
-        """Epsilon."""
+        """The loss epsilon, which an atom holds."""
         return self.epsilon
 
     @property
     def symmetric(self) -> bool:
-        """True."""
+        """Always: both neighbours play the same part."""
         return True
 
     @property
     def is_pure(self) -> bool:
-        """True."""
+        """Always: no loss is above epsilon."""
         return True
 
     @property
@@ -256,22 +256,22 @@ class ResponseLoss:
 
     @property
     def lowest(self) -> float:
-        """-epsilon."""
+        """The loss -epsilon, which an atom holds."""
         return -self.epsilon
 
     @property
     def highest(self) -> float:
-        """Epsilon."""
+        """The loss epsilon, which an atom holds."""
         return self.epsilon
 
     @property
     def symmetric(self) -> bool:
-        """True."""
+        """Always: both neighbours play the same part."""
         return True
 
     @property
     def is_pure(self) -> bool:
-        """True."""
+        """Always: no loss is above epsilon."""
         return True
 
     @property

@@ -10,7 +10,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.errors import InputError
@@ -83,7 +82,7 @@ def rdp_classic_mu(epsilon: float, delta: float) -> float:
     if epsilon <= floor:
         raise InputError(
             f"epsilon is {epsilon:.6g}: accepted by rdp-classic at delta {delta} are numbers above {floor:.6g}, "
-            "which its largest order costs without any release"
+            "which it reports even where nothing is released"
         )
     return math.sqrt(float(np.max(2 * (epsilon - overhead) / RDP_CLASSIC_ORDERS)))
 
@@ -121,7 +120,9 @@ def _sampled_divergences(noise_multiplier: float, sampling_rate: float) -> NDArr
         if np.max(np.abs(exponent)) < 1:
             moment = math.log1p(float(np.sum(np.exp(log_weight) * np.expm1(exponent))))
         else:
-            moment = float(logsumexp(log_weight + exponent))
+            summands = log_weight + exponent
+            largest = float(np.max(summands))
+            moment = largest + math.log(float(np.sum(np.exp(summands - largest))))
         divergences[index] = max(moment, 0.0) / (order - 1)
     divergences.flags.writeable = False
     return divergences
@@ -208,6 +209,6 @@ def rdp_mu(epsilon: float, delta: float) -> float:
     if epsilon <= floor:
         raise InputError(
             f"epsilon is {epsilon:.6g}: accepted by rdp at delta {delta} are numbers above {floor:.6g}, "
-            "which its orders cost without any release"
+            "which it reports even where nothing is released"
         )
     return math.sqrt(float(np.max(2 * (epsilon - overhead) / RDP_ORDERS)))

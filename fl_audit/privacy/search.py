@@ -31,11 +31,9 @@ def smallest_kept(kept: Callable[[float], bool], start: float, relative: float =
     kept
         Whether a number keeps the promise.
     start
-        A positive number near the answer, at least `lowest`.
+        A positive number near the answer.
     relative
         Relative width to which the answer is bracketed; the kept end is returned.
-    lowest
-        Where the search ends. 0 is for promises that some positive number breaks: otherwise the search does not end.
 
     Raises
     ------
@@ -44,9 +42,7 @@ def smallest_kept(kept: Callable[[float], bool], start: float, relative: float =
     """
     low, high, factor = start, start, 1 + 1e-6
     if kept(start):
-        while kept(low := max(low / factor, lowest)):
-            if low == lowest:
-                return lowest
+        while kept(low := low / factor):
             high, factor = low, min(factor**4, 4.0)
     else:
         while not kept(high := high * factor):

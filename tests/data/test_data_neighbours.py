@@ -167,14 +167,14 @@ def test_ranks_go_on_from_the_most_and_the_least_dissimilar() -> None:
 
 
 def test_ranks_that_do_not_exist_are_refused() -> None:
-    with pytest.raises(InputError, match="neighbour rank is 5: accepted are 1 to 4"):
+    with pytest.raises(InputError, match="neighbour-rank is 5: accepted are 1 to 4"):
         choose_neighbour(REMOVE, D, None, MOST, Dissimilarity.EUCLIDEAN, 0, 5)
-    with pytest.raises(InputError, match="neighbour rank is 13: accepted are 1 to 12"):
+    with pytest.raises(InputError, match="neighbour-rank is 13: accepted are 1 to 12"):
         choose_neighbour(REPLACE, D, OUT, LEAST, Dissimilarity.EUCLIDEAN, 0, 13)
-    with pytest.raises(InputError, match="neighbour rank is 0"):
+    with pytest.raises(InputError, match="neighbour-rank is 0"):
         ranked_neighbours(REMOVE, D, None, Dissimilarity.EUCLIDEAN, 0)
     for choice in (RANDOM, 1):
-        with pytest.raises(InputError, match="goes with most-dissimilar and least-dissimilar"):
+        with pytest.raises(InputError, match="needs neighbour = most-dissimilar or least-dissimilar"):
             choose_neighbour(REPLACE, D, OUT, choice, Dissimilarity.EUCLIDEAN, 0, 2)
 
 
@@ -186,7 +186,7 @@ def test_named_record() -> None:
 @pytest.mark.parametrize("relation", [REMOVE, REPLACE])
 @pytest.mark.parametrize("index", [-1, 4])
 def test_index_out_of_range(relation: Adjacency, index: int) -> None:
-    with pytest.raises(InputError, match=f"neighbour index is {index}: accepted are 0 to 3"):
+    with pytest.raises(InputError, match=f"neighbour is {index}: accepted are 0 to 3"):
         choose_neighbour(relation, D, OUT, index, Dissimilarity.EUCLIDEAN, 0)
 
 
@@ -203,7 +203,7 @@ def test_random_is_uniform_and_follows_the_seed() -> None:
 
 
 def test_a_neighbour_must_be_possible() -> None:
-    with pytest.raises(InputError, match="no record is left outside D"):
+    with pytest.raises(InputError, match=r"D takes all . records, and to replace one"):
         choose_neighbour(REPLACE, D, None, MOST, Dissimilarity.EUCLIDEAN, 0)
     with pytest.raises(InputError, match="at least 2 are needed to remove one"):
         choose_neighbour(REMOVE, D.take([0]), OUT, MOST, Dissimilarity.EUCLIDEAN, 0)

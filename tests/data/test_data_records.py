@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fl_audit.data.records import Records, Source
-from fl_audit.data.split import select_records
+from fl_audit.data.split import select_records, used_sizes
 from fl_audit.errors import InputError
 
 
@@ -93,14 +93,33 @@ def test_split_may_use_the_whole_pool() -> None:
 
 @pytest.mark.parametrize(("official", "free"), [(0, 8), (5, 10)])
 def test_too_many_records_names_the_available(official: int, free: int) -> None:
-    with pytest.raises(InputError, match=f"11 records are asked for: made has {free} available"):
+    with pytest.raises(InputError, match=f"to have 11 records, and made has {free}.*: accepted .* 1 to {free}"):
         select_records(make(10, official=official), 11, 100, seed=0)
 
 
 def test_one_class_in_d_and_bad_numbers_are_refused() -> None:
-    with pytest.raises(InputError, match="one class only"):
+    with pytest.raises(InputError, match="are of one class: at least 2"):
         select_records(make(10), 1, 1, seed=0)
     with pytest.raises(InputError, match="number of records is 0"):
         select_records(make(10), 0, 1, seed=0)
     with pytest.raises(InputError, match="number of test records is 0"):
         select_records(make(10), 2, 0, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("records", "asked", "replaces", "expected"),
+    [
+        (10, 1000, False, (10, 4, 6, False)),
+        (10, 1000, True, (10, 4, 5, False)),
+        (10, 3, True, (10, 4, 3, False)),
+        (14, 1000, False, (14, 4, 2, False)),
+        (14, 1000, True, (14, 4, 4, True)),
+        (16, 1000, False, (16, 4, 4, True)),
+    ],
+)
+def test_the_sizes_that_are_used_are_known(
+    records: int, asked: int, replaces: bool, expected: tuple[int, int, int, bool]
+) -> None:
+    features = np.arange(20, dtype=np.float32).reshape(-1, 1)
+    source = Source("made", Records(features, np.arange(20) % 2, 2), None, "")
+    assert used_sizes(select_records(source, records, 4, seed=0), asked, replaces) == expected

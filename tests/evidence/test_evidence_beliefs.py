@@ -20,7 +20,7 @@ from fl_audit.evidence.belief.expected import (
     delta_terms,
     epsilon_from_beliefs,
 )
-from fl_audit.privacy.accounting import gdp_delta, gdp_epsilon
+from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
 
 MU = 0.65
 

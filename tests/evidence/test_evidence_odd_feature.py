@@ -5,17 +5,29 @@ import pytest
 from scipy.stats import binom
 
 from experiments.studies.adaptive_logistic import OddFeature, play_odd_feature
+from fl_audit.adjacency import Adjacency
 from fl_audit.evidence.belief.verdict import Verdict, judge
 from fl_audit.evidence.bounds.shift import shift_epsilon_lower_bound
-from fl_audit.privacy.accounting import Accountant, gdp_epsilon
-from fl_audit.privacy.calibration import guarantee
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.privacy.guarantee import guarantee
 
 
 @pytest.mark.parametrize("mu", [3.0, 5.0])
 def test_honest_runs_are_not_violated_where_sensitivities_follow_the_secret(mu: float) -> None:
     """100 honest runs with each mu: at most the binomial bound (1e-4) of 0.1 %, and 5 % for the lower bound."""
     setting = OddFeature(worlds=20, mu=mu)
-    promise = guarantee(Accountant.GDP, setting.noise_multiplier, setting.rounds, 0.01)
+    promise = guarantee(
+        Claim(
+            Adjacency.REPLACE_RECORD,
+            gaussian_rounds(setting.noise_multiplier, setting.rounds),
+            0.01,
+            0.5,
+            Accountant.GDP,
+        )
+    )
     rng = np.random.default_rng(int(mu))
     found = [judge(play_odd_feature(rng, setting), promise, 0.95, "x and x'", "seed 0") for _ in range(100)]
     assert sum(one.verdict is Verdict.VIOLATED for one in found) <= binom.ppf(1 - 1e-4, 100, 0.001)

@@ -14,7 +14,7 @@ from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.evidence.bounds.order_statistic import order_statistic_of
 from fl_audit.evidence.bounds.selection import Counts
 from fl_audit.evidence.bounds.threshold_bounds import clopper_pearson_of
-from fl_audit.privacy.accounting import gdp_epsilon
+from fl_audit.privacy.gaussian import gdp_epsilon
 
 Array = NDArray[np.float64]
 Pair = tuple[Array, Array]

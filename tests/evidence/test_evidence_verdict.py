@@ -7,6 +7,7 @@ import pytest
 from noise_laws import draw_measured
 from scipy.stats import binom
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
 from fl_audit.evidence.belief.measured import Measured
@@ -18,10 +19,18 @@ from fl_audit.evidence.belief.noise_estimate import (
 )
 from fl_audit.evidence.belief.noise_scale import SquareSum
 from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, judge_scores, unjudged
-from fl_audit.privacy.accounting import Accountant, gdp_epsilon, gdp_mu
-from fl_audit.privacy.calibration import Guarantee, guarantee
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
+from fl_audit.privacy.guarantee import Guarantee, guarantee
 
-PROMISE = guarantee(Accountant.GDP, 8.0, 30, 0.001)
+
+def promise_of(accountant: Accountant, noise_multiplier: float) -> Guarantee:
+    return guarantee(Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(noise_multiplier, 30), 0.001, 0.5, accountant))
+
+
+PROMISE = promise_of(Accountant.GDP, 8.0)
 
 
 def verdict(measured: Measured, promise: Guarantee = PROMISE) -> Judgement:
@@ -37,7 +46,7 @@ def test_honest_federations_are_consistent() -> None:
 
 
 def test_half_the_noise_is_found_under_an_accountant_with_slack() -> None:
-    promise = guarantee(Accountant.RDP_CLASSIC, 8.0, 30, 0.001)
+    promise = promise_of(Accountant.RDP_CLASSIC, 8.0)
     result = verdict(draw_measured(np.random.default_rng(2), 20, 30, noise=0.5), promise)
     assert result.verdict is Verdict.VIOLATED
     assert {test.name for test in result.broken} == {"noise-total", "noise-along-record", "noise-tensor"}
@@ -101,7 +110,7 @@ def test_a_record_that_changes_nothing_tells_nothing() -> None:
 
 
 def test_a_promise_of_epsilon_zero_is_judged() -> None:
-    promise = guarantee(Accountant.GDP, 1e6, 30, 0.001)
+    promise = promise_of(Accountant.GDP, 1e6)
     assert promise.epsilon == 0
     assert verdict(draw_measured(np.random.default_rng(9), noise_multiplier=1e6), promise).verdict is Verdict.CONSISTENT
 

@@ -16,15 +16,23 @@ from fl_audit.protocol import Key, Record
 FAULTY_CLIENT = 2
 
 
-def faulty_app(kind: str, once: Path | None = None, server_round: int = 2) -> ClientApp:
-    """Return an app whose client 2 goes wrong in one round; only the first time if `once` names a file to note it."""
+def faulty_app(
+    kind: str, once: Path | None = None, server_round: int = 2, always: bool = False, times: int = 1
+) -> ClientApp:
+    """Return an app whose client 2 goes wrong in one round; only the first `times` if `once` names a file to note it.
+
+    With `always` the file is the note of the last time, and nothing is spared.
+    """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         config = message.content.config_records[Record.CONFIG]
         due = context.node_config["partition-id"] == FAULTY_CLIENT and config[Key.ROUND] == server_round
-        if not due or (once is not None and once.exists()):
+        if not due or (once is not None and not always and _noted(once) >= times):
             return call_next(message, context)
-        if once is not None:
+        if isinstance(once, Path):
+            with once.open("a") as file:
+                file.write("x")
+        elif once is not None:
             once.touch()
         match kind:
             case "raises":
@@ -39,6 +47,12 @@ def faulty_app(kind: str, once: Path | None = None, server_round: int = 2) -> Cl
         return _spoiled(reply, kind)
 
     return build_app(mods=[mod])
+
+
+def _noted(once: Path) -> int:
+    if not once.exists():
+        return 0
+    return once.stat().st_size if isinstance(once, Path) else 1
 
 
 def _spoiled(reply: Message, kind: str) -> Message:

@@ -34,6 +34,8 @@ epsilon = 2.0
 delta = 0.01
 [audit]
 worlds = 4
+[run]
+seed = 0
 """
 
 

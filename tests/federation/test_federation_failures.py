@@ -9,7 +9,7 @@ import pytest
 from audits import MakePlan
 from faults import faulty_app
 
-from experiments.runs.engines import Engine
+from experiments.runs.engines import Engine, RayOptions
 from experiments.runs.run import Parties, run_audit
 from strategies.errors import FederationError
 
@@ -76,7 +76,7 @@ def _running_ray_processes() -> list[str]:
 
 
 DIED = "client 2 failed: its process died, or ended itself at the time limit"
-SECONDS_TO_STOP = 15.0
+SECONDS_TO_STOP = 20.0
 
 
 @pytest.mark.ray
@@ -85,22 +85,47 @@ SECONDS_TO_STOP = 15.0
     [
         ("raises", "client 2 failed: the disk of this client is full", 0.0),
         ("dies", DIED, 0.0),
-        ("hangs", DIED, 8.0),
+        ("hangs", "no answer in time from client(s) 2", 13.0),
         ("freezes", "no answer in time from client(s) 2", 13.0),
     ],
 )
-def test_on_ray_a_fault_ends_run_and_processes(
+def test_on_ray_a_fault_that_stays_ends_run_and_processes(
     kind: str, said: str, noticed_after: float, small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    plan = small_plan(run={"client-time-limit": 8.0, "worlds-per-batch": 6})
+    plan = small_plan(run={"client-time-limit": 8.0, "worlds-per-batch": 6, "client-retries": 1})
     mark = tmp_path / "failed"
     with pytest.raises(FederationError) as caught:
-        run_audit(plan, tmp_path / "run", Engine.RAY, parties=Parties(client_app=faulty_app(kind, mark)))
+        run_audit(plan, tmp_path / "run", Engine.RAY, parties=Parties(client_app=faulty_app(kind, mark, always=True)))
     assert time.time() - mark.stat().st_mtime < noticed_after + SECONDS_TO_STOP
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert mark.stat().st_size == (2 if kind in ("dies", "hangs") else 1)
     assert _stored_batches(tmp_path / "run") == []
     assert _running_ray_processes() == []
     undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL)
     resumed = run_audit(plan, tmp_path / "run", Engine.LOCAL, resume=True)
     pd.testing.assert_frame_equal(resumed.worlds, undisturbed.worlds)
+
+
+@pytest.mark.ray
+def test_on_ray_a_call_whose_process_died_is_made_again_and_the_worlds_are_the_same(
+    small_plan: MakePlan, tmp_path: Path
+) -> None:
+    plan = small_plan(run={"client-retries": 2, "actors": 2})
+    mark = tmp_path / "died"
+    survived = run_audit(
+        plan, tmp_path / "run", Engine.RAY, parties=Parties(client_app=faulty_app("dies", mark, times=4))
+    )
+    assert mark.stat().st_size == 4  # twice in each of the two batches
+    undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL)
+    for label in ("worlds", "rounds", "releases"):
+        pd.testing.assert_frame_equal(getattr(survived, label), getattr(undisturbed, label), check_exact=True)
+    assert _running_ray_processes() == []
+
+
+def test_a_call_is_made_again_as_often_as_the_configuration_says() -> None:
+    def asked(retries: int) -> dict[str, object]:
+        return dict(RayOptions(retries=retries).backend_config()["client_resources"])
+
+    assert asked(3) == {"num_cpus": 1, "num_gpus": 0.0, "max_restarts": -1, "max_task_retries": 3}
+    assert asked(0) == {"num_cpus": 1, "num_gpus": 0.0}

@@ -1,7 +1,9 @@
 """Models by name, initial weights of worlds, and every refusal."""
 
+import copy
 import random
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +15,8 @@ from torch import nn
 
 from fl_audit.errors import InputError
 from fl_audit.learning.layout import ParameterLayout
-from fl_audit.learning.models import ModelSpec, build_model, check_module, initial_models, model_names
+from fl_audit.learning.models import ModelSpec, build_model, initial_models, model_names
+from fl_audit.learning.module_checks import check_module
 from fl_audit.learning.stacked import StackedModel
 
 FACTORIES = """
@@ -310,7 +313,7 @@ def test_refuses_frozen_parameters() -> None:
         ("centred", "mixes examples"),
         ("standardised", "mixes examples"),
         ("too_deep", "cannot be run example by example"),
-        ("of_two_classes", r"logits of shape \(3, 2\) for 3 examples of 3 classes"),
+        ("of_two_classes", "the model has 2 outputs and the data has 3 classes: accepted is one output for each class"),
         ("noisy", "random"),
         ("dropping", "random"),
         ("squeezed", "cannot be run example by example"),
@@ -331,5 +334,158 @@ def test_a_check_leaves_the_global_generator_alone() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_more_logits_than_classes_are_accepted(factories: None) -> None:
-    assert StackedModel.of(ModelSpec("their_package.networks:with_nothing", (2, 3), 2)).layout.size == 21
+# What a stranger's module may do
+
+
+MORE_FACTORIES = """
+import sys
+import torch
+import warnings
+from torch import nn
+
+class Recurrent(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.cells, self.head = nn.LSTM(3, 4, num_layers=2, dropout=dropout), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.head(self.cells(x.transpose(0, 1))[0][-1])
+
+class Attentive(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(3, 1, 8, dropout=0.0)
+        layer.self_attn.dropout = dropout
+        self.body, self.head = nn.TransformerEncoder(layer, 1), nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.head(self.body(x.transpose(0, 1)).mean(0))
+
+class Dropping(nn.Module):
+    def __init__(self, probability=0.1):
+        super().__init__()
+        self.head, self.probability = nn.Linear(6, 3), probability
+
+    def forward(self, x):
+        return nn.functional.dropout(self.head(x.flatten(1)), self.probability, training=self.training)
+
+class Shifting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.head(x.flatten(1)) + (1.0 if self.training else 0.0)
+
+class Tempered(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head, self.temperature = nn.Linear(6, 3), nn.Parameter(torch.tensor(1.5))
+
+    def forward(self, x):
+        return self.head(x.flatten(1)) * self.temperature
+
+class Softened(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head, self.soft = nn.Linear(6, 3), nn.Softmax()
+
+    def forward(self, x):
+        return self.soft(self.head(x.flatten(1)))
+
+def wide():
+    return nn.Sequential(nn.Flatten(), nn.Linear(6, 7))
+
+def in_doubles():
+    return nn.Sequential(nn.Flatten(), nn.Linear(6, 3)).double()
+
+def in_halves():
+    return nn.Sequential(nn.Flatten(), nn.Linear(6, 3)).half()
+
+def nowhere():
+    return nn.Sequential(nn.Flatten(), nn.Linear(6, 3)).to("meta")
+
+def lazy():
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(3))
+
+def ending():
+    sys.exit("good\\nbye")
+
+def failing():
+    raise KeyError
+
+def recurrent_dropping():
+    return Recurrent(0.2)
+
+def attentive_dropping():
+    return Attentive(0.3)
+"""
+
+
+@pytest.fixture
+def strange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModelSpec]:
+    """Return a function that names a factory of the module above."""
+    (tmp_path / "strange_models.py").write_text(MORE_FACTORIES)
+    (tmp_path / "ending_module.py").write_text("raise SystemExit(1)\n")
+    (tmp_path / "failing_module.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "strange_models", raising=False)
+    return lambda name: ModelSpec(name if ":" in name else f"strange_models:{name}", (2, 3), 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("wide", "the model has 7 outputs and the data has 3 classes: accepted is one output for each class"),
+        ("in_doubles", "parameter '1.weight' is of type float64: accepted is float32, which module.float"),
+        ("in_halves", "parameter '1.weight' is of type float16: accepted is float32"),
+        ("nowhere", "parameter '1.weight' is on device meta: accepted is cpu"),
+        ("lazy", "parameter '1.weight' belongs to a lazy layer, which has no shape until it first runs"),
+        ("ending", r"'strange_models:ending' cannot be built \(SystemExit\)"),
+        ("failing", r"cannot be built \(KeyError\)"),
+        ("ending_module:build", r"cannot be imported \(SystemExit\)"),
+        ("failing_module:build", r"cannot be imported \(ZeroDivisionError: division by zero\)"),
+        ("Dropping", "draws random numbers in training mode, as dropout does"),
+        ("Shifting", "gives other outputs in training mode"),
+        ("recurrent_dropping", "draws random numbers in training mode"),
+        ("attentive_dropping", "draws random numbers in training mode"),
+    ],
+)
+def test_a_strangers_module_is_refused_in_one_line(
+    strange: Callable[[str], ModelSpec], name: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message) as refusal:
+        StackedModel.of(strange(name))
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["Recurrent", "Attentive", "Tempered", "Softened"])
+def test_a_strangers_module_runs_without_a_word_of_torch(
+    strange: Callable[[str], ModelSpec], name: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    spec = strange(name)
+    model = StackedModel.of(spec)
+    models, features, labels = initial_models(spec, 1, [0, 1]), torch.rand(5, 2, 3), torch.tensor([0, 1, 2, 0, 1])
+    found = model.clipped_sum(models, features, labels, 0.3)
+    model.losses(models, features, labels)
+    # vmap has no rule for the truth's own way through some of these layers; one example at a time has.
+    for world, weights in enumerate(models):
+        total = torch.zeros(model.layout.size, dtype=torch.float64)
+        for feature, label in zip(features, labels, strict=True):
+            total += clipped_alone(model, weights, feature, label, 0.3)
+        torch.testing.assert_close(found[world].double(), total, rtol=1e-4, atol=1e-5)
+    assert [str(warning.message) for warning in recwarn if issubclass(warning.category, UserWarning)] == []
+
+
+def clipped_alone(
+    model: StackedModel, weights: torch.Tensor, feature: torch.Tensor, label: torch.Tensor, norm: float
+) -> torch.Tensor:
+    """Return one example's clipped gradient by torch's ordinary autograd."""
+    module = copy.deepcopy(model.template).requires_grad_(True)
+    nn.utils.vector_to_parameters(weights, module.parameters())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loss = nn.functional.cross_entropy(module(feature.unsqueeze(0)), label.unsqueeze(0))
+    gradients = torch.autograd.grad(loss, list(module.parameters()))
+    flat = torch.cat([gradient.reshape(-1) for gradient in gradients]).double()
+    return flat * min(1.0, norm / float(flat.norm()))

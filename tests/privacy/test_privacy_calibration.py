@@ -1,30 +1,47 @@
 import math
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.calibration import noise_multiplier_for
-from fl_audit.privacy.events import SampledGaussianRelease
+from fl_audit.privacy.beliefs import Sensitivities
+from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, guarantee
-from fl_audit.privacy.profile import PrivacyProfile
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
 
 ACCOUNTANTS = st.sampled_from(list(Accountant))
 
 
+def unit(
+    accountant: Accountant, rounds: int, delta: float, prior: float = 0.5, sampling_rate: float = 1.0, **other: Any
+) -> Claim:
+    """Return a claim at unit noise."""
+    named = {"adjacency": Adjacency.ADD_REMOVE_RECORD} | other
+    return Claim(
+        events=gaussian_rounds(1.0, rounds, sampling_rate), delta=delta, prior=prior, accountant=accountant, **named
+    )
+
+
+def kept_by(target: Target, claim: Claim) -> Guarantee:
+    return guarantee(claim.with_noise(noise_multiplier_for(target, claim)))
+
+
 def promise(target: Target, accountant: Accountant, rounds: int, delta: float, prior: float = 0.5) -> Guarantee:
-    return guarantee(accountant, noise_multiplier_for(target, accountant, rounds, delta, prior), rounds, delta, prior)
+    return kept_by(target, unit(accountant, rounds, delta, prior))
 
 
 @pytest.mark.parametrize(("delta", "mu", "advantage"), [(0.001, 0.5504, 0.2168), (0.01, 0.6536, 0.2562)])
 def test_the_papers_setting(delta: float, mu: float, advantage: float) -> None:
     kept = promise(BeliefTarget(0.9), Accountant.RDP_CLASSIC, 30, delta)
     assert kept.mu == pytest.approx(mu, abs=5e-5)
-    assert kept.mu == pytest.approx(math.sqrt(30) / kept.noise_multiplier, rel=1e-12)
+    assert kept.noise_multiplier == pytest.approx(math.sqrt(30) / kept.mu, rel=1e-12)
     assert kept.advantage_bound_exact == pytest.approx(advantage, abs=5e-5)
     assert kept.belief_bound == pytest.approx(0.9, abs=1e-12)
 
@@ -38,7 +55,7 @@ def test_epsilon_is_kept_and_not_wasted(eps: float, exponent: float, rounds: int
     kept = promise(EpsilonTarget(eps), accountant, rounds, delta)
     assert kept.epsilon <= eps
     assert kept.epsilon == pytest.approx(eps, rel=1e-6 if accountant is Accountant.PLD else 1e-9)
-    assert guarantee(accountant, kept.noise_multiplier * 0.999, rounds, delta).epsilon > eps
+    assert guarantee(kept.claim.with_noise(0.999)).epsilon > eps
 
 
 @given(st.floats(0.05, 0.8), st.floats(0.1, 0.95), st.floats(-6, -0.5), ACCOUNTANTS)
@@ -78,12 +95,12 @@ def test_small_advantages_need_more_noise_than_eq_6_asks() -> None:
 
 
 def test_noise_multiplier_passes_through() -> None:
-    assert noise_multiplier_for(NoiseMultiplierTarget(7.25), Accountant.GDP, 30, 0.01) == 7.25
+    assert noise_multiplier_for(NoiseMultiplierTarget(7.25), unit(Accountant.GDP, 30, 0.01)) == 7.25
 
 
 def test_gdp_needs_less_noise_than_classic_for_the_same_belief() -> None:
-    classic = noise_multiplier_for(BeliefTarget(0.9), Accountant.RDP_CLASSIC, 30, 0.001)
-    assert noise_multiplier_for(BeliefTarget(0.9), Accountant.GDP, 30, 0.001) < classic
+    classic = noise_multiplier_for(BeliefTarget(0.9), unit(Accountant.RDP_CLASSIC, 30, 0.001))
+    assert noise_multiplier_for(BeliefTarget(0.9), unit(Accountant.GDP, 30, 0.001)) < classic
 
 
 @pytest.mark.parametrize(
@@ -98,7 +115,7 @@ def test_gdp_needs_less_noise_than_classic_for_the_same_belief() -> None:
 )
 def test_unreachable_targets_are_refused(target: Target, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        noise_multiplier_for(target, Accountant.RDP_CLASSIC, 30, 0.001)
+        noise_multiplier_for(target, unit(Accountant.RDP_CLASSIC, 30, 0.001))
 
 
 def test_wrong_targets_are_refused_when_made() -> None:
@@ -115,9 +132,7 @@ def test_wrong_targets_are_refused_when_made() -> None:
 def test_wrong_surroundings_are_refused() -> None:
     for rounds, delta, prior, said in ((0, 0.1, 0.5, "rounds"), (1, 0.0, 0.5, "delta"), (1, 0.1, 1.0, "prior")):
         with pytest.raises(InputError, match=said):
-            noise_multiplier_for(NoiseMultiplierTarget(1.0), Accountant.GDP, rounds, delta, prior)
-        with pytest.raises(InputError, match=said):
-            guarantee(Accountant.GDP, 1.0, rounds, delta, prior)
+            unit(Accountant.GDP, rounds, delta, prior)
 
 
 SAMPLED = [Accountant.RDP_CLASSIC, Accountant.RDP, Accountant.PLD]
@@ -130,63 +145,143 @@ def test_epsilon_is_kept_and_not_wasted_with_sampling(
 ) -> None:
     tolerance = 1e-3 if accountant is Accountant.PLD else 1e-6
     for eps in (1.0, 8.0):
-        noise = noise_multiplier_for(EpsilonTarget(eps), accountant, rounds, delta, sampling_rate=rate)
-        kept = guarantee(accountant, noise, rounds, delta, sampling_rate=rate)
+        claim = unit(accountant, rounds, delta, sampling_rate=rate)
+        kept = kept_by(EpsilonTarget(eps), claim)
         assert kept.sampling_rate == rate
         assert kept.epsilon <= eps
         assert kept.epsilon == pytest.approx(eps, rel=tolerance)
-        again = noise_multiplier_for(EpsilonTarget(kept.epsilon), accountant, rounds, delta, sampling_rate=rate)
-        assert again == pytest.approx(noise, rel=tolerance)
+        again = noise_multiplier_for(EpsilonTarget(kept.epsilon), claim)
+        assert again == pytest.approx(kept.noise_multiplier, rel=tolerance)
 
 
 def test_tighter_accountants_need_less_noise_with_sampling() -> None:
-    noises = [noise_multiplier_for(EpsilonTarget(2.0), name, 100, 1e-5, sampling_rate=0.05) for name in SAMPLED]
+    noises = [noise_multiplier_for(EpsilonTarget(2.0), unit(name, 100, 1e-5, sampling_rate=0.05)) for name in SAMPLED]
     assert noises == sorted(noises, reverse=True)
-    plain = noise_multiplier_for(EpsilonTarget(2.0), Accountant.PLD, 100, 1e-5)
+    plain = noise_multiplier_for(EpsilonTarget(2.0), unit(Accountant.PLD, 100, 1e-5))
     assert noises[-1] < plain
 
 
-def test_belief_and_advantage_are_kept_with_sampling() -> None:
+@pytest.mark.parametrize("sensitivities", list(Sensitivities))
+def test_belief_and_advantage_are_kept_with_sampling(sensitivities: Sensitivities) -> None:
     for accountant in (Accountant.PLD, Accountant.RDP_CLASSIC):
-        noise = noise_multiplier_for(BeliefTarget(0.85), accountant, 40, 1e-3, prior=0.4, sampling_rate=0.3)
-        kept = guarantee(accountant, noise, 40, 1e-3, prior=0.4, sampling_rate=0.3)
+        claim = unit(accountant, 40, 1e-3, 0.4, 0.3, sensitivities=sensitivities)
+        kept = kept_by(BeliefTarget(0.85), claim)
         assert 0.849 < kept.belief_bound <= 0.85 + 1e-12
-        law = PrivacyProfile((SampledGaussianRelease(noise, 0.3, 40),), prior=0.4)
-        assert law.belief_survival(0.85 + 1e-9) <= 1e-3
+        assert kept.claim.profile.belief_survival(0.85 + 1e-9, sensitivities) <= 1e-3 * (1 + 2e-3)
     for accountant in SAMPLED:
-        noise = noise_multiplier_for(AdvantageTarget(0.15), accountant, 40, 1e-3, sampling_rate=0.3)
-        kept = guarantee(accountant, noise, 40, 1e-3, sampling_rate=0.3)
+        kept = kept_by(AdvantageTarget(0.15), unit(accountant, 40, 1e-3, sampling_rate=0.3))
         assert kept.advantage_bound_exact <= 0.15
         assert max(kept.advantage_bound_exact, kept.advantage_bound) == pytest.approx(0.15, rel=1e-3)
 
 
 def test_rdp_refuses_a_belief_and_gdp_refuses_sampling() -> None:
     with pytest.raises(InputError, match=r"^accountant is rdp: .*rdp-classic, pld"):
-        noise_multiplier_for(BeliefTarget(0.9), Accountant.RDP, 30, 0.001)
+        noise_multiplier_for(BeliefTarget(0.9), unit(Accountant.RDP, 30, 0.001))
+    sampled = unit(Accountant.GDP, 30, 0.001, sampling_rate=0.1)
     for target in (BeliefTarget(0.9), EpsilonTarget(1.0), AdvantageTarget(0.2)):
         with pytest.raises(InputError, match=r"^gdp .*30 x Poisson-sampled Gaussian release \(sampling rate 0.1\)"):
-            noise_multiplier_for(target, Accountant.GDP, 30, 0.001, sampling_rate=0.1)
+            noise_multiplier_for(target, sampled)
     with pytest.raises(InputError, match=r"^gdp .*30 x Poisson-sampled Gaussian release"):
-        guarantee(Accountant.GDP, 1.0, 30, 0.001, sampling_rate=0.1)
+        guarantee(sampled)
     for rate in (0.0, 1.1, math.nan):
         with pytest.raises(InputError, match="sampling rate is"):
-            guarantee(Accountant.PLD, 1.0, 30, 0.001, sampling_rate=rate)
+            unit(Accountant.PLD, 30, 0.001, sampling_rate=rate)
 
 
 def test_belief_bounds_of_all_accountants_hold() -> None:
     for rate in (1.0, 0.2):
-        law = PrivacyProfile((SampledGaussianRelease(3.0, rate, 30),), prior=0.3)
         for accountant in Accountant:
             if rate < 1 and accountant is Accountant.GDP:
                 continue
-            bound = guarantee(accountant, 3.0, 30, 0.01, prior=0.3, sampling_rate=rate).belief_bound
-            assert law.belief_survival(bound + 1e-9) <= 0.01 * (1 + 1e-9)
+            promised = guarantee(unit(accountant, 30, 0.01, 0.3, rate).with_noise(3.0))
+            law = promised.claim.profile
+            assert law.belief_survival(promised.belief_bound + 1e-9, Sensitivities.ADAPTIVE) <= 0.01 * (1 + 1e-6)
+            assert law.belief_survival(promised.belief_bound_fixed + 1e-9, Sensitivities.FIXED) <= 0.01 * (1 + 2e-3)
+            assert promised.belief_bound_fixed <= promised.belief_bound
 
 
-def test_sampled_pld_calibration_is_quick() -> None:
+@pytest.mark.parametrize(
+    ("belief", "delta", "fixed", "adaptive", "classic"),
+    [(0.9, 0.001, 8.506, 9.097, 9.952), (0.75, 0.01, 12.68, 14.16, 15.98)],
+)
+def test_noise_for_adaptive_sensitivities_lies_between_that_for_fixed_ones_and_the_classic(
+    belief: float, delta: float, fixed: float, adaptive: float, classic: float
+) -> None:
+    found = [
+        noise_multiplier_for(BeliefTarget(belief), unit(accountant, 30, delta, sensitivities=sensitivities))
+        for accountant, sensitivities in (
+            (Accountant.GDP, Sensitivities.FIXED),
+            (Accountant.GDP, Sensitivities.ADAPTIVE),
+            (Accountant.PLD, Sensitivities.ADAPTIVE),
+            (Accountant.RDP_CLASSIC, Sensitivities.ADAPTIVE),
+        )
+    ]
+    assert found == pytest.approx([fixed, adaptive, adaptive, classic], abs=5e-3 if belief == 0.75 else 5e-4)
+
+
+ALONE = [
+    (AdvantageTarget(0.8), Accountant.PLD, 5, 0.004, 0.001),
+    (EpsilonTarget(1.0), Accountant.PLD, 5, 0.004, 0.1),
+    (BeliefTarget(0.9), Accountant.PLD, 5, 0.004, 0.1),
+]
+
+
+@pytest.mark.parametrize(("target", "accountant", "rounds", "rate", "delta"), ALONE)
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_CLIENT])
+def test_sampling_alone_may_keep_a_promise(
+    target: Target, accountant: Accountant, rounds: int, rate: float, delta: float, adjacency: Adjacency
+) -> None:
+    claim = unit(accountant, rounds, delta, sampling_rate=rate, adjacency=adjacency)
+    assert noise_multiplier_for(target, claim) == SMALLEST_SAMPLED_NOISE
+    # Even less noise keeps it: what is released without the unit tells nothing, and it is seldom there.
+    assert claim.participation == pytest.approx(1 - (1 - rate) ** rounds, rel=1e-12)
+    bare = guarantee(claim.with_noise(1e-4))
+    assert bare.advantage_bound_exact == pytest.approx(claim.participation, rel=1e-3)
+    match target:
+        case AdvantageTarget(advantage):
+            assert bare.advantage_bound_exact <= advantage
+        case EpsilonTarget(epsilon):
+            assert bare.epsilon <= epsilon
+        case BeliefTarget(belief):
+            assert bare.belief_bound <= belief
+
+
+def test_a_promise_that_sampling_alone_nearly_keeps_is_calibrated() -> None:
+    for name in (Accountant.RDP, Accountant.RDP_CLASSIC):
+        kept = kept_by(AdvantageTarget(0.5), unit(name, 10, 0.001, sampling_rate=0.01))
+        assert kept.advantage_bound == pytest.approx(0.5, rel=1e-6)
+    claim = unit(Accountant.PLD, 10, 0.001, sampling_rate=0.01)
+    kept = kept_by(AdvantageTarget(claim.participation * 0.9), claim)
+    assert kept.noise_multiplier is not None
+    assert kept.noise_multiplier > 0.1
+    assert kept.advantage_bound_exact == pytest.approx(claim.participation * 0.9, rel=1e-3)
+
+
+def test_only_gaussian_noise_is_calibrated() -> None:
+    response = RandomizedResponse(0.1, 3)
+    with pytest.raises(InputError, match="the claim has no Gaussian noise"):
+        noise_multiplier_for(
+            EpsilonTarget(1.0), Claim(Adjacency.REPLACE_RECORD, (response,), 1e-5, 0.5, Accountant.PLD)
+        )
+    events = (*gaussian_rounds(1.0, 30), response)
+    claim = Claim(Adjacency.REPLACE_RECORD, events, 1e-5, 0.5, Accountant.PLD)
+    kept = kept_by(EpsilonTarget(1.0), claim)
+    assert kept.epsilon == pytest.approx(1.0, rel=1e-3)
+    assert kept.claim.events[1] == response
+    alone = noise_multiplier_for(EpsilonTarget(1.0), unit(Accountant.PLD, 30, 1e-5))
+    assert kept.noise_multiplier is not None
+    assert kept.noise_multiplier > alone
+    assert math.isinf(kept.mu)
+
+
+def test_calibration_is_quick() -> None:
     started = time.perf_counter()
-    noise_multiplier_for(BeliefTarget(0.9), Accountant.PLD, 30, 1e-5, sampling_rate=0.013)
+    for target in (BeliefTarget(0.9), EpsilonTarget(1.7), AdvantageTarget(0.2)):
+        noise_multiplier_for(target, unit(Accountant.GDP, 30, 1e-5))
+    assert time.perf_counter() - started < 1
+    started = time.perf_counter()
+    noise_multiplier_for(BeliefTarget(0.9), unit(Accountant.PLD, 30, 1e-5, sampling_rate=0.013))
     assert time.perf_counter() - started < 20
     started = time.perf_counter()
-    noise_multiplier_for(EpsilonTarget(1.7), Accountant.PLD, 30, 1e-5)
+    noise_multiplier_for(EpsilonTarget(1.7), unit(Accountant.PLD, 30, 1e-5))
     assert time.perf_counter() - started < 5

@@ -11,11 +11,17 @@ from scipy.optimize import linprog
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_delta
-from fl_audit.privacy.guarantee import guarantee
+from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.privacy.membership_bounds import membership_bounds, tradeoff_advantage_bound, yeom_bound
 
 REPLACE, ADD_REMOVE = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
+
+
+def promised(adjacency: Adjacency, noise_multiplier: float, rounds: int, delta: float) -> Guarantee:
+    return guarantee(Claim(adjacency, gaussian_rounds(noise_multiplier, rounds), delta, 0.5, Accountant.GDP))
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.001), (1.1, 0.01), (2.2, 1e-5), (0.0, 0.2)])
@@ -44,31 +50,31 @@ def test_the_tradeoff_bound_is_at_most_yeoms_with_delta(epsilon: float, delta: f
     multiplier=st.floats(0.3, 50),
     rounds=st.integers(1, 60),
     delta=st.floats(1e-6, 0.1),
-    relation=st.sampled_from([REPLACE, ADD_REMOVE]),
+    adjacency=st.sampled_from([REPLACE, ADD_REMOVE]),
 )
-def test_the_exact_bound_is_the_tightest(multiplier: float, rounds: int, delta: float, relation: Adjacency) -> None:
-    bounds = membership_bounds(guarantee(Accountant.GDP, multiplier, rounds, delta), relation)
+def test_the_exact_bound_is_the_tightest(multiplier: float, rounds: int, delta: float, adjacency: Adjacency) -> None:
+    bounds = membership_bounds(promised(adjacency, multiplier, rounds, delta))
     assert bounds.exact <= bounds.tradeoff + 1e-9
-    assert relation is ADD_REMOVE or bounds.exact <= bounds.yeom + delta
+    assert adjacency is ADD_REMOVE or bounds.exact <= bounds.yeom + delta
 
 
-@pytest.mark.parametrize(("relation", "factor"), [(REPLACE, 1), (ADD_REMOVE, 2)])
-def test_the_exact_bound_is_reached_by_the_best_adversary(relation: Adjacency, factor: int) -> None:
+@pytest.mark.parametrize(("adjacency", "factor"), [(REPLACE, 1), (ADD_REMOVE, 2)])
+def test_the_exact_bound_is_reached_by_the_best_adversary(adjacency: Adjacency, factor: int) -> None:
     """Sum queries at the worst pair: a record at +C against one at -C, or, where records come and go, the same pair.
 
     The noise is z C there and z 2C for replaced records. 400000 draws err by 0.0022; 0.009 is four errors.
     """
     z, rounds = 4.0, 3
-    promise = guarantee(Accountant.GDP, z, rounds, 0.01)
-    sigma = z * (2 if relation is REPLACE else 1)
+    promise = promised(adjacency, z, rounds, 0.01)
+    sigma = z * (2 if adjacency is REPLACE else 1)
     draw = np.random.default_rng(7)
     means = [draw.normal(centre, sigma / math.sqrt(rounds), 200_000) for centre in (1.0, -1.0)]
     reached = np.mean(means[0] > 0) - np.mean(means[1] > 0)
-    bounds = membership_bounds(promise, relation)
+    bounds = membership_bounds(promise)
     assert reached == pytest.approx(bounds.exact, abs=0.009)
     assert bounds.exact == pytest.approx(gdp_delta(0.0, factor * promise.mu))
     # A bound that forgot that two records differ where records come and go would be broken by this adversary.
-    assert (relation is REPLACE) == (reached < promise.advantage_bound_exact + 0.009)
+    assert (adjacency is REPLACE) == (reached < promise.advantage_bound_exact + 0.009)
 
 
 def test_wrong_numbers_are_named() -> None:

@@ -15,18 +15,21 @@ from scipy.stats import binom, norm
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant, account
+from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import (
     GaussianRelease,
     LaplaceRelease,
     RandomizedResponse,
     ReleaseEvent,
     SampledGaussianRelease,
+    gaussian_rounds,
 )
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
 from fl_audit.privacy.guarantee import guarantee
 from fl_audit.privacy.pld import MISPLACED_MASS, loss_curves
 from fl_audit.privacy.profile import PrivacyProfile
 
+ADD_REMOVE = Adjacency.ADD_REMOVE_RECORD
 DELTAS = (1e-8, 1e-5, 1e-3, 0.1)
 ROUNDING = 1e-12
 
@@ -56,7 +59,7 @@ def response_delta(eps: float, each: float, count: int) -> float:
 
 @pytest.mark.parametrize("mu", [1e-3, 0.05, 1.0, 6.0, 200.0])
 def test_gaussian_noise_against_the_closed_form(mu: float) -> None:
-    curves = loss_curves((GaussianRelease(mu, 1.0),))
+    curves = loss_curves((GaussianRelease(mu, 1.0),), ADD_REMOVE)
     for delta in DELTAS:
         exact, found = gdp_epsilon(delta, mu), curves.epsilon(delta)
         assert exact - ROUNDING <= found <= exact + curves.error
@@ -67,19 +70,23 @@ def test_gaussian_noise_against_the_closed_form(mu: float) -> None:
 @pytest.mark.parametrize("rounds", [30, 5000])
 def test_composition_against_the_closed_form_as_sampling_vanishes(rounds: int) -> None:
     z, mu = 1.3 * math.sqrt(rounds), 1 / 1.3
-    curves = loss_curves((SampledGaussianRelease(z, 1 - 1e-13, rounds),))
+    curves = loss_curves((SampledGaussianRelease(z, 1 - 1e-13, rounds),), ADD_REMOVE)
     for delta in (1e-8, 1e-5, 1e-3, 0.1):
         exact, found = gdp_epsilon(delta, mu), curves.epsilon(delta)
         assert exact - 1e-9 <= found <= gdp_epsilon(delta - MISPLACED_MASS, mu) + curves.error
         assert found == pytest.approx(exact, rel=1e-4)
     for belief in (1.0, 2.0, 3.0):
         exact = norm.sf(belief, mu * mu / 2, mu)
-        assert exact <= curves.survival(belief) <= norm.sf(belief - 2 * curves.slack - 1e-9, mu * mu / 2, mu) + 1e-10
+        assert (
+            exact
+            <= curves.survival(belief)
+            <= norm.sf(belief - 2 * curves.slack(MISPLACED_MASS) - 1e-9, mu * mu / 2, mu) + 1e-10
+        )
 
 
 @pytest.mark.parametrize(("q", "z"), [(0.01, 0.3), (0.5, 1.0), (0.1, 20.0), (1e-4, 0.7), (0.9, 0.1), (0.3, 1e3)])
 def test_one_sampled_release_against_the_closed_form(q: float, z: float) -> None:
-    curves = loss_curves((SampledGaussianRelease(z, q),))
+    curves = loss_curves((SampledGaussianRelease(z, q),), ADD_REMOVE)
     ceiling = curves.epsilon(1e-9)
     for eps in np.linspace(0, ceiling, 9):
         exact, found = sampled_delta(float(eps), q, z), curves.delta(float(eps))
@@ -94,7 +101,7 @@ def test_one_sampled_release_against_the_closed_form(q: float, z: float) -> None
 
 @pytest.mark.parametrize(("each", "count"), [(0.5, 1), (0.5, 5), (1e-4, 200), (3.0, 40)])
 def test_randomized_response_against_the_binomial(each: float, count: int) -> None:
-    curves = loss_curves((RandomizedResponse(each, count),))
+    curves = loss_curves((RandomizedResponse(each, count),), ADD_REMOVE)
     for eps in np.linspace(0, each * count, 7):
         assert curves.delta(float(eps)) == pytest.approx(response_delta(float(eps), each, count), rel=1e-6, abs=1e-11)
         assert curves.delta(float(eps)) >= response_delta(float(eps), each, count) - 1e-14
@@ -103,7 +110,7 @@ def test_randomized_response_against_the_binomial(each: float, count: int) -> No
 
 @pytest.mark.parametrize("each", [0.01, 1.0, 12.0])
 def test_laplace_noise_against_the_closed_form(each: float) -> None:
-    curves = loss_curves((LaplaceRelease(each, 1.0),))
+    curves = loss_curves((LaplaceRelease(each, 1.0),), ADD_REMOVE)
     for eps in np.linspace(0, each * 1.2, 9):
         exact = max(0.0, -math.expm1((float(eps) - each) / 2))
         assert exact - 1e-14 <= curves.delta(float(eps)) <= max(0.0, -math.expm1((eps - each) / 2)) + 1e-5 * each
@@ -127,7 +134,7 @@ def test_equal_to_dp_accounting_within_the_stated_errors(events: tuple[ReleaseEv
                 theirs.compose(PoissonSampledDpEvent(q, GaussianDpEvent(z)), count)
             case LaplaceRelease():
                 theirs.compose(LaplaceDpEvent(event.scale / event.sensitivity), event.count)
-    curves = loss_curves(events)
+    curves = loss_curves(events, ADD_REMOVE)
     count = sum(event.count for event in events)
     for delta in (1e-6, 1e-5, 1e-3, 0.1):
         expected = theirs.get_epsilon(delta)
@@ -153,14 +160,14 @@ def test_never_under_the_optimistic_distribution(q: float, z: float, count: int)
         z, sampling_prob=q, pessimistic_estimate=False, use_connect_dots=False, value_discretization_interval=1e-4
     ).self_compose(count)
     for delta in (1e-6, 1e-3):
-        found = loss_curves((SampledGaussianRelease(z, q, count),)).epsilon(delta)
+        found = loss_curves((SampledGaussianRelease(z, q, count),), ADD_REMOVE).epsilon(delta)
         assert optimistic.get_epsilon_for_delta(delta) <= found
 
 
 def test_law_of_the_log_odds_against_simulation() -> None:
     q, z, rounds, runs = 0.2, 1.0, 12, 300_000
     rng = np.random.default_rng(5)
-    curves = loss_curves((SampledGaussianRelease(z, q, rounds),))
+    curves = loss_curves((SampledGaussianRelease(z, q, rounds),), ADD_REMOVE)
     totals = []
     for present in (True, False):
         total = np.zeros(runs)
@@ -172,7 +179,7 @@ def test_law_of_the_log_odds_against_simulation() -> None:
         totals.append(total)
     for threshold in (0.5, 1.5, 2.5):
         seen = max(float(np.mean(total > threshold)) for total in totals)
-        at_most = max(float(np.mean(total > threshold - 2 * curves.slack)) for total in totals)
+        at_most = max(float(np.mean(total > threshold - 2 * curves.slack(MISPLACED_MASS))) for total in totals)
         error = 5 * math.sqrt(seen / runs)
         assert seen - error <= curves.survival(threshold) <= at_most + error
 
@@ -183,10 +190,13 @@ def test_never_above_renyi_accounting_and_monotone(z: float, q: float, rounds: i
     delta = 10.0**exponent
 
     def found(noise: float, rate: float, count: int) -> float:
-        return account(PrivacyProfile.of(SampledGaussianRelease(noise, rate, count)), Accountant.PLD, delta)
+        return account(PrivacyProfile((SampledGaussianRelease(noise, rate, count),), ADD_REMOVE), Accountant.PLD, delta)
 
     here = found(z, q, rounds)
-    assert here <= account(PrivacyProfile.of(SampledGaussianRelease(z, q, rounds)), Accountant.RDP, delta) + 1e-9
+    assert (
+        here
+        <= account(PrivacyProfile((SampledGaussianRelease(z, q, rounds),), ADD_REMOVE), Accountant.RDP, delta) + 1e-9
+    )
     assert here <= gdp_epsilon(delta, math.sqrt(rounds) / z) * (1 + 1e-4) + 1e-9
     assert found(z * 1.1, q, rounds) <= here + 1e-9
     assert found(z, q * 0.9, rounds) <= here + 1e-9
@@ -199,7 +209,7 @@ def test_extremes_are_finite_and_monotone_or_refused() -> None:
     for q, z, rounds, delta in itertools.product(*grid):
         for accountant in Accountant:
             try:
-                promise = guarantee(accountant, z, rounds, delta, sampling_rate=q)
+                promise = guarantee(Claim(ADD_REMOVE, gaussian_rounds(z, rounds, q), delta, 0.5, accountant))
             except InputError as refusal:
                 assert (accountant is Accountant.GDP and q < 1) or (accountant is Accountant.PLD and delta < 1e-10)
                 assert str(accountant) in str(refusal)  # noqa: PT017
@@ -222,6 +232,6 @@ def test_extremes_are_finite_and_monotone_or_refused() -> None:
 
 def test_smallest_deltas_are_refused() -> None:
     with pytest.raises(InputError, match=r"delta is 1e-300: accepted by pld for these releases are numbers from"):
-        loss_curves((SampledGaussianRelease(1.0, 0.1, 30),)).epsilon(1e-300)
+        loss_curves((SampledGaussianRelease(1.0, 0.1, 30),), ADD_REMOVE).epsilon(1e-300)
     with pytest.raises(InputError, match=r"probability of passing is 1e-20"):
-        loss_curves((LaplaceRelease(1.0, 1.0, 30),)).quantile(1e-20)
+        loss_curves((LaplaceRelease(1.0, 1.0, 30),), ADD_REMOVE).quantile(1e-20)

@@ -13,6 +13,7 @@ from scipy.stats import norm
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant, account
+from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.events import (
     GaussianRelease,
     LaplaceRelease,
@@ -23,13 +24,21 @@ from fl_audit.privacy.events import (
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
 from fl_audit.privacy.profile import PrivacyProfile
 
+ADD_REMOVE = Adjacency.ADD_REMOVE_RECORD
+FIXED, ADAPTIVE = Sensitivities.FIXED, Sensitivities.ADAPTIVE
+
+
+def profile_of(*events: ReleaseEvent) -> PrivacyProfile:
+    return PrivacyProfile(events, ADD_REMOVE)
+
+
 ALPHAS = (0.001, 0.01, 0.1, 0.3, 0.5, 0.9)
 # riskcal 1.5.1, `get_advantage_from_pld` and `get_beta_from_pld` of the distributions of dp-accounting 0.6, interval
 # 1e-4. (Its trade-off is compared where likelihood ratios are nearly continuous and both directions nearly alike:
 # it does not randomise tests, nor keep beta <= 1 - alpha for strongly asymmetric pairs.)
 RISKCAL = [
     (
-        PrivacyProfile.of(SampledGaussianRelease(2.0, 0.2, 30)),
+        profile_of(SampledGaussianRelease(2.0, 0.2, 30)),
         0.22146001418879102,
         (0.99318901, 0.9573122, 0.75751902, 0.4829576, 0.28500112, 0.03021148),
     ),
@@ -39,12 +48,12 @@ RISKCAL = [
         (0.99449784, 0.96255532, 0.76989014, 0.49280934, 0.29376042, 0.03395894),
     ),
     (
-        PrivacyProfile.of(LaplaceRelease(1.0, 4.0, 10)),
+        profile_of(LaplaceRelease(1.0, 4.0, 10)),
         0.29538098137741065,
         (0.99153755, 0.94458208, 0.69753079, 0.40506831, 0.22108284, 0.02093345),
     ),
     (
-        PrivacyProfile.of(GaussianRelease(1.0, 1.0)),
+        profile_of(GaussianRelease(1.0, 1.0)),
         0.38292492254802624,
         (0.98170153, 0.90763775, 0.61085631, 0.31717987, 0.15865525, 0.01125791),
     ),
@@ -60,14 +69,14 @@ def test_advantage_and_tradeoff_are_riskcals(
 
 
 def test_advantage_is_riskcals_where_directions_differ() -> None:
-    profile = PrivacyProfile.of(SampledGaussianRelease(1.0, 0.01, 1000))
+    profile = profile_of(SampledGaussianRelease(1.0, 0.01, 1000))
     assert profile.advantage() == pytest.approx(0.16101799601146763, abs=1e-6)
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 5), st.floats(1, 50), st.integers(1, 40)), min_size=1, max_size=4))
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_gaussian_releases_have_closed_forms(releases: list[tuple[float, float, int]]) -> None:
-    profile = PrivacyProfile(tuple(GaussianRelease(*release) for release in releases), prior=0.3)
+    profile = PrivacyProfile(tuple(GaussianRelease(*release) for release in releases), ADD_REMOVE, 0.3)
     mu = math.sqrt(sum(count * (sensitivity / sigma) ** 2 for sensitivity, sigma, count in releases))
     assert profile.gaussian_mu == pytest.approx(mu, rel=1e-12)
     assert profile.error == 0
@@ -77,11 +86,15 @@ def test_gaussian_releases_have_closed_forms(releases: list[tuple[float, float, 
     assert profile.delta(0.7) == pytest.approx(gdp_delta(0.7, mu), rel=1e-9)
     assert profile.advantage() == pytest.approx(2 * norm.cdf(mu / 2) - 1, rel=1e-9)
     assert profile.tradeoff(0.05) == pytest.approx(norm.cdf(norm.isf(0.05) - mu), rel=1e-9)
-    belief = profile.belief_bound(0.99)
+    belief = profile.belief_at(0.01, FIXED)
     if belief < 1 - 1e-6:
         threshold = math.log(belief / (1 - belief)) - math.log(0.3 / 0.7)
         assert norm.sf(threshold, mu * mu / 2, mu) == pytest.approx(0.01, rel=1e-5)
-        assert profile.belief_survival(belief) == pytest.approx(0.01, rel=1e-5)
+        assert profile.belief_survival(belief, FIXED) == pytest.approx(0.01, rel=1e-5)
+    adaptive = profile.belief_at(0.01, ADAPTIVE)
+    assert adaptive >= belief
+    if adaptive < 1 - 1e-6:
+        assert profile.belief_survival(adaptive, ADAPTIVE) == pytest.approx(0.01, rel=1e-5)
 
 
 EVENTS: st.SearchStrategy[ReleaseEvent] = st.one_of(
@@ -96,7 +109,7 @@ EVENTS: st.SearchStrategy[ReleaseEvent] = st.one_of(
 @settings(max_examples=40, deadline=None, derandomize=True)
 def test_composition_loses_and_never_gains(first: ReleaseEvent, second: ReleaseEvent, exponent: float) -> None:
     delta = 10.0**exponent
-    one, two = PrivacyProfile.of(first), PrivacyProfile.of(second)
+    one, two = profile_of(first), profile_of(second)
     both = one.compose(two)
     slack = one.error + two.error + both.error + 1e-9
     assert both.epsilon(delta) >= max(one.epsilon(delta), two.epsilon(delta)) - slack
@@ -108,15 +121,17 @@ def test_composition_loses_and_never_gains(first: ReleaseEvent, second: ReleaseE
 @given(EVENTS, st.floats(0.1, 0.9))
 @settings(max_examples=40, deadline=None, derandomize=True)
 def test_answers_fit_each_other(event: ReleaseEvent, prior: float) -> None:
-    profile = PrivacyProfile((event,), prior=prior)
+    profile = PrivacyProfile((event,), ADD_REMOVE, prior)
     for delta in (1e-6, 1e-3, 0.05):
         eps = profile.epsilon(delta)
         if eps > 0:
             assert profile.delta(eps) == pytest.approx(delta, rel=1e-6)
-        belief = profile.belief_at(delta)
-        if belief < 1 - 1e-6:
-            assert profile.belief_survival(belief + 1e-9) <= delta * (1 + 1e-9)
-        assert profile.belief_bound(1 - delta) == pytest.approx(belief, abs=1e-6)
+        fixed, adaptive = profile.belief_at(delta, FIXED), profile.belief_at(delta, ADAPTIVE)
+        assert prior <= fixed <= adaptive + 1e-15 or profile.gaussian_mu is None
+        if adaptive < 1 - 1e-6:
+            # A thousandth of delta is left to the grid in another way by the quantile than by the survival.
+            assert profile.belief_survival(fixed + 1e-9, FIXED) <= delta * (1 + 2e-3)
+            assert profile.belief_survival(adaptive + 1e-9, ADAPTIVE) <= delta * (1 + 1e-6)
     errors = [profile.tradeoff(alpha) for alpha in np.linspace(0, 1, 21)]
     assert np.all(np.diff(errors) <= 1e-12)
     assert np.all(np.diff(errors, 2) >= -1e-9)
@@ -128,21 +143,23 @@ def test_answers_fit_each_other(event: ReleaseEvent, prior: float) -> None:
 
 def test_trade_off_of_randomized_response_randomises_its_tests() -> None:
     truth = math.exp(0.5) / (1 + math.exp(0.5))
-    profile = PrivacyProfile.of(RandomizedResponse(0.5, 5))
+    profile = profile_of(RandomizedResponse(0.5, 5))
     assert profile.tradeoff(0.001) == pytest.approx(1 - 0.001 * math.exp(2.5), rel=1e-9)
     assert profile.tradeoff((1 - truth) ** 5) == pytest.approx(1 - truth**5, rel=1e-9)
 
 
 def test_belief_of_randomized_response_follows_the_prior() -> None:
-    profile = PrivacyProfile((RandomizedResponse(1.0),), prior=0.2)
+    profile = PrivacyProfile((RandomizedResponse(1.0),), ADD_REMOVE, 0.2)
     told = 0.2 * math.e / (0.2 * math.e + 0.8)
-    assert profile.belief_survival(told * 0.999) == pytest.approx(1 / (1 + math.exp(-1)), rel=1e-2)
-    assert profile.belief_at(1e-3) >= told
+    for sensitivities in Sensitivities:
+        assert profile.belief_at(1e-3, sensitivities) == pytest.approx(told, rel=1e-2)
+    assert profile.belief_survival(told * 0.999, FIXED) == pytest.approx(1 / (1 + math.exp(-1)), rel=1e-2)
+    assert profile.belief_survival(told * 0.999, ADAPTIVE) >= 1 / (1 + math.exp(-1))
 
 
 def test_sampling_at_rate_one_is_no_sampling() -> None:
     sampled, plain = SampledGaussianRelease(3.0, 1.0, 7), GaussianRelease(2.0, 6.0, 7)
-    assert PrivacyProfile.of(sampled).epsilon(1e-5) == pytest.approx(PrivacyProfile.of(plain).epsilon(1e-5), rel=1e-12)
+    assert profile_of(sampled).epsilon(1e-5) == pytest.approx(profile_of(plain).epsilon(1e-5), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -156,10 +173,10 @@ def test_sampling_at_rate_one_is_no_sampling() -> None:
         (lambda: SampledGaussianRelease(math.nan, 0.5), "noise multiplier is nan"),
         (lambda: LaplaceRelease(1.0, -1.0), "scale is -1.0"),
         (lambda: RandomizedResponse(0.0), "epsilon is 0.0"),
-        (lambda: PrivacyProfile(()), "events are empty"),
-        (lambda: PrivacyProfile.of(GaussianRelease(1.0, 1.0)).belief_bound(1.0), "confidence is 1.0"),
-        (lambda: PrivacyProfile.of(GaussianRelease(1.0, 1.0)).tradeoff(1.5), "alpha is 1.5"),
-        (lambda: PrivacyProfile.of(GaussianRelease(1.0, 1.0)).belief_survival(1.0), "belief is 1.0"),
+        (lambda: profile_of(), "events are empty"),
+        (lambda: profile_of(GaussianRelease(1.0, 1.0)).belief_at(1.0, FIXED), "delta is 1.0"),
+        (lambda: profile_of(GaussianRelease(1.0, 1.0)).tradeoff(1.5), "alpha is 1.5"),
+        (lambda: profile_of(GaussianRelease(1.0, 1.0)).belief_survival(1.0, FIXED), "belief is 1.0"),
     ],
 )
 def test_wrong_numbers_are_named(made: Callable[[], object], said: str) -> None:
@@ -168,13 +185,13 @@ def test_wrong_numbers_are_named(made: Callable[[], object], said: str) -> None:
 
 
 def test_profiles_of_other_relations_or_priors_do_not_compose() -> None:
-    profile = PrivacyProfile.of(GaussianRelease(1.0, 1.0))
-    for other in (replace(profile, prior=0.4), replace(profile, relation=Adjacency.REPLACE_RECORD)):
-        with pytest.raises(InputError, match="same relation and prior"):
+    profile = profile_of(GaussianRelease(1.0, 1.0))
+    for other in (replace(profile, prior=0.4), replace(profile, adjacency=Adjacency.REPLACE_RECORD)):
+        with pytest.raises(InputError, match="same adjacency and prior"):
             profile.compose(other)
 
 
 def test_gdp_names_the_event_it_cannot_handle() -> None:
-    profile = PrivacyProfile.of(GaussianRelease(1.0, 1.0), SampledGaussianRelease(1.0, 0.1, 3))
+    profile = profile_of(GaussianRelease(1.0, 1.0), SampledGaussianRelease(1.0, 0.1, 3))
     with pytest.raises(InputError, match=r"^gdp .*3 x Poisson-sampled Gaussian release"):
         account(profile, Accountant.GDP, 1e-5)

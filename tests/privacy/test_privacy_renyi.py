@@ -55,7 +55,7 @@ def test_table_3_of_bernau_2019(column: tuple[str, int]) -> None:
     delta = 1 / (batches * batch)
     for noise_multiplier, printed in zip(NOISE, TABLE_3[column], strict=True):
         release = SampledGaussianRelease(noise_multiplier, 1 / batches, epochs * batches)
-        found = account(PrivacyProfile.of(release), Accountant.RDP_CLASSIC, delta)
+        found = account(PrivacyProfile((release,), Adjacency.ADD_REMOVE_RECORD), Accountant.RDP_CLASSIC, delta)
         full = STOPPED.get((*column, noise_multiplier))
         if full is None:
             assert found == pytest.approx(printed, abs=0.1)
@@ -66,7 +66,9 @@ def test_table_3_of_bernau_2019(column: tuple[str, int]) -> None:
 
 @pytest.mark.parametrize(("sampling_rate", "noise_multiplier"), [(0.01, 1.0), (0.2, 0.5), (0.05, 4.0), (0.9, 2.0)])
 def test_divergences_are_those_of_opacus(sampling_rate: float, noise_multiplier: float) -> None:
-    found = renyi_divergences((SampledGaussianRelease(noise_multiplier, sampling_rate, 7),), "rdp", replaced=False)
+    found = renyi_divergences(
+        (SampledGaussianRelease(noise_multiplier, sampling_rate, 7),), "rdp", Adjacency.ADD_REMOVE_RECORD
+    )
     theirs = compute_rdp(q=sampling_rate, noise_multiplier=noise_multiplier, steps=7, orders=RDP_ORDERS.tolist())
     np.testing.assert_allclose(found, theirs, rtol=1e-9, atol=7 * 1e-12 / 0.1)  # opacus stops its series at 1e-13
 
@@ -86,7 +88,7 @@ def test_divergences_are_their_integral(q: float, z: float, index: int) -> None:
     centre = order / z
     points = [0.0, centre, centre - 6, centre + 6]
     moment = quad(integrand, -14, centre + 14, points=points, limit=800, epsabs=0, epsrel=1e-11)[0]
-    found = renyi_divergences((SampledGaussianRelease(z, q),), "rdp", replaced=False)[index]
+    found = renyi_divergences((SampledGaussianRelease(z, q),), "rdp", Adjacency.ADD_REMOVE_RECORD)[index]
     assert found == pytest.approx(math.log1p(moment) / (order - 1), rel=1e-6)
 
 
@@ -97,7 +99,7 @@ def test_rdp_is_opacus(q: float, z: float, steps: int, delta: float) -> None:
     theirs = RDPAccountant()
     theirs.history = [(z, q, steps)]
     assert RDP_ORDERS.tolist() == theirs.DEFAULT_ALPHAS
-    profile = PrivacyProfile.of(SampledGaussianRelease(z, q, steps))
+    profile = PrivacyProfile((SampledGaussianRelease(z, q, steps),), Adjacency.ADD_REMOVE_RECORD)
     assert account(profile, Accountant.RDP, delta) == pytest.approx(theirs.get_epsilon(delta), rel=1e-9)
 
 
@@ -113,8 +115,8 @@ def test_rdp_without_sampling_is_opacus(z: float, rounds: int, exponent: float) 
 
 def test_releases_add_up_order_by_order() -> None:
     sampled, plain = SampledGaussianRelease(1.5, 0.02, 40), GaussianRelease(2.0, 30.0, 5)
-    together = renyi_divergences((sampled, plain), "rdp", replaced=False)
-    apart = renyi_divergences((sampled,), "rdp", replaced=False) + RDP_ORDERS * 5 / 15**2 / 2
+    together = renyi_divergences((sampled, plain), "rdp", Adjacency.ADD_REMOVE_RECORD)
+    apart = renyi_divergences((sampled,), "rdp", Adjacency.ADD_REMOVE_RECORD) + RDP_ORDERS * 5 / 15**2 / 2
     np.testing.assert_allclose(together, apart, rtol=1e-14)
 
 
@@ -125,7 +127,29 @@ def test_refusals_name_accountant_and_event(accountant: Accountant) -> None:
         (RandomizedResponse(0.5), r"not for 1 x randomized response \(epsilon 0.5\)"),
     ):
         with pytest.raises(InputError, match=f"^{accountant} .*{said}"):
-            account(PrivacyProfile.of(GaussianRelease(1.0, 1.0), event), accountant, 1e-5)
+            account(PrivacyProfile((GaussianRelease(1.0, 1.0), event), Adjacency.ADD_REMOVE_RECORD), accountant, 1e-5)
     replaced = PrivacyProfile((SampledGaussianRelease(1.0, 0.1),), Adjacency.REPLACE_RECORD)
     with pytest.raises(InputError, match=f"^{accountant} .*Poisson-sampled Gaussian release"):
         account(replaced, accountant, 1e-5)
+
+
+@pytest.mark.parametrize("q", [1e-6, 0.004, 0.5])
+def test_the_bound_for_weak_noise_meets_the_integral(q: float) -> None:
+    """Just above the switch the integral is used and just below it Minkowski's bound, which is never smaller."""
+    above, below = (
+        renyi_divergences((SampledGaussianRelease(z, q),), "rdp", Adjacency.ADD_REMOVE_RECORD)
+        for z in (0.03, 0.03 * (1 - 1e-9))
+    )
+    assert np.all(below >= above)
+    assert below == pytest.approx(above, rel=1e-7)
+
+
+def test_weak_noise_is_accounted_at_once_and_monotone() -> None:
+    profiles = [
+        PrivacyProfile((SampledGaussianRelease(z, 0.01, 5),), Adjacency.ADD_REMOVE_RECORD)
+        for z in (1e-9, 1e-3, 0.029, 0.031, 0.1)
+    ]
+    for accountant in (Accountant.RDP, Accountant.RDP_CLASSIC):
+        found = [account(profile, accountant, 1e-3) for profile in profiles]
+        assert found == sorted(found, reverse=True)
+        assert np.all(np.isfinite(found))

@@ -19,6 +19,7 @@ from experiments.runs.plan import resolve, rounds_of
 from experiments.runs.progress import Progress, RunsProgress, no_runs_progress
 from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory, read_json, read_public
+from experiments.runs.store import read_frame
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.mechanisms.noise import SENSITIVITY_FLOOR
 
@@ -174,6 +175,6 @@ def read_findings(setting: Setting, config: RunConfig, run: RunDirectory) -> Fin
     InputError
         If there is no finished run.
     """
-    frames = {label: pd.read_parquet(run.path / f"{label}.parquet") for label in ("worlds", "rounds")}
+    frames = {label: read_frame(run.path / f"{label}.parquet") for label in ("worlds", "rounds")}
     public, _ = read_public(run.path)
     return Findings(setting, config, read_json(run.summary), **frames, pair=public.pair)

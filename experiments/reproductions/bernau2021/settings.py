@@ -226,7 +226,7 @@ def configuration(setting: Setting, extent: Extent, data_dir: Path | None) -> Ru
                 "clients": 10,
                 **place,
             },
-            "model": {"name": data.model},
+            "model": {"name": data.model, "seed": setting.seed},
             "training": {"rounds": ROUNDS, "learning-rate": LEARNING_RATE, "optimizer": OPTIMIZER},
             "privacy": {
                 "belief": setting.belief,

@@ -174,6 +174,7 @@ def _values(study: Study, data_dir: Path | None) -> dict[str, Any]:
             "clients": CLIENTS,
         },
         "model": {"name": study.model},
+        "run": {"seed": 0},
         "training": {
             "epochs": study.private_epochs,
             "expected-batch": study.batches[0],

@@ -45,7 +45,8 @@ def beliefs_figure(contents: RunContents, beyond: int) -> Figure:
     density = belief_density(points, facts.mu, facts.prior, share)
     axes.plot(points, density, color=INK, linewidth=2, linestyle=_law_line(contents.run), label=_law_name(contents.run))
     axes.set_xlim(low, high)
-    axes.set_ylim(0, 1.1 * max(top, min(float(density.max()), 2.5 * top) if top else float(density.max())))
+    highest = max(top, min(float(density.max()), 2.5 * top) if top else float(density.max()))
+    axes.set_ylim(0, 1.1 * highest or 1.0)  # every belief at an end, and no density between
     _draw_bound_and_share(axes, contents, beyond, high)
     finish_axes(
         axes,

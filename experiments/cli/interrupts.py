@@ -1,0 +1,109 @@
+"""Ctrl-C, at any time: one line that says how to go on, if there is anything to go on with, and exit status 130.
+
+Whatever a run has written is whole (`whole_files`, `store`), and what it started here ends with it (`guard`), so a run
+can be ended at any moment without being asked. That is what happens: threads of Flower and Ray, which may wait for each
+other at that moment, are not unwound.
+"""
+
+import os
+import shlex
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+INTERRUPTED = 130
+_SHOW_CURSOR = "\x1b[?25h\n"
+
+WayOn = Callable[[], Sequence[str] | None]
+"""Returns the arguments of the command that goes on, None while there is nothing to go on with."""
+
+_ways: list[WayOn] = []
+
+
+def arm() -> None:
+    """Let Ctrl-C end this program from now on; to be called once, early, by a program and never by a library.
+
+    Python runs a signal handler between two steps of the main thread, which may be deep in a library or may wait for
+    another thread. The line is therefore written by a thread of its own, woken by the signal itself.
+    """
+    woken, waking = socket.socketpair()
+    waking.setblocking(False)
+    signal.signal(signal.SIGINT, _leave_to_the_thread)
+    signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=_end_when_woken, args=(woken, waking), daemon=True).start()
+
+
+def _leave_to_the_thread(number: int, frame: FrameType | None) -> None:
+    """Do nothing: a handler there must be, or Python would not note the signal."""
+
+
+def _end_when_woken(woken: socket.socket, waking: socket.socket) -> None:
+    """Wait for an interrupt and end the program; `waking` is held so that it stays open."""
+    while number := woken.recv(1):
+        if number[0] == signal.SIGINT:
+            try:
+                _tell()
+            finally:
+                os._exit(INTERRUPTED)
+
+
+@contextmanager
+def goes_on_with(way: WayOn) -> Iterator[None]:
+    """Name the command that goes on with what the block does, should it be interrupted.
+
+    Parameters
+    ----------
+    way
+        Asked at the moment of the interrupt.
+
+    Raises
+    ------
+    SystemExit
+        In place of KeyboardInterrupt, where the program was not armed.
+    """
+    _ways.append(way)
+    try:
+        yield
+    except KeyboardInterrupt:
+        _tell()
+        raise SystemExit(INTERRUPTED) from None
+    finally:
+        _ways.remove(way)
+
+
+def without_seed(overrides: Sequence[str]) -> list[str]:
+    """Return `--set` flags of a command that goes on with a run: all but the seed, which the run has stored.
+
+    The challenger's seed is not shown; of a configuration file that names another one it is taken away.
+    """
+    named = [text for text in overrides if text.partition("=")[0].strip() == "run.seed"]
+    kept = [text for text in overrides if text not in named] + (["run.seed="] if named else [])
+    return [word for text in kept for word in ("--set", text)]
+
+
+def options(**values: object) -> list[str]:
+    """Return the flags of the options that are set, by their names with underscores.
+
+    Examples
+    --------
+    >>> options(ray_address=None, data_dir="data")
+    ['--data-dir', 'data']
+    """
+    given = [(f"--{name.replace('_', '-')}", str(value)) for name, value in values.items() if value is not None]
+    return [word for pair in given for word in pair]
+
+
+def _tell() -> None:
+    arguments = next((found for way in reversed(_ways) if (found := way()) is not None), None)
+    if arguments is None:
+        line = "fl-audit: interrupted; nothing was begun that could go on"
+    else:
+        line = f"fl-audit: interrupted; go on with: {shlex.join(['fl-audit', *arguments])}"
+    stream = sys.__stderr__ or sys.stderr
+    if stream.isatty():
+        line = _SHOW_CURSOR + line
+    os.write(stream.fileno(), f"{line}\n".encode())

@@ -1,0 +1,146 @@
+"""What is wrong with a configuration, in one line: the key, the value that was given, and what is accepted."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+_LONGEST_SHOWN = 60
+_LARGEST_SHOWN = 10**20
+
+_Schema = Mapping[str, Any]
+
+
+def first_problem(error: ValidationError, model: type[BaseModel], missing: str) -> str:
+    """Say what was wrong first, in one line.
+
+    Parameters
+    ----------
+    error
+        What pydantic raised.
+    model
+        The model of the whole configuration; its sections are models too.
+    missing
+        What a section that has to be there is for.
+    """
+    problem = error.errors(include_url=False)[0]
+    known = list(_keys(problem["loc"]))
+    place = ".".join(known)
+    match problem["type"]:
+        case "extra_forbidden":
+            names = list(_properties(model, known[:-1]))
+            nearest = get_close_matches(known[-1], names, n=1, cutoff=0.0)
+            return (
+                f"configuration key {shown(place)} is unknown: nearest is {nearest[0]!r}, accepted are "
+                f"{', '.join(names)}"
+            )
+        case "missing":
+            return f"configuration section [{place}] is missing: {missing}"
+        case "value_error":
+            return f"configuration section [{place}]: {problem['msg'].removeprefix('Value error, ')}"
+        case _:
+            return f"configuration {place} is {shown(problem['input'])}: {_accepted(problem, model, known)}"
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: as in the file, and never longer than a line can bear."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() if abs(value) >= _LARGEST_SHOWN:
+            return f"a whole number of about {int(value.bit_length() * 0.30103) + 1} digits"
+        case list() | tuple():
+            return _shortened(f"[{', '.join(shown(item) for item in value)}]")
+        case dict():
+            return _shortened("{" + ", ".join(f"{key} = {shown(item)}" for key, item in value.items()) + "}")
+        case str():
+            return _shortened(repr(value))
+        case _:
+            return _shortened(str(value))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+
+
+def _accepted(problem: ErrorDetails, model: type[BaseModel], known: Sequence[str]) -> str:
+    if problem["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        return f"accepted is a section of settings, which starts with the line [{'.'.join(known)}]"
+    schema: _Schema = _properties(model, known[:-1]).get(known[-1], {})
+    described = " or ".join(dict.fromkeys(_described(schema, model.model_json_schema())))
+    # Values with rules of their own say themselves what is accepted.
+    if not described or problem["type"] in _RULES_OF_THEIR_OWN:
+        return problem["msg"]
+    return f"accepted {'is' if described.startswith('text') else 'are'} {described}"
+
+
+_RULES_OF_THEIR_OWN = ("neighbour", "loss_range")
+
+
+def _keys(location: Sequence[int | str]) -> Iterator[str]:
+    """Yield the keys of a problem's place, without items of lists and pydantic's names of types."""
+    for depth, part in enumerate(location):
+        if isinstance(part, str) and (depth < 2 or part not in ("bool", "int", "float", "str")):
+            yield part
+
+
+def _properties(model: type[BaseModel], section: Sequence[str]) -> dict[str, Any]:
+    """Return the schemas of the keys of a section, by name."""
+    schema: Any = model.model_json_schema()
+    whole = schema
+    for part in section:
+        schema = _resolved(schema.get("properties", {}).get(part, {}), whole)
+    if "additionalProperties" in schema and isinstance(schema["additionalProperties"], dict):
+        return _AnyKey(schema["additionalProperties"])
+    return dict(schema.get("properties", {}))
+
+
+class _AnyKey(dict[str, Any]):
+    """The keys of a section that takes any name: all have the same schema."""
+
+    def __init__(self, schema: _Schema) -> None:
+        super().__init__()
+        self.schema = schema
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self.schema
+
+
+def _resolved(schema: _Schema, whole: _Schema) -> _Schema:
+    if "$ref" in schema:
+        return dict(whole["$defs"][str(schema["$ref"]).rpartition("/")[2]])
+    return schema
+
+
+def _described(schema: _Schema, whole: _Schema) -> Iterator[str]:
+    """Yield in words what a schema accepts."""
+    schema = _resolved(schema, whole)
+    for choice in schema.get("anyOf", ()):
+        yield from _described(choice, whole)
+    values = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
+    if values:
+        yield ", ".join(repr(value) for value in values)
+        return
+    match schema.get("type"):
+        case "boolean":
+            yield "true and false"
+        case "integer":
+            yield f"whole numbers{_range(schema)}"
+        case "number":
+            yield f"finite numbers{_range(schema)}"
+        case "string":
+            yield "text in quotation marks"
+        case "array":
+            yield f"lists of {' or '.join(_described(schema.get('items', {}), whole))}"
+
+
+def _range(schema: _Schema) -> str:
+    ends = (("exclusiveMinimum", "above"), ("minimum", "from"), ("exclusiveMaximum", "below"), ("maximum", "to"))
+    said = [f"{word} {_plain(schema[key])}" for key, word in ends if key in schema]
+    return f" {' '.join(said).replace(' below', ' and below')}" if said else ""
+
+
+def _plain(number: float) -> str:
+    return str(int(number)) if number == int(number) else f"{number:g}"

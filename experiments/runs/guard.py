@@ -1,0 +1,95 @@
+"""Nothing outlives a run: a process that waits for the end of another one, and then ends what that one left behind.
+
+Ray starts helper processes that live on when the process that started Ray is killed. This module is also the program of
+the waiting process. It reads from a pipe that only the guarded process holds open, so it notices every kind of end, and
+knows what belongs to the run by an environment variable that all processes of the run inherit.
+"""
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+_MARK = "FL_AUDIT_EMBEDDED_RAY"
+_KEEP_ENVIRONMENT = "SPT_NOENV"
+"""Tells processes of Ray that change their title not to write it over their environment, where the mark is."""
+_SECONDS_TO_END = 8.0
+_SECONDS_BETWEEN_LOOKS = 0.15
+_QUIET_LOOKS = 3
+"""So often in a row nothing must be found: a process that is just being started may not be seen yet."""
+
+
+@contextmanager
+def nothing_outlives() -> Iterator[None]:
+    """End every process that is started inside the block when the block ends, or when this process does.
+
+    Processes count that inherit the environment of this one, on this machine; on Linux, macOS and Windows alike.
+    """
+    mark = uuid.uuid4().hex
+    command = [sys.executable, "-P", str(Path(__file__).resolve()), mark]
+    # A session of its own keeps it from the signals that end this process and its group.
+    guard = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        with _environment({_MARK: mark, _KEEP_ENVIRONMENT: "1"}):
+            yield
+    finally:
+        assert guard.stdin is not None
+        guard.stdin.close()
+        guard.wait(_SECONDS_TO_END + 2.0)
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """Return the processes of this machine that carry a mark in their environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(_MARK) == mark:
+                found.append(process)
+        except (psutil.Error, OSError):
+            # It has just ended, or belongs to somebody else.
+            continue
+    return found
+
+
+def end_marked(mark: str) -> None:
+    """Kill the processes that carry a mark until none is left, for some seconds at most."""
+    deadline, quiet = time.monotonic() + _SECONDS_TO_END, 0
+    while quiet < _QUIET_LOOKS and time.monotonic() < deadline:
+        left = marked(mark)
+        quiet = 0 if left else quiet + 1
+        for process in left:
+            try:
+                process.kill()
+            except psutil.Error:
+                continue
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+
+
+def main() -> None:
+    """Wait until standard input ends, and then end what carries the mark that the command line names."""
+    sys.stdin.buffer.read()
+    end_marked(sys.argv[1])
+
+
+if __name__ == "__main__":
+    main()

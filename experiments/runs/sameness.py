@@ -1,0 +1,94 @@
+"""Whether two runs are the same run: what is played, on which records; not where files lie, nor on how many cores."""
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from experiments.runs.plan import AuditPlan
+from fl_audit.data.catalogue import load_source
+from fl_audit.data.records import Records
+from fl_audit.data.split import select_records
+
+OPERATIONAL = ("run.client-time-limit", "run.client-retries", "run.actors", "run.batches-in-flight")
+"""Settings that change how a run is carried out and nothing of what comes out."""
+PLACES = (
+    "data.data-dir",
+    "data.path",
+    "data.test-path",
+    "data.images",
+    "data.labels",
+    "data.test-images",
+    "data.test-labels",
+)
+"""Settings that say where files lie. Whether the records in them are the same is told by a digest."""
+GROWING = "audit.worlds"
+"""The setting that may be raised: more worlds of the same run."""
+_NEARLY = 1e-6
+"""Relative difference up to which two numbers that follow from one configuration count as the same."""
+
+
+def data_digest(plan: AuditPlan) -> str:
+    """Return a SHA-256 digest of the records that a run trains and tests on, wherever they lie."""
+    data = plan.config.data
+    split = select_records(load_source(plan.public.data), data.records, data.test_records, data.seed)
+    digest = hashlib.sha256()
+    for records in (split.inside, split.test):
+        for part in _content(records):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _content(records: Records) -> Iterator[bytes]:
+    yield repr((records.features.shape, records.classes)).encode()
+    yield records.features.tobytes()
+    yield records.labels.tobytes()
+
+
+def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Return in words what differs between two resolved configurations that decides what comes out.
+
+    Parameters
+    ----------
+    stored, wanted
+        Sections of settings, as `RunConfig.as_dict` returns them without the seed of the run.
+    """
+    passed_over = {*OPERATIONAL, *PLACES, GROWING}
+    old, new = (dict(_flat(values)) for values in (stored, wanted))
+    keys = [key for key in dict.fromkeys([*old, *new]) if key not in passed_over]
+    found = [f"{key} is {_said(new, key)} and was {_said(old, key)}" for key in keys if old.get(key) != new.get(key)]
+    if new[GROWING] < old[GROWING]:
+        found.append(f"{GROWING} is {new[GROWING]} and was {old[GROWING]}, and worlds can only be added")
+    return found
+
+
+def contradictions(stored: Mapping[str, Any], follows: Mapping[str, Any]) -> list[str]:
+    """Return in words where a stored public game is another than the one that follows from its configuration.
+
+    Numbers may differ in their last digits, as those of a calibration do between versions of a library.
+    """
+    old, new = (dict(_flat({key: values[key] for key in values if key != "data"})) for values in (stored, follows))
+    return [
+        f"{key} is {_said(old, key)} where {_said(new, key)} follows from the configuration"
+        for key in dict.fromkeys([*old, *new])
+        if not _nearly_equal(old.get(key), new.get(key))
+    ]
+
+
+def _flat(values: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    if not isinstance(values, Mapping):
+        yield place, values
+        return
+    for key, value in values.items():
+        yield from _flat(value, f"{place}.{key}" if place else str(key))
+
+
+def _nearly_equal(old: Any, new: Any) -> bool:
+    if type(old) in (int, float) and type(new) in (int, float):
+        return math.isclose(old, new, rel_tol=_NEARLY)
+    return bool(old == new)
+
+
+def _said(values: Mapping[str, Any], key: str) -> str:
+    value = values.get(key)
+    return "not set" if value is None else str(value)

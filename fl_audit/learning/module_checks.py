@@ -1,0 +1,162 @@
+"""What a module must be like so that every record has a gradient of its own, and every party computes the same one."""
+
+import copy
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
+
+from fl_audit.errors import InputError, require
+
+_BATCH_STATISTICS = (nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm)
+PROBE_EXAMPLES = 3
+_MODE_EXAMPLES, _MODE_DRAWS = 16, 4
+"""Enough of both that dropout with a probability of a few percent shows."""
+
+
+def check_module(module: nn.Module) -> None:
+    """Refuse layers that mix examples or draw random numbers, and parameters that cannot be trained, naming the mend.
+
+    Raises
+    ------
+    InputError
+        If the module holds batch normalisation, instance statistics that run over batches, dropout, parameters that
+        are frozen, without a shape, elsewhere than in memory or not in float32, or no parameters.
+    """
+    for name, layer in module.named_modules():
+        kind = type(layer).__name__
+        if isinstance(layer, _BATCH_STATISTICS):
+            raise InputError(
+                f"layer {name!r} is a {kind}, which mixes the examples of a batch, so one record has no gradient "
+                f"of its own: use torch.nn.GroupNorm or torch.nn.LayerNorm instead"
+            )
+        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
+            raise InputError(
+                f"layer {name!r} is a {kind}, whose random masks no party could recompute: remove it or set p = 0"
+            )
+        if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats:
+            raise InputError(f"layer {name!r} tracks running statistics over batches: use track_running_stats=False")
+    _check_parameters(module)
+
+
+def _check_parameters(module: nn.Module) -> None:
+    named = dict(module.named_parameters())
+    require(bool(named), "the model has no parameters: accepted is a model that can learn")
+    for name, parameter in named.items():
+        require(
+            not isinstance(parameter, UninitializedParameter),
+            f"parameter {name!r} belongs to a lazy layer, which has no shape until it first runs: name the number of "
+            f"inputs, as torch.nn.Linear(inputs, outputs) does",
+        )
+        require(
+            parameter.dtype is torch.float32,
+            f"parameter {name!r} is of type {str(parameter.dtype).removeprefix('torch.')}: accepted is float32, which "
+            f"module.float() makes of it",
+        )
+        require(
+            parameter.device.type == "cpu",
+            f"parameter {name!r} is on device {parameter.device}: accepted is cpu; device in [run] says where clients "
+            f"compute",
+        )
+    frozen = [name for name, parameter in named.items() if not parameter.requires_grad]
+    require(not frozen, f"parameters {', '.join(frozen)} are frozen, but all are trained: register them as buffers")
+
+
+def check_outputs(module: nn.Module, feature_shape: tuple[int, ...], classes: int) -> None:
+    """Refuse a module whose outputs are not one number for each class, mix examples, or depend on the mode.
+
+    Parameters
+    ----------
+    module
+        The module.
+    feature_shape
+        Shape of one example.
+    classes
+        Number of classes.
+
+    Raises
+    ------
+    InputError
+        If they do.
+    """
+    source = torch.Generator().manual_seed(1)
+    features = torch.rand(PROBE_EXAMPLES, *feature_shape, generator=source)
+    evaluating = copy.deepcopy(module).eval()
+    with torch.no_grad(), without_hints():
+        together = evaluating(features)
+        alone = torch.cat([evaluating(example.unsqueeze(0)) for example in features])
+    require(
+        together.dim() == 2 and _alike(together, alone),
+        f"the model gives outputs of shape {tuple(together.shape)} for {PROBE_EXAMPLES} examples, or mixes examples: "
+        f"accepted are outputs of shape ({PROBE_EXAMPLES}, {classes}), of which each row depends on one example",
+    )
+    require(
+        together.shape[1] == classes,
+        f"the model has {together.shape[1]} outputs and the data has {classes} classes: accepted is one output for "
+        f"each class",
+    )
+    _refuse_another_in_training(module, torch.rand(_MODE_EXAMPLES, *feature_shape, generator=source))
+
+
+def _refuse_another_in_training(module: nn.Module, features: Tensor) -> None:
+    """Refuse what computes otherwise in training mode: all parties compute in evaluation mode.
+
+    Layers are known by their types, but functions such as `torch.nn.functional.dropout` only by what they do.
+    """
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad(), without_hints():
+            evaluated = copy.deepcopy(module).eval()(features)
+            trained = [copy.deepcopy(module).train()(features) for _ in range(_MODE_DRAWS)]
+    except (Exception, SystemExit) as error:
+        raise InputError(
+            f"the model cannot be run in training mode ({said(error)}): accepted is one that runs in both modes"
+        ) from error
+    is_random = not all(_alike(found, trained[0]) for found in trained)
+    require(
+        not is_random and _alike(trained[0], evaluated),
+        f"the model {'draws random numbers' if is_random else 'gives other outputs'} in training mode, as dropout "
+        "does, and no party could recompute that: accepted is one that computes the same in training and in evaluation "
+        "mode, so remove the dropout or set its probability to 0",
+    )
+
+
+def _alike(left: Tensor, right: Tensor) -> bool:
+    return isinstance(left, Tensor) and left.shape == right.shape and torch.allclose(left, right, rtol=1e-4, atol=1e-5)
+
+
+def said(error: BaseException) -> str:
+    """Return the first line of what an error says, with its type where it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines and not isinstance(error, SystemExit) else type(error).__name__
+
+
+_hints = threading.Lock()
+_inside: "list[warnings.catch_warnings[None]]" = []
+_threads_inside = 0
+
+
+@contextmanager
+def without_hints() -> Iterator[None]:
+    """Keep torch's hints about how a module is written from the terminal: who runs an audit cannot act on them.
+
+    Python's own filters belong to all threads, so the first thread inside sets the filter and the last one outside
+    takes it back.
+    """
+    global _threads_inside
+    with _hints:
+        if _threads_inside == 0:
+            _inside.append(warnings.catch_warnings())
+            _inside[0].__enter__()
+            warnings.simplefilter("ignore")
+        _threads_inside += 1
+    try:
+        yield
+    finally:
+        with _hints:
+            _threads_inside -= 1
+            if _threads_inside == 0:
+                _inside.pop().__exit__(None, None, None)

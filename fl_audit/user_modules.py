@@ -1,0 +1,111 @@
+"""Modules of the user, such as `my_models`, found in a directory that is searched after everything that is installed.
+
+Packages of fl_audit have ordinary names (server, clients, strategies, experiments). Were the user's directory searched
+first, as Python does by itself, a `server.py` there would be imported in the place of ours.
+"""
+
+import importlib
+import importlib.machinery
+import importlib.util
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Generic, TypeVar
+
+from fl_audit.errors import InputError
+
+OWN_PACKAGES = ("fl_audit", "clients", "server", "strategies", "experiments")
+_OWN_ROOT = Path(__file__).resolve().parents[1]
+
+T = TypeVar("T")
+
+_searched: list[str] = []
+"""The directory that `search_last` put at the end, for the messages of `import_user_module`."""
+
+
+def search_last(directory: Path) -> None:
+    """Let Python look for modules in a directory, but only for those that are nowhere else.
+
+    Parameters
+    ----------
+    directory
+        Where the user's modules are. Wherever it stood in `sys.path` before, it stands last now; the directory of
+        fl_audit itself stays where it is.
+    """
+    place = directory.resolve()
+    if _searched == [str(place)] and sys.path[-1] == str(place):
+        return
+    _searched[:] = [str(place)]
+    if place == _OWN_ROOT:
+        return
+    others = [entry for entry in sys.path if Path(entry or ".").resolve() != place]
+    sys.path[:] = [*others, str(place)]
+
+
+def import_user_module(name: str) -> ModuleType:
+    """Import a module of the user by its dotted name.
+
+    Raises
+    ------
+    InputError
+        If the user's directory has a module of this name that cannot be had, because fl_audit, Python or an installed
+        package has one too.
+    Exception
+        Whatever the import raises.
+    """
+    top = name.partition(".")[0]
+    for directory in _searched if top else ():
+        theirs = _place(importlib.machinery.PathFinder.find_spec(top, [directory]))
+        other = _place_elsewhere(top)
+        if theirs is not None and other is not None and Path(other).resolve() != Path(theirs).resolve():
+            whose = "fl_audit has a package of this name" if top in OWN_PACKAGES else f"this name is taken by {other}"
+            raise InputError(
+                f"module {top!r} in {directory} cannot be imported, because {whose}: accepted are other names, so "
+                f"rename {theirs}"
+            )
+    return importlib.import_module(name)
+
+
+def _place(spec: importlib.machinery.ModuleSpec | None) -> str | None:
+    """Return the file of a module, or the directory of a package that has no file of its own."""
+    if spec is None:
+        return None
+    return spec.origin or next(iter(spec.submodule_search_locations or ()), None)
+
+
+def _place_elsewhere(top: str) -> str | None:
+    """Return where Python has a top-level module from, or would have; None if there is none."""
+    loaded = sys.modules.get(top)
+    if loaded is None:
+        return _place(importlib.util.find_spec(top))
+    return getattr(loaded, "__file__", None) or next(iter(getattr(loaded, "__path__", ())), "Python itself")
+
+
+class Portable(Generic[T]):
+    """A value on its way to another process, which unpickles it after it has called `search_last`.
+
+    Ray puts the directory in which a run was started first in the path of its workers. Pickles name functions by their
+    modules, so those of fl_audit would be looked for in that directory.
+
+    Parameters
+    ----------
+    value
+        What is to be had in the other process, where this object becomes the value itself.
+    dumps
+        What pickles it.
+    """
+
+    def __init__(self, value: T, dumps: Callable[[T], bytes]) -> None:
+        self._directory = _searched[0] if _searched else str(Path.cwd())
+        self._pickled = dumps(value)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, bytes]]:
+        return _restored, (self._directory, self._pickled)
+
+
+def _restored(directory: str, pickled: bytes) -> object:
+    """Return the value of a `Portable`; what is unpickled comes from the driver of the same run, never from a file."""
+    search_last(Path(directory))
+    return pickle.loads(pickled)

@@ -1,0 +1,313 @@
+import gzip
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.columns import column_lines
+from fl_audit.data.records import ColumnKind, ColumnUse, Source
+from fl_audit.errors import InputError
+
+TABLE = "age,colour,ok,outcome\n20,red,true,well\n30,blue,false,ill\n40,red,true,well\n"
+
+
+def load_csv(path: Path, text: str, test: str | None = None, label: str = "outcome") -> Source:
+    (path / "table.csv").write_text(text)
+    options = [("path", "table.csv"), ("label", label)]
+    if test is not None:
+        (path / "test.csv").write_text(test)
+        options.append(("test-path", "test.csv"))
+    return load_source(DataSpec("csv", str(path), tuple(options)))
+
+
+def load_npz(path: Path, **arrays: np.ndarray) -> Source:
+    np.savez(path / "data.npz", **arrays)
+    return load_source(DataSpec("npz", str(path), (("path", "data.npz"),)))
+
+
+def test_csv_scales_encodes_and_sorts_labels(tmp_path: Path) -> None:
+    source = load_csv(tmp_path, TABLE)
+    # age, colour=blue, colour=red, ok; labels ill = 0, well = 1
+    assert source.pool.features.tolist() == [[0, 0, 1, 1], [0.5, 1, 0, 0], [1, 0, 1, 1]]
+    assert source.pool.labels.tolist() == [1, 0, 1]
+    assert source.pool.classes == 2
+    assert source.test is None
+
+
+def test_csv_with_test_file_uses_the_training_range(tmp_path: Path) -> None:
+    test = "outcome,ok,colour,age\nill,true,green,25\nwell,true,red,90\n"
+    source = load_csv(tmp_path, TABLE, test)
+    assert source.test is not None
+    # colour has the levels blue, green, red of both files; an age of 90 is clipped.
+    assert source.test.features.tolist() == [[0.25, 0, 1, 0, 1], [1, 0, 0, 1, 1]]
+    assert source.test.labels.tolist() == [0, 1]
+
+
+def test_csv_numeric_labels_sort_as_numbers(tmp_path: Path) -> None:
+    source = load_csv(tmp_path, "a,outcome\n1,10\n2,9\n3,-1\n")
+    assert source.pool.labels.tolist() == [2, 1, 0]
+
+
+def test_csv_gzipped_and_absolute(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv.gz"
+    path.write_bytes(gzip.compress(TABLE.encode()))
+    source = load_source(DataSpec("csv", None, (("path", str(path)), ("label", "outcome"))))
+    assert len(source.pool) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (TABLE.replace("30,", ","), "has a missing value in column age, row 2: .* missing = \\[\\]"),
+        (TABLE.replace("30,", "inf,"), "has inf in column age, row 2"),
+        (TABLE.replace("30,", "NaN,"), r'a missing value in column age, row 2: .* drop = \["age"\]'),
+        (TABLE.replace("30,", "3O,"), "has '3O' in column age, row 2, where most cells are numbers"),
+        (TABLE.replace("blue", ""), "in column colour, row 2"),
+        (TABLE.replace("ill", ""), "missing value in column outcome, row 2"),
+        (TABLE.replace("30,blue,false,ill", "30,blue"), "in column ok, row 2"),
+        (TABLE.replace("well", "ill"), "one class only"),
+        (TABLE.replace("outcome", "result"), "no label column 'outcome': its columns are age, colour, ok, result"),
+        (TABLE.replace("false,ill", "false,ill,7"), "is no CSV table"),
+        ("age,outcome\n1,2,ill\n3,4,well\n", "is no CSV table"),
+        ("outcome\nill\nwell\n", "no column beside the label"),
+        ("a,outcome\n", "has 0 records"),
+        ("a,outcome\n1,0.5\n2,1.5\n", "a label is 0.5: accepted are whole numbers or text"),
+        ("a,outcome\n1e300,0\n2,1\n-1e300,1\n", None),
+        ("", r"table\.csv is empty: accepted is a complete file$"),
+    ],
+)
+def test_spoilt_csv_is_refused(tmp_path: Path, text: str, words: str | None) -> None:
+    if words is None:
+        assert_allclose(load_csv(tmp_path, text).pool.features[:, 0], [1, 0.5, 0])
+        return
+    with pytest.raises(InputError, match=words) as caught:
+        load_csv(tmp_path, text)
+    assert "\n" not in str(caught.value)
+
+
+def test_csv_test_file_must_fit(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"test\.csv differs from .*table\.csv in column age, weight"):
+        load_csv(tmp_path, TABLE, TABLE.replace("age", "weight"))
+    with pytest.raises(InputError, match="test label dead does not occur"):
+        load_csv(tmp_path, TABLE, TABLE.replace("ill", "dead"))
+    with pytest.raises(InputError, match=r"test\.csv has a missing value in column age, row 3"):
+        load_csv(tmp_path, TABLE, TABLE.replace("40", ""))
+
+
+def test_missing_csv_names_the_places(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"gone\.csv not found.*FL_AUDIT_DATA"):
+        load_source(DataSpec("csv", str(tmp_path), (("path", "gone.csv"), ("label", "x"))))
+
+
+def test_npz_bytes_become_images(tmp_path: Path) -> None:
+    x = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
+    source = load_npz(tmp_path, x=x, y=np.array([7, 3], dtype=np.int16), x_test=x[:1], y_test=np.array([3]))
+    assert source.pool.features.shape == (2, 1, 3, 3)
+    assert_allclose(source.pool.features[1, 0] * 255, x[1], rtol=1e-6)
+    assert source.pool.labels.tolist() == [1, 0]
+    assert source.test is not None
+    assert source.test.labels.tolist() == [0]
+
+
+def test_npz_other_numbers_stay(tmp_path: Path) -> None:
+    source = load_npz(tmp_path, x=np.array([[-3.0, 300.0], [1.0, 2.0]]), y=np.array(["b", "a"]))
+    assert source.pool.features.tolist() == [[-3, 300], [1, 2]]
+    assert source.pool.labels.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"x": np.zeros((2, 3))}, "has no array y"),
+        ({"x": np.zeros((2, 3)), "y": np.zeros(2)}, "one class only"),
+        ({"x": np.zeros((2, 3)), "y": np.array([0, 1, 1])}, "2 records and 3 labels"),
+        ({"x": np.array([[0.0], [np.inf]]), "y": np.array([0, 1])}, "of record 1 is inf"),
+        ({"x": np.zeros(2), "y": np.array([0, 1])}, "at least two axes"),
+        ({"x": np.array([["a"], ["b"]]), "y": np.array([0, 1])}, "accepted are real numbers"),
+        ({"x": np.zeros((2, 3)), "y": np.array([0, 1]), "x_test": np.zeros((2, 3))}, "only one of the arrays"),
+        ({"x": np.zeros((2, 3)), "y": np.array([[0], [1]])}, "one label for each record"),
+        (
+            {"x": np.zeros((2, 3)), "y": np.array([0, 1]), "x_test": np.zeros((2, 4)), "y_test": np.array([0, 1])},
+            "test records have shape",
+        ),
+        ({"x": np.zeros((2, 3)), "y": np.array([{}, 1], dtype=object)}, "without objects"),
+    ],
+)
+def test_spoilt_npz_is_refused(tmp_path: Path, arrays: dict[str, np.ndarray], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        load_npz(tmp_path, **arrays)
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return (Path.touch, (Path("exploded"),))  # type: ignore[return-value]
+
+
+def test_pickles_and_damaged_archives_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez(tmp_path / "whole.npz", x=np.zeros((200, 3)), y=np.arange(200))
+    whole = (tmp_path / "whole.npz").read_bytes()
+    single = tmp_path / "single.npy"
+    np.save(single, np.zeros(3))
+    contents = [pickle.dumps(Bomb()), whole[:-40], whole[:300] + b"xxxx" + whole[304:], b"hello", single.read_bytes()]
+    for number, content in enumerate(contents):
+        (tmp_path / f"{number}.npz").write_bytes(content)
+        with pytest.raises(InputError, match="archive"):
+            load_source(DataSpec("npz", str(tmp_path), (("path", f"{number}.npz"),)))
+    assert not (tmp_path / "exploded").exists()
+
+
+# What a column becomes
+
+
+def table_of(columns: dict[str, list[object]], records: int = 40) -> str:
+    """Return a CSV table with a label that has two classes."""
+    columns = columns | {"y": [index % 2 for index in range(records)]}
+    frame = pd.DataFrame(
+        {name: [values[index % len(values)] for index in range(records)] for name, values in columns.items()}
+    )
+    return str(frame.to_csv(index=False))
+
+
+def load_with(path: Path, text: str, **options: object) -> Source:
+    (path / "table.csv").write_text(text)
+    given = (
+        ("path", "table.csv"),
+        ("label", "y"),
+        *((name.replace("_", "-"), value) for name, value in options.items()),
+    )
+    return load_source(DataSpec("csv", str(path), given))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("cells", "use", "features"),
+    [
+        (["10%", "30 %", "20%"], "number, 10 to 30 ('%' left out), scaled to 0 to 1", [[0], [1], [0.5]]),
+        (["1,000", "3,000", "2000"], "number, 1000 to 3000 (',' left out), scaled to 0 to 1", [[0], [1], [0.5]]),
+        (["-1,000.5", "1,000.5"], "number, -1000.5 to 1000.5 (',' left out), scaled to 0 to 1", [[0], [1]]),
+        ([2, 6, 4], "number, 2 to 6, scaled to 0 to 1", [[0], [1], [0.5]]),
+        ([7], "number, 7 in every record, so always 0", [[0]]),
+        ([True, False], "number, 0 to 1, scaled to 0 to 1", [[1], [0]]),
+        (["b", "a"], "levels, 2 of them, a feature each: a, b", [[0, 1], [1, 0]]),
+    ],
+)
+def test_each_column_says_what_it_became(
+    tmp_path: Path, cells: list[object], use: str, features: list[list[float]]
+) -> None:
+    source = load_with(tmp_path, table_of({"x": cells}))
+    assert column_lines(source.columns) == ["y: label, 2 classes: 0, 1", f"x: {use}"]
+    assert source.pool.features[: len(features)].tolist() == features
+
+
+def test_a_column_that_numbers_the_records_is_pointed_out(tmp_path: Path) -> None:
+    shuffled = np.random.default_rng(0).permutation(40) + 1000
+    source = load_with(tmp_path, table_of({"patient": shuffled.tolist(), "age": [3, 5, 4]}))
+    assert 'it numbers the records, which says nothing of them: consider drop = ["patient"]' in str(source.columns[1])
+    assert "numbers the records" not in str(source.columns[2])
+
+
+DATES = [f"2020-{month:02d}-{day:02d}" for month in (1, 2) for day in range(1, 11)]
+NAMES = [f"person {number}" for number in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"when": DATES, "x": [1, 2]}, r"column when holds dates, such as '2020-01-01'.* drop = \[\"when\"\]"),
+        ({"when": ["31/12/2020 10:15", "1/2/2021 11:30"], "x": [1, 2]}, "column when holds dates"),
+        ({"name": NAMES, "x": [1, 2]}, r"column name has another text in every record, such as 'person 0'"),
+        (
+            {"Unnamed: 0": list(range(40)), "x": [1, 2]},
+            r"a column of numbers without a name.* drop = \[\"Unnamed: 0\"\]",
+        ),
+        (
+            {"x": ["1", "2", "3", "?"]},
+            r"has '\?' in column x, row 4, where most cells are numbers.*missing = \[\"\?\"\]",
+        ),
+    ],
+)
+def test_columns_that_say_nothing_are_refused_with_the_remedy(
+    tmp_path: Path, columns: dict[str, list[object]], words: str
+) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        load_with(tmp_path, table_of(columns))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_dropped_column_is_gone_and_named(tmp_path: Path) -> None:
+    source = load_with(tmp_path, table_of({"name": NAMES, "x": [1, 2]}), drop=("name",))
+    assert source.pool.features.shape == (40, 1)
+    assert source.columns[-1] == ColumnUse("name", ColumnKind.DROPPED, "as the configuration says")
+
+
+def test_the_number_of_levels_is_a_setting(tmp_path: Path) -> None:
+    text = table_of({"word": [f"w{number:03d}" for number in range(150)]}, records=300)
+    with pytest.raises(InputError, match=r"word has 150 different texts, .* max-levels is 100: .*max-levels = 150"):
+        load_with(tmp_path, text)
+    assert load_with(tmp_path, text, max_levels=150).pool.features.shape == (300, 150)
+
+
+def test_many_texts_cost_no_memory_before_they_are_refused(tmp_path: Path) -> None:
+    text = table_of({"word": [f"w{number}" for number in range(30_000)]}, records=60_000)
+    with pytest.raises(InputError, match="column word has 30,000 different texts"):
+        load_with(tmp_path, text)
+    with pytest.raises(InputError, match=r"become 30,000 features of 60,000 records, more than 1,073,741,824 numbers"):
+        load_with(tmp_path, text, max_levels=30_000)
+
+
+@pytest.mark.parametrize(("records", "options"), [(300, {}), (40, {"max_levels": 1000})])
+def test_a_quantity_to_predict_is_refused(tmp_path: Path, records: int, options: dict[str, object]) -> None:
+    frame = pd.DataFrame({"x": np.arange(records) % 7, "y": np.arange(records) * 3 % 149})
+    with pytest.raises(InputError, match=r"label column y has .* which looks like a quantity to predict"):
+        load_with(tmp_path, frame.to_csv(index=False), **options)
+    with pytest.raises(InputError, match="y has 40 different values in 40 records, which looks like a quantity"):
+        load_npz(tmp_path, x=np.zeros((40, 2)), y=np.arange(40))
+
+
+def test_classes_beyond_the_limit_can_be_asked_for(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": np.arange(600) % 7, "y": np.arange(600) % 150})
+    with pytest.raises(InputError, match=r"150 different values in 600 records.*or max-levels = 150 in \[data\]"):
+        load_with(tmp_path, frame.to_csv(index=False))
+    assert load_with(tmp_path, frame.to_csv(index=False), max_levels=150).pool.classes == 150
+
+
+def test_records_with_a_missing_value_are_left_out_where_the_words_are_named(tmp_path: Path) -> None:
+    text = "x,w,y\n1,a,0\n?,b,1\n3,,1\n4,a,1\n5,b,0\nx7,b,0\n"
+    with pytest.raises(InputError, match="missing value in column w, row 3"):
+        load_with(tmp_path, text)
+    with pytest.raises(InputError, match="has 'x7' in column x, row 6"):
+        load_with(tmp_path, text, missing=("?",))
+    source = load_with(tmp_path, text, missing=("?", "x7"))
+    assert source.pool.features.tolist() == [[0, 1, 0], [0.75, 1, 0], [1, 0, 1]]
+    assert source.pool.labels.tolist() == [0, 1, 0]
+    assert "3 records with a missing value are left out" in source.description
+
+
+def test_the_separator_is_a_setting(tmp_path: Path) -> None:
+    text = table_of({"x": [1, 2]}).replace(",", ";")
+    with pytest.raises(InputError, match=r"no label column 'y'.* x;y; set separator = \";\" in \[data\]"):
+        load_with(tmp_path, text)
+    assert load_with(tmp_path, text, separator=";").pool.features.shape == (40, 1)
+    assert load_with(tmp_path, text.replace(";", "\t"), separator="\t").pool.features.shape == (40, 1)
+    with pytest.raises(InputError, match="separator is '::': accepted is one character"):
+        load_with(tmp_path, text, separator="::")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("y", "drop names 'y', the label column"), ("z", "drop names 'z', but .* no such column")]
+)
+def test_only_columns_beside_the_label_can_be_dropped(tmp_path: Path, name: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        load_with(tmp_path, table_of({"x": [1, 2]}), drop=(name,))
+
+
+def test_of_many_columns_the_rest_is_counted() -> None:
+    uses = [ColumnUse(f"x{number}", ColumnKind.NUMBER, "") for number in range(30)]
+    lines = column_lines([*uses, ColumnUse("w", ColumnKind.LEVELS, "3")], most=20)
+    assert lines[0] == "x0: number"
+    assert lines[-1] == "and 11 further columns: 10 as number, 1 as levels"
+    assert len(lines) == 21

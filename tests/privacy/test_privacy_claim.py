@@ -1,0 +1,109 @@
+"""What a claim says of itself, and that the accounting of claims needs no learning."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fl_audit.privacy
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import InputError
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.beliefs import Sensitivities
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import (
+    GaussianRelease,
+    LaplaceRelease,
+    RandomizedResponse,
+    ReleaseEvent,
+    SampledGaussianRelease,
+    gaussian_rounds,
+)
+from fl_audit.privacy.guarantee import guarantee
+
+
+def claim_of(*events: ReleaseEvent, adjacency: Adjacency = Adjacency.REPLACE_RECORD) -> Claim:
+    return Claim(adjacency, events, 1e-5, 0.5, Accountant.PLD)
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "epsilon"),
+    [
+        (Adjacency.ADD_REMOVE_RECORD, 0.718),
+        (Adjacency.REPLACE_RECORD, 0.344),
+        (Adjacency.ADD_REMOVE_CLIENT, 0.718),
+        (Adjacency.REPLACE_CLIENT, 0.344),
+    ],
+)
+def test_the_adjacency_decides_what_sampling_gains(adjacency: Adjacency, epsilon: float) -> None:
+    promise = guarantee(claim_of(*gaussian_rounds(1.0, 100, 0.01), adjacency=adjacency))
+    assert promise.epsilon == pytest.approx(epsilon, abs=5e-4)
+    assert promise.adjacency is adjacency
+
+
+def test_noise_is_that_of_the_gaussian_events() -> None:
+    events = (SampledGaussianRelease(2.0, 0.1, 30), GaussianRelease(0.5, 4.0, 30), RandomizedResponse(0.2, 4))
+    claim = claim_of(*events)
+    assert (claim.noise_multiplier, claim.rounds, claim.sampling_rate) == (2.0, 30, 0.1)
+    louder = claim.with_noise(3.0)
+    assert louder.events == (SampledGaussianRelease(6.0, 0.1, 30), GaussianRelease(0.5, 12.0, 30), events[2])
+    assert [event.count for event in claim.with_rounds(60).events] == [60, 60, 8]
+    assert claim_of(LaplaceRelease(1.0, 2.0)).noise_multiplier is None
+    with pytest.raises(InputError, match="noise multiplier is"):
+        claim.with_noise(0.0)
+    with pytest.raises(InputError, match="count is 0"):
+        claim.with_rounds(0)
+
+
+def test_participation_and_the_insider_who_sees_it() -> None:
+    sampled = claim_of(SampledGaussianRelease(2.0, 0.1, 30), SampledGaussianRelease(1.0, 0.2, 5))
+    assert sampled.participation == pytest.approx(1 - 0.9**30 * 0.8**5)
+    assert sampled.full_participation_mu == pytest.approx(math.sqrt(30 / 4 + 5))
+    assert claim_of(SampledGaussianRelease(2.0, 0.1), GaussianRelease(1.0, 1.0)).participation == 1
+    assert claim_of(LaplaceRelease(1.0, 1.0)).full_participation_mu == math.inf
+
+
+def test_the_belief_bound_follows_who_chooses_the_sensitivities() -> None:
+    events = gaussian_rounds(9.097, 30)
+    promises = {
+        kind: guarantee(Claim(Adjacency.REPLACE_RECORD, events, 0.001, 0.5, Accountant.GDP, kind))
+        for kind in Sensitivities
+    }
+    adaptive, fixed = promises[Sensitivities.ADAPTIVE], promises[Sensitivities.FIXED]
+    assert adaptive.belief_bound == pytest.approx(0.9, abs=1e-4)
+    assert fixed.belief_bound == fixed.belief_bound_fixed == adaptive.belief_bound_fixed < adaptive.belief_bound
+    assert adaptive.epsilon == fixed.epsilon
+    unnamed = guarantee(Claim(Adjacency.REPLACE_RECORD, events, 0.001, 0.5, Accountant.GDP))
+    assert unnamed == adaptive
+
+
+def test_belief_bounds_follow_the_prior() -> None:
+    def log_odds(prior: float, accountant: Accountant) -> float:
+        events = gaussian_rounds(2.0, 10, 1.0 if accountant is Accountant.GDP else 0.3)
+        bound = guarantee(Claim(Adjacency.REPLACE_RECORD, events, 0.01, prior, accountant)).belief_bound
+        return math.log(bound / (1 - bound)) - math.log(prior / (1 - prior))
+
+    for accountant in (Accountant.GDP, Accountant.PLD):
+        assert log_odds(0.1, accountant) == pytest.approx(log_odds(0.5, accountant), rel=1e-9)
+
+
+def test_wrong_claims_are_refused() -> None:
+    for change, said in (
+        ({"events": ()}, "events are empty"),
+        ({"delta": 0.0}, "delta is 0"),
+        ({"prior": 1}, "prior is 1"),
+    ):
+        named = {"events": gaussian_rounds(1.0, 3), "delta": 0.1, "prior": 0.5} | change
+        with pytest.raises(InputError, match=said):
+            Claim(Adjacency.REPLACE_RECORD, accountant=Accountant.GDP, **named)  # type: ignore[arg-type]
+
+
+def test_no_module_of_privacy_imports_torch() -> None:
+    """Pure mathematics: promises are computed where no learning is installed."""
+    names = sorted(path.stem for path in Path(fl_audit.privacy.__path__[0]).glob("[a-z]*.py"))
+    modules = ", ".join(f"fl_audit.privacy.{name}" for name in names)
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr

@@ -1,0 +1,186 @@
+"""However a run ends, it ends soon, says how to go on if there is anything to go on with, and leaves no process."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+
+from experiments.cli.interrupts import goes_on_with, options, without_seed
+from experiments.cli.main import main
+from experiments.runs.guard import marked, nothing_outlives
+
+CONFIG = """
+[data]
+name = "breast-cancer"
+records = 60
+clients = 3
+test-records = 50
+[training]
+rounds = 60
+learning-rate = 1.0
+[privacy]
+belief = 0.9
+delta = 0.01
+[audit]
+worlds = 40
+epsilon-star = false
+membership = false
+[run]
+worlds-per-batch = 2
+batches-in-flight = 1
+actors = 1
+"""
+SECONDS_TO_END = 10.0
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
+
+
+class Begun:
+    """A command in a process and a process group of its own."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        (directory / "audit.toml").write_text(CONFIG)
+        self.out = directory / "out"
+        command = [sys.executable, "-m", "experiments.cli.main", *arguments]
+        paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+        self.process = subprocess.Popen(
+            command,
+            cwd=directory,
+            env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def wait_until(self, reached: Callable[[], bool], seconds: float = 120.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not reached():
+            assert self.process.poll() is None, self.process.communicate()[1]
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def end(self, number: int) -> str:
+        """Send a signal to the group, as a terminal does, and return what the command said."""
+        family = psutil.Process(self.process.pid).children(recursive=True)
+        sent = time.monotonic()
+        os.killpg(self.process.pid, number)
+        said = self.process.communicate(timeout=SECONDS_TO_END)[1]
+        while time.monotonic() - sent < SECONDS_TO_END:
+            if not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family):
+                return said
+            time.sleep(0.1)
+        raise AssertionError(f"still there: {[one.cmdline() for one in family if one.is_running()]}")
+
+
+def batches(out: Path) -> list[Path]:
+    return sorted((out / "challenger" / "batches").glob("batch-*"))
+
+
+@pytest.mark.parametrize("delay", [0.3, 0.8, 1.6])
+def test_an_interrupt_before_anything_was_begun_says_so(delay: float, tmp_path: Path) -> None:
+    begun = Begun(tmp_path, "run", "audit.toml", "--engine", "local", "--out", "out", "--set", "audit.worlds=1000000")
+    time.sleep(delay)
+    said = begun.end(signal.SIGINT)
+    assert begun.process.returncode == 130
+    if not (begun.out / "public" / "configuration.json").exists():
+        assert said == "fl-audit: interrupted; nothing was begun that could go on\n"
+
+
+def test_an_interrupted_run_names_the_command_that_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    flags = ["--set", "run.seed=90071992547409931", "--set", "audit.confidence=0.9", "--engine", "local"]
+    begun = Begun(tmp_path, "run", "audit.toml", *flags, "--out", "out")
+    begun.wait_until(lambda: len(batches(begun.out)) >= 1)
+    said = begun.end(signal.SIGINT)
+    assert begun.process.returncode == 130
+    assert said.count("\n") == 1
+    command = said.partition("go on with: ")[2].strip()
+    wanted = "fl-audit run audit.toml --set audit.confidence=0.9 --set run.seed= --engine local --out out --resume"
+    assert command == wanted
+    kept = {path: path.stat().st_mtime_ns for path in batches(begun.out)}
+    _, *arguments = shlex.split(command)
+    again = Begun(tmp_path, *arguments)
+    assert again.process.wait(timeout=120) == 0, again.process.communicate()[1]
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert len(pd.read_parquet(begun.out / "worlds.parquet")) == 40
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("delay", [0.5, 3.0, 6.0])
+def test_an_interrupt_on_ray_ends_everything(delay: float, tmp_path: Path) -> None:
+    begun = Begun(tmp_path, "run", "audit.toml", "--out", "out")
+    begun.wait_until((begun.out / "public" / "configuration.json").exists)
+    time.sleep(delay)
+    said = begun.end(signal.SIGINT)
+    assert begun.process.returncode == 130
+    assert said == "fl-audit: interrupted; go on with: fl-audit run audit.toml --engine ray --out out --resume\n"
+
+
+@pytest.mark.ray
+def test_nothing_outlives_a_run_that_was_killed(tmp_path: Path) -> None:
+    begun = Begun(tmp_path, "run", "audit.toml", "--out", "out")
+    begun.wait_until(lambda: len(batches(begun.out)) >= 1)
+    begun.end(signal.SIGKILL)
+
+
+def test_the_guard_ends_what_the_block_leaves_behind() -> None:
+    command = [sys.executable, "-c", "import time; time.sleep(300)"]
+    with nothing_outlives():
+        left = subprocess.Popen(command, start_new_session=True)
+        mark = psutil.Process(left.pid).environ()["FL_AUDIT_EMBEDDED_RAY"]
+        assert [process.pid for process in marked(mark)] == [left.pid]
+    assert left.wait(timeout=5) == -signal.SIGKILL
+    assert "FL_AUDIT_EMBEDDED_RAY" not in os.environ
+
+
+def test_the_guard_ends_what_a_killed_process_leaves_behind(tmp_path: Path) -> None:
+    program = (
+        "import subprocess, sys, time\n"
+        "from experiments.runs.guard import nothing_outlives\n"
+        "with nothing_outlives():\n"
+        "    left = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'], start_new_session=True)\n"
+        "    print(left.pid, flush=True)\n"
+        "    time.sleep(300)\n"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    left = psutil.Process(int(holder.stdout.readline()))
+    holder.kill()
+    holder.wait()
+    gone, _ = psutil.wait_procs([left], timeout=SECONDS_TO_END)
+    assert gone or left.status() == psutil.STATUS_ZOMBIE
+
+
+def test_the_way_on_shows_no_seed() -> None:
+    given = ["run.seed=12345", "audit.worlds=9", " run.seed = 6 "]
+    assert without_seed(given) == ["--set", "audit.worlds=9", "--set", "run.seed="]
+    assert without_seed(["model.seed=1"]) == ["--set", "model.seed=1"]
+    assert options(engine="ray", ray_address=None, out=Path("a b")) == ["--engine", "ray", "--out", "a b"]
+
+
+def test_the_innermost_way_on_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended, goes_on_with(lambda: ["outer"]), goes_on_with(lambda: None):
+        raise KeyboardInterrupt
+    assert ended.value.code == 130
+    assert capfd.readouterr().err == "fl-audit: interrupted; go on with: fl-audit outer\n"
+
+
+def test_a_file_that_cannot_be_written_gets_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").write_text("a file")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "audit.toml").write_text("\ufeff" + CONFIG)
+    arguments = ["fl-audit", "run", str(tmp_path / "audit.toml"), "--engine", "local", "--out", str(tmp_path / "out/x")]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1

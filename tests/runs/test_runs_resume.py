@@ -1,0 +1,115 @@
+"""Going on with a run: what counts as the same run, what differs said by name, and more worlds of the same run."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from audits import MakePlan
+
+from experiments.runs.engines import Engine
+from experiments.runs.run import run_audit
+from experiments.runs.run_directory import RunDirectory, read_public
+from fl_audit.errors import InputError
+from fl_audit.report.contents import RunContents
+
+QUICK = {"epsilon-star": False, "membership": False}
+
+
+def play(plan_of: MakePlan, directory: Path, resume: bool = False, **changes: dict[str, object]) -> RunContents:
+    changes["audit"] = QUICK | changes.get("audit", {})
+    plan = plan_of(training={"rounds": 2, **changes.pop("training", {})}, **changes)
+    return run_audit(plan, directory, Engine.LOCAL, resume=resume, with_report=False)
+
+
+def test_a_run_goes_on_with_more_worlds(small_plan: MakePlan, tmp_path: Path) -> None:
+    few, many = {"audit": {"worlds": 5}}, {"audit": {"worlds": 11}}
+    at_once = play(small_plan, tmp_path / "at once", **many)
+    first = play(small_plan, tmp_path / "run", **few)
+    batches = tmp_path / "run" / "challenger" / "batches"
+    written = {path: path.stat().st_mtime_ns for path in batches.glob("*/*.parquet")}
+    more = play(small_plan, tmp_path / "run", resume=True, **many)
+    assert {path: path.stat().st_mtime_ns for path in written} == written
+    assert more.worlds["world"].tolist() == list(range(11))
+    pd.testing.assert_frame_equal(more.worlds[:5], first.worlds, check_exact=True)
+    # Worlds 0 to 2 and 5 to 10 were played in other batches than at once, so their last bits may differ.
+    assert more.worlds["bit"].tolist() == at_once.worlds["bit"].tolist()
+    np.testing.assert_allclose(more.worlds["log_odds"], at_once.worlds["log_odds"], atol=1e-4)
+    assert read_public(tmp_path / "run")[1]["audit"]["worlds"] == 11
+    assert sorted(path.name for path in batches.glob("batch-*")) == [f"batch-{index:05d}" for index in range(4)]
+    with pytest.raises(InputError, match=r"audit\.worlds is 5 and was 11, and worlds can only be added"):
+        play(small_plan, tmp_path / "run", resume=True, **few)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"run": {"seed": 1}}, "run.seed is another one"),
+        ({"model": {"seed": 3}}, "model.seed is 3 and was 0"),
+        ({"training": {"learning-rate": 2.0}}, "training.learning-rate is 2.0 and was 1.0"),
+        ({"run": {"worlds-per-batch": 2}}, "run.worlds-per-batch is 2 and was 3"),
+        (
+            {"privacy": {"belief": None, "epsilon": 1.0}},
+            "privacy.belief is not set and was 0.9; privacy.epsilon is 1.0",
+        ),
+        ({"data": {"partition-parameters": {"alpha": 2.0}, "partition": "dirichlet"}}, "data.partition is dirichlet"),
+    ],
+)
+def test_what_differs_is_named(
+    changes: dict[str, dict[str, object]], said: str, small_plan: MakePlan, tmp_path: Path
+) -> None:
+    play(small_plan, tmp_path / "run")
+    with pytest.raises(InputError, match="holds a run of another configuration") as caught:
+        play(small_plan, tmp_path / "run", resume=True, **changes)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_may_be_carried_out_otherwise(small_plan: MakePlan, tmp_path: Path) -> None:
+    play(small_plan, tmp_path / "run")
+    otherwise = {"client-time-limit": 9.0, "actors": 1, "batches-in-flight": 1, "client-retries": 0, "seed": None}
+    play(small_plan, tmp_path / "run", resume=True, run=otherwise)
+
+
+def test_where_a_built_in_set_is_looked_for_is_no_difference(small_plan: MakePlan, tmp_path: Path) -> None:
+    play(small_plan, tmp_path / "run", data={"data-dir": str(tmp_path)})
+    play(small_plan, tmp_path / "run", resume=True, data={"data-dir": None})
+    assert RunDirectory(tmp_path / "run").is_begun
+
+
+def _csv(path: Path, shift: float) -> None:
+    draw = np.random.default_rng(0)
+    features = draw.normal(size=(120, 3))
+    table = pd.DataFrame(features, columns=["a", "b", "c"]).assign(y=(features[:, 0] > 0).astype(int))
+    table.loc[3, "a"] += shift
+    table.to_csv(path, index=False)
+
+
+def test_the_same_records_may_lie_elsewhere_and_others_may_not(small_plan: MakePlan, tmp_path: Path) -> None:
+    _csv(tmp_path / "here.csv", 0.0)
+    _csv(tmp_path / "there.csv", 0.0)
+    _csv(tmp_path / "others.csv", 0.5)
+    named = {
+        place: {"name": "csv", "path": str(tmp_path / f"{place}.csv"), "label": "y", "records": 80, "test-records": 30}
+        for place in ("here", "there", "others")
+    }
+    first = play(small_plan, tmp_path / "run", data=named["here"])
+    (tmp_path / "here.csv").unlink()
+    more = play(small_plan, tmp_path / "run", resume=True, data=named["there"], audit={"worlds": 9})
+    pd.testing.assert_frame_equal(more.worlds[:6], first.worlds, check_exact=True)
+    with pytest.raises(InputError, match="the records are others"):
+        play(small_plan, tmp_path / "run", resume=True, data=named["others"], audit={"worlds": 9})
+
+
+def test_a_game_that_does_not_follow_from_its_configuration_is_noticed(small_plan: MakePlan, tmp_path: Path) -> None:
+    play(small_plan, tmp_path / "run")
+    path = RunDirectory(tmp_path / "run").configuration
+    path.write_text(path.read_text().replace('"clients": 3,\n    "partition"', '"clients": 2,\n    "partition"'))
+    with pytest.raises(InputError, match="clients is 2 where 3 follows from the configuration"):
+        play(small_plan, tmp_path / "run", resume=True)
+
+
+def test_two_runs_cannot_begin_in_one_directory(small_plan: MakePlan, tmp_path: Path) -> None:
+    (tmp_path / "run" / "challenger").mkdir(parents=True)
+    with pytest.raises(InputError, match="exists: accepted is a new directory"):
+        play(small_plan, tmp_path / "run")

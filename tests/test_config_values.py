@@ -1,0 +1,122 @@
+"""Values of a configuration are taken as they are written, and what is wrong is said with what is accepted."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from audits import small_settings
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.runs.config import RunConfig, load_config, parse_config
+from experiments.runs.config_errors import shown
+from fl_audit.errors import InputError
+
+FIELDS = [
+    (section, str(field.alias), field)
+    for section, model in (
+        (str(part.alias), part.annotation) for part in RunConfig.model_fields.values() if part.alias is not None
+    )
+    for field in model.model_fields.values()  # type: ignore[union-attr]
+]
+
+
+def refusal(section: str, key: str, value: Any) -> str:
+    values = small_settings()
+    values[section] = values.get(section, {}) | {key: value}
+    with pytest.raises(InputError) as caught:
+        parse_config(values)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "said"),
+    [
+        ("audit", "worlds", True, "audit.worlds is true: accepted are whole numbers from 1 to"),
+        ("training", "rounds", "2", "training.rounds is '2': accepted are whole numbers from 1 to"),
+        ("training", "rounds", 2.0, "training.rounds is 2.0: accepted are whole numbers"),
+        ("training", "learning-rate", "0.1", "training.learning-rate is '0.1': accepted are finite numbers above 0"),
+        (
+            "training",
+            "learning-rate",
+            float("inf"),
+            "training.learning-rate is inf: accepted are finite numbers above 0",
+        ),
+        ("privacy", "delta", 1, "privacy.delta is 1: accepted are finite numbers above 0 and below 1"),
+        ("privacy", "private", 1, "privacy.private is 1: accepted are true and false"),
+        ("privacy", "accountant", "moments", "accepted are 'rdp-classic', 'rdp', 'pld', 'gdp'"),
+        ("run", "keep-final-models", "no", "run.keep-final-models is 'no': accepted are true and false"),
+        ("data", "name", 3, "data.name is 3: accepted is text in quotation marks"),
+        ("data", "drop", [1], "data.drop is 1: accepted are lists of text in quotation marks"),
+        ("data", "drop", "id", "data.drop is 'id': accepted are lists of text"),
+        (
+            "data",
+            "partition-parameters",
+            3,
+            r"accepted is a section of settings, which starts with the line [data.part",
+        ),
+        ("data", "seed", 2**64, "accepted are whole numbers from 0 and below 18446744073709551616"),
+        pytest.param("audit", "worlds", 2**20000, "audit.worlds is a whole number of about 6021 digits", id="huge"),
+        ("audit", "loss-range", [1, 1], "audit.loss-range is [1, 1]: accepted are two ascending finite numbers"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_is_accepted(section: str, key: str, value: Any, said: str) -> None:
+    assert said in refusal(section, key, value)
+
+
+@pytest.mark.parametrize(("section", "key"), [(section, key) for section, key, _ in FIELDS])
+def test_no_key_takes_a_value_of_another_kind(section: str, key: str) -> None:
+    values = small_settings()
+    accepted = []
+    for value in (True, "2", 2):
+        values = small_settings()
+        values[section] = values.get(section, {}) | {key: value}
+        try:
+            kept = getattr(parse_config(values), section)
+        except InputError:
+            continue
+        found = getattr(kept, key.replace("-", "_"))
+        assert type(found) is type(value) or (type(value) is int and found == 2.0)
+        accepted.append(value)
+    # One kind each: a number, a text or a truth value.
+    assert len(accepted) <= 1
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5))
+@settings(max_examples=30, deadline=None, derandomize=True)
+def test_any_value_is_shown_in_one_short_line(value: object) -> None:
+    assert len(shown(value)) <= 60
+    assert shown(value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[data]\nrecords = " + "9" * 5000, "is no valid TOML: Exceeds the limit"),
+        ("[data]\nrecords = 0x" + "f" * 5000, "data.records is a whole number of about 6021 digits"),
+        ("x = " + "[" * 5000, "is no valid TOML"),
+        ("[data\n", "is no valid TOML"),
+    ],
+)
+def test_monstrous_files_get_one_line(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "audit.toml"
+    path.write_text(text + "\n[privacy]\nbelief = 0.9\n")
+    with pytest.raises(InputError, match=said) as caught:
+        load_config(path)
+    assert "\n" not in str(caught.value)
+    assert "set_int_max_str_digits" not in str(caught.value)
+
+
+def test_a_number_of_thousands_of_digits_in_an_override_gets_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "audit.toml"
+    path.write_text("[privacy]\nbelief = 0.9\n")
+    with pytest.raises(InputError, match=r"--set 'audit.worlds=9+.* is no valid TOML value"):
+        load_config(path, ["audit.worlds=" + "9" * 5000])
+
+
+def test_a_byte_order_mark_is_read_over(tmp_path: Path) -> None:
+    path = tmp_path / "audit.toml"
+    path.write_bytes(b"\xef\xbb\xbf[privacy]\nbelief = 0.9\n")
+    assert load_config(path).privacy.belief == 0.9

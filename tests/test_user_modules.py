@@ -1,0 +1,129 @@
+"""A user's directory may hold any names: ours come first, theirs are found, and nothing of theirs runs unasked."""
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fl_audit import user_modules
+from fl_audit.errors import InputError
+from fl_audit.user_modules import Portable, import_user_module, search_last
+from strategies.errors import FederationError
+
+ROOT = Path(__file__).parents[1]
+CONFIG = """
+[data]
+name = "breast-cancer"
+records = 40
+clients = 2
+[model]
+name = "my_models:build"
+[training]
+rounds = 2
+[privacy]
+belief = 0.9
+[audit]
+worlds = 2
+neighbour = "random"
+"""
+TRAP = "from pathlib import Path\nPath(__file__).with_name('imported').touch()\n"
+BUILD = "from torch import nn\ndef build(feature_shape, classes):\n    return nn.Linear(feature_shape[0], classes)\n"
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    """A directory with modules that are named as ours are."""
+    directory = tmp_path / "theirs"
+    for package in ("strategies", "experiments", "plain"):
+        (directory / package).mkdir(parents=True)
+    for name in ("server.py", "clients.py", "strategies/__init__.py", "experiments/__init__.py"):
+        (directory / name).write_text(TRAP + BUILD)
+    (directory / "code.py").write_text(TRAP + BUILD)
+    (directory / "my_models.py").write_text("from my_helpers import build\nNUMBER = 3\n")
+    (directory / "my_helpers.py").write_text(BUILD)
+    (directory / "plain" / "models.py").write_text(BUILD)
+    (directory / "audit.toml").write_text(CONFIG)
+    return directory
+
+
+@pytest.fixture
+def searched(theirs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(sys, "path", [str(theirs), *sys.path])
+    monkeypatch.setattr(user_modules, "_searched", [])
+    names = ("my_models", "my_helpers", "plain", "plain.models")
+    kept = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    search_last(theirs)
+    yield theirs
+    for name in names:
+        sys.modules.pop(name, None)
+    sys.modules.update(kept)
+
+
+def python(program: str, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that stands beside nothing, as an installed command does."""
+    script = cwd.parent / "command" / "fl-audit"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(program)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(script), *arguments]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_command_line_imports_ours_and_finds_theirs(theirs: Path) -> None:
+    program = "from experiments.cli.main import main\nmain()\n"
+    # The model is refused after all parties of the federation have been imported, and theirs has been found.
+    ran = python(program, theirs, "run", "audit.toml", "--engine", "local", "--set", "model.name=my_models:NUMBER")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "model 'my_models:NUMBER' is not callable" in ran.stderr
+    assert list(theirs.rglob("imported")) == []
+
+
+def test_what_travels_to_a_worker_that_looks_here_first_is_ours(searched: Path, tmp_path: Path) -> None:
+    pickled = tmp_path / "pickled"
+    pickled.write_bytes(pickle.dumps(Portable(FederationError, pickle.dumps)))
+    program = (
+        f"import pickle, sys\nsys.path.insert(0, {str(searched)!r})\n"
+        f"print(pickle.loads(open({str(pickled)!r}, 'rb').read()).__module__)\n"
+        "import strategies\nprint(strategies.__file__)\n"
+    )
+    ran = python(program, searched)
+    assert ran.returncode == 0, ran.stderr
+    assert str(searched) not in ran.stdout
+    assert list(searched.rglob("imported")) == []
+
+
+@pytest.mark.parametrize("name", ["my_models", "my_helpers", "plain.models"])
+def test_their_own_modules_are_found(searched: Path, name: str) -> None:
+    module = import_user_module(name)
+    assert str(searched) in str(module.__file__)
+    assert import_user_module(name) is module
+    assert sys.path.count(str(searched)) == 1
+    assert sys.path[-1] == str(searched)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("server", "fl_audit has a package of this name: accepted are other names, so rename .*server.py"),
+        ("strategies.mine", "fl_audit has a package of this name: .* rename .*strategies"),
+        ("experiments", "fl_audit has a package of this name"),
+        ("code", r"this name is taken by .*code\.py: accepted are other names, so rename .*theirs/code.py"),
+    ],
+)
+def test_a_name_that_cannot_be_had_is_said_in_one_line(searched: Path, name: str, said: str) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        import_user_module(name)
+    assert "\n" not in str(caught.value)
+    assert list(searched.rglob("imported")) == []
+
+
+def test_the_directory_of_fl_audit_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    monkeypatch.setattr(user_modules, "_searched", [])
+    before = list(sys.path)
+    search_last(ROOT)
+    assert sys.path == before
