@@ -1,9 +1,12 @@
 """From a plan and the tables of its run to what the report says: the facts that the sections of a report start from."""
 
+from dataclasses import replace
 from typing import Any
 
 from experiments.runs.plan import AuditPlan
 from fl_audit.evidence.star.epsilon_star import StarSettings
+from fl_audit.privacy.beliefs import Sensitivities
+from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.report import FinishedRun, RunContents, RunFacts, RunTables, report_contents
 from fl_audit.report.finished_run import Timing
 
@@ -20,7 +23,19 @@ def summarise(plan: AuditPlan, tables: RunTables, timing: dict[str, Any]) -> Run
     timing
         Seconds, and the engine.
     """
-    return report_contents(FinishedRun(run_facts(plan), tables, Timing.of_json(timing)))
+    run = FinishedRun(run_facts(plan), tables, Timing.of_json(timing))
+    return report_contents(replace(run, facts=replace(run.facts, guarantee=_promise_kept_by(run))))
+
+
+def _promise_kept_by(run: FinishedRun) -> Guarantee | None:
+    """Return the promise, with belief bounds for adaptive sensitivities where noise was raised to its floor.
+
+    Noise that follows the local sensitivity gives every round the same signal-to-noise ratio, but not under its floor.
+    """
+    promise = run.facts.guarantee
+    if promise is None or promise.claim.sensitivities is Sensitivities.ADAPTIVE or run.has_exact_final_law:
+        return promise
+    return guarantee(replace(promise.claim, sensitivities=Sensitivities.ADAPTIVE))
 
 
 def run_facts(plan: AuditPlan) -> RunFacts:
