@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
@@ -81,11 +80,8 @@ def measured_run(plan: AuditPlan, parties: Parties = HONEST) -> Measured:
     """Play a run on the local engine, in a directory that is thrown away, and return what the insider measured."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "run"
-        contents = run_audit(plan, path, Engine.LOCAL, parties=parties, with_report=False)
-        residuals = pd.read_parquet(path / "residuals.parquet")
-    law = plan.public.law
-    return Measured.of_tables(contents.worlds, contents.rounds, residuals, law.noise_multiplier)
+        contents = run_audit(plan, Path(directory) / "run", Engine.LOCAL, parties=parties, with_report=False)
+    return contents.run.measured
 
 
 def _server(noise_of: NoiseOf) -> Parties:

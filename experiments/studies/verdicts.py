@@ -1,17 +1,20 @@
 """Do verdicts err? Honest federations that must not be called violated, and breaches that must be.
 
-    python -m experiments.studies.verdicts [--quick] [--only honest|breaches]
+    python -m experiments.studies.verdicts [--quick] [--only PART]
 
 Honest federations of many kinds: the share that is called violated against the binomial bound of 0.1 %, and the
 p-values of every test against the uniform law. Breaches: one batch of 20 worlds and 30 rounds each, the share in which
-every test that is made for it finds it. The federations are synthetic ones in numpy, and one trains a logistic model
-whose sensitivities follow the secret.
+every test that is made for it finds it.
+
+Each is done twice: with federations that are made up in numpy, whose truth is known and does not rest on the code that
+is studied, and with real ones on the local engine, trained, noised and measured as in any audit.
 """
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +22,11 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import binom, kstest
 
+from experiments.cli.main import guarded
+from experiments.runs.run import Parties
 from experiments.studies.adaptive_logistic import OddFeature, play_odd_feature
 from experiments.studies.breaches import BREACHES
+from experiments.studies.engine_runs import ENGINE_BREACHES, breach_plan, honest_plans, measured_run
 from experiments.studies.synthetic_noise import Federation, Setting, play
 from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
 from fl_audit.evidence.belief.measured import Measured
@@ -131,22 +137,45 @@ class BreachStudy:
         return [f"{self.name}: {test} finds {count} of {self.runs}" for test, count in self.by_test if count < least]
 
 
-def study_breach(federation: Federation, expected: tuple[TestName, ...], runs: int, seed: int = 1) -> BreachStudy:
-    """Judge runs of a breach, one batch of 20 worlds and 30 rounds each."""
+Play = Callable[[int], Measured]
+
+
+def study_breach(name: str, play_run: Play, expected: tuple[TestName, ...], runs: int) -> BreachStudy:
+    """Judge runs of a breach.
+
+    Parameters
+    ----------
+    name
+        What the breach is.
+    play_run
+        Plays the run of a number, one batch of 20 worlds and 30 rounds.
+    expected
+        The tests that are to find it.
+    runs
+        How many.
+    """
     counts, found = dict.fromkeys(map(str, expected), 0), 0
     for number in range(runs):
-        tests = run_family(play(np.random.default_rng((seed, number)), Setting(), federation))[0]
-        broken = {str(test.name) for test in tests if test.violated}
+        broken = {str(test.name) for test in run_family(play_run(number))[0] if test.violated}
         found += bool(broken)
-        for name in broken & set(counts):
-            counts[name] += 1
-    return BreachStudy(federation.name, runs, found, tuple(counts.items()))
+        for test in broken & set(counts):
+            counts[test] += 1
+    return BreachStudy(name, runs, found, tuple(counts.items()))
 
 
-def honest_table(study: HonestStudy) -> Table:
+def _synthetic(federation: Federation, number: int) -> Measured:
+    return play(np.random.default_rng((1, number)), Setting(), federation)
+
+
+def _real(parties: Parties, number: int) -> Measured:
+    return measured_run(breach_plan(number), parties)
+
+
+def honest_table(study: HonestStudy, kind: str) -> Table:
     """Return the table of honest runs."""
-    title = f"Honest: {study.violated} of {study.runs} runs violated, {study.allowed} allowed"
-    table = Table(title=title)
+    table = Table(
+        title=f"Honest {kind} federations: {study.violated} of {study.runs} violated, {study.allowed} allowed"
+    )
     for column in ("test", "runs", "p-values are", "KS p", "smallest p", "level"):
         table.add_column(column)
     for test in study.tests:
@@ -155,9 +184,9 @@ def honest_table(study: HonestStudy) -> Table:
     return table
 
 
-def breach_table(studies: list[BreachStudy]) -> Table:
+def breach_table(studies: list[BreachStudy], kind: str) -> Table:
     """Return the table of breaches."""
-    table = Table(title="Breaches: 20 worlds, 30 rounds")
+    table = Table(title=f"Breaches by {kind} federations: 20 worlds, 30 rounds")
     for column in ("breach", "runs", "found", "by the tests made for it"):
         table.add_column(column)
     for study in studies:
@@ -166,24 +195,45 @@ def breach_table(studies: list[BreachStudy]) -> Table:
     return table
 
 
+def _honest_part(console: Console, kind: str, runs: Iterator[Measured]) -> list[str]:
+    study = study_honest(runs)
+    console.print(honest_table(study, kind))
+    return [f"honest {kind}: {problem}" for problem in study.problems()]
+
+
+def _breach_part(
+    console: Console, kind: str, breaches: Sequence[tuple[str, Play, tuple[TestName, ...]]], runs: int
+) -> list[str]:
+    studies = [study_breach(*breach, runs=runs) for breach in breaches]
+    console.print(breach_table(studies, kind))
+    return [f"{kind}: {problem}" for study in studies for problem in study.problems()]
+
+
+def _parts(console: Console, is_quick: bool) -> dict[str, Callable[[], list[str]]]:
+    """Return what the study consists of, each part returning what contradicts the claims."""
+    honest, breaches = (40, 3) if is_quick else (500, 100)
+    made_up = [(one.name, partial(_synthetic, one), tests) for one, tests in BREACHES]
+    real = [(name, partial(_real, parties), tests) for name, parties, tests in ENGINE_BREACHES]
+    return {
+        "honest": lambda: _honest_part(console, "made-up", honest_runs(honest)),
+        "breaches": lambda: _breach_part(console, "made-up", made_up, breaches),
+        "real-honest": lambda: _honest_part(console, "real", map(measured_run, honest_plans(honest))),
+        "real-breaches": lambda: _breach_part(console, "real", real, breaches),
+    }
+
+
 def main() -> None:
-    """Print both tables; the exit status is 1 where something contradicts the claims."""
+    """Print the tables; the exit status is 1 where something contradicts the claims."""
+    console = Console(width=140)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="60 honest runs and 5 of each breach, not 500 and 100")
-    parser.add_argument("--only", choices=("honest", "breaches"), help="one part instead of both")
+    parser.add_argument("--quick", action="store_true", help="40 honest runs and 3 of each breach, not 500 and 100")
+    parser.add_argument("--only", choices=list(_parts(console, True)), help="one part instead of all")
     options = parser.parse_args()
-    console, found = Console(width=140), list[str]()
-    if options.only != "breaches":
-        honest = study_honest(honest_runs(60 if options.quick else 500))
-        console.print(honest_table(honest))
-        found += honest.problems()
-    if options.only != "honest":
-        breaches = [study_breach(*breach, runs=5 if options.quick else 100) for breach in BREACHES]
-        console.print(breach_table(breaches))
-        found += [problem for study in breaches for problem in study.problems()]
+    parts = _parts(console, options.quick)
+    found = [problem for name, part in parts.items() if options.only in (None, name) for problem in part()]
     print("\n".join(found) or "nothing contradicts the claims")
     sys.exit(1 if found else 0)
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

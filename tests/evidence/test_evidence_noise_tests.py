@@ -248,8 +248,9 @@ def test_every_text_is_plain_and_carries_its_number() -> None:
 def test_the_table_of_residuals_is_read_as_it_was_written() -> None:
     seen = draw_measured(np.random.default_rng(15), 3, 4).residuals
     assert seen is not None
-    table = pd.DataFrame({"world": np.repeat([7, 8, 9], 4)} | {n: v.ravel() for n, v in seen.columns().items()})
-    read = Residuals.of_table(table)
+    index = {"world": np.repeat([7, 8, 9], 4), "round": np.tile([1, 2, 3, 4], 3)}
+    table = pd.DataFrame(index | {name: values.ravel() for name, values in seen.columns().items()})
+    read = Residuals.of_table(table.sample(frac=1, random_state=0))
     for name in ("total", "total_freedom", "squares", "freedom", "projections", "gradient", "low_bits",
                  "low_bits_count"):  # fmt: skip
         np.testing.assert_array_equal(getattr(read, name), getattr(seen, name))

@@ -145,7 +145,7 @@ def test_an_existing_directory_is_refused_and_left_alone(small_plan: MakePlan, t
 def test_resume_refuses_another_configuration(small_plan: MakePlan, tmp_path: Path) -> None:
     run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
     with pytest.raises(InputError, match="another configuration"):
-        run_audit(small_plan(audit={"worlds": 7}), tmp_path / "run", Engine.LOCAL, resume=True)
+        run_audit(small_plan(audit={"worlds": 5}), tmp_path / "run", Engine.LOCAL, resume=True)
     with pytest.raises(InputError, match="another configuration"):
         run_audit(small_plan(run={"seed": 1}), tmp_path / "run", Engine.LOCAL, resume=True)
 

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from fl_audit.adversaries.noise_meter import Residuals
 from fl_audit.errors import require
-from fl_audit.evidence.belief.innovations import increments_of, innovations
+from fl_audit.evidence.belief.innovations import innovations
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,37 +56,6 @@ class Measured:
         require(positive, "a claimed noise scale is not positive and finite: accepted are positive finite numbers")
         z = self.noise_multiplier
         require(0 < z < np.inf, f"noise multiplier is {z}: accepted are positive finite numbers")
-
-    @classmethod
-    def of_tables(
-        cls, worlds: pd.DataFrame, rounds: pd.DataFrame, residuals: pd.DataFrame | None, noise_multiplier: float
-    ) -> "Measured":
-        """Return what the tables of a run hold.
-
-        Parameters
-        ----------
-        worlds
-            A row a world: `bit`.
-        rounds
-            A row a world and round, in order: `sigma`, `local_sensitivity`, and `increment` or, in tables of an older
-            version, cumulated `log_odds` alone.
-        residuals
-            A row a world and round, in the same order; None where there is no such table.
-        noise_multiplier
-            z of the claim.
-        """
-
-        def by_world(column: str) -> NDArray[np.float64]:
-            return rounds[column].to_numpy(dtype=np.float64).reshape(len(worlds), -1)
-
-        return cls(
-            members=worlds["bit"].to_numpy() == 1,
-            increments=by_world("increment") if "increment" in rounds else increments_of(by_world("log_odds")),
-            sensitivity=by_world("local_sensitivity"),
-            sigma=by_world("sigma"),
-            noise_multiplier=noise_multiplier,
-            residuals=None if residuals is None else Residuals.of_table(residuals),
-        )
 
     @property
     def worlds(self) -> int:

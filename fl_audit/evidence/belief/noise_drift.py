@@ -41,7 +41,7 @@ def detectable_mean(count: int, level: float, power: float = DETECTION_POWER) ->
     Examples
     --------
     >>> round(detectable_mean(600, 1e-4), 3)
-    0.214
+    0.212
     """
     critical = -float(stdtrit(count - 1, level / 2))
     return noncentrality_at(1 - power, critical, count - 1) / math.sqrt(count)

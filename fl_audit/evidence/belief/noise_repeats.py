@@ -101,12 +101,16 @@ def _blocks(count: int, group: int) -> Iterator[tuple[int, int, int, int]]:
                 yield start, min(high, start + _BLOCK), offset, min(high, offset + _BLOCK)
 
 
+def _at_least_one(pairs: int, tail: float) -> float:
+    return -math.expm1(pairs * math.log1p(-tail)) if tail < 1 else 1.0
+
+
 def repeated_noise(measured: Measured) -> TestResult | NotOffered:
     """Test the largest absolute cosine over all pairs of (world, round).
 
-    With m pairs the p-value is 1 - exp(-m p), p the exact tail of one pair: the number of pairs beyond a large cosine
-    is close to Poisson. By Bonferroni m p bounds it without that approximation, and at the levels of a verdict the two
-    agree to a ten-thousandth.
+    With m pairs the p-value is 1 - (1 - p)^m, p the exact tail of one pair: as if the cosines of all pairs were
+    independent, which they are two by two. By Bonferroni m p bounds it without that approximation, and at the levels of
+    a verdict the two agree to a ten-thousandth.
     """
     projections = measured.projections
     if projections is None:
@@ -125,7 +129,7 @@ def repeated_noise(measured: Measured) -> TestResult | NotOffered:
     return TestResult(
         name=TestName.REPEATED_NOISE,
         statistic=found.cosine,
-        p_value=-math.expm1(-found.pairs * cosine_tail(found.cosine, dimensions)),
+        p_value=_at_least_one(found.pairs, cosine_tail(found.cosine, dimensions)),
         level=level,
         measured=f"a largest cosine of {found.cosine:.4f} among {compared} of noise vectors, between {where}",
         promised=f"independent noise, which passes {critical:.4f} in one of {1 / level:,.0f} runs",

@@ -35,6 +35,7 @@ from fl_audit.evidence.belief.noise_scale import noise_along_record, noise_tenso
 from fl_audit.evidence.belief.noise_sharing import serial_correlation, shared_over_rounds, shared_over_worlds
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
+from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee import Guarantee
 
 
@@ -278,10 +279,11 @@ def unjudged(guarantee: Guarantee | None) -> tuple[Verdict, str]:
 def _limit_text(limit: EpsilonLimit, guarantee: Guarantee) -> str:
     if limit.worlds_needed is None:
         return "D and D' did not differ in any round, so no breach of epsilon could have been found along the record."
+    kept = gdp_epsilon(guarantee.delta, guarantee.mu)
     found = (
-        f"Along the record's direction, noise so small that epsilon is {limit.epsilon:.3g} at delta "
-        f"{guarantee.delta:g} would have been found with probability {DETECTION_POWER:g}; {guarantee.epsilon:.3g} is "
-        "promised."
+        f"Along the record's direction, noise so small that epsilon is {limit.epsilon:.3g} would have been found with "
+        f"probability {DETECTION_POWER:g}, where the claimed noise keeps {kept:.3g} (exact law of Gaussian noise, "
+        f"delta {guarantee.delta:g}) and {guarantee.epsilon:.3g} is promised."
     )
     worlds = f"{limit.worlds_needed:,} world{'s' if limit.worlds_needed > 1 else ''}"
     if limit.conclusive:
