@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.mechanisms.noise import NoiseScaling
-from fl_audit.report.page.style import INK, SMALL_TEXT_SIZE, finish_axes
+from fl_audit.report.style import INK, SMALL_TEXT_SIZE, finish_axes
 
 PUBLISHED = "as published"
 THEORY = "theory"

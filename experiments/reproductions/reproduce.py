@@ -12,7 +12,7 @@ from experiments.reproductions.papers import Context, Extent, Item, Made, Paper
 from experiments.runs.engines import Engine
 from experiments.runs.progress import RunsProgress, no_runs_progress
 from fl_audit.errors import require
-from fl_audit.report.page.style import to_png
+from fl_audit.report.style import to_png
 from fl_audit.whole_files import whole_file
 
 

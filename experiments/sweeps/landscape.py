@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import gaussian_kde
 
 from experiments.sweeps.tables import Utility
-from fl_audit.report.page.style import DOTS_PER_INCH, INK, MUTED, SMALL_TEXT_SIZE, finish_axes, span
+from fl_audit.report.style import DOTS_PER_INCH, INK, MUTED, SMALL_TEXT_SIZE, finish_axes, span
 from fl_audit.report.wording import number_text
 
 Floats = NDArray[np.float64]

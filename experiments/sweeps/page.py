@@ -8,8 +8,8 @@ from experiments.sweeps.landscape import UTILITY_NAMES
 from experiments.sweeps.sweep import Sweep
 from fl_audit.report.page.markup import html_figure, html_table
 from fl_audit.report.page.shell import html_page
-from fl_audit.report.page.style import to_png
 from fl_audit.report.sections.law import SIMULATION_NOTICE
+from fl_audit.report.style import to_png
 from fl_audit.report.wording import number_text, plural
 
 CAPTION = (

@@ -21,7 +21,7 @@ from experiments.sweeps.tables import Utility, choose_utility, models_table, poi
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.data.catalogue import load_source
 from fl_audit.errors import InputError, require
-from fl_audit.report.page.style import to_png
+from fl_audit.report.style import to_png
 from fl_audit.whole_files import whole_file
 from strategies.errors import FederationError
 

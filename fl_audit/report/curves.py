@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from fl_audit.report.page.style import BIT_STYLES, markers_for
+from fl_audit.report.style import BIT_STYLES, markers_for
 from fl_audit.report.theory import Floats
 
 

@@ -13,7 +13,7 @@ from fl_audit.evidence.star.empirical_star import ThresholdCounts, definition_ra
 from fl_audit.evidence.star.loss_samples import scores_of_pair
 from fl_audit.evidence.star.mixture_star import threshold_limits, threshold_log_ratios
 from fl_audit.evidence.star.star_estimate import StarEstimate
-from fl_audit.report.page.style import BIT_STYLES, INK, MUTED, PALE, finish_axes
+from fl_audit.report.style import BIT_STYLES, INK, MUTED, PALE, finish_axes
 from fl_audit.whole_files import whole_file
 
 Array = NDArray[np.float64]

@@ -11,7 +11,6 @@ from fl_audit.errors import InputError
 from fl_audit.report import FinishedRun, RunContents, RunTables, report_contents
 from fl_audit.report.curves import quantiles_by_round
 from fl_audit.report.page.pictures import draw_all, picture_names
-from fl_audit.report.page.style import to_png
 from fl_audit.report.section import Caption
 from fl_audit.report.sections.innovations import innovations_by_bit
 from fl_audit.report.sections.insider import InsiderNumbers
@@ -19,6 +18,7 @@ from fl_audit.report.sections.insider_figures import worlds_shown
 from fl_audit.report.sections.membership import MembershipNumbers
 from fl_audit.report.sections.registry import measured
 from fl_audit.report.sections.released_model import promise_fits
+from fl_audit.report.style import to_png
 from fl_audit.report.wording import number_text
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"

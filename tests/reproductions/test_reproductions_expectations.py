@@ -22,7 +22,7 @@ from experiments.reproductions.statistics import (
     z_against,
     z_between,
 )
-from fl_audit.report.page.style import new_figure
+from fl_audit.report.style import new_figure
 
 
 def test_table_3_agrees_with_every_printed_digit() -> None:

@@ -48,7 +48,7 @@ from fl_audit.evidence.star.loss_samples import loss_scores
 from fl_audit.evidence.star.star_estimate import PARAMETRIC_CUT
 from fl_audit.game.game import load_game
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.report.page.style import to_png
+from fl_audit.report.style import to_png
 
 
 def test_the_settings_are_those_of_the_paper() -> None:

@@ -21,7 +21,7 @@ from experiments.sweeps.page import sweep_page
 from experiments.sweeps.sweep import run_sweep
 from experiments.sweeps.tables import Utility, choose_utility, models_table, points_table
 from fl_audit.errors import InputError
-from fl_audit.report.page.style import to_png
+from fl_audit.report.style import to_png
 from strategies.errors import FederationError
 
 VALUES = small_settings(

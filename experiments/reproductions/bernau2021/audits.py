@@ -34,7 +34,7 @@ from fl_audit.adversaries.loss_threshold import chance_spread
 from fl_audit.evidence.belief.empirical_epsilon import epsilon_from_measured_advantage
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import epsilon_from_belief, gaussian_advantage, rho_alpha
-from fl_audit.report.page.style import INK, MUTED, new_figure
+from fl_audit.report.style import INK, MUTED, new_figure
 
 SENSITIVITIES = "epsilon' from sensitivities"
 BELIEF = "epsilon' from the largest belief"

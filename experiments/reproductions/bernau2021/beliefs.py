@@ -23,7 +23,7 @@ from experiments.reproductions.looks import SCALING_LOOKS, box_key, draw_boxes, 
 from experiments.reproductions.statistics import bootstrap, mean_belief, predicted_exceedance, resampling
 from fl_audit.evidence.belief.advantage import clopper_pearson
 from fl_audit.mechanisms.noise import NoiseScaling
-from fl_audit.report.page.style import INK, new_figure
+from fl_audit.report.style import INK, new_figure
 
 _SHADES = ("#ffffff", "#bdbdbd", "#7f7f7f")
 

@@ -15,7 +15,7 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.privacy.scores import epsilon_from_belief, rho_alpha
 from fl_audit.privacy.targets import BeliefTarget
-from fl_audit.report.page.style import INK, new_figure
+from fl_audit.report.style import INK, new_figure
 
 _LINES = {0.01: "-", 0.001: "--"}
 _COLOURS = {0.01: "#12426e", 0.001: "#b35806"}

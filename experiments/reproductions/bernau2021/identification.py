@@ -29,7 +29,7 @@ from experiments.reproductions.statistics import predicted_advantage, predicted_
 from fl_audit.evidence.belief.advantage import clopper_pearson, empirical_advantage
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import gaussian_advantage
-from fl_audit.report.page.style import INK, new_figure
+from fl_audit.report.style import INK, new_figure
 
 ADVANTAGE = "advantage"
 EXCEEDED = "delta' (share of beliefs above rho_beta)"

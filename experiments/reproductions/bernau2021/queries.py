@@ -19,7 +19,7 @@ from experiments.reproductions.statistics import bootstrap, mean_belief, resampl
 from fl_audit.evidence.belief.advantage import clopper_pearson, empirical_advantage
 from fl_audit.privacy.beliefs import Sensitivities, gaussian_belief_bound
 from fl_audit.privacy.scores import rho_alpha, rho_beta
-from fl_audit.report.page.style import BIT_STYLES, INK, new_figure
+from fl_audit.report.style import BIT_STYLES, INK, new_figure
 
 Floats = NDArray[np.float64]
 

@@ -32,7 +32,7 @@ from experiments.reproductions.looks import (
 from experiments.reproductions.statistics import bootstrap, resampling
 from fl_audit.adjacency import Adjacency
 from fl_audit.mechanisms.noise import NoiseScaling
-from fl_audit.report.page.style import INK, draw_band, new_figure
+from fl_audit.report.style import INK, draw_band, new_figure
 
 Floats = NDArray[np.float64]
 _REPLACE = Adjacency.REPLACE_RECORD

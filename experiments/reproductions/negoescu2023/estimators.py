@@ -22,7 +22,7 @@ from experiments.reproductions.negoescu2023.simulation import (
 )
 from experiments.reproductions.papers import Context, Extent
 from experiments.reproductions.statistics import t_interval
-from fl_audit.report.page.style import INK, new_figure
+from fl_audit.report.style import INK, new_figure
 
 SETTINGS = {Extent.FULL: SimulationSettings(), Extent.QUICK: SimulationSettings(sizes=(100, 1000), repetitions=10)}
 """The paper's ten repetitions, over sizes of which its text keeps none."""

@@ -23,7 +23,7 @@ from experiments.sweeps.sweep import RUNS, run_sweep
 from fl_audit.evidence.star.loss_samples import scores_of_pair
 from fl_audit.evidence.star.mixture_fit import ks_check
 from fl_audit.game.game import load_game
-from fl_audit.report.page.style import INK, new_figure
+from fl_audit.report.style import INK, new_figure
 from fl_audit.report.wording import plural
 
 Floats = NDArray[np.float64]

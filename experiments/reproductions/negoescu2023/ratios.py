@@ -12,7 +12,7 @@ from experiments.reproductions.looks import legend_below, name_panel
 from experiments.reproductions.papers import Context, Extent
 from experiments.reproductions.statistics import resampling, t_interval
 from fl_audit.evidence.star.empirical_star import largest_ratio, threshold_counts
-from fl_audit.report.page.style import new_figure
+from fl_audit.report.style import new_figure
 from fl_audit.report.wording import number_text
 
 Array = NDArray[np.float64]

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from fl_audit.report.contents import RunContents
-from fl_audit.report.page.style import to_png
 from fl_audit.report.section import Caption
 from fl_audit.report.sections.registry import SECTIONS, measured
+from fl_audit.report.style import to_png
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
-from fl_audit.report.page.style import BIT_STYLES, INK, MUTED, add_legend, finish_axes, new_figure, whole_number_axis
 from fl_audit.report.section import Caption, Picture, Section, Table, finite
+from fl_audit.report.style import BIT_STYLES, INK, MUTED, add_legend, finish_axes, new_figure, whole_number_axis
 from fl_audit.report.wording import number_text, plural
 
 

@@ -12,7 +12,8 @@ from matplotlib.patches import Patch
 from fl_audit.evidence.belief.innovations import InnovationCheck, InnovationGroup, check_innovations, innovations
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
-from fl_audit.report.page.style import (
+from fl_audit.report.section import Caption, Picture, Section, Table
+from fl_audit.report.style import (
     BIT_STYLES,
     INK,
     MUTED,
@@ -24,7 +25,6 @@ from fl_audit.report.page.style import (
     new_figure,
     span,
 )
-from fl_audit.report.section import Caption, Picture, Section, Table
 from fl_audit.report.theory import Band, Floats, normal_order_band, spread_ranks
 from fl_audit.report.wording import plural
 

@@ -10,7 +10,8 @@ from scipy.special import expit, logit
 
 from fl_audit.report.contents import RunContents
 from fl_audit.report.finished_run import FinishedRun, RunFacts
-from fl_audit.report.page.style import (
+from fl_audit.report.sections.promise import belief_bounds, delta_of
+from fl_audit.report.style import (
     BIT_STYLES,
     INK,
     MUTED,
@@ -22,7 +23,6 @@ from fl_audit.report.page.style import (
     span,
     whole_number_axis,
 )
-from fl_audit.report.sections.promise import belief_bounds, delta_of
 from fl_audit.report.theory import Floats, belief_band, belief_density, belief_grid, log_odds_density
 from fl_audit.report.wording import percent
 

@@ -12,7 +12,8 @@ from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.curves import draw_median, median_name, quantiles_by_round
 from fl_audit.report.finished_run import FinishedRun, RunFacts
-from fl_audit.report.page.style import (
+from fl_audit.report.section import Caption, Picture, Place, Section, Table
+from fl_audit.report.style import (
     BIT_STYLES,
     INK,
     MUTED,
@@ -23,7 +24,6 @@ from fl_audit.report.page.style import (
     new_figure,
     whole_number_axis,
 )
-from fl_audit.report.section import Caption, Picture, Place, Section, Table
 from fl_audit.report.theory import Floats
 from fl_audit.report.wording import number_text, percent, plural, relation_text
 

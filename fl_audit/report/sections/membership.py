@@ -16,10 +16,10 @@ from fl_audit.evidence.belief.advantage import (
 from fl_audit.privacy.membership_bounds import MembershipBounds, membership_bounds
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun, RunFacts
-from fl_audit.report.page.style import BIT_STYLES, INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, new_figure
 from fl_audit.report.section import Caption, Entry, Picture, Section, finite
 from fl_audit.report.sections.insider import EXACT, INDEPENDENT, POINT, InsiderNumbers
 from fl_audit.report.sections.promise import COMPUTED, exact_accountant, noise_text
+from fl_audit.report.style import BIT_STYLES, INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, new_figure
 from fl_audit.report.wording import DASH, number_text, percent
 
 _COLUMNS = ["membership_advantage", "record_membership_guess"]

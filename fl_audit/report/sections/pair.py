@@ -26,7 +26,10 @@ from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.privacy.gaussian import gdp_delta
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
-from fl_audit.report.page.style import (
+from fl_audit.report.section import Caption, Entry, Picture, Section, Table, finite
+from fl_audit.report.sections.insider import POINT, InsiderNumbers
+from fl_audit.report.sections.verdict import VerdictNumbers
+from fl_audit.report.style import (
     BIT_STYLES,
     INK,
     MUTED,
@@ -37,9 +40,6 @@ from fl_audit.report.page.style import (
     finish_axes,
     new_figure,
 )
-from fl_audit.report.section import Caption, Entry, Picture, Section, Table, finite
-from fl_audit.report.sections.insider import POINT, InsiderNumbers
-from fl_audit.report.sections.verdict import VerdictNumbers
 from fl_audit.report.theory import Floats
 from fl_audit.report.wording import DASH, number_text, percent, plural
 

@@ -12,7 +12,10 @@ from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.curves import draw_median, median_name, quantiles_by_round
 from fl_audit.report.finished_run import FinishedRun
-from fl_audit.report.page.style import (
+from fl_audit.report.section import Caption, Entry, Picture, Section, finite
+from fl_audit.report.sections.insider import POINT
+from fl_audit.report.sections.promise import at_delta
+from fl_audit.report.style import (
     BIT_STYLES,
     INK,
     SMALL_TEXT_SIZE,
@@ -21,9 +24,6 @@ from fl_audit.report.page.style import (
     new_figure,
     whole_number_axis,
 )
-from fl_audit.report.section import Caption, Entry, Picture, Section, finite
-from fl_audit.report.sections.insider import POINT
-from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.wording import DASH, MISSING, number_text, percent
 
 SQUASH = 4.0
