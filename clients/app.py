@@ -26,7 +26,7 @@ from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import Seen
 from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.mechanisms.noise import NoiseScaling
-from fl_audit.packing import copy_to_tensor, pack, view
+from fl_audit.packing import copy_to_tensor, pack, unpack
 from fl_audit.protocol import Key, Query, Record, models_key, unpack_participation
 
 
@@ -113,9 +113,9 @@ def _question(message: Message) -> Question:
     arrays = _arrays(message)
     population = (Key.POPULATION_COUNT, Key.POPULATION_MEAN, Key.POPULATION_SQUARES)
     return Question(
-        view(arrays[Key.LOW]),
-        view(arrays[Key.HIGH]),
-        ScoreMoments(*(view(arrays[key]) for key in population)),
+        unpack(arrays[Key.LOW]),
+        unpack(arrays[Key.HIGH]),
+        ScoreMoments(*(unpack(arrays[key]) for key in population)),
         StarSettings(*(float(str(_config(message)[key])) for key in (Key.DELTA, Key.CUT))),
     )
 
@@ -155,7 +155,7 @@ def _arrays(message: Message) -> ArrayRecord:
 
 
 def _tensor(game: Game, message: Message, key: str) -> torch.Tensor:
-    return copy_to_tensor(view(_arrays(message)[key])).to(game.public.device)
+    return copy_to_tensor(unpack(_arrays(message)[key])).to(game.public.device)
 
 
 def _reply(message: Message, arrays: Mapping[str, NDArray[Any]]) -> Message:

@@ -56,7 +56,7 @@ def pack(values: NDArray[Any]) -> PackedFields:
     return PackedFields(str(values.dtype), values.shape, _KIND, data)
 
 
-def view(array: PackedArray) -> NDArray[Any]:
+def unpack(array: PackedArray) -> NDArray[Any]:
     """Return the values of an array of a message, which nobody may write to; what `pack` would not write is copied.
 
     Parameters

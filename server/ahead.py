@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fl_audit.game.membership import Membership
 from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
-from fl_audit.packing import view
+from fl_audit.packing import unpack
 from strategies.dp_fedsgd import Challenger
 
 Evaluate = Callable[[int, Mapping[str, NDArray[np.float32]]], MetricRecord | None]
@@ -44,7 +44,7 @@ class BackgroundEvaluation:
                 give_back_freed_memory()
             return
         self.settle()
-        models = {name: view(array) for name, array in arrays.items()}
+        models = {name: unpack(array) for name, array in arrays.items()}
         self._pending = self._executor.submit(self._evaluated, server_round, models)
 
     def _evaluated(self, server_round: int, models: Mapping[str, NDArray[np.float32]]) -> MetricRecord | None:

@@ -22,7 +22,7 @@ from fl_audit.game.membership import Membership
 from fl_audit.game.public import PublicGame
 from fl_audit.learning.optimizers import step
 from fl_audit.mechanisms.noise import NoiseScaling, add_noise
-from fl_audit.packing import copy_to_tensor, pack, view
+from fl_audit.packing import copy_to_tensor, pack, unpack
 from fl_audit.protocol import Key, Record, models_key, pack_participation
 from fl_audit.worlds import WorldBatch
 from strategies.errors import FederationError
@@ -146,7 +146,7 @@ class DPFedSGD(Strategy):
     ) -> Iterable[Message]:
         """Ask every client for its sums, and parties what the inquiries want to know."""
         if server_round == 1:
-            self.transcripts = {b.name: Transcript([copy_to_tensor(view(arrays[b.name]))]) for b in self.batches}
+            self.transcripts = {b.name: Transcript([copy_to_tensor(unpack(arrays[b.name]))]) for b in self.batches}
         asked = [
             message
             for inquiry in self.inquiries

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.learning.portions import cached_rows
-from fl_audit.packing import view
+from fl_audit.packing import unpack
 from fl_audit.protocol import Key, Record
 from fl_audit.worlds import WorldBatch
 from strategies.errors import FederationError
@@ -96,7 +96,7 @@ def read_array(
     arrays = reply.content.array_records.get(Record.ARRAYS)
     if arrays is None or key not in arrays:
         raise FederationError(f"round {server_round}: client {client} sent no '{key}'")
-    array = view(arrays[key])
+    array = unpack(arrays[key])
     if array.shape != shape or array.dtype != dtype:
         raise FederationError(
             f"round {server_round}: client {client} sent '{key}' as {array.dtype} of shape {array.shape}, "

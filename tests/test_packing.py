@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flwr.app import Array
 
-from fl_audit.packing import copy_to_tensor, pack, view
+from fl_audit.packing import copy_to_tensor, pack, unpack
 
 SOURCE = np.random.default_rng(0)
 ARRAYS = [
@@ -31,7 +31,7 @@ def test_bytes_are_those_of_numpy(values: np.ndarray) -> None:
 @pytest.mark.parametrize("values", ARRAYS, ids=str)
 def test_a_view_holds_what_was_packed_in_the_memory_of_the_message(values: np.ndarray) -> None:
     array = Array(*pack(values))
-    seen = view(array)
+    seen = unpack(array)
     assert (seen.dtype, seen.shape) == (values.dtype, values.shape)
     assert np.array_equal(seen, values)
     assert not seen.flags.writeable
@@ -40,20 +40,20 @@ def test_a_view_holds_what_was_packed_in_the_memory_of_the_message(values: np.nd
 
 def test_what_others_packed_is_read_as_flower_reads_it() -> None:
     by_columns = np.asfortranarray(SOURCE.normal(size=(3, 4)))
-    assert np.array_equal(view(Array(by_columns)), by_columns)
+    assert np.array_equal(unpack(Array(by_columns)), by_columns)
     with pytest.raises(TypeError, match="serialization"):
-        view(Array("float32", (1,), "other", b"1234"))
+        unpack(Array("float32", (1,), "other", b"1234"))
     with pytest.raises(ValueError, match="buffer is smaller"):
-        view(Array("float64", (2,), "numpy.ndarray", pack(np.zeros(2)).data[:-4]))
+        unpack(Array("float64", (2,), "numpy.ndarray", pack(np.zeros(2)).data[:-4]))
     objects = BytesIO()
     np.save(objects, np.array([{}]), allow_pickle=True)
     with pytest.raises(ValueError, match="Object arrays cannot be loaded"):
-        view(Array("object", (1,), "numpy.ndarray", objects.getvalue()))
+        unpack(Array("object", (1,), "numpy.ndarray", objects.getvalue()))
 
 
 def test_a_tensor_of_a_view_is_its_own_and_aligned() -> None:
     values = ARRAYS[0]
-    tensor = copy_to_tensor(view(Array(*pack(values))))
+    tensor = copy_to_tensor(unpack(Array(*pack(values))))
     assert tensor.data_ptr() % 64 == 0
     tensor += 1
     assert np.array_equal(tensor.numpy(), values + 1)

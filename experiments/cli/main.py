@@ -94,17 +94,21 @@ def run(
 
 @app.command()
 def replay(directory: DirectoryArgument, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
-    """Recompute the insider's log-odds of the kept worlds from DIR/public alone."""
+    """Recompute the insider's log-odds and measured noise of the kept worlds from DIR/public alone."""
     from experiments.runs.replay import replay as recompute
 
     result = recompute(directory)
     if as_json:
-        rows = {"worlds": result.worlds.tolist(), "log_odds": result.log_odds[:, -1].tolist()}
+        rows = {
+            "worlds": result.worlds.tolist(),
+            "log_odds": result.log_odds[:, -1].tolist(),
+            "noise_ratio": result.noise_ratio.tolist(),
+        }
         print(json.dumps(rows))
         return
-    print("world  log-odds of D against D' after the last round")
-    for world, log_odds in zip(result.worlds, result.log_odds[:, -1], strict=True):
-        print(f"{world:5d}  {log_odds:+.9f}")
+    print("world  log-odds of D against D' after the last round  measured over promised noise")
+    for world, log_odds, ratio in zip(result.worlds, result.log_odds[:, -1], result.noise_ratio, strict=True):
+        print(f"{world:5d}  {log_odds:+43.9f}  {ratio:28.6f}")
 
 
 @app.command()

@@ -10,7 +10,7 @@ from fl_audit.adjacency import NeighbourPair
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.files import data_directory
 from fl_audit.data.neighbours import choose_neighbour
-from fl_audit.data.split import select_records
+from fl_audit.data.split import Split, select_records, used_sizes
 from fl_audit.errors import require
 from fl_audit.game.public import PublicGame
 from fl_audit.learning.models import ModelSpec
@@ -89,7 +89,9 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
         optimizer=ServerOptimizer(training.optimizer, training.learning_rate, momentum=training.momentum),
         contribution=_contribution(config),
     )
-    return AuditPlan(_sized(config), guarantee_of(law, config), _public_game(config, law, pair or _pair(config)))
+    split = _split(config)
+    public = _public_game(config, law, split, pair or _pair(config, split))
+    return AuditPlan(_sized(config), guarantee_of(law, config), public)
 
 
 def _contribution(config: RunConfig) -> Contribution:
@@ -181,14 +183,21 @@ def _sized(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"run": config.run.model_copy(update={"worlds_per_batch": worlds})})
 
 
-def _public_game(config: RunConfig, law: ReleaseLaw, pair: NeighbourPair) -> PublicGame:
+def _split(config: RunConfig) -> Split:
+    data = config.data
+    return select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
+
+
+def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: NeighbourPair) -> PublicGame:
     data, audit = config.data, config.audit
+    # The game says how many records are used, where a configuration names the most that are wanted.
+    used = used_sizes(split, data.population_records, pair.replacement is not None)
     return PublicGame(
         data=data_spec(data),
         data_seed=data.seed,
         records=data.records,
-        test_records=data.test_records,
-        population_records=data.population_records,
+        test_records=used.test,
+        population_records=used.population,
         clients=data.clients,
         partition=data.partition,
         partition_parameters=tuple(
@@ -205,10 +214,9 @@ def _public_game(config: RunConfig, law: ReleaseLaw, pair: NeighbourPair) -> Pub
     )
 
 
-def _pair(config: RunConfig) -> NeighbourPair:
+def _pair(config: RunConfig, split: Split) -> NeighbourPair:
     """Choose where D and D' differ; the search over a large data set takes a while and is done here only."""
     data, audit = config.data, config.audit
-    split = select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
     return choose_neighbour(
         config.privacy.adjacency,
         split.inside,

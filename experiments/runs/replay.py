@@ -28,13 +28,21 @@ class Replay:
         The kept worlds.
     log_odds
         Cumulative log-odds after each round, float64 (worlds, rounds).
-    measured_sigma
-        The noise standard deviation that the insider measures in each round, float64 (worlds, rounds).
+    sigma, measured_sigma
+        The noise standard deviation that the release law names for each round, and the one that the insider measures;
+        float64 (worlds, rounds).
     """
 
     worlds: NDArray[np.int64]
     log_odds: NDArray[np.float64]
+    sigma: NDArray[np.float64]
     measured_sigma: NDArray[np.float64]
+
+    @property
+    def noise_ratio(self) -> NDArray[np.float64]:
+        """Measured over promised noise, root mean square over the rounds (worlds,)."""
+        ratio: NDArray[np.float64] = np.sqrt(np.square(self.measured_sigma / self.sigma).mean(axis=1))
+        return ratio
 
 
 def replay(directory: Path) -> Replay:
@@ -61,9 +69,8 @@ def replay(directory: Path) -> Replay:
             f"{directory / 'public'} holds no releases: accepted is a run with keep-releases of 1 and more"
         )
     parts = [_replay_batch(game, read_tensors(path)) for path in files]
-    return Replay(
-        *(np.concatenate([getattr(part, name) for part in parts]) for name in ("worlds", "log_odds", "measured_sigma"))
-    )
+    names = ("worlds", "log_odds", "sigma", "measured_sigma")
+    return Replay(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -88,8 +95,9 @@ def _replay_batch(game: Game, stored: dict[str, Tensor]) -> Replay:
         for models, release in stored_rounds(game, stored)
     ]
     increments = np.stack([one.increment for one in found], axis=1)
+    sigma = public.law.noise_scale(np.stack([one.local_sensitivity for one in found], axis=1))
     measured = np.stack([one.residuals.sigma for one in found], axis=1)
-    return Replay(stored["worlds"].numpy(), increments.cumsum(axis=1), measured)
+    return Replay(stored["worlds"].numpy(), increments.cumsum(axis=1), sigma, measured)
 
 
 def stored_rounds(game: Game, stored: dict[str, Tensor]) -> Iterator[tuple[list[Tensor], Tensor]]:

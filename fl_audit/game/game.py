@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.partition import partition_records
-from fl_audit.data.split import Split, select_records
+from fl_audit.data.split import FEWEST_POPULATION, Split, select_records
 from fl_audit.device import require_device
 from fl_audit.game.examples import Examples
 from fl_audit.game.public import PublicGame
@@ -187,7 +187,7 @@ def _replacement(public: PublicGame, split: Split) -> Examples | None:
 def _population(public: PublicGame, split: Split) -> Examples:
     """Sample the population from records outside D and D'; where D takes the whole pool, use the test records."""
     replacement = public.pair.replacement
-    if split.outside is None or len(split.outside) - (replacement is not None) < 2:
+    if split.outside is None or len(split.outside) - (replacement is not None) < FEWEST_POPULATION:
         return Examples.of(split.test, public.device)
     others = np.arange(len(split.outside))
     if replacement is not None:

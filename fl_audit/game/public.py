@@ -31,9 +31,10 @@ class PublicGame:
     records
         n, size of the training set D.
     test_records
-        Largest number of held-out records on which accuracy is measured.
+        Number of held-out records on which accuracy is measured.
     population_records
-        Largest number of records outside D that serve Epsilon* as the population sample.
+        Number of records outside D and D' that serve Epsilon* as the population sample; where fewer than 2 are left,
+        the test records do.
     clients
         Number of data owners, at least 2 (a victim and an insider).
     partition, partition_parameters

@@ -67,6 +67,7 @@ class Entry:
 class Place(Enum):
     """Under which heading of the page a table stands."""
 
+    TESTS = auto()
     NUMBERS = auto()
     CONFIGURATION = auto()
 

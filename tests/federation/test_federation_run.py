@@ -97,6 +97,9 @@ def test_replay_without_the_challenger_gives_the_same_log_odds(
     again = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert again["worlds"] == [0, 1, 2, 3]
     np.testing.assert_allclose(again["log_odds"], contents.worlds["log_odds"][:4], rtol=0, atol=1e-6)
+    rounds = contents.rounds[contents.rounds["world"] < 4]
+    ratio = (rounds["measured_sigma"] / rounds["sigma"]).to_numpy().reshape(4, 6)
+    np.testing.assert_allclose(again["noise_ratio"], np.sqrt((ratio**2).mean(axis=1)), rtol=0, atol=1e-6)
 
 
 def test_replay_notices_a_changed_release(small_plan: MakePlan, tmp_path: Path) -> None:
@@ -142,7 +145,7 @@ def test_an_existing_directory_is_refused_and_left_alone(small_plan: MakePlan, t
 def test_resume_refuses_another_configuration(small_plan: MakePlan, tmp_path: Path) -> None:
     run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
     with pytest.raises(InputError, match="another configuration"):
-        run_audit(small_plan(audit={"worlds": 7}), tmp_path / "run", Engine.LOCAL, resume=True)
+        run_audit(small_plan(audit={"worlds": 5}), tmp_path / "run", Engine.LOCAL, resume=True)
     with pytest.raises(InputError, match="another configuration"):
         run_audit(small_plan(run={"seed": 1}), tmp_path / "run", Engine.LOCAL, resume=True)
 

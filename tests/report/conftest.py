@@ -1,6 +1,7 @@
 """Synthetic runs whose law is known exactly: the log-odds are drawn, not trained, and measured as those of any run."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -39,8 +40,9 @@ def make_contents() -> MakeContents:
     return synthetic_contents
 
 
+@lru_cache(maxsize=16)
 def synthetic_contents(**shape: Any) -> RunContents:
-    """Return what the report of a made-up run is drawn from; see `synthetic_run`."""
+    """Return what the report of a made-up run is drawn from, the same value each time; see `synthetic_run`."""
     return report_contents(synthetic_run(**shape))
 
 

@@ -81,9 +81,10 @@ def test_a_sweep_is_its_runs_survives_interrupts_and_failures_and_grows(tmp_path
 
 
 def test_an_interrupted_command_says_how_to_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*arguments: object) -> None:
+        (tmp_path / "out" / "points").mkdir(parents=True)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("experiments.sweeps.sweep.run_sweep", interrupted)
@@ -94,7 +95,7 @@ def test_an_interrupted_command_says_how_to_go_on(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130
-    assert "finished points are kept, go on with --out out" in capsys.readouterr().err
+    assert capfd.readouterr().err.endswith("interrupted; go on with: fl-audit sweep config.toml --out out\n")
 
 
 def test_frontier_and_ranges_of_points() -> None:

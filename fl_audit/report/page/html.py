@@ -30,6 +30,8 @@ PAPERS = (
     "P. Viswanath (2015), The composition theorem for differential privacy, ICML.",
     "J. Dong, A. Roth, W. J. Su (2022). Gaussian differential privacy. Journal of the Royal Statistical Society, "
     "Series B 84(1). For the law of the log-odds and the exact advantage.",
+    "I. Waudby-Smith, A. Ramdas (2024). Estimating means of bounded random variables by betting. Journal of the Royal "
+    "Statistical Society, Series B 86(1). For the intervals of advantage, delta and epsilon from beliefs.",
     "I. Mironov (2017). Rényi differential privacy. IEEE Computer Security Foundations Symposium. For accounting over "
     "the rounds.",
 )
@@ -39,6 +41,7 @@ BODY = Template("""$verdict
 $labels
 <h2>Figures</h2>
 $figures
+$tests
 <h2>All numbers, and what each rests on</h2>
 $numbers
 <h2>Configuration</h2>
@@ -59,11 +62,12 @@ def render_html(contents: RunContents, pictures: Sequence[DrawnPicture]) -> str:
     pictures
         The figures, in the order in which they shall appear.
     """
-    game = contents.facts.game
+    game, tests = contents.facts.game, _tables(contents, Place.TESTS)
     body = BODY.substitute(
         verdict=_verdict(contents),
         labels=_labels(contents),
         figures="\n".join(_figure(number, picture) for number, picture in enumerate(pictures, start=1)),
+        tests=f"<h2>The tests of the promise</h2>\n{tests}" if tests else "",
         numbers=_evidence_table(contents) + _tables(contents, Place.NUMBERS),
         configuration=_tables(contents, Place.CONFIGURATION),
         papers="\n".join(f"<li>{escape(paper)}</li>" for paper in PAPERS),

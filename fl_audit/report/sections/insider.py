@@ -7,6 +7,7 @@ from typing import Any
 from scipy.special import logit
 
 from fl_audit.evidence.belief.advantage import AdvantageEstimate, empirical_advantage
+from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Caption, Entry, Picture, Section
@@ -157,7 +158,17 @@ def _bound_sentence(numbers: InsiderNumbers, contents: RunContents) -> str:
     other = "" if math.isclose(bounds[0], bounds[1]) else f" for D and {percent(bounds[0])} for D'"
     return (
         f"Beyond the belief bound of {percent(bounds[1])}{other} ({promise.accountant}) lie {beyond:,} of {worlds:,} "
-        f"({percent(beyond / worlds)}); promised is at most δ = {percent(promise.delta)}."
+        f"({percent(beyond / worlds)}); promised is at most δ = {percent(promise.delta)}.{_fixed_bound(promise)}"
+    )
+
+
+def _fixed_bound(promise: Guarantee) -> str:
+    """Return the tighter bound of fixed sensitivities, where it is another."""
+    if math.isclose(promise.belief_bound, promise.belief_bound_fixed, rel_tol=1e-6):
+        return ""
+    return (
+        " The bound also holds where the difference that the record makes depends on earlier releases; if that were "
+        f"fixed beforehand, the bound would be {percent(promise.belief_bound_fixed)}."
     )
 
 

@@ -75,6 +75,9 @@ def _tables(_: LawNumbers, contents: RunContents) -> list[Table]:
         ("Optimizer", facts.optimizer),
         ("Released to clients", str(facts.game.view)),
         ("Partition", str(facts.game.partition)),
+        ("Training records used", facts.game.records),
+        ("Test records used", facts.game.test_records),
+        ("Population records used", facts.game.population_records),
     )
     settings = tuple(_flat(facts.configuration))
     return [

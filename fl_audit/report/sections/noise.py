@@ -14,7 +14,7 @@ from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.page.style import BIT_STYLES, INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, new_figure
-from fl_audit.report.section import Caption, Entry, Picture, Section, Table, finite
+from fl_audit.report.section import Caption, Entry, Picture, Place, Section, Table, finite
 from fl_audit.report.sections.verdict import VerdictNumbers, title_of
 from fl_audit.report.wording import DASH, one_in, percent, plural, ratio_text
 
@@ -140,7 +140,7 @@ def _tables(numbers: NoiseNumbers, _: RunContents) -> list[Table]:
     tables = [_test_table(numbers.judgement)]
     if numbers.judgement.not_offered:
         missing = tuple((title_of(name), reason) for name, reason in numbers.judgement.not_offered)
-        tables.append(Table("Tests that this run could not make", ("Test", "Why not"), missing))
+        tables.append(Table("Tests that this run could not make", ("Test", "Why not"), missing, Place.TESTS))
     if numbers.estimate.tensors:
         columns = ("Parameter tensor", "Measured over promised noise", "Lower end", "Upper end")
         title = f"Noise on each parameter tensor (intervals at {percent(numbers.estimate.confidence)} confidence)"
@@ -167,7 +167,7 @@ def _test_table(judgement: Judgement) -> Table:
         f"The {plural(len(rows), 'test')} of the promise, declared before the run: a promise that is kept fails any of "
         f"them in at most {one_in(judgement.level)} audits"
     )
-    return Table(title, columns, rows, look="tests")
+    return Table(title, columns, rows, place=Place.TESTS, look="tests")
 
 
 def _caption(numbers: NoiseNumbers, _: RunContents) -> Caption:

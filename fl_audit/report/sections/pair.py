@@ -242,9 +242,9 @@ def _pair_caption(numbers: PairNumbers, contents: RunContents) -> Caption:
         "Left: the insider's advantage, counted from its guesses and taken from its beliefs, which say of every world "
         f"how likely the guess is right; the interval from beliefs is {number_text(narrower, 2)} times as narrow. "
         "Right: delta as a function of epsilon for this pair of data sets, likewise. The dash-dotted lines are what "
-        "the promise allows: a curve above them beyond its interval breaks the promise, and one below them means that "
-        "this pair is less exposed than the worst. Beliefs say this only while they are calibrated, which the next "
-        "figure shows, and while the noise is what was promised. Intervals at "
+        "the promise allows: a curve that lies above by more than its interval breaks the promise, and one that lies "
+        "below means that this pair is less exposed than the worst. Beliefs say this only while they are calibrated, "
+        "which the next figure shows, and while the noise is what was promised. Intervals at "
         f"{percent(found.confidence)} confidence, on the right for each point on its own.{_warning(contents)}"
     )
     ends = f"{number_text(found.low, 3)} to {number_text(found.high, 3)}"
@@ -276,7 +276,7 @@ def _reliability_caption(numbers: PairNumbers, _: RunContents) -> Caption:
         f"{percent(found.confidence)} confidence."
     )
     alternative = f"Share of worlds with D over belief in D, {plural(len(found.bins), 'point')} beside the diagonal."
-    return Caption("Are the beliefs right as often as they say?", text, alternative)
+    return Caption("Reliability of the beliefs", text, alternative)
 
 
 def pair_figure(numbers: PairNumbers, contents: RunContents) -> Figure:

@@ -133,7 +133,7 @@ def _sentence(numbers: ModelNumbers, _: RunContents) -> str:
     )
 
 
-def _console(numbers: ModelNumbers, _: RunContents) -> list[tuple[str, str]]:
+def _console(numbers: ModelNumbers, contents: RunContents) -> list[tuple[str, str]]:
     star = numbers.star
     if star is None or not math.isfinite(star.mean):
         leak = MISSING
@@ -142,6 +142,9 @@ def _console(numbers: ModelNumbers, _: RunContents) -> list[tuple[str, str]]:
         leak = f"{number_text(star.mean, 3)} on average, {number_text(star.largest, 3)} at most, at delta {at}"
         if math.isfinite(star.untrained_mean):
             leak += f"; untrained {number_text(star.untrained_mean, 3)}, {number_text(star.untrained_largest, 3)}"
+        promise = contents.facts.guarantee
+        if promise is not None and star.largest > promise.epsilon:
+            leak += " (single models may exceed the promised epsilon by chance)"
     return [("Epsilon*", leak), ("Accuracy", f"{percent(numbers.test_accuracy)} on test records")]
 
 

@@ -10,7 +10,7 @@ from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Section
 from fl_audit.report.wording import capital, one_in, plural, whole_sentence
 
-SECRET_SEED = "which only the challenger knows"
+SECRET_SEED = "the challenger's secret"
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ def _others(found: Judgement) -> str:
 
 
 def _level(found: Judgement) -> str:
-    tests = f"any of {plural(len(found.tests), 'test')}" if len(found.tests) > 1 else "the test"
-    return f"Where a promise is kept, {tests} contradicts it in at most {one_in(found.level)} audits."
+    tests = f"any of {plural(len(found.tests), 'test')}" if len(found.tests) > 1 else "this test"
+    return f"A promise that is kept fails {tests} in at most {one_in(found.level)} audits."
 
 
 def _limits(found: Judgement) -> str:
