@@ -14,12 +14,17 @@ from experiments.studies.breaches import BREACHES
 from experiments.studies.synthetic_noise import HONEST, Federation, Setting, play
 from fl_audit.adversaries.noise_meter import LOW_BITS_KINDS, Residuals
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName, percent, times
+from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName, TestResult, percent, times
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_drift import detectable_mean, detectable_shift, student_p
 from fl_audit.evidence.belief.noise_repeats import cosine_at, cosine_tail, likest_pair, repeated_noise
 from fl_audit.evidence.belief.noise_scale import chi_square_quantile, detectable_ratio, noise_along_record, noise_total
-from fl_audit.evidence.belief.noise_sharing import detectable_share, shared_over_rounds, shared_over_worlds
+from fl_audit.evidence.belief.noise_sharing import (
+    detectable_share,
+    serial_correlation,
+    shared_over_rounds,
+    shared_over_worlds,
+)
 from fl_audit.evidence.belief.verdict import run_family
 
 DISCRETE = {TestName.SENSITIVITY}
@@ -168,6 +173,21 @@ def test_equal_noise_in_opposite_worlds_cancels_and_is_found() -> None:
     balanced = replace(honest, residuals=replace(honest.residuals, projections=flat))
     assert shared_over_worlds(balanced).violated  # type: ignore[union-attr]
     assert not shared_over_rounds(balanced).violated  # type: ignore[union-attr]
+
+
+def test_a_weak_moving_average_is_found_and_its_correlation_told() -> None:
+    """A correlation of .099 between rounds in a row: found from them, not yet from sums over all rounds."""
+    honest = draw_measured(np.random.default_rng(17), 20, 31)
+    assert honest.residuals is not None
+    draws = honest.residuals.projections
+    moved = (draws[:, 1:] + 0.1 * draws[:, :-1]) / math.sqrt(1.01)
+    seen = replace(honest.residuals, projections=np.concatenate([draws[:, :1], moved], axis=1))
+    found = serial_correlation(replace(honest, residuals=seen))
+    assert isinstance(found, TestResult)
+    assert found.violated
+    told = float(found.measured.removeprefix("a correlation of ").split()[0])
+    assert told == pytest.approx(0.099, abs=0.03)
+    assert not shared_over_rounds(replace(honest, residuals=seen)).violated  # type: ignore[union-attr]
 
 
 def test_the_low_bits_are_read_under_the_true_hypothesis() -> None:
