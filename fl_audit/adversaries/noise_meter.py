@@ -35,7 +35,7 @@ LOW_BITS_KINDS = ("noise", "standard-noise", "release")
 _LEAST_VARIANCE = 0.01
 """Share of the variance that u must leave along u_g for that direction to be counted: below it rounding shows."""
 
-_LOW_BITS_COORDINATES = 256
+_LOW_BITS_COORDINATES = 16
 _SIGNIFICANT = 2.0**11
 """Half precision has 11 significant bits: with a mantissa in [1/2, 1), such numbers are whole multiples of 2^-11."""
 
@@ -180,7 +180,8 @@ class Meter:
     layout
         Where the parameter tensors stand.
     directions
-        Orthonormal public directions, float32 (parameters, J).
+        Orthonormal public directions, float32 (coordinates, J), on coordinates that are evenly spread over the
+        parameters.
     """
 
     layout: ParameterLayout
@@ -200,12 +201,19 @@ class Meter:
         """
         residual, difference = seen.residual, seen.difference
         inverse = torch.where(distance > 0, 1 / distance, 0.0)
-        along = _dot(residual, difference) * inverse
-        squares, freedom = self._by_tensor(residual, difference * inverse.unsqueeze(1), along)
+        columns = self.layout.slices().values()
+        # Each tensor's part of <e, e>, <e, u> and <u, u>, (worlds, tensors).
+        power, towards, share = (
+            torch.stack([_dot(one[:, part], other[:, part]) for part in columns], dim=1)
+            for one, other in ((residual, residual), (residual, difference), (difference, difference))
+        )
+        towards, share = towards * inverse.unsqueeze(1), share * inverse.square().unsqueeze(1)
+        along = towards.sum(dim=1)
+        squares, freedom = self._by_tensor(power, towards, share, along)
         low_bits, counted = _low_bits(seen, sigma)
         differs = (distance > 0).long()
         found = {
-            "total": _dot(residual, residual) - along.square(),
+            "total": power.sum(dim=1) - along.square(),
             "total_freedom": residual.shape[1] - differs,
             "squares": squares,
             "freedom": freedom,
@@ -216,30 +224,38 @@ class Meter:
         }
         return Residuals(self.layout.names, **{name: value.cpu().numpy() for name, value in found.items()})
 
-    def _by_tensor(self, residual: Tensor, unit: Tensor, along: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the standardised sums of squares of each tensor, and their degrees of freedom, (worlds, tensors)."""
-        sums, degrees = [], []
-        for columns in self.layout.slices().values():
-            part, direction = residual[:, columns], unit[:, columns]
-            share = _dot(direction, direction)
-            length = share.sqrt()
-            towards = torch.where(share > 0, _dot(part, direction) / length, 0.0)
-            left = 1 - share
-            counts = (share > 0) & (left >= _LEAST_VARIANCE)
-            own = torch.where(counts, (towards - along * length).square() / left, 0.0)
-            sums.append((_dot(part, part) - towards.square()).clamp(min=0.0) + own)
-            degrees.append(part.shape[1] - ((share > 0) & ~counts).long())
-        return torch.stack(sums, dim=1), torch.stack(degrees, dim=1)
+    def _by_tensor(self, power: Tensor, towards: Tensor, share: Tensor, along: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the standardised sums of squares of each tensor, and their degrees of freedom, (worlds, tensors).
+
+        Parameters
+        ----------
+        power, towards, share
+            <e_g, e_g>, <e_g, u_g> and <u_g, u_g> of each tensor g, (worlds, tensors).
+        along
+            <e, u>, (worlds,).
+        """
+        sizes = torch.tensor([part.stop - part.start for part in self.layout.slices().values()], device=power.device)
+        own = torch.where(share > 0, towards.square() / share, 0.0)
+        left = 1 - share
+        counts = (share > 0) & (left >= _LEAST_VARIANCE)
+        missed = (own.sqrt() * towards.sign() - along.unsqueeze(1) * share.sqrt()).square() / left
+        squares = (power - own).clamp(min=0.0) + torch.where(counts, missed, 0.0)
+        return squares, sizes - ((share > 0) & ~counts).long()
 
     def _projections(self, residual: Tensor, difference: Tensor, along: Tensor, inverse: Tensor) -> Tensor:
         """Return V'w whitened, (worlds, J): its covariance is sigma^2 (I - bb'), b = V'u."""
-        raw = residual.float() @ self.directions
-        towards = (difference.float() @ self.directions).double() * inverse.unsqueeze(1)
+        raw = self._spread(residual).float() @ self.directions
+        towards = (self._spread(difference).float() @ self.directions).double() * inverse.unsqueeze(1)
         seen = raw.double() - along.unsqueeze(1) * towards
         stretch = (1 - _dot(towards, towards)).clamp(min=1e-12).rsqrt()
         # (I - bb')^(-1/2) = I + bb' t^2 / (1 + t), with t = (1 - b'b)^(-1/2)
         factor = _dot(towards, seen) * stretch.square() / (1 + stretch)
         return seen + factor.unsqueeze(1) * towards
+
+    def _spread(self, vectors: Tensor) -> Tensor:
+        """Return the coordinates on which the public directions live."""
+        size, few = vectors.shape[1], len(self.directions)
+        return vectors if few == size else vectors[:, torch.linspace(0, size - 1, few, device=vectors.device).long()]
 
 
 def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: Tensor, inverse: Tensor) -> Tensor:
@@ -262,7 +278,7 @@ def _low_bits(seen: Comparison, sigma: Tensor) -> tuple[Tensor, Tensor]:
     release, width = seen.release[:, some], sigma.unsqueeze(1)
     sums, counts = [], []
     for own in (seen.present, seen.absent):
-        sum_of_clients = (seen.shared + own)[:, some]
+        sum_of_clients = seen.shared[:, some] + own[:, some]
         noise = release - sum_of_clients
         largest = _exponent(torch.maximum(release.abs(), sum_of_clients.abs()))
         fine = (_exponent(noise) >= _exponent(width) - 6) & (_exponent(noise) > largest - 10)
@@ -275,8 +291,8 @@ def _low_bits(seen: Comparison, sigma: Tensor) -> tuple[Tensor, Tensor]:
 
 def _phases(values: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
     """Return the sum of cos(2 pi m 2^11) over the mantissas m of the counted values, and their number."""
-    mantissa, _ = torch.frexp(values)
-    waves = torch.cos(2 * math.pi * _SIGNIFICANT * mantissa)
+    steps = torch.frexp(values)[0] * _SIGNIFICANT
+    waves = torch.cos(2 * math.pi * (steps - steps.round()).float()).double()
     return torch.where(counted, waves, 0.0).sum(dim=1), counted.sum(dim=1)
 
 
@@ -286,5 +302,4 @@ def _exponent(values: Tensor) -> Tensor:
 
 def _dot(one: Tensor, other: Tensor) -> Tensor:
     """Return the inner product of each row, (worlds,)."""
-    found: Tensor = torch.linalg.vecdot(one, other)
-    return found
+    return torch.einsum("wp,wp->w", one, other)

@@ -22,6 +22,8 @@ from fl_audit.mechanisms.weighing import Hypotheses
 from fl_audit.randomness import Purpose, generator
 
 _DIRECTIONS = 16
+_COORDINATES = 4096
+"""Most coordinates that the public directions live on: directions over a large model would not stay in cache."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,11 @@ class Game:
 
     @cached_property
     def directions(self) -> Tensor:
-        """Orthonormal public directions (parameters, at most 16), float32, along which noise is looked at."""
-        size = self.model.layout.size
+        """Orthonormal public directions (coordinates, at most 16), float32, along which noise is looked at.
+
+        They live on evenly spread coordinates, see `fl_audit.adversaries.noise_meter.Meter`.
+        """
+        size = min(self.model.layout.size, _COORDINATES)
         draw = generator(self.public.data_seed, Purpose.PUBLIC_DIRECTIONS)
         drawn = draw.standard_normal((size, max(1, min(_DIRECTIONS, size // 2))))
         return torch.from_numpy(np.linalg.qr(drawn)[0]).float().to(self.public.device)
