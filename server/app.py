@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.columns import Columns
-from fl_audit.game.game import Game, load_game
+from fl_audit.game.game import Game, load_game, number_of_directions
 from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import View, kept_name, kept_of
 from fl_audit.learning.memory import give_back_freed_memory
@@ -277,7 +277,7 @@ def _inquiries(
     """Return what parties are asked beside their contributions."""
     inquiries: list[InsiderInquiry | LossQueries] = []
     if plan.public.with_insider:
-        directions = game.directions.shape[1]
+        directions = number_of_directions(game.model.layout.size)
         inquiries.append(InsiderInquiry(plan.public, game.insider, wave, game.model.layout.names, directions))
     kept = next((finding for finding in findings if isinstance(finding, PopulationLosses)), None)
     if plan.federated_losses is not None and kept is not None:

@@ -5,7 +5,7 @@ noise (`noise_meter`). Its step is a pure function of public values: it holds no
 the same time.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -73,8 +73,10 @@ def observe(game: Game, seen: Seen, batch_worlds: int | None = None) -> Observat
     found = weigh(game, game.hypotheses(seen.start, batch_worlds), release)
     if rounding is None:
         return found
-    _refuse_blurred(rounding, found.local_sensitivity, law.noise_scale(found.local_sensitivity))
-    return Observation(found.increment, found.local_sensitivity, found.residuals.take_kinds(offered=False))
+    share = rounding.cpu().numpy() / law.noise_scale(found.local_sensitivity)
+    _refuse_blurred(share[found.local_sensitivity > 0])
+    # Noise that is scaled to no difference at all may be smaller than rounding: there it tells nothing.
+    return replace(found, residuals=found.residuals.of_recovered(share > _TOLERATED_ROUNDING))
 
 
 def weigh(game: Game, hypotheses: Hypotheses, release: Tensor) -> Observation:
@@ -101,9 +103,8 @@ def weigh(game: Game, hypotheses: Hypotheses, release: Tensor) -> Observation:
     return Observation(torch.cat(increments).cpu().numpy(), sensitivity, join(residuals, axis=0))
 
 
-def _refuse_blurred(rounding: Tensor, sensitivity: NDArray[np.float64], sigma: NDArray[np.float64]) -> None:
-    share = np.where(sensitivity > 0, rounding.cpu().numpy() / sigma, 0.0)
-    worst = float(share.max())
+def _refuse_blurred(share: NDArray[np.float64]) -> None:
+    worst = float(share.max(initial=0.0))
     require(
         worst <= _TOLERATED_ROUNDING,
         f"view is 'model' and float32 models hide the release: their rounding is {worst:.2g} of sigma in one world, "

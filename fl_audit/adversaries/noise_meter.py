@@ -78,15 +78,32 @@ class Residuals:
 
     @property
     def sigma(self) -> NDArray[np.float64]:
-        """The measured noise standard deviation (...,)."""
-        return np.sqrt(self.total / self.total_freedom)
+        """The measured noise standard deviation (...,); NaN where nothing could be measured."""
+        variance: NDArray[np.float64] = np.full(self.total.shape, np.nan)
+        np.divide(self.total, self.total_freedom, out=variance, where=self.total_freedom > 0)
+        deviation: NDArray[np.float64] = np.sqrt(variance)
+        return deviation
 
-    def take_kinds(self, offered: bool) -> "Residuals":
-        """Return the residuals without low bits, where a release was recovered and has none of its own."""
-        if offered:
-            return self
+    def of_recovered(self, blurred: NDArray[np.bool_]) -> "Residuals":
+        """Return what is left where releases were recovered from models: no low bits, and nothing of blurred worlds.
+
+        Parameters
+        ----------
+        blurred
+            Whether rounding hides the noise of a world, (worlds,): its sums of squares have no degree of freedom, its
+            projections are NaN.
+        """
+        kept, column = ~blurred, ~blurred[:, None]
         return replace(
-            self, low_bits=np.full_like(self.low_bits, np.nan), low_bits_count=np.zeros_like(self.low_bits_count)
+            self,
+            total=self.total * kept,
+            total_freedom=self.total_freedom * kept,
+            squares=self.squares * column,
+            freedom=self.freedom * column,
+            projections=np.where(column, self.projections, np.nan),
+            gradient=np.where(kept, self.gradient, np.nan),
+            low_bits=np.full_like(self.low_bits, np.nan),
+            low_bits_count=np.zeros_like(self.low_bits_count),
         )
 
     def as_array(self) -> NDArray[np.float64]:
@@ -213,7 +230,8 @@ class Meter:
         low_bits, counted = _low_bits(seen, sigma)
         differs = (distance > 0).long()
         found = {
-            "total": power.sum(dim=1) - along.square(),
+            # Without any noise, rounding leaves less than nothing.
+            "total": (power.sum(dim=1) - along.square()).clamp(min=0.0),
             "total_freedom": residual.shape[1] - differs,
             "squares": squares,
             "freedom": freedom,
@@ -255,7 +273,9 @@ class Meter:
     def _spread(self, vectors: Tensor) -> Tensor:
         """Return the coordinates on which the public directions live."""
         size, few = vectors.shape[1], len(self.directions)
-        return vectors if few == size else vectors[:, torch.linspace(0, size - 1, few, device=vectors.device).long()]
+        return (
+            vectors if few == size else vectors[:, torch.arange(few, device=vectors.device) * (size - 1) // (few - 1)]
+        )
 
 
 def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: Tensor, inverse: Tensor) -> Tensor:

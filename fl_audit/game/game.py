@@ -21,9 +21,13 @@ from fl_audit.mechanisms.contribution import RecordGradients
 from fl_audit.mechanisms.weighing import Hypotheses
 from fl_audit.randomness import Purpose, generator
 
-_DIRECTIONS = 16
 _COORDINATES = 4096
 """Most coordinates that the public directions live on: directions over a large model would not stay in cache."""
+
+
+def number_of_directions(parameters: int) -> int:
+    """Return along how many public directions the noise of a model is looked at: at most half of its parameters."""
+    return min(16, parameters // 2)
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class Game:
         """
         size = min(self.model.layout.size, _COORDINATES)
         draw = generator(self.public.data_seed, Purpose.PUBLIC_DIRECTIONS)
-        drawn = draw.standard_normal((size, max(1, min(_DIRECTIONS, size // 2))))
+        drawn = draw.standard_normal((size, number_of_directions(self.model.layout.size)))
         return torch.from_numpy(np.linalg.qr(drawn)[0]).float().to(self.public.device)
 
     def targets_of(self, client: int) -> tuple[int, ...]:

@@ -166,7 +166,31 @@ def test_residuals_survive_the_way_to_the_server_and_to_disk() -> None:
 
 
 def test_a_recovered_release_offers_no_low_bits() -> None:
-    found = measure(make_release(3, 2.0, 41), 2.0).take_kinds(offered=False)
+    whole = measure(make_release(3, 2.0, 41), 2.0)
+    found = whole.of_recovered(np.array([False, True, False]))
     assert np.isnan(found.low_bits).all()
     assert (found.low_bits_count == 0).all()
-    np.testing.assert_allclose(found.sigma, np.sqrt(found.total / found.total_freedom))
+    assert np.isnan(found.sigma).tolist() == [False, True, False]
+    assert np.array_equal(found.sigma[[0, 2]], whole.sigma[[0, 2]])
+    assert np.isnan(found.projections).any(axis=1).tolist() == [False, True, False]
+    assert (found.freedom[1] == 0).all()
+
+
+def test_a_release_without_noise_leaves_no_less_than_nothing() -> None:
+    seen = make_release(200, 0.0, 42)
+    found = measure(seen, 1.0)
+    assert (found.total >= 0).all()
+    assert (found.total < 1e-10).all()
+
+
+def test_one_parameter_leaves_nothing_to_measure() -> None:
+    draw = np.random.default_rng(5)
+    parts = [torch.from_numpy(draw.standard_normal((4, 1))) for _ in range(4)]
+    seen = Comparison(slice(0, 4), *parts)
+    meter = Meter(ParameterLayout(("one",), ((1,),)), torch.empty(1, 0))
+    found = meter.measure(seen, torch.ones(4, dtype=torch.float64), seen.difference.norm(dim=1))
+    assert (found.total_freedom == 0).all()
+    assert (found.freedom == 0).all()
+    assert found.projections.shape == (4, 0)
+    assert np.isnan(found.sigma).all()
+    assert np.isnan(found.gradient).all()

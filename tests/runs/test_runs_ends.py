@@ -58,6 +58,8 @@ class Begun:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            # Whoever started the tests in the background may have had them ignore interrupts, and children inherit it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
         )
 
     def wait_until(self, reached: Callable[[], bool], seconds: float = 120.0) -> None:
@@ -72,7 +74,11 @@ class Begun:
         family = psutil.Process(self.process.pid).children(recursive=True)
         sent = time.monotonic()
         os.killpg(self.process.pid, number)
-        said = self.process.communicate(timeout=SECONDS_TO_END)[1]
+        try:
+            said = self.process.communicate(timeout=SECONDS_TO_END)[1]
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            raise
         while time.monotonic() - sent < SECONDS_TO_END:
             if not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family):
                 return said

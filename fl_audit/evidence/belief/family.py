@@ -102,7 +102,12 @@ class NotOffered:
     reason: str
 
 
-NOT_MEASURED = NotOffered("The tables of this run hold no residual noise: they come from a version that kept none.")
+NOT_MEASURED = NotOffered(
+    "The noise was not measured everywhere: the model or what clients see of a round does not let it."
+)
+NO_DIFFERENCE = NotOffered(
+    "D and D' differed by less than a billionth of the noise in every round, so no direction is the record's."
+)
 
 
 def percent(share: float) -> str:

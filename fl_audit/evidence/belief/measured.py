@@ -82,4 +82,6 @@ class Measured:
         """The noise along the public directions over the claimed noise, (worlds, rounds, J); None if not measured."""
         if self.residuals is None or self.residuals.projections.shape[-1] == 0:
             return None
+        if np.isnan(self.residuals.projections).any():
+            return None
         return self.residuals.projections / self.sigma[..., None]

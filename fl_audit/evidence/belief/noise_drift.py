@@ -12,12 +12,18 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import fdtrc, fdtri, ncfdtr, stdtr, stdtrit
 
-from fl_audit.evidence.belief.family import DETECTION_POWER, NOT_MEASURED, NotOffered, TestName, TestResult
+from fl_audit.evidence.belief.family import (
+    DETECTION_POWER,
+    NO_DIFFERENCE,
+    NOT_MEASURED,
+    NotOffered,
+    TestName,
+    TestResult,
+)
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.bounds.noncentral_t import noncentrality_at
 
 _NO_MEAN = "a mean of 0"
-_NO_DIFFERENCE = NotOffered("D and D' did not differ in any round, so no direction is the record's.")
 
 
 def student_p(values: NDArray[np.float64]) -> tuple[float, float]:
@@ -56,7 +62,7 @@ def drift_along_record(measured: Measured) -> TestResult | NotOffered:
     split = [_used(measured.innovations[rows]) for rows in (measured.members, ~measured.members)]
     groups = [group for group in split if group.size]
     if not groups:
-        return _NO_DIFFERENCE
+        return NO_DIFFERENCE
     count, level = sum(group.size for group in groups), TestName.DRIFT_ALONG_RECORD.level
     rest = count - len(groups)
     if rest < 2:

@@ -51,6 +51,7 @@ def low_bits(measured: Measured) -> TestResult | NotOffered:
     level = TestName.LOW_BITS.level
     reach = float(ndtri(DETECTION_POWER) - ndtri(level / len(offered)))
     share = reach / math.sqrt(2 * float(min(count[LOW_BITS_KINDS.index(name)] for name in offered)))
+    found = percent(min(1.0, share))
     return TestResult(
         name=TestName.LOW_BITS,
         statistic=offered[kind],
@@ -58,7 +59,7 @@ def low_bits(measured: Measured) -> TestResult | NotOffered:
         level=level,
         measured=f"low bits of {_KINDS[kind]} that agree to {100 * total[place] / count[place]:.2f} %",
         promised="low bits that agree to 0 %, as those of continuous noise do",
-        limit=f"noise with 11 significant bits in {percent(min(1.0, share))} of the coordinates would have been found",
+        limit=f"noise with 11 significant bits in {found} of the coordinates looked at would have been found",
         where=_KINDS[kind],
     )
 

@@ -133,6 +133,7 @@ def repeated_noise(measured: Measured) -> TestResult | NotOffered:
         level=level,
         measured=f"a largest cosine of {found.cosine:.4f} among {compared} of noise vectors, between {where}",
         promised=f"independent noise, which passes {critical:.4f} in one of {1 / level:,.0f} runs",
-        limit=f"noise used twice would have been found, also where it is altered up to a cosine of {critical:.4f}",
+        limit="noise used twice on the coordinates looked at would have been found, also where it is altered up to a "
+        f"cosine of {critical:.4f}",
         where=where,
     )

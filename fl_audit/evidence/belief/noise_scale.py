@@ -13,6 +13,7 @@ from scipy.special import chdtr, gammainccinv, gammaincinv
 
 from fl_audit.evidence.belief.family import (
     DETECTION_POWER,
+    NO_DIFFERENCE,
     NOT_MEASURED,
     NotOffered,
     TestName,
@@ -104,7 +105,7 @@ def noise_along_record(measured: Measured) -> TestResult | NotOffered:
     """Test the noise along the record's direction: sum of squared innovations, chi-square, lower tail."""
     found = record_squares(measured)
     if found is None:
-        return NotOffered("D and D' did not differ in any round, so no direction is the record's.")
+        return NO_DIFFERENCE
     return _result(TestName.NOISE_ALONG_RECORD, found, found.p_value, TestName.NOISE_ALONG_RECORD.level)
 
 

@@ -278,7 +278,7 @@ def unjudged(guarantee: Guarantee | None) -> tuple[Verdict, str]:
 
 def _limit_text(limit: EpsilonLimit, guarantee: Guarantee) -> str:
     if limit.worlds_needed is None:
-        return "D and D' did not differ in any round, so no breach of epsilon could have been found along the record."
+        return "D and D' hardly differed in any round, so no breach of epsilon could have been found along the record."
     kept = gdp_epsilon(guarantee.delta, guarantee.mu)
     found = (
         f"Along the record's direction, noise so small that epsilon is {limit.epsilon:.3g} would have been found with "

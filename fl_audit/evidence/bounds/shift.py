@@ -15,8 +15,6 @@ from fl_audit.errors import require
 from fl_audit.evidence.bounds.noncentral_t import noncentral_t_quantile, noncentrality_at
 from fl_audit.privacy.gaussian import gdp_epsilon, require_mu
 
-METHOD = "gaussian-shift"
-
 
 @dataclass(frozen=True)
 class ShiftEstimate:

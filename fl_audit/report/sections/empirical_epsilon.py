@@ -129,7 +129,7 @@ def _detectable(decisive: Judgement) -> str:
     """Return the limit of detection with the level that it belongs to, which is not that of the lower bound."""
     level = f"level {number_text(_level_of(decisive))}"
     if not math.isfinite(decisive.limit_of_detection):
-        return f"no noise would have been found missing at {level}"
+        return f"along the record nothing could have been found at {level}, since D and D' hardly differed"
     found = number_text(decisive.limit_of_detection, 3)
     return f"noise that leaves epsilon {found} would have been found in 9 of 10 runs at {level}"
 

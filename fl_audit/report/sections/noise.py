@@ -72,7 +72,7 @@ class NoiseNumbers:
 
 def _test_json(test: TestResult) -> dict[str, Any]:
     stated = asdict(test) | {"name": str(test.name), "violated": test.violated}
-    return stated | {"statistic": finite(test.statistic)}
+    return stated | {"statistic": finite(test.statistic), "p_value": finite(test.p_value)}
 
 
 def _measure(_: FinishedRun, findings: Findings) -> NoiseNumbers | None:

@@ -164,7 +164,8 @@ def counted_delta(
     confidence
         Above 0 and below 1.
     """
-    each, price = 1 - (1 - confidence) / 4, math.exp(epsilon)
+    # Beyond e^700 a price is a price that nobody pays: only a count of exactly 0 keeps the difference positive.
+    each, price = 1 - (1 - confidence) / 4, math.exp(min(epsilon, 700.0))
     found = []
     for own, other in ((log_odds[members], log_odds[~members]), (-log_odds[~members], -log_odds[members])):
         hits, false = int((own > epsilon).sum()), int((other > epsilon).sum())

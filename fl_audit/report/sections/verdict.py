@@ -117,7 +117,7 @@ def _level(found: Judgement) -> str:
 
 
 def _limits(found: Judgement) -> str:
-    """Return the smallest breach that would have been found, by the test that finds the smallest."""
+    """Return which noise below the promise would have been found: in total, or else along the record."""
     by_name = {test.name: test.limit for test in found.tests if test.limit}
     limit = next((by_name[name] for name in (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD) if name in by_name), "")
     return whole_sentence(limit)
