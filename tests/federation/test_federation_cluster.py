@@ -35,7 +35,12 @@ def stop_a_frozen_client(address: str, small_plan: MakePlan, tmp_path: Path) -> 
     plan = small_plan(run={"client-time-limit": 5.0, "worlds-per-batch": 6})
     with pytest.raises(FederationError, match="no answer in time"):
         run_audit(
-            plan, tmp_path / "freezes", Engine.RAY, address, parties=Parties(client_app=faulty_app("freezes", mark))
+            plan,
+            tmp_path / "freezes",
+            Engine.RAY,
+            address,
+            parties=Parties(client_app=faulty_app("freezes", mark)),
+            with_report=False,
         )
     assert time.time() - mark.stat().st_mtime < 10.0 + 15.0
 
@@ -52,11 +57,16 @@ def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(small_plan: M
         cluster.add_node(num_cpus=1)
         cluster.wait_for_nodes()
         found = run_audit(
-            plan, tmp_path / "cluster", Engine.RAY, cluster.address, parties=Parties(client_app=noting_app(notes))
+            plan,
+            tmp_path / "cluster",
+            Engine.RAY,
+            cluster.address,
+            parties=Parties(client_app=noting_app(notes)),
+            with_report=False,
         )
         stop_a_frozen_client(cluster.address, small_plan, tmp_path)
     finally:
         cluster.shutdown()
     assert len(list(notes.iterdir())) == 2
-    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL)
+    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
     pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)

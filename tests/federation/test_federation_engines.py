@@ -54,8 +54,8 @@ def test_ray_gives_the_worlds_of_the_local_engine(
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # an embedded Ray joins no cluster, whatever the variable names
     plan = small_plan(run={"actors": actors}, audit=audit)
-    local = run_audit(plan, tmp_path / "local", Engine.LOCAL)
-    ray = run_audit(plan, tmp_path / "ray", Engine.RAY)
+    local = run_audit(plan, tmp_path / "local", Engine.LOCAL, with_report=False)
+    ray = run_audit(plan, tmp_path / "ray", Engine.RAY, with_report=False)
     assert_same(local, ray)
     assert ray.summary["timing"]["engine"] == "ray"
     if audit:
@@ -64,14 +64,16 @@ def test_ray_gives_the_worlds_of_the_local_engine(
 
 
 def test_batches_in_flight_change_nothing(small_plan: MakePlan, tmp_path: Path) -> None:
-    one = run_audit(small_plan(run={"batches-in-flight": 1}), tmp_path / "one", Engine.LOCAL)
-    two = run_audit(small_plan(run={"batches-in-flight": 2}), tmp_path / "two", Engine.LOCAL)
+    one = run_audit(small_plan(run={"batches-in-flight": 1}), tmp_path / "one", Engine.LOCAL, with_report=False)
+    two = run_audit(small_plan(run={"batches-in-flight": 2}), tmp_path / "two", Engine.LOCAL, with_report=False)
     assert_same(one, two)
 
 
 def test_batch_sizes_change_no_bit_and_no_weight(small_plan: MakePlan, tmp_path: Path) -> None:
     runs = {
-        size: run_audit(small_plan(run={"worlds-per-batch": size}), tmp_path / str(size), Engine.LOCAL)
+        size: run_audit(
+            small_plan(run={"worlds-per-batch": size}), tmp_path / str(size), Engine.LOCAL, with_report=False
+        )
         for size in (2, 5)
     }
     left, right = runs[2], runs[5]

@@ -32,7 +32,7 @@ def _stored_batches(directory: Path) -> list[str]:
 def test_a_fault_stops_the_run_with_one_line(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
     plan = small_plan(run={"client-time-limit": 1.0, "batches-in-flight": 1})
     with pytest.raises(FederationError) as caught:
-        run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=Parties(client_app=faulty_app(kind)))
+        run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=Parties(client_app=faulty_app(kind)), with_report=False)
     message = str(caught.value)
     assert message.startswith("round 2: ")
     assert IN_PROCESS_FAULTS[kind] in message
@@ -43,7 +43,7 @@ def test_a_fault_stops_the_run_with_one_line(kind: str, small_plan: MakePlan, tm
 
 def test_resume_repeats_only_unfinished_batches(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = small_plan(run={"batches-in-flight": 1, "worlds-per-batch": 2})
-    undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL)
+    undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL, with_report=False)
     mark = tmp_path / "failed"
     interrupted = tmp_path / "interrupted"
     calls: list[int] = []
@@ -59,11 +59,17 @@ def test_resume_repeats_only_unfinished_batches(small_plan: MakePlan, tmp_path: 
             mark.touch()
 
     with pytest.raises(FederationError):
-        run_audit(plan, interrupted, Engine.LOCAL, parties=Parties(client_app=faulty_app("raises", CountingMark())))  # type: ignore[arg-type]
+        run_audit(
+            plan,
+            interrupted,
+            Engine.LOCAL,
+            parties=Parties(client_app=faulty_app("raises", CountingMark())),
+            with_report=False,
+        )  # type: ignore[arg-type]
     assert _stored_batches(interrupted) == ["batch-00000"]
     first = interrupted / "challenger" / "batches" / "batch-00000" / "worlds.parquet"
     written = first.stat().st_mtime_ns
-    resumed = run_audit(plan, interrupted, Engine.LOCAL, resume=True)
+    resumed = run_audit(plan, interrupted, Engine.LOCAL, resume=True, with_report=False)
     assert first.stat().st_mtime_ns == written
     pd.testing.assert_frame_equal(resumed.worlds, undisturbed.worlds)
     pd.testing.assert_frame_equal(resumed.rounds, undisturbed.rounds)
@@ -95,15 +101,21 @@ def test_on_ray_a_fault_that_stays_ends_run_and_processes(
     plan = small_plan(run={"client-time-limit": 8.0, "worlds-per-batch": 6, "client-retries": 1})
     mark = tmp_path / "failed"
     with pytest.raises(FederationError) as caught:
-        run_audit(plan, tmp_path / "run", Engine.RAY, parties=Parties(client_app=faulty_app(kind, mark, always=True)))
+        run_audit(
+            plan,
+            tmp_path / "run",
+            Engine.RAY,
+            parties=Parties(client_app=faulty_app(kind, mark, always=True)),
+            with_report=False,
+        )
     assert time.time() - mark.stat().st_mtime < noticed_after + SECONDS_TO_STOP
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     assert mark.stat().st_size == (2 if kind in ("dies", "hangs") else 1)
     assert _stored_batches(tmp_path / "run") == []
     assert _running_ray_processes() == []
-    undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL)
-    resumed = run_audit(plan, tmp_path / "run", Engine.LOCAL, resume=True)
+    undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL, with_report=False)
+    resumed = run_audit(plan, tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
     pd.testing.assert_frame_equal(resumed.worlds, undisturbed.worlds)
 
 
@@ -114,10 +126,14 @@ def test_on_ray_a_call_whose_process_died_is_made_again_and_the_worlds_are_the_s
     plan = small_plan(run={"client-retries": 2, "actors": 2})
     mark = tmp_path / "died"
     survived = run_audit(
-        plan, tmp_path / "run", Engine.RAY, parties=Parties(client_app=faulty_app("dies", mark, times=4))
+        plan,
+        tmp_path / "run",
+        Engine.RAY,
+        parties=Parties(client_app=faulty_app("dies", mark, times=4)),
+        with_report=False,
     )
     assert mark.stat().st_size == 4  # twice in each of the two batches
-    undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL)
+    undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL, with_report=False)
     for label in ("worlds", "rounds", "releases"):
         pd.testing.assert_frame_equal(getattr(survived, label), getattr(undisturbed, label), check_exact=True)
     assert _running_ray_processes() == []

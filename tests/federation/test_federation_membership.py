@@ -31,7 +31,9 @@ OVERFITTED: dict[str, dict[str, Any]] = {
 def play(small_plan: MakePlan, directory: Path, privacy: dict[str, Any], worlds: int = 400) -> RunContents:
     target = {"belief": None, "accountant": "gdp"}
     audit = {"worlds": worlds, "epsilon-star": False}
-    return run_audit(small_plan(**OVERFITTED, privacy=target | privacy, audit=audit), directory, Engine.LOCAL)
+    return run_audit(
+        small_plan(**OVERFITTED, privacy=target | privacy, audit=audit), directory, Engine.LOCAL, with_report=False
+    )
 
 
 def wins(contents: RunContents) -> tuple[np.ndarray, np.ndarray]:
@@ -101,7 +103,7 @@ def test_columns_are_those_of_the_final_models(
     adjacency: str, with_star: bool, small_plan: MakePlan, tmp_path: Path
 ) -> None:
     plan = small_plan(privacy={"adjacency": adjacency}, audit={"epsilon-star": with_star, "worlds": 8})
-    worlds = run_audit(plan, tmp_path / "run", Engine.LOCAL).worlds
+    worlds = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).worlds
     assert set(worlds["bit"]) == {0, 1}
     expected = attack_by_hand(plan, tmp_path / "run", worlds)
     np.testing.assert_allclose(worlds["membership_advantage"], [advantage for advantage, _ in expected])
@@ -156,6 +158,8 @@ def test_what_it_cannot_use_is_refused_before_the_run(small_plan: MakePlan, tmp_
     data = {"name": "digits", "records": 2, "clients": 2}
     off = {"epsilon-star": False}
     with pytest.raises(InputError, match="the membership attack needs 2 records in D', there are 1"):
-        run_audit(small_plan(data=data, audit=off), tmp_path / "run", Engine.LOCAL)
+        run_audit(small_plan(data=data, audit=off), tmp_path / "run", Engine.LOCAL, with_report=False)
     assert not (tmp_path / "run").exists()
-    run_audit(small_plan(data=data, audit=off | {"membership": False}), tmp_path / "run", Engine.LOCAL)
+    run_audit(
+        small_plan(data=data, audit=off | {"membership": False}), tmp_path / "run", Engine.LOCAL, with_report=False
+    )

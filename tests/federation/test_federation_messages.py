@@ -51,7 +51,7 @@ def test_nobody_but_the_victim_is_told_a_bit(view: str, scaling: str, small_plan
     seen: Seen = []
     changes = {"audit": {"view": view}, "privacy": {"sensitivity": scaling}, "training": {"optimizer": "momentum"}}
     plan = small_plan(**changes)
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=Parties(client_app=recording_app(seen)))
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=Parties(client_app=recording_app(seen)), with_report=False)
     game = load_game(plan.public)
     public = {"game", "round", "batch", "time-limit"}
     observed = {

@@ -47,7 +47,7 @@ def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_
 
 def test_area_under_the_roc_is_that_of_scikit_learn(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = small_plan()
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     stored = [load_file(path)["models"] for path in sorted((tmp_path / "run" / "public").glob("models-*"))]
     game = load_game(plan.public)
     scores = game.model.logits(torch.cat(stored), game.test.features).double().softmax(dim=2)[..., 1]
@@ -58,14 +58,14 @@ def test_area_under_the_roc_is_that_of_scikit_learn(small_plan: MakePlan, tmp_pa
 
 def test_of_many_classes_there_is_no_area(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = small_plan(data={"name": "digits"}, audit={"worlds": 2})
-    found = run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     assert found.worlds["test_auroc"].isna().all()
     assert found.summary["utility"]["test_auroc"] is None
 
 
 def test_only_every_so_many_releases_are_evaluated_and_always_the_last(small_plan: MakePlan, tmp_path: Path) -> None:
-    every = run_audit(small_plan(), tmp_path / "all", Engine.LOCAL)
-    some = run_audit(small_plan(audit={"evaluate-every": 3}), tmp_path / "some", Engine.LOCAL)
+    every = run_audit(small_plan(), tmp_path / "all", Engine.LOCAL, with_report=False)
+    some = run_audit(small_plan(audit={"evaluate-every": 3}), tmp_path / "some", Engine.LOCAL, with_report=False)
     assert sorted(set(every.releases["round"])) == [0, 1, 2, 3, 4]
     assert sorted(set(some.releases["round"])) == [0, 3, 4]
     shared = every.releases[every.releases["round"].isin([0, 3, 4])].reset_index(drop=True)
@@ -74,7 +74,7 @@ def test_only_every_so_many_releases_are_evaluated_and_always_the_last(small_pla
 
 
 def test_public_files_hold_no_seed_and_no_bit(small_plan: MakePlan, tmp_path: Path) -> None:
-    run_audit(small_plan(run={"seed": 271828}), tmp_path / "run", Engine.LOCAL)
+    run_audit(small_plan(run={"seed": 271828}), tmp_path / "run", Engine.LOCAL, with_report=False)
     public = tmp_path / "run" / "public"
     stored = json.loads((public / "configuration.json").read_text())
     assert "seed" not in stored["configuration"]["run"]
@@ -90,7 +90,7 @@ def test_replay_without_the_challenger_gives_the_same_log_odds(
     view: str, optimizer: str, small_plan: MakePlan, tmp_path: Path
 ) -> None:
     plan = small_plan(audit={"view": view}, training={"optimizer": optimizer, "rounds": 6})
-    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     shutil.copytree(tmp_path / "run" / "public", tmp_path / "elsewhere" / "public")
     shutil.rmtree(tmp_path / "run")
     command = [sys.executable, "-m", "experiments.cli.main", "replay", str(tmp_path / "elsewhere"), "--json"]
@@ -105,7 +105,7 @@ def test_replay_without_the_challenger_gives_the_same_log_odds(
 def test_replay_notices_a_changed_release(small_plan: MakePlan, tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
-    contents = run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
+    contents = run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, with_report=False)
     path = next((tmp_path / "run" / "public").glob("releases-*"))
     stored = load_file(path)
     stored["releases"][1, 0, 0] += 1.0
@@ -115,7 +115,7 @@ def test_replay_notices_a_changed_release(small_plan: MakePlan, tmp_path: Path) 
 
 def test_the_view_model_says_what_the_view_update_says(small_plan: MakePlan, tmp_path: Path) -> None:
     runs = [
-        run_audit(small_plan(audit={"view": view}), tmp_path / view, Engine.LOCAL).worlds["log_odds"]
+        run_audit(small_plan(audit={"view": view}), tmp_path / view, Engine.LOCAL, with_report=False).worlds["log_odds"]
         for view in ("update", "model")
     ]
     np.testing.assert_allclose(runs[0], runs[1], atol=1e-3)
@@ -126,7 +126,7 @@ def test_the_view_model_is_refused_where_rounding_hides_the_release(small_plan: 
 
     plan = small_plan(audit={"view": "model"}, training={"learning-rate": 1e-7})
     with pytest.raises(FederationError, match="float32 models hide the release"):
-        run_audit(plan, tmp_path / "run", Engine.LOCAL)
+        run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
 
 
 def test_adam_is_refused_under_the_view_model(small_plan: MakePlan) -> None:
@@ -138,16 +138,16 @@ def test_an_existing_directory_is_refused_and_left_alone(small_plan: MakePlan, t
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="--resume"):
-        run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
+        run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, with_report=False)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["notes.txt"]
 
 
 def test_resume_refuses_another_configuration(small_plan: MakePlan, tmp_path: Path) -> None:
-    run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
+    run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, with_report=False)
     with pytest.raises(InputError, match="another configuration"):
-        run_audit(small_plan(audit={"worlds": 5}), tmp_path / "run", Engine.LOCAL, resume=True)
+        run_audit(small_plan(audit={"worlds": 5}), tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
     with pytest.raises(InputError, match="another configuration"):
-        run_audit(small_plan(run={"seed": 1}), tmp_path / "run", Engine.LOCAL, resume=True)
+        run_audit(small_plan(run={"seed": 1}), tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
 
 
 def test_the_report_can_be_rebuilt(small_plan: MakePlan, tmp_path: Path) -> None:
@@ -171,10 +171,10 @@ def test_a_removed_record_and_a_prior(small_plan: MakePlan, tmp_path: Path) -> N
 
 
 def test_a_resumed_run_may_change_how_it_is_carried_out(small_plan: MakePlan, tmp_path: Path) -> None:
-    before = run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
+    before = run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, with_report=False)
     (tmp_path / "run" / "timing.json").unlink()
     changed = small_plan(run={"client-time-limit": 9.0, "actors": 1, "batches-in-flight": 1})
-    after = run_audit(changed, tmp_path / "run", Engine.LOCAL, resume=True)
+    after = run_audit(changed, tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
     assert after.summary["insider"] == before.summary["insider"]
     assert after.summary["timing"]["training_seconds"] is None
 
@@ -183,29 +183,29 @@ def test_resume_refuses_a_directory_without_a_run(small_plan: MakePlan, tmp_path
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="holds no run"):
-        run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, resume=True)
+        run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
     with pytest.raises(InputError, match="holds no run"):
-        run_audit(small_plan(), tmp_path / "nothing", Engine.LOCAL, resume=True)
+        run_audit(small_plan(), tmp_path / "nothing", Engine.LOCAL, resume=True, with_report=False)
     (tmp_path / "file").write_text("mine")
     with pytest.raises(InputError, match="cannot be made"):
-        run_audit(small_plan(), tmp_path / "file" / "run", Engine.LOCAL)
+        run_audit(small_plan(), tmp_path / "file" / "run", Engine.LOCAL, with_report=False)
 
 
 def test_what_epsilon_star_cannot_use_is_refused_before_the_run(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = small_plan(data={"records": 2, "clients": 2, "seed": 1}, privacy={"adjacency": "add-remove-record"})
     with pytest.raises(InputError, match="Epsilon\\* needs 2 records in D', there are 1"):
-        run_audit(plan, tmp_path / "run", Engine.LOCAL)
+        run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_run_that_another_process_holds_is_refused(small_plan: MakePlan, tmp_path: Path) -> None:
-    run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
+    run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, with_report=False)
     held = RunDirectory(tmp_path / "run")
     with held.locked(), pytest.raises(InputError, match="in use by another process"):
-        run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, resume=True)
+        run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
 
 
 def test_an_unreachable_cluster_is_refused_before_the_run(small_plan: MakePlan, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no Ray cluster answers there"):
-        run_audit(small_plan(), tmp_path / "run", Engine.RAY, ray_address="127.0.0.1:1")
+        run_audit(small_plan(), tmp_path / "run", Engine.RAY, ray_address="127.0.0.1:1", with_report=False)
     assert not (tmp_path / "run").exists()

@@ -132,7 +132,7 @@ def test_a_round_releases_what_its_sample_makes(
 ) -> None:
     training = {"rounds": 1, "epochs": None, "sampling-rate": rate, "expected-batch": None, "optimizer": "sgd"}
     plan = _plan(small_plan, training=training, privacy=privacy, data={"records": 40}, audit={"worlds": 8})
-    run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     files = sorted((tmp_path / "run" / "public").glob("models-*"))
     found = torch.cat([load_file(path)["models"] for path in files])
     game = load_game(plan.public)
@@ -152,7 +152,7 @@ def test_each_client_is_told_of_its_own_records_alone(small_plan: MakePlan, tmp_
         told.setdefault(int(context.node_config["partition-id"]), set()).add(config[Key.PARTICIPATION])
         return call_next(message, context)
 
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=Parties(client_app=build_app([note])))
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=Parties(client_app=build_app([note])), with_report=False)
     rate, shards = plan.public.law.sampling_rate, load_game(plan.public).shards
     for client, shard in enumerate(shards):
         draws = [
@@ -196,7 +196,12 @@ def test_a_sampled_run_with_momentum_resumes_to_the_same_end(small_plan: MakePla
 def test_the_insider_changes_nothing_in_the_models(small_plan: MakePlan, tmp_path: Path) -> None:
     privacy = {"sensitivity": "global"}
     runs = [
-        run_audit(small_plan(privacy=privacy, audit={"insider": asked}), tmp_path / str(asked), Engine.LOCAL)
+        run_audit(
+            small_plan(privacy=privacy, audit={"insider": asked}),
+            tmp_path / str(asked),
+            Engine.LOCAL,
+            with_report=False,
+        )
         for asked in (True, False)
     ]
     columns = ["world", "bit", "test_accuracy", "epsilon_star", "membership_advantage"]

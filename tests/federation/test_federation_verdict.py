@@ -24,7 +24,8 @@ SECTIONS = {
 def test_two_thousand_worlds_tell_an_honest_server_from_one_that_halves_its_noise(
     strategy: type[DPFedSGD], verdict: str, small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    contents = run_audit(small_plan(**SECTIONS), tmp_path / "run", Engine.LOCAL, parties=Parties(strategy=strategy))
+    plan, parties = small_plan(**SECTIONS), Parties(strategy=strategy)
+    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=parties, with_report=False)
     found = contents.summary["empirical_epsilon"]
     assert contents.summary["verdict"] == verdict
     assert contents.summary["innovations"]["holds"] is (verdict == "consistent")
@@ -36,7 +37,7 @@ def test_two_thousand_worlds_tell_an_honest_server_from_one_that_halves_its_nois
 
 
 def test_one_world_is_inconclusive(small_plan: MakePlan, tmp_path: Path) -> None:
-    contents = run_audit(small_plan(audit={"worlds": 1}), tmp_path / "run", Engine.LOCAL)
+    contents = run_audit(small_plan(audit={"worlds": 1}), tmp_path / "run", Engine.LOCAL, with_report=False)
     assert contents.summary["verdict"] == "inconclusive"
     found, promised = contents.summary["empirical_epsilon"], contents.summary["guarantee"]["epsilon"]
     assert found["lower_bound"] < 1.5 * promised < found["limit_of_detection"]
@@ -51,6 +52,7 @@ def test_global_sensitivity_gives_the_insider_less_as_the_sensitivities_predict(
             small_plan(**SECTIONS | {"privacy": SECTIONS["privacy"] | {"sensitivity": scaling}}),
             tmp_path / scaling,
             Engine.LOCAL,
+            with_report=False,
         )
         for scaling in ("local", "global")
     }
