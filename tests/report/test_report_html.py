@@ -77,7 +77,7 @@ def page_of(contents, pictures=TINY):
         ({"worlds": 5, "with_membership": False}, {"membership", *FEW}),
         ({"exact": False, "noise": 0.5}, set()),
     ],
-    ids=str,
+    ids=lambda value: str(sorted(value)),
 )
 def test_report_is_written_whole_and_self_contained(make_contents, tmp_path, shape, left_out):
     shown = [name for name in picture_names() if name not in left_out]
