@@ -129,6 +129,7 @@ def test_purposes_keep_their_numbers() -> None:
         "POPULATION_SAMPLE": 6,
         "PARTITION": 7,
         "RECORD_SAMPLING": 8,
+        "PUBLIC_DIRECTIONS": 9,
     }
 
 

@@ -103,9 +103,7 @@ def test_federated_equals_pooled(
     assert star(pooled).shape[1] == len(pooled[0].evaluated)
     np.testing.assert_allclose(star(federated), star(pooled), rtol=0, atol=1e-9)
     for one, other in zip(federated, pooled, strict=True):
-        assert one.insider is not None
-        assert other.insider is not None
-        np.testing.assert_array_equal(one.insider.log_odds, other.insider.log_odds)
+        np.testing.assert_array_equal(one.columns.rounds["log_odds"], other.columns.rounds["log_odds"])
         np.testing.assert_array_equal(one.accuracy, other.accuracy)
         assert not one.columns.clients
 
@@ -172,7 +170,7 @@ def test_what_travels(public: bool, told: bool, small_plan: MakePlan) -> None:
 
     def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         client, config = int(context.node_config["partition-id"]), message.content.config_records[Record.CONFIG]
-        if Key.BITS in config:
+        if Key.MEMBERSHIP in config:
             told_bits.add(client)
         reply = call_next(message, context)
         if message.metadata.message_type.startswith("query.loss"):
@@ -258,10 +256,10 @@ def test_answers_that_cannot_be_are_refused(case: tuple[str, str, str | float], 
 @pytest.mark.parametrize(
     ("audit", "said"),
     [
-        (FEDERATED | {"epsilon-star": False}, "epsilon-star = false"),
-        ({"loss-range": [0, 2]}, "accepted is it with epsilon-star-losses = federated"),
-        ({"client-epsilon-star": True}, "accepted is it with epsilon-star-losses = federated"),
-        ({"epsilon-star-losses": "secret"}, "'pooled' or 'federated'"),
+        (FEDERATED | {"epsilon-star": False}, "needs epsilon-star = true"),
+        ({"loss-range": [0, 2]}, "needs epsilon-star-losses = federated"),
+        ({"client-epsilon-star": True}, "needs epsilon-star-losses = federated"),
+        ({"epsilon-star-losses": "secret"}, "accepted are 'pooled', 'federated'"),
         *(
             (FEDERATED | {"loss-range": wrong}, "accepted are two ascending finite numbers from 0")
             for wrong in (

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from scipy.stats import binomtest
 
 from experiments.runs.engines import Engine
-from experiments.runs.run import rebuild_report, run_audit
+from experiments.runs.run import run_audit
 from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
 from fl_audit.report.contents import RunContents
@@ -137,21 +137,6 @@ def test_it_can_be_turned_off(small_plan: MakePlan, tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(on.worlds.drop(columns=columns), off.worlds.drop(columns=columns))
     assert off.summary["membership"] is None
     assert not (tmp_path / "off" / "figures" / "membership.png").exists()
-
-
-def test_a_run_stored_before_there_was_membership_is_still_reported(small_plan: MakePlan, tmp_path: Path) -> None:
-    run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
-    configuration = tmp_path / "run" / "public" / "configuration.json"
-    stored = json.loads(configuration.read_text())
-    del stored["configuration"]["audit"]["membership"]
-    configuration.write_text(json.dumps(stored))
-    for path in (tmp_path / "run" / "challenger" / "batches").glob("*/worlds.parquet"):
-        columns = ["membership_advantage", "record_membership_guess"]
-        pd.read_parquet(path).drop(columns=columns).to_parquet(path, index=False)
-    page = rebuild_report(tmp_path / "run").read_text()
-    assert json.loads((tmp_path / "run" / "summary.json").read_text())["membership"] is None
-    assert 'id="figure-membership"' not in page
-    assert 'id="figure-beliefs"' in page
 
 
 def test_what_it_cannot_use_is_refused_before_the_run(small_plan: MakePlan, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from experiments.runs.engines import Engine
 from experiments.runs.replay import replay
 from experiments.runs.run import rebuild_report, run_audit
 from experiments.runs.run_directory import RunDirectory
+from fl_audit.adversaries.noise_meter import Residuals
 from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
 
@@ -38,7 +39,12 @@ def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_
     np.testing.assert_allclose(worlds["belief"], expit(truth * worlds["log_odds"]))
     assert (worlds["won"] == (worlds["belief"] > 0.5)).all()
     rounds = pd.read_parquet(tmp_path / "run" / "rounds.parquet")
-    assert list(rounds) == ["world", "round", "sigma", "local_sensitivity", "log_odds"]
+    assert list(rounds) == [
+        *("world", "round", "sigma", "local_sensitivity", "log_odds"),
+        *("increment", "measured_sigma"),
+    ]
+    residuals = Residuals.of_table(pd.read_parquet(tmp_path / "run" / "residuals.parquet"))
+    np.testing.assert_allclose(residuals.sigma.reshape(-1), rounds["measured_sigma"])
     assert rounds.groupby("world")["log_odds"].last().tolist() == worlds["log_odds"].tolist()
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["schema"] == 1
@@ -122,10 +128,8 @@ def test_the_view_model_says_what_the_view_update_says(small_plan: MakePlan, tmp
 
 
 def test_the_view_model_is_refused_where_rounding_hides_the_release(small_plan: MakePlan, tmp_path: Path) -> None:
-    from strategies.errors import FederationError
-
     plan = small_plan(audit={"view": "model"}, training={"learning-rate": 1e-7})
-    with pytest.raises(FederationError, match="float32 models hide the release"):
+    with pytest.raises(InputError, match="view is 'model', and the 32-bit numbers of the models hide the release"):
         run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
 
 

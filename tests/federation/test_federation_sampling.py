@@ -206,7 +206,7 @@ def test_the_insider_changes_nothing_in_the_models(small_plan: MakePlan, tmp_pat
     ]
     columns = ["world", "bit", "test_accuracy", "epsilon_star", "membership_advantage"]
     pd.testing.assert_frame_equal(runs[0].worlds[columns], runs[1].worlds[columns])
-    assert [run.summary["verdict"] for run in runs] == ["consistent", "not audited"]
+    assert [run.summary["verdict"] for run in runs] == ["inconclusive", "not audited"]
 
 
 def test_without_a_promise_models_are_better_and_nothing_is_claimed(small_plan: MakePlan, tmp_path: Path) -> None:

@@ -170,7 +170,9 @@ TINY_MANY = replace(
 )  # fmt: skip
 
 
-def play_here(plans: Mapping[str, AuditPlan], directory: Path, options: object, progress: object, told: Any) -> None:
+def play_here(
+    plans: Mapping[str, AuditPlan], directory: Path, options: object, progress: object, told: Any, secret: object
+) -> None:
     """Play points in this process, one after the other."""
     for name, plan in plans.items():
         if not (directory / name).exists():

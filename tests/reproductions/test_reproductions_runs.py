@@ -125,7 +125,7 @@ def test_finished_runs_are_used_and_interrupted_ones_go_on(tmp_path: Path, monke
 
     def noting(plan, directory, *arguments, **named):  # type: ignore[no-untyped-def]
         played.append(directory.name)
-        return run_audit(plan, directory, *arguments, **named, with_report=False)
+        return run_audit(plan, directory, *arguments, **named)
 
     monkeypatch.setattr(runs, "run_audit", noting)
     first = play([LS_B, LS_B], Extent.QUICK, None, tmp_path)[LS_B]

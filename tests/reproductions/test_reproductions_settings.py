@@ -28,6 +28,8 @@ from fl_audit.errors import InputError
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import noise_multiplier_for
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.targets import BeliefTarget
 
 B, U = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
@@ -76,7 +78,8 @@ def test_configurations_are_those_of_the_paper(data, records, delta, model, meas
 def test_noise_at_the_smallest_beliefs_shows_the_cap_of_the_orders() -> None:
     for data, noise in ((MNIST, 404.84), (ADULT, 329.03)):
         target = BeliefTarget(data.smallest_belief)
-        assert noise_multiplier_for(target, Accountant.RDP_CLASSIC, 30, data.delta) == pytest.approx(noise, abs=0.005)
+        claim = Claim(B, gaussian_rounds(1.0, 30), data.delta, 0.5, Accountant.RDP_CLASSIC)
+        assert noise_multiplier_for(target, claim) == pytest.approx(noise, abs=0.005)
 
 
 def test_which_runs_an_item_needs() -> None:

@@ -74,7 +74,7 @@ def test_axes_that_are_none(text: str, said: str) -> None:
     ("axis", "said"),
     [
         (Axis("privacy.epsilonn", (1,)), "point privacy.epsilonn = 1: .*nearest is 'epsilon'"),
-        (Axis("privacy.epsilon", (1, -1)), "point privacy.epsilon = -1: .*greater than 0"),
+        (Axis("privacy.epsilon", (1, -1)), "point privacy.epsilon = -1: .*accepted are finite numbers above 0"),
         (Axis("privacy.delta.more", (1,)), "'delta' is no section"),
     ],
 )
