@@ -128,12 +128,12 @@ def _play(
                 yield f"point {name}: its process ended ({type(error).__name__})"
         with suppress(RayError):  # a lost count of world-rounds is no lost point
             done = ray.get(counter.total.remote())
-            lacking = "" if _has_room(options) else f", waiting for a node with {options.threads} cores"
+            lacking = "" if has_room(options) else f", waiting for a node with {options.threads} cores"
             begin(f"{total - len(waiting)}/{total} points{lacking}")(done - shown)
             shown = done
 
 
-def _has_room(options: RayOptions) -> bool:
+def has_room(options: RayOptions) -> bool:
     """Return whether any node is large enough for a point; a cluster may be about to get one."""
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     return any(node["Alive"] and node["Resources"].get("CPU", 0) >= options.threads for node in nodes)

@@ -169,7 +169,7 @@ def test_a_sweep_without_epsilon_star_is_refused_before_anything_is_written(tmp_
 
 
 @pytest.mark.parametrize(
-    ("node", "has_room"),
+    ("node", "is_large"),
     [
         ({"Alive": True, "Resources": {"CPU": 4.0}}, True),
         ({"Alive": True, "Resources": {"CPU": 3.0}}, False),
@@ -178,7 +178,7 @@ def test_a_sweep_without_epsilon_star_is_refused_before_anything_is_written(tmp_
     ],
 )
 def test_a_cluster_with_no_node_large_enough_is_noticed(
-    node: dict[str, object], has_room: bool, monkeypatch: pytest.MonkeyPatch
+    node: dict[str, object], is_large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ray.nodes", lambda: [{"Alive": True, "Resources": {"CPU": 1.0}}, node])
-    assert schedule._has_room(RayOptions("head:6379", threads=4)) == has_room
+    assert schedule.has_room(RayOptions("head:6379", threads=4)) == is_large
