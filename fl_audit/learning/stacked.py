@@ -136,6 +136,35 @@ class StackedModel:
                     total[rows] = found[:worlds]
         return total
 
+    def mean_gradients(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+        """Return the gradient of the mean cross-entropy of the examples in every world, without per-example norms.
+
+        Parameters
+        ----------
+        models
+            Float32 tensor (worlds, parameters).
+        features, labels
+            Examples (n, *shape) in float32 and their classes (n,) in int64, n at least 1.
+
+        Returns
+        -------
+        Tensor
+            Float32 tensor (worlds, parameters).
+        """
+        self._parts.frame.forget()
+        way = self._mean_gradients_fast if self.fast else self._mean_gradients_generic
+        total = torch.empty_like(models)
+        for some in self._portions(len(labels)):
+            for rows in self._passes(len(models), some.stop - some.start):
+                found = way(models[rows], features[some], labels[some])
+                for name, columns in self.layout.slices().items():
+                    part = found[name].reshape(rows.stop - rows.start, -1)
+                    if some.start == 0:
+                        total[rows, columns] = part
+                    else:
+                        total[rows, columns] += part
+        return total.div_(len(labels))
+
     def logits(self, models: Tensor, features: Tensor) -> Tensor:
         """Return the logits (worlds, n, classes) of examples under every model."""
         self._parts.frame.forget()
@@ -184,6 +213,30 @@ class StackedModel:
                     return torch.stack([functional_call(self.template, values, (features,)) for values in one_by_one])
             merged, frame = self._run_stacked(models, features, len(features), recording=False)
             return frame.split(merged)
+
+    def _mean_gradients_fast(self, models: Tensor, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """Return every parameter's gradient of the summed loss of a pass, through stacked layers."""
+        with torch.enable_grad():
+            merged, frame = self._run_stacked(models, features, len(labels), recording=True)
+            loss = F.cross_entropy(merged, labels.repeat(len(models)), reduction="sum")
+        tape, frame.tape = frame.tape, []
+        signals = torch.autograd.grad(loss, [visit.outputs for visit in tape])
+        with torch.no_grad():
+            return {
+                visit.layer.prefix + name: summed
+                for visit, signal in zip(tape, signals, strict=True)
+                for name, summed in visit.layer.plain_sum(visit, signal).items()
+            }
+
+    def _mean_gradients_generic(self, models: Tensor, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """Return every parameter's gradient of the summed loss of a pass, through `torch.func`."""
+
+        def loss(parameters: dict[str, Tensor]) -> Tensor:
+            return F.cross_entropy(functional_call(self.template, parameters, (features,)), labels, reduction="sum")
+
+        with without_hints():
+            gradients: dict[str, Tensor] = vmap(grad(loss))(self.layout.views(models))
+        return gradients
 
     def _clipped_sum_fast(self, models: Tensor, portion: Portion, clipping_norm: float | None, total: Tensor) -> None:
         """Write the sums of a pass to `total`, through stacked layers."""

@@ -1,0 +1,155 @@
+"""Local training of a client, in all worlds at once: what a client of DP-FedAvg adds to a round.
+
+A client starts from the round's model and takes plain SGD steps on its own records; the difference between start and
+end is its pseudo-gradient (McMahan et al. 2018, "Learning differentially private recurrent language models"; Reddi et
+al. 2021, "Adaptive federated optimization"). Local randomness is public and the same in all worlds: at each step all
+worlds see the same records.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fl_audit.errors import require
+from fl_audit.learning.portions import cached_rows
+from fl_audit.learning.stacked import StackedModel
+
+
+@dataclass(frozen=True)
+class LocalSchedule:
+    """What a client does on its own records in a round.
+
+    Parameters
+    ----------
+    learning_rate
+        Step size of plain SGD, positive.
+    batch
+        Records of one step, at least 1; the last step of an epoch takes those that are left.
+    epochs
+        How often each record is used, at least 1; None if `steps` is given.
+    steps
+        How many steps are taken, at least 1; None if `epochs` is given.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range, or not exactly one of `epochs` and `steps` is given.
+    """
+
+    learning_rate: float
+    batch: int
+    epochs: int | None = None
+    steps: int | None = None
+
+    def __post_init__(self) -> None:
+        rate = self.learning_rate
+        require(
+            rate > 0 and math.isfinite(rate), f"local learning rate is {rate}: accepted are positive finite numbers"
+        )
+        require(self.batch >= 1, f"local batch is {self.batch}: accepted are whole numbers from 1")
+        require(
+            (self.epochs is None) != (self.steps is None),
+            f"local epochs are {self.epochs} and local steps are {self.steps}: accepted is exactly one of the two",
+        )
+        for name, value in (("epochs", self.epochs), ("steps", self.steps)):
+            require(value is None or value >= 1, f"local {name} are {value}: accepted are whole numbers from 1")
+
+
+def local_batches(records: int, schedule: LocalSchedule, draw: np.random.Generator) -> tuple[NDArray[np.int64], ...]:
+    """Draw which records each local step takes.
+
+    Every epoch goes through the records in a fresh random order, cut into batches; the last batch of an epoch may be
+    smaller. A schedule in steps begins a new epoch whenever one is used up and ends within one.
+
+    Parameters
+    ----------
+    records
+        How many records the client has, at least 0.
+    schedule
+        Size of the batches, and how many epochs or steps.
+    draw
+        Source of the order (purpose `LOCAL_ORDER`).
+
+    Returns
+    -------
+    tuple of arrays
+        Indices of the records of each step, int64; no step where there is no record.
+    """
+    if records == 0:
+        return ()
+    epochs = schedule.epochs
+    steps = schedule.steps if epochs is None else epochs * math.ceil(records / schedule.batch)
+    return tuple(islice(_endless_batches(records, schedule.batch, draw), steps))
+
+
+def _endless_batches(records: int, batch: int, draw: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+    while True:
+        order = draw.permutation(records).astype(np.int64, copy=False)
+        for first in range(0, records, batch):
+            yield order[first : first + batch]
+
+
+def local_updates(
+    model: StackedModel,
+    models: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    schedule: LocalSchedule,
+    batches: Sequence[NDArray[np.int64]],
+) -> Tensor:
+    """Return theta_start - theta_end after one SGD step on the mean cross-entropy of each batch, in every world.
+
+    Parameters
+    ----------
+    model
+        The network.
+    models
+        Start of every world, float32 (worlds, parameters); it is not changed.
+    features, labels
+        The client's records (n, *shape) in float32 and their classes (n,) in int64; n may be 0.
+    schedule
+        Gives the learning rate.
+    batches
+        Indices of the records of each step, as `local_batches` draws them.
+
+    Returns
+    -------
+    Tensor
+        The client's pseudo-gradients, float32 (worlds, parameters); zeros where there is no step.
+    """
+    current = models.clone()
+    for batch in batches:
+        index = torch.from_numpy(batch)
+        gradients = model.mean_gradients(current, features[index], labels[index])
+        current.sub_(gradients, alpha=schedule.learning_rate)
+    return models - current
+
+
+def clip_updates(updates: Tensor, norm: float | Tensor) -> tuple[Tensor, Tensor]:
+    """Scale each world's update g to g min(1, C / ||g||), ||g|| over all parameters together.
+
+    Parameters
+    ----------
+    updates
+        Float32 (worlds, parameters); it is overwritten.
+    norm
+        C, positive: one number for all worlds or a tensor (worlds,) with one for each.
+
+    Returns
+    -------
+    tuple of tensors
+        The clipped updates, in the memory of `updates`, and their norms before clipping, float32 (worlds,).
+    """
+    norms = torch.empty(len(updates), dtype=updates.dtype)
+    limits = torch.as_tensor(norm, dtype=updates.dtype).expand(len(updates))
+    require(bool((limits > 0).all()), f"clipping norm is {norm}: accepted are positive numbers")
+    for rows in cached_rows(*updates.shape):
+        norms[rows] = torch.linalg.vector_norm(updates[rows], dim=1)
+        updates[rows].mul_((limits[rows] / norms[rows]).clamp_(max=1.0).unsqueeze(1))
+    return updates, norms
