@@ -111,7 +111,7 @@ class HonestStudy:
 
 def study_honest(runs: Iterator[Measured]) -> HonestStudy:
     """Judge honest runs."""
-    violated, number, p_values = 0, 0, {str(name): list[float]() for name in TestName if name is not TestName.SCORES}
+    violated, number, p_values = 0, 0, {str(name): list[float]() for name in TestName}
     for measured in runs:
         tests = run_family(measured)[0]
         number += 1

@@ -13,13 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.adversaries.noise_meter import Meter, Residuals, join
-from fl_audit.errors import require
 from fl_audit.game.game import Game
-from fl_audit.game.seen import Seen
+from fl_audit.game.seen import Seen, is_blurred, refuse_blurred
 from fl_audit.mechanisms.weighing import Hypotheses, gaussian_log_odds
-
-_TOLERATED_ROUNDING = 1e-3
-"""Share of sigma up to which the rounding of float32 models may blur a recovered release."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +70,9 @@ def observe(game: Game, seen: Seen, batch_worlds: int | None = None) -> Observat
     if rounding is None:
         return found
     share = rounding.cpu().numpy() / law.noise_scale(found.local_sensitivity)
-    _refuse_blurred(share[found.local_sensitivity > 0])
+    refuse_blurred(share[found.local_sensitivity > 0])
     # Noise that is scaled to no difference at all may be smaller than rounding: there it tells nothing.
-    return replace(found, residuals=found.residuals.of_recovered(share > _TOLERATED_ROUNDING))
+    return replace(found, residuals=found.residuals.of_recovered(is_blurred(share)))
 
 
 def weigh(game: Game, hypotheses: Hypotheses, release: Tensor) -> Observation:
@@ -101,12 +97,3 @@ def weigh(game: Game, hypotheses: Hypotheses, release: Tensor) -> Observation:
         increments.append(gaussian_log_odds(part, agreement, sigma[part.rows], hypotheses.weight))
         residuals.append(meter.measure(part, sigma[part.rows], distance[part.rows]))
     return Observation(torch.cat(increments).cpu().numpy(), sensitivity, join(residuals, axis=0))
-
-
-def _refuse_blurred(share: NDArray[np.float64]) -> None:
-    worst = float(share.max(initial=0.0))
-    require(
-        worst <= _TOLERATED_ROUNDING,
-        f"view is 'model' and float32 models hide the release: their rounding is {worst:.2g} of sigma in one world, "
-        f"accepted is up to {_TOLERATED_ROUNDING:g}; raise the learning rate or use view 'update'",
-    )

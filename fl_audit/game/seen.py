@@ -9,9 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.errors import require
 from fl_audit.learning.optimizers import OptimizerState, inversion_error, recover_gradient, step
 from fl_audit.mechanisms.law import ReleaseLaw
 from fl_audit.protocol import Key, models_key
@@ -25,6 +28,9 @@ class View(StrEnum):
 
 
 _KEPT = {View.UPDATE: "releases", View.MODEL: "models"}
+
+_BLURRED_FROM = 1e-3
+"""Share of the noise's standard deviation above which the rounding of float32 models hides a recovered release."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,39 @@ def require_view(view: View, law: ReleaseLaw) -> None:
     """
     if view is View.MODEL:
         _ = law.optimizer.models_to_invert  # refuses Adam, which cannot be inverted
+
+
+def is_blurred(share: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return whether the rounding of float32 models hides a release recovered from them.
+
+    Parameters
+    ----------
+    share
+        Rounding of the recovered sum over the standard deviation of its noise, at least 0; any shape.
+    """
+    return share > _BLURRED_FROM
+
+
+def refuse_blurred(share: NDArray[np.float64]) -> None:
+    """Refuse models from which the release cannot be recovered because their rounding hides it.
+
+    Parameters
+    ----------
+    share
+        As for `is_blurred`, one number per world that counts.
+
+    Raises
+    ------
+    InputError
+        If the release is hidden in any world.
+    """
+    worst = float(share.max(initial=0.0))
+    require(
+        not is_blurred(share).any(),
+        "view is 'model', and the 32-bit numbers of the models hide the release: their rounding is "
+        f"{worst:.2g} of the standard deviation of the noise, accepted is up to {_BLURRED_FROM:g}; raise the learning "
+        "rate, or use view = 'update'",
+    )
 
 
 def show(view: View, law: ReleaseLaw, models: Sequence[Tensor], release: Tensor) -> Seen:

@@ -300,7 +300,7 @@ def test_refuses_models_whose_rounding_hides_the_release(kind: OptimizerKind) ->
     assert critical < 1e-2
     enough, too_little = (make_game(optimizer=ServerOptimizer(kind, factor * critical)) for factor in (1.05, 0.95))
     weigh_models(enough, _play(enough, 1)[0])
-    with pytest.raises(InputError, match=r"float32 models hide the release: .* of sigma .* use view 'update'"):
+    with pytest.raises(InputError, match=r"models hide the release: .* of the noise, .* use view = 'update'"):
         weigh_models(too_little, _play(too_little, 1)[0])
 
 

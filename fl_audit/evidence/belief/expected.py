@@ -1,8 +1,9 @@
-"""What the insider's log-odds say of its success beyond counting: two-sided intervals from means of bounded numbers.
+"""What the insider's log-odds say of its success: two-sided intervals from means of bounded numbers.
 
 The log-odds L of D against D' are the exact likelihood ratio where the noise is what was claimed. Given all that it
 saw, the insider is right with a probability that it knows; the mean of that probability is its true success rate, and
 E[(1 - e^(eps - L))+ | D] is the true delta(eps) of the pair. These means vary far less than counted wins.
+`counted_delta` counts, to stand beside them.
 """
 
 import math
@@ -15,6 +16,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from fl_audit.errors import require
+from fl_audit.evidence.belief.advantage import clopper_pearson
 from fl_audit.evidence.belief.bounded_mean import Bets, MeanInterval, mean_interval
 from fl_audit.privacy.gaussian import require_delta, require_epsilon
 from fl_audit.privacy.scores import require_prior
@@ -147,6 +149,41 @@ def delta_from_beliefs(
     each = (1 + confidence) / 2
     found = [mean_interval(delta_terms(part, epsilon), each) for part in _both(log_odds, members)]
     return _larger([(one.mean, one.low, one.high) for one in found], confidence)
+
+
+def counted_delta(
+    log_odds: NDArray[np.float64], members: NDArray[np.bool_], epsilon: float, confidence: float
+) -> PairInterval:
+    """Return delta(eps) of the audited pair by counting worlds, to stand beside `delta_from_beliefs`.
+
+    Parameters
+    ----------
+    log_odds, members, epsilon, confidence
+        As for `delta_from_beliefs`.
+
+    Raises
+    ------
+    InputError
+        As `delta_from_beliefs`.
+
+    Notes
+    -----
+    The best event for delta(eps) is {L > eps} (Neyman-Pearson), so delta(eps) is P(L > eps | D) -
+    e^eps P(L > eps | D'), and the same with D and D' exchanged; the larger counts. Each of the four shares has a
+    Clopper-Pearson interval at a quarter of the level.
+    """
+    require_epsilon(epsilon)
+    # Where e^eps overflows, a single false alarm already makes the difference negative: any large factor does.
+    each, price = 1 - (1 - confidence) / 4, math.exp(min(epsilon, 700.0))
+    with_d, without = _both(log_odds, members)
+    found = []
+    for own, other in ((with_d, -without), (without, -with_d)):
+        hits, false = int((own > epsilon).sum()), int((other > epsilon).sum())
+        low, high = clopper_pearson(hits, own.size, each)
+        false_low, false_high = clopper_pearson(false, other.size, each)
+        value = hits / own.size - price * false / other.size
+        found.append((max(0.0, value), max(0.0, low - price * false_high), max(0.0, high - price * false_low)))
+    return _larger(found, confidence)
 
 
 def epsilon_from_beliefs(

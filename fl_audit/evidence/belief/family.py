@@ -32,7 +32,6 @@ class TestName(StrEnum):
     SERIAL_CORRELATION = "serial-correlation"
     LOW_BITS = "low-bits"
     SENSITIVITY = "sensitivity"
-    SCORES = "scores"
 
     @property
     def level(self) -> float:
@@ -52,7 +51,6 @@ _SHARES = {
     TestName.SERIAL_CORRELATION: 0.05,
     TestName.LOW_BITS: 0.05,
     TestName.SENSITIVITY: 0.05,
-    TestName.SCORES: 1.0,  # for observers without the exact law: a family of its own
 }
 
 

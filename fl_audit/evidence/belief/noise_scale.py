@@ -98,7 +98,7 @@ def noise_total(measured: Measured) -> TestResult | NotOffered:
     found = total_squares(measured)
     if found is None:
         return NOT_MEASURED if measured.residuals is None else NotOffered("No direction but the record's is left.")
-    return _result(TestName.NOISE_TOTAL, found, found.p_value, TestName.NOISE_TOTAL.level)
+    return _result(TestName.NOISE_TOTAL, found, "over all parameters, orthogonal to the record's direction")
 
 
 def noise_along_record(measured: Measured) -> TestResult | NotOffered:
@@ -106,7 +106,7 @@ def noise_along_record(measured: Measured) -> TestResult | NotOffered:
     found = record_squares(measured)
     if found is None:
         return NO_DIFFERENCE
-    return _result(TestName.NOISE_ALONG_RECORD, found, found.p_value, TestName.NOISE_ALONG_RECORD.level)
+    return _result(TestName.NOISE_ALONG_RECORD, found, "along the record's direction")
 
 
 def noise_tensor(measured: Measured) -> TestResult | NotOffered:
@@ -137,18 +137,16 @@ def noise_tensor(measured: Measured) -> TestResult | NotOffered:
     )
 
 
-def _result(name: TestName, found: SquareSum, p_value: float, level: float) -> TestResult:
-    where = {
-        TestName.NOISE_TOTAL: "over all parameters, orthogonal to the record's direction",
-        TestName.NOISE_ALONG_RECORD: "along the record's direction",
-    }[name]
+def _result(name: TestName, found: SquareSum, where: str) -> TestResult:
+    """Return the lower-tail test of a sum of squares; `where` says of which noise."""
+    detectable = percent(1 - detectable_ratio(found.freedom, name.level))
     return TestResult(
         name=name,
         statistic=found.ratio,
-        p_value=p_value,
-        level=level,
+        p_value=found.p_value,
+        level=name.level,
         measured=f"{times(found.ratio)} times the claimed noise {where}",
         promised="the claimed noise or more",
-        limit=f"noise {percent(1 - detectable_ratio(found.freedom, level))} below the promise would have been found",
+        limit=f"noise {detectable} below the promise would have been found",
         where=where,
     )

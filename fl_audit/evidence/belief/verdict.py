@@ -4,13 +4,9 @@ It rests on a family of tests that is declared before the run (`family`), each e
 0.001 together.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-
-import numpy as np
-from numpy.typing import NDArray
 
 from fl_audit.evidence.belief.family import (
     DETECTION_POWER,
@@ -33,8 +29,6 @@ from fl_audit.evidence.belief.noise_grain import low_bits, sensitivity
 from fl_audit.evidence.belief.noise_repeats import repeated_noise
 from fl_audit.evidence.belief.noise_scale import noise_along_record, noise_tensor, noise_total
 from fl_audit.evidence.belief.noise_sharing import serial_correlation, shared_over_rounds, shared_over_worlds
-from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
-from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee import Guarantee
 
@@ -69,7 +63,7 @@ class Judgement:
     level
         Level of the whole family.
     noise
-        How much noise there is over what was promised; None for an observer who cannot measure it.
+        How much noise there is over what was promised.
     not_offered
         Names of the tests that have nothing to say about this run, with the reason.
     epsilon_lower_bound
@@ -93,7 +87,7 @@ class Judgement:
     tests: tuple[TestResult, ...]
     broken: tuple[TestResult, ...]
     level: float
-    noise: NoiseEstimate | None
+    noise: NoiseEstimate
     not_offered: tuple[tuple[str, str], ...]
     epsilon_lower_bound: float
     confidence: float
@@ -175,85 +169,6 @@ def judge(
         limit_text=limit_text,
         scope=_scope(neighbour_description, seed_description, limit_text),
     )
-
-
-def judge_scores(
-    member_scores: NDArray[np.float64],
-    nonmember_scores: NDArray[np.float64],
-    guarantee: Guarantee,
-    confidence: float,
-    neighbour_description: str,
-    seed_description: str,
-) -> Judgement:
-    """Return the verdict for an observer who has scores but not the exact law: a bound that assumes nothing decides.
-
-    Parameters
-    ----------
-    member_scores, nonmember_scores
-        Scores of worlds with D and with D', higher where the observer rather believes in D; shapes (n1,) and (n0,), at
-        least one each, no NaN.
-    guarantee
-        The promise.
-    confidence
-        Of the lower bound, above 0.5 and below 1.
-    neighbour_description, seed_description
-        As for `judge`.
-
-    Raises
-    ------
-    InputError
-        As `fl_audit.evidence.bounds.lower_bounds.epsilon_lower_bound`.
-    """
-    delta, promised, method = guarantee.delta, guarantee.epsilon, BoundMethod.CLOPPER_PEARSON
-
-    def bound_at(level: float) -> float:
-        return epsilon_lower_bound(member_scores, nonmember_scores, delta, 1 - level, method).epsilon
-
-    decisive = bound_at(FAMILY_LEVEL)
-    at_confidence = epsilon_lower_bound(member_scores, nonmember_scores, delta, confidence, method)
-    # The ceiling at the level that decides: what perfectly separated scores would certify.
-    ceiling = epsilon_lower_bound(member_scores, nonmember_scores, delta, 1 - FAMILY_LEVEL, method).limit_of_detection
-    conclusive = ceiling > 1.5 * promised
-    limit_text = (
-        f"With so many worlds this method certifies at most epsilon {ceiling:.3g} at delta {delta:g}, however well the "
-        "scores separate."
-    )
-    test = TestResult(
-        name=TestName.SCORES,
-        statistic=decisive,
-        p_value=_smallest_level(bound_at, promised, decisive),
-        level=FAMILY_LEVEL,
-        measured=f"an epsilon of at least {decisive:.4g} at delta {delta:g}, with confidence {1 - FAMILY_LEVEL:g}",
-        promised=f"an epsilon of at most {promised:.4g}",
-        limit=limit_text,
-    )
-    return Judgement(
-        verdict=_verdict(test.violated, conclusive),
-        tests=(test,),
-        broken=(test,) if test.violated else (),
-        level=FAMILY_LEVEL,
-        noise=None,
-        not_offered=tuple((str(name), "This observer does not know both candidate sums.") for name in _FAMILY),
-        epsilon_lower_bound=at_confidence.epsilon,
-        confidence=confidence,
-        epsilon_lower_bound_at_level=decisive,
-        method=str(method),
-        assumption=method.assumption,
-        limit_of_detection=ceiling,
-        limit_text=limit_text,
-        scope=_scope(neighbour_description, seed_description, limit_text),
-    )
-
-
-def _smallest_level(bound_at: Callable[[float], float], promised: float, decisive: float) -> float:
-    """Return about the smallest level at which the bound exceeds the promise, on the side that the decision is on."""
-    low, high = (-30.0, math.log(FAMILY_LEVEL)) if decisive > promised else (math.log(FAMILY_LEVEL), math.log(0.499))
-    if decisive <= promised and bound_at(0.499) <= promised:
-        return 1.0
-    for _ in range(20):
-        middle = (low + high) / 2
-        low, high = (low, middle) if bound_at(math.exp(middle)) > promised else (middle, high)
-    return math.exp(high) * (1 - 1e-9) if decisive > promised else max(FAMILY_LEVEL, math.exp(high))
 
 
 def _verdict(is_broken: bool, is_conclusive: bool) -> Verdict:

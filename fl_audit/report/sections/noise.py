@@ -77,7 +77,7 @@ def _test_json(test: TestResult) -> dict[str, Any]:
 
 def _measure(_: FinishedRun, findings: Findings) -> NoiseNumbers | None:
     verdict = findings.find(VerdictNumbers)
-    if verdict is None or verdict.judgement is None or verdict.judgement.noise is None:
+    if verdict is None or verdict.judgement is None:
         return None
     return NoiseNumbers(verdict.judgement.noise, verdict.judgement)
 

@@ -4,42 +4,30 @@ The insider's log-odds are the exact likelihood ratio, so means of bounded numbe
 narrower. That beliefs are calibrated, on which this rests, is shown beside it.
 """
 
-import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fl_audit.evidence.belief.advantage import AdvantageEstimate, clopper_pearson
+from fl_audit.evidence.belief.advantage import AdvantageEstimate
 from fl_audit.evidence.belief.bounded_mean import MeanInterval
 from fl_audit.evidence.belief.calibration import Calibration, calibration
 from fl_audit.evidence.belief.expected import (
     ASSUMPTION,
     PairInterval,
     advantage_from_beliefs,
+    counted_delta,
     delta_from_beliefs,
     epsilon_from_beliefs,
 )
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.privacy.gaussian import gdp_delta
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Caption, Entry, Picture, Section, Table, finite
 from fl_audit.report.sections.insider import POINT, InsiderNumbers
+from fl_audit.report.sections.pair_figures import pair_figure, reliability_figure
 from fl_audit.report.sections.verdict import VerdictNumbers
-from fl_audit.report.style import (
-    BIT_STYLES,
-    INK,
-    MUTED,
-    PALE,
-    SMALL_TEXT_SIZE,
-    add_legend,
-    draw_band,
-    finish_axes,
-    new_figure,
-)
 from fl_audit.report.theory import Floats
 from fl_audit.report.wording import DASH, number_text, percent, plural
 
@@ -86,6 +74,13 @@ class PairNumbers:
     epsilon: PairInterval | None
     curve: tuple[CurvePoint, ...]
     calibration: Calibration
+
+    @property
+    def curve_columns(self) -> dict[str, Floats]:
+        """The curve as columns (points,), by the names of `CurvePoint`."""
+        return {
+            field.name: np.array([getattr(point, field.name) for point in self.curve]) for field in fields(CurvePoint)
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `pair`."""
@@ -137,45 +132,11 @@ def _curve(run: FinishedRun, promised: float) -> tuple[CurvePoint, ...]:
 
 
 def _point(run: FinishedRun, epsilon: float) -> CurvePoint:
-    confidence = run.facts.confidence
-    found = delta_from_beliefs(run.log_odds, run.bits, epsilon, confidence)
-    return CurvePoint(
-        epsilon, found.value, found.low, found.high, *counted_delta(run.log_odds, run.bits, epsilon, confidence)
+    told, counted = (
+        estimate(run.log_odds, run.bits, epsilon, run.facts.confidence)
+        for estimate in (delta_from_beliefs, counted_delta)
     )
-
-
-def counted_delta(
-    log_odds: Floats, members: np.ndarray[Any, np.dtype[np.bool_]], epsilon: float, confidence: float
-) -> tuple[float, float, float]:
-    """Return delta(epsilon) of the pair by counting, with its interval.
-
-    The best event for delta(epsilon) is {L > epsilon} (Neyman-Pearson), so delta(epsilon) is P(L > epsilon | D) -
-    e^epsilon P(L > epsilon | D'), and the same with D and D' exchanged; the larger counts. Each of the four shares has
-    a Clopper-Pearson interval at a quarter of the level.
-
-    Parameters
-    ----------
-    log_odds
-        Log-odds of D against D', without a prior, shape (worlds,).
-    members
-        Whether D was used, shape (worlds,); at least one world of each kind.
-    epsilon
-        At least 0.
-    confidence
-        Above 0 and below 1.
-    """
-    # Beyond e^700 a price is a price that nobody pays: only a count of exactly 0 keeps the difference positive.
-    each, price = 1 - (1 - confidence) / 4, math.exp(min(epsilon, 700.0))
-    found = []
-    for own, other in ((log_odds[members], log_odds[~members]), (-log_odds[~members], -log_odds[members])):
-        hits, false = int((own > epsilon).sum()), int((other > epsilon).sum())
-        (low, high), (false_low, false_high) = (
-            clopper_pearson(count, part.size, each) for count, part in ((hits, own), (false, other))
-        )
-        value = hits / own.size - price * false / other.size
-        found.append([max(0.0, value), max(0.0, low - price * false_high), max(0.0, high - price * false_low)])
-    largest = np.max(np.array(found), axis=0)
-    return float(largest[0]), float(largest[1]), float(largest[2])
+    return CurvePoint(epsilon, told.value, told.low, told.high, counted.value, counted.low, counted.high)
 
 
 def _console(numbers: PairNumbers, _: RunContents) -> list[tuple[str, str]]:
@@ -280,71 +241,12 @@ def _reliability_caption(numbers: PairNumbers, _: RunContents) -> Caption:
     return Caption("Reliability of the beliefs", text, alternative)
 
 
-def pair_figure(numbers: PairNumbers, contents: RunContents) -> Figure:
-    """Draw the advantage and delta(epsilon) of the pair, from beliefs and counted, beside the promise."""
-    figure = new_figure()
-    left, right = figure.subplots(1, 2, width_ratios=[1, 2])
-    _draw_advantages(left, numbers, contents)
-    _draw_curve(right, numbers, contents)
-    add_legend(right, columns=2)
-    return figure
+def _draw_pair(numbers: PairNumbers, contents: RunContents) -> Figure:
+    return pair_figure(contents, numbers.advantage, numbers.counted, numbers.curve_columns)
 
 
-def _draw_advantages(axes: Axes, numbers: PairNumbers, contents: RunContents) -> None:
-    promise, found, counted = contents.facts.guarantee, numbers.advantage, numbers.counted
-    assert promise is not None, "what was not promised is not drawn"
-    rows = ((counted.advantage, counted.low, counted.high, "v", BIT_STYLES[0].colour),
-            (found.mean, found.low, found.high, "o", BIT_STYLES[1].colour))  # fmt: skip
-    for place, (value, low, high, marker, colour) in enumerate(rows):
-        axes.plot([place, place], [low, high], "-", color=colour, linewidth=2.4)
-        axes.plot([place, place], [low, high], "_", color=colour, markersize=14, markeredgewidth=1.8)
-        axes.plot([place], [value], marker, color=colour, markersize=7)
-        axes.annotate(number_text(value, 3), (place, value), (9, 0), textcoords="offset points", va="center",
-                      fontsize=SMALL_TEXT_SIZE, color=INK)  # fmt: skip
-    axes.axhline(promise.advantage_bound_exact, color=INK, linestyle="-.", linewidth=1.8)
-    axes.axhline(0, color=MUTED, linewidth=1.2)
-    axes.set_xticks([0, 1], ["counted", "from\nbeliefs"])
-    axes.set_xlim(-0.5, 1.7)
-    finish_axes(axes, "Advantage", "", "Twice the share of right guesses - 1")
-
-
-def _draw_curve(axes: Axes, numbers: PairNumbers, contents: RunContents) -> None:
-    promise, shown = contents.facts.guarantee, BIT_STYLES[1]
-    assert promise is not None, "what was not promised is not drawn"
-    epsilon, delta, low, high, counted, counted_low, counted_high = (
-        np.array(column) for column in zip(*(asdict(point).values() for point in numbers.curve), strict=True)
-    )
-    draw_band(axes, epsilon, low, high, facecolor=PALE, edgecolor=shown.colour, linewidth=0.8, hatch="....",
-              label="interval from beliefs")  # fmt: skip
-    axes.plot(epsilon, delta, "-", color=shown.colour, marker="o", markersize=4, linewidth=2, label="from beliefs")
-    other = BIT_STYLES[0].colour
-    axes.vlines(epsilon, counted_low, counted_high, color=other, linewidth=1.6, label="counted, with interval")
-    axes.plot(epsilon, counted, "v", color=other, markersize=6)
-    if math.isfinite(promise.mu) and not contents.facts.is_sampled:
-        grid = np.linspace(0.0, float(epsilon[-1]), 200)
-        limit = [gdp_delta(float(at), promise.mu) for at in grid]
-        axes.plot(grid, limit, "-.", color=INK, linewidth=1.8, label=f"promised, μ = {promise.mu:.3g}")
-    axes.set_ylim(bottom=0)
-    finish_axes(axes, "delta(epsilon) of this pair", "Epsilon (nats)", "Delta (probability)")
-
-
-def reliability_figure(numbers: PairNumbers, _: RunContents) -> Figure:
-    """Draw how often D was used over the belief in it, with the diagonal of perfect calibration."""
-    figure = new_figure()
-    axes = figure.add_subplot()
-    bins, style = numbers.calibration.bins, BIT_STYLES[1]
-    belief, share = (np.array([getattr(part, name) for part in bins]) for name in ("mean_belief", "share"))
-    low, high = (np.array([getattr(part, name) for part in bins]) for name in ("low", "high"))
-    axes.plot([0, 1], [0, 1], "--", color=INK, linewidth=1.4, label="calibrated")
-    axes.vlines(belief, low, high, color=style.colour, linewidth=2)
-    axes.plot(belief, share, "o", color=style.colour, markersize=6,
-              label=f"measured, {plural(numbers.counted.worlds, 'world')}, with intervals")  # fmt: skip
-    axes.set_xlim(-0.02, 1.02)
-    axes.set_ylim(-0.02, 1.02)
-    title = "Are the insider's beliefs right as often as they say?"
-    finish_axes(axes, title, "Belief in D (probability)", "Share of worlds in which D was used")
-    add_legend(axes, columns=2)
-    return figure
+def _draw_reliability(numbers: PairNumbers, _: RunContents) -> Figure:
+    return reliability_figure(numbers.calibration, numbers.counted.worlds)
 
 
 PAIR = Section(
@@ -355,8 +257,8 @@ PAIR = Section(
     entries=_entries,
     tables=_tables,
     pictures=(
-        Picture("pair", pair_figure, _pair_caption, lambda numbers, _: bool(numbers.curve)),
-        Picture("reliability", reliability_figure, _reliability_caption,
+        Picture("pair", _draw_pair, _pair_caption, lambda numbers, _: bool(numbers.curve)),
+        Picture("reliability", _draw_reliability, _reliability_caption,
                 lambda numbers, _: numbers.counted.worlds >= FEWEST_WORLDS),
     ),
     console=_console,

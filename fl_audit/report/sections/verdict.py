@@ -87,7 +87,6 @@ _BREACHES = {
     TestName.SERIAL_CORRELATION: "The noise of one round tells something of the next",
     TestName.LOW_BITS: "The noise has too few digits to hide what lies below them",
     TestName.SENSITIVITY: "The record made a larger difference than the promise allows for",
-    TestName.SCORES: "An attack learned more than the promise allows",
 }
 """What each test has found where it breaks the promise, for a reader who does not know the test."""
 
@@ -179,7 +178,6 @@ _TITLES = {
     TestName.SERIAL_CORRELATION: "dependence of consecutive rounds",
     TestName.LOW_BITS: "low bits of the noise",
     TestName.SENSITIVITY: "sensitivities within the claim",
-    TestName.SCORES: "lower bound on epsilon from scores",
 }
 
 
