@@ -12,6 +12,8 @@ from experiments.runs.config import parse_config
 from experiments.runs.plan import resolve
 
 
+# Before pytest-xdist reads the groups, which is in the same hook.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give all tests that start a Ray to one worker: they mostly wait, and would disturb each other's time limits."""
     for item in items:

@@ -3,6 +3,7 @@
 import copy
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from math import ceil
 
 import torch
@@ -17,7 +18,7 @@ from fl_audit.learning.memory import keep_freed_memory
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.module_checks import PROBE_EXAMPLES, check_module, check_outputs, said, without_hints
 from fl_audit.learning.sampling import Portion, Workload
-from fl_audit.learning.stacking import parameter_owners, stack_layers
+from fl_audit.learning.stacking import is_plain, parameter_owners, stack_layers
 
 _CACHE_BUDGET = 2**21
 """Scalars of activations that one pass may hold: fewer leave the processor waiting for the next call of torch."""
@@ -32,8 +33,8 @@ class StackedModel:
     """A model's template, run in any number of worlds at once.
 
     Models made of dense, convolutional and normalising layers run on stacked layers that need no gradient per example
-    (`fast` is True); this is not assumed but probed: both ways are run once and compared. Every other module runs
-    through `torch.func`, example by example.
+    (`fast` is True); this is not assumed but probed: they are run once and compared with gradients taken example by
+    example. Every other module runs through `torch.func`, example by example.
 
     Parameters
     ----------
@@ -285,12 +286,17 @@ class StackedModel:
         return torch.cat([gradients[name].reshape(*shape, widths[name]) for name in self.layout.names], dim=2)
 
     def _probe(self) -> bool:
-        """Run the stacked layers and `torch.func` on a small example and return whether they agree."""
+        """Run the stacked layers on a small example and return whether they do what gradients of single examples do."""
         source = torch.Generator().manual_seed(0)
         flat = self.layout.flatten(dict(self.template.named_parameters()))
         models = flat + 0.1 * torch.randn(_PROBE_WORLDS, len(flat), generator=source)
         features = torch.rand(PROBE_EXAMPLES, *self.feature_shape, generator=source)
         portion = Portion(features, torch.zeros(PROBE_EXAMPLES, dtype=torch.int64))
+        # The first call of `torch.func` imports torch's compiler: seconds in every process, for the same gradients.
+        if is_plain(self.template):
+            with suppress(Exception):
+                if self._agrees(models, portion, self._backward_sum(models, portion)):
+                    return True
         try:
             expected = torch.empty_like(models)
             self._clipped_sum_generic(models, portion, 1.0, expected)
@@ -299,6 +305,24 @@ class StackedModel:
                 f"the model cannot be run example by example on features of shape {self.feature_shape} "
                 f"({said(error)}): accepted are modules for torch.func.vmap, without random draws and .item()"
             ) from error
+        return self._agrees(models, portion, expected)
+
+    def _backward_sum(self, models: Tensor, portion: Portion) -> Tensor:
+        """Return the sums of gradients clipped to norm 1, by a backward pass for each example of each world."""
+        sums = torch.zeros_like(models)
+        for total, model in zip(sums, models, strict=True):
+            values = {name: value[0] for name, value in self.layout.views(model.unsqueeze(0)).items()}
+            parameters = {name: value.detach().requires_grad_() for name, value in values.items()}
+            for example, label in zip(portion.features, portion.labels, strict=True):
+                logits = functional_call(self.template, parameters, (example.unsqueeze(0),))
+                loss = F.cross_entropy(logits, label.unsqueeze(0))
+                gradients = torch.autograd.grad(loss, list(parameters.values()))
+                gradient = self.layout.flatten(dict(zip(parameters, gradients, strict=True)))
+                total += _weights(gradient.square().sum(), 1.0, None) * gradient
+        return sums
+
+    def _agrees(self, models: Tensor, portion: Portion, expected: Tensor) -> bool:
+        """Return whether there are stacked layers that give these sums; if so, note what they hold of one example."""
         if self._parts.stacked is None:
             return False
         try:
@@ -306,7 +330,7 @@ class StackedModel:
             self._clipped_sum_fast(models, portion, 1.0, found)
         except Exception:  # the template's own code may do anything that stacked layers do not foresee
             return False
-        visited = self._visits(models, features)
+        visited = self._visits(models, portion.features)
         visits = [visit.layer.prefix for visit in visited]
         once_each = len(set(visits)) == len(visits) == sum(1 for _ in parameter_owners(self.template))
         if not once_each or not torch.allclose(found, expected, rtol=1e-4, atol=1e-5):

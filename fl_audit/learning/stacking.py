@@ -15,6 +15,16 @@ def parameter_owners(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             yield name, layer
 
 
+def is_plain(module: nn.Module) -> bool:
+    """Return whether a module is nothing but layers of torch in a row, so that no code of anybody else ever runs."""
+    return all(
+        type(layer).__module__.startswith("torch.nn.modules.")
+        and (type(layer) is nn.Sequential or not any(True for _ in layer.children()))
+        and not (layer._forward_hooks or layer._forward_pre_hooks or "forward" in vars(layer))
+        for layer in module.modules()
+    )
+
+
 def stack_layers(module: nn.Module, frame: Frame) -> nn.Module | None:
     """Return a module with every layer that owns parameters replaced by its stacked form; None if one has no such form.
 

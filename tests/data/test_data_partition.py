@@ -2,11 +2,14 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
+from datasets import Dataset
+from flwr_datasets.partitioner import IidPartitioner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_audit.data.partition import Parameter, PartitionScheme, partition_records
 from fl_audit.errors import InputError
+from fl_audit.randomness import Purpose, generator
 
 LABELS = np.random.default_rng(0).integers(0, 10, 500)
 
@@ -57,6 +60,16 @@ def test_iid_is_random_even_on_sorted_records() -> None:
     parts = partition_records(labels, 2, PartitionScheme.IID, {}, 0)
     # Hypergeometric with mean 250 and standard deviation 7.9.
     assert all(abs(int(labels[part].sum()) - 250) < 40 for part in parts)
+
+
+@pytest.mark.parametrize(("records", "clients"), [(500, 7), (12, 12), (13, 4), (9, 1)])
+def test_iid_is_the_partition_of_flower_datasets(records: int, clients: int) -> None:
+    order = generator(3, Purpose.PARTITION).permutation(records)
+    library = IidPartitioner(clients)
+    library.dataset = Dataset.from_dict({"index": order})
+    parts = partition_records(LABELS[:records], clients, PartitionScheme.IID, {}, 3)
+    for client, part in enumerate(parts):
+        assert part.tolist() == sorted(library.load_partition(client)["index"])
 
 
 def test_schemes_do_what_their_names_say() -> None:
