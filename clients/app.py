@@ -6,20 +6,20 @@ Every message brings the public game, so the same app runs under any engine, and
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 from numpy.typing import NDArray
 
-from clients.data_owner import contribute, contribute_as_victim
+from clients.data_owner import Task, contribute, contribute_as_victim, with_noise
 from clients.loss_answers import LossPart, Question, losses_held, own_epsilon_star, tell_moments, tell_range
 from clients.time_limit import within_time_limit
 from fl_audit.adversaries import identifiability
 from fl_audit.errors import InputError
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.evidence.star.loss_moments import ScoreMoments
+from fl_audit.game.contributing import Moment
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.membership import Membership
 from fl_audit.game.public import PublicGame
@@ -50,16 +50,23 @@ def build_app(mods: list[Mod] | None = None) -> ClientApp:
 def train(message: Message, context: Context) -> Message:
     """Answer a round: the clipped gradient sums of all worlds of a batch."""
     game, client = _game(message), _partition(context)
-    if int(str(_config(message)[Key.ROUND])) % ROUNDS_BETWEEN_TRIMS == 0:
+    if _round(message) % ROUNDS_BETWEEN_TRIMS == 0:
         give_back_freed_memory()
-    models = _tensor(game, message, models_key(0))
-    taking_part = _participation(game, client, message, len(models))
-    if client != game.victim:
-        return _reply(message, {Key.SUM: contribute(game, client, models, taking_part).cpu().numpy()})
-    total, sensitivity = contribute_as_victim(game, models, _membership(game, client, message), taking_part)
-    if game.public.law.scaling is NoiseScaling.GLOBAL:
-        return _reply(message, {Key.SUM: total.cpu().numpy()})
-    return _reply(message, {Key.SUM: total.cpu().numpy(), Key.LOCAL_SENSITIVITY: sensitivity})
+    task = _task(game, client, message)
+    sensitivity = None
+    if client == game.victim:
+        found, sensitivity = contribute_as_victim(game, task, _membership(game, client, message))
+    else:
+        found = contribute(game, client, task)
+    total = found.total
+    if game.public.law.clients_add_noise:
+        total = with_noise(game, total, *_own_noise(message), task.moment.number)
+    reply: dict[str, NDArray[Any]] = {Key.SUM: total.cpu().numpy()}
+    if found.within is not None:
+        reply[Key.WITHIN] = found.within.cpu().numpy()
+    if sensitivity is not None and game.public.law.scaling is NoiseScaling.LOCAL:
+        reply[Key.LOCAL_SENSITIVITY] = sensitivity
+    return _reply(message, reply)
 
 
 def identify(message: Message, context: Context) -> Message:
@@ -71,12 +78,14 @@ def identify(message: Message, context: Context) -> Message:
 
 def observe(message: Message, context: Context) -> Message:
     """Answer as the insider: what a release tells about D against D'."""
-    game = _game(message)
-    if _partition(context) != game.insider:
-        raise InputError(f"client {_partition(context)} was shown a release, the insider is client {game.insider}")
-    found = identifiability.observe(game, Seen.of({key: _tensor(game, message, key) for key in _arrays(message)}))
+    game, client = _game(message), _partition(context)
+    if client not in game.insiders:
+        named = " and ".join(map(str, game.insiders))
+        raise InputError(f"client {client} was shown a release, the insider is client {named}")
+    seen = Seen.of(_round(message), {key: _tensor(game, message, key) for key in _arrays(message)})
+    found = identifiability.observe(game, seen)
     told: dict[str, NDArray[Any]] = {Key.LOG_ODDS: found.increment, Key.LOCAL_SENSITIVITY: found.local_sensitivity}
-    return _reply(message, told | {Key.RESIDUALS: found.residuals.as_array()})
+    return _reply(message, told | {Key.SCORES: found.scores, Key.RESIDUALS: found.residuals.as_array()})
 
 
 def answer_loss_range(message: Message, context: Context) -> Message:
@@ -133,13 +142,27 @@ def _membership(game: Game, client: int, message: Message) -> Membership:
     return Membership.unpack(secret, len(game.targets_of(client)))
 
 
-def _participation(game: Game, client: int, message: Message, worlds: int) -> NDArray[np.bool_] | None:
-    """Return which of the client's records take part, None where all do."""
-    if not game.public.law.is_sampled:
-        return None
-    packed = _config(message)[Key.PARTICIPATION]
+def _task(game: Game, client: int, message: Message) -> Task:
+    """Return what a client is asked for in a round."""
+    models, norms = _tensor(game, message, models_key(0)), _arrays(message).get(Key.NORMS)
+    moment = Moment(_round(message), None if norms is None else copy_to_tensor(unpack(norms)).to(game.public.device))
+    packed = _config(message).get(Key.PARTICIPATION)
+    if packed is None:
+        return Task(models, moment)
     assert isinstance(packed, bytes)
-    return unpack_participation(packed, worlds, len(game.shards[client]))
+    return Task(models, moment, unpack_participation(packed, len(models), len(game.shards[client])))
+
+
+def _own_noise(message: Message) -> tuple[int, list[int]]:
+    """Return the secret seed of a client's noise, and the numbers of the worlds that a message is about."""
+    told = _config(message)
+    worlds = told[Key.WORLDS]
+    assert isinstance(worlds, list)
+    return int(str(told[Key.NOISE_SEED])), [int(world) for world in worlds]
+
+
+def _round(message: Message) -> int:
+    return int(str(_config(message)[Key.ROUND]))
 
 
 def _partition(context: Context) -> int:

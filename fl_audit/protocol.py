@@ -43,11 +43,21 @@ class Key(StrEnum):
     RELEASE = "release"
     """Released noised sums (worlds, parameters), float32."""
     SUM = "sum"
-    """A client's clipped gradient sums (worlds, parameters), float32."""
+    """A client's contribution (worlds, parameters), float32: clipped, and summed over its units."""
+    NORMS = "norms"
+    """Clipping norms of a round where they are adaptive (worlds,), float64."""
+    WITHIN = "within"
+    """Whether a client's contribution was within the clipping norm: 1 or 0 per world, float64."""
+    WORLDS = "worlds"
+    """Numbers of the worlds that a message is about, where a client needs them to draw its noise."""
+    NOISE_SEED = "noise-seed"
+    """Secret seed of a client's own noise, sent to that client alone."""
     LOCAL_SENSITIVITY = "local-sensitivity"
     """||f(D) - f(D')|| per world, float64."""
     LOG_ODDS = "log-odds"
     """Increments of the insider's log-odds per world, float64."""
+    SCORES = "scores"
+    """Noise along the difference of D and D' as normal scores, under D and under D' (worlds, 2), float64."""
     RESIDUALS = "residuals"
     """What the insider measured of the noise (worlds, columns), float64; see `Residuals.as_array`."""
     COUNT = "count"
@@ -87,3 +97,8 @@ def unpack_participation(packed: bytes, worlds: int, records: int) -> NDArray[np
 def models_key(position: int) -> str:
     """Return the entry of the model `position` steps before the newest one in a message."""
     return f"{Key.MODELS}-{position}"
+
+
+def earlier_key(key: str, back: int) -> str:
+    """Return the entry of what a round had, `back` rounds before the one that a message is about."""
+    return f"earlier-{key}-{back}"

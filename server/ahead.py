@@ -13,7 +13,7 @@ from torch import Tensor
 from fl_audit.game.membership import Membership
 from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.packing import unpack
-from strategies.dp_fedsgd import Challenger
+from strategies.contributors import Challenger
 
 Evaluate = Callable[[int, Mapping[str, NDArray[np.float32]]], MetricRecord | None]
 
@@ -87,6 +87,20 @@ class PreparedNoise:
     ) -> NDArray[np.bool_]:
         """Return which of a client's records take part in a round."""
         return self._challenger.participation(worlds, server_round, client, records, sampling_rate)
+
+    def client_participation(
+        self, worlds: Sequence[int], server_round: int, clients: int, sampling_rate: float
+    ) -> NDArray[np.bool_]:
+        """Return which clients take part in a round."""
+        return self._challenger.client_participation(worlds, server_round, clients, sampling_rate)
+
+    def quantile_normals(self, worlds: Sequence[int], server_round: int) -> Tensor:
+        """Return standard normal draws for the bits of an adaptive norm."""
+        return self._challenger.quantile_normals(worlds, server_round)
+
+    def noise_seed(self, client: int) -> int:
+        """Return the seed of a client's own noise."""
+        return self._challenger.noise_seed(client)
 
     def standard_normals(self, worlds: Sequence[int], server_round: int, size: int) -> Tensor:
         """Return float32 standard normal draws (worlds, size) of a round, and begin with those of the next."""

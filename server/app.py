@@ -15,9 +15,10 @@ from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.columns import Columns
 from fl_audit.game.game import Game, load_game, number_of_directions
 from fl_audit.game.public import PublicGame
-from fl_audit.game.seen import View, kept_name, kept_of
+from fl_audit.game.seen import Made, View, kept_of
 from fl_audit.learning.memory import give_back_freed_memory
 from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.mechanisms.standpoint import Place
 from fl_audit.packing import pack
 from fl_audit.worlds import WorldBatch, waves
 from server.ahead import BackgroundEvaluation, PreparedNoise, one_thread
@@ -33,7 +34,8 @@ from server.evaluator import (
 from server.results import BatchResult, ResultSink
 from server.roll_call import call_the_roll
 from server.watched_grid import WatchedGrid
-from strategies.dp_fedsgd import DPFedSGD, Roster
+from strategies.contributors import Roster
+from strategies.dp_strategy import DPStrategy
 from strategies.insider_inquiry import InsiderInquiry
 from strategies.loss_queries import FederatedLosses, LossQueries
 
@@ -81,7 +83,7 @@ class FederationPlan:
     membership: bool = True
     evaluate_every: int = 1
     federated_losses: FederatedLosses | None = None
-    strategy: type[DPFedSGD] = DPFedSGD
+    strategy: type[DPStrategy] = DPStrategy
 
     @property
     def evaluated_releases(self) -> tuple[int, ...]:
@@ -111,32 +113,44 @@ class ReleaseRecorder:
         Of how many worlds.
     on_round
         Told the number of worlds that moved one round.
-    rows
-        What was seen, by batch, the initial models first.
+    noise_seeds
+        Seeds of the noise that the insider knows; none where the server adds the noise.
+    initial
+        The initial models, by batch.
+    rounds
+        What was seen of each round, by batch.
     """
 
     view: View
     keep: int
     on_round: Callable[[int], None]
-    rows: dict[str, list[Tensor]] = field(default_factory=dict)
+    noise_seeds: tuple[int, ...] = ()
+    initial: dict[str, Tensor] = field(default_factory=dict)
+    rounds: dict[str, list[dict[str, Tensor]]] = field(default_factory=dict)
 
     def start(self, batch: WorldBatch, initial: Tensor) -> None:
         """Note the initial models of a batch."""
-        self.rows[batch.name] = [initial[: self._kept(batch)].clone()]
+        self.initial[batch.name], self.rounds[batch.name] = initial[: self._kept(batch)].clone(), []
 
-    def __call__(self, batch: WorldBatch, server_round: int, release: Tensor, models: Tensor) -> None:
-        """Note a release."""
-        self.rows[batch.name].append(kept_of(self.view, release, models)[: self._kept(batch)].clone())
+    def __call__(self, batch: WorldBatch, made: Made) -> None:
+        """Note a round."""
+        kept = kept_of(self.view, made.first(self._kept(batch)))
+        if self.noise_seeds:
+            kept["noise_seeds"] = torch.tensor(self.noise_seeds, dtype=torch.int64)
+        self.rounds[batch.name].append({name: value.clone() for name, value in kept.items()})
         self.on_round(batch.count)
 
     def kept(self, batch: WorldBatch) -> dict[str, Tensor]:
-        """Return what is kept of a batch: worlds, its size, initial models, and what was seen of each round."""
+        """Return what is kept of a batch: worlds, its size, initial models, and by name what was seen of each round."""
         if self._kept(batch) == 0:
             return {}
-        initial, *seen = self.rows[batch.name]
-        worlds = torch.tensor(list(batch.worlds)[: self._kept(batch)])
-        count = torch.tensor(batch.count)
-        return {"worlds": worlds, "batch_worlds": count, "initial": initial, kept_name(self.view): torch.stack(seen)}
+        told = {
+            "worlds": torch.tensor(list(batch.worlds)[: self._kept(batch)]),
+            "batch_worlds": torch.tensor(batch.count),
+            "initial": self.initial[batch.name],
+        }
+        rounds = self.rounds[batch.name]
+        return told | {name: torch.stack([one[name] for one in rounds]) for name in rounds[0]}
 
     def _kept(self, batch: WorldBatch) -> int:
         return max(0, min(batch.count, self.keep - batch.first))
@@ -212,7 +226,8 @@ def _play_wave(
     on_round: Callable[[int], None],
 ) -> None:
     challenger = SeededChallenger(plan.seed)
-    recorder = ReleaseRecorder(plan.public.view, plan.keep_releases, on_round)
+    insiders = _insiders(game, challenger)
+    recorder = ReleaseRecorder(plan.public.view, plan.keep_releases, on_round, tuple(insiders[game.insider]))
     initial = _initial_models(plan, game, wave, recorder)
     findings = _release_findings(plan)
     evaluator = ReleaseEvaluator(game, challenger, wave, findings)
@@ -220,7 +235,7 @@ def _play_wave(
     with one_thread(threads) as drawing, one_thread(threads) as evaluating:
         source = PreparedNoise(challenger, drawing, plan.public.rounds)
         background = BackgroundEvaluation(evaluator, evaluating, plan.evaluated_releases)
-        inquiries = _inquiries(plan, game, wave, background, findings)
+        inquiries = _inquiries(plan, game, insiders, wave, background, findings)
         strategy = plan.strategy(
             plan.public, roster, source, wave, game.model.layout.size, plan.time_limit, recorder, inquiries
         )
@@ -241,6 +256,14 @@ def _play_wave(
                 kept=recorder.kept(batch),
             )
         )
+
+
+def _insiders(game: Game, challenger: SeededChallenger) -> dict[int, list[int]]:
+    """Return the insiders, each with the seeds of the noise that it knows: its own and its colluders'."""
+    if not game.public.law.clients_add_noise or game.public.standpoint.place is Place.SERVER:
+        return {insider: [] for insider in game.insiders}
+    known = {insider: (insider, *game.colluders(insider)) for insider in game.insiders}
+    return {insider: [challenger.noise_seed(client) for client in clients] for insider, clients in known.items()}
 
 
 def _initial_models(
@@ -270,6 +293,7 @@ def _release_findings(plan: FederationPlan) -> tuple[ReleaseFinding, ...]:
 def _inquiries(
     plan: FederationPlan,
     game: Game,
+    insiders: dict[int, list[int]],
     wave: tuple[WorldBatch, ...],
     background: BackgroundEvaluation,
     findings: tuple[ReleaseFinding, ...],
@@ -278,7 +302,7 @@ def _inquiries(
     inquiries: list[InsiderInquiry | LossQueries] = []
     if plan.public.with_insider:
         directions = number_of_directions(game.model.layout.size)
-        inquiries.append(InsiderInquiry(plan.public, game.insider, wave, game.model.layout.names, directions))
+        inquiries.append(InsiderInquiry(plan.public, insiders, wave, game.model.layout.names, directions))
     kept = next((finding for finding in findings if isinstance(finding, PopulationLosses)), None)
     if plan.federated_losses is not None and kept is not None:
 
@@ -294,4 +318,4 @@ def _inquiries(
 def _law_columns(plan: FederationPlan, batch: WorldBatch) -> Columns:
     """Return what the release law says of every round where nobody measures the local sensitivity."""
     unknown = np.full((batch.count, plan.public.rounds), np.nan)
-    return Columns(rounds={"sigma": plan.public.law.noise_scale(unknown)})
+    return Columns(rounds={"sigma": plan.public.law.server_scale(unknown)})

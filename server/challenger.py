@@ -49,6 +49,28 @@ class SeededChallenger:
             np.less(source.random(records), sampling_rate, out=taking_part[row])
         return taking_part
 
+    def client_participation(
+        self, worlds: Sequence[int], server_round: int, clients: int, sampling_rate: float
+    ) -> NDArray[np.bool_]:
+        """Return which clients take part in a round, (worlds, clients): a Poisson sample, keyed by world and round."""
+        taking_part = np.empty((len(worlds), clients), dtype=np.bool_)
+        for row, world in enumerate(worlds):
+            source = generator(self._seed, Purpose.CLIENT_SAMPLING, world=world, round=server_round)
+            np.less(source.random(clients), sampling_rate, out=taking_part[row])
+        return taking_part
+
+    def quantile_normals(self, worlds: Sequence[int], server_round: int) -> Tensor:
+        """Return standard normal draws, float64 (worlds,), for the bits of an adaptive norm."""
+        draws = [
+            generator(self._seed, Purpose.QUANTILE_NOISE, world=world, round=server_round).standard_normal()
+            for world in worlds
+        ]
+        return torch.tensor(draws, dtype=torch.float64)
+
+    def noise_seed(self, client: int) -> int:
+        """Return the seed of a client's own noise: from it nobody learns another's, or the challenger's."""
+        return int(generator(self._seed, Purpose.CLIENT_SEED, client=client).integers(2**63))
+
     def standard_normals(self, worlds: Sequence[int], server_round: int, size: int) -> Tensor:
         """Return float32 standard normal draws (worlds, size), keyed by seed, world and round."""
         draws = np.empty((len(worlds), size), dtype=np.float32)

@@ -25,7 +25,7 @@ from fl_audit.game.game import Game
 from fl_audit.game.membership import Membership
 from fl_audit.packing import copy_to_tensor
 from fl_audit.worlds import WorldBatch
-from strategies.dp_fedsgd import Challenger
+from strategies.contributors import Challenger
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ def require_evaluable(game: Game, epsilon_star: bool, membership: bool) -> None:
         If D' or the population has fewer than two records.
     """
     wanted = [(epsilon_star, "Epsilon*", "epsilon-star"), (membership, "the membership attack", "membership")]
-    for name, count in (("D'", len(game.training.labels) - 1), ("the population sample", len(game.population.labels))):
+    for name, count in (("D'", len(game.common.labels)), ("the population sample", len(game.population.labels))):
         for is_on, what, key in wanted:
             enough = not is_on or count >= 2
             require(enough, f"{what} needs 2 records in {name}, there are {count}: use more, or {key} = false")
@@ -86,17 +86,17 @@ class Release:
 
     @cached_property
     def common_losses(self) -> Floats:
-        """Losses (worlds, n - 1) on what D and D' share."""
+        """Losses on what D and D' share, (worlds, n - 1), or (worlds, records of all clients but the victim)."""
         return self.game.losses(self.models, self.game.common)
 
     @cached_property
     def differing_losses(self) -> Floats:
-        """Losses (worlds, 1) on x."""
+        """Losses on x, (worlds, 1), or on the records of the victim."""
         return self.game.losses(self.models, self.game.differing)
 
     @cached_property
     def replacement_losses(self) -> Floats:
-        """Losses on x', (worlds, 1), or (worlds, 0) where nothing takes the place of x."""
+        """Losses on what stands in the place of the differing unit under D'; (worlds, 0) where nothing does."""
         return self.game.losses(self.models, self.game.replacement)
 
     def members_and_population(self) -> Iterator[tuple[NDArray[np.bool_], Floats, Floats]]:
@@ -180,7 +180,7 @@ class LossThresholdFinding:
         advantage = np.empty(release.batch.count)
         for rows, members, population in release.members_and_population():
             advantage[rows] = membership_attack(members, population).advantage
-        guess = record_membership_guess(release.differing_losses[:, 0], release.common_losses)
+        guess = record_membership_guess(release.differing_losses.mean(axis=1), release.common_losses)
         self._found[release.batch.name] = Columns(
             worlds={"membership_advantage": advantage, "record_membership_guess": guess.astype(np.float64)}
         )

@@ -66,6 +66,8 @@ class BatchResult:
         }
         if found.clients:
             frames["clients"] = self._clients_frame()
+        if found.insiders:
+            frames["insiders"] = self._insiders_frame(prior)
         if found.residuals:
             frames["residuals"] = self._long(found.residuals, rounds)
         return frames
@@ -87,6 +89,21 @@ class BatchResult:
             "won": belief > 0.5 if known else np.full(self.batch.count, np.nan),
         }
         return pd.DataFrame(index | found)
+
+    def _insiders_frame(self, prior: float) -> pd.DataFrame:
+        """Return one row a world and insider: its log-odds, its belief in the truth, and whether it was right."""
+        log_odds, clients = self.columns.insiders["log_odds"], self.columns.insider_clients
+        sign = np.where(self.membership.bits, 1.0, -1.0)[:, None]
+        belief = expit(sign * (log_odds + logit(prior))).reshape(-1)
+        return pd.DataFrame(
+            {
+                "world": np.repeat(np.array(self.batch.worlds), len(clients)),
+                "insider": np.tile(np.array(clients), self.batch.count),
+                "log_odds": log_odds.reshape(-1),
+                "belief": belief,
+                "won": belief > 0.5,
+            }
+        )
 
     def _clients_frame(self) -> pd.DataFrame:
         values: dict[str, NDArray[np.float64]] = dict(self.columns.clients)

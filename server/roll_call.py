@@ -7,7 +7,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from fl_audit.game.game import Game
 from fl_audit.protocol import Key, Query, Record
 from server.watched_grid import WatchedGrid
-from strategies.dp_fedsgd import Roster
+from strategies.contributors import Roster
 from strategies.errors import FederationError
 from strategies.replies import reason_line
 
@@ -39,6 +39,6 @@ def call_the_roll(grid: WatchedGrid, game: Game) -> Roster:
         raise FederationError(
             f"clients hold partitions {sorted(partitions)}, the configuration names 0 to {expected - 1}"
         )
-    sizes = tuple(len(shard) for shard in game.shards)
     targets = tuple(game.targets_of(client) for client in range(expected))
-    return Roster(partitions, targets, insider=game.insider, records=sizes)
+    colluders = {insider: game.colluders(insider) for insider in game.insiders}
+    return Roster(partitions, targets, colluders, game.shards, game.units)

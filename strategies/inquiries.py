@@ -13,6 +13,7 @@ from flwr.app import ArrayRecord, Message
 from flwr.app.typing import ConfigRecordValues
 from torch import Tensor
 
+from fl_audit.game.seen import Made, Step
 from fl_audit.learning.optimizers import OptimizerState
 from fl_audit.worlds import WorldBatch
 from strategies.replies import Answer
@@ -30,15 +31,21 @@ class Transcript:
     ----------
     models
         Successive models, newest last, as many as an observer may need: up to three.
-    release
-        The newest release; None before the first.
+    made
+        The newest round; None before the first.
     optimizer
         State of the server optimizer.
+    norms
+        The clipping norms of the next round where they are adaptive, float64 (worlds,).
+    steps
+        The newest rounds, as many as an observer may need to weigh the next one.
     """
 
     models: list[Tensor]
-    release: Tensor | None = None
+    made: Made | None = None
     optimizer: OptimizerState = field(default_factory=OptimizerState)
+    norms: Tensor | None = None
+    steps: tuple[Step, ...] = ()
 
 
 class Inquiry(Protocol):

@@ -1,9 +1,10 @@
-"""The inquiry that shows the insider each release and notes what it says of it."""
+"""The inquiry that shows insiders each release and notes what they say of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import torch
 from flwr.app import Array, ArrayRecord, Message
 from numpy.typing import NDArray
 
@@ -24,10 +25,11 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class Observed:
-    """What the insider said of a batch, one array (worlds, ...) a round."""
+    """What an insider said of a batch, one array (worlds, ...) a round."""
 
     increments: list[Floats] = field(default_factory=list)
     local_sensitivity: list[Floats] = field(default_factory=list)
+    scores: list[Floats] = field(default_factory=list)
     residuals: list[Floats] = field(default_factory=list)
 
 
@@ -38,8 +40,9 @@ class InsiderInquiry:
     ----------
     public
         The public game: what clients see of a round.
-    insider
-        Partition of the insider.
+    insiders
+        Partitions of the insiders, each with the seeds of the noise that it knows. The first one is the insider of
+        which everything is noted; of the others the log-odds are.
     batches
         The batches that travel together.
     tensors
@@ -51,17 +54,18 @@ class InsiderInquiry:
     def __init__(
         self,
         public: PublicGame,
-        insider: int,
+        insiders: Mapping[int, Sequence[int]],
         batches: Sequence[WorldBatch],
         tensors: tuple[str, ...],
         directions: int,
     ) -> None:
         self._public = public
-        self._insider = insider
+        self._insiders = {client: torch.tensor(list(seeds), dtype=torch.int64) for client, seeds in insiders.items()}
         self._batches = batches
         self._tensors = tensors
         self._columns = len(column_names(tensors, directions))
-        self._observed = {batch.name: Observed() for batch in batches}
+        self._observed = {(client, batch.name): Observed() for client in insiders for batch in batches}
+        self._norms: dict[str, list[Floats]] = {batch.name: [] for batch in batches}
 
     @property
     def last_exchange(self) -> int:
@@ -71,57 +75,81 @@ class InsiderInquiry:
     def messages(
         self, exchange: int, transcripts: Mapping[str, Transcript], to_observer: WriteMessage, to_owner: WriteMessage
     ) -> list[Message]:
-        """Return the newest release of each batch, as clients see it."""
+        """Return the newest release of each batch, as each insider sees it."""
         if not self._asks(exchange):
             return []
         written = []
         for batch in self._batches:
-            transcript = transcripts[batch.name]
-            assert transcript.release is not None, "an exchange from the second on follows a release"
-            seen = show(self._public.view, self._public.law, transcript.models, transcript.release)
-            arrays = ArrayRecord({name: Array(*pack(value.numpy())) for name, value in seen.tensors().items()})
-            written.append(to_observer(self._insider, _OBSERVE, batch, exchange - 1, arrays, {}))
+            made = transcripts[batch.name].made
+            assert made is not None, "an exchange from the second on follows a release"
+            if made.around.norms is not None:
+                self._norms[batch.name].append(made.around.norms.numpy())
+            for client, seeds in self._insiders.items():
+                known = replace(made, around=replace(made.around, noise_seeds=seeds)) if len(seeds) else made
+                tensors = show(self._public.view, self._public.law, known).tensors()
+                arrays = ArrayRecord({name: Array(*pack(value.numpy())) for name, value in tensors.items()})
+                written.append(to_observer(client, _OBSERVE, batch, exchange - 1, arrays, {}))
         return written
 
     def answers(self, exchange: int) -> list[Answer]:
-        """Return the insider's answers, one a batch."""
-        return [Answer(self._insider, _OBSERVE, batch.name) for batch in self._batches if self._asks(exchange)]
+        """Return the insiders' answers, one a batch."""
+        asked = self._batches if self._asks(exchange) else ()
+        return [Answer(client, _OBSERVE, batch.name) for batch in asked for client in self._insiders]
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Take note of increments, sensitivities and residuals.
+        """Take note of increments, sensitivities, scores and residuals.
 
         Raises
         ------
         FederationError
-            If the insider did not send them.
+            If an insider did not send them.
         """
         for answer in self.answers(exchange):
-            reply, observed = found[answer], self._observed[answer.batch]
+            reply, observed = found[answer], self._observed[answer.client, answer.batch]
             worlds = next(batch.count for batch in self._batches if batch.name == answer.batch)
             said: tuple[tuple[Key, list[Floats], tuple[int, ...], bool], ...] = (
                 (Key.LOG_ODDS, observed.increments, (worlds,), True),
                 (Key.LOCAL_SENSITIVITY, observed.local_sensitivity, (worlds,), True),
+                (Key.SCORES, observed.scores, (worlds, 2), False),
                 (Key.RESIDUALS, observed.residuals, (worlds, self._columns), False),
             )
             for key, kept, shape, finite in said:
-                array = read_array(reply, key, shape, np.float64, self._insider, exchange - 1, finite)
+                array = read_array(reply, key, shape, np.float64, answer.client, exchange - 1, finite)
                 kept.append(array.astype(np.float64))
 
     def columns(self, batch: WorldBatch) -> Columns:
-        """Return what the insider said of a batch, as columns of the run's tables."""
-        observed = self._observed[batch.name]
-        increments = np.stack(observed.increments, axis=1)
-        sensitivity = np.stack(observed.local_sensitivity, axis=1)
+        """Return what the insiders said of a batch, as columns of the run's tables."""
+        first, *others = (self._observed[client, batch.name] for client in self._insiders)
+        found = self._columns_of(first, self._norms[batch.name])
+        if not others:
+            return found
+        final = np.stack([_log_odds(one)[:, -1] for one in (first, *others)], axis=1)
+        return found | Columns(insiders={"log_odds": final}, insider_clients=tuple(self._insiders))
+
+    def _columns_of(self, observed: Observed, norms: list[Floats]) -> Columns:
+        """Return all that one insider said."""
+        law, sensitivity = self._public.law, np.stack(observed.local_sensitivity, axis=1)
         residuals = Residuals.of_array(np.stack(observed.residuals, axis=1), self._tensors)
-        log_odds = increments.cumsum(axis=1)
+        scores, used = np.stack(observed.scores, axis=1), np.stack(norms, axis=1) if norms else None
+        log_odds = _log_odds(observed)
         rounds = {
-            "sigma": self._public.law.noise_scale(sensitivity),
+            "sigma": law.noise_scale(sensitivity, self._public.standpoint, used),
             "local_sensitivity": sensitivity,
             "log_odds": log_odds,
-            "increment": increments,
+            "increment": np.stack(observed.increments, axis=1),
             "measured_sigma": residuals.sigma,
         }
+        if law.is_sampled or law.is_adaptive:
+            # Elsewhere they follow from increments and sensitivities.
+            rounds |= {"score_present": scores[..., 0], "score_absent": scores[..., 1]}
+        if used is not None:
+            rounds["clipping_norm"] = used
         return Columns(worlds={"log_odds": log_odds[:, -1]}, rounds=rounds, residuals=residuals.columns())
 
     def _asks(self, exchange: int) -> bool:
         return 1 < exchange <= self.last_exchange
+
+
+def _log_odds(observed: Observed) -> Floats:
+    """Return the cumulated log-odds (worlds, rounds)."""
+    return np.stack(observed.increments, axis=1).cumsum(axis=1)

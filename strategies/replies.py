@@ -1,16 +1,13 @@
 """Checked replies: a release is made from exactly the contributions its law names, or not at all."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from flwr.app import Message
 from numpy.typing import NDArray
-from torch import Tensor
 
-from fl_audit.learning.portions import cached_rows
 from fl_audit.packing import unpack
 from fl_audit.protocol import Key, Record
 from fl_audit.worlds import WorldBatch
@@ -108,44 +105,6 @@ def read_array(
             f"round {server_round}: client {client} sent '{key}' with {bad} of {array.size} values not finite"
         )
     return array
-
-
-def sum_arrays(replies: Sequence[Message], key: str, shape: tuple[int, int], server_round: int) -> Tensor:
-    """Return the sum of one float32 array of every client, added in their order, each element once in memory.
-
-    Parameters
-    ----------
-    replies
-        One of each client, by partition.
-    key
-        Name of the array.
-    shape
-        (worlds, parameters), which every array must have.
-    server_round
-        Round that is named in errors.
-
-    Raises
-    ------
-    FederationError
-        As `read_array`, or if the sum overflows.
-    """
-    arrays = [
-        read_array(reply, key, shape, np.float32, client, server_round, finite=False)
-        for client, reply in enumerate(replies)
-    ]
-    total = torch.zeros(shape)
-    sums, are_finite = total.numpy(), True
-    with np.errstate(over="ignore", invalid="ignore"):
-        for rows in cached_rows(*shape):
-            for array in arrays:
-                np.add(sums[rows], array[rows], out=sums[rows])
-            are_finite = are_finite and bool(np.isfinite(sums[rows]).all())
-    # No value that is not finite can leave a sum finite, so clients are looked at one by one only to name one.
-    if not are_finite:
-        for client, reply in enumerate(replies):
-            read_array(reply, key, shape, np.float32, client, server_round)
-        raise FederationError(f"round {server_round}: the sum of '{key}' over {len(replies)} clients is not finite")
-    return total
 
 
 def _named_batch(reply: Message, client: int, server_round: int) -> str:

@@ -19,6 +19,7 @@ from fl_audit.errors import InputError
 from fl_audit.game.seen import View
 from fl_audit.learning.optimizers import OptimizerKind
 from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.standpoint import Place, TargetsParticipation
 from fl_audit.privacy.accounting import Accountant
 
 Scalar = bool | int | float | str
@@ -77,19 +78,44 @@ class ModelSection(_Section):
 
 
 DEFAULT_ROUNDS = 30
+OF_CLIENTS = ("client-sampling-rate", "cohort", "local-epochs", "local-steps", "local-batch", "local-learning-rate")
+OF_RECORDS = ("epochs", "sampling-rate", "expected-batch")
+"""Settings of training that one strategy alone has: that of clients' updates, and that of records' gradients."""
+_AT_MOST_ONE = (
+    ("rounds", "epochs"),
+    ("sampling-rate", "expected-batch"),
+    ("client-sampling-rate", "cohort"),
+    ("local-epochs", "local-steps"),
+)
 
 
 class TrainingSection(_Section):
-    """How the server learns. `rounds`, left out, is 30 or follows from `epochs`, passes over the records of D."""
+    """How the federation learns. `rounds`, left out, is 30 or follows from `epochs`, passes over the records of D.
 
-    strategy: Literal["dp-fedsgd"] = "dp-fedsgd"
+    `dp-fedsgd`: clients send clipped gradients of their records. `dp-fedavg`: they train on their own records, for
+    `local-epochs` or `local-steps`, and send clipped updates.
+    """
+
+    strategy: Literal["dp-fedsgd", "dp-fedavg"] = "dp-fedsgd"
     rounds: Count | None = None
     epochs: Annotated[float, Field(gt=0, le=10**9)] | None = None
     sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
     """Probability with which a record takes part in a round; None is 1, or follows from `expected-batch`."""
     expected_batch: Count | None = None
     """Records that take part in a round on average."""
+    client_sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Probability with which a client takes part in a round, with `dp-fedavg`; None is 1."""
+    cohort: Count | None = None
+    """Clients of a round, in a public order, with `dp-fedavg`; None is all."""
+    local_epochs: Count | None = None
+    """Passes over its own records that a client makes in a round, with `dp-fedavg`; None is 1, or `local-steps`."""
+    local_steps: Count | None = None
+    local_batch: Count | None = None
+    """Records of a local step, with `dp-fedavg`; None is 10."""
+    local_learning_rate: Positive | None = None
+    """Step size of local training, with `dp-fedavg`; None is 0.1."""
     learning_rate: Positive = 0.005
+    """Step size of the server; left out with `dp-fedavg` it is 1, and 0.01 for Adam."""
     optimizer: Choice[OptimizerKind] = OptimizerKind.SGD
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
 
@@ -102,15 +128,27 @@ class TrainingSection(_Section):
 
     @model_validator(mode="after")
     def _one_of_each(self) -> Self:
-        for names in (("rounds", "epochs"), ("sampling-rate", "expected-batch")):
+        for names in _AT_MOST_ONE:
             given = _given(self, names)
             if len(given) > 1:
                 raise ValueError(f"{_named(self, given)} are both given: accepted is at most one of the two")
         return self
 
+    @model_validator(mode="after")
+    def _of_one_strategy(self) -> Self:
+        idle = _given(self, OF_CLIENTS if self.strategy == "dp-fedsgd" else OF_RECORDS)
+        if idle:
+            other = "dp-fedavg" if self.strategy == "dp-fedsgd" else "dp-fedsgd"
+            raise ValueError(f"{_named(self, idle)} needs strategy = {other}, and strategy is {self.strategy}")
+        return self
+
 
 PRIVACY_TARGETS = ("belief", "epsilon", "advantage", "noise-multiplier")
-PROMISE_ONLY = (*PRIVACY_TARGETS, "accountant", "clipping-norm", "sensitivity", "noise")
+OF_ADAPTIVE = ("quantile", "quantile-noise", "clipping-learning-rate")
+PROMISE_ONLY = (
+    *PRIVACY_TARGETS,
+    *("accountant", "clipping-norm", "sensitivity", "noise", "bands", "clipping", *OF_ADAPTIVE),
+)
 """Settings that have no meaning where nothing is promised."""
 
 
@@ -139,7 +177,25 @@ class PrivacySection(_Section):
     clipping_norm: Positive = 3.0
     sensitivity: Choice[NoiseScaling] = NoiseScaling.GLOBAL
     adjacency: Choice[Adjacency] = Adjacency.REPLACE_RECORD
-    noise: Literal["central"] = "central"
+    """Left out with `dp-fedavg` it is `add-remove-client`."""
+    noise: Literal["central", "distributed", "local", "banded", "tree"] = "central"
+    bands: Count | None = None
+    """Bands of `banded` noise; None is as many as rounds lie between two of a client's."""
+    clipping: Literal["fixed", "adaptive"] = "fixed"
+    quantile: Share | None = None
+    """Share of clients whose update an adaptive norm is to leave whole; None is 0.5."""
+    quantile_noise: Positive | None = None
+    """Noise multiplier of the bits behind an adaptive norm, over that of the updates; None is 5."""
+    clipping_learning_rate: Positive | None = None
+    """How fast an adaptive norm moves; None is 0.2."""
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> Self:
+        if self.clipping != "adaptive" and (idle := _given(self, OF_ADAPTIVE)):
+            raise ValueError(f"{_named(self, idle)} needs clipping = adaptive, and clipping is {self.clipping}")
+        if self.noise != "banded" and self.bands is not None:
+            raise ValueError(f"bands = {self.bands} needs noise = banded, and noise is {self.noise}")
+        return self
 
     @model_validator(mode="after")
     def _exactly_one_target(self) -> Self:
@@ -192,6 +248,14 @@ class AuditSection(_Section):
 
     worlds: Count = 200
     insider: bool = True
+    participation: Choice[TargetsParticipation] = TargetsParticipation.SECRET
+    """Whether the insider sees in which rounds the target takes part, where rounds are sampled."""
+    colluders: Annotated[int, Field(ge=0, le=10**9)] = 0
+    """Clients who share their noise with the insider, where clients add the noise."""
+    place: Choice[Place] = Place.CLIENT
+    """Where the adversary sits: `server` is honest but curious, and sees every contribution by itself."""
+    insiders: Count = 1
+    """How many clients attack, each by itself."""
     view: Choice[View] = View.UPDATE
     neighbour: Annotated[NeighbourChoice | int, BeforeValidator(_neighbour)] = NeighbourChoice.MOST_DISSIMILAR
     neighbour_rank: Count | None = None
@@ -262,6 +326,12 @@ class RunConfig(_Section):
     audit: AuditSection = Field(default_factory=AuditSection)
     run: RunSection = Field(default_factory=RunSection)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_the_strategy(cls, values: Any) -> Any:
+        """Fill in what the strategy decides, so that a stored configuration names it."""
+        return _with_strategy_defaults(values) if isinstance(values, dict) else values
+
     def as_dict(self) -> dict[str, Any]:
         """Return the configuration with all defaults filled in, as JSON values under the names of the file."""
         values = self.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -274,6 +344,22 @@ class RunConfig(_Section):
         values = self.as_dict()
         values["run"].pop("seed", None)
         return values
+
+
+_OF_FEDAVG = {"learning-rate": 1.0, "local-batch": 10, "local-learning-rate": 0.1}
+"""What a configuration of `dp-fedavg` has where it leaves these settings out."""
+_ADAM_RATE = 0.01
+
+
+def _with_strategy_defaults(values: dict[str, Any]) -> dict[str, Any]:
+    training, privacy = values.get("training", {}), values.get("privacy", {})
+    is_table = isinstance(training, dict) and isinstance(privacy, dict)
+    if not is_table or training.get("strategy") != "dp-fedavg":
+        return values
+    filled = _OF_FEDAVG | ({"learning-rate": _ADAM_RATE} if training.get("optimizer") == "adam" else {}) | training
+    if "local-steps" not in training and "local-epochs" not in training:
+        filled["local-epochs"] = 1
+    return values | {"training": filled, "privacy": {"adjacency": str(Adjacency.ADD_REMOVE_CLIENT)} | privacy}
 
 
 def load_config(path: Path, overrides: Sequence[str] = (), data_dir: str | None = None) -> RunConfig:

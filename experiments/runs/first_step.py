@@ -14,6 +14,7 @@ from torch import Tensor
 
 from experiments.runs.config import PrivacySection, RunConfig, TrainingSection
 from fl_audit.errors import InputError, require
+from fl_audit.game.contributing import Moment, contributed
 from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game
 from fl_audit.game.seen import View, refuse_blurred
@@ -61,7 +62,7 @@ def _noise_scales(game: Game) -> tuple[float, float]:
     if not law.adds_noise:
         return 0.0, 0.0
     with np.errstate(over="ignore"):
-        least, most = law.noise_scale(np.array([0.0, law.global_sensitivity]))
+        least, most = law.server_scale(np.array([0.0, law.global_sensitivity]))
     return float(least), float(most)
 
 
@@ -88,7 +89,7 @@ def _check_a_step(config: RunConfig, game: Game, noise: float) -> None:
     template = game.model.template
     models = ParameterLayout.of(template).flatten(dict(template.named_parameters())).unsqueeze(0)
     models = models.to(examples.features.device)
-    total = game.contributions(models, examples)
+    total = _contribution(game, models, examples)
     if not _is_finite(game, models, examples, total):
         largest = float(examples.features.abs().max())
         raise InputError(
@@ -102,8 +103,17 @@ def _check_a_step(config: RunConfig, game: Game, noise: float) -> None:
     for steps, when in ((1.0, "the first step"), (_growth(game), f"{game.public.rounds} steps like the first")):
         there = models + steps * (moved - models)
         said = f"{when} would move a weight by {steps * size:.2g}, where losses or gradients overflow"
-        is_finite = _is_finite(game, there, examples, game.contributions(there, examples))
+        is_finite = _is_finite(game, there, examples, _contribution(game, there, examples))
         require(is_finite, _too_large(said, list(_step_levers(config, game))))
+
+
+def _contribution(game: Game, models: Tensor, examples: Examples) -> Tensor:
+    return contributed(game, game.victim, examples, models, Moment(1, _norms(game, models))).total
+
+
+def _norms(game: Game, models: Tensor) -> Tensor | None:
+    law = game.public.law
+    return torch.full((len(models),), law.clipping_norm, dtype=torch.float64) if law.is_adaptive else None
 
 
 def _growth(game: Game) -> float:

@@ -5,27 +5,43 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
+import numpy as np
+from numpy.typing import NDArray
+
 from experiments.runs.config import PRIVACY_TARGETS, DataSection, RunConfig
-from fl_audit.adjacency import NeighbourPair
+from fl_audit.adjacency import NeighbourPair, Unit
 from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.client_neighbours import choose_client
 from fl_audit.data.files import data_directory
 from fl_audit.data.neighbours import choose_neighbour
+from fl_audit.data.partition import partition_records
 from fl_audit.data.split import Split, select_records, used_sizes
 from fl_audit.errors import require
 from fl_audit.game.public import PublicGame
+from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.learning.stacked import StackedModel
-from fl_audit.mechanisms.clipping import FixedClipping, NoClipping
-from fl_audit.mechanisms.contribution import Contribution, RecordGradients
-from fl_audit.mechanisms.law import ReleaseLaw, require_weighable
-from fl_audit.mechanisms.noise import CentralGaussian, Noise, NoiseScaling, NoNoise
-from fl_audit.mechanisms.participation import participation_of
+from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, FixedClipping, NoClipping
+from fl_audit.mechanisms.contribution import Contribution, LocalTraining, RecordGradients
+from fl_audit.mechanisms.law import NOTHING_TO_WEIGH, ReleaseLaw
+from fl_audit.mechanisms.noise import (
+    CentralGaussian,
+    CorrelatedGaussian,
+    DistributedGaussian,
+    LocalGaussian,
+    Noise,
+    NoiseScaling,
+    NoNoise,
+)
+from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, participation_of
+from fl_audit.mechanisms.standpoint import Standpoint
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import ReleaseEvent, gaussian_rounds
+from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.privacy.matrices import MatrixKind
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
 
 _TARGETS: dict[str, Callable[[float], Target]] = {
@@ -77,36 +93,127 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
     InputError
         If the promise cannot be kept or the game cannot be played.
     """
-    privacy, training, rate = config.privacy, config.training, sampling_rate(config)
     if config.audit.insider:
-        require_weighable(privacy.private, float(rate))
-    law = ReleaseLaw(
-        adjacency=privacy.adjacency,
-        clipping=FixedClipping(privacy.clipping_norm) if privacy.private else NoClipping(),
-        participation=participation_of(float(rate)),
-        noise=_noise(config),
-        denominator=float(rate * config.data.records),
-        optimizer=ServerOptimizer(training.optimizer, training.learning_rate, momentum=training.momentum),
-        contribution=_contribution(config),
-    )
+        # Said before the noise is calibrated: without a promise there is nothing to calibrate it to.
+        require(config.privacy.private, NOTHING_TO_WEIGH)
+    at_unit_noise = law_of(config, 1.0)
+    law = at_unit_noise.with_multiplier(_calibrated(config, at_unit_noise)) if config.privacy.private else at_unit_noise
     split = _split(config)
     public = _public_game(config, law, split, pair or _pair(config, split))
     return AuditPlan(_sized(config), guarantee_of(law, config), public)
 
 
+def law_of(config: RunConfig, noise_multiplier: float) -> ReleaseLaw:
+    """Return the release law of a configuration at some noise multiplier; it has none where nothing is promised.
+
+    Raises
+    ------
+    InputError
+        If the parts of the law do not go together.
+    """
+    privacy, training = config.privacy, config.training
+    return ReleaseLaw(
+        adjacency=privacy.adjacency,
+        clipping=_clipping(config),
+        participation=_participation(config),
+        noise=_noise(config, noise_multiplier),
+        denominator=_denominator(config),
+        optimizer=ServerOptimizer(training.optimizer, training.learning_rate, momentum=training.momentum),
+        contribution=_contribution(config),
+    )
+
+
+def standpoint_of(config: RunConfig) -> Standpoint:
+    """Return from where the adversary of a configuration looks."""
+    return Standpoint(config.audit.place, config.audit.participation, config.audit.colluders)
+
+
 def _contribution(config: RunConfig) -> Contribution:
-    match config.training.strategy:
+    training = config.training
+    match training.strategy:
         case "dp-fedsgd":
             return RecordGradients()
+        case "dp-fedavg":
+            assert training.local_learning_rate is not None, "the configuration fills it in"
+            assert training.local_batch is not None, "the configuration fills it in"
+            schedule = LocalSchedule(
+                training.local_learning_rate, training.local_batch, training.local_epochs, training.local_steps
+            )
+            return LocalTraining(schedule)
 
 
-def _noise(config: RunConfig) -> Noise:
+def _clipping(config: RunConfig) -> Clipping:
     privacy = config.privacy
     if not privacy.private:
+        return NoClipping()
+    match privacy.clipping:
+        case "fixed":
+            return FixedClipping(privacy.clipping_norm)
+        case "adaptive":
+            usual = AdaptiveClipping(privacy.clipping_norm)
+            return AdaptiveClipping(
+                privacy.clipping_norm,
+                quantile=privacy.quantile or usual.quantile,
+                learning_rate=privacy.clipping_learning_rate or usual.learning_rate,
+                bit_noise=privacy.quantile_noise or usual.bit_noise,
+            )
+
+
+def _participation(config: RunConfig) -> Participation:
+    training, clients = config.training, config.data.clients
+    if training.strategy == "dp-fedsgd":
+        return participation_of(float(sampling_rate(config)))
+    if training.cohort is None:
+        return participation_of(training.client_sampling_rate or 1.0)
+    require(
+        training.cohort <= clients, f"cohort is {training.cohort} of {clients} clients: accepted are 1 to {clients}"
+    )
+    return Everybody() if training.cohort == clients else FixedCohort(training.cohort, clients)
+
+
+def _denominator(config: RunConfig) -> float:
+    """Return n: the records, or the clients, that take part in a round on average."""
+    match _participation(config), config.training.strategy:
+        case FixedCohort(size), _:
+            return float(size)
+        case _, "dp-fedavg":
+            return float(config.data.clients * (config.training.client_sampling_rate or 1.0))
+        case _:
+            return float(sampling_rate(config) * config.data.records)
+
+
+def _noise(config: RunConfig, multiplier: float) -> Noise:
+    privacy, clients = config.privacy, config.data.clients
+    if not privacy.private:
         return NoNoise()
+    if privacy.noise != "central":
+        require(
+            privacy.sensitivity is NoiseScaling.GLOBAL,
+            f"sensitivity is 'local' with noise = '{privacy.noise}': accepted with it is 'global'",
+        )
     match privacy.noise:
         case "central":
-            return CentralGaussian(_calibrated(config), privacy.sensitivity)
+            return CentralGaussian(multiplier, privacy.sensitivity)
+        case "distributed":
+            return DistributedGaussian(multiplier, clients)
+        case "local":
+            return LocalGaussian(multiplier, clients)
+        case "tree":
+            return CorrelatedGaussian(multiplier, MatrixKind.TREE, rounds_of(config))
+        case "banded":
+            return CorrelatedGaussian(multiplier, MatrixKind.BANDED, rounds_of(config), _bands(config))
+
+
+def _bands(config: RunConfig) -> int:
+    """Return the bands: left out, as many as rounds lie from one of a client's to its next, where cohorts take part."""
+    rounds = rounds_of(config)
+    if config.privacy.bands is not None:
+        require(
+            config.privacy.bands <= rounds, f"bands is {config.privacy.bands}: accepted are 1 to {rounds}, the rounds"
+        )
+        return config.privacy.bands
+    participation = _participation(config)
+    return min(rounds, participation.separation if isinstance(participation, FixedCohort) else rounds)
 
 
 def sampling_rate(config: RunConfig) -> Fraction:
@@ -138,16 +245,18 @@ def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee | None:
     """Return what the rounds of a release law promise, by the accountant of a configuration; None if nothing."""
     if not law.adds_noise:
         return None
-    return guarantee(_claim(config, law.events(rounds_of(config))))
+    return guarantee(_claim(config, law.events(rounds_of(config), standpoint_of(config))))
 
 
-def _calibrated(config: RunConfig) -> float:
+def _calibrated(config: RunConfig, at_unit_noise: ReleaseLaw) -> float:
     """Return the noise multiplier that the promise of a configuration needs."""
     privacy = config.privacy
     name = next(name for name in PRIVACY_TARGETS if getattr(privacy, name.replace("-", "_")) is not None)
     target = _TARGETS[name](getattr(privacy, name.replace("-", "_")))
-    at_unit_noise = gaussian_rounds(1.0, rounds_of(config), float(sampling_rate(config)))
-    return noise_multiplier_for(target, _claim(config, at_unit_noise))
+    if isinstance(target, NoiseMultiplierTarget):
+        return target.noise_multiplier
+    events = at_unit_noise.events(rounds_of(config), standpoint_of(config))
+    return noise_multiplier_for(target, _claim(config, events))
 
 
 def _claim(config: RunConfig, events: tuple[ReleaseEvent, ...]) -> Claim:
@@ -177,10 +286,20 @@ def _sized(config: RunConfig) -> RunConfig:
         return config
     source = load_source(data_spec(config.data))
     model = StackedModel.of(ModelSpec(config.model.name, source.feature_shape, source.pool.classes))
-    by_work = int(_WORK_A_ROUND / (float(sampling_rate(config) * config.data.records) * model.scalars_per_example))
+    by_work = int(_WORK_A_ROUND / (_examples_a_round(config) * model.scalars_per_example))
     by_message = int(_MESSAGE_SCALARS / model.layout.size)
     worlds = max(1, min(by_message, max(_FEWEST_WORLDS, min(_MOST_WORLDS, by_work))))
     return config.model_copy(update={"run": config.run.model_copy(update={"worlds_per_batch": worlds})})
+
+
+def _examples_a_round(config: RunConfig) -> float:
+    """Return how many passes of single records a round takes, of all clients together."""
+    training, share = config.training, _denominator(config) / config.data.clients
+    if training.strategy == "dp-fedsgd":
+        return float(sampling_rate(config) * config.data.records)
+    if training.local_steps is not None:
+        return float(training.local_steps * (training.local_batch or 1) * config.data.clients * share)
+    return float((training.local_epochs or 1) * config.data.records * share)
 
 
 def _split(config: RunConfig) -> Split:
@@ -200,9 +319,7 @@ def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: Neighbo
         population_records=used.population,
         clients=data.clients,
         partition=data.partition,
-        partition_parameters=tuple(
-            sorted((name.replace("-", "_"), value) for name, value in data.partition_parameters.items())
-        ),
+        partition_parameters=tuple(sorted(_partition_parameters(data).items())),
         pair=pair,
         model=config.model.name,
         law=law,
@@ -211,12 +328,23 @@ def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: Neighbo
         threads=config.run.threads,
         device=config.run.device,
         with_insider=audit.insider,
+        standpoint=standpoint_of(config),
+        insiders=audit.insiders,
     )
 
 
 def _pair(config: RunConfig, split: Split) -> NeighbourPair:
     """Choose where D and D' differ; the search over a large data set takes a while and is done here only."""
     data, audit = config.data, config.audit
+    if config.privacy.adjacency.unit is Unit.CLIENT:
+        return choose_client(
+            config.privacy.adjacency,
+            _shards(config, split),
+            split,
+            audit.neighbour,
+            data.seed,
+            audit.neighbour_rank or 1,
+        )
     return choose_neighbour(
         config.privacy.adjacency,
         split.inside,
@@ -226,6 +354,15 @@ def _pair(config: RunConfig, split: Split) -> NeighbourPair:
         data.seed,
         audit.neighbour_rank or 1,
     )
+
+
+def _partition_parameters(data: DataSection) -> dict[str, bool | int | float | str]:
+    return {name.replace("-", "_"): value for name, value in data.partition_parameters.items()}
+
+
+def _shards(config: RunConfig, split: Split) -> tuple[NDArray[np.int64], ...]:
+    data = config.data
+    return partition_records(split.inside.labels, data.clients, data.partition, _partition_parameters(data), data.seed)
 
 
 def data_spec(data: DataSection) -> DataSpec:

@@ -15,7 +15,7 @@ from experiments.runs.run_directory import read_public
 from fl_audit.adversaries.identifiability import observe
 from fl_audit.errors import InputError
 from fl_audit.game.game import Game, load_game
-from fl_audit.game.seen import kept_name, show, walk
+from fl_audit.game.seen import Made, show, walk
 
 
 @dataclass(frozen=True)
@@ -90,17 +90,18 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def _replay_batch(game: Game, stored: dict[str, Tensor]) -> Replay:
     public, batch_worlds = game.public, int(stored["batch_worlds"])
-    found = [
-        observe(game, show(public.view, public.law, models, release), batch_worlds)
-        for models, release in stored_rounds(game, stored)
-    ]
+    rounds = list(stored_rounds(game, stored))
+    found = [observe(game, show(public.view, public.law, made), batch_worlds) for made in rounds]
     increments = np.stack([one.increment for one in found], axis=1)
-    sigma = public.law.noise_scale(np.stack([one.local_sensitivity for one in found], axis=1))
+    scales = [
+        public.law.noise_scale(one.local_sensitivity, public.standpoint, made.around.norms_array)
+        for made, one in zip(rounds, found, strict=True)
+    ]
     measured = np.stack([one.residuals.sigma for one in found], axis=1)
-    return Replay(stored["worlds"].numpy(), increments.cumsum(axis=1), sigma, measured)
+    return Replay(stored["worlds"].numpy(), increments.cumsum(axis=1), np.stack(scales, axis=1), measured)
 
 
-def stored_rounds(game: Game, stored: dict[str, Tensor]) -> Iterator[tuple[list[Tensor], Tensor]]:
+def stored_rounds(game: Game, stored: dict[str, Tensor]) -> Iterator[Made]:
     """Walk through the stored rounds of a batch, see `fl_audit.game.seen.walk`.
 
     Parameters
@@ -108,7 +109,9 @@ def stored_rounds(game: Game, stored: dict[str, Tensor]) -> Iterator[tuple[list[
     game
         The game.
     stored
-        What a run kept: `initial`, and `releases` or `models` by round.
+        What a run kept: `initial`, and by round `releases` or `models` and what else was known.
     """
     public = game.public
-    return walk(public.view, public.law, stored["initial"], list(stored[kept_name(public.view)]))
+    by_round = {name: value for name, value in stored.items() if name not in ("worlds", "batch_worlds", "initial")}
+    rounds = [{name: value[index] for name, value in by_round.items()} for index in range(public.rounds)]
+    return walk(public.view, public.law, stored["initial"], rounds)

@@ -27,7 +27,7 @@ from fl_audit.worlds import WorldBatch
 from server.app import FederationClock, FederationPlan, build_server_app, run_federation
 from server.evaluator import require_evaluable
 from server.watched_grid import WatchedGrid
-from strategies.dp_fedsgd import DPFedSGD
+from strategies.dp_strategy import DPStrategy
 from strategies.loss_queries import FederatedLosses
 
 TIMING = "timing.json"
@@ -48,7 +48,7 @@ class Parties:
     """
 
     client_app: ClientApp = default_client_app
-    strategy: type[DPFedSGD] = DPFedSGD
+    strategy: type[DPStrategy] = DPStrategy
 
 
 HONEST = Parties()

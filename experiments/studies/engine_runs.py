@@ -30,10 +30,10 @@ from fl_audit.mechanisms.clipping import FixedClipping
 from fl_audit.mechanisms.noise import add_noise
 from fl_audit.protocol import Key, Record
 from fl_audit.worlds import WorldBatch
-from strategies.dp_fedsgd import DPFedSGD
+from strategies.dp_strategy import DPStrategy
 
 Sigma = NDArray[np.float64]
-NoiseOf = Callable[[DPFedSGD, WorldBatch, int, Tensor, Sigma], Tensor]
+NoiseOf = Callable[[DPStrategy, WorldBatch, int, Tensor, Sigma], Tensor]
 
 _CLIENTS = 3
 _LAST_ROUND = 30
@@ -87,22 +87,24 @@ def measured_run(plan: AuditPlan, parties: Parties = HONEST) -> Measured:
 def _server(noise_of: NoiseOf) -> Parties:
     """Return parties whose server noises the sums in its own way."""
 
-    class Broken(DPFedSGD):
+    class Broken(DPStrategy):
         def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma) -> Tensor:
             return noise_of(self, batch, server_round, total, sigma)
 
     return Parties(strategy=Broken)
 
 
-def _normals(server: DPFedSGD, batch: WorldBatch, server_round: int) -> Tensor:
+def _normals(server: DPStrategy, batch: WorldBatch, server_round: int) -> Tensor:
     return server.challenger.standard_normals(batch.worlds, server_round, server.parameters)
 
 
-def _too_small(server: DPFedSGD, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma) -> Tensor:
+def _too_small(server: DPStrategy, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma) -> Tensor:
     return add_noise(total, _normals(server, batch, server_round), 0.98 * sigma)
 
 
-def _missing_on_smallest(server: DPFedSGD, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma) -> Tensor:
+def _missing_on_smallest(
+    server: DPStrategy, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma
+) -> Tensor:
     columns = load_game(server.public).model.layout.slices().values()
     smallest = min(columns, key=lambda part: part.stop - part.start)
     normals = _normals(server, batch, server_round)
@@ -110,34 +112,38 @@ def _missing_on_smallest(server: DPFedSGD, batch: WorldBatch, server_round: int,
     return add_noise(total, normals, sigma)
 
 
-def _for_add_remove(server: DPFedSGD, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma) -> Tensor:
+def _for_add_remove(server: DPStrategy, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma) -> Tensor:
     return add_noise(total, _normals(server, batch, server_round), sigma / 2)
 
 
-def _same_in_two_rounds(server: DPFedSGD, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma) -> Tensor:
+def _same_in_two_rounds(
+    server: DPStrategy, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma
+) -> Tensor:
     return add_noise(total, _normals(server, batch, 1 if server_round == _LAST_ROUND else server_round), sigma)
 
 
-def _same_in_two_worlds(server: DPFedSGD, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma) -> Tensor:
+def _same_in_two_worlds(
+    server: DPStrategy, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma
+) -> Tensor:
     normals = _normals(server, batch, server_round)
     normals[-1] = normals[0]
     return add_noise(total, normals, sigma)
 
 
-def _drawn_once(server: DPFedSGD, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma) -> Tensor:
+def _drawn_once(server: DPStrategy, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma) -> Tensor:
     return add_noise(total, _normals(server, batch, 1), sigma)
 
 
-def _half_precision(server: DPFedSGD, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma) -> Tensor:
+def _half_precision(server: DPStrategy, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma) -> Tensor:
     noise = _normals(server, batch, server_round) * torch.from_numpy(sigma).float().unsqueeze(1)
     return total.add_(noise.half().float())
 
 
-def _half_draws(server: DPFedSGD, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma) -> Tensor:
+def _half_draws(server: DPStrategy, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma) -> Tensor:
     return add_noise(total, _normals(server, batch, server_round).half().float(), sigma)
 
 
-def _wrong_denominator(server: DPFedSGD, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma) -> Tensor:
+def _wrong_denominator(server: DPStrategy, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma) -> Tensor:
     return add_noise(total.mul_(0.8), _normals(server, batch, server_round), sigma)
 
 

@@ -34,11 +34,15 @@ from experiments.runs.replay import stored_rounds
 from experiments.runs.run import run_audit
 from fl_audit.adversaries.identifiability import Observation, weigh
 from fl_audit.evidence.belief.innovations import InnovationCheck, InnovationGroup, check_innovations
+from fl_audit.game.contributing import Moment
 from fl_audit.game.game import Game, load_game
+from fl_audit.game.hypotheses import sums_of
+from fl_audit.game.seen import Made
 from fl_audit.mechanisms.noise import CentralGaussian
+from fl_audit.mechanisms.weighing import Hypotheses
 
 SETTINGS = ("adult", "adult-global", "adult-model-view", "digits-adam", "mnist-cnn")
-Weigh = Callable[[Game, list[Tensor], Tensor], Observation]
+Weigh = Callable[[Game, Made], Observation]
 
 
 @dataclass(frozen=True)
@@ -66,27 +70,31 @@ def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) 
         return resolve(load_config(path, list(overrides), str(data_dir) if data_dir else None))
 
 
-def honest_weigh(game: Game, models: list[Tensor], release: Tensor) -> Observation:
+def honest_weigh(game: Game, made: Made) -> Observation:
     """Weigh as the insider does."""
-    return weigh(game, game.hypotheses(models[-1]), release)
+    return weigh(game, _sums(game, made, made.models[-2]), made.release)
 
 
-def weigh_with_more_noise(game: Game, models: list[Tensor], release: Tensor) -> Observation:
+def weigh_with_more_noise(game: Game, made: Made) -> Observation:
     """Weigh with a sigma that is 5 % too large."""
     noise = CentralGaussian(game.public.law.noise_multiplier * 1.05, game.public.law.scaling)
     law = replace(game.public.law, noise=noise)
-    return weigh(replace(game, public=replace(game.public, law=law)), game.hypotheses(models[-1]), release)
+    return honest_weigh(replace(game, public=replace(game.public, law=law)), made)
 
 
-def weigh_with_sets_exchanged(game: Game, models: list[Tensor], release: Tensor) -> Observation:
+def weigh_with_sets_exchanged(game: Game, made: Made) -> Observation:
     """Weigh D' against D."""
-    found = weigh(game, game.hypotheses(models[-1]), release)
+    found = honest_weigh(game, made)
     return replace(found, increment=-found.increment)
 
 
-def weigh_with_stale_weights(game: Game, models: list[Tensor], release: Tensor) -> Observation:
+def weigh_with_stale_weights(game: Game, made: Made) -> Observation:
     """Weigh with the weights of the round before."""
-    return weigh(game, game.hypotheses(models[-2] if len(models) > 1 else models[-1]), release)
+    return weigh(game, _sums(game, made, made.models[-3] if len(made.models) > 2 else made.models[-2]), made.release)
+
+
+def _sums(game: Game, made: Made, start: Tensor) -> Hypotheses:
+    return sums_of(game, start, Moment(made.number), made.around)
 
 
 WRONG_INSIDERS: dict[str, Weigh] = {
@@ -135,7 +143,7 @@ def reweigh(directory: Path, game: Game, read: Weigh) -> NDArray[np.float64]:
 
 
 def _reweigh_batch(game: Game, stored: dict[str, Tensor], read: Weigh) -> NDArray[np.float64]:
-    increments = [read(game, models[:-1], release).increment for models, release in stored_rounds(game, stored)]
+    increments = [read(game, made).increment for made in stored_rounds(game, stored)]
     return np.stack(increments, axis=1)
 
 

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from fl_audit.adversaries.noise_meter import Meter, Residuals, join
 from fl_audit.game.game import Game
+from fl_audit.game.hypotheses import question_of
 from fl_audit.game.seen import Seen, is_blurred, refuse_blurred
-from fl_audit.mechanisms.weighing import Hypotheses, gaussian_log_odds
+from fl_audit.mechanisms.weighing import Hypotheses, weigh_gaussian
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,16 @@ class Observation:
         Increment of the log-odds of D against D' per world, float64 (worlds,).
     local_sensitivity
         ||f_i(D) - f_i(D')|| per world, float64 (worlds,).
+    scores
+        The noise along the difference of D and D' as normal scores, under D and under D', float64 (worlds, 2); see
+        `fl_audit.mechanisms.weighing.Weighed`.
     residuals
         What was measured of the noise.
     """
 
     increment: NDArray[np.float64]
     local_sensitivity: NDArray[np.float64]
+    scores: NDArray[np.float64]
     residuals: Residuals
 
 
@@ -64,18 +69,18 @@ def observe(game: Game, seen: Seen, batch_worlds: int | None = None) -> Observat
     Source: Bernau et al. 2021, Lemma 1 and Algorithm 1, for a Gaussian release and written as the logarithm of the
     likelihood ratio.
     """
-    law = game.public.law
-    release, rounding = seen.sums(law), seen.rounding(law)
-    found = weigh(game, game.hypotheses(seen.start, batch_worlds), release)
+    law, rounding = game.public.law, seen.rounding(game.public.law)
+    question = question_of(game, seen, batch_worlds)
+    found = weigh(game, question.hypotheses, question.observed, seen.around.norms_array)
     if rounding is None:
         return found
-    share = rounding.cpu().numpy() / law.noise_scale(found.local_sensitivity)
+    share = rounding.cpu().numpy() / law.noise_scale(found.local_sensitivity, game.public.standpoint)
     refuse_blurred(share[found.local_sensitivity > 0])
     # Noise that is scaled to no difference at all may be smaller than rounding: there it tells nothing.
     return replace(found, residuals=found.residuals.of_recovered(is_blurred(share)))
 
 
-def weigh(game: Game, hypotheses: Hypotheses, release: Tensor) -> Observation:
+def weigh(game: Game, hypotheses: Hypotheses, release: Tensor, norms: NDArray[np.float64] | None = None) -> Observation:
     """Weigh noised sums under two hypotheses.
 
     Parameters
@@ -86,14 +91,21 @@ def weigh(game: Game, hypotheses: Hypotheses, release: Tensor) -> Observation:
         What the sums are made of under D and under D'.
     release
         r_i; float32 or float64 (worlds, parameters).
+    norms
+        The clipping norms of the round where they are adaptive, float64 (worlds,).
     """
     sensitivity = hypotheses.sensitivity
-    sigma = torch.from_numpy(game.public.law.noise_scale(sensitivity)).to(release.device)
+    scale = game.public.law.noise_scale(sensitivity, game.public.standpoint, norms)
+    sigma = torch.from_numpy(scale).to(release.device)
     distance = torch.from_numpy(sensitivity).to(release.device)
     meter = Meter(game.model.layout, game.directions)
-    increments, residuals = [], []
+    weighed, residuals = [], []
     for part in hypotheses.against(release):
-        agreement = (part.residual * part.difference).sum(dim=1)
-        increments.append(gaussian_log_odds(part, agreement, sigma[part.rows], hypotheses.weight))
-        residuals.append(meter.measure(part, sigma[part.rows], distance[part.rows]))
-    return Observation(torch.cat(increments).cpu().numpy(), sensitivity, join(residuals, axis=0))
+        rows, agreement = part.rows, (part.residual * part.difference).sum(dim=1)
+        weighed.append(weigh_gaussian(part, agreement, sigma[rows], distance[rows], hypotheses))
+        residuals.append(meter.measure(part, sigma[rows], distance[rows]))
+    increment, scores = (torch.cat([getattr(one, name) for one in weighed]) for name in ("log_odds", "scores"))
+    measured = join(residuals, axis=0)
+    if not game.offers_meter:
+        measured = measured.of_recovered(np.ones(len(sensitivity), dtype=np.bool_))
+    return Observation(increment.cpu().numpy(), sensitivity, scores.cpu().numpy(), measured)

@@ -26,6 +26,10 @@ class Columns:
         Of shape (worlds, evaluated releases, clients).
     residuals
         What was measured of the noise, (worlds, rounds).
+    insiders
+        Of shape (worlds, insiders), where several attack.
+    insider_clients
+        Which clients the insiders are, in order.
     """
 
     worlds: Table = field(default_factory=dict)
@@ -33,10 +37,14 @@ class Columns:
     releases: Table = field(default_factory=dict)
     clients: Table = field(default_factory=dict)
     residuals: Table = field(default_factory=dict)
+    insiders: Table = field(default_factory=dict)
+    insider_clients: tuple[int, ...] = ()
 
     def __or__(self, other: "Columns") -> "Columns":
         """Return the columns of both; of those that both name, the other's."""
-        return Columns(**{f.name: {**getattr(self, f.name), **getattr(other, f.name)} for f in fields(Columns)})
+        tables = [entry.name for entry in fields(Columns) if entry.name != "insider_clients"]
+        joined = {name: {**getattr(self, name), **getattr(other, name)} for name in tables}
+        return Columns(**joined, insider_clients=self.insider_clients or other.insider_clients)
 
 
 def nan_columns(names: tuple[str, ...], shape: tuple[int, ...]) -> Table:

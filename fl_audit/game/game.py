@@ -2,23 +2,24 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from math import isinf
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.adjacency import Unit
 from fl_audit.data.catalogue import load_source
+from fl_audit.data.client_neighbours import stand_in_shard
 from fl_audit.data.partition import partition_records
+from fl_audit.data.records import Records
 from fl_audit.data.split import FEWEST_POPULATION, Split, select_records
 from fl_audit.device import require_device
 from fl_audit.game.examples import Examples
 from fl_audit.game.public import PublicGame
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked import StackedModel
-from fl_audit.mechanisms.contribution import RecordGradients
-from fl_audit.mechanisms.weighing import Hypotheses
 from fl_audit.randomness import Purpose, generator
 
 _COORDINATES = 4096
@@ -34,6 +35,8 @@ def number_of_directions(parameters: int) -> int:
 class Game:
     """The game with its data and its model.
 
+    What D and D' differ by is a unit: a record x, or all records of one client.
+
     Parameters
     ----------
     public
@@ -41,11 +44,12 @@ class Game:
     training
         D as tensors.
     replacement
-        x', the one record of D' that is not in D; None when D' is D without x.
+        What stands in D' in the place of the differing unit: a record x', or the shard of a stand-in; None when D' is D
+        without the unit.
     shards
         Indices of D per client; a client reads its own only.
-    victim, insider
-        Client that holds x, and client that attacks: the first that is not the victim.
+    victim
+        Client that holds the differing unit.
     test, population
         Held-out examples, and examples outside D and D'.
     classes
@@ -59,22 +63,55 @@ class Game:
     replacement: Examples | None
     shards: tuple[NDArray[np.int64], ...]
     victim: int
-    insider: int
     test: Examples
     population: Examples
     classes: int
     model: StackedModel
     _held: dict[int, Examples] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    @property
+    def unit(self) -> Unit:
+        """Whose data make the difference."""
+        return self.public.law.unit
+
+    @property
+    def units(self) -> int:
+        """Number of units in D: of records, or of clients."""
+        match self.unit:
+            case Unit.RECORD:
+                return len(self.training.labels)
+            case Unit.CLIENT:
+                return len(self.shards)
+
+    @property
+    def target(self) -> int:
+        """Number of the differing unit among the units."""
+        return self.public.pair.index
+
+    @property
+    def insiders(self) -> tuple[int, ...]:
+        """The clients that attack: the first ones that are not the victim."""
+        return tuple(client for client in range(len(self.shards)) if client != self.victim)[: self.public.insiders]
+
+    @property
+    def insider(self) -> int:
+        """The first client that attacks."""
+        return self.insiders[0]
+
+    def colluders(self, insider: int) -> tuple[int, ...]:
+        """Return the clients whose noise an insider knows beside its own: those that follow it, but the victim."""
+        others = [(insider + step) % len(self.shards) for step in range(1, len(self.shards))]
+        return tuple(client for client in others if client != self.victim)[: self.public.standpoint.colluders]
+
     @cached_property
     def differing(self) -> Examples:
-        """x, what D holds and D' does not."""
-        return self.training.take(np.array([self.public.pair.index]))
+        """What D holds and D' does not: x, or the victim's shard."""
+        return self.training.take(self.shards[self.victim][self.differs(self.victim)])
 
     @cached_property
     def common(self) -> Examples:
         """What D and D' share."""
-        return self.training.take(np.delete(np.arange(len(self.training.labels)), self.public.pair.index))
+        return self.training.take(np.delete(np.arange(len(self.training.labels)), self._differing_indices))
 
     @cached_property
     def directions(self) -> Tensor:
@@ -92,54 +129,33 @@ class Game:
         return (0,) if client == self.victim else ()
 
     def honest_shard(self, client: int) -> Examples:
-        """Return what a client holds in every world: its shard, without x if it is the victim; taken once."""
+        """Return what a client holds in every world: its shard, without the differing unit; taken once."""
         if client not in self._held:
             self._held[client] = self.training.take(self.shards[client][~self.differs(client)])
         return self._held[client]
 
     def differs(self, client: int) -> NDArray[np.bool_]:
-        """Return for each record of a client's shard whether it is x."""
-        marks: NDArray[np.bool_] = self.shards[client] == self.public.pair.index
-        return marks
+        """Return for each record of a client's shard whether D' lacks it."""
+        match self.unit:
+            case Unit.RECORD:
+                marks: NDArray[np.bool_] = self.shards[client] == self.target
+                return marks
+            case Unit.CLIENT:
+                return np.full(len(self.shards[client]), client == self.victim)
 
-    def contributions(
-        self, models: Tensor, examples: Examples, batch_worlds: int | None = None, taking_part: Tensor | None = None
-    ) -> Tensor:
-        """Return the clipped contributions (worlds, parameters) of some examples, as the release law makes them.
+    @property
+    def offers_meter(self) -> bool:
+        """Whether the noise orthogonal to the difference of D and D' can be measured.
 
-        Parameters
-        ----------
-        models
-            Float32 tensor (worlds, parameters).
-        examples
-            Whose contributions.
-        batch_worlds
-            World count of the original batch, where only its first worlds are worked out again; None where these are
-            all of them. See `StackedModel.clipped_sum`.
-        taking_part
-            Which examples take part, bool (worlds, n); None is all of them.
+        It can wherever the mean of the release is known but for that one direction. Where a unit that is replaced takes
+        part in secret the mean is uncertain in the plane of both contributions.
         """
-        law = self.public.law
-        match law.contribution:
-            case RecordGradients():
-                norm = None if isinf(law.clipping_norm) else law.clipping_norm
-                features, labels = examples.features, examples.labels
-                return self.model.clipped_sum(models, features, labels, norm, batch_worlds, taking_part)
+        is_secret = self.public.law.is_sampled and not self.public.standpoint.sees_participation
+        return not (is_secret and self.replacement is not None)
 
-    def differing_contributions(self, models: Tensor, batch_worlds: int | None = None) -> tuple[Tensor, Tensor]:
-        """Return what x contributes and what stands in its place under D', each (worlds, parameters).
-
-        Victim and insider both call this, with the same shapes, so that they agree to the last bit.
-        """
-        present = self.contributions(models, self.differing, batch_worlds)
-        if self.replacement is None:
-            return present, torch.zeros_like(present)
-        return present, self.contributions(models, self.replacement, batch_worlds)
-
-    def hypotheses(self, models: Tensor, batch_worlds: int | None = None) -> Hypotheses:
-        """Return the sums that a round has under D and under D', as the insider works them out."""
-        shared = self.contributions(models, self.common, batch_worlds)
-        return Hypotheses(shared, *self.differing_contributions(models, batch_worlds), self.public.law.sampling_rate)
+    @property
+    def _differing_indices(self) -> NDArray[np.int64]:
+        return self.shards[self.victim][self.differs(self.victim)]
 
     def losses(self, models: Tensor, examples: Examples | None) -> NDArray[np.float64]:
         """Return the cross-entropy losses (worlds, n) of examples under every model; of none, shape (worlds, 0)."""
@@ -171,36 +187,50 @@ def load_game(public: PublicGame) -> Game:
     shards = partition_records(
         split.inside.labels, public.clients, public.partition, dict(public.partition_parameters), public.data_seed
     )
-    victim = next(client for client, shard in enumerate(shards) if public.pair.index in shard)
+    match public.law.unit:
+        case Unit.RECORD:
+            victim = next(client for client, shard in enumerate(shards) if public.pair.index in shard)
+        case Unit.CLIENT:
+            victim = public.pair.index
+    outside = _outside(public, split, len(shards[victim]))
     return Game(
         public=public,
         training=Examples.of(split.inside, public.device),
-        replacement=_replacement(public, split),
+        replacement=None if outside.replacement is None else Examples.of(outside.replacement, public.device),
         shards=shards,
         victim=victim,
-        insider=0 if victim != 0 else 1,
         test=Examples.of(split.test, public.device),
-        population=_population(public, split),
+        population=_population(public, split, outside.left),
         classes=split.inside.classes,
         model=StackedModel.of(ModelSpec(public.model, source.feature_shape, split.inside.classes)),
     )
 
 
-def _replacement(public: PublicGame, split: Split) -> Examples | None:
-    if public.pair.replacement is None:
-        return None
+class _Outside(NamedTuple):
+    """What stands in D' for the differing unit, None if nothing does; and the indices outside D that are left."""
+
+    replacement: Records | None
+    left: NDArray[np.int64]
+
+
+def _outside(public: PublicGame, split: Split, shard: int) -> _Outside:
+    """Divide the records outside D into what the stand-in holds, and the others."""
+    number, everything = public.pair.replacement, np.arange(0 if split.outside is None else len(split.outside))
+    if number is None:
+        return _Outside(None, everything)
     assert split.outside is not None
-    return Examples.of(split.outside.take(np.array([public.pair.replacement])), public.device)
+    match public.law.unit:
+        case Unit.RECORD:
+            taken = np.array([number])
+        case Unit.CLIENT:
+            taken = stand_in_shard(split.outside, shard, public.data_seed, number)
+    return _Outside(split.outside.take(taken), np.delete(everything, taken))
 
 
-def _population(public: PublicGame, split: Split) -> Examples:
-    """Sample the population from records outside D and D'; where D takes the whole pool, use the test records."""
-    replacement = public.pair.replacement
-    if split.outside is None or len(split.outside) - (replacement is not None) < FEWEST_POPULATION:
+def _population(public: PublicGame, split: Split, left: NDArray[np.int64]) -> Examples:
+    """Sample the population from records outside D and D'; where too few are left, use the test records."""
+    if split.outside is None or len(left) < FEWEST_POPULATION:
         return Examples.of(split.test, public.device)
-    others = np.arange(len(split.outside))
-    if replacement is not None:
-        others = np.delete(others, replacement)
     draw = generator(public.data_seed, Purpose.POPULATION_SAMPLE)
-    chosen = draw.choice(others, size=min(public.population_records, len(others)), replace=False)
+    chosen = draw.choice(left, size=min(public.population_records, len(left)), replace=False)
     return Examples.of(split.outside.take(np.sort(chosen)), public.device)

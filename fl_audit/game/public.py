@@ -6,6 +6,8 @@ neighbours, shards and model. It holds no secret: bits and noise come from the c
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from fl_audit.adjacency import NeighbourPair
@@ -15,7 +17,9 @@ from fl_audit.device import Device
 from fl_audit.errors import require
 from fl_audit.game.seen import View, require_view
 from fl_audit.mechanisms.law import ReleaseLaw, require_weighable
-from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.noise import CorrelatedGaussian, NoiseScaling
+from fl_audit.mechanisms.participation import FixedCohort
+from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Standpoint
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,11 @@ class PublicGame:
     device
         What clients and the evaluator compute on; sums differ in their last bits between devices.
     with_insider
-        Whether the insider is asked about the releases. Without it a law may sample records, or make no promise.
+        Whether the insider is asked about the releases. Without it a law may make no promise.
+    standpoint
+        From where the insider looks.
+    insiders
+        How many clients attack, each by itself; 1 and more, and fewer than there are clients.
     """
 
     data: DataSpec
@@ -73,16 +81,36 @@ class PublicGame:
     threads: int = 1
     device: Device = Device.CPU
     with_insider: bool = True
+    standpoint: Standpoint = CLIENT_ALONE
+    insiders: int = 1
 
     def __post_init__(self) -> None:
         require(self.clients >= 2, f"clients is {self.clients}: accepted are 2 and more (a victim and an insider)")
         require(self.rounds >= 1, f"rounds is {self.rounds}: accepted are 1 and more")
+        accepted = 1 <= self.insiders < self.clients
+        require(
+            accepted, f"insiders is {self.insiders}: accepted are 1 to {self.clients - 1}, all clients but the victim"
+        )
         require_view(self.view, self.law)
+        noise = self.law.noise
+        if isinstance(noise, CorrelatedGaussian):
+            require(
+                noise.rounds == self.rounds,
+                f"the noise is correlated over {noise.rounds} rounds and rounds is {self.rounds}: accepted is the same",
+            )
         if self.with_insider:
-            require_weighable(self.law.adds_noise, self.law.sampling_rate)
+            require_weighable(self.law, self.standpoint)
         else:
             is_global = self.law.scaling is NoiseScaling.GLOBAL
             require(is_global, "sensitivity is 'local' without the insider, whose device it is: accepted is 'global'")
+
+    def cohort(self, server_round: int) -> NDArray[np.int64] | None:
+        """Return the clients of a round, in ascending order, where cohorts take part; None where there are none."""
+        match self.law.participation:
+            case FixedCohort() as cohorts:
+                return cohorts.members(self.data_seed, server_round)
+            case _:
+                return None
 
     def to_json(self) -> str:
         """Return the game as JSON."""

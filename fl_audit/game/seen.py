@@ -3,11 +3,16 @@
 Under `update` clients see the noised sum, and the models follow from it by the public optimizer. Under `model` they see
 models alone, and the insider recovers the sum from successive ones. The server shows, the recorder keeps, the insider
 reads and replay walks through what these functions say.
+
+A round is made (`Made`) at the server. What clients see of it (`Seen`) is the release or the models, and whatever else
+an adversary knows of it (`Around`): who took part, the clipping norms, the noised bits behind an adaptive norm.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +22,7 @@ from torch import Tensor
 from fl_audit.errors import require
 from fl_audit.learning.optimizers import OptimizerState, inversion_error, recover_gradient, step
 from fl_audit.mechanisms.law import ReleaseLaw
-from fl_audit.protocol import Key, models_key
+from fl_audit.protocol import Key, earlier_key, models_key
 
 
 class View(StrEnum):
@@ -34,31 +39,138 @@ _BLURRED_FROM = 1e-3
 
 
 @dataclass(frozen=True)
+class Around:
+    """What an adversary knows of a round beside the release; None for what the release law does not have.
+
+    Parameters
+    ----------
+    taking_part
+        Which units took part, bool (worlds, units). Where the participation of the target is secret, its column is
+        empty.
+    norms
+        The clipping norms of the round, float64 (worlds,).
+    bits
+        The noised sum of the centred bits of an adaptive norm, float64 (worlds,).
+    contribution
+        What the target's client sent, (worlds, parameters); only the server sees it.
+    world_numbers
+        Numbers of the worlds, int64 (worlds,), of which the noise of clients is drawn.
+    noise_seeds
+        Seeds of the noise that the adversary knows: its own and its colluders', int64 (known shares,).
+    """
+
+    taking_part: Tensor | None = None
+    norms: Tensor | None = None
+    bits: Tensor | None = None
+    contribution: Tensor | None = None
+    world_numbers: Tensor | None = None
+    noise_seeds: Tensor | None = None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what there is, by name."""
+        named = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {name: value for name, value in named.items() if value is not None}
+
+    @staticmethod
+    def of(tensors: Mapping[str, Tensor]) -> "Around":
+        """Return what `tensors` named."""
+        return Around(**{entry.name: tensors.get(entry.name) for entry in fields(Around)})
+
+    def first(self, worlds: int) -> "Around":
+        """Return what is known of the first worlds."""
+        named = {name: value[:worlds] for name, value in self.tensors().items()}
+        return replace(Around.of(named), noise_seeds=self.noise_seeds)
+
+    @property
+    def norms_array(self) -> NDArray[np.float64] | None:
+        """The clipping norms as an array."""
+        return None if self.norms is None else self.norms.cpu().numpy()
+
+
+class Step(NamedTuple):
+    """An earlier round: the models on which the clients worked, and the release; both (worlds, parameters)."""
+
+    start: Tensor
+    release: Tensor
+
+
+@dataclass(frozen=True)
+class Made:
+    """A round as the server made it.
+
+    Parameters
+    ----------
+    number
+        The round, from 1.
+    models
+        Up to three successive models (worlds, parameters), theta_i last and theta_{i-1} before it.
+    release
+        r_i (worlds, parameters).
+    around
+        What an adversary knows of the round beside it.
+    earlier
+        The rounds before it that are needed to weigh it, oldest first; none unless the noise is correlated.
+    """
+
+    number: int
+    models: tuple[Tensor, ...]
+    release: Tensor
+    around: Around = field(default_factory=Around)
+    earlier: tuple[Step, ...] = ()
+
+    def first(self, worlds: int) -> "Made":
+        """Return the round in its first worlds."""
+        return Made(
+            self.number,
+            tuple(model[:worlds] for model in self.models),
+            self.release[:worlds],
+            self.around.first(worlds),
+            tuple(Step(start[:worlds], release[:worlds]) for start, release in self.earlier),
+        )
+
+
+@dataclass(frozen=True)
 class Seen:
     """What clients saw of one round.
 
     Parameters
     ----------
+    number
+        The round, from 1.
     models
         Successive models (worlds, parameters), oldest first. Under `update` theta_{i-1} alone; under `model` as many as
         determine the sum, theta_i last.
     release
         The noised sums r_i (worlds, parameters); None under `model`.
+    around
+        What an adversary knows of the round beside it.
+    earlier
+        The rounds before it that are needed to weigh it, oldest first; none unless the noise is correlated.
     """
 
+    number: int
     models: tuple[Tensor, ...]
     release: Tensor | None
+    around: Around = field(default_factory=Around)
+    earlier: tuple[Step, ...] = ()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all of it by name, for a message."""
+        """Return all of it but the number by name, for a message."""
         named = {models_key(back): model for back, model in enumerate(reversed(self.models))}
-        return named if self.release is None else named | {Key.RELEASE: self.release}
+        named |= {} if self.release is None else {str(Key.RELEASE): self.release}
+        for back, (start, release) in enumerate(reversed(self.earlier), start=1):
+            named |= {earlier_key(Key.MODELS, back): start, earlier_key(Key.RELEASE, back): release}
+        return named | self.around.tensors()
 
     @staticmethod
-    def of(tensors: Mapping[str, Tensor]) -> "Seen":
+    def of(number: int, tensors: Mapping[str, Tensor]) -> "Seen":
         """Return what `tensors` named."""
-        models = len(tensors) - (Key.RELEASE in tensors)
-        return Seen(tuple(tensors[models_key(back)] for back in reversed(range(models))), tensors.get(Key.RELEASE))
+        models = tuple(tensors[models_key(back)] for back in reversed(range(_counted(tensors, models_key(0)[:-1]))))
+        steps = tuple(
+            Step(tensors[earlier_key(Key.MODELS, back)], tensors[earlier_key(Key.RELEASE, back)])
+            for back in range(_counted(tensors, earlier_key(Key.RELEASE, 1)[:-1]), 0, -1)
+        )
+        return Seen(number, models, tensors.get(Key.RELEASE), Around.of(tensors), steps)
 
     @property
     def start(self) -> Tensor:
@@ -80,16 +192,25 @@ class Seen:
         )
 
 
+def _counted(tensors: Mapping[str, Tensor], prefix: str) -> int:
+    return sum(name.startswith(prefix) for name in tensors)
+
+
 def require_view(view: View, law: ReleaseLaw) -> None:
     """Refuse a view under which the release cannot be told.
 
     Raises
     ------
     InputError
-        If only models are seen and the optimizer cannot be inverted.
+        If only models are seen and the optimizer cannot be inverted, or the noise is correlated over rounds.
     """
     if view is View.MODEL:
         _ = law.optimizer.models_to_invert  # refuses Adam, which cannot be inverted
+        require(
+            law.rounds_needed == 1,
+            "view is 'model' with noise that is correlated over rounds, whose releases an insider must see: accepted "
+            "with it is 'update'",
+        )
 
 
 def is_blurred(share: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -125,7 +246,7 @@ def refuse_blurred(share: NDArray[np.float64]) -> None:
     )
 
 
-def show(view: View, law: ReleaseLaw, models: Sequence[Tensor], release: Tensor) -> Seen:
+def show(view: View, law: ReleaseLaw, made: Made) -> Seen:
     """Return what clients see of a round.
 
     Parameters
@@ -134,35 +255,27 @@ def show(view: View, law: ReleaseLaw, models: Sequence[Tensor], release: Tensor)
         What they may see.
     law
         The release law.
-    models
-        Successive models, theta_i last, theta_{i-1} before it, and one more where there is one.
-    release
-        r_i.
+    made
+        The round.
     """
     match view:
         case View.UPDATE:
-            return Seen((models[-2],), release)
+            return Seen(made.number, (made.models[-2],), made.release, made.around, made.earlier)
         case View.MODEL:
-            return Seen(tuple(models[-law.optimizer.models_to_invert :]), None)
+            return Seen(made.number, made.models[-law.optimizer.models_to_invert :], None, made.around)
 
 
-def kept_of(view: View, release: Tensor, model: Tensor) -> Tensor:
-    """Return what a run directory keeps of a round: as much as clients saw."""
+def kept_of(view: View, made: Made) -> dict[str, Tensor]:
+    """Return what a run directory keeps of a round: as much as clients saw, by name."""
     match view:
         case View.UPDATE:
-            return release
+            kept = made.release
         case View.MODEL:
-            return model
+            kept = made.models[-1]
+    return {_KEPT[view]: kept} | made.around.tensors()
 
 
-def kept_name(view: View) -> str:
-    """Return the name under which a run directory keeps the rounds."""
-    return _KEPT[view]
-
-
-def walk(
-    view: View, law: ReleaseLaw, initial: Tensor, rounds: Sequence[Tensor]
-) -> Iterator[tuple[list[Tensor], Tensor]]:
+def walk(view: View, law: ReleaseLaw, initial: Tensor, rounds: Sequence[Mapping[str, Tensor]]) -> Iterator[Made]:
     """Walk through the kept rounds of some worlds.
 
     Parameters
@@ -176,12 +289,13 @@ def walk(
 
     Yields
     ------
-    tuple
-        Up to three successive models, theta_i last and theta_{i-1} before it, and r_i. Under the view `update` the
-        models follow from the releases by the public optimizer, under `model` the releases from the models.
+    Made
+        The rounds. Under the view `update` the models follow from the releases by the public optimizer, under `model`
+        the releases from the models.
     """
-    models, state = [initial], OptimizerState()
-    for kept in rounds:
+    models, state, earlier = [initial], OptimizerState(), deque[Step](maxlen=law.rounds_needed - 1)
+    for number, stored in enumerate(rounds, start=1):
+        kept = stored[_KEPT[view]]
         match view:
             case View.UPDATE:
                 moved, state = step(law.optimizer, models[-1], kept, state, law.denominator)
@@ -189,4 +303,5 @@ def walk(
             case View.MODEL:
                 models = [*models[-2:], kept]
                 release = recover_gradient(law.optimizer, models) * law.denominator
-        yield models, release
+        yield Made(number, tuple(models), release, Around.of(stored), tuple(earlier))
+        earlier.append(Step(models[-2], release))

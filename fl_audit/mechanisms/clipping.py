@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from torch import Tensor
+
 from fl_audit.errors import require
 
 
@@ -31,20 +33,76 @@ class FixedClipping:
 
 
 @dataclass(frozen=True)
+class AdaptiveClipping:
+    """The norm follows a quantile of the lengths of contributions, which is estimated with noise.
+
+    Beside its contribution a unit tells whether it is at most C long. The sum of these bits, each less one half, is
+    released with noise, and the next round's norm is C exp(-eta (share - gamma)). The noise of a round is scaled to the
+    norm at which that round clipped.
+
+    Parameters
+    ----------
+    norm
+        C of the first round, positive and finite.
+    quantile
+        gamma, the share of contributions that are to stay unclipped; above 0 and below 1.
+    learning_rate
+        eta, how fast the norm follows; positive and finite.
+    bit_noise
+        Noise multiplier of the bits' sum over that of the contributions' sum, positive and finite.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+
+    Notes
+    -----
+    Source: Andrew, Thakkar, McMahan & Ramaswamy 2021, "Differentially private learning with adaptive clipping",
+    algorithm 1.
+    """
+
+    norm: float
+    quantile: float = 0.5
+    learning_rate: float = 0.2
+    bit_noise: float = 5.0
+    kind: Literal["adaptive"] = "adaptive"
+
+    def __post_init__(self) -> None:
+        named = {"clipping norm": self.norm, "clipping learning rate": self.learning_rate}
+        for name, value in (named | {"quantile noise": self.bit_noise}).items():
+            accepted = value > 0 and math.isfinite(value)
+            require(accepted, f"{name} is {value}: accepted are positive finite numbers")
+        require(0 < self.quantile < 1, f"quantile is {self.quantile}: accepted are numbers above 0 and below 1")
+
+    def moved(self, norms: Tensor, share: Tensor) -> Tensor:
+        """Return the norms of the next round.
+
+        Parameters
+        ----------
+        norms
+            C of this round, float64 (worlds,).
+        share
+            Noised share of contributions that were at most C long, float64 (worlds,).
+        """
+        return norms * (-self.learning_rate * (share - self.quantile)).exp()
+
+
+@dataclass(frozen=True)
 class NoClipping:
     """Contributions of any length, which leave noise no scale and promise nothing."""
 
     kind: Literal["none"] = "none"
 
 
-Clipping = FixedClipping | NoClipping
+Clipping = FixedClipping | AdaptiveClipping | NoClipping
 """The ways to clip."""
 
 
 def norm_bound(clipping: Clipping) -> float:
-    """Return the largest L2 norm that one contribution can have; infinite without clipping."""
+    """Return the largest L2 norm that one contribution can have, in the first round; infinite without clipping."""
     match clipping:
-        case FixedClipping(norm):
+        case FixedClipping(norm) | AdaptiveClipping(norm):
             return norm
         case NoClipping():
             return math.inf

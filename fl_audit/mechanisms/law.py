@@ -6,19 +6,36 @@ composed of small closed sets: adjacency, contribution, clipping, participation,
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError, require
+from fl_audit.adjacency import Adjacency, Unit
+from fl_audit.errors import require
 from fl_audit.learning.optimizers import ServerOptimizer
-from fl_audit.mechanisms.clipping import Clipping, FixedClipping, NoClipping, norm_bound
+from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, norm_bound
+from fl_audit.mechanisms.combinations import require_combination
 from fl_audit.mechanisms.contribution import Contribution, RecordGradients
-from fl_audit.mechanisms.noise import CentralGaussian, Noise, NoiseScaling, NoNoise
-from fl_audit.mechanisms.participation import Everybody, Participation, PoissonSampling, rate_of
-from fl_audit.privacy.events import ReleaseEvent, gaussian_rounds
+from fl_audit.mechanisms.noise import (
+    CentralGaussian,
+    CorrelatedGaussian,
+    DistributedGaussian,
+    LocalGaussian,
+    Noise,
+    NoiseScaling,
+    NoNoise,
+    faced,
+)
+from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, PoissonSampling, rate_of
+from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Standpoint
+from fl_audit.privacy.adaptive_clipping import combined_multiplier
+from fl_audit.privacy.events import ReleaseEvent, SampledGaussianRelease, gaussian_rounds
+from fl_audit.privacy.matrices import correlated_event
+
+Floats = NDArray[np.float64]
+
+NOTHING_TO_WEIGH = "the insider has nothing to weigh where nothing is promised: set insider = false in [audit]"
 
 
 @dataclass(frozen=True)
@@ -68,15 +85,7 @@ class ReleaseLaw:
         )
         accepted = self.denominator > 0 and math.isfinite(self.denominator)
         require(accepted, f"denominator is {self.denominator}: accepted are positive finite numbers")
-        match self.clipping, self.noise, self.participation:
-            case NoClipping(), CentralGaussian(multiplier), _:
-                raise InputError(f"noise multiplier is {multiplier} without clipping: noise needs a clipping norm")
-            case FixedClipping(norm), NoNoise(), _:
-                raise InputError(f"clipping norm is {norm} without noise: clipping alone promises nothing")
-            case _, CentralGaussian(scaling=NoiseScaling.LOCAL), PoissonSampling(rate):
-                raise InputError(f"sensitivity is 'local' at sampling rate {rate}: accepted with sampling is 'global'")
-            case _:
-                pass
+        require_combination(self.contribution, self.clipping, self.participation, self.noise)
 
     @property
     def adds_noise(self) -> bool:
@@ -84,90 +93,170 @@ class ReleaseLaw:
         return not isinstance(self.noise, NoNoise)
 
     @property
+    def unit(self) -> Unit:
+        """Whose contribution is clipped."""
+        return self.contribution.unit
+
+    @property
     def is_sampled(self) -> bool:
-        """Whether a round is made of a sample of the units."""
-        return not isinstance(self.participation, Everybody)
+        """Whether a round is made of a secret sample of the units."""
+        return isinstance(self.participation, PoissonSampling)
 
     @property
     def sampling_rate(self) -> float:
-        """Probability with which a unit takes part in a round."""
+        """Probability with which a unit takes part in a round, as far as others know."""
         return rate_of(self.participation)
 
     @property
     def clipping_norm(self) -> float:
-        """C, largest L2 norm of one contribution; infinite without clipping."""
+        """C, largest L2 norm of one contribution in the first round; infinite without clipping."""
         return norm_bound(self.clipping)
 
     @property
+    def is_adaptive(self) -> bool:
+        """Whether the clipping norm changes from round to round."""
+        return isinstance(self.clipping, AdaptiveClipping)
+
+    @property
     def noise_multiplier(self) -> float:
-        """z, noise standard deviation in units of the sensitivity; 0 without noise."""
-        match self.noise:
-            case CentralGaussian(multiplier):
-                return multiplier
-            case NoNoise():
-                return 0.0
+        """z as the noise itself defines it; 0 without noise."""
+        return 0.0 if isinstance(self.noise, NoNoise) else self.noise.multiplier
 
     @property
     def scaling(self) -> NoiseScaling:
         """What the noise is scaled to; no noise depends on no data, so it counts as global."""
-        match self.noise:
-            case CentralGaussian(scaling=scaling):
-                return scaling
-            case NoNoise():
-                return NoiseScaling.GLOBAL
+        return self.noise.scaling if isinstance(self.noise, CentralGaussian) else NoiseScaling.GLOBAL
+
+    @property
+    def clients_add_noise(self) -> bool:
+        """Whether the noise comes from the clients, and not from the server."""
+        return isinstance(self.noise, DistributedGaussian | LocalGaussian)
+
+    @property
+    def rounds_needed(self) -> int:
+        """How many rounds, the newest one included, an adversary needs to weigh the newest one."""
+        if not isinstance(self.noise, CorrelatedGaussian):
+            return 1
+        return self.noise.rounds_needed
 
     @property
     def global_sensitivity(self) -> float:
-        """Largest L2 change of the sum between neighbours; infinite without clipping."""
+        """Largest L2 change of a first round's sum between neighbours; infinite without clipping."""
         return self.adjacency.sensitivity_of_sum(self.clipping_norm)
+
+    @property
+    def bit_sensitivity(self) -> float:
+        """Largest change of the sum of an adaptive norm's centred bits between neighbours: a bit is -1/2 or 1/2."""
+        return self.adjacency.sensitivity_of_sum(0.5)
+
+    @property
+    def bit_sigma(self) -> float:
+        """Noise standard deviation of the sum of an adaptive norm's bits; 0 where the norm is fixed."""
+        if not isinstance(self.clipping, AdaptiveClipping):
+            return 0.0
+        return self.clipping.bit_noise * self.noise_multiplier * self.bit_sensitivity
 
     @property
     def is_private_release(self) -> bool:
         """Whether there is noise, and it is independent of the data, as a private release needs."""
         return self.adds_noise and self.scaling is NoiseScaling.GLOBAL
 
-    def noise_scale(self, local_sensitivity: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return sigma_i of every world from the local sensitivities at the current weights; 0 without noise.
+    def with_multiplier(self, multiplier: float) -> "ReleaseLaw":
+        """Return the same law with another noise multiplier z; a law without noise stays as it is."""
+        return (
+            self if isinstance(self.noise, NoNoise) else replace(self, noise=replace(self.noise, multiplier=multiplier))
+        )
+
+    def noise_scale(self, local_sensitivity: Floats, standpoint: Standpoint, norms: Floats | None = None) -> Floats:
+        """Return the standard deviation of the noise that an adversary faces in each world; 0 without noise.
 
         Parameters
         ----------
         local_sensitivity
-            ||f_i(D) - f_i(D')||, at least 0, any shape. Under global scaling only its shape matters.
+            ||f_i(D) - f_i(D')|| at the current weights, at least 0, any shape. Under global scaling only its shape
+            matters.
+        standpoint
+            From where the adversary looks.
+        norms
+            The clipping norms of the round, of a shape that fits; None where the norm is fixed.
         """
         match self.noise:
-            case CentralGaussian():
-                return self.noise.scale(local_sensitivity, self.clipping_norm, self.global_sensitivity)
             case NoNoise():
                 return np.zeros_like(local_sensitivity, dtype=np.float64)
+            case CentralGaussian(scaling=NoiseScaling.LOCAL):
+                return self.noise.scale(local_sensitivity, self.clipping_norm, self.global_sensitivity)
+            case _:
+                return faced(self.noise, standpoint) * self._largest_change(local_sensitivity, norms)
 
-    def events(self, rounds: int) -> tuple[ReleaseEvent, ...]:
-        """Return what the accountant is told of k rounds; nothing where nothing is promised."""
+    def server_scale(self, local_sensitivity: Floats, norms: Floats | None = None) -> Floats:
+        """Return the standard deviation of the noise that the server adds, or draws where it is correlated."""
+        return self.noise_scale(local_sensitivity, CLIENT_ALONE, norms)
+
+    @property
+    def share_scale(self) -> float:
+        """Standard deviation of the noise that every client adds; 0 where the server does."""
         match self.noise:
-            case CentralGaussian(multiplier):
-                return gaussian_rounds(multiplier, rounds, self.sampling_rate)
-            case NoNoise():
-                return ()
+            case DistributedGaussian(z, clients):
+                return z * self.global_sensitivity / math.sqrt(clients)
+            case LocalGaussian(z):
+                return z * self.global_sensitivity
+            case _:
+                return 0.0
 
-    def gaussian_mu(self, rounds: int) -> float:
-        """Return mu = sqrt(k) / z, the Gaussian-DP parameter of k rounds (Dong, Roth & Su 2022, corollary 3.3).
+    def _largest_change(self, shaped: Floats, norms: Floats | None) -> Floats:
+        changes = self.global_sensitivity if norms is None else self.adjacency.sensitivity_of_sum(1.0) * norms
+        return np.broadcast_to(np.asarray(changes, dtype=np.float64), np.shape(shaped)).copy()
 
-        With sampling it is that of an insider who sees who takes part; without noise it is infinite.
+    def promised_multiplier(self, standpoint: Standpoint) -> float:
+        """Return z of one round against an adversary, of everything that is released in it; 0 without noise.
+
+        Parameters
+        ----------
+        standpoint
+            From where the adversary looks.
         """
-        return math.sqrt(rounds) / self.noise_multiplier if self.adds_noise else math.inf
+        z = faced(self.noise, standpoint)
+        return combined_multiplier(z, z * self.clipping.bit_noise) if isinstance(self.clipping, AdaptiveClipping) else z
+
+    def events(self, rounds: int, standpoint: Standpoint) -> tuple[ReleaseEvent, ...]:
+        """Return what the accountant is told of k rounds; nothing where nothing is promised.
+
+        Parameters
+        ----------
+        rounds
+            k, at least 1.
+        standpoint
+            Against whom the promise is made: who knows a part of the noise, or sees who takes part, is promised less.
+        """
+        if isinstance(self.noise, NoNoise):
+            return ()
+        z = self.promised_multiplier(standpoint)
+        if isinstance(self.noise, CorrelatedGaussian):
+            return (self._correlated(self.noise, z, rounds),)
+        match self.participation:
+            case Everybody():
+                return gaussian_rounds(z, rounds)
+            case PoissonSampling(rate):
+                return (SampledGaussianRelease(z, rate, rounds, seen=standpoint.sees_participation),)
+            case FixedCohort() as cohorts:
+                return gaussian_rounds(z, cohorts.participations(rounds))
+
+    def _correlated(self, noise: CorrelatedGaussian, multiplier: float, rounds: int) -> ReleaseEvent:
+        match self.participation:
+            case FixedCohort() as cohorts:
+                often, apart = cohorts.participations(rounds), cohorts.separation
+            case _:
+                often, apart = rounds, 1
+        return correlated_event(multiplier, noise.matrix, rounds, noise.bands, apart, often)
 
 
-def require_weighable(adds_noise: bool, sampling_rate: float) -> None:
-    """Refuse what the insider cannot weigh.
+def require_weighable(law: ReleaseLaw, standpoint: Standpoint) -> None:
+    """Refuse what an insider cannot weigh.
 
     Raises
     ------
     InputError
-        If there is no noise, or the units of a round are sampled.
+        If there is no noise, or the adversary knows all of it.
     """
-    if not adds_noise:
-        raise InputError("the insider has nothing to weigh where nothing is promised: set insider = false in [audit]")
-    require(
-        sampling_rate == 1,
-        f"sampling rate is {sampling_rate:g}: the insider weighs rounds of all records only; set insider = false in "
-        "[audit], or leave the rate at 1",
-    )
+    require(law.adds_noise, NOTHING_TO_WEIGH)
+    faced(law.noise, standpoint)

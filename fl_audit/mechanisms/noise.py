@@ -1,10 +1,12 @@
 """Which noise a release gets.
 
 Each noise knows three things: how to apply itself to a sum, what it tells the accountant (`ReleaseLaw.events` asks it
-for its multiplier), and the log-likelihood ratio of what was seen under two hypotheses (`weighing`).
+for its multiplier), and how much of it an adversary faces who knows a part of it (`faced`). What was seen under two
+hypotheses is weighed in `weighing`.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -15,6 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.errors import require
+from fl_audit.mechanisms.standpoint import Place, Standpoint
+from fl_audit.privacy.matrices import MatrixKind
+from fl_audit.randomness import Purpose, generator
 
 SENSITIVITY_FLOOR = 1e-4
 """Share of the clipping norm under which local noise stops shrinking: below it float32 rounding, not noise, would hide
@@ -54,8 +59,7 @@ class CentralGaussian:
     kind: Literal["central"] = "central"
 
     def __post_init__(self) -> None:
-        accepted = self.multiplier > 0 and math.isfinite(self.multiplier)
-        require(accepted, f"noise multiplier is {self.multiplier}: accepted are positive finite numbers")
+        _require_multiplier(self.multiplier)
 
     def scale(self, local_sensitivity: NDArray[np.float64], clipping_norm: float, worst: float) -> NDArray[np.float64]:
         """Return sigma_i of every world.
@@ -78,14 +82,200 @@ class CentralGaussian:
 
 
 @dataclass(frozen=True)
+class DistributedGaussian:
+    """Every client adds an equal share of the noise to its contribution: N(0, sigma^2 / m I), sigma = z Delta.
+
+    Nobody but the client knows its share. An insider knows its own, and so faces less noise than others do.
+
+    Parameters
+    ----------
+    multiplier
+        z, standard deviation of all shares together in units of the sensitivity; positive and finite.
+    clients
+        m, number of clients, at least 2.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
+
+    multiplier: float
+    clients: int
+    kind: Literal["distributed"] = "distributed"
+
+    def __post_init__(self) -> None:
+        _require_multiplier(self.multiplier)
+        _require_clients(self.clients)
+
+
+@dataclass(frozen=True)
+class LocalGaussian:
+    """Every client adds all of the noise to its contribution: N(0, sigma^2 I), sigma = z Delta.
+
+    The sum holds m times the variance. Even who sees a contribution by itself, as the server does, faces the noise that was promised.
+
+    Parameters
+    ----------
+    multiplier
+        z, standard deviation of one client's noise in units of the sensitivity; positive and finite.
+    clients
+        m, number of clients, at least 2.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
+
+    multiplier: float
+    clients: int
+    kind: Literal["local"] = "local"
+
+    def __post_init__(self) -> None:
+        _require_multiplier(self.multiplier)
+        _require_clients(self.clients)
+
+
+@dataclass(frozen=True)
+class CorrelatedGaussian:
+    """The server adds noise that is correlated over rounds: r_t = g_t + sum over s <= t of (C^-1)_ts z_s.
+
+    The z_s are N(0, sigma^2 I) with sigma = z Delta, Delta the largest change of one round's sum, and C a
+    lower-triangular matrix, so that the noise of later rounds takes back a part of that of earlier ones.
+
+    Parameters
+    ----------
+    multiplier
+        z, standard deviation of the z_s in units of Delta; positive and finite.
+    matrix
+        Which matrix C.
+    rounds
+        k, its size, at least 1.
+    bands
+        Bands of a banded C, from 1 (independent noise) to k; not used by the tree.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+
+    Notes
+    -----
+    Source: Kairouz et al. 2021, "Practical and private (deep) learning without sampling or shuffling";
+    Choquette-Choo et al. 2023, "(Amplified) banded matrix factorization".
+    """
+
+    multiplier: float
+    matrix: MatrixKind
+    rounds: int
+    bands: int = 1
+    kind: Literal["correlated"] = "correlated"
+
+    def __post_init__(self) -> None:
+        _require_multiplier(self.multiplier)
+        require(1 <= self.bands <= self.rounds, f"bands is {self.bands}: accepted are 1 to {self.rounds}, the rounds")
+
+    @property
+    def rounds_needed(self) -> int:
+        """How many rounds, the newest one included, the noise of the newest release is made of."""
+        match self.matrix:
+            case MatrixKind.BANDED:
+                return self.bands
+            case MatrixKind.TREE:
+                return self.rounds
+
+
+@dataclass(frozen=True)
 class NoNoise:
     """The sum itself is released, and nothing is promised."""
 
     kind: Literal["none"] = "none"
 
 
-Noise = CentralGaussian | NoNoise
+Noise = CentralGaussian | DistributedGaussian | LocalGaussian | CorrelatedGaussian | NoNoise
 """The kinds of noise."""
+
+
+def _require_multiplier(multiplier: float) -> None:
+    accepted = multiplier > 0 and math.isfinite(multiplier)
+    require(accepted, f"noise multiplier is {multiplier}: accepted are positive finite numbers")
+
+
+def _require_clients(clients: int) -> None:
+    require(clients >= 2, f"clients is {clients}: accepted are 2 and more, for noise that clients add")
+
+
+def faced(noise: Noise, standpoint: Standpoint) -> float:
+    """Return the noise multiplier that an adversary faces: of what is left of the noise, less the shares it knows.
+
+    Parameters
+    ----------
+    noise
+        The noise.
+    standpoint
+        From where the adversary looks.
+
+    Returns
+    -------
+    float
+        z for central and correlated noise; with c known shares z sqrt((m - c) / m) for distributed noise and
+        z sqrt(m - c) for local noise; for a server that sees single contributions z / sqrt(m) and z. 0 without noise.
+
+    Raises
+    ------
+    InputError
+        If the adversary knows all the noise, or sits at a server that adds the noise itself.
+    """
+    place = standpoint.place
+    match noise:
+        case NoNoise():
+            return 0.0
+        case CentralGaussian(z) | CorrelatedGaussian(z):
+            require(
+                place is Place.CLIENT,
+                "place is 'server' and the server adds the noise, so it knows everything: accepted with place = "
+                "'server' are noise = 'distributed' and 'local'",
+            )
+            return z
+        case DistributedGaussian(z, clients):
+            return z * _left(clients, standpoint) / math.sqrt(clients)
+        case LocalGaussian(z, clients):
+            return z * _left(clients, standpoint)
+
+
+def _left(clients: int, standpoint: Standpoint) -> float:
+    """Return the square root of the number of shares that the adversary faces."""
+    if standpoint.place is Place.SERVER:
+        return 1.0
+    known = standpoint.known_shares
+    require(
+        known < clients,
+        f"colluders is {standpoint.colluders} and there are {clients} clients: accepted are 0 to {clients - 2}, for "
+        "somebody else's noise must be left",
+    )
+    return math.sqrt(clients - known)
+
+
+def noise_share(seed: int, worlds: Sequence[int], server_round: int, size: int) -> Tensor:
+    """Return the standard normal draws of one client, float32 (worlds, size).
+
+    Parameters
+    ----------
+    seed
+        The client's own secret seed.
+    worlds
+        Numbers of the worlds.
+    server_round
+        The round.
+    size
+        Number of parameters.
+    """
+    draws = np.empty((len(worlds), size), dtype=np.float32)
+    for row, world in enumerate(worlds):
+        source = generator(seed, Purpose.NOISE_SHARE, world=world, round=server_round)
+        source.standard_normal(out=draws[row], dtype=np.float32)
+    return torch.from_numpy(draws)
 
 
 def add_noise(total: Tensor, standard_normals: Tensor, sigma: NDArray[np.float64]) -> Tensor:

@@ -1,9 +1,14 @@
 """Who takes part in a round."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fl_audit.errors import require
+from fl_audit.randomness import Purpose, generator
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,60 @@ class PoissonSampling:
         require(0 < self.rate < 1, f"sampling rate is {self.rate}: accepted are numbers above 0 and below 1")
 
 
-Participation = Everybody | PoissonSampling
+@dataclass(frozen=True)
+class FixedCohort:
+    """In each round a cohort of a fixed number of clients takes part, in a public order.
+
+    All clients stand in one public random order, and the cohorts follow each other through it, over and over. So
+    everybody knows who takes part in which round, which amplifies nothing; a client takes part in every (m / size)-th
+    round, and two rounds of a client lie at least floor(m / size) apart.
+
+    Parameters
+    ----------
+    size
+        Clients of one round, from 1 to m - 1; with all m it would be `Everybody`.
+    clients
+        m, number of all clients.
+
+    Raises
+    ------
+    InputError
+        If the size is out of its range.
+    """
+
+    size: int
+    clients: int
+    kind: Literal["cohort"] = "cohort"
+
+    def __post_init__(self) -> None:
+        accepted = 1 <= self.size < self.clients
+        require(accepted, f"cohort is {self.size} of {self.clients} clients: accepted are 1 to {self.clients - 1}")
+
+    @property
+    def separation(self) -> int:
+        """Fewest rounds from one in which a client takes part to the next one in which it does."""
+        return self.clients // self.size
+
+    def participations(self, rounds: int) -> int:
+        """Return the most rounds of so many in which one client takes part."""
+        return math.ceil(rounds * self.size / self.clients)
+
+    def members(self, seed: int, server_round: int) -> NDArray[np.int64]:
+        """Return the clients of a round, in ascending order.
+
+        Parameters
+        ----------
+        seed
+            Public seed of the order.
+        server_round
+            The round, from 1.
+        """
+        order = generator(seed, Purpose.COHORT_ORDER).permutation(self.clients)
+        first = (server_round - 1) * self.size
+        return np.sort(order[np.arange(first, first + self.size) % self.clients]).astype(np.int64)
+
+
+Participation = Everybody | PoissonSampling | FixedCohort
 """The ways to take part."""
 
 
@@ -45,9 +103,9 @@ def participation_of(rate: float) -> Participation:
 
 
 def rate_of(participation: Participation) -> float:
-    """Return the probability with which a unit takes part in a round."""
+    """Return the probability with which a unit takes part in a round as far as others know; 1 if they see who does."""
     match participation:
-        case Everybody():
+        case Everybody() | FixedCohort():
             return 1.0
         case PoissonSampling(rate):
             return rate

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import ndtri_exp
 from torch import Tensor
 
 from fl_audit.errors import require
@@ -29,6 +30,9 @@ class Hypotheses:
     weight
         Probability with which the differing contribution is in the sum, above 0 and up to 1. The observer knows who
         else takes part.
+    sides
+        What was seen beside the sum says for `present` being in, and for `absent` being in, against neither: log-odds,
+        float64 (worlds,) each; None where there was nothing else to see.
 
     Raises
     ------
@@ -40,6 +44,7 @@ class Hypotheses:
     present: Tensor
     absent: Tensor
     weight: float = 1.0
+    sides: tuple[Tensor, Tensor] | None = None
 
     def __post_init__(self) -> None:
         require(
@@ -106,8 +111,27 @@ def local_sensitivity(present: Tensor, absent: Tensor) -> NDArray[np.float64]:
     return found
 
 
-def gaussian_log_odds(comparison: Comparison, agreement: Tensor, sigma: Tensor, weight: float) -> Tensor:
-    """Return the log-likelihood ratio of D against D' of releases with noise N(0, sigma^2 I).
+@dataclass(frozen=True)
+class Weighed:
+    """What releases say, world by world.
+
+    Parameters
+    ----------
+    log_odds
+        Of D against D', float64 (rows,).
+    scores
+        The noise along the difference of the two contributions as normal scores, under D and under D', float64
+        (rows, 2): the one of the true hypothesis is N(0, 1), whatever came before. NaN where the two do not differ.
+    """
+
+    log_odds: Tensor
+    scores: Tensor
+
+
+def weigh_gaussian(
+    comparison: Comparison, agreement: Tensor, sigma: Tensor, distance: Tensor, hypotheses: Hypotheses
+) -> Weighed:
+    """Weigh releases with noise N(0, sigma^2 I).
 
     Parameters
     ----------
@@ -117,26 +141,54 @@ def gaussian_log_odds(comparison: Comparison, agreement: Tensor, sigma: Tensor, 
         <residual, difference> per world, which `comparison` gives and its user has worked out, float64 (rows,).
     sigma
         Noise standard deviation of each world, float64 (rows,).
-    weight
-        Probability with which the differing contribution takes part.
+    distance
+        Length of the difference, float64 (rows,).
+    hypotheses
+        The hypotheses about all worlds, which hold the weight and what was seen beside the sums.
 
     Returns
     -------
-    Tensor
-        Float64 (rows,). Where the contribution always takes part it is <r - (f(D) + f(D'))/2, f(D) - f(D')> / sigma^2
+    Weighed
+        Where the contribution always takes part, the log-odds are <r - (f(D) + f(D'))/2, f(D) - f(D')> / sigma^2
         (Bernau et al. 2021, Lemma 1). Otherwise each hypothesis is a mixture: log((1 - q) + q e^l) of x less that of
         x', l being the log-odds of the contribution's being in against its being out.
     """
+    weight, sides = hypotheses.weight, _sides(hypotheses, comparison.rows)
+    along = agreement / (sigma * distance)
     if weight == 1:
-        return agreement / sigma.square()
+        half = distance / (2 * sigma)
+        scores = torch.stack([along - half, along + half], dim=1)
+        plain = agreement / sigma.square()
+        return Weighed(plain if sides is None else plain + sides[0] - sides[1], scores)
     rest = comparison.release - comparison.shared
-    one, other = (
-        _mixture(((rest - part / 2) * part).sum(dim=1) / sigma.square(), weight)
-        for part in (comparison.present, comparison.absent)
-    )
-    return one - other
+    parts = (comparison.present, comparison.absent)
+    each = [((rest - part / 2) * part).sum(dim=1) / sigma.square() for part in parts]
+    if sides is not None:
+        each = [one + side for one, side in zip(each, sides, strict=True)]
+    means = [(part * comparison.difference).sum(dim=1) / (sigma * distance) for part in parts]
+    place = along + (means[0] + means[1]) / 2
+    scores = torch.stack([_normal_score(place, mean, weight) for mean in means], dim=1)
+    return Weighed(_mixture(each[0], weight) - _mixture(each[1], weight), scores)
+
+
+def _sides(hypotheses: Hypotheses, rows: slice) -> tuple[Tensor, Tensor] | None:
+    return None if hypotheses.sides is None else (hypotheses.sides[0][rows], hypotheses.sides[1][rows])
 
 
 def _mixture(log_odds: Tensor, weight: float) -> Tensor:
     """Return log((1 - q) + q e^l)."""
     return torch.logaddexp(torch.full_like(log_odds, math.log1p(-weight)), math.log(weight) + log_odds)
+
+
+def _normal_score(place: Tensor, mean: Tensor, weight: float) -> Tensor:
+    """Return the normal score of a place under the mixture (1 - q) N(0, 1) + q N(mean, 1), from its smaller tail."""
+    lower, upper = (
+        torch.logaddexp(
+            math.log1p(-weight) + torch.special.log_ndtr(sign * place),
+            math.log(weight) + torch.special.log_ndtr(sign * (place - mean)),
+        )
+        for sign in (1, -1)
+    )
+    smaller = torch.minimum(lower, upper).cpu().numpy()
+    score = torch.from_numpy(ndtri_exp(smaller)).to(place.device)
+    return torch.where(lower <= upper, score, -score)

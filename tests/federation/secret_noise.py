@@ -5,10 +5,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.worlds import WorldBatch
-from strategies.dp_fedsgd import DPFedSGD
+from strategies.dp_strategy import DPStrategy
 
 
-class HalvedNoise(DPFedSGD):
+class HalvedNoise(DPStrategy):
     """Adds half of the noise that its law names."""
 
     def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: NDArray[np.float64]) -> Tensor:

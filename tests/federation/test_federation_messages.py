@@ -21,7 +21,7 @@ from fl_audit.worlds import WorldBatch, split_worlds
 from server.challenger import SeededChallenger
 from server.roll_call import call_the_roll
 from server.watched_grid import WatchedGrid
-from strategies.dp_fedsgd import DPFedSGD
+from strategies.dp_strategy import DPStrategy
 from strategies.errors import FederationError
 from strategies.replies import Answer, read_replies, sum_arrays
 
@@ -79,13 +79,13 @@ class _Released:
         self.batches.append(batch.name)
 
 
-def _strategy(small_plan: MakePlan, released: _Released) -> tuple[DPFedSGD, LocalGrid, ArrayRecord]:
+def _strategy(small_plan: MakePlan, released: _Released) -> tuple[DPStrategy, LocalGrid, ArrayRecord]:
     plan = small_plan()
     game = load_game(plan.public)
     grid = LocalGrid(clients.app.build_app(), plan.public.clients, 60.0)
     batches = split_worlds(4, 2)
     size = game.model.layout.size
-    strategy = DPFedSGD(
+    strategy = DPStrategy(
         plan.public, call_the_roll(WatchedGrid(grid, 60.0), game), SeededChallenger(0), batches, size, 60.0, released
     )
     arrays = ArrayRecord({batch.name: Array(np.zeros((2, size), dtype=np.float32)) for batch in batches})

@@ -9,7 +9,7 @@ from secret_noise import HalvedNoise
 from experiments.runs.engines import Engine
 from experiments.runs.run import Parties, run_audit
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
-from strategies.dp_fedsgd import DPFedSGD
+from strategies.dp_strategy import DPStrategy
 
 SECTIONS = {
     "data": {"name": "breast-cancer", "records": 60, "clients": 2},
@@ -20,9 +20,9 @@ SECTIONS = {
 }
 
 
-@pytest.mark.parametrize(("strategy", "verdict"), [(DPFedSGD, "consistent"), (HalvedNoise, "violated")])
+@pytest.mark.parametrize(("strategy", "verdict"), [(DPStrategy, "consistent"), (HalvedNoise, "violated")])
 def test_two_thousand_worlds_tell_an_honest_server_from_one_that_halves_its_noise(
-    strategy: type[DPFedSGD], verdict: str, small_plan: MakePlan, tmp_path: Path
+    strategy: type[DPStrategy], verdict: str, small_plan: MakePlan, tmp_path: Path
 ) -> None:
     plan, parties = small_plan(**SECTIONS), Parties(strategy=strategy)
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=parties, with_report=False)

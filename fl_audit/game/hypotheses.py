@@ -1,0 +1,195 @@
+"""What an adversary can work out of a round: both hypotheses about what it saw, and what it saw, made comparable.
+
+It knows all units but the differing one, who of them took part, and every public number. From that follow the two sums
+that a release can be made of. What it knows of the noise it subtracts; noise that is correlated over rounds it whitens.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fl_audit.adjacency import Unit
+from fl_audit.errors import require
+from fl_audit.game.contributing import Contributed, Moment, contributed, differing_contributions, nothing
+from fl_audit.game.game import Game
+from fl_audit.game.seen import Around, Seen
+from fl_audit.mechanisms.noise import CorrelatedGaussian, noise_share
+from fl_audit.mechanisms.standpoint import Place
+from fl_audit.mechanisms.weighing import Hypotheses
+from fl_audit.privacy.matrices import strategy_matrix
+
+
+class Question(NamedTuple):
+    """What is to be weighed: something observed, and both hypotheses about its mean."""
+
+    observed: Tensor
+    hypotheses: Hypotheses
+
+
+def question_of(game: Game, seen: Seen, batch_worlds: int | None = None) -> Question:
+    """Return what a round asks of an adversary.
+
+    Parameters
+    ----------
+    game
+        The game, with D and D'.
+    seen
+        What the adversary saw.
+    batch_worlds
+        World count of the original batch, when only its first worlds are weighed again; see `StackedModel.clipped_sum`.
+
+    Raises
+    ------
+    InputError
+        If something that the adversary needs was not shown.
+    """
+    law, around = game.public.law, seen.around
+    if law.rounds_needed > 1:
+        return _whitened(game, seen, batch_worlds)
+    moment = Moment(seen.number, around.norms, batch_worlds)
+    if game.public.standpoint.place is Place.SERVER:
+        return _of_contribution(game, seen, moment)
+    hypotheses = sums_of(game, seen.start, moment, around)
+    observed = seen.sums(law)
+    return Question(_less_known_noise(game, observed, seen), hypotheses)
+
+
+def sums_of(game: Game, models: Tensor, moment: Moment, around: Around) -> Hypotheses:
+    """Return the sums that a round has under D and under D'.
+
+    Parameters
+    ----------
+    game
+        The game.
+    models
+        theta_{i-1}, float32 (worlds, parameters).
+    moment
+        The round.
+    around
+        Who took part, and the noised bits, where the law has them.
+    """
+    law = game.public.law
+    members, weight = game.public.cohort(moment.number), law.sampling_rate
+    if members is not None and game.target not in members:
+        present, absent = nothing(models, law.is_adaptive), nothing(models, law.is_adaptive)
+    else:
+        present, absent = differing_contributions(game, models, moment)
+    if law.is_sampled and game.public.standpoint.sees_participation:
+        takes_part = _required(around.taking_part, "who took part")[:, game.target].bool()
+        present, absent, weight = present.times(takes_part), absent.times(takes_part), 1.0
+    shared = _shared(game, models, moment, around)
+    sides = _log_odds_of_bits(game, shared, (present, absent), around)
+    return Hypotheses(shared.total, present.total, absent.total, weight, sides)
+
+
+def _shared(game: Game, models: Tensor, moment: Moment, around: Around) -> Contributed:
+    """Return what all units but the differing one add."""
+    match game.unit:
+        case Unit.RECORD:
+            return _shared_records(game, models, moment, around)
+        case Unit.CLIENT:
+            return _shared_clients(game, models, moment, around)
+
+
+def _shared_records(game: Game, models: Tensor, moment: Moment, around: Around) -> Contributed:
+    others = None
+    if game.public.law.is_sampled:
+        taking_part = _required(around.taking_part, "who took part")
+        others = torch.from_numpy(np.delete(taking_part.cpu().numpy(), game.target, axis=1)).to(models.device)
+    return contributed(game, game.victim, game.common, models, moment, others)
+
+
+def _shared_clients(game: Game, models: Tensor, moment: Moment, around: Around) -> Contributed:
+    """Add up the updates of all other clients, each in the worlds in which it takes part."""
+    total = nothing(models, game.public.law.is_adaptive)
+    bits = total.centred_bits
+    for client, rows in _taking_part(game, moment.number, len(models), around):
+        some = slice(None) if rows is None else rows
+        part = moment if rows is None else moment.rows(rows)
+        one = contributed(game, client, game.honest_shard(client), models[some], part)
+        total.total[some] += one.total
+        bits[some] += one.centred_bits
+    return Contributed(total.total, None if total.within is None else bits + 0.5)
+
+
+def _taking_part(game: Game, server_round: int, worlds: int, around: Around) -> Iterator[tuple[int, Tensor | None]]:
+    """Yield all clients but the victim that take part, and in which worlds; None is in all of them."""
+    members = game.public.cohort(server_round)
+    everybody = range(len(game.shards)) if members is None else members.tolist()
+    for client in everybody:
+        if client == game.victim:
+            continue
+        if not game.public.law.is_sampled:
+            yield client, None
+            continue
+        rows = _required(around.taking_part, "who took part")[:, client].nonzero().flatten()
+        if len(rows):
+            yield client, (None if len(rows) == worlds else rows)
+
+
+def _log_odds_of_bits(
+    game: Game, shared: Contributed, sides: tuple[Contributed, Contributed], around: Around
+) -> tuple[Tensor, Tensor] | None:
+    """Return what the noised bits say for each differing contribution's being in, against nothing being in."""
+    law = game.public.law
+    if not law.is_adaptive:
+        return None
+    rest = _required(around.bits, "the noised bits") - shared.centred_bits
+    one, other = ((rest - side.centred_bits / 2) * side.centred_bits / law.bit_sigma**2 for side in sides)
+    return one, other
+
+
+def _of_contribution(game: Game, seen: Seen, moment: Moment) -> Question:
+    """Return the question of a server that sees the contribution of the target's client by itself."""
+    present, absent = differing_contributions(game, seen.start, moment)
+    match game.unit:
+        case Unit.RECORD:
+            own = contributed(game, game.victim, game.honest_shard(game.victim), seen.start, moment).total
+        case Unit.CLIENT:
+            own = torch.zeros_like(present.total)
+    observed = _required(seen.around.contribution, "the contribution of the target's client")
+    return Question(observed, Hypotheses(own, present.total, absent.total))
+
+
+def _less_known_noise(game: Game, observed: Tensor, seen: Seen) -> Tensor:
+    """Subtract the noise shares that the adversary knows."""
+    law, around = game.public.law, seen.around
+    if not law.clients_add_noise:
+        return observed
+    seeds = _required(around.noise_seeds, "the seeds of the noise that the insider knows")
+    known = game.public.standpoint.known_shares
+    require(len(seeds) == known, f"{len(seeds)} seeds of noise were shown: accepted are {known}")
+    worlds, left = _required(around.world_numbers, "the numbers of the worlds").tolist(), observed.double()
+    for seed in seeds.tolist():
+        share = noise_share(seed, worlds, seen.number, observed.shape[1]).to(observed.device)
+        left = left - law.share_scale * share.double()
+    return left
+
+
+def _whitened(game: Game, seen: Seen, batch_worlds: int | None) -> Question:
+    """Return the newest row of C times the releases, and of C times both sums: there the noise is independent again."""
+    noise = game.public.law.noise
+    assert isinstance(noise, CorrelatedGaussian)
+    row = strategy_matrix(noise.matrix, noise.rounds, noise.bands)[seen.number - 1]
+    first = seen.number - len(seen.earlier)
+    steps = [*seen.earlier, (seen.start, seen.sums(game.public.law))]
+    observed = torch.zeros_like(seen.start, dtype=torch.float64)
+    shared, present, absent = (torch.zeros_like(observed) for _ in range(3))
+    for number, (start, release) in enumerate(steps, start=first):
+        factor = float(row[number - 1])
+        if factor == 0:
+            continue
+        one = sums_of(game, start, Moment(number, None, batch_worlds), Around())
+        observed += factor * release.double()
+        for whole, part in ((shared, one.shared), (present, one.present), (absent, one.absent)):
+            whole += factor * part.double()
+    return Question(observed, Hypotheses(shared, present, absent))
+
+
+def _required(value: Tensor | None, what: str) -> Tensor:
+    require(value is not None, f"the insider was not shown {what}, which it needs to weigh the round")
+    assert value is not None
+    return value

@@ -1,0 +1,103 @@
+"""Which parts of a release law go together; what cannot be accounted or weighed is refused with the reason."""
+
+from fl_audit.errors import InputError
+from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, FixedClipping, NoClipping
+from fl_audit.mechanisms.contribution import Contribution, RecordGradients
+from fl_audit.mechanisms.noise import (
+    CentralGaussian,
+    CorrelatedGaussian,
+    DistributedGaussian,
+    LocalGaussian,
+    Noise,
+    NoiseScaling,
+    NoNoise,
+)
+from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, PoissonSampling
+
+
+def require_combination(
+    contribution: Contribution, clipping: Clipping, participation: Participation, noise: Noise
+) -> None:
+    """Refuse parts of a release law that do not go together.
+
+    Raises
+    ------
+    InputError
+        With the reason.
+    """
+    for reason in (
+        _of_clipping(clipping, noise),
+        _of_noise(noise, participation),
+        _of_adaptive(contribution, clipping, noise),
+        _of_cohorts(contribution, participation),
+    ):
+        if reason is not None:
+            raise InputError(reason)
+
+
+def _of_clipping(clipping: Clipping, noise: Noise) -> str | None:
+    match clipping, noise:
+        case NoClipping(), NoNoise():
+            return None
+        case NoClipping(), (CentralGaussian(z) | DistributedGaussian(z) | LocalGaussian(z) | CorrelatedGaussian(z)):
+            return f"noise multiplier is {z} without clipping: noise needs a clipping norm"
+        case ((FixedClipping(norm) | AdaptiveClipping(norm)), NoNoise()):
+            return f"clipping norm is {norm} without noise: clipping alone promises nothing"
+        case _:
+            return None
+
+
+def _of_noise(noise: Noise, participation: Participation) -> str | None:
+    match noise, participation:
+        case _, Everybody():
+            return None
+        case CentralGaussian(scaling=NoiseScaling.LOCAL), PoissonSampling(rate):
+            return f"sensitivity is 'local' at sampling rate {rate}: accepted with sampling is 'global'"
+        case CentralGaussian(scaling=NoiseScaling.LOCAL), FixedCohort():
+            return "sensitivity is 'local' with a cohort: accepted with cohorts is 'global'"
+        case ((DistributedGaussian() | LocalGaussian()), _):
+            return (
+                f"noise is '{noise.kind}' and not everybody takes part in every round, so the shares of the noise that "
+                "a round holds would change: accepted with it is that everybody takes part"
+            )
+        case CorrelatedGaussian(), PoissonSampling(rate):
+            return (
+                f"noise is correlated over rounds at sampling rate {rate}, and no amplification by sampling is known "
+                "for it: accepted are cohorts, or that everybody takes part"
+            )
+        case _:
+            return None
+
+
+def _of_adaptive(contribution: Contribution, clipping: Clipping, noise: Noise) -> str | None:
+    if not isinstance(clipping, AdaptiveClipping):
+        return None
+    if isinstance(contribution, RecordGradients):
+        return (
+            "clipping is 'adaptive' for gradients of records, and a client would tell a bit for each of its records: "
+            "accepted with strategy 'dp-fedsgd' is 'fixed'"
+        )
+    match noise:
+        case CentralGaussian(scaling=NoiseScaling.GLOBAL) | NoNoise():
+            return None
+        case CentralGaussian():
+            return "sensitivity is 'local' and clipping is 'adaptive': accepted with it is 'global'"
+        case CorrelatedGaussian():
+            return (
+                "clipping is 'adaptive' with noise that is correlated over rounds, which is accounted for one norm in "
+                "all rounds: accepted with it is 'fixed'"
+            )
+        case _:
+            return (
+                f"clipping is 'adaptive' and noise is '{noise.kind}', where nobody is there to add the noise of the "
+                "bits: accepted with it is 'fixed'"
+            )
+
+
+def _of_cohorts(contribution: Contribution, participation: Participation) -> str | None:
+    if isinstance(contribution, RecordGradients) and isinstance(participation, FixedCohort):
+        return (
+            f"cohort is {participation.size} clients with strategy 'dp-fedsgd', whose units are records: accepted with "
+            "it are sampling-rate and expected-batch"
+        )
+    return None

@@ -1,0 +1,299 @@
+"""Federated training under a release law, for all worlds of some batches at once, as a Flower strategy.
+
+A round releases r_i, the sum of clipped contributions and noise, and moves the model by r_i / n, n fixed and public.
+Contributions, noise, who takes part and how the model follows are those of the law: gradients of records make it
+DP-FedSGD, local training of clients DP-FedAvg. Questions to parties (`inquiries`) travel with the rounds; what they are
+about is no concern of the strategy.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app.typing import ConfigRecordValues
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fl_audit.game.public import PublicGame
+from fl_audit.game.seen import Around, Made, Step
+from fl_audit.learning.optimizers import step
+from fl_audit.mechanisms.clipping import AdaptiveClipping
+from fl_audit.mechanisms.noise import CorrelatedGaussian, add_noise
+from fl_audit.packing import copy_to_tensor, pack, unpack
+from fl_audit.protocol import Key, Record, models_key
+from fl_audit.worlds import WorldBatch
+from strategies.contributors import Asked, Call, Challenger, Roster, call_of
+from strategies.errors import FederationError
+from strategies.inquiries import Inquiry, More, Transcript
+from strategies.received import Contribution, Received, receive
+from strategies.replies import Answer, batch_shape, read_replies
+from strategies.server_noise import CorrelatedDraws
+
+_TRAIN = "train"
+
+T = TypeVar("T")
+
+
+class ReleaseObserver(Protocol):
+    """Who is told of every release as it is made."""
+
+    def __call__(self, batch: WorldBatch, made: Made) -> None:
+        """Take note of a round of a batch."""
+
+
+class DPStrategy(Strategy):
+    """Federated training under a release law.
+
+    Parameters
+    ----------
+    public
+        The public game, with its release law.
+    roster
+        Which node holds which partition.
+    challenger
+        The source of who is in, samples and noise.
+    batches
+        The batches of worlds that travel together.
+    parameters
+        Number of scalars of one model.
+    time_limit
+        Seconds that one client call may take.
+    on_release
+        Told of every release.
+    inquiries
+        What parties are asked beside their contributions.
+    """
+
+    def __init__(
+        self,
+        public: PublicGame,
+        roster: Roster,
+        challenger: Challenger,
+        batches: Sequence[WorldBatch],
+        parameters: int,
+        time_limit: float,
+        on_release: ReleaseObserver,
+        inquiries: Sequence[Inquiry] = (),
+    ) -> None:
+        self.public = public
+        self.roster = roster
+        self.challenger = challenger
+        self.batches = tuple(batches)
+        self.parameters = parameters
+        self.time_limit = time_limit
+        self.on_release = on_release
+        self.inquiries = tuple(inquiries)
+        self.transcripts: dict[str, Transcript] = {}
+        self._calls: dict[str, Call] = {}
+        self._correlated = self._correlated_draws()
+        self._game_json = public.to_json()
+
+    @property
+    def exchanges(self) -> int:
+        """Rounds that `start` is to be given: those with a release, then those in which only questions travel."""
+        return max([self.public.rounds, *(inquiry.last_exchange for inquiry in self.inquiries)])
+
+    def summary(self) -> None:
+        """Say nothing: the run prints its own summary."""
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask every client for its sums, and parties what the inquiries want to know."""
+        if server_round == 1:
+            self.transcripts = {batch.name: self._first_transcript(batch, arrays[batch.name]) for batch in self.batches}
+        asked = [
+            message
+            for inquiry in self.inquiries
+            for message in inquiry.messages(server_round, self.transcripts, self._message, self._owner_message)
+        ]
+        if server_round > self.public.rounds:
+            return asked
+        self._calls = {
+            b.name: call_of(self.public, self.roster, self.challenger, b, server_round) for b in self.batches
+        }
+        return [*asked, *(one for batch in self.batches for one in self._train_messages(batch, server_round, arrays))]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Make the release of this round; note what parties answered."""
+        is_round = server_round <= self.public.rounds
+        expected = [answer for inquiry in self.inquiries for answer in inquiry.answers(server_round)]
+        if is_round:
+            expected += [Answer(one.client, _TRAIN, name) for name, call in self._calls.items() for one in call.asked]
+        named_round = min(server_round, self.public.rounds)
+        found = read_replies(replies, expected, self.roster.partitions, named_round)
+        # Everything is read and checked before anything is released.
+        work = self.batches if is_round else ()
+        read = {batch.name: one for batch, one in self._at_once(work, lambda b: self._read(b, found, server_round))}
+        for inquiry in self.inquiries:
+            inquiry.note(server_round, found)
+        if not is_round:
+            return None, None
+        released = self._at_once(work, lambda batch: self._release(batch, server_round, read[batch.name]))
+        for batch in self.batches:
+            made = self.transcripts[batch.name].made
+            assert made is not None
+            self.on_release(batch, made)
+        return ArrayRecord({batch.name: models for batch, models in released}), None
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask nobody: releases are evaluated by the server, and by what inquiries bring."""
+        return []
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Return nothing."""
+        return None
+
+    def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: NDArray[np.float64]) -> Tensor:
+        """Return the noised sums of a batch (worlds, parameters), made in the memory of the sums.
+
+        Parameters
+        ----------
+        batch, server_round
+            The worlds, and the round.
+        total
+            The sums (worlds, parameters).
+        sigma
+            Noise standard deviation of each world, as the law says (worlds,).
+        """
+        draws = self.challenger.standard_normals(batch.worlds, server_round, self.parameters)
+        if batch.name in self._correlated:
+            draws = self._correlated[batch.name].next(draws, server_round)
+        return add_noise(total, draws, sigma)
+
+    @staticmethod
+    def _at_once(batches: Sequence[WorldBatch], work: Callable[[WorldBatch], T]) -> list[tuple[WorldBatch, T]]:
+        """Do something for batches at the same time: clients wait for it, and have left the cores free."""
+        if not batches:
+            return []
+        with ThreadPoolExecutor(len(batches)) as threads:
+            return list(zip(batches, threads.map(work, batches), strict=True))
+
+    def _correlated_draws(self) -> dict[str, CorrelatedDraws]:
+        noise = self.public.law.noise
+        if not isinstance(noise, CorrelatedGaussian):
+            return {}
+        return {batch.name: CorrelatedDraws(noise) for batch in self.batches}
+
+    def _first_transcript(self, batch: WorldBatch, initial: Array) -> Transcript:
+        law = self.public.law
+        norms = torch.full((batch.count,), law.clipping_norm, dtype=torch.float64) if law.is_adaptive else None
+        return Transcript([copy_to_tensor(unpack(initial))], norms=norms)
+
+    def _release(self, batch: WorldBatch, server_round: int, read: Received) -> Array:
+        """Make the release of a batch, and return the models that it leads to."""
+        law, transcript, total = self.public.law, self.transcripts[batch.name], read.total
+        around = self._around(batch, server_round, read)
+        if law.adds_noise and not law.clients_add_noise:
+            total = self.noise(batch, server_round, total, law.server_scale(read.local_sensitivity, around.norms_array))
+        moved, transcript.optimizer = step(
+            law.optimizer, transcript.models[-1], total, transcript.optimizer, law.denominator
+        )
+        if not np.isfinite(moved.numpy()).all():
+            raise FederationError(
+                f"round {server_round}: a model of {batch.name} is no longer finite: learning rate, clipping norm "
+                "and noise together move it too far"
+            )
+        transcript.models = [*transcript.models[-2:], moved]
+        transcript.made = Made(server_round, tuple(transcript.models), total, around, transcript.steps)
+        if law.rounds_needed > 1:
+            steps = (*transcript.steps, Step(transcript.models[-2], total))
+            transcript.steps = steps[1 - law.rounds_needed :]
+        return Array(*pack(moved.numpy()))
+
+    def _around(self, batch: WorldBatch, server_round: int, read: Received) -> Around:
+        """Return what an adversary knows of a round beside the release, and move the clipping norms."""
+        law, transcript = self.public.law, self.transcripts[batch.name]
+        around = Around(taking_part=self._shown_participation(batch), contribution=read.of_victim)
+        if isinstance(law.clipping, AdaptiveClipping):
+            assert transcript.norms is not None
+            draws = self.challenger.quantile_normals(batch.worlds, server_round)
+            bits = read.centred_bits + law.bit_sigma * draws
+            around = replace(around, norms=transcript.norms, bits=bits)
+            transcript.norms = law.clipping.moved(transcript.norms, bits / law.denominator + 0.5)
+        if law.clients_add_noise:
+            around = replace(around, world_numbers=torch.tensor(list(batch.worlds)))
+        return around
+
+    def _shown_participation(self, batch: WorldBatch) -> Tensor | None:
+        """Return who took part as far as the adversary may know: that of the target may be a secret."""
+        taking_part = self._calls[batch.name].taking_part
+        if taking_part is None or self.public.standpoint.sees_participation:
+            return taking_part
+        shown = taking_part.clone()
+        shown[:, self.public.pair.index] = False
+        return shown
+
+    def _read(self, batch: WorldBatch, found: Mapping[Answer, Message], server_round: int) -> Received:
+        """Return what the clients sent, all of it checked, summed in partition order."""
+        contributions = [
+            Contribution(one.client, found[Answer(one.client, _TRAIN, batch.name)], one.rows)
+            for one in self._calls[batch.name].asked
+        ]
+        return receive(
+            self.public, contributions, self.roster.victim, batch_shape(batch, self.parameters), server_round
+        )
+
+    def _train_messages(self, batch: WorldBatch, server_round: int, models: ArrayRecord) -> list[Message]:
+        whole = ArrayRecord({models_key(0): models[batch.name]} | self._norms(batch, None))
+        return [self._train_message(one, batch, server_round, whole) for one in self._calls[batch.name].asked]
+
+    def _train_message(self, one: Asked, batch: WorldBatch, server_round: int, whole: ArrayRecord) -> Message:
+        worlds, arrays, more = list(batch.worlds), whole, dict(one.more)
+        if one.rows is not None and len(one.rows) < batch.count:
+            worlds = [worlds[row] for row in one.rows]
+            some = self.transcripts[batch.name].models[-1].numpy()[one.rows]
+            arrays = ArrayRecord({models_key(0): Array(*pack(some))} | self._norms(batch, one.rows))
+        if self.public.law.clients_add_noise:
+            more |= {Key.NOISE_SEED: self.challenger.noise_seed(one.client), Key.WORLDS: worlds}
+        return self._to_owner(one.client, _TRAIN, batch, server_round, arrays, more, worlds)
+
+    def _norms(self, batch: WorldBatch, rows: NDArray[np.int64] | None) -> dict[str, Array]:
+        norms = self.transcripts[batch.name].norms
+        if norms is None:
+            return {}
+        return {Key.NORMS: Array(*pack(norms.numpy() if rows is None else norms.numpy()[rows]))}
+
+    def _owner_message(
+        self, client: int, kind: str, batch: WorldBatch, server_round: int, arrays: ArrayRecord, more: More
+    ) -> Message:
+        """Return a message to a client as an owner of data, who is told which of its own targets are in."""
+        return self._to_owner(client, kind, batch, server_round, arrays, more, list(batch.worlds))
+
+    def _to_owner(
+        self,
+        client: int,
+        kind: str,
+        batch: WorldBatch,
+        server_round: int,
+        arrays: ArrayRecord,
+        more: More,
+        worlds: list[int],
+    ) -> Message:
+        """Return the same about some worlds of a batch, by their numbers."""
+        told = dict(more)
+        if targets := self.roster.targets[client]:
+            told[Key.MEMBERSHIP] = self.challenger.membership(worlds).of_targets(targets).pack()
+        return self._message(client, kind, batch, server_round, arrays, told)
+
+    def _message(
+        self, client: int, kind: str, batch: WorldBatch, server_round: int, arrays: ArrayRecord, more: More
+    ) -> Message:
+        config: dict[str, ConfigRecordValues] = {
+            Key.GAME: self._game_json,
+            Key.ROUND: server_round,
+            Key.BATCH: batch.name,
+            Key.TIME_LIMIT: float(self.time_limit),
+        }
+        content = RecordDict({Record.ARRAYS: arrays, Record.CONFIG: ConfigRecord(config | dict(more))})
+        return Message(content, self.roster.nodes[client], kind)

@@ -1,0 +1,153 @@
+"""What the clients sent in a round: checked whole before any of it is used."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from flwr.app import Message
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fl_audit.game.public import PublicGame
+from fl_audit.learning.portions import cached_rows
+from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.standpoint import Place
+from fl_audit.protocol import Key
+from strategies.errors import FederationError
+from strategies.replies import read_array
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one client sent.
+
+    Parameters
+    ----------
+    client
+        Its partition.
+    reply
+        Its reply.
+    rows
+        The worlds of the batch that it was asked about, ascending; None is all of them.
+    """
+
+    client: int
+    reply: Message
+    rows: NDArray[np.int64] | None = None
+
+    def shape(self, shape: tuple[int, int]) -> tuple[int, int]:
+        """Return the shape that its arrays must have, of stacked models of the shape of the batch."""
+        return shape if self.rows is None else (len(self.rows), shape[1])
+
+
+@dataclass(frozen=True)
+class Received:
+    """What came of a round.
+
+    Parameters
+    ----------
+    total
+        Sum of contributions in partition order, float32 (worlds, parameters).
+    local_sensitivity
+        What the victim says of it, float64 (worlds,); zero where the noise does not follow it.
+    centred_bits
+        Sum over clients of their bits less one half, float64 (worlds,); zero where the norm is fixed.
+    of_victim
+        The victim's contribution by itself, where the server is the adversary; None elsewhere.
+    """
+
+    total: Tensor
+    local_sensitivity: NDArray[np.float64]
+    centred_bits: Tensor
+    of_victim: Tensor | None = None
+
+
+def receive(
+    public: PublicGame, sent: Sequence[Contribution], victim: int, shape: tuple[int, int], server_round: int
+) -> Received:
+    """Read everything that was sent in a round.
+
+    Parameters
+    ----------
+    public
+        The public game, whose law says what must be there.
+    sent
+        What clients sent, by partition, ascending.
+    victim
+        The victim's partition.
+    shape
+        (worlds, parameters).
+    server_round
+        Round that is named in errors.
+
+    Raises
+    ------
+    FederationError
+        If something is missing, mis-shaped or not finite: then nothing is released.
+    """
+    law, worlds = public.law, shape[0]
+    total = sum_contributions(sent, shape, server_round)
+    sensitivity, bits, own = np.zeros(worlds), torch.zeros(worlds, dtype=torch.float64), None
+    for one in sent:
+        if law.is_adaptive:
+            some = slice(None) if one.rows is None else torch.from_numpy(one.rows)
+            bits[some] += torch.from_numpy(_bits(one, shape, server_round)) - 0.5
+        if one.client == victim and law.scaling is NoiseScaling.LOCAL:
+            found = read_array(one.reply, Key.LOCAL_SENSITIVITY, (worlds,), np.float64, victim, server_round)
+            sensitivity = found.astype(np.float64)
+        if one.client == victim and public.standpoint.place is Place.SERVER:
+            own = torch.from_numpy(read_array(one.reply, Key.SUM, shape, np.float32, victim, server_round).copy())
+    return Received(total, sensitivity, bits, own)
+
+
+def _bits(one: Contribution, shape: tuple[int, int], server_round: int) -> NDArray[np.float64]:
+    bits = read_array(one.reply, Key.WITHIN, one.shape(shape)[:1], np.float64, one.client, server_round)
+    if not np.isin(bits, (0.0, 1.0)).all():
+        raise FederationError(f"round {server_round}: client {one.client} sent '{Key.WITHIN}' that is neither 0 nor 1")
+    return bits.astype(np.float64)
+
+
+def sum_contributions(sent: Sequence[Contribution], shape: tuple[int, int], server_round: int) -> Tensor:
+    """Return the sum of what clients sent, added in their order, each element once in memory.
+
+    Parameters
+    ----------
+    sent
+        What clients sent.
+    shape
+        (worlds, parameters) of the sum.
+    server_round
+        Round that is named in errors.
+
+    Raises
+    ------
+    FederationError
+        As `read_array`, or if the sum overflows.
+    """
+    arrays = [
+        read_array(one.reply, Key.SUM, one.shape(shape), np.float32, one.client, server_round, finite=False)
+        for one in sent
+    ]
+    total = torch.zeros(shape)
+    sums, are_finite = total.numpy(), True
+    with np.errstate(over="ignore", invalid="ignore"):
+        for rows in cached_rows(*shape):
+            for one, array in zip(sent, arrays, strict=True):
+                _add(sums, rows, array, one.rows)
+            are_finite = are_finite and bool(np.isfinite(sums[rows]).all())
+    # No value that is not finite can leave a sum finite, so clients are looked at one by one only to name one.
+    if not are_finite:
+        for one in sent:
+            read_array(one.reply, Key.SUM, one.shape(shape), np.float32, one.client, server_round)
+        raise FederationError(f"round {server_round}: the sum of '{Key.SUM}' over {len(sent)} clients is not finite")
+    return total
+
+
+def _add(sums: NDArray[np.float32], rows: slice, array: NDArray[np.floating], asked: NDArray[np.int64] | None) -> None:
+    """Add what a client sent about some worlds to their sums."""
+    if asked is None:
+        np.add(sums[rows], array[rows], out=sums[rows])
+        return
+    first, last = np.searchsorted(asked, (rows.start, rows.stop))
+    sums[asked[first:last]] += array[first:last]
