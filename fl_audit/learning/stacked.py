@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fl_audit.errors import InputError
+from fl_audit.learning.dense_chains import dense_chain
 from fl_audit.learning.layers import Frame, Visit
 from fl_audit.learning.layout import ParameterLayout
 from fl_audit.learning.memory import keep_freed_memory
@@ -33,7 +34,7 @@ class StackedModel:
 
     Models made of dense, convolutional and normalising layers run on stacked layers that need no gradient per example
     (`fast` is True); this is not assumed but probed: both ways are run once and compared. Every other module runs
-    through `torch.func`, example by example.
+    through `torch.func`, example by example. `chain` has the layers of a model that is a plain chain of dense layers.
 
     Parameters
     ----------
@@ -63,6 +64,7 @@ class StackedModel:
         self._parts = _Parts(own)
         self._activations = self.layout.size
         self.fast = self._probe()
+        self.chain = dense_chain(own, feature_shape, self.layout)
 
     @classmethod
     def of(cls, spec: ModelSpec) -> "StackedModel":
