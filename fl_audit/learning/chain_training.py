@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fl_audit.learning.dense_chains import ChainLayer
 
-_STRETCH = 128
+_STRETCH = 256
 """Most records of a stretch of several steps: with more, the products between records cost more than they save."""
 
 
