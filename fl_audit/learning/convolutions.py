@@ -98,7 +98,7 @@ class StackedConv2d(StackedLayer):
         assert isinstance(kept, tuple)
         gradients, bias = kept
         if gradients is None:
-            summed = self._summed(visit, self.frame.split(signal.flatten(2)) * weights[:, :, None, None])
+            summed = self._summed(visit, signal, weights)
         else:
             summed = weigh(gradients, weights)
             # A gradient made of shifted products has the places of the kernel in front.
@@ -106,14 +106,6 @@ class StackedConv2d(StackedLayer):
         result = {"weight": summed}
         if bias is not None:
             result["bias"] = weigh(bias, weights)
-        return result
-
-    def plain_sum(self, visit: Visit, signal: Tensor) -> dict[str, Tensor]:
-        """See `StackedLayer`."""
-        signals = self.frame.split(signal.flatten(2))
-        result = {"weight": self._summed(visit, signals)}
-        if self.parameter("bias") is not None:
-            result["bias"] = signals.sum((1, 3))
         return result
 
     def _example_gradients(self, visit: Visit, signal: Tensor) -> Tensor:
@@ -129,8 +121,9 @@ class StackedConv2d(StackedLayer):
         patches = visit.inputs if self.unfolds else self._patches(visit.inputs)
         return patches if visit.shared else self.frame.split(patches)
 
-    def _summed(self, visit: Visit, weighted: Tensor) -> Tensor:
-        """Return the sum of gradients from weighted signals, all examples and places in one product."""
+    def _summed(self, visit: Visit, signal: Tensor, weights: Tensor) -> Tensor:
+        """Return the weighted sum of gradients from weighted signals, all examples and places in one product."""
+        weighted = self.frame.split(signal.flatten(2)) * weights[:, :, None, None]
         patches = self._split_patches(visit)
         return torch.einsum("wnol,nkl->wok" if visit.shared else "wnol,wnkl->wok", weighted, patches)
 

@@ -106,10 +106,6 @@ class StackedLayer(nn.Module):
         """Return sum_e weights[w, e] * gradient[w, e] per parameter, each (worlds, *shape)."""
         raise AssertionError("each stacked layer computes its own sums")
 
-    def plain_sum(self, visit: Visit, signal: Tensor) -> dict[str, Tensor]:
-        """Return sum_e gradient[w, e] per parameter, each (worlds, *shape), without any norm."""
-        raise AssertionError("each stacked layer computes its own sums")
-
 
 class StackedLinear(StackedLayer):
     """Dense layers of all worlds."""
@@ -142,14 +138,7 @@ class StackedLinear(StackedLayer):
 
     def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
         """See `StackedLayer`."""
-        return self._summed(visit, self.frame.split(signal) * weights.unsqueeze(2))
-
-    def plain_sum(self, visit: Visit, signal: Tensor) -> dict[str, Tensor]:
-        """See `StackedLayer`."""
-        return self._summed(visit, self.frame.split(signal))
-
-    def _summed(self, visit: Visit, weighted: Tensor) -> dict[str, Tensor]:
-        """Return sums over examples from signals (worlds, examples, outs) that have their weights."""
+        weighted = self.frame.split(signal) * weights.unsqueeze(2)
         transposed = weighted.transpose(1, 2)
         worlds, outs, examples = transposed.shape
         if visit.shared and outs < _NARROW:
@@ -205,7 +194,11 @@ class StackedAffine(StackedLayer):
 
     def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
         """See `StackedLayer`."""
-        gradients = self._example_gradients(visit, signal)
+        signals, gradients = self.frame.split(signal), {}
+        if self.parameter("weight") is not None:
+            gradients["weight"] = self._reduced(signals * self.frame.split(visit.inputs))
+        if self.parameter("bias") is not None:
+            gradients["bias"] = self._reduced(signals)
         norms = [gradient.square().flatten(2).sum(2) for gradient in gradients.values()]
         return torch.stack(norms).sum(0), gradients
 
@@ -213,18 +206,6 @@ class StackedAffine(StackedLayer):
         """See `StackedLayer`."""
         assert isinstance(kept, dict)
         return {name: weigh(gradients, weights) for name, gradients in kept.items()}
-
-    def plain_sum(self, visit: Visit, signal: Tensor) -> dict[str, Tensor]:
-        """See `StackedLayer`."""
-        return {name: gradients.sum(1) for name, gradients in self._example_gradients(visit, signal).items()}
-
-    def _example_gradients(self, visit: Visit, signal: Tensor) -> dict[str, Tensor]:
-        signals, gradients = self.frame.split(signal), {}
-        if self.parameter("weight") is not None:
-            gradients["weight"] = self._reduced(signals * self.frame.split(visit.inputs))
-        if self.parameter("bias") is not None:
-            gradients["bias"] = self._reduced(signals)
-        return gradients
 
 
 def weigh(gradients: Tensor, weights: Tensor) -> Tensor:

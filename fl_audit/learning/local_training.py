@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.errors import require
+from fl_audit.learning.chain_training import chain_updates
 from fl_audit.learning.portions import cached_rows
 from fl_audit.learning.stacked import StackedModel
 
@@ -123,6 +124,11 @@ def local_updates(
     Tensor
         The client's pseudo-gradients, float32 (worlds, parameters); zeros where there is no step.
     """
+    if not batches or len(labels) == 0:
+        return torch.zeros_like(models)
+    if model.fast and model.chain is not None:
+        rate, together = schedule.learning_rate, model.worlds_per_pass
+        return chain_updates(model.chain, models, features, labels, rate, batches, together)
     current = models.clone()
     for batch in batches:
         index = torch.from_numpy(batch)

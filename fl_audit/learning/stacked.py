@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fl_audit.errors import InputError
+from fl_audit.learning.dense_chains import dense_chain
 from fl_audit.learning.layers import Frame, Visit
 from fl_audit.learning.layout import ParameterLayout
 from fl_audit.learning.memory import keep_freed_memory
@@ -34,7 +35,8 @@ class StackedModel:
 
     Models made of dense, convolutional and normalising layers run on stacked layers that need no gradient per example
     (`fast` is True); this is not assumed but probed: they are run once and compared with gradients taken example by
-    example. Every other module runs through `torch.func`, example by example.
+    example. Every other module runs through `torch.func`, example by example. `chain` has the layers of a model that is
+    a plain chain of dense layers.
 
     Parameters
     ----------
@@ -64,6 +66,7 @@ class StackedModel:
         self._parts = _Parts(own)
         self._activations = self.layout.size
         self.fast = self._probe()
+        self.chain = dense_chain(own, feature_shape, self.layout)
 
     @classmethod
     def of(cls, spec: ModelSpec) -> "StackedModel":
@@ -153,17 +156,12 @@ class StackedModel:
             Float32 tensor (worlds, parameters).
         """
         self._parts.frame.forget()
-        way = self._mean_gradients_fast if self.fast else self._mean_gradients_generic
-        total = torch.empty_like(models)
+        total = torch.zeros_like(models)
         for some in self._portions(len(labels)):
             for rows in self._passes(len(models), some.stop - some.start):
-                found = way(models[rows], features[some], labels[some])
+                found = self._summed_gradients(models[rows], features[some], labels[some])
                 for name, columns in self.layout.slices().items():
-                    part = found[name].reshape(rows.stop - rows.start, -1)
-                    if some.start == 0:
-                        total[rows, columns] = part
-                    else:
-                        total[rows, columns] += part
+                    total[rows, columns] += found[name].reshape(rows.stop - rows.start, -1)
         return total.div_(len(labels))
 
     def logits(self, models: Tensor, features: Tensor) -> Tensor:
@@ -193,12 +191,14 @@ class StackedModel:
         for index in range(ceil(worlds / width)):
             yield slice(index * width, min(worlds, (index + 1) * width))
 
-    def _run_stacked(self, models: Tensor, features: Tensor, examples: int, recording: bool) -> tuple[Tensor, Frame]:
+    def _run_stacked(
+        self, parameters: dict[str, Tensor], features: Tensor, examples: int, recording: bool
+    ) -> tuple[Tensor, Frame]:
         """Return what the stacked layers put out, and the frame with their visits if it was recording."""
         stacked, frame = self._parts.stacked, self._parts.frame
         assert stacked is not None
-        frame.parameters = self.layout.views(models)
-        frame.worlds, frame.examples = len(models), examples
+        frame.parameters = parameters
+        frame.worlds, frame.examples = len(next(iter(parameters.values()))), examples
         frame.read(features)
         frame.recording, frame.tape = recording, []
         with without_hints():
@@ -212,38 +212,36 @@ class StackedModel:
                 one_by_one = [{name: value[0] for name, value in parameters.items()} for parameters in views]
                 with without_hints():
                     return torch.stack([functional_call(self.template, values, (features,)) for values in one_by_one])
-            merged, frame = self._run_stacked(models, features, len(features), recording=False)
+            merged, frame = self._run_stacked(self.layout.views(models), features, len(features), recording=False)
             return frame.split(merged)
 
-    def _mean_gradients_fast(self, models: Tensor, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """Return every parameter's gradient of the summed loss of a pass, through stacked layers."""
-        with torch.enable_grad():
-            merged, frame = self._run_stacked(models, features, len(labels), recording=True)
-            loss = F.cross_entropy(merged, labels.repeat(len(models)), reduction="sum")
-        tape, frame.tape = frame.tape, []
-        signals = torch.autograd.grad(loss, [visit.outputs for visit in tape])
-        with torch.no_grad():
-            return {
-                visit.layer.prefix + name: summed
-                for visit, signal in zip(tape, signals, strict=True)
-                for name, summed in visit.layer.plain_sum(visit, signal).items()
-            }
-
-    def _mean_gradients_generic(self, models: Tensor, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """Return every parameter's gradient of the summed loss of a pass, through `torch.func`."""
-
-        def loss(parameters: dict[str, Tensor]) -> Tensor:
-            return F.cross_entropy(functional_call(self.template, parameters, (features,)), labels, reduction="sum")
-
+    def _summed_gradients(self, models: Tensor, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """Return each parameter's gradient (worlds, *shape) of the summed loss of a pass."""
+        views = self.layout.views(models)
         with without_hints():
-            gradients: dict[str, Tensor] = vmap(grad(loss))(self.layout.views(models))
-        return gradients
+            if len(models) > 1 and not self.fast:
+                gradients: dict[str, Tensor] = vmap(grad(self._summed_loss), (0, None, None))(views, features, labels)
+                return gradients
+            leaves = {name: view.detach().requires_grad_() for name, view in views.items()}
+            with torch.enable_grad():
+                if len(models) > 1:
+                    merged, _ = self._run_stacked(leaves, features, len(labels), recording=False)
+                    loss = F.cross_entropy(merged, labels.repeat(len(models)), reduction="sum")
+                else:  # one model is run as it is: the stacked layers would only add to the work
+                    alone = {name: leaf.squeeze(0) for name, leaf in leaves.items()}
+                    loss = self._summed_loss(alone, features, labels)
+            found = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
+        return dict(zip(leaves, found, strict=True))
+
+    def _summed_loss(self, parameters: dict[str, Tensor], features: Tensor, labels: Tensor) -> Tensor:
+        """Return the summed loss of one model."""
+        return F.cross_entropy(functional_call(self.template, parameters, (features,)), labels, reduction="sum")
 
     def _clipped_sum_fast(self, models: Tensor, portion: Portion, clipping_norm: float | None, total: Tensor) -> None:
         """Write the sums of a pass to `total`, through stacked layers."""
         features, labels = portion.merged(len(models))
         with torch.enable_grad():
-            merged, frame = self._run_stacked(models, features, portion.examples, recording=True)
+            merged, frame = self._run_stacked(self.layout.views(models), features, portion.examples, recording=True)
             loss = F.cross_entropy(merged, labels, reduction="sum")
         tape = frame.tape
         signals = torch.autograd.grad(loss, [visit.outputs for visit in tape])
@@ -339,7 +337,7 @@ class StackedModel:
         return True
 
     def _visits(self, models: Tensor, features: Tensor) -> list[Visit]:
-        _, frame = self._run_stacked(models, features, len(features), recording=True)
+        _, frame = self._run_stacked(self.layout.views(models), features, len(features), recording=True)
         visits, frame.tape = frame.tape, []
         return visits
 

@@ -1,0 +1,154 @@
+"""Local training of a client, in one world and in many, beside a plain torch loop, in one run.
+
+    python -m experiments.benchmarks.local_training_speed [--repeat N] [--threads N]
+
+A client update is one local epoch of a client on its own records, from the round's model to the clipped difference. The
+plain loop does the same with `torch.optim.SGD`, one world after the other. All ways take turns, so that they see the
+same machine; a figure is the median over turns.
+"""
+
+import argparse
+import copy
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+
+from experiments.cli.main import guarded
+from fl_audit.learning.local_training import LocalSchedule, clip_updates, local_batches, local_updates
+from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.stacked import StackedModel
+from fl_audit.randomness import Purpose, generator
+
+_NORM = 0.5
+_MANY_WORLDS = 50
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One network with a client's number of records and the targets.
+
+    Parameters
+    ----------
+    label
+        Name in the table.
+    spec
+        The network.
+    records
+        Records of a client.
+    fewest_to_loop
+        Smallest accepted ratios of client updates a second to those of the plain loop, in one world and in many; None
+        where there is no target.
+    """
+
+    label: str
+    spec: ModelSpec
+    records: int = 50
+    fewest_to_loop: tuple[float, float] | None = None
+
+
+SETTINGS = (
+    Setting("784-128-10", ModelSpec("dense-128", (784,), 10), fewest_to_loop=(1.0, 2.0)),
+    Setting("784-10", ModelSpec("logistic", (784,), 10)),
+    Setting("784-128-10", ModelSpec("dense-128", (784,), 10), records=500),
+    Setting("mnist-cnn", ModelSpec("mnist-cnn", (1, 28, 28), 10)),
+)
+SCHEDULE = LocalSchedule(learning_rate=0.1, batch=10, epochs=1)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one client does: its model, its records and their order."""
+
+    model: StackedModel
+    module: nn.Module
+    features: Tensor
+    labels: Tensor
+    batches: Sequence[NDArray[np.int64]]
+
+    @classmethod
+    def of(cls, setting: Setting) -> "Work":
+        """Return the work of one client of random records."""
+        source, model = torch.Generator().manual_seed(0), StackedModel.of(setting.spec)
+        features = torch.rand(setting.records, *setting.spec.feature_shape, generator=source)
+        labels = torch.randint(setting.spec.classes, (setting.records,), generator=source)
+        batches = local_batches(setting.records, SCHEDULE, generator(0, Purpose.LOCAL_ORDER))
+        return cls(model, copy.deepcopy(model.template).requires_grad_(True), features, labels, batches)
+
+    def stacked(self, models: Tensor) -> Tensor:
+        """Return the clipped updates of all worlds."""
+        found = local_updates(self.model, models, self.features, self.labels, SCHEDULE, self.batches)
+        return clip_updates(found, _NORM)[0]
+
+    def plain(self, models: Tensor) -> Tensor:
+        """Return the clipped updates of all worlds, one torch loop a world."""
+        return torch.stack([self._plain_update(start) for start in models])
+
+    def _plain_update(self, start: Tensor) -> Tensor:
+        parameters = list(self.module.parameters())
+        nn.utils.vector_to_parameters(start.clone(), parameters)
+        optimizer = torch.optim.SGD(parameters, lr=SCHEDULE.learning_rate)
+        for batch in self.batches:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(self.module(self.features[batch]), self.labels[batch])
+            torch.autograd.backward(loss)
+            optimizer.step()
+        update = start - nn.utils.parameters_to_vector(parameters).detach()
+        return update.mul_((_NORM / update.norm()).clamp(max=1.0))
+
+
+def measure(setting: Setting, repeat: int) -> dict[str, float]:
+    """Return client updates a second by each way, from the median of `repeat` turns after one that does not count."""
+    work, models = Work.of(setting), initial_models(setting.spec, 0, range(_MANY_WORLDS))
+    alone = models[:1].clone()
+    # One world takes as many turns in a row as the loop, so that both have their weights in cache.
+    in_a_row = 5
+    ways: dict[str, tuple[int, Callable[[], object]]] = {
+        "loop": (in_a_row, lambda: work.plain(models[:in_a_row])),
+        "one world": (in_a_row, lambda: [work.stacked(alone) for _ in range(in_a_row)]),
+        "many worlds": (_MANY_WORLDS, lambda: work.stacked(models)),
+    }
+    turns: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(repeat + 1):
+        for name, (_, run) in ways.items():
+            began = time.perf_counter()
+            run()
+            if turn:
+                turns[name].append(time.perf_counter() - began)
+    return {name: updates / median(turns[name]) for name, (updates, _) in ways.items()}
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeat", type=int, default=7, help="turns that count (default: 7)")
+    parser.add_argument("--threads", type=int, default=1, help="threads (default: 1)")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    table = Table(title=f"Client updates (clients x worlds) a second, {options.threads} thread(s)")
+    many = f"{_MANY_WORLDS} worlds"
+    for column in ("network", "records", "torch loop", "1 world", "1 world / loop", many, f"{many} / loop"):
+        table.add_column(column, justify="right")
+    for setting in SETTINGS:
+        table.add_row(*_row(setting, measure(setting, options.repeat)))
+    Console(width=130).print(table)
+
+
+def _row(setting: Setting, speed: dict[str, float]) -> list[str]:
+    row = [setting.label, str(setting.records), f"{speed['loop']:.0f}"]
+    for name, fewest in zip(("one world", "many worlds"), setting.fewest_to_loop or (None, None), strict=True):
+        target = "" if fewest is None else f" (target >= {fewest:g})"
+        row += [f"{speed[name]:.0f}", f"{speed[name] / speed['loop']:.1f}{target}"]
+    return row
+
+
+if __name__ == "__main__":
+    guarded(main)

@@ -1,0 +1,202 @@
+"""Local SGD of chains of dense layers, in all worlds at once, with few and small operations.
+
+A step on a batch of ten records reads and writes every weight of the first layer for the sake of ten examples. But all
+worlds see the same records X, and the first layer is linear: with D the gradients at its outputs, times the learning
+rate and summed over the steps so far, its weights stand at W - D' X, and its outputs at X W' - (X X') D. So the outputs
+of the first weights and the products between records are computed once for a stretch of steps, a step reads small
+matrices only, and the weights move once at the end. The other layers move at every step. The backward pass is written
+out: torch's own costs more than the arithmetic of such steps.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fl_audit.learning.dense_chains import ChainLayer
+
+_STRETCH = 256
+"""Most records of a stretch of several steps: with more, the products between records cost more than they save."""
+
+
+def chain_updates(
+    layers: Sequence[ChainLayer],
+    models: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    rate: float,
+    batches: Sequence[NDArray[np.int64]],
+    worlds_together: Callable[[int], int],
+) -> Tensor:
+    """Return theta_start - theta_end of every world after one SGD step on the mean cross-entropy of each batch.
+
+    Parameters
+    ----------
+    layers
+        The chain.
+    models
+        Start of every world, float32 (worlds, parameters).
+    features, labels
+        Records (n, *shape) in float32 and their classes (n,) in int64.
+    rate
+        Learning rate.
+    batches
+        Indices of the records of each step, at least one step.
+    worlds_together
+        How many worlds should work together on so many records.
+
+    Returns
+    -------
+    Tensor
+        Float32 (worlds, parameters).
+    """
+    moved = torch.empty_like(models)
+    for number, (chosen, steps) in enumerate(_stretches(len(labels), batches)):
+        stretch = _Stretch.of(layers, features[chosen], labels[chosen], steps)
+        together = worlds_together(len(stretch.features))
+        for first in range(0, len(models), together):
+            rows = slice(first, first + together)
+            start = models[rows]
+            now = start if number == 0 else start - moved[rows]
+            _move(layers, start, now, moved[rows], stretch, rate)
+    return moved
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Some records and the steps that are taken on them.
+
+    Parameters
+    ----------
+    features
+        Float32 (n, ins).
+    targets
+        1 at each record's class, else 0, float32 (n, classes).
+    products
+        Inner products between the records, plus 1 for a bias, float32 (n, n).
+    steps
+        Indices of the records of each step.
+    """
+
+    features: Tensor
+    targets: Tensor
+    products: Tensor
+    steps: tuple[Tensor, ...]
+
+    @classmethod
+    def of(
+        cls, layers: Sequence[ChainLayer], features: Tensor, labels: Tensor, steps: Sequence[NDArray[np.int64]]
+    ) -> "_Stretch":
+        flat, targets = features.flatten(1), F.one_hot(labels, layers[-1].outs).to(features.dtype)
+        products = flat @ flat.T if len(steps) > 1 else flat.new_empty(0)
+        if layers[0].bias is not None:
+            products += 1
+        return cls(flat, targets, products, tuple(torch.from_numpy(step) for step in steps))
+
+
+def _stretches(
+    records: int, batches: Sequence[NDArray[np.int64]]
+) -> Iterator[tuple[slice | Tensor, Sequence[NDArray[np.int64]]]]:
+    """Divide the steps into stretches: yield the records of each, and its steps in indices of these records."""
+    sizes = [len(batch) for batch in batches]
+    if records <= min(_STRETCH, sum(sizes)):
+        yield slice(None), batches
+        return
+    first = 0
+    while first < len(batches):
+        reached = accumulate(sizes[first:])
+        last = first + max(1, sum(1 for size in reached if size <= _STRETCH))
+        chosen, places = np.unique(np.concatenate(batches[first:last]), return_inverse=True)
+        yield torch.from_numpy(chosen), np.split(places, np.cumsum(sizes[first : last - 1]))
+        first = last
+
+
+def _move(
+    layers: Sequence[ChainLayer], models: Tensor, now: Tensor, moved: Tensor, stretch: _Stretch, rate: float
+) -> None:
+    """Take the steps of a stretch from the weights `now` and write to `moved` how far they end from `models`."""
+    front, upper = _Front(layers[0], now, stretch), [_Upper(layer, now) for layer in layers[1:]]
+    for step in stretch.steps:
+        values = front.forward(step)
+        for layer in upper:
+            values = layer.forward(values)
+        # The gradient of cross-entropy at the logits; here it takes the learning rate and the mean once for all.
+        signal = torch.softmax(values, 2).sub_(stretch.targets[step]).mul_(rate / len(step))
+        for layer in reversed(upper):
+            signal = layer.backward(signal)
+        front.backward(signal)
+    front.settle(moved, is_fresh=now is models)
+    for layer in upper:
+        layer.settle(models, moved)
+
+
+class _Front:
+    """The first layer in some worlds: its weights stay where they are until it settles."""
+
+    def __init__(self, layer: ChainLayer, now: Tensor, stretch: _Stretch) -> None:
+        self._layer, self._stretch = layer, stretch
+        self._inputs = stretch.features.expand(len(now), -1, -1)
+        self._first = _applied(self._inputs, layer.weights(now), layer.biases(now))
+        self._pulled = torch.zeros_like(self._first)
+        self._is_moved = False
+
+    def forward(self, step: Tensor) -> Tensor:
+        outputs = self._first.index_select(1, step)
+        if self._is_moved:
+            outputs.baddbmm_(self._stretch.products[step].expand(len(outputs), -1, -1), self._pulled, alpha=-1)
+        self._step, self._outputs = step, self._layer.activation.apply(outputs)
+        return self._outputs
+
+    def backward(self, signal: Tensor) -> None:
+        self._pulled.index_add_(1, self._step, self._layer.activation.pull_back(signal, self._outputs))
+        self._is_moved = True
+
+    def settle(self, moved: Tensor, is_fresh: bool) -> None:
+        """Write how far the stretch moved the parameters, or add it unless `moved` is fresh."""
+        kept = 0 if is_fresh else 1
+        self._layer.weights(moved).baddbmm_(self._pulled.transpose(1, 2), self._inputs, beta=kept)
+        if self._layer.bias is not None:
+            biases, shift = moved[:, self._layer.bias], self._pulled.sum(1)
+            biases.copy_(shift if is_fresh else biases + shift)
+
+
+class _Upper:
+    """A further layer in some worlds: its weights, which are few, move at every step."""
+
+    def __init__(self, layer: ChainLayer, now: Tensor) -> None:
+        self._layer = layer
+        self._weights = layer.weights(now).clone()
+        biases = layer.biases(now)
+        self._biases = None if biases is None else biases.clone()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs = _applied(inputs, self._weights, self._biases)
+        self._inputs, self._outputs = inputs, self._layer.activation.apply(outputs)
+        return self._outputs
+
+    def backward(self, signal: Tensor) -> Tensor:
+        """Move the layer and return the gradients at what it read, of the weights before the move."""
+        signal = self._layer.activation.pull_back(signal, self._outputs)
+        below = torch.bmm(signal, self._weights)
+        self._weights.baddbmm_(signal.transpose(1, 2), self._inputs, alpha=-1)
+        if self._biases is not None:
+            self._biases.sub_(signal.sum(1, keepdim=True))
+        return below
+
+    def settle(self, models: Tensor, moved: Tensor) -> None:
+        """Write how far the parameters are from those of `models`."""
+        torch.sub(self._layer.weights(models), self._weights, out=self._layer.weights(moved))
+        if self._layer.bias is not None and self._biases is not None:
+            torch.sub(models[:, self._layer.bias], self._biases.squeeze(1), out=moved[:, self._layer.bias])
+
+
+def _applied(inputs: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
+    """Return inputs W' + b in every world."""
+    if biases is None:
+        return torch.bmm(inputs, weights.transpose(1, 2))
+    return torch.baddbmm(biases, inputs, weights.transpose(1, 2))
