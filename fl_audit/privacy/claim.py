@@ -97,7 +97,7 @@ class Claim:
 
     @property
     def full_participation_mu(self) -> float:
-        """The Gaussian-DP parameter mu for an insider who sees who takes part; infinite with noise of other kinds."""
+        """The Gaussian-DP parameter mu of a unit that takes part every time; infinite with noise of other kinds."""
         each = [full_participation_mu(event) for event in self.events]
         return math.hypot(*(math.inf if mu is None else mu for mu in each))
 

@@ -58,12 +58,15 @@ class GaussianRelease:
 
 @dataclass(frozen=True)
 class SampledGaussianRelease:
-    """A Gaussian release in which the differing unit takes part with a secret probability, `count` times.
+    """A Gaussian release in which the differing unit takes part with a probability, `count` times.
 
     Poisson sampling: every unit is in each release on its own with probability `sampling_rate`. `noise_multiplier` is
     sigma over the sensitivity under the adjacency of the promise: sigma / C when a unit comes or goes, sigma / (2C)
-    when one is replaced. Sampling hides nothing from an insider who sees who takes part: describe what it sees by
-    `GaussianRelease`.
+    when one is replaced.
+
+    Whether the unit takes part is secret unless `seen`. An insider who sees it is told nothing with probability
+    1 - `sampling_rate`, and otherwise has a Gaussian release without sampling before it: the chance of being left out
+    protects the unit, the doubt about it no longer does.
 
     Raises
     ------
@@ -74,6 +77,7 @@ class SampledGaussianRelease:
     noise_multiplier: float
     sampling_rate: float
     count: int = 1
+    seen: bool = False
 
     def __post_init__(self) -> None:
         require_noise_multiplier(self.noise_multiplier)
@@ -81,7 +85,8 @@ class SampledGaussianRelease:
         require_count(self.count)
 
     def __str__(self) -> str:
-        return f"{self.count} x Poisson-sampled Gaussian release (sampling rate {self.sampling_rate:g})"
+        seen = ", participation seen" if self.seen else ""
+        return f"{self.count} x Poisson-sampled Gaussian release (sampling rate {self.sampling_rate:g}{seen})"
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,9 @@ ReleaseEvent = GaussianRelease | SampledGaussianRelease | LaplaceRelease | Rando
 """A kind of release."""
 
 
-def gaussian_rounds(noise_multiplier: float, rounds: int, sampling_rate: float = 1.0) -> tuple[ReleaseEvent, ...]:
+def gaussian_rounds(
+    noise_multiplier: float, rounds: int, sampling_rate: float = 1.0, seen: bool = False
+) -> tuple[ReleaseEvent, ...]:
     """Return the events of equal training rounds with Gaussian noise.
 
     Parameters
@@ -148,6 +155,8 @@ def gaussian_rounds(noise_multiplier: float, rounds: int, sampling_rate: float =
         k, at least 1.
     sampling_rate
         Probability with which a unit takes part in a round, above 0 and up to 1; 1 is no sampling.
+    seen
+        Whether the insider sees in which rounds the differing unit takes part; without sampling it says nothing.
 
     Raises
     ------
@@ -163,7 +172,7 @@ def gaussian_rounds(noise_multiplier: float, rounds: int, sampling_rate: float =
     require_sampling_rate(sampling_rate)
     if sampling_rate == 1:
         return (GaussianRelease(1.0, noise_multiplier, rounds),)
-    return (SampledGaussianRelease(noise_multiplier, sampling_rate, rounds),)
+    return (SampledGaussianRelease(noise_multiplier, sampling_rate, rounds, seen),)
 
 
 def with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
@@ -199,7 +208,8 @@ def noise_multiplier_of(event: ReleaseEvent) -> float | None:
 def full_participation_mu(event: ReleaseEvent) -> float | None:
     """Return mu = sqrt(count) / z of Gaussian noise as if the unit took part every time, None for other kinds.
 
-    With sampling it is what holds for an insider who sees who takes part.
+    With sampling it bounds what holds for an insider who sees who takes part, and is exact for units whose coins all
+    fell on taking part.
     """
     noise_multiplier = noise_multiplier_of(event)
     return None if noise_multiplier is None else math.sqrt(event.count) / noise_multiplier

@@ -21,8 +21,8 @@ class Guarantee:
     epsilon
         The epsilon that the accountant reports at the delta of the claim, in nats.
     mu
-        The Gaussian-DP parameter, for k rounds sqrt(k) / z: exact if no unit is sampled, otherwise what holds for an
-        insider who sees who takes part; infinite where an event has noise of another kind.
+        The Gaussian-DP parameter, for k rounds sqrt(k) / z: exact if no unit is sampled, otherwise that of a unit
+        that is seen to take part every time; infinite where an event has noise of another kind.
     belief_bound
         Belief in the true data set that is passed with probability at most delta, under the sensitivities of the claim.
         `rdp-classic`: `rho_beta` of epsilon, which holds for adaptive sensitivities. `rdp`: the same, through the

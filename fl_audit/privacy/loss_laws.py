@@ -200,6 +200,55 @@ class GaussianLoss:
 
 
 @dataclass(frozen=True)
+class SeenGaussianLoss:
+    """With probability q the pair N(mu) against N(0), unit variance, otherwise two equal laws; which, is seen.
+
+    The loss is 0 with probability 1 - q (an atom on the grid) and normal otherwise. Both relations give this law: mu is
+    the sensitivity over sigma under the relation of the promise.
+    """
+
+    mu: float
+    sampling_rate: float
+
+    @property
+    def _taken(self) -> GaussianLoss:
+        return GaussianLoss(self.mu)
+
+    @property
+    def lowest(self) -> float:
+        """Loss 9.5 standard deviations under the lowest mean."""
+        return self._taken.lowest
+
+    @property
+    def highest(self) -> float:
+        """Loss 9.5 standard deviations over the highest mean."""
+        return self._taken.highest
+
+    @property
+    def symmetric(self) -> bool:
+        """Always: the pair is that of Gaussian noise, and the coin is the same under both neighbours."""
+        return True
+
+    @property
+    def is_pure(self) -> bool:
+        """Never: the loss is unbounded."""
+        return False
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the loss: variance q mu^2 + q (1 - q) (mu^2 / 2)^2."""
+        q, mu = self.sampling_rate, self.mu
+        return mu * math.sqrt(q * (1 + (1 - q) * mu * mu / 4))
+
+    def masses(self, interval: float, reverse: bool) -> Masses:
+        """Return the law on the grid."""
+        taken, q = self._taken.masses(interval, reverse), self.sampling_rate
+        points = q * taken.probabilities
+        points[-taken.first] += 1 - q
+        return Masses(taken.first, points, q * taken.infinity)
+
+
+@dataclass(frozen=True)
 class LaplaceLoss:
     """Laplace noise: the loss lies in [-epsilon, epsilon] with atoms at both ends."""
 
@@ -306,7 +355,9 @@ def loss_laws(events: Sequence[ReleaseEvent], adjacency: Adjacency) -> list[tupl
 
 def _loss_law(event: ReleaseEvent, adjacency: Adjacency) -> LossLaw:
     match event:
-        case SampledGaussianRelease(noise_multiplier, sampling_rate, _):
+        case SampledGaussianRelease(noise_multiplier, sampling_rate, _, True):
+            return SeenGaussianLoss(1 / noise_multiplier, sampling_rate)
+        case SampledGaussianRelease(noise_multiplier, sampling_rate, _, _):
             return GaussianLoss(1 / noise_multiplier, sampling_rate, adjacency.relation is Relation.REPLACE)
         case LaplaceRelease():
             return LaplaceLoss(event.epsilon)

@@ -128,6 +128,18 @@ def _sampled_divergences(noise_multiplier: float, sampling_rate: float) -> NDArr
     return divergences
 
 
+def _seen_divergences(noise_multiplier: float, sampling_rate: float) -> NDArray[np.float64]:
+    """Return the Renyi divergences of one Gaussian release whose coin of participation is seen, at `RDP_ORDERS`.
+
+    The coin has the same law between neighbours, so e^((alpha - 1) D_alpha) is its mean over the coin:
+    D_alpha = ln(1 - q + q e^((alpha - 1) alpha / (2 z^2))) / (alpha - 1).
+    """
+    exponents = (RDP_ORDERS - 1) * RDP_ORDERS / (2 * noise_multiplier**2)
+    large = np.logaddexp(math.log1p(-sampling_rate), math.log(sampling_rate) + exponents)
+    small = np.log1p(sampling_rate * np.expm1(np.minimum(exponents, 1.0)))
+    return np.asarray(np.where(exponents < 1, small, large) / (RDP_ORDERS - 1), dtype=np.float64)
+
+
 def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str, adjacency: Adjacency) -> NDArray[np.float64]:
     """Return the Renyi divergences of a composition at `RDP_ORDERS`.
 
@@ -138,18 +150,21 @@ def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str, adjacency
     accountant
         Name that a refusal gives.
     adjacency
-        How neighbours differ: the divergences of a sampled release hold only where a unit comes or goes.
+        How neighbours differ: the divergences of a release that is sampled in secret hold only where a unit comes or
+        goes.
 
     Raises
     ------
     InputError
-        If an event is neither Gaussian nor Poisson-sampled Gaussian, or sampled where a unit is replaced.
+        If an event is neither Gaussian nor Poisson-sampled Gaussian, or sampled in secret where a unit is replaced.
     """
     total = np.zeros_like(RDP_ORDERS)
     for event in events:
         mu = exact_gaussian_mu(event)
         if mu is not None:
             total = total + RDP_ORDERS * (mu * mu / 2)
+        elif isinstance(event, SampledGaussianRelease) and event.seen:
+            total = total + event.count * _seen_divergences(event.noise_multiplier, event.sampling_rate)
         elif isinstance(event, SampledGaussianRelease):
             if adjacency.relation is Relation.REPLACE:
                 raise InputError(

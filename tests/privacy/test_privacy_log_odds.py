@@ -1,0 +1,163 @@
+"""The law of the log-odds: closed forms, sums over participations, quadrature, and the mechanism itself simulated.
+
+Kolmogorov-Smirnov tests here raise a false alarm with probability 1e-4 each, once and for all: seeds are fixed.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.integrate import quad
+from scipy.special import logsumexp
+from scipy.stats import binom, kstest, norm
+
+from fl_audit.adjacency import Adjacency, Relation
+from fl_audit.errors import InputError
+from fl_audit.privacy.events import (
+    GaussianRelease,
+    RandomizedResponse,
+    ReleaseEvent,
+    SampledGaussianRelease,
+    gaussian_rounds,
+)
+from fl_audit.privacy.log_odds import NormalLogOdds, Truth, log_odds_law
+
+ALARM = 1e-4
+ADD_REMOVE, REPLACE = Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_CLIENT
+
+
+def simulated(
+    z: float, q: float, rounds: int, seen: bool, adjacency: Adjacency, truth: Truth, runs: int
+) -> NDArray[np.float64]:
+    """Log-odds of the mechanism: noise N(0, 1), contributions of the unit of D and of D', coins of participation."""
+    rng = np.random.default_rng(runs + rounds)
+    of_d, of_d_prime = (1 / z, 0.0) if adjacency.relation is Relation.ADD_REMOVE else (0.5 / z, -0.5 / z)
+    total = np.zeros(runs)
+    for _ in range(rounds):
+        coins = rng.random(runs) < q
+        released = coins * (of_d if truth is Truth.PRESENT else of_d_prime) + rng.standard_normal(runs)
+        if seen:
+            total += coins * (norm.logpdf(released, of_d) - norm.logpdf(released, of_d_prime))
+        else:
+            weights = np.array([1 - q, q])[:, None]
+            densities = [
+                logsumexp(norm.logpdf(released, np.array([[0.0], [mean]])), axis=0, b=weights)
+                for mean in (of_d, of_d_prime)
+            ]
+            total += densities[0] - densities[1]
+    return total
+
+
+@pytest.mark.parametrize("seen", [False, True])
+@pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE])
+@pytest.mark.parametrize("truth", list(Truth))
+@pytest.mark.parametrize(("z", "q", "rounds"), [(1.0, 0.2, 6), (0.7, 0.6, 1), (5.0, 0.05, 30)])
+def test_simulated_log_odds_follow_the_law(
+    z: float, q: float, rounds: int, seen: bool, adjacency: Adjacency, truth: Truth
+) -> None:
+    found = simulated(z, q, rounds, seen, adjacency, truth, 10_000)
+    law = log_odds_law(gaussian_rounds(z, rounds, q, seen), adjacency, truth)
+    uniforms = law.uniforms(found, np.random.default_rng(1))
+    assert kstest(uniforms, "uniform").pvalue > ALARM
+    assert law.mean == pytest.approx(np.mean(found), abs=4 * np.std(found) / 100)
+    for probability in (0.1, 0.5, 0.9):
+        assert law.cdf(law.quantile(probability)) >= probability
+        assert np.all(law.cdf(law.quantile(probability) - 1.5 * law.error) <= probability)
+
+
+def test_the_wrong_law_is_noticed() -> None:
+    """The two directions differ under secret sampling of a unit that comes or goes; so do seen and secret coins."""
+    z, q, rounds = 1.0, 0.2, 6
+    found = simulated(z, q, rounds, False, ADD_REMOVE, Truth.PRESENT, 10_000)
+    wrong = [
+        log_odds_law(gaussian_rounds(z, rounds, q), ADD_REMOVE, Truth.ABSENT),
+        log_odds_law(gaussian_rounds(z, rounds, q), REPLACE, Truth.PRESENT),
+        log_odds_law(gaussian_rounds(z, rounds, q, seen=True), ADD_REMOVE, Truth.PRESENT),
+        log_odds_law(gaussian_rounds(0.9 * z, rounds, q), ADD_REMOVE, Truth.PRESENT),
+    ]
+    for law in wrong:
+        assert kstest(law.uniforms(found, np.random.default_rng(1)), "uniform").pvalue < 1e-6
+    mirrored = -law_values(ADD_REMOVE, Truth.ABSENT)
+    assert np.max(np.abs(mirrored[::-1] - law_values(ADD_REMOVE, Truth.PRESENT))) > 0.1
+    np.testing.assert_allclose(-law_values(REPLACE, Truth.ABSENT)[::-1], law_values(REPLACE, Truth.PRESENT), atol=0.01)
+
+
+def law_values(adjacency: Adjacency, truth: Truth) -> NDArray[np.float64]:
+    return log_odds_law(gaussian_rounds(1.0, 6, 0.2), adjacency, truth).quantile(np.linspace(0.05, 0.95, 7))
+
+
+@pytest.mark.parametrize("truth", list(Truth))
+def test_gaussian_rounds_are_normal(truth: Truth) -> None:
+    law = log_odds_law((GaussianRelease(3.0, 6.0, 3), GaussianRelease(1.0, 2.0)), REPLACE, truth)
+    assert law == NormalLogOdds(1.0, truth)
+    exact = norm(0.5 if truth is Truth.PRESENT else -0.5, 1.0)
+    points = np.linspace(-3, 3, 7)
+    np.testing.assert_allclose(law.cdf(points), exact.cdf(points), rtol=1e-13)
+    np.testing.assert_allclose(law.quantile(exact.cdf(points)), points, atol=1e-12)
+    assert (law.mean, law.error) == (exact.mean(), 0.0)
+    assert kstest(law.uniforms(exact.rvs(10_000, random_state=4), np.random.default_rng()), "uniform").pvalue > ALARM
+
+
+@pytest.mark.parametrize("truth", list(Truth))
+@pytest.mark.parametrize(("z", "q"), [(1.0, 0.1), (0.5, 0.5), (10.0, 0.9)])
+def test_one_secret_release_in_closed_form(z: float, q: float, truth: Truth) -> None:
+    """L increases with the release x, so P(L <= loss) is a normal probability of the x of that loss."""
+    law, mu = log_odds_law((SampledGaussianRelease(z, q),), ADD_REMOVE, truth), 1 / z
+    x = np.linspace(-3, 3 + mu, 13)
+    loss = np.log1p(q * np.expm1(mu * x - mu * mu / 2))
+
+    def exact(shift: float) -> NDArray[np.float64]:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            moved = np.log(np.maximum(np.expm1(loss + shift) / q + 1, 0.0)) / mu + mu / 2
+        sampled = q * norm.cdf(moved, mu) if truth is Truth.PRESENT else q * norm.cdf(moved)
+        return np.asarray((1 - q) * norm.cdf(moved) + sampled)
+
+    assert np.all(exact(-law.error) - 1e-11 <= law.cdf(loss))
+    assert np.all(law.cdf(loss) <= exact(law.error) + 1e-11)
+    np.testing.assert_allclose(law.cdf(loss[4:]), exact(0.0)[4:], atol=4e-3)
+
+    def weighed(u: float) -> float:
+        sampled = norm.pdf(u, mu) if truth is Truth.PRESENT else norm.pdf(u)
+        return float(((1 - q) * norm.pdf(u) + q * sampled) * np.log1p(q * np.expm1(mu * u - mu * mu / 2)))
+
+    mean = quad(weighed, -9, 9 + mu, epsabs=1e-13, limit=200)[0]
+    assert law.mean == pytest.approx(mean, abs=law.error**2)
+
+
+@pytest.mark.parametrize(("z", "q", "count"), [(1.0, 0.3, 5), (2.0, 0.05, 20)])
+def test_seen_participation_is_a_mixture_of_normals(z: float, q: float, count: int) -> None:
+    times = np.arange(1, count + 1)
+    weights, atom = binom.pmf(times, count, q), (1 - q) ** count
+    for sign, truth in ((1, Truth.PRESENT), (-1, Truth.ABSENT)):
+        law = log_odds_law(gaussian_rounds(z, count, q, seen=True), REPLACE, truth)
+
+        def exact(points: NDArray[np.float64], mean_sign: int = sign) -> NDArray[np.float64]:
+            means, deviations = mean_sign * times / (2 * z * z), np.sqrt(times) / z
+            return np.asarray(atom * (points >= 0) + norm.cdf(points[:, None], means, deviations) @ weights)
+
+        points = np.array([-2.0, -0.5, -0.05, 0.05, 0.5, 2.0])
+        assert np.all(exact(points - law.error) - 1e-11 <= law.cdf(points))
+        assert np.all(law.cdf(points) <= exact(points + law.error) + 1e-11)
+        jump = float(law.cdf(0.0) - law.cdf(-0.4 * law.error))
+        assert jump == pytest.approx(atom, abs=0.02)
+        exact_mean = sign * count * q / (2 * z * z)
+        assert law.mean == pytest.approx(exact_mean, abs=law.error**2)
+
+
+@pytest.mark.parametrize("truth", list(Truth))
+def test_randomized_response_keeps_its_atoms(truth: Truth) -> None:
+    each, count = 0.5, 6
+    events: tuple[ReleaseEvent, ...] = (RandomizedResponse(each, count),)
+    rng, law = np.random.default_rng(2), log_odds_law(events, ADD_REMOVE, truth)
+    told = 1 / (1 + math.exp(-each if truth is Truth.PRESENT else each))
+    found = each * (2 * rng.binomial(count, told, 10_000) - count)
+    assert kstest(law.uniforms(found, rng), "uniform").pvalue > ALARM
+
+
+def test_refusals() -> None:
+    with pytest.raises(InputError, match="events are empty"):
+        log_odds_law((), ADD_REMOVE, Truth.PRESENT)
+    for events in (gaussian_rounds(1.0, 2), gaussian_rounds(1.0, 2, 0.5)):
+        with pytest.raises(InputError, match=r"^probability is 1.5: accepted are numbers from 0 to 1$"):
+            log_odds_law(events, ADD_REMOVE, Truth.PRESENT).quantile(1.5)

@@ -1,0 +1,146 @@
+"""Participation that is seen: every accountant against the sum over how often the unit took part."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom, norm
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import InputError
+from fl_audit.privacy.accounting import Accountant, account
+from fl_audit.privacy.beliefs import Sensitivities
+from fl_audit.privacy.calibration import noise_multiplier_for
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import (
+    GaussianRelease,
+    ReleaseEvent,
+    SampledGaussianRelease,
+    exact_gaussian_mu,
+    full_participation_mu,
+    gaussian_rounds,
+    participation_rate,
+    with_scaled_noise,
+)
+from fl_audit.privacy.gaussian import gdp_delta
+from fl_audit.privacy.guarantee import guarantee
+from fl_audit.privacy.pld import MISPLACED_MASS, loss_curves
+from fl_audit.privacy.profile import PrivacyProfile
+from fl_audit.privacy.renyi import RDP_ORDERS, renyi_divergences
+from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget
+
+SETTINGS = [(1.0, 0.3, 1), (2.0, 0.1, 8), (0.5, 0.7, 3), (4.0, 0.02, 30), (30.0, 0.5, 12)]
+
+
+def seen(z: float, q: float, count: int) -> tuple[ReleaseEvent, ...]:
+    return (SampledGaussianRelease(z, q, count, seen=True),)
+
+
+def enumerated_delta(eps: float, z: float, q: float, count: int, extra: float = 0.0) -> float:
+    """delta of seen participation: the mean of Gaussian deltas over how often the unit took part."""
+    times = np.arange(count + 1)
+    each = [gdp_delta(eps, math.hypot(math.sqrt(taken) / z, extra)) for taken in times]
+    return float(np.dot(binom.pmf(times, count, q), each))
+
+
+def enumerated_survival(loss: float, z: float, q: float, count: int) -> float:
+    """P(L > loss) under D."""
+    mu = np.sqrt(np.arange(1, count + 1)) / z
+    weights = binom.pmf(np.arange(count + 1), count, q)
+    return float(weights[0] * (loss < 0) + np.dot(weights[1:], norm.sf(loss, mu**2 / 2, mu)))
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_CLIENT])
+@pytest.mark.parametrize(("z", "q", "count"), SETTINGS)
+def test_delta_is_the_mean_over_participations(z: float, q: float, count: int, adjacency: Adjacency) -> None:
+    curves = loss_curves(seen(z, q, count), adjacency)
+    assert len(curves.curves) == 1
+    for eps in np.linspace(0, curves.epsilon(1e-9), 9):
+        exact, found = enumerated_delta(float(eps), z, q, count), curves.delta(float(eps))
+        assert exact - 1e-13 <= found
+        at_most = enumerated_delta(max(0.0, float(eps) - curves.error), z, q, count)
+        assert found <= at_most * (1 + 1e-6) + 2 * MISPLACED_MASS
+        assert found == pytest.approx(exact, rel=1e-3, abs=1e-10)
+    for loss in np.linspace(0.01, 1, 4) * curves.epsilon(1e-6):
+        slack = 2 * curves.slack(MISPLACED_MASS)
+        at_most = enumerated_survival(float(loss) - slack, z, q, count)
+        assert enumerated_survival(float(loss), z, q, count) <= curves.survival(float(loss)) <= at_most + 1e-10
+
+
+def test_composed_with_other_releases() -> None:
+    events = (*seen(1.5, 0.4, 5), GaussianRelease(1.0, 2.0))
+    curves = loss_curves(events, Adjacency.REPLACE_RECORD)
+    for eps in (0.0, 0.5, 2.0, 4.0):
+        assert curves.delta(eps) == pytest.approx(enumerated_delta(eps, 1.5, 0.4, 5, extra=0.5), rel=1e-4)
+    mixed = (*seen(1.5, 0.4, 5), SampledGaussianRelease(1.5, 0.4, 5))
+    both, alone = loss_curves(mixed, Adjacency.ADD_REMOVE_CLIENT), loss_curves(mixed[:1], Adjacency.ADD_REMOVE_CLIENT)
+    assert len(both.curves) == 2
+    assert both.epsilon(1e-5) > alone.epsilon(1e-5)
+
+
+@pytest.mark.parametrize(("z", "q", "count"), SETTINGS)
+def test_renyi_divergences_are_those_of_the_mixture(z: float, q: float, count: int) -> None:
+    times = np.arange(count + 1)
+    for adjacency in (Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD):
+        found = renyi_divergences(seen(z, q, count), "rdp", adjacency)
+        log_weights = binom.logpmf(times, count, q)
+        for order, divergence in zip(RDP_ORDERS, found, strict=True):
+            moment = np.logaddexp.reduce(log_weights + (order - 1) * order * times / (2 * z * z))
+            assert divergence == pytest.approx(moment / (order - 1), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("accountant", [Accountant.PLD, Accountant.RDP, Accountant.RDP_CLASSIC])
+@given(st.floats(0.5, 10), st.floats(0.01, 0.9), st.integers(1, 100))
+@settings(max_examples=8, deadline=None, derandomize=True)
+def test_between_secret_and_certain_participation(accountant: Accountant, z: float, q: float, count: int) -> None:
+    secret, shown, certain = (
+        account(PrivacyProfile(events, Adjacency.ADD_REMOVE_RECORD), accountant, 1e-5)
+        for events in (gaussian_rounds(z, count, q), gaussian_rounds(z, count, q, seen=True), gaussian_rounds(z, count))
+    )
+    assert secret <= shown * (1 + 1e-4) + 1e-9
+    assert shown <= certain * (1 + 1e-4) + 1e-9
+
+
+def test_gdp_refuses_and_says_what() -> None:
+    profile = PrivacyProfile(seen(1.0, 0.5, 2), Adjacency.REPLACE_RECORD)
+    with pytest.raises(InputError, match=r"^gdp accounts for .* \(sampling rate 0.5, participation seen\)$"):
+        account(profile, Accountant.GDP, 1e-5)
+
+
+def test_what_an_event_says_of_itself() -> None:
+    event = seen(2.0, 0.25, 16)[0]
+    assert participation_rate(event) == 0.25
+    assert full_participation_mu(event) == 2.0
+    assert exact_gaussian_mu(event) is None
+    assert with_scaled_noise(event, 3.0) == SampledGaussianRelease(6.0, 0.25, 16, seen=True)
+    assert exact_gaussian_mu(SampledGaussianRelease(2.0, 1.0, 16, seen=True)) == 2.0
+
+
+@pytest.mark.parametrize("target", [EpsilonTarget(1.0), BeliefTarget(0.8), AdvantageTarget(0.2)])
+@pytest.mark.parametrize("sensitivities", list(Sensitivities))
+def test_calibrated_noise_keeps_the_target_and_wastes_none(
+    target: EpsilonTarget | BeliefTarget | AdvantageTarget, sensitivities: Sensitivities
+) -> None:
+    adjacency, z = Adjacency.REPLACE_CLIENT, 1.0
+    claim = Claim(adjacency, seen(z, 0.3, 10), 1e-3, 0.5, Accountant.PLD, sensitivities)
+    z = noise_multiplier_for(target, claim)
+    kept, wasted = (guarantee(claim.with_noise(noise)) for noise in (z, 0.995 * z))
+    match target:
+        case EpsilonTarget(epsilon):
+            assert kept.epsilon <= epsilon < wasted.epsilon
+            assert enumerated_delta(epsilon, z, 0.3, 10) == pytest.approx(1e-3, rel=1e-3)
+        case BeliefTarget(belief):
+            assert kept.belief_bound <= belief < wasted.belief_bound
+        case AdvantageTarget(advantage):
+            assert kept.advantage_bound_exact <= advantage < wasted.advantage_bound_exact
+            assert enumerated_delta(0.0, z, 0.3, 10) == pytest.approx(advantage, rel=1e-4)
+
+
+def test_a_unit_that_rarely_takes_part_needs_hardly_any_noise() -> None:
+    """Where taking part at all is less likely than delta, every noise keeps epsilon, at any weak noise as well."""
+    for z in (0.05, 1.0):
+        curves = loss_curves(seen(z, 1e-6, 3), Adjacency.ADD_REMOVE_CLIENT)
+        assert curves.epsilon(1e-5) == 0.0
+        assert curves.delta(0.0) == pytest.approx(enumerated_delta(0.0, z, 1e-6, 3), rel=1e-3)
