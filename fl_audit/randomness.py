@@ -26,6 +26,7 @@ class Purpose(IntEnum):
     PARTITION = 7
     RECORD_SAMPLING = 8
     PUBLIC_DIRECTIONS = 9
+    STAND_IN_SHARD = 11
 
 
 def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:

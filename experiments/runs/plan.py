@@ -10,6 +10,7 @@ from fl_audit.adjacency import NeighbourPair
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.files import data_directory
 from fl_audit.data.neighbours import choose_neighbour
+from fl_audit.data.partition import owners_of
 from fl_audit.data.split import Split, select_records, used_sizes
 from fl_audit.errors import require
 from fl_audit.game.public import PublicGame
@@ -38,7 +39,7 @@ _WORK_A_ROUND, _MESSAGE_SCALARS = 1e9, 2**22
 """Scalars that the clients' passes of one round touch, and scalars of the stacked models in one message."""
 _FEWEST_WORLDS, _MOST_WORLDS = 100, 1000
 _DATA_OPTIONS = (
-    *("path", "test_path", "label", "drop", "separator", "missing", "max_levels"),
+    *("path", "test_path", "label", "owner", "drop", "separator", "missing", "max_levels"),
     *("images", "labels", "test_images", "test_labels"),
 )
 
@@ -90,6 +91,7 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
         contribution=_contribution(config),
     )
     split = _split(config)
+    config = _with_clients(config, split)
     public = _public_game(config, law, split, pair or _pair(config, split))
     return AuditPlan(_sized(config), guarantee_of(law, config), public)
 
@@ -188,8 +190,17 @@ def _split(config: RunConfig) -> Split:
     return select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
 
 
+def _with_clients(config: RunConfig, split: Split) -> RunConfig:
+    """Fill in the number of clients where it is left out: that of the owners of records in D."""
+    if config.data.clients is not None:
+        return config
+    clients = len(owners_of(split.inside.owner))
+    return config.model_copy(update={"data": config.data.model_copy(update={"clients": clients})})
+
+
 def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: NeighbourPair) -> PublicGame:
     data, audit = config.data, config.audit
+    assert data.clients is not None, "a resolved configuration names the number of clients"
     # The game says how many records are used, where a configuration names the most that are wanted.
     used = used_sizes(split, data.population_records, pair.replacement is not None)
     return PublicGame(

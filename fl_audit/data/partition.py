@@ -1,4 +1,4 @@
-"""Dividing records among clients with the partitioners of flwr-datasets."""
+"""Dividing records among clients: by their owners, or with the partitioners of flwr-datasets."""
 
 import warnings
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ class PartitionScheme(StrEnum):
 
     IID: at random, equal sizes. DIRICHLET: class shares drawn from a Dirichlet law. PATHOLOGICAL: a few classes a
     client. SHARD: a few blocks of the records sorted by label. LINEAR, SQUARE, EXPONENTIAL: at random, sizes growing
-    with the client's number i as i, i^2 and e^i.
+    with the client's number i as i, i^2 and e^i. NATURAL: every owner of records is a client.
     """
 
     IID = "iid"
@@ -32,6 +32,7 @@ class PartitionScheme(StrEnum):
     LINEAR = "linear"
     SQUARE = "square"
     EXPONENTIAL = "exponential"
+    NATURAL = "natural"
 
 
 def _defaults(scheme: PartitionScheme) -> Mapping[str, Parameter | None]:
@@ -43,7 +44,7 @@ def _defaults(scheme: PartitionScheme) -> Mapping[str, Parameter | None]:
             return {"num_classes_per_partition": 2, "class_assignment_mode": "first-deterministic"}
         case PartitionScheme.SHARD:
             return {"num_shards_per_partition": None, "shard_size": None, "keep_incomplete_shard": True}
-        case PartitionScheme.IID | PartitionScheme.LINEAR | PartitionScheme.SQUARE | PartitionScheme.EXPONENTIAL:
+        case _:
             return {}
 
 
@@ -65,6 +66,7 @@ def partition_records(
     scheme: PartitionScheme,
     parameters: Mapping[str, Parameter],
     seed: int,
+    owner: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.int64], ...]:
     """Return the record indices of every client: sorted, disjoint, none empty, together all records.
 
@@ -76,7 +78,7 @@ def partition_records(
     labels
         Class of every record, shape (n,).
     clients
-        Number of clients, 1 to n.
+        Number of clients, 1 to n; for `natural` the number of owners.
     scheme
         How to divide.
     parameters
@@ -86,12 +88,15 @@ def partition_records(
         alone fixes a shard size that leaves no record over), shard-size, keep-incomplete-shard (true). The others
         have none.
     seed
-        Seed of the run.
+        Seed of the run; `natural` does not depend on it.
+    owner
+        Whose each record is, shape (n,), for `natural`: client i holds the records of the i-th owner that has any.
 
     Raises
     ------
     InputError
-        If a parameter is unknown or of the wrong kind, or the division would leave a client empty or drop a record.
+        If a parameter is unknown or of the wrong kind, or the division would leave a client empty or drop a record, or
+        `natural` has no owners or another number of them than of clients.
 
     Examples
     --------
@@ -106,6 +111,8 @@ def partition_records(
         f"number of clients is {clients}: accepted are 1 to {len(labels)}, the number of records",
     )
     settings = _checked(scheme, parameters)
+    if scheme is PartitionScheme.NATURAL:
+        return _by_owner(owner, clients)
     random = generator(seed, Purpose.PARTITION)
     order = random.permutation(len(labels))
     partitioner_seed = int(random.integers(2**31))
@@ -121,6 +128,40 @@ def partition_records(
         ) from error
     _check_parts(parts, len(labels), scheme)
     return parts
+
+
+def owners_of(owner: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Return the owners that have records, ascending: with the partition `natural` these are the clients.
+
+    Parameters
+    ----------
+    owner
+        Whose each record is, shape (n,), or None if that is not known.
+
+    Raises
+    ------
+    InputError
+        If it is not known.
+    """
+    if owner is None:
+        raise InputError(
+            "partition is natural, and nothing says whose each record is: accepted are csv and npz with owner in "
+            "[data], which names a column or an array, and femnist"
+        )
+    return np.unique(owner)
+
+
+def _by_owner(owner: NDArray[np.int64] | None, clients: int) -> tuple[NDArray[np.int64], ...]:
+    owners = owners_of(owner)
+    assert owner is not None
+    require(
+        clients == len(owners),
+        f"clients is {clients}, and the records of D have {len(owners)} owners: accepted for partition natural is "
+        f"{len(owners)}, or clients left out",
+    )
+    # A stable sort keeps the records of each owner in ascending order.
+    order, numbers = np.argsort(owner, kind="stable"), np.bincount(owner)[owners]
+    return tuple(np.split(order.astype(np.int64), np.cumsum(numbers)[:-1]))
 
 
 def _checked(scheme: PartitionScheme, parameters: Mapping[str, Parameter]) -> dict[str, Any]:
@@ -190,6 +231,8 @@ def _partitioner(scheme: PartitionScheme, clients: int, settings: dict[str, Any]
             return library.SquarePartitioner(clients)
         case PartitionScheme.EXPONENTIAL:
             return library.ExponentialPartitioner(clients)
+        case PartitionScheme.NATURAL:
+            raise ValueError("natural clients need no partitioner")
 
 
 def _whole_shards(settings: dict[str, Any], clients: int, records: int) -> dict[str, Any]:

@@ -169,7 +169,12 @@ def load_game(public: PublicGame) -> Game:
     source = load_source(public.data)
     split = select_records(source, public.records, public.test_records, public.data_seed)
     shards = partition_records(
-        split.inside.labels, public.clients, public.partition, dict(public.partition_parameters), public.data_seed
+        split.inside.labels,
+        public.clients,
+        public.partition,
+        dict(public.partition_parameters),
+        public.data_seed,
+        split.inside.owner,
     )
     victim = next(client for client, shard in enumerate(shards) if public.pair.index in shard)
     return Game(
