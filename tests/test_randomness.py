@@ -130,6 +130,7 @@ def test_purposes_keep_their_numbers() -> None:
         "PARTITION": 7,
         "RECORD_SAMPLING": 8,
         "PUBLIC_DIRECTIONS": 9,
+        "STAND_IN_SHARD": 11,
     }
 
 
