@@ -131,6 +131,13 @@ def test_purposes_keep_their_numbers() -> None:
         "RECORD_SAMPLING": 8,
         "PUBLIC_DIRECTIONS": 9,
         "LOCAL_ORDER": 10,
+        "STAND_IN_SHARD": 11,
+        "CLIENT_SAMPLING": 12,
+        "COHORT_ORDER": 13,
+        "NOISE_SHARE": 14,
+        "CLIENT_SEED": 15,
+        "QUANTILE_NOISE": 16,
+        "CLIENT_TRAINING": 17,
     }
 
 

@@ -41,8 +41,14 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=_kebab, populate_by_name=False, strict=True)
 
 
+DEFAULT_CLIENTS = 10
+
+
 class DataSection(_Section):
     """Which records, who holds them. `path` to `test_labels` belong to `csv`, `npz` and `idx`, four of them to `csv`.
+
+    `owner` names the column of a CSV table, or the array of an archive, that says whose each record is: with the
+    partition `natural` every owner is a client. `clients`, left out, is then the number of owners, else 10.
 
     Of a CSV table, `drop` leaves out columns, `separator` stands between cells, `missing` names words that stand for a
     missing value and leaves out the records where one is missing, and a column may have up to `max-levels` words.
@@ -53,6 +59,7 @@ class DataSection(_Section):
     path: str | None = None
     test_path: str | None = None
     label: str | None = None
+    owner: str | None = None
     drop: Words | None = None
     separator: str | None = None
     missing: Words | None = None
@@ -64,10 +71,18 @@ class DataSection(_Section):
     records: Count = 1000
     test_records: Count = 1000
     population_records: Annotated[int, Field(ge=2, le=10**9)] = 1000
-    clients: Annotated[int, Field(ge=2, le=10**9)] = 10
+    clients: Annotated[int, Field(ge=2, le=10**9)] | None = None
     partition: Choice[PartitionScheme] = PartitionScheme.IID
     partition_parameters: dict[str, Scalar] = Field(default_factory=dict)
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_clients(cls, values: Any) -> Any:
+        """Fill in the default before the values are checked; with natural clients the data tell the number."""
+        if not isinstance(values, dict) or "clients" in values or values.get("partition") == PartitionScheme.NATURAL:
+            return values
+        return values | {"clients": DEFAULT_CLIENTS}
 
 
 class ModelSection(_Section):

@@ -14,7 +14,7 @@ from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.client_neighbours import choose_client
 from fl_audit.data.files import data_directory
 from fl_audit.data.neighbours import choose_neighbour
-from fl_audit.data.partition import partition_records
+from fl_audit.data.partition import owners_of, partition_records
 from fl_audit.data.split import Split, select_records, used_sizes
 from fl_audit.errors import require
 from fl_audit.game.public import PublicGame
@@ -54,7 +54,7 @@ _WORK_A_ROUND, _MESSAGE_SCALARS = 1e9, 2**22
 """Scalars that the clients' passes of one round touch, and scalars of the stacked models in one message."""
 _FEWEST_WORLDS, _MOST_WORLDS = 100, 1000
 _DATA_OPTIONS = (
-    *("path", "test_path", "label", "drop", "separator", "missing", "max_levels"),
+    *("path", "test_path", "label", "owner", "drop", "separator", "missing", "max_levels"),
     *("images", "labels", "test_images", "test_labels"),
 )
 
@@ -96,9 +96,10 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
     if config.audit.insider:
         # Said before the noise is calibrated: without a promise there is nothing to calibrate it to.
         require(config.privacy.private, NOTHING_TO_WEIGH)
+    split = _split(config)
+    config = _with_clients(config, split)
     at_unit_noise = law_of(config, 1.0)
     law = at_unit_noise.with_multiplier(_calibrated(config, at_unit_noise)) if config.privacy.private else at_unit_noise
-    split = _split(config)
     public = _public_game(config, law, split, pair or _pair(config, split))
     return AuditPlan(_sized(config), guarantee_of(law, config), public)
 
@@ -307,8 +308,17 @@ def _split(config: RunConfig) -> Split:
     return select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
 
 
+def _with_clients(config: RunConfig, split: Split) -> RunConfig:
+    """Fill in the number of clients where it is left out: that of the owners of records in D."""
+    if config.data.clients is not None:
+        return config
+    clients = len(owners_of(split.inside.owner))
+    return config.model_copy(update={"data": config.data.model_copy(update={"clients": clients})})
+
+
 def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: NeighbourPair) -> PublicGame:
     data, audit = config.data, config.audit
+    assert data.clients is not None, "a resolved configuration names the number of clients"
     # The game says how many records are used, where a configuration names the most that are wanted.
     used = used_sizes(split, data.population_records, pair.replacement is not None)
     return PublicGame(

@@ -43,6 +43,9 @@ def _content(records: Records) -> Iterator[bytes]:
     yield repr((records.features.shape, records.classes)).encode()
     yield records.features.tobytes()
     yield records.labels.tobytes()
+    # Digests from before there were owners stay valid where there are none.
+    if records.owner is not None:
+        yield records.owner.tobytes()
 
 
 def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:

@@ -6,15 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.data.columns import check_classes
-from fl_audit.data.encoding import build_records, encode_labels
+from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
 from fl_audit.data.files import read_archive, resolve
 from fl_audit.data.records import Source
 from fl_audit.errors import require
 
 _HIGHEST_PIXEL = np.float32(255)
+_KEYS = ("x", "y", "x_test", "y_test")
 
 
-def load_npz(directory: Path | None, path: str) -> Source:
+def load_npz(directory: Path | None, path: str, owner: str | None = None) -> Source:
     """Return the records of a NumPy archive with the keys `x`, `y` and, for official test records, `x_test`, `y_test`.
 
     Bytes (uint8) are divided by 255, other numbers are used as they are; three axes get a channel axis, (n, 1, h, w).
@@ -26,6 +27,9 @@ def load_npz(directory: Path | None, path: str) -> Source:
         Where a relative path that is not in the working directory is looked for, or None.
     path
         Archive as `numpy.savez` or `numpy.savez_compressed` writes it, without Python objects.
+    owner
+        Key of the array that says whose each record of `x` is, such as `client`: whole numbers or text, shape (n,).
+        None: that is not known.
 
     Raises
     ------
@@ -33,7 +37,8 @@ def load_npz(directory: Path | None, path: str) -> Source:
         If the file is missing or damaged, a key is missing, or an array has another type or shape.
     """
     file = resolve(directory, path)
-    arrays = read_archive(file, ("x", "y", "x_test", "y_test"))
+    require(owner not in _KEYS, f"owner is {owner!r}: accepted is the key of another array than {', '.join(_KEYS)}")
+    arrays = read_archive(file, _KEYS if owner is None else (*_KEYS, owner))
     for key in ("x", "y"):
         require(key in arrays, f"{file} has no array {key}: accepted are x, y and optionally x_test, y_test")
     require(
@@ -43,7 +48,11 @@ def load_npz(directory: Path | None, path: str) -> Source:
     if arrays["y"].ndim == 1:
         check_classes(arrays["y"], f"{file}: y")
     codes, test_codes, classes = encode_labels(arrays["y"], arrays.get("y_test"), file)
-    pool = build_records(_as_features(arrays["x"], "x", file), codes, classes, file)
+    owners = UNKNOWN_OWNERS
+    if owner is not None:
+        require(owner in arrays, f"{file} has no array {owner!r}: accepted for owner in [data] is the key of an array")
+        owners = encode_owners(arrays[owner], f"{file}: {owner}")
+    pool = build_records(_as_features(arrays["x"], "x", file), codes, classes, file, owners)
     test = None
     if test_codes is not None:
         test = build_records(_as_features(arrays["x_test"], "x_test", file), test_codes, classes, file)

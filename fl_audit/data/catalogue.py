@@ -13,6 +13,7 @@ from fl_audit.data.adult import find_adult, load_adult
 from fl_audit.data.archives import load_npz
 from fl_audit.data.binary import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, find_binary, load_binary
 from fl_audit.data.builtin import load_breast_cancer, load_digits
+from fl_audit.data.femnist import FEMNIST_FILE, find_femnist, load_femnist
 from fl_audit.data.files import data_directory
 from fl_audit.data.idx import find_mnist, load_idx, load_mnist
 from fl_audit.data.records import Source
@@ -86,19 +87,25 @@ _CATALOGUE: Mapping[str, _Entry] = {
     "mnist": _Entry(
         "MNIST: the four IDX files, plain or gzipped", lambda directory, _: load_mnist(directory), find=find_mnist
     ),
+    "femnist": _Entry(
+        f"FEMNIST digits of 12 natural clients: {FEMNIST_FILE}",
+        lambda directory, _: load_femnist(directory),
+        find=find_femnist,
+    ),
     **{table.name: _binary_entry(table) for table in (LOCATION30, PURCHASE100, TEXAS100)},
     "csv": _Entry(
-        "your CSV file: path, label and, if need be, test-path, drop, separator, missing, max-levels",
+        "your CSV file: path, label and, if need be, test-path, owner, drop, separator, missing, max-levels",
         lambda directory, given: load_csv(
             directory, given["path"], given["label"], given.get("test-path"), TableSettings.of(given)
         ),
         required=("path", "label"),
-        optional=("test-path", "drop", "separator", "missing", "max-levels"),
+        optional=("test-path", "owner", "drop", "separator", "missing", "max-levels"),
     ),
     "npz": _Entry(
-        "your NumPy archive with x, y and optionally x_test, y_test: option path",
-        lambda directory, given: load_npz(directory, given["path"]),
+        "your NumPy archive with x, y and optionally x_test, y_test: options path and optionally owner",
+        lambda directory, given: load_npz(directory, given["path"], given.get("owner")),
         required=("path",),
+        optional=("owner",),
     ),
     "idx": _Entry(
         "your IDX images: options images, labels and optionally test-images, test-labels",
@@ -171,6 +178,8 @@ def _load(spec: DataSpec) -> Source:
         if records is not None:
             records.features.setflags(write=False)
             records.labels.setflags(write=False)
+            if records.owner is not None:
+                records.owner.setflags(write=False)
     return source
 
 

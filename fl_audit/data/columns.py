@@ -132,6 +132,11 @@ def describe_label(name: str, values: NDArray[np.generic]) -> ColumnUse:
     return ColumnUse(name, ColumnKind.LABEL, f"{len(levels)} classes: {_some(levels)}")
 
 
+def describe_owners(name: str, owners: Sequence[str]) -> ColumnUse:
+    """Return what the owner column became: how many owners, the first few by name."""
+    return ColumnUse(name, ColumnKind.OWNER, f"{len(owners)} of them: {_some(owners)}")
+
+
 def check_classes(values: NDArray[np.generic], what: str, max_classes: int | None = None) -> None:
     """Refuse labels with so many classes that they are a quantity to predict, not a class.
 
@@ -218,7 +223,7 @@ def _counts(numbers: NDArray[np.float64]) -> bool:
     return len(numbers) >= ENOUGH_TO_TELL and bool((np.diff(np.sort(numbers)) == 1).all())
 
 
-def _some(levels: NDArray[np.generic]) -> str:
+def _some(levels: NDArray[np.generic] | Sequence[str]) -> str:
     names = ", ".join(str(level)[:20] for level in levels[:_EXAMPLES])
     return f"{names}, ..." if len(levels) > _EXAMPLES else names
 

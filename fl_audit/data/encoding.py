@@ -1,12 +1,13 @@
-"""Numbers from columns: scaling and label codes, fitted on the pool and applied to the test records."""
+"""Numbers from columns: scaling, codes of labels and owners, fitted on the pool and applied to the test records."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.data.records import Records
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, require
 
 
 def min_max(
@@ -63,7 +64,50 @@ def encode_labels(
     return codes.astype(np.int64), np.searchsorted(levels, test).astype(np.int64), len(levels)
 
 
-def build_records(features: NDArray[np.generic], labels: NDArray[np.int64], classes: int, path: Path) -> Records:
+class Owners(NamedTuple):
+    """Whose each record is, as positions in names; None and no names where that is not known."""
+
+    codes: NDArray[np.int64] | None = None
+    names: tuple[str, ...] = ()
+
+
+UNKNOWN_OWNERS = Owners()
+
+
+def encode_owners(values: NDArray[np.generic], what: str) -> Owners:
+    """Number the owners of records 0..m-1, in the sorted order of what tells them apart.
+
+    Parameters
+    ----------
+    values
+        Owner of every record, shape (n,): whole numbers or text.
+    what
+        Where they stand, for errors.
+
+    Raises
+    ------
+    InputError
+        If there is more than one axis, or a value is neither a whole number nor text.
+    """
+    require(values.ndim == 1, f"{what} has shape {values.shape}: accepted is one owner for each record, shape (n,)")
+    kind = values.dtype.kind
+    require(kind in "biuUf", f"{what} has type {values.dtype}: accepted are whole numbers or text that name an owner")
+    if kind == "f":
+        wrong = ~np.isfinite(values) | (values != np.floor(values))
+        if wrong.any():
+            raise InputError(f"{what} has {values[wrong][0]}: accepted are whole numbers or text that name an owner")
+    levels, codes = np.unique(values, return_inverse=True)
+    names = levels.astype(np.str_) if kind != "f" else [f"{level:.0f}" for level in levels.tolist()]
+    return Owners(codes.astype(np.int64), tuple(map(str, names)))
+
+
+def build_records(
+    features: NDArray[np.generic],
+    labels: NDArray[np.int64],
+    classes: int,
+    path: Path,
+    owners: Owners = UNKNOWN_OWNERS,
+) -> Records:
     """Return `Records`, with the file's name before any complaint.
 
     Parameters
@@ -72,6 +116,8 @@ def build_records(features: NDArray[np.generic], labels: NDArray[np.int64], clas
         As `Records` takes them.
     path
         File they come from.
+    owners
+        Whose each record is.
 
     Raises
     ------
@@ -79,7 +125,7 @@ def build_records(features: NDArray[np.generic], labels: NDArray[np.int64], clas
         Where `Records` does.
     """
     try:
-        return Records(features, labels, classes)  # type: ignore[arg-type]
+        return Records(features, labels, classes, *owners)  # type: ignore[arg-type]
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 

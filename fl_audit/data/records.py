@@ -22,11 +22,15 @@ class Records:
         Class of every record, shape (n,), whole numbers from 0 to classes - 1; kept as int64.
     classes
         Number of classes, at least 1. Classes without a record are allowed.
+    owner
+        Whose each record is, shape (n,), positions in `owners`; kept as int64. None where that is not known.
+    owners
+        Names of the owners; empty where they are not known. Owners without a record are allowed.
 
     Raises
     ------
     InputError
-        If the lengths differ, there is no record, a feature is not finite or a label is out of range.
+        If the lengths differ, there is no record, a feature is not finite, or a label or an owner is out of range.
 
     Examples
     --------
@@ -38,6 +42,8 @@ class Records:
     features: NDArray[np.float32]
     labels: NDArray[np.int64]
     classes: int
+    owner: NDArray[np.int64] | None = None
+    owners: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # Values beyond float32 become infinite here and are refused below, so numpy's own warning says nothing new.
@@ -46,6 +52,9 @@ class Records:
         object.__setattr__(self, "labels", np.ascontiguousarray(self.labels, dtype=np.int64))
         _check_shapes(self.features, self.labels)
         _check_values(self.features, self.labels, self.classes)
+        if self.owner is not None:
+            object.__setattr__(self, "owner", np.ascontiguousarray(self.owner, dtype=np.int64))
+        _check_owner(self.owner, self.owners, len(self.labels))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -72,7 +81,8 @@ class Records:
         require(chosen.size > 0, "no record is chosen: at least 1 is needed")
         for index in (int(chosen.min()), int(chosen.max())):
             self.check_index(index)
-        return Records(self.features[chosen], self.labels[chosen], self.classes)
+        owner = None if self.owner is None else self.owner[chosen]
+        return Records(self.features[chosen], self.labels[chosen], self.classes, owner, self.owners)
 
     def without(self, index: int) -> "Records":
         """Return all records but the one at `index`, in the same order.
@@ -101,6 +111,7 @@ class ColumnKind(StrEnum):
     NUMBER = "number"
     LEVELS = "levels"
     LABEL = "label"
+    OWNER = "owner"
     DROPPED = "dropped"
 
 
@@ -193,3 +204,18 @@ def _check_values(features: NDArray[np.float32], labels: NDArray[np.int64], clas
     lowest, highest = int(labels.min()), int(labels.max())
     wrong = lowest if lowest < 0 else highest
     require(lowest >= 0 and highest < classes, f"a label is {wrong}: accepted are 0 to {classes - 1}")
+
+
+def _check_owner(owner: NDArray[np.int64] | None, owners: tuple[str, ...], records: int) -> None:
+    if owner is None:
+        require(not owners, f"there are {len(owners)} names of owners and no owner of any record: accepted are both")
+        return
+    require(
+        owner.shape == (records,), f"owners have shape {owner.shape}: accepted is one for each record, ({records},)"
+    )
+    lowest, highest = int(owner.min()), int(owner.max())
+    wrong = lowest if lowest < 0 else highest
+    require(
+        lowest >= 0 and highest < len(owners),
+        f"an owner is {wrong}: accepted are 0 to {len(owners) - 1}, the positions of {len(owners)} names",
+    )

@@ -55,7 +55,7 @@ class UsedSizes(NamedTuple):
     population_is_test: bool
 
 
-def used_sizes(split: Split, population_records: int, replaces: bool) -> UsedSizes:
+def used_sizes(split: Split, population_records: int, taken: int) -> UsedSizes:
     """Return how many records a run uses.
 
     Parameters
@@ -64,10 +64,11 @@ def used_sizes(split: Split, population_records: int, replaces: bool) -> UsedSiz
         The records.
     population_records
         The most records that are wanted for the population sample, at least 2.
-    replaces
-        Whether D' takes a record from outside D, which then cannot be in the population sample.
+    taken
+        How many records from outside D are in D', which then cannot be in the population sample: 0, 1 for a replaced
+        record, or the size of a stand-in shard.
     """
-    left = 0 if split.outside is None else len(split.outside) - replaces
+    left = 0 if split.outside is None else len(split.outside) - taken
     if left < FEWEST_POPULATION:
         return UsedSizes(len(split.inside), len(split.test), len(split.test), True)
     return UsedSizes(len(split.inside), len(split.test), min(population_records, left), False)

@@ -18,10 +18,11 @@ from fl_audit.data.columns import (
     Origin,
     check_classes,
     describe_label,
+    describe_owners,
     drop_remedy,
     encode_column,
 )
-from fl_audit.data.encoding import build_records, encode_labels
+from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.files import read_bytes, resolve
 from fl_audit.data.records import ColumnKind, ColumnUse, Source
 from fl_audit.errors import InputError, require
@@ -46,17 +47,21 @@ class TableSettings:
         missing value are left out. None: a missing value is refused.
     max_levels
         Largest number of levels of a column of words, and of classes of the label.
+    owner
+        Name of the column that says whose each record is: whole numbers or words. It becomes no feature. None: that is
+        not known.
 
     Raises
     ------
     InputError
-        If the separator is not one character.
+        If the separator is not one character, or the owner is dropped.
     """
 
     drop: tuple[str, ...] = ()
     separator: str = ","
     missing: tuple[str, ...] | None = None
     max_levels: int = DEFAULT_MAX_LEVELS
+    owner: str | None = None
 
     def __post_init__(self) -> None:
         plain = len(self.separator) == 1 and self.separator.isprintable() and self.separator not in "\"' "
@@ -65,11 +70,13 @@ class TableSettings:
             f"separator is {self.separator!r}: accepted is one character, such as ',' or ';', or the tab '\\t'",
         )
 
+        require(self.owner not in self.drop, f"drop names {self.owner!r}, the owner column: accepted are other columns")
+
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "TableSettings":
-        """Return the settings that options name: drop, separator, missing, max-levels."""
+        """Return the settings that options name: drop, separator, missing, max-levels, owner."""
         given = {name.replace("-", "_"): value for name, value in options.items()}
-        known = ("drop", "separator", "missing", "max_levels")
+        known = ("drop", "separator", "missing", "max_levels", "owner")
         return cls(**{name: given[name] for name in known if name in given})
 
 
@@ -121,15 +128,31 @@ def load_csv(
     names = _label_values(joint[label], label, origin)
     check_classes(names, f"{paths[0]}: label column {label}", settings.max_levels)
     codes, test_codes, classes = encode_labels(names[:train], names[train:] if len(frames) > 1 else None, paths[0])
-    encoded = _encode(joint.drop(columns=label), origin, settings)
+    owners, owner_use = _owners(joint, origin, settings)
+    encoded = _encode(joint.drop(columns=[label, *owner_use]), origin, settings)
     features = np.concatenate([column.features for column in encoded], axis=1)
-    pool = build_records(features[:train], codes, classes, paths[0])
+    pool = build_records(features[:train], codes, classes, paths[0], owners)
     test = None if test_codes is None else build_records(features[train:], test_codes, classes, paths[-1])
     description = f"CSV {paths[0].name}, {train:,} records, {features.shape[1]} features, {classes} classes"
     if read > len(joint):
         description += f"; {read - len(joint):,} records with a missing value are left out"
-    uses = (describe_label(label, names), *(column.use for column in encoded), *_dropped(settings.drop))
+    uses = (
+        describe_label(label, names),
+        *owner_use.values(),
+        *(column.use for column in encoded),
+        *_dropped(settings.drop),
+    )
     return Source("csv", pool, test, description, uses)
+
+
+def _owners(joint: pd.DataFrame, origin: Origin, settings: TableSettings) -> tuple[Owners, dict[str, ColumnUse]]:
+    """Return whose each record is that is not for the test, and what the owner column, if there is one, became."""
+    name = settings.owner
+    if name is None:
+        return UNKNOWN_OWNERS, {}
+    values = _label_values(joint[name], name, origin)[: origin.train]
+    owners = encode_owners(values, f"{origin.file}: owner column {name}")
+    return owners, {name: describe_owners(name, owners.names)}
 
 
 def _dropped(names: Sequence[str]) -> list[ColumnUse]:
@@ -163,8 +186,13 @@ def _read_frame(path: Path, label: str, settings: TableSettings) -> pd.DataFrame
     for name in settings.drop:
         require(name != label, f"drop names {name!r}, the label column: accepted are other columns")
         require(name in columns, f"drop names {name!r}, but {path} has no such column: its columns are {listed}")
+    owner = settings.owner
+    require(owner != label, f"owner is {owner!r}, the label column: accepted are other columns")
+    require(owner is None or owner in columns, f"{path} has no owner column {owner!r}: its columns are {listed}")
     frame = frame.drop(columns=list(settings.drop))
-    require(len(frame.columns) > 1, f"{path} has no column beside the label {label!r}: at least 1 is needed")
+    beside = f"the label {label!r}" if owner is None else f"the label {label!r} and the owner {owner!r}"
+    fewest = 1 if owner is None else 2
+    require(len(frame.columns) > fewest, f"{path} has no column beside {beside}: at least 1 is needed")
     require(len(frame) > 0, f"{path} has 0 records: at least 1 is needed")
     return frame
 
@@ -190,7 +218,7 @@ def _without_missing(frame: pd.DataFrame, path: Path, label: str, settings: Tabl
         return frame
     row, position = (int(axis[0]) for axis in np.nonzero(missing))
     name = str(frame.columns[position])
-    other = "" if name == label else f", or the column with {drop_remedy(name)}"
+    other = "" if name in (label, settings.owner) else f", or the column with {drop_remedy(name)}"
     require(
         settings.missing is not None,
         f"{path} has a missing value in column {name}, row {row + 1}: accepted are values throughout; leave out the "
@@ -202,7 +230,7 @@ def _without_missing(frame: pd.DataFrame, path: Path, label: str, settings: Tabl
 
 
 def _label_values(column: "pd.Series[Any]", label: str, origin: Origin) -> NDArray[np.generic]:
-    """Return the labels: numbers as they are and everything else as strings."""
+    """Return labels or owners: numbers as they are and everything else as strings."""
     if not pd.api.types.is_numeric_dtype(column):
         return column.astype(str).str.strip().to_numpy(dtype=np.str_)
     values: NDArray[np.generic] = column.to_numpy()

@@ -185,7 +185,12 @@ def load_game(public: PublicGame) -> Game:
     source = load_source(public.data)
     split = select_records(source, public.records, public.test_records, public.data_seed)
     shards = partition_records(
-        split.inside.labels, public.clients, public.partition, dict(public.partition_parameters), public.data_seed
+        split.inside.labels,
+        public.clients,
+        public.partition,
+        dict(public.partition_parameters),
+        public.data_seed,
+        split.inside.owner,
     )
     match public.law.unit:
         case Unit.RECORD:

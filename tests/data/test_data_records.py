@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fl_audit.data.records import Records, Source
 from fl_audit.data.split import select_records, used_sizes
@@ -26,6 +28,45 @@ def test_take_and_without_keep_order_and_copy() -> None:
     assert records.features[0, 0] == 0
     assert records.features.dtype == np.float32
     assert records.labels.dtype == np.int64
+
+
+@given(
+    owner=st.lists(st.integers(0, 2), min_size=2, max_size=20),
+    chosen=st.lists(st.integers(0, 1), min_size=1, max_size=9),
+)
+def test_take_and_without_carry_owners(owner: list[int], chosen: list[int]) -> None:
+    n = len(owner)
+    records = Records(np.zeros((n, 1)), np.zeros(n), 1, np.array(owner), ("a", "b", "c"))
+    taken, rest = records.take(chosen), records.without(1)
+    assert taken.owner is not None
+    assert rest.owner is not None
+    assert taken.owner.tolist() == [owner[index] for index in chosen]
+    assert rest.owner.tolist() == owner[:1] + owner[2:]
+    assert taken.owners == rest.owners == ("a", "b", "c")
+    assert make(4).pool.take([0]).owner is None
+
+
+def test_split_carries_owners() -> None:
+    pool = Records(np.arange(100)[:, None], np.arange(100) % 2, 2, np.arange(100) % 7, tuple("abcdefg"))
+    split = select_records(Source("made", pool, None, ""), 30, 10, seed=1)
+    for part in (split.inside, split.outside, split.test):
+        assert part is not None
+        assert part.owner is not None
+        assert np.array_equal(part.owner, part.features[:, 0].astype(int) % 7)
+
+
+@pytest.mark.parametrize(
+    ("owner", "owners", "words"),
+    [
+        ([0, 2], ("a", "b"), "an owner is 2: accepted are 0 to 1, the positions of 2 names"),
+        ([-1, 0], ("a", "b"), "an owner is -1"),
+        ([0], ("a",), r"owners have shape \(1,\): accepted is one for each record, \(2,\)"),
+        (None, ("a",), "1 names of owners and no owner of any record"),
+    ],
+)
+def test_wrong_owners_are_refused(owner: list[int] | None, owners: tuple[str, ...], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        Records(np.zeros((2, 1)), np.array([0, 1]), 2, None if owner is None else np.array(owner), owners)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +148,7 @@ def test_one_class_in_d_and_bad_numbers_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("records", "asked", "replaces", "expected"),
+    ("records", "asked", "taken", "expected"),
     [
         (10, 1000, False, (10, 4, 6, False)),
         (10, 1000, True, (10, 4, 5, False)),
@@ -115,11 +156,13 @@ def test_one_class_in_d_and_bad_numbers_are_refused() -> None:
         (14, 1000, False, (14, 4, 2, False)),
         (14, 1000, True, (14, 4, 4, True)),
         (16, 1000, False, (16, 4, 4, True)),
+        (6, 1000, 7, (6, 4, 3, False)),
+        (6, 1000, 9, (6, 4, 4, True)),
     ],
 )
 def test_the_sizes_that_are_used_are_known(
-    records: int, asked: int, replaces: bool, expected: tuple[int, int, int, bool]
+    records: int, asked: int, taken: int, expected: tuple[int, int, int, bool]
 ) -> None:
     features = np.arange(20, dtype=np.float32).reshape(-1, 1)
     source = Source("made", Records(features, np.arange(20) % 2, 2), None, "")
-    assert used_sizes(select_records(source, records, 4, seed=0), asked, replaces) == expected
+    assert used_sizes(select_records(source, records, 4, seed=0), asked, taken) == expected

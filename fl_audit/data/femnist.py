@@ -1,0 +1,62 @@
+"""FEMNIST digits: handwritten digits that are already divided among twelve clients."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.data.encoding import build_records, encode_owners
+from fl_audit.data.files import locate_any, read_archive
+from fl_audit.data.records import Source
+from fl_audit.errors import require
+
+FEMNIST_FILE = "femnist_digits_12clients.npz"
+_KEYS = ("x", "y", "client")
+_CLASSES = 10
+_HIGHEST_PIXEL = np.uint8(255)
+
+
+def find_femnist(directory: Path | None) -> Path:
+    """Return the path of the archive; raise `InputError` if it is missing."""
+    return locate_any(directory, "femnist", (FEMNIST_FILE,))
+
+
+def load_femnist(directory: Path | None) -> Source:
+    """Return FEMNIST digits: images of shape (1, 28, 28) in [0, 1], 10 classes, 5,997 records of 12 owners.
+
+    The file has black ink on white paper. It is turned round, 1 - pixel / 255, so that paper is 0 and ink up to 1 as in
+    MNIST. There is no official test split.
+
+    Parameters
+    ----------
+    directory
+        Directory with the archive, whose keys are `x`, `y` and `client`, or with a folder `femnist` that holds it.
+
+    Raises
+    ------
+    InputError
+        If the file is missing or damaged, or an array is missing or of another type or shape.
+    """
+    path = find_femnist(directory)
+    arrays = read_archive(path, _KEYS)
+    for key in _KEYS:
+        require(key in arrays, f"{path} has no array {key}: accepted are {', '.join(_KEYS)}")
+    labels, owners = _labels(arrays["y"], path), encode_owners(arrays["client"], f"{path}: client")
+    pool = build_records(_ink(arrays["x"], path), labels, _CLASSES, path, owners)
+    description = f"FEMNIST digits, {len(pool):,} images of 28x28, {len(owners.names)} clients, {_CLASSES} classes"
+    return Source("femnist", pool, None, description)
+
+
+def _ink(images: NDArray[np.generic], path: Path) -> NDArray[np.float32]:
+    require(
+        images.dtype == np.uint8 and images.shape[1:] == (28, 28),
+        f"{path}: x has shape {images.shape} of {images.dtype}: accepted are images (n, 28, 28) of uint8",
+    )
+    turned = _HIGHEST_PIXEL - images.astype(np.uint8)
+    return turned[:, np.newaxis].astype(np.float32) / np.float32(_HIGHEST_PIXEL)
+
+
+def _labels(digits: NDArray[np.generic], path: Path) -> NDArray[np.int64]:
+    known = digits.dtype.kind in "iu" and bool(np.isin(digits, np.arange(_CLASSES)).all())
+    require(known, f"{path}: y holds something else than the digits: accepted are whole numbers from 0 to 9")
+    return digits.astype(np.int64)

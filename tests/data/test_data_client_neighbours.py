@@ -1,0 +1,204 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fl_audit.adjacency import Adjacency, NeighbourPair
+from fl_audit.data.client_neighbours import choose_client, client_dissimilarities, stand_in_shard
+from fl_audit.data.dissimilarity import Dissimilarity
+from fl_audit.data.neighbours import NeighbourChoice
+from fl_audit.data.records import Records
+from fl_audit.errors import InputError
+
+REMOVE, REPLACE = Adjacency.ADD_REMOVE_CLIENT, Adjacency.REPLACE_CLIENT
+MOST, LEAST, RANDOM = NeighbourChoice.MOST_DISSIMILAR, NeighbourChoice.LEAST_DISSIMILAR, NeighbourChoice.RANDOM
+EUCLIDEAN = Dissimilarity.EUCLIDEAN
+
+
+def records(features: object, labels: object, classes: int = 2, owner: object = None) -> Records:
+    codes = None if owner is None else np.asarray(owner)
+    names = () if codes is None else tuple("abcdefghijkl")
+    return Records(np.asarray(features, dtype=np.float32), np.asarray(labels), classes, codes, names)
+
+
+def drawn(number: int, seed: int, owners: int | None = None) -> Records:
+    draw = np.random.default_rng(seed)
+    owner = None if owners is None else draw.integers(0, owners, number)
+    return records(draw.random((number, 3)), draw.integers(0, 2, number), owner=owner)
+
+
+@pytest.mark.parametrize(
+    ("measure", "expected"),
+    [
+        # Client 0 has the mean (1, 2) and the shares (1/2, 1/2), the others (4, 6) and (1, 0).
+        (EUCLIDEAN, np.sqrt(3**2 + 4**2 + 0.5**2 + 0.5**2)),
+        (Dissimilarity.MANHATTAN, 3 + 4 + 0.5 + 0.5),
+        (Dissimilarity.COSINE, 1 - (4 + 12 + 0.5) / np.sqrt((1 + 4 + 0.5) * (16 + 36 + 1))),
+    ],
+)
+def test_means_and_label_shares_are_compared(measure: Dissimilarity, expected: float) -> None:
+    both = records([[0, 2], [2, 2], [4, 5], [4, 6], [4, 7]], [0, 1, 0, 0, 0])
+    shards = [np.array([0, 1]), np.array([2, 4]), np.array([3])]
+    assert client_dissimilarities(shards, both, measure)[0] == pytest.approx(expected, rel=1e-12)
+
+
+def test_images_are_flattened() -> None:
+    flat = drawn(12, 0)
+    images = Records(flat.features.reshape(12, 1, 1, 3), flat.labels, 2)
+    shards = np.split(np.arange(12), [3, 7])
+    assert np.array_equal(client_dissimilarities(shards, flat), client_dissimilarities(shards, images))
+
+
+@settings(max_examples=60, deadline=None)
+@given(clients=st.integers(2, 8), seed=st.integers(0, 2**32), farthest=st.booleans())
+def test_ranks_are_in_order_and_do_not_depend_on_the_order_of_records(clients: int, seed: int, farthest: bool) -> None:
+    draw = np.random.default_rng(seed)
+    # Few different clients, so that there are ties.
+    kinds = [drawn(4, int(kind)) for kind in draw.integers(0, 3, clients)]
+    order = [draw.permutation(4) for _ in range(clients)]
+    whole = records(
+        np.concatenate([kind.features[rows] for kind, rows in zip(kinds, order, strict=True)]),
+        np.concatenate([kind.labels[rows] for kind, rows in zip(kinds, order, strict=True)]),
+    )
+    shards = np.split(np.arange(4 * clients), clients)
+    choice = MOST if farthest else LEAST
+    ranked = [
+        choose_client(REMOVE, shards, whole, choice, EUCLIDEAN, seed, rank).index for rank in range(1, clients + 1)
+    ]
+    assert sorted(ranked) == list(range(clients))
+    scores = np.round(client_dissimilarities(shards, whole), 9) * (-1 if farthest else 1)
+    assert ranked == sorted(range(clients), key=lambda client: (scores[client], client))
+
+
+def test_the_relation_decides_whether_there_is_a_stand_in() -> None:
+    whole, shards = drawn(12, 0), np.split(np.arange(12), 4)
+    assert choose_client(REMOVE, shards, whole, 2, EUCLIDEAN, 0) == NeighbourPair(2, None)
+    assert choose_client(REPLACE, shards, whole, 2, EUCLIDEAN, 0) == NeighbourPair(2, 0)
+    assert choose_client(REPLACE, shards, whole, 3, EUCLIDEAN, 0, stand_in=5) == NeighbourPair(3, 5)
+
+
+def test_random_client_follows_the_seed_and_is_uniform() -> None:
+    whole, shards = drawn(12, 0), np.split(np.arange(12), 4)
+    chosen = [choose_client(REPLACE, shards, whole, RANDOM, EUCLIDEAN, seed).index for seed in range(400)]
+    assert chosen[:20] == [choose_client(REMOVE, shards, whole, RANDOM, EUCLIDEAN, seed).index for seed in range(20)]
+    # Each count is binomial(400, 1/4), standard deviation 8.7.
+    assert np.abs(np.bincount(chosen, minlength=4) - 100).max() < 45
+
+
+@pytest.mark.parametrize(
+    ("choice", "rank", "measure", "words"),
+    [
+        (4, 1, EUCLIDEAN, "neighbour is 4: accepted are 0 to 3, the numbers of the clients"),
+        (-1, 1, EUCLIDEAN, "neighbour is -1: accepted are 0 to 3"),
+        (MOST, 5, EUCLIDEAN, "neighbour-rank is 5: accepted are 1 to 4, the number of clients"),
+        (MOST, 0, EUCLIDEAN, "neighbour-rank is 0"),
+        (RANDOM, 2, EUCLIDEAN, "neighbour-rank is 2 and neighbour is random: a rank needs neighbour = most-"),
+        (LEAST, 1, Dissimilarity.SSIM, "ssim between clients: accepted are euclidean, manhattan, cosine"),
+        (LEAST, 1, Dissimilarity.HAMMING, "hamming between clients"),
+    ],
+)
+def test_wrong_choices_are_refused(
+    choice: NeighbourChoice | int, rank: int, measure: Dissimilarity, words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        choose_client(REMOVE, np.split(np.arange(12), 4), drawn(12, 0), choice, measure, 0, rank)
+
+
+def test_one_client_is_refused() -> None:
+    with pytest.raises(InputError, match="there is 1 client: at least 2"):
+        choose_client(REMOVE, [np.arange(12)], drawn(12, 0), 0, EUCLIDEAN, 0)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    outside=st.integers(1, 60),
+    size=st.integers(1, 30),
+    owners=st.none() | st.integers(1, 6),
+    seed=st.integers(0, 2**64 - 1),
+    number=st.integers(0, 2**40),
+)
+def test_a_stand_in_is_a_sorted_set_of_its_size_of_one_owner_who_has_enough(
+    outside: int, size: int, owners: int | None, seed: int, number: int
+) -> None:
+    pool = drawn(outside, outside, owners)
+    if outside < size:
+        with pytest.raises(InputError, match=f"has {size} records, and {outside} are left outside D"):
+            stand_in_shard(pool, size, seed, number)
+        return
+    shard = stand_in_shard(pool, size, seed, number)
+    assert shard.dtype == np.int64
+    assert shard.shape == (size,)
+    assert (np.diff(shard) > 0).all()
+    assert 0 <= shard[0] <= shard[-1] < outside
+    assert np.array_equal(shard, stand_in_shard(pool, size, seed, number))
+    if pool.owner is not None and np.bincount(pool.owner).max() >= size:
+        assert len(np.unique(pool.owner[shard])) == 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    inside=st.integers(1, 30),
+    outside=st.integers(1, 60),
+    owners=st.integers(1, 6),
+    seed=st.integers(0, 2**32),
+    natural=st.booleans(),
+)
+def test_who_stands_in_follows_the_owners(inside: int, outside: int, owners: int, seed: int, natural: bool) -> None:
+    pool, training = drawn(outside, seed, owners), drawn(inside, seed + 1, max(1, owners - 1))
+    assert pool.owner is not None
+    assert training.owner is not None
+    replaced = np.flatnonzero(training.owner == training.owner[0]) if natural else np.arange(inside)
+    own, size = np.unique(training.owner[replaced]), len(replaced)
+    free = np.flatnonzero(pool.owner != own[0]) if len(own) == 1 else np.arange(outside)
+    if len(free) < size:
+        with pytest.raises(InputError, match="left outside D for its stand-in"):
+            stand_in_shard(pool, size, seed, inside=training, replaced=replaced)
+        return
+    whose = pool.owner[stand_in_shard(pool, size, seed, inside=training, replaced=replaced)]
+    if len(own) > 1:
+        return
+    assert own[0] not in whose
+    counts = np.bincount(pool.owner[free], minlength=owners)
+    strangers = [owner for owner in range(owners) if counts[owner] >= size and owner not in training.owner]
+    if (counts >= size).any():
+        assert len(np.unique(whose)) == 1
+    if strangers:
+        assert whose[0] in strangers
+
+
+def test_stand_ins_of_other_numbers_and_seeds_are_other_draws() -> None:
+    pool = drawn(200, 0)
+    shards = {tuple(stand_in_shard(pool, 10, seed, number)) for seed in range(3) for number in range(20)}
+    assert len(shards) == 60
+
+
+def test_stand_ins_are_uniform() -> None:
+    pool, counts = drawn(10, 0), np.zeros(10)
+    for number in range(2000):
+        counts[stand_in_shard(pool, 4, 0, number)] += 1
+    # Each count is binomial(2000, 0.4), standard deviation 22.
+    assert np.abs(counts - 800).max() < 110
+
+
+def test_a_client_of_several_owners_is_replaced_by_a_mixture() -> None:
+    pool, training = drawn(400, 0, 4), drawn(40, 1, 4)
+    assert pool.owner is not None
+    shard = stand_in_shard(pool, 40, 0, inside=training, replaced=np.arange(40))
+    assert len(np.unique(pool.owner[shard])) == 4
+
+
+@pytest.mark.parametrize(("size", "number", "words"), [(0, 0, "shard is 0"), (3, -1, "shard is -1")])
+def test_sizes_and_numbers_are_checked(size: int, number: int, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        stand_in_shard(drawn(10, 0), size, 0, number)
+
+
+def test_nothing_outside_is_refused() -> None:
+    with pytest.raises(InputError, match="has 3 records, and 0 are left outside D"):
+        stand_in_shard(None, 3, 0)
+
+
+def test_no_other_owner_is_refused() -> None:
+    pool, training = drawn(50, 0, 1), drawn(5, 1, 1)
+    with pytest.raises(InputError, match="has 5 records, and 0 of other owners are left outside D"):
+        stand_in_shard(pool, 5, 0, inside=training, replaced=np.arange(5))

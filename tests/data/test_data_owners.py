@@ -1,0 +1,169 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fl_audit.data.catalogue import DataSpec, available, is_found, load_source
+from fl_audit.data.records import ColumnKind, Source
+from fl_audit.errors import InputError
+
+TABLE = "age,hospital,colour,outcome\n20,North,red,well\n30,East,blue,ill\n40,North,red,well\n"
+
+
+def csv(path: Path, text: str, *more: tuple[str, str | tuple[str, ...]], test: str | None = None) -> Source:
+    (path / "table.csv").write_text(text)
+    options = [("path", "table.csv"), ("label", "outcome"), *more]
+    if test is not None:
+        (path / "test.csv").write_text(test)
+        options.append(("test-path", "test.csv"))
+    return load_source(DataSpec("csv", str(path), tuple(options)))
+
+
+def npz(path: Path, name: str, **arrays: np.ndarray) -> Source:
+    np.savez(path / "data.npz", x=np.zeros((4, 2)), y=np.array([0, 1, 0, 1]), **arrays)
+    return load_source(DataSpec("npz", str(path), (("path", "data.npz"), ("owner", name))))
+
+
+def owners_of(source: Source) -> list[str]:
+    assert source.pool.owner is not None
+    return [source.pool.owners[code] for code in source.pool.owner]
+
+
+def test_owner_column_is_no_feature(tmp_path: Path) -> None:
+    source = csv(tmp_path, TABLE, ("owner", "hospital"))
+    # age, colour=blue, colour=red
+    assert source.pool.features.tolist() == [[0, 0, 1], [0.5, 1, 0], [1, 0, 1]]
+    assert source.pool.owners == ("East", "North")
+    assert owners_of(source) == ["North", "East", "North"]
+    use = next(column for column in source.columns if column.name == "hospital")
+    assert (use.kind, use.detail) == (ColumnKind.OWNER, "2 of them: East, North")
+
+
+def test_without_the_setting_the_column_is_a_feature(tmp_path: Path) -> None:
+    source = csv(tmp_path, TABLE)
+    assert source.pool.features.shape == (3, 5)
+    assert source.pool.owner is None
+    assert source.pool.owners == ()
+
+
+def test_owner_may_be_numbers_in_order_and_have_one_record_each(tmp_path: Path) -> None:
+    text = "age,clinic,outcome\n" + "".join(f"{row},{100 - row},{row % 2}\n" for row in range(30))
+    source = csv(tmp_path, text, ("owner", "clinic"))
+    assert source.pool.owners == tuple(str(number) for number in range(71, 101))
+    assert owners_of(source) == [str(100 - row) for row in range(30)]
+
+
+def test_records_with_missing_cells_and_test_records_have_no_owner(tmp_path: Path) -> None:
+    text = TABLE.replace("30,East", "30,")
+    with pytest.raises(
+        InputError, match=r"missing value in column hospital, row 2: .* with missing = \[\] in \[data\]$"
+    ):
+        csv(tmp_path, text, ("owner", "hospital"))
+    (tmp_path / "table.csv").unlink()
+    more = TABLE + "50,South,blue,ill\n"
+    other = TABLE.replace("North", "West")
+    source = csv(tmp_path, more.replace("30,East", "30,"), ("owner", "hospital"), ("missing", ("?",)), test=other)
+    assert owners_of(source) == ["North", "North", "South"]
+    assert source.test is not None
+    assert source.test.owner is None
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "words"),
+    [
+        (TABLE, (("owner", "clinic"),), "no owner column 'clinic': its columns are age, hospital, colour, outcome"),
+        (TABLE, (("owner", "outcome"),), "owner is 'outcome', the label column: accepted are other columns"),
+        (TABLE, (("owner", "hospital"), ("drop", ("hospital",))), "drop names 'hospital', the owner column"),
+        (TABLE, (("owner", "hospital"), ("drop", ("age", "colour"))), "beside the label 'outcome' and the owner 'hosp"),
+        ("a,o,outcome\n1,0.5,0\n2,1,1\n", (("owner", "o"),), "owner column o has 0.5: accepted are whole numbers or"),
+    ],
+)
+def test_wrong_owner_columns_are_refused(
+    tmp_path: Path, text: str, more: tuple[tuple[str, str | tuple[str, ...]], ...], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        csv(tmp_path, text, *more)
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        (np.array([10, 9, 10, 9]), ["10", "9", "10", "9"]),
+        (np.array(["b", "a", "a", "c"]), ["b", "a", "a", "c"]),
+        (np.array([2.0, 1.0, 1.0, 2.0]), ["2", "1", "1", "2"]),
+        (np.array([1, 2, 3, 4], dtype=np.uint8), ["1", "2", "3", "4"]),
+    ],
+)
+def test_owner_array(tmp_path: Path, values: np.ndarray, names: list[str]) -> None:
+    assert owners_of(npz(tmp_path, "client", client=values)) == names
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("site", np.arange(4), "has no array 'site'"),
+        ("y", np.arange(4), "owner is 'y': accepted is the key of another array than x, y, x_test, y_test"),
+        ("client", np.arange(3), r"owners have shape \(3,\): accepted is one for each record, \(4,\)"),
+        ("client", np.zeros((4, 1)), r"client has shape \(4, 1\): accepted is one owner for each record"),
+        ("client", np.array([0.5, 1, 2, 3]), "client has 0.5: accepted are whole numbers or text"),
+        ("client", np.array([np.nan, 1, 2, 3]), "client has nan"),
+        ("client", np.zeros(4, dtype=complex), "client has type complex128: accepted are whole numbers or text"),
+    ],
+)
+def test_wrong_owner_arrays_are_refused(tmp_path: Path, name: str, values: np.ndarray, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        npz(tmp_path, name, client=values)
+
+
+def test_owners_are_read_only(tmp_path: Path) -> None:
+    source = npz(tmp_path, "client", client=np.arange(4))
+    assert source.pool.owner is not None
+    with pytest.raises(ValueError, match="read-only"):
+        source.pool.owner[0] = 1
+
+
+def femnist(path: Path, **changed: np.ndarray) -> Source:
+    arrays = {
+        "x": np.full((4, 28, 28), 255, dtype=np.uint8),
+        "y": np.array([0, 9, 3, 3], dtype=np.uint8),
+        "client": np.array([0, 2, 1, 0], dtype=np.uint8),
+    }
+    arrays["x"][0, 3, 5] = 0
+    np.savez(path / "femnist_digits_12clients.npz", **(arrays | changed))
+    return load_source(DataSpec("femnist", str(path)))
+
+
+def test_femnist_ink_is_one_and_paper_zero(tmp_path: Path) -> None:
+    source = femnist(tmp_path)
+    assert source.pool.features.shape == (4, 1, 28, 28)
+    assert source.pool.features.sum() == source.pool.features[0, 0, 3, 5] == 1
+    assert source.pool.classes == 10
+    assert owners_of(source) == ["0", "2", "1", "0"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"x": np.zeros((4, 784), dtype=np.uint8)}, r"x has shape \(4, 784\) of uint8: accepted are images"),
+        ({"x": np.zeros((4, 28, 28))}, "of float64: accepted are images"),
+        ({"y": np.array([0, 1, 2, 10])}, "y holds something else than the digits: accepted are whole numbers from 0"),
+        ({"client": np.arange(5)}, r"owners have shape \(5,\): accepted is one for each record"),
+    ],
+)
+def test_damaged_femnist_is_refused(tmp_path: Path, changed: dict[str, np.ndarray], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        femnist(tmp_path, **changed)
+
+
+def test_published_femnist(published: str) -> None:
+    assert "femnist" in {entry.name for entry in available()}
+    if not is_found("femnist", published):
+        pytest.skip("no published FEMNIST digits")
+    source = load_source(DataSpec("femnist", published))
+    assert source.pool.features.shape == (5997, 1, 28, 28)
+    assert source.pool.owner is not None
+    counts = np.bincount(source.pool.owner)
+    assert (len(counts), counts.min(), counts.max()) == (12, 454, 544)
+    assert (source.pool.features.min(), source.pool.features.max()) == (0, 1)
+    # Paper is white in most places, as the black of MNIST is.
+    assert (source.pool.features == 0).mean() > 0.8
