@@ -61,13 +61,14 @@ class ServerOptimizer:
             require(0 <= value < 1, f"{name} is {value}: accepted are numbers in [0, 1)")
 
     @property
-    def invertible(self) -> bool:
-        """Whether the gradient can be recovered from successive models (Adam's first step keeps little but signs)."""
-        return self.kind is not OptimizerKind.ADAM
-
-    @property
     def models_to_invert(self) -> int:
-        """How many successive models, the newest included, determine the newest gradient."""
+        """How many successive models, the newest included, determine the newest gradient.
+
+        Raises
+        ------
+        InputError
+            If the optimizer is Adam, whose first step keeps little of the gradient but its signs.
+        """
         match self.kind:
             case OptimizerKind.SGD:
                 return 2

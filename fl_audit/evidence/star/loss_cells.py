@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.evidence.star.empirical_star import ThresholdCounts, epsilon_star_of_counts, threshold_counts
+from fl_audit.evidence.star.empirical_star import threshold_counts
 from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian
 
 Array = NDArray[np.float64]
@@ -100,29 +100,6 @@ def parametric_draws(
             laws.append(_fit(numbers[:, used], np.clip((losses[used] - low[:, None]) / span, 0, 1) + shift))
         (mean_1, std_1), (mean_0, std_0) = laws
         found.append(epsilon_star_gaussian(mean_1, std_1, mean_0, std_0, delta, cut))
-    return np.concatenate(found)
-
-
-def empirical_draws(cells: LossCells, delta: float, cut: float, replicates: int, rng: np.random.Generator) -> Array:
-    """Return the empirical Epsilon* of bootstrap draws, shape (replicates,); thresholds stand between cells.
-
-    Parameters
-    ----------
-    cells
-        Of `gather`.
-    delta, cut
-        As for `empirical_epsilon_star`.
-    replicates
-        Number of draws.
-    rng
-        Source of the draws.
-    """
-    m, p = int(cells.members.sum()), int(cells.population.sum())
-    found = []
-    for members, population in _draws(cells, replicates, rng):
-        last = np.ones(members.shape, dtype=np.bool_)
-        drawn = ThresholdCounts(np.zeros(members.shape), members.cumsum(axis=1), population.cumsum(axis=1), last, m, p)
-        found.append(epsilon_star_of_counts(drawn, delta, cut))
     return np.concatenate(found)
 
 

@@ -60,10 +60,6 @@ class NormalMixture:
         """Return log P(X > point), shape of `points`; exact far out in both tails."""
         return self._mixed(points, lambda z: log_ndtr(-z), density=False)
 
-    def log_cdf(self, points: ArrayLike) -> Array:
-        """Return log P(X <= point), shape of `points`; exact far out in both tails."""
-        return self.mirrored().log_sf(-np.asarray(points, dtype=np.float64))
-
     def log_density(self, points: ArrayLike) -> Array:
         """Return the log of the density, shape of `points`."""
         return self._mixed(points, lambda z: -z * z / 2, density=True)
