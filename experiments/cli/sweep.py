@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from experiments.cli.interrupts import goes_on_with, options, without_seed
+from experiments.cli.interrupts import goes_on_with, options
 from fl_audit.errors import InputError
 from fl_audit.report.wording import number_text
 
@@ -78,8 +78,10 @@ def sweep(
             return None
         axes = [word for text in over or [] for word in ("--over", text)]
         axes += [word for text in baseline_over or [] for word in ("--baseline-over", text)]
+        # A sweep stores no configuration of its own, and who typed a seed knows it: without it the command is another.
+        replaced = [word for text in set_ or [] for word in ("--set", text)]
         flags = options(out=directory, utility=utility, ray_address=ray_address, data_dir=data_dir)
-        return ["sweep", str(config), *axes, *without_seed(set_ or []), *flags]
+        return ["sweep", str(config), *axes, *replaced, *flags]
 
     with goes_on_with(way_on):
         found = run_sweep(

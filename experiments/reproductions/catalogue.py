@@ -1,4 +1,4 @@
-"""What can be reproduced, by name."""
+"""The papers, tables and figures that can be reproduced, by name."""
 
 from difflib import get_close_matches
 from typing import Any
@@ -18,7 +18,7 @@ def item_names() -> tuple[str, ...]:
 
 
 def chosen_items(name: str) -> tuple[Paper[Any], tuple[Item, ...]]:
-    """Return the paper of a name, and its items that the name means: one, or all.
+    """Return the paper that a name belongs to, and the items that the name stands for: a single one, or all.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a table or figure of a paper becomes: rows, a figure, a caption and remarks."""
+"""What is made of a table or figure of a paper: rows of numbers, a figure, a caption and remarks."""
 
 import math
 from collections.abc import Iterable
@@ -16,24 +16,24 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Row:
-    """One number of the paper beside ours.
+    """One number of the paper, and what theory and our own runs say of it.
 
     Parameters
     ----------
     setting
-        What was played, or computed.
+        The setting that was run or computed.
     quantity
-        Which number.
+        Name of the number.
     published
-        The number as printed or read off a figure; NaN where there is none.
+        The number as printed or read off a figure; NaN if there is none.
     theory
-        What follows from the law of the insider's log-odds or from a closed form; NaN where nothing does.
+        The number by the law of the insider's log-odds or by a closed form; NaN if there is neither.
     measured
-        What was measured; NaN where nothing was.
+        The number as measured; NaN if nothing was measured.
     low, high
-        95 % interval of the measured number; the note says where it is another.
+        95 % interval of the measured number, unless the note says that it is another interval; NaN if there is none.
     repetitions
-        Number of worlds, or of simulated games; 0 where nothing is random.
+        Number of worlds or of simulated games; 0 if nothing is random.
     note
         What the numbers rest on.
     """
@@ -56,24 +56,24 @@ def table(rows: Iterable[Row]) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class ItemResult:
-    """A table or figure as ours.
+    """A reproduced table or figure.
 
     Parameters
     ----------
     frame
-        Rows, see `table`.
+        Its rows, see `table`.
     figure
-        The picture, in the paper's arrangement.
+        The picture, arranged as in the paper.
     caption
         What the picture shows.
     remarks
-        Why ours differs, or may differ, from what is printed.
+        Why our numbers differ, or may differ, from the printed ones.
     shown_rows
-        How many rows the page shows; all stand in the CSV file.
+        How many rows the page shows; the CSV file holds all of them.
     played
-        What was played or simulated for it, where nothing else says so.
+        What was trained or simulated for it; empty if the page says so elsewhere.
     data
-        The data sets that it shows, where nothing else says so.
+        The data sets that it shows; empty if the page says so elsewhere.
     """
 
     frame: pd.DataFrame
@@ -97,6 +97,6 @@ class ItemResult:
 
     @property
     def compared(self) -> int:
-        """How many published numbers have an interval of ours beside them."""
+        """Number of published numbers for which we have an interval."""
         frame = self.frame
         return int(np.sum(np.isfinite(frame["published"]) & np.isfinite(frame["low"]) & np.isfinite(frame["high"])))

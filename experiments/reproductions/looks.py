@@ -1,4 +1,4 @@
-"""How the reproductions' figures look: who is who by line, marker and hatch, not by colour alone."""
+"""How the reproductions' figures look: lines, markers and hatches tell things apart, not colours alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ THEORY = "theory"
 
 @dataclass(frozen=True)
 class Look:
-    """How one kind of run is drawn."""
+    """The name, colours, line style, marker and hatch of one kind of run."""
 
     name: str
     colour: str
@@ -42,7 +42,7 @@ RELATION_LOOKS = {
 
 
 def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) -> None:
-    """Draw published values as open diamonds, in the colour of what they belong to."""
+    """Draw published values as open diamonds, in the colour of the curve that they belong to."""
     axes.plot(
         x, y, linestyle="none", marker="D", markersize=6.5, markerfacecolor="white", markeredgecolor=colour,
         markeredgewidth=1.6, label=PUBLISHED, zorder=4,
@@ -52,9 +52,9 @@ def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) ->
 def draw_measured(
     axes: Axes, x: ArrayLike, y: ArrayLike, low: ArrayLike, high: ArrayLike, look: Look, label: str, joined: bool = True
 ) -> None:
-    """Draw measured values with their intervals; an interval without an upper end gets an arrow.
+    """Draw measured values with their intervals; an interval that is open above is drawn as an arrow.
 
-    A value that is infinite (epsilon' of an insider who won every game) is left out.
+    An infinite value, such as epsilon' of an insider who won every game, is left out.
     """
     value, bottom, top = (np.asarray(part, dtype=np.float64) for part in (y, low, high))
     value = np.where(np.isfinite(value), value, np.nan)
@@ -99,7 +99,7 @@ def published_key() -> Line2D:
 
 
 def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = (), columns: int = 2) -> None:
-    """Write one legend for all panels under them, every name once."""
+    """Draw one legend below the figure for all panels, in which every name occurs once."""
     entries: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -113,12 +113,12 @@ def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = 
 
 
 def name_panel(axes: Axes, letter: str, title: str, x_name: str, y_name: str) -> None:
-    """Write letter, title and axis names of a panel."""
+    """Write the letter, the title and the names of the axes of a panel."""
     finish_axes(axes, f"({letter}) {title}" if letter else title, x_name, y_name)
 
 
 def empty_panel(axes: Axes, title: str, reason: str) -> None:
-    """Say in a panel why it is empty."""
+    """Leave a panel empty but for its title and the reason."""
     axes.set_axis_off()
     axes.set_title(title, loc="left", fontsize=SMALL_TEXT_SIZE, fontweight="bold")
     axes.text(0.5, 0.5, reason, ha="center", va="center", wrap=True, fontsize=SMALL_TEXT_SIZE, transform=axes.transAxes)

@@ -1,4 +1,4 @@
-"""One page over everything that was reproduced; it needs no other file."""
+"""One page that shows everything that was reproduced and needs no other file."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -31,13 +31,13 @@ def render_page(name: str, extent: Extent, paper: Paper[Any], made: Made, pictur
     Parameters
     ----------
     name
-        What was asked for.
+        Name of the paper or item that was asked for.
     extent
-        Full, or quick.
+        Full or quick.
     paper
-        Whose tables and figures these are.
+        The paper that is reproduced.
     made
-        What was made of them.
+        The items that were made.
     pictures
         PNG bytes by the key of the item.
     """
@@ -66,12 +66,12 @@ def _opening(results: Sequence[tuple[Item, ItemResult]]) -> str:
     outside = sum(len(result.differences) for _, result in results)
     if not compared:
         printed = any(result.frame["published"].notna().any() for _, result in results)
-        beside = "closed forms stand beside what is printed" if printed else "theory is given where there is any"
+        beside = "closed forms stand beside the printed numbers" if printed else "theory is given where there is any"
         return f"Nothing here is measured against a published number; {beside}."
     return (
         f"Of {plural(compared, 'published number')} with an interval of ours beside them, {compared - outside} lie "
-        f"inside it and {outside} outside. The published numbers have errors of their own, which the intervals leave "
-        "out. Each item says below where ours differs, and why it may."
+        f"inside it and {outside} outside. The published numbers have errors of their own, which our intervals do not "
+        "include. Each item below says where our numbers differ from the published ones, and what the reason may be."
     )
 
 

@@ -1,4 +1,4 @@
-"""What a paper is to the reproductions: a name, its tables and figures, and one way to make some of them."""
+"""What the reproductions know of a paper: its name, its tables and figures, and a function that makes some of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from fl_audit.errors import InputError
 
 
 class Extent(StrEnum):
-    """How much is played: all that the paper did, or a quick form with few repetitions and wide intervals."""
+    """How much is computed: all that the paper did, or a quick form with few repetitions and wide intervals."""
 
     FULL = "full"
     QUICK = "quick"
@@ -22,22 +22,22 @@ class Extent(StrEnum):
 
 @dataclass(frozen=True)
 class Context:
-    """All that making a table or figure may depend on, besides the paper.
+    """Everything besides the paper that the making of a table or figure may depend on.
 
     Parameters
     ----------
     directory
-        Where everything goes.
+        Where all files are written.
     data_dir
         Data directory; None means that of the environment.
     extent
         Full or quick.
     engine
-        Where clients run; None means what suits the data set.
+        Where clients run; None means the engine that suits the data set.
     progress
-        Shows how far all runs together are.
+        Shows the progress of all runs together.
     announce
-        Is told at once, in a line, what is replaced or left out.
+        Called with a line of text as soon as a data set or item is replaced or left out.
     ray_address
         Address of a running Ray cluster; None starts a Ray on this machine where one is needed.
     """
@@ -52,7 +52,7 @@ class Context:
 
     @property
     def runs(self) -> Path:
-        """Where runs are kept: apart for the quick form, whose runs are no part of the full one."""
+        """Where runs are kept; the quick form has a directory of its own, as its runs are no part of the full form."""
         return self.directory / ("runs" if self.extent is Extent.FULL else f"runs-{self.extent}")
 
 
@@ -63,9 +63,9 @@ class Item:
     Parameters
     ----------
     key
-        Its own part of the name, and the name of its files.
+        The last part of its name on the command line, and the name of its files.
     title
-        Number and subject.
+        Its number in the paper and its subject.
     """
 
     key: str
@@ -84,15 +84,15 @@ class Made:
     results
         Each item that could be made, with its result.
     left_out
-        A line for every item that could not, for lack of data.
+        A line for every item that could not be made because data are missing.
     remarks
         A line for every data set that is replaced or left out.
     basis
-        What the results rest on, in a few words each: data sets, number of runs.
+        What the results rest on, in a few words each, such as the data sets and the number of runs.
     warnings
-        What must be said before any number is read.
+        What a reader has to know before reading any number.
     played
-        HTML of what was played or simulated.
+        HTML that says what was trained or simulated.
     """
 
     results: tuple[tuple[Item, ItemResult], ...]
@@ -116,9 +116,9 @@ class Paper(Generic[ItemT]):
     reference
         The full reference.
     items
-        Every table and figure with results, in the order of the paper's numbers.
+        Every table and figure that shows results, in the order of the paper.
     make
-        Makes some of the items; those that lack their data are left out and named.
+        Makes some of the items. Those whose data are missing are left out, and the result names them.
     """
 
     key: str
@@ -133,31 +133,31 @@ class Paper(Generic[ItemT]):
 
 
 class NoDataError(InputError):
-    """A data set that an item needs is not there; the paper's other items are made all the same."""
+    """A data set that an item needs is missing; the other items of the paper can still be made."""
 
 
 @dataclass(frozen=True)
 class SingleItem(Item):
-    """An item that is made by itself; what several of them need, they share through files under `Context.runs`.
+    """An item that is made on its own; what several such items need is shared through files under `Context.runs`.
 
     Parameters
     ----------
     build
-        Makes it; raises `NoDataError` where a data set is not there.
+        Makes the item; raises `NoDataError` if a data set is missing.
     """
 
     build: Callable[[Context], ItemResult]
 
 
 def make_each(items: Sequence[SingleItem], context: Context) -> Made:
-    """Make items one after the other, and list on the page what was played for each.
+    """Make items one after the other, and list on the page what was trained or simulated for each.
 
     Parameters
     ----------
     items
         What to make.
     context
-        What it may depend on.
+        What the items may depend on besides the paper.
     """
     results: list[tuple[Item, ItemResult]] = []
     left_out: list[str] = []

@@ -1,4 +1,4 @@
-"""From a name to CSV files, pictures and one page."""
+"""Reproduces what a name stands for: writes CSV files, pictures and one page."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,20 +18,20 @@ from fl_audit.whole_files import whole_file
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What was made.
+    """What was made of a paper, and where.
 
     Parameters
     ----------
     paper
-        Whose tables and figures these are.
+        The paper that is reproduced.
     results
         Each item that was made, with its result.
     left_out
-        A line for every item that could not be made for lack of data.
+        A line for every item that could not be made because data are missing.
     remarks
-        One line for every data set that is replaced or left out.
+        A line for every data set that is replaced or left out.
     page
-        The page.
+        Path of the HTML page.
     """
 
     paper: Paper[Any]
@@ -58,28 +58,28 @@ def reproduce(
     name
         One of `item_names()`.
     directory
-        Where everything goes: a CSV file and a PNG of every item, NAME.html, and the runs under `runs/` (the quick
-        form: `runs-quick/`). Runs that are finished there are not computed again, interrupted ones go on.
+        Where all files are written: a CSV file and a PNG of every item, NAME.html, and the runs under `runs/` (for the
+        quick form `runs-quick/`). Finished runs in it are not computed again, and interrupted ones are continued.
     data_dir
         Data directory; None means that of the environment.
     extent
-        Full, or quick.
+        Full or quick.
     engine
-        Where the clients run; None means what suits each data set.
+        Where the clients run; None means the engine that suits each data set.
     progress
-        Shows how far all runs together are.
+        Shows the progress of all runs together.
     announce
-        Is told at once, in a line, which data set or item is replaced or left out.
+        Called with a line of text as soon as a data set or item is replaced or left out.
     ray_address
         Address of a running Ray cluster; None starts a Ray on this machine where one is needed.
 
     Raises
     ------
     InputError
-        If there is no such name, a file or another paper's reproduction stands in the way, or no item can be made for
-        lack of data.
+        If there is no such name, if `directory` is a file or holds the reproduction of another paper, or if the data of
+        all items are missing.
     FederationError
-        If a federation had to stop; what was finished is kept.
+        If a federation had to stop; the runs and batches that were finished are kept.
     """
     paper, items = chosen_items(name)
     _require_free(directory, paper)
@@ -92,7 +92,7 @@ def reproduce(
 
 
 def _require_free(directory: Path, paper: Paper[Any]) -> None:
-    """Refuse what stands in the way: files are named by the item alone, and papers number their figures alike."""
+    """Refuse a directory that is a file or holds another paper: all papers would name their figures' files alike."""
     require(not directory.exists() or directory.is_dir(), f"--out {directory} is a file: accepted is a directory")
     for other in PAPERS:
         taken = other is not paper and any(directory.glob(f"{other.key}*.html"))
@@ -100,7 +100,7 @@ def _require_free(directory: Path, paper: Paper[Any]) -> None:
 
 
 def _write(context: Context, name: str, paper: Paper[Any], made: Made) -> Path:
-    """Draw everything first, then write each file whole."""
+    """Draw and render everything first, then write the files, and return the path of the page."""
     pictures = {item.key: to_png(result.figure) for item, result in made.results}
     page = render_page(name, context.extent, paper, made, pictures)
     for item, result in made.results:

@@ -16,21 +16,21 @@ RESAMPLES = 400
 
 
 def resampling(name: str) -> np.random.Generator:
-    """Return the generator of everything that one item draws: resamples and simulated games, the same every time."""
+    """Return the generator of all random draws of one item, resamples and simulated games: the same for every call."""
     return np.random.default_rng(list(name.encode()))
 
 
 def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.random.Generator) -> tuple[float, float]:
-    """Return the percentile interval of a statistic by resampling worlds, which are what is independent.
+    """Return the percentile interval of a statistic by resampling worlds, since worlds are independent.
 
     Parameters
     ----------
     values
         Shape (worlds, ...).
     statistic
-        Of such an array.
+        Computes the statistic from an array of this shape.
     random
-        Where the resamples come from.
+        Source of the resamples.
     """
     worlds = len(values)
     found = [statistic(values[random.integers(worlds, size=worlds)]) for _ in range(RESAMPLES)]
@@ -47,22 +47,30 @@ def t_interval(values: Floats) -> tuple[float, float]:
 
 
 def predicted_advantage(mu: Floats) -> float:
-    """Return the mean of 2 Phi(mu_w / 2) - 1 over worlds: exact where mu is fixed, else an approximation.
+    """Return the mean of 2 Phi(mu_w / 2) - 1 over worlds: exact where mu is fixed, otherwise an approximation.
 
-    Under global scaling mu_w depends on how training went, and so on the log-odds; then this is no law.
+    Under global scaling mu_w depends on how training went, and thereby on the log-odds, so the formula is not exact.
+
+    Parameters
+    ----------
+    mu
+        Gaussian-DP parameter of each world, shape (worlds,).
     """
     return float(np.mean([gaussian_advantage(float(one)) for one in mu]))
 
 
 def predicted_exceedance(mu: Floats, belief: float) -> float:
-    """Return the mean over worlds of P(belief in the truth > `belief`) from N(mu_w^2/2, mu_w^2), prior 1/2."""
+    """Return the mean over worlds of P(belief in the truth > `belief`).
+
+    The log-odds of the truth are taken to be N(mu_w^2/2, mu_w^2) in world w, and the prior to be 1/2.
+    """
     positive = mu[mu > 0]
     tails = ndtr(positive / 2 - logit(belief) / positive)
     return float(np.sum(tails) / len(mu))
 
 
 def mean_belief(mu: float, points: int = 2001) -> float:
-    """Return the mean belief in the truth, E sigmoid(L) with L ~ N(mu^2/2, mu^2), by the midpoint rule in quantiles."""
+    """Return the mean belief in the truth: E sigmoid(L) with L ~ N(mu^2/2, mu^2), averaged over quantiles of L."""
     quantiles = ndtri((np.arange(points) + 0.5) / points)
     return float(np.mean(expit(mu * mu / 2 + mu * quantiles)))
 
@@ -73,7 +81,7 @@ def median_of_largest(mu: float, worlds: int) -> float:
 
 
 def z_against(advantage: float, expected: float, worlds: int) -> float:
-    """Return the distance of an advantage from its expected value in standard errors of `worlds` games."""
+    """Return how far an advantage over `worlds` games lies above its expected value, in standard errors."""
     return (advantage - expected) / math.sqrt((1 - expected**2) / worlds)
 
 
@@ -84,7 +92,7 @@ def z_between(advantage: float, worlds: int, other: float, other_worlds: int) ->
 
 
 def welch_interval(one: Floats, other: Floats) -> tuple[float, float, float]:
-    """Return the difference of two means, the first less the second, and its t interval by Welch's degrees of freedom.
+    """Return the difference of two means, first minus second, and its t interval by Welch's degrees of freedom.
 
     Parameters
     ----------
@@ -96,7 +104,7 @@ def welch_interval(one: Floats, other: Floats) -> tuple[float, float, float]:
 
 
 def paired_interval(one: Floats, other: Floats) -> tuple[float, float, float]:
-    """Return the mean difference of pairs, the first less the second, and its t interval.
+    """Return the mean difference of pairs, first minus second, and its t interval.
 
     Parameters
     ----------
@@ -107,6 +115,6 @@ def paired_interval(one: Floats, other: Floats) -> tuple[float, float, float]:
 
 
 def share_interval(successes: int, trials: int) -> tuple[float, float]:
-    """Return the Clopper-Pearson interval of a share; trials at least 1."""
+    """Return the Clopper-Pearson interval of a share; `trials` is at least 1."""
     found = binomtest(successes, trials).proportion_ci(CONFIDENCE)
     return float(found.low), float(found.high)

@@ -8,7 +8,7 @@ from flwr.serverapp import Grid, ServerApp
 import experiments  # noqa: F401  # sets the environment before Ray is imported
 from experiments.runs.config import load_config
 from experiments.runs.plan import resolve
-from experiments.runs.run import finish, play_on
+from experiments.runs.run import finish, play_on, require_playable
 from experiments.runs.run_directory import RunDirectory
 from fl_audit.errors import require
 
@@ -23,6 +23,7 @@ def main(grid: Grid, context: Context) -> None:
         all(settings.values()), 'flwr run needs --run-config \'config="CONFIG.toml" out="DIR"\', both absolute paths'
     )
     plan, run = resolve(load_config(Path(settings["config"]))), RunDirectory(Path(settings["out"]))
+    require_playable(plan)
     plan = run.open(plan, resume=run.is_begun)
     with run.locked():
         play_on(grid, plan, run)

@@ -41,7 +41,7 @@ from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.guarantee import Guarantee, guarantee
-from fl_audit.privacy.matrices import MatrixKind
+from fl_audit.privacy.matrices import StrategyKind
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
 
 _TARGETS: dict[str, Callable[[float], Target]] = {
@@ -200,9 +200,9 @@ def _noise(config: RunConfig, multiplier: float) -> Noise:
         case "local":
             return LocalGaussian(multiplier, clients)
         case "tree":
-            return CorrelatedGaussian(multiplier, MatrixKind.TREE, rounds_of(config))
+            return CorrelatedGaussian(multiplier, StrategyKind.TREE, rounds_of(config))
         case "banded":
-            return CorrelatedGaussian(multiplier, MatrixKind.BANDED, rounds_of(config), _bands(config))
+            return CorrelatedGaussian(multiplier, StrategyKind.BANDED, rounds_of(config), _bands(config))
 
 
 def _bands(config: RunConfig) -> int:

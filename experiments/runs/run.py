@@ -97,16 +97,26 @@ def run_audit(
     FederationError
         If the federation had to stop; what was finished is kept.
     """
-    # Whatever is wrong with data, model or settings is said before a directory is made.
-    game = load_game(plan.public)
-    require_evaluable(game, plan.config.audit.epsilon_star, plan.config.audit.membership)
-    require_finite_steps(plan.config, game)
+    require_playable(plan)
     refuse_unreachable(ray_address)
     run = RunDirectory(directory)
     plan = run.open(plan, resume)
     with run.locked():
         _play_pending(plan, run, engine, ray_address, progress, parties)
         return finish(plan, run, with_report)
+
+
+def require_playable(plan: AuditPlan) -> None:
+    """Refuse what is wrong with data, model or settings; to be called before a directory is made.
+
+    Raises
+    ------
+    InputError
+        If the data cannot be read, the model cannot be evaluated or the first step leaves the range of its numbers.
+    """
+    game = load_game(plan.public)
+    require_evaluable(game, plan.config.audit.epsilon_star, plan.config.audit.membership)
+    require_finite_steps(plan.config, game)
 
 
 def _play_pending(

@@ -6,7 +6,7 @@ import numpy as np
 
 from fl_audit.adjacency import Adjacency, NeighbourPair, Relation
 from fl_audit.data.dissimilarity import Dissimilarity
-from fl_audit.data.ranking import ranked_pairs, ranked_records
+from fl_audit.data.ranking import pair_of_rank, ranked_pairs, ranked_records
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
 from fl_audit.randomness import Purpose, generator
@@ -104,6 +104,9 @@ def choose_neighbour(
     """
     if isinstance(choice, NeighbourChoice) and choice in RANKED:
         farthest = choice is NeighbourChoice.MOST_DISSIMILAR
+        if adjacency.relation is Relation.REPLACE:
+            pool = _check_replacements(len(inside), outside)
+            return NeighbourPair(*pair_of_rank(inside, pool, dissimilarity, rank, farthest))
         return ranked_neighbours(adjacency, inside, outside, dissimilarity, rank, farthest)[-1]
     require(
         rank == 1, f"neighbour-rank is {rank} and neighbour is {choice}: a rank needs neighbour = {' or '.join(RANKED)}"

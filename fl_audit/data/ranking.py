@@ -3,7 +3,7 @@
 Fast arithmetic with a known error finds the candidates, exact arithmetic ranks them; of ties the lowest index is first.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,9 @@ from fl_audit.data.dissimilarity import (
 from fl_audit.data.records import Records
 from fl_audit.data.totals import approximate_totals, total_dissimilarity
 from fl_audit.errors import require
+
+_KEPT = 2**21
+"""Largest number of pairs that are kept at once to find the pair of a rank."""
 
 
 def ranked_records(records: Records, measure: Dissimilarity, count: int, farthest: bool = True) -> tuple[int, ...]:
@@ -79,6 +82,40 @@ def ranked_pairs(
     InputError
         If the shapes differ, there are fewer pairs, or the records do not suit the measure.
     """
+    _check_pairs(inside, outside, measure, count)
+    best = _first_pairs(inside, outside, _Search(measure, count, farthest))
+    return tuple(zip(best.rows.tolist(), best.columns.tolist(), strict=True))
+
+
+def pair_of_rank(
+    inside: Records, outside: Records, measure: Dissimilarity, rank: int, farthest: bool = True
+) -> tuple[int, int]:
+    """Return the last pair of `ranked_pairs` for so many pairs, in memory that does not grow with the rank.
+
+    All pairs are gone through once for every `_KEPT` ranks.
+
+    Parameters
+    ----------
+    inside, outside, measure, farthest
+        As for `ranked_pairs`.
+    rank
+        From 1 to the number of pairs.
+
+    Raises
+    ------
+    InputError
+        As `ranked_pairs`.
+    """
+    _check_pairs(inside, outside, measure, rank)
+    last = None
+    for passed in range(0, rank, _KEPT):
+        found = _first_pairs(inside, outside, _Search(measure, min(_KEPT, rank - passed), farthest, last))
+        last = found.last
+    assert last is not None, "a rank is at least 1"
+    return last.row, last.column
+
+
+def _check_pairs(inside: Records, outside: Records, measure: Dissimilarity, count: int) -> None:
     require(
         inside.shape == outside.shape,
         f"outside records have shape {outside.shape}: accepted is that of the inside records, {inside.shape}",
@@ -90,21 +127,41 @@ def ranked_pairs(
     )
     for records in (inside, outside):
         check_measurable(records, measure)
-    search, best, size = _Search(measure, count, farthest), _Ranked.none(), rows_in_block(inside, measure)
-    for row in range(0, len(inside), size):
-        mine = prepare(inside.features[row : row + size], measure)
-        for column in range(0, len(outside), size):
-            yours = prepare(outside.features[column : column + size], measure)
-            found = _ranked_in_block(mine, yours, search, best)
-            best = best.merged(found.shifted(row, column), count)
-    return tuple(zip(best.rows.tolist(), best.columns.tolist(), strict=True))
+
+
+class _Place(NamedTuple):
+    """A pair and its score, which together decide its rank."""
+
+    score: float
+    row: int
+    column: int
+
+    def shifted(self, row: int, column: int) -> "_Place":
+        return _Place(self.score, self.row + row, self.column + column)
 
 
 @dataclass(frozen=True)
 class _Search:
+    """What is looked for: the first `count` pairs, or the first that rank behind `after`."""
+
     measure: Dissimilarity
     count: int
     farthest: bool
+    after: _Place | None = None
+
+    def shifted(self, row: int, column: int) -> "_Search":
+        return self if self.after is None else replace(self, after=self.after.shifted(row, column))
+
+
+def _first_pairs(inside: Records, outside: Records, search: _Search) -> "_Ranked":
+    best, size = _Ranked.none(), rows_in_block(inside, search.measure)
+    for row in range(0, len(inside), size):
+        mine = prepare(inside.features[row : row + size], search.measure)
+        for column in range(0, len(outside), size):
+            yours = prepare(outside.features[column : column + size], search.measure)
+            found = _ranked_in_block(mine, yours, search.shifted(-row, -column), best)
+            best = best.merged(found.shifted(row, column), search.count)
+    return best
 
 
 class _Ranked(NamedTuple):
@@ -126,6 +183,16 @@ class _Ranked(NamedTuple):
         order = np.lexsort((columns, rows, -scores))[:count]
         return _Ranked(scores[order], rows[order], columns[order])
 
+    @property
+    def last(self) -> _Place:
+        return _Place(float(self.scores[-1]), int(self.rows[-1]), int(self.columns[-1]))
+
+    def after(self, place: _Place) -> "_Ranked":
+        """Return those that rank behind a place."""
+        later = (self.rows > place.row) | ((self.rows == place.row) & (self.columns > place.column))
+        kept = (self.scores < place.score) | ((self.scores == place.score) & later)
+        return _Ranked(self.scores[kept], self.rows[kept], self.columns[kept])
+
     def entry_score(self, count: int) -> float:
         """Return the score that a pair needs to be among the first `count`."""
         return float(self.scores[-1]) if len(self.scores) == count else -np.inf
@@ -136,16 +203,26 @@ def _ranked_in_block(mine: Prepared, yours: Prepared, search: _Search, best: _Ra
     block, error = screening_block(mine, yours, search.measure)
     scores = (block if search.farthest else -block).ravel()
     needed = best.entry_score(search.count) - error
+    wanted = search.count
+    if search.after is not None:
+        # Some of those within the error of the place, or equal to it, may rank before it: they are looked at besides.
+        scores = np.where(scores > search.after.score + error, -np.inf, scores)
+        wanted += int(np.sum(scores >= search.after.score - error))
     if scores.max() < needed:
         return _Ranked.none()
-    positions = np.flatnonzero(scores >= max(needed, _last_of_top(scores, search.count) - 2 * error))
+    positions = np.flatnonzero((scores >= max(needed, _last_of_top(scores, wanted) - 2 * error)) & (scores > -np.inf))
     rows, columns = np.divmod(positions, block.shape[1])
     chosen = scores[positions]
     if error > 0:
         exact = _exact_scores(mine, yours, rows, columns, search.measure)
         chosen = exact if search.farthest else -exact
-    first = _top(chosen, search.count)
-    return _Ranked(chosen[first], rows[first], columns[first])
+    found = _Ranked(chosen, rows, columns)
+    if search.after is not None:
+        found = found.after(search.after)
+    if not len(found.scores):
+        return found
+    first = _top(found.scores, search.count)
+    return _Ranked(found.scores[first], found.rows[first], found.columns[first])
 
 
 def _exact_scores(

@@ -1,10 +1,10 @@
 """Two-dimensional convolutions and 2x2 pooling of all worlds at once.
 
-The convolution itself is torch's own, with one group of channels for each world. The gradient of one example is a
-product of its output gradients with its input, shifted once for every place of the kernel, so the input is never
-unfolded. Where that product costs more than two small Gram matrices, the norm is computed from these matrices, without
-the gradient of any example. (For mnist-cnn the product costs less: with Gram matrices throughout, a clipped sum took 26
-times as long.)
+The convolution is computed by torch's own function, with one group of channels for each world. The weight gradient of
+one example is the product of its output gradients with its input, which is shifted once for every position in the
+kernel, so the input need not be unfolded. Where that product costs more than two small Gram matrices, the norm is
+computed from these matrices, without the gradient of any example. (For mnist-cnn the product costs less: with Gram
+matrices throughout, a clipped sum took 26 times as long.)
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fl_audit.learning.layers import Frame, StackedLayer, Visit, weigh
 
 _FEW_CHANNELS = 8
-"""With fewer input channels, products with unfolded patches are faster than torch's convolution."""
+"""With fewer input channels than this, products with unfolded patches are faster than torch's convolution."""
 
 
 class StackedConv2d(StackedLayer):
@@ -44,7 +44,7 @@ class StackedConv2d(StackedLayer):
             return self._forward_unfolded(inputs, shared)
         frame, weight, bias = self.frame, self.required("weight"), self.parameter("bias")
         worlds = len(weight)
-        # One group of channels a world; a model's raw input has no groups yet, every world reads it.
+        # Every world has a group of channels, except in a model's raw input, which all worlds read.
         grouped = inputs if shared else frame.split(inputs).transpose(0, 1).flatten(1, 2)
         flat = F.conv2d(
             grouped,
@@ -101,7 +101,7 @@ class StackedConv2d(StackedLayer):
             summed = self._summed(visit, signal, weights)
         else:
             summed = weigh(gradients, weights)
-            # A gradient made of shifted products has the places of the kernel in front.
+            # In a gradient made of shifted products, the positions in the kernel come before the channels.
             summed = summed.movedim(1, -1) if self.shifts else summed
         result = {"weight": summed}
         if bias is not None:
@@ -109,7 +109,11 @@ class StackedConv2d(StackedLayer):
         return result
 
     def _example_gradients(self, visit: Visit, signal: Tensor) -> Tensor:
-        """Return the gradients, (worlds, examples, outs, ins * places) or, shifted, (.., places, outs, ins)."""
+        """Return every example's weight gradient.
+
+        Its shape is (worlds, examples, outs, ins * positions in the kernel), or (worlds, examples, positions in the
+        kernel, outs, ins) if it is made of shifted products.
+        """
         if not self.shifts:
             return self.frame.split(signal.flatten(2)) @ self._split_patches(visit).transpose(-1, -2)
         inputs = F.pad(visit.inputs, [self.padding[1], self.padding[1], self.padding[0], self.padding[0]])
@@ -122,17 +126,18 @@ class StackedConv2d(StackedLayer):
         return patches if visit.shared else self.frame.split(patches)
 
     def _summed(self, visit: Visit, signal: Tensor, weights: Tensor) -> Tensor:
-        """Return the weighted sum of gradients from weighted signals, all examples and places in one product."""
+        """Return the weighted sum of the weight gradients by one product over all examples and output positions."""
         weighted = self.frame.split(signal.flatten(2)) * weights[:, :, None, None]
         patches = self._split_patches(visit)
         return torch.einsum("wnol,nkl->wok" if visit.shared else "wnol,wnkl->wok", weighted, patches)
 
 
 def _shifted_products(signal: Tensor, inputs: Tensor, kernel: tuple[int, int], dilation: tuple[int, int]) -> Tensor:
-    """Return every example's weight gradient (n, places of the kernel, outs, ins) of a convolution of stride 1.
+    """Return every example's weight gradient (n, positions in the kernel, outs, ins) of a convolution of stride 1.
 
-    The output gradients get as many columns as the input has, with zeros in those that are new. On flattened images a
-    place of the kernel is then a mere offset, and the gradient at it one product with a shifted view of the input.
+    The output gradients are padded with columns of zeros until they are as wide as the input. On flattened images a
+    position in the kernel then corresponds to one offset, and the gradient there is the product of the output
+    gradients with a view of the input that is shifted by this offset.
     """
     width = inputs.shape[3]
     length = (signal.shape[2] - 1) * width + signal.shape[3]
@@ -145,7 +150,7 @@ def _shifted_products(signal: Tensor, inputs: Tensor, kernel: tuple[int, int], d
 
 
 class MaxPool2x2(nn.Module):
-    """Largest values of 2x2 windows that do not overlap, several times as fast as torch's on a processor."""
+    """Largest values of 2x2 windows that do not overlap; on a CPU several times as fast as torch's own pooling."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Pool (n, channels, height, width); an odd last row or column is dropped."""
@@ -161,7 +166,7 @@ class _Pool2x2(torch.autograd.Function):
         low_left, low_right = inputs[:, :, 1:height:2, 0:width:2], inputs[:, :, 1:height:2, 1:width:2]
         top, low = torch.maximum(top_left, top_right), torch.maximum(low_left, low_right)
         if ctx.needs_input_grad[0]:
-            # Of equal values the first counts, row by row, as in torch's own pooling.
+            # Among equal values the first one, row by row, gets the gradient, as in torch's own pooling.
             is_low = low > top
             is_right = ((top_right > top_left) & ~is_low) | ((low_right > low_left) & is_low)
             ctx.shape = inputs.shape
@@ -176,14 +181,14 @@ class _Pool2x2(torch.autograd.Function):
 
 
 def _places(is_low: Tensor, is_right: Tensor, width: int) -> Tensor:
-    """Return where in its flattened image, of so many columns, each window's largest value stands."""
+    """Return the index of each window's largest value in the flattened image, which has `width` columns."""
     rows = torch.arange(is_low.shape[2], device=is_low.device).unsqueeze(1) * (2 * width)
     columns = torch.arange(is_low.shape[3], device=is_low.device) * 2
     return is_right.long().add_(is_low, alpha=width).add_(rows + columns)
 
 
 def is_pool_2x2(module: nn.Module) -> bool:
-    """Whether a module is a max pooling that `MaxPool2x2` computes."""
+    """Return whether `MaxPool2x2` computes what a module does."""
     if not isinstance(module, nn.MaxPool2d):
         return False
     pairs = (module.kernel_size, module.stride, module.padding, module.dilation)

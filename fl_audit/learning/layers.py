@@ -3,8 +3,8 @@
 A stacked layer takes the examples of all worlds merged into the leading axis, world by world, so the forward code
 around it sees one large batch and needs no change. The raw input of a model is the same in every world: a layer that
 reads it gets each example once, not once for every world. After the backward pass each layer gives the squared norm of
-every example's gradient and the weighted sum of these gradients; a dense layer needs no gradient per example for
-either: ||d a^T||^2 = ||d||^2 ||a||^2 (Goodfellow 2015, "Efficient per-example gradient computations").
+every example's gradient and the weighted sum of these gradients. A dense layer needs no per-example gradient for
+either, since ||d a^T||^2 = ||d||^2 ||a||^2 (Goodfellow 2015, "Efficient per-example gradient computations").
 """
 
 from collections.abc import Callable, Mapping
@@ -15,13 +15,30 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 _NARROW = 16
-"""Dense layers with fewer outputs serve all worlds with one matrix product where the input is the same in all; each
-world's own would be too small. Wider ones are spared the copies that put its columns in the order of worlds."""
+"""Where the input is the same in all worlds, a dense layer with fewer outputs than this computes all worlds in one
+matrix product, because a product for each world would be too small to be fast. Wider layers have one product for each
+world, which spares them the copies that put the outputs of the one product in the order of worlds."""
 
 
 @dataclass
 class Frame:
-    """What the stacked layers of one forward pass share: the weights, the axes, and what each layer saw."""
+    """What the stacked layers of one forward pass share.
+
+    Parameters
+    ----------
+    parameters
+        Each parameter by its name, float32 (worlds, *shape).
+    worlds, examples
+        Sizes of the two axes that are merged in the layers' inputs.
+    recording
+        Whether the layers note their calls for a backward pass.
+    tape
+        The calls that were noted, in order.
+    features
+        The raw input of the model; None before there is one.
+    derived
+        What was computed from the raw input and can be used again in the next pass.
+    """
 
     parameters: Mapping[str, Tensor] = field(default_factory=dict)
     worlds: int = 1
@@ -36,13 +53,13 @@ class Frame:
         self.features, self.derived = None, {}
 
     def read(self, features: Tensor) -> None:
-        """Take up a model's raw input; what was derived from the one before is forgotten unless it is the same."""
+        """Note a model's raw input, and drop what was derived from the one before unless it is the same tensor."""
         if self.features is None or not _same_memory(features, self.features):
             self.derived = {}
         self.features = features
 
     def derive(self, name: str, inputs: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return make(inputs), made once for all passes if the inputs are a view of the whole raw input."""
+        """Return make(inputs); if the inputs are a view of the whole raw input, it is made once for all passes."""
         if self.features is None or not _same_memory(inputs, self.features):
             return make(inputs)
         key = (name, inputs.shape, inputs.stride())
@@ -51,7 +68,7 @@ class Frame:
         return self.derived[key]
 
     def split(self, merged: Tensor) -> Tensor:
-        """Return (worlds * examples, ...) as (worlds, examples, ...)."""
+        """Return values of shape (worlds * examples, ...) in the shape (worlds, examples, ...)."""
         return merged.reshape(self.worlds, self.examples, *merged.shape[1:])
 
     def is_shared(self, values: Tensor) -> bool:
@@ -60,13 +77,13 @@ class Frame:
 
 
 def _same_memory(left: Tensor, right: Tensor) -> bool:
-    # `features` keeps its memory alive, so no other tensor can have come to the same place.
+    # `features` keeps its memory alive, so no other tensor can have been put at the same address.
     return left.data_ptr() == right.data_ptr() and left.numel() == right.numel()
 
 
 @dataclass
 class Visit:
-    """One call of a stacked layer: what went in, what came out, whether the input was shared by all worlds."""
+    """One call of a stacked layer: its input and its output, and whether all worlds shared the input."""
 
     layer: "StackedLayer"
     inputs: Tensor
@@ -153,7 +170,7 @@ class StackedLinear(StackedLayer):
 
 
 class StackedAffine(StackedLayer):
-    """The learned scale and shift of a normalisation that does not mix examples."""
+    """Normalisations of all worlds that do not mix examples, with their learned scale and shift."""
 
     def __init__(self, frame: Frame, prefix: str, template: nn.GroupNorm | nn.LayerNorm) -> None:
         super().__init__(frame, prefix)
@@ -167,7 +184,7 @@ class StackedAffine(StackedLayer):
                 return F.layer_norm(inputs, self.template.normalized_shape, eps=self.template.eps)
 
     def _aligned(self, parameter: Tensor, standardised: Tensor) -> Tensor:
-        """Shape a (worlds, *shape) parameter so that it multiplies (worlds, examples, ...) values."""
+        """Return a parameter (worlds, *shape) in a shape that broadcasts against values (worlds, examples, ...)."""
         trailing = standardised.dim() - 2 if isinstance(self.template, nn.GroupNorm) else 0
         middle = 1 if isinstance(self.template, nn.GroupNorm) else standardised.dim() - parameter.dim() + 1
         shape = (parameter.shape[0], *([1] * middle), *parameter.shape[1:], *([1] * trailing))
@@ -186,7 +203,7 @@ class StackedAffine(StackedLayer):
         return self.record(standardised.detach(), outputs.flatten(0, 1), shared=False)
 
     def _reduced(self, values: Tensor) -> Tensor:
-        """Sum (worlds, examples, ...) values over the axes that one parameter entry spans."""
+        """Return values (worlds, examples, ...) summed over the axes along which one entry of a parameter is shared."""
         if isinstance(self.template, nn.GroupNorm):
             return values.flatten(3).sum(3) if values.dim() > 3 else values
         spanned = values.dim() - 2 - len(self.template.normalized_shape)
@@ -209,6 +226,6 @@ class StackedAffine(StackedLayer):
 
 
 def weigh(gradients: Tensor, weights: Tensor) -> Tensor:
-    """Sum (worlds, examples, ...) gradients over examples with weights (worlds, examples)."""
+    """Return gradients (worlds, examples, ...) summed over examples with weights (worlds, examples)."""
     summed = torch.bmm(weights.unsqueeze(1), gradients.flatten(2))
     return summed.reshape(len(weights), *gradients.shape[2:])

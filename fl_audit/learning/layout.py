@@ -1,4 +1,4 @@
-"""Where each parameter of a model stands in one flat vector, so that stacked models are plain matrices."""
+"""Where each parameter of a model is found in one flat vector, so that stacked models are plain matrices."""
 
 import math
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class ParameterLayout:
         return sum(math.prod(shape) for shape in self.shapes)
 
     def slices(self) -> dict[str, slice]:
-        """Return the columns that each parameter takes in a flat vector."""
+        """Return the columns of a flat vector that hold each parameter, by its name."""
         result, start = {}, 0
         for name, shape in zip(self.names, self.shapes, strict=True):
             result[name] = slice(start, start + math.prod(shape))

@@ -1,4 +1,4 @@
-"""The C library's allocator, told to keep what training frees, and when to give it back."""
+"""Settings of the C library's allocator: it keeps the memory that training frees, and gives it back when told to."""
 
 import ctypes
 import sys
@@ -9,16 +9,17 @@ _KEPT_BYTES = 2**30
 _LARGEST_FROM_HEAP = 2**25
 
 ROUNDS_BETWEEN_TRIMS = 50
-"""Where nothing else ends a piece of work, freed memory goes back after so many rounds."""
+"""Freed memory is given back after so many rounds where no piece of work ends earlier."""
 
 
 @lru_cache(maxsize=1)
 def keep_freed_memory() -> None:
     """Let glibc keep up to 1 GiB of freed memory for the next tensors of this process; elsewhere do nothing.
 
-    A pass over a network frees tensors of megabytes and asks for as many a moment later. By default they go back to the
-    system each time, and every page of the next ones costs a page fault: a fifth of the time of mnist-cnn. One arena
-    serves all threads; with one for every thread that ever was, memory grows with the number of batches.
+    A pass over a network frees tensors of megabytes and asks for as many a moment later. By default their memory goes
+    back to the system each time, and every page of the next tensors costs a page fault, which takes a fifth of the time
+    of mnist-cnn. All threads share one arena: if every thread had its own, memory would grow with the number of
+    batches.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -30,10 +31,11 @@ def keep_freed_memory() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Return freed memory to the system, that of holes between live blocks too; where glibc is missing do nothing.
+    """Return freed memory to the system, also that between blocks in use; where glibc is missing, do nothing.
 
-    For the end of a piece of work whose like follows: every piece leaves holes where it is by chance, and kept through
-    them all they add up, so that peak memory would grow with the number of pieces though none of it is in use.
+    To be called at the end of a piece of work that is followed by similar ones. Every piece leaves free blocks at
+    places that are up to chance. If they were kept, they would add up, and peak memory would grow with the number of
+    pieces although none of it is in use.
     """
     if not sys.platform.startswith("linux"):
         return

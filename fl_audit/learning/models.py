@@ -1,4 +1,4 @@
-"""Models: the built-in ones, anybody's own, and their initial weights in every world."""
+"""The built-in models, models that users bring, and the initial weights of either in every world."""
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ from fl_audit.user_modules import import_user_module
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Which model, for which data.
+    """Which model is meant, and for what data.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class ModelSpec:
 
 
 def _glorot(module: nn.Module) -> nn.Module:
-    """Initialise as Keras does, as the networks of Bernau et al. 2021 were: fewer units die than with torch's rule."""
+    """Initialise weights as Keras does, which Bernau et al. 2021 used; fewer units die than by torch's own rule."""
     for layer in module.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):
             nn.init.xavier_uniform_(layer.weight)
@@ -78,8 +78,13 @@ def dense_3x100(feature_shape: Sequence[int], classes: int) -> nn.Module:
 def mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
     """Two 3x3 convolutions of 16 channels, normalised and pooled, and a dense layer: 6,554 parameters on MNIST.
 
-    The network of Bernau et al. 2021, section 6, unpadded, with group normalisation (4 groups) where theirs has batch
-    normalisation, which mixes examples and so has no per-example gradient.
+    The network of Bernau et al. 2021, section 6, without padding. It has group normalisation (4 groups) in place of
+    their batch normalisation, which mixes examples, so that no example has a gradient of its own.
+
+    Raises
+    ------
+    InputError
+        If examples are no images (channels, height, width), or smaller than 10x10.
     """
     require(
         len(feature_shape) == 3, f"mnist-cnn: examples have shape {tuple(feature_shape)}: accepted are images (C, H, W)"
@@ -113,7 +118,7 @@ def build_model(spec: ModelSpec) -> nn.Module:
     Parameters
     ----------
     spec
-        Which model. A factory of one's own is called with `feature_shape` and `classes` if it takes them.
+        Which model. A user's factory is called with `feature_shape` and `classes`, with those of the two that it takes.
 
     Raises
     ------
@@ -169,9 +174,9 @@ def _kind_and_words(error: BaseException) -> str:
 
 @contextmanager
 def _torch_draws_from(source: np.random.Generator) -> Iterator[None]:
-    """Let torch's default generator draw from `source` inside the block, and be as before after it.
+    """Seed torch's default generator from `source` inside the block, and restore its state afterwards.
 
-    Module constructors take no generator, so this is the one way to key the weights of anybody's module.
+    Constructors of modules take no generator, so this is the only way to decide the initial weights of any module.
     """
     state = torch.Generator().manual_seed(int(source.integers(2**63))).get_state()
     with torch.random.fork_rng(devices=[]):
@@ -180,7 +185,7 @@ def _torch_draws_from(source: np.random.Generator) -> Iterator[None]:
 
 
 def initial_models(spec: ModelSpec, seed: int, worlds: Sequence[int]) -> Tensor:
-    """Draw the initial weights of some worlds; those of a world depend on the seed and the world alone.
+    """Draw the initial weights of some worlds; those of one world depend only on the seed and the world's index.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a module must be like so that every record has a gradient of its own, and every party computes the same one."""
+"""Checks that every record has a gradient of its own under a module, and that all parties compute the same gradient."""
 
 import copy
 import threading
@@ -15,17 +15,18 @@ from fl_audit.errors import InputError, require
 _BATCH_STATISTICS = (nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm)
 PROBE_EXAMPLES = 3
 _MODE_EXAMPLES, _MODE_DRAWS = 16, 4
-"""Enough of both that dropout with a probability of a few percent shows."""
+"""So many examples and draws that dropout with a probability of a few percent is noticed."""
 
 
 def check_module(module: nn.Module) -> None:
-    """Refuse layers that mix examples or draw random numbers, and parameters that cannot be trained, naming the mend.
+    """Refuse layers that mix examples or draw random numbers, and parameters that cannot be trained.
 
     Raises
     ------
     InputError
-        If the module holds batch normalisation, instance statistics that run over batches, dropout, parameters that
-        are frozen, without a shape, elsewhere than in memory or not in float32, or no parameters.
+        If the module has batch normalisation, instance normalisation with running statistics, or dropout; if it has no
+        parameters; or if a parameter is frozen, has no shape yet, is not on the CPU or not in float32. The message says
+        what to use instead.
     """
     for name, layer in module.named_modules():
         kind = type(layer).__name__
@@ -72,7 +73,7 @@ def check_outputs(module: nn.Module, feature_shape: tuple[int, ...], classes: in
     Parameters
     ----------
     module
-        The module.
+        The module; it is called on a few random examples.
     feature_shape
         Shape of one example.
     classes
@@ -81,7 +82,8 @@ def check_outputs(module: nn.Module, feature_shape: tuple[int, ...], classes: in
     Raises
     ------
     InputError
-        If they do.
+        If the outputs have another shape than (examples, classes), if the output of an example depends on the others,
+        or if training mode gives other outputs than evaluation mode.
     """
     source = torch.Generator().manual_seed(1)
     features = torch.rand(PROBE_EXAMPLES, *feature_shape, generator=source)
@@ -103,9 +105,9 @@ def check_outputs(module: nn.Module, feature_shape: tuple[int, ...], classes: in
 
 
 def _refuse_another_in_training(module: nn.Module, features: Tensor) -> None:
-    """Refuse what computes otherwise in training mode: all parties compute in evaluation mode.
+    """Refuse a module that gives other outputs in training mode than in evaluation mode, in which all parties compute.
 
-    Layers are known by their types, but functions such as `torch.nn.functional.dropout` only by what they do.
+    Layers can be recognised by their types, but functions such as `torch.nn.functional.dropout` only by their effect.
     """
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad(), without_hints():
@@ -129,7 +131,7 @@ def _alike(left: Tensor, right: Tensor) -> bool:
 
 
 def said(error: BaseException) -> str:
-    """Return the first line of what an error says, with its type where it says nothing."""
+    """Return the first line of an error's message, or the name of its type where the message is empty."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines and not isinstance(error, SystemExit) else type(error).__name__
 
@@ -141,10 +143,10 @@ _threads_inside = 0
 
 @contextmanager
 def without_hints() -> Iterator[None]:
-    """Keep torch's hints about how a module is written from the terminal: who runs an audit cannot act on them.
+    """Suppress torch's warnings about how a module is written, since whoever runs an audit cannot act on them.
 
-    Python's own filters belong to all threads, so the first thread inside sets the filter and the last one outside
-    takes it back.
+    Python's filters of warnings belong to all threads together, so the first thread that enters sets the filter, and
+    the last one that leaves removes it.
     """
     global _threads_inside
     with _hints:

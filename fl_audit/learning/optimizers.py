@@ -1,4 +1,4 @@
-"""Server optimizers on stacked models: how the next model follows from a release, and back."""
+"""Server optimizers on stacked models: how the next model follows from a release, and the release from the models."""
 
 import math
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class OptimizerKind(StrEnum):
 
 
 _MOMENTS = {OptimizerKind.SGD: 0, OptimizerKind.MOMENTUM: 1, OptimizerKind.ADAM: 2}
-"""How many moment tensors a rule carries."""
+"""How many moment tensors each rule carries from round to round."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,14 @@ class ServerOptimizer:
             require(0 <= value < 1, f"{name} is {value}: accepted are numbers in [0, 1)")
 
     @property
-    def invertible(self) -> bool:
-        """Whether the gradient can be recovered from successive models (Adam's first step keeps little but signs)."""
-        return self.kind is not OptimizerKind.ADAM
-
-    @property
     def models_to_invert(self) -> int:
-        """How many successive models, the newest included, determine the newest gradient."""
+        """How many successive models, the newest included, determine the newest gradient.
+
+        Raises
+        ------
+        InputError
+            If the optimizer is Adam, whose first step keeps little of the gradient but its signs.
+        """
         match self.kind:
             case OptimizerKind.SGD:
                 return 2
@@ -79,7 +80,7 @@ class ServerOptimizer:
 
 @dataclass(frozen=True)
 class OptimizerState:
-    """What an optimizer carries from round to round: steps done, and moment tensors shaped like the models."""
+    """What an optimizer carries from round to round: the number of steps, and moment tensors shaped like the models."""
 
     steps: int = 0
     moments: tuple[Tensor, ...] = ()
@@ -88,7 +89,7 @@ class OptimizerState:
 def step(
     optimizer: ServerOptimizer, models: Tensor, gradients: Tensor, state: OptimizerState, denominator: float = 1.0
 ) -> tuple[Tensor, OptimizerState]:
-    """Move stacked models one step; element by element, so that worlds cannot touch each other.
+    """Move stacked models one step; every weight moves on its own, so that no world affects another.
 
     Parameters
     ----------
@@ -99,7 +100,7 @@ def step(
     state
         The state of the round before; `OptimizerState()` in the first round.
     denominator
-        What the gradients are divided by first, where they are sums; positive.
+        What the gradients are divided by before the step, positive; the number of records where they are sums.
 
     Returns
     -------
@@ -150,12 +151,13 @@ def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor
     optimizer
         SGD or momentum.
     models
-        The newest `optimizer.models_to_invert` models, or all there are in the first rounds; at least two.
+        Tensors (worlds, parameters): the newest `optimizer.models_to_invert` models, or all there are in the first
+        rounds; at least two.
 
     Returns
     -------
     Tensor
-        Float64 gradients, exact up to the rounding of the models to float32.
+        Float64 (worlds, parameters): the gradients, exact up to the rounding of the models to float32.
 
     Raises
     ------
@@ -170,9 +172,7 @@ def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor
 
 
 def inversion_error(optimizer: ServerOptimizer, models: Tensor, denominator: float) -> Tensor:
-    """Return the scale of rounding, per world, of a release recovered from float32 models.
-
-    The root mean square over coordinates of ulp(theta) n / eta, in the unit of the summed gradient.
+    """Return how large the rounding error of a release is that was recovered from float32 models.
 
     Parameters
     ----------
@@ -182,6 +182,12 @@ def inversion_error(optimizer: ServerOptimizer, models: Tensor, denominator: flo
         Float32 tensor (worlds, parameters).
     denominator
         The fixed n by which the server divides the sum.
+
+    Returns
+    -------
+    Tensor
+        Float64 (worlds,), in the unit of the summed gradient: the root mean square over coordinates of
+        ulp(theta) n / eta, where ulp(theta) is the spacing of float32 numbers at a weight.
     """
     ulp = (torch.nextafter(models.abs(), torch.full_like(models, torch.inf)) - models.abs()).double()
     return ulp.square().mean(dim=1).sqrt() * denominator / optimizer.learning_rate

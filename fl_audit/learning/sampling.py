@@ -1,8 +1,9 @@
 """Which examples the passes of a clipped sum work on, where every world has drawn a sample of its own.
 
-There are two ways. Either every world works on all examples and those outside its sample count nothing: the first layer
-is then still one product for all worlds. Or every world works on its own examples, gathered and filled up to the
-largest sample with examples that count nothing: less work, but no product is shared.
+There are two ways. Either every world works on all examples, and those outside its sample get the weight 0; the first
+layer can then still compute all worlds in one product. Or every world works on its own examples only, which are
+gathered and padded to the size of the largest sample with examples of weight 0; this is less work, but no product is
+shared.
 """
 
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ import torch
 from torch import Tensor
 
 GATHERED_BELOW = 0.4
-"""Share of all examples under which the largest sample is gathered. Gathering costs as much as sharing at a share of
-0.4 (104-6-6-2), 0.55 (logistic), 0.9 (the CNN on MNIST) and 0.95 (600-128-100), on one core."""
+"""Samples are gathered if the largest of them is at most this share of all examples. Both ways cost the same at a share
+of 0.4 (104-6-6-2), 0.55 (logistic), 0.9 (the CNN on MNIST) and 0.95 (600-128-100), on one core."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Portion:
     features, labels
         Shared by all worlds, (n, *shape) and (n,), or each world's own, (worlds, n, *shape) and (worlds, n).
     counted
-        Float32 (worlds, n), 1 where an example counts and 0 where it does not; None where all count.
+        Float32 (worlds, n), 1 where an example counts and 0 where it does not; None if all count.
     """
 
     features: Tensor
@@ -42,7 +43,7 @@ class Portion:
         return self.labels.shape[-1]
 
     def merged(self, worlds: int) -> tuple[Tensor, Tensor]:
-        """Return features as a stacked model reads them, and one label for each of its outputs, world by world."""
+        """Return the features as a stacked model takes them, and the labels of its outputs, world by world."""
         if self.is_own:
             return self.features.flatten(0, 1), self.labels.flatten()
         return self.features, self.labels.repeat(worlds)
@@ -57,16 +58,16 @@ class Portion:
 
 @dataclass(frozen=True)
 class Workload:
-    """The examples of a whole sum.
+    """The examples of a whole clipped sum, from which the portions of its passes are taken.
 
     Parameters
     ----------
     features, labels
         All examples (n, *shape) and their labels (n,).
     counted
-        Float32 (worlds, width), 1 where an example counts; None where all count in every world.
+        Float32 (worlds, width), 1 where an example counts and 0 where it does not; None if all count in every world.
     chosen
-        Int64 (worlds, width), which examples each world works on; None where each works on all.
+        Int64 (worlds, width), indices of the examples that each world works on; None if each works on all.
     """
 
     features: Tensor
@@ -78,16 +79,16 @@ class Workload:
     def of(
         cls, features: Tensor, labels: Tensor, taking_part: Tensor | None, gathered_below: float | None = None
     ) -> "Workload":
-        """Return the workload in whichever of the two ways is cheaper.
+        """Return the workload in the cheaper of the two ways.
 
         Parameters
         ----------
         features, labels
             All examples (n, *shape) and their labels (n,).
         taking_part
-            Bool (worlds, n), which examples are in each world's sample; None is all of them.
+            Bool (worlds, n), which examples are in each world's sample; None means all of them.
         gathered_below
-            Largest sample, as a share of n, up to which samples are gathered; None is `GATHERED_BELOW`.
+            Samples are gathered if the largest of them is at most this share of n; None means `GATHERED_BELOW`.
         """
         if taking_part is None:
             return cls(features, labels)
@@ -110,7 +111,7 @@ class Workload:
 
 
 def _gathered(taking_part: Tensor, largest: int) -> tuple[Tensor, Tensor]:
-    """Return which examples count, and each world's sample as ascending indices, filled up with example 0."""
+    """Return which entries count, and each world's sample as ascending indices, padded with the index 0."""
     worlds, examples = taking_part.nonzero(as_tuple=True)
     counts = taking_part.sum(1)
     place = torch.arange(len(worlds), device=worlds.device) - (counts.cumsum(0) - counts)[worlds]

@@ -22,26 +22,26 @@ from fl_audit.learning.sampling import Portion, Workload
 from fl_audit.learning.stacking import is_plain, parameter_owners, stack_layers
 
 _CACHE_BUDGET = 2**21
-"""Scalars of activations that one pass may hold: fewer leave the processor waiting for the next call of torch."""
+"""Scalars of activations that one pass holds: more leave the cache, and with fewer the calls of torch cost too much."""
 _PASS_BUDGET = 2**22
-"""Scalars of activations that one pass over one world may hold: examples beyond it wait for the next pass."""
+"""Scalars of activations that a pass over a single world may hold; further examples are left to the next pass."""
 _GRADIENT_BUDGET = 2**25
-"""Scalars of per-example gradients that the generic way may hold at once."""
+"""Scalars of per-example gradients that may be held at once where a model runs through `torch.func`."""
 _PROBE_WORLDS = 2
 
 
 class StackedModel:
-    """A model's template, run in any number of worlds at once.
+    """A module that is run with the weights of any number of worlds at once.
 
-    Models made of dense, convolutional and normalising layers run on stacked layers that need no gradient per example
-    (`fast` is True); this is not assumed but probed: they are run once and compared with gradients taken example by
-    example. Every other module runs through `torch.func`, example by example. `chain` has the layers of a model that is
-    a plain chain of dense layers.
+    Models made of dense, convolutional and normalising layers run on stacked layers, which need no gradient per example
+    (`fast` is then True). That this is right is not assumed: when the model is made, they are run once and compared with
+    gradients taken example by example. Every other module runs through `torch.func`, example by example. `chain` has
+    the layers of a model that is a plain chain of dense layers.
 
     Parameters
     ----------
     template
-        A module whose loss treats examples one by one.
+        A module whose output for an example depends on that example alone.
     feature_shape
         Shape of one example.
 
@@ -70,7 +70,13 @@ class StackedModel:
 
     @classmethod
     def of(cls, spec: ModelSpec) -> "StackedModel":
-        """Return the stacked model of a specification, refused if `check_outputs` refuses its outputs."""
+        """Return the stacked model of a specification.
+
+        Raises
+        ------
+        InputError
+            If the model cannot be built, or `check_outputs` refuses its outputs.
+        """
         template = build_model(spec)
         model = cls(template, spec.feature_shape)
         check_outputs(template, spec.feature_shape, spec.classes)
@@ -83,11 +89,11 @@ class StackedModel:
 
     @property
     def scalars_per_example(self) -> int:
-        """Scalars that a pass of one example touches: a rough measure of its cost."""
+        """Number of scalars that a pass over one example touches: a rough measure of its cost."""
         return self._activations + self.layout.size
 
     def worlds_per_pass(self, examples: int) -> int:
-        """Return how many worlds run together on so many examples, so that the work stays in cache."""
+        """Return how many worlds are run together on a number of examples so that the work stays in cache."""
         return max(1, _CACHE_BUDGET // (examples * self._activations))
 
     def clipped_sum(
@@ -110,10 +116,11 @@ class StackedModel:
         clipping_norm
             C, positive; the norm runs over all parameters together. None sums the gradients as they are.
         batch_worlds
-            If the models are the first of a batch of so many, work in the shapes that the whole batch would have:
-            matrix products of other shapes differ in their last bits. Not together with `taking_part`.
+            World count of the original batch, when only its first worlds are computed again. The work is then done in
+            the shapes of the whole batch, since matrix products of other shapes differ in their last bits. It cannot
+            be combined with `taking_part`.
         taking_part
-            Bool tensor (worlds, n): over which examples each world sums; None is over all.
+            Bool tensor (worlds, n): the examples over which each world sums; None means all of them.
 
         Returns
         -------
@@ -181,7 +188,7 @@ class StackedModel:
         return losses.reshape(len(models), len(labels))
 
     def _portions(self, examples: int) -> Iterator[slice]:
-        """Divide examples so that one world's activations of a portion stay within bounds."""
+        """Divide examples into portions of which one world's activations fit the budget of a pass."""
         width = max(1, _PASS_BUDGET // self._activations)
         for first in range(0, examples, width):
             yield slice(first, min(examples, first + width))
@@ -194,7 +201,7 @@ class StackedModel:
     def _run_stacked(
         self, parameters: dict[str, Tensor], features: Tensor, examples: int, recording: bool
     ) -> tuple[Tensor, Frame]:
-        """Return what the stacked layers put out, and the frame with their visits if it was recording."""
+        """Return the output of the stacked layers, and the frame, which holds their visits if it was recording."""
         stacked, frame = self._parts.stacked, self._parts.frame
         assert stacked is not None
         frame.parameters = parameters
@@ -238,7 +245,7 @@ class StackedModel:
         return F.cross_entropy(functional_call(self.template, parameters, (features,)), labels, reduction="sum")
 
     def _clipped_sum_fast(self, models: Tensor, portion: Portion, clipping_norm: float | None, total: Tensor) -> None:
-        """Write the sums of a pass to `total`, through stacked layers."""
+        """Write the clipped sums of one pass, computed by stacked layers, to `total`."""
         features, labels = portion.merged(len(models))
         with torch.enable_grad():
             merged, frame = self._run_stacked(self.layout.views(models), features, portion.examples, recording=True)
@@ -258,7 +265,7 @@ class StackedModel:
     def _clipped_sum_generic(
         self, models: Tensor, portion: Portion, clipping_norm: float | None, total: Tensor
     ) -> None:
-        """Write the sums of a pass to `total`, through `torch.func`."""
+        """Write the clipped sums of one pass, computed by `torch.func`, to `total`."""
         total.zero_()
         together = max(1, _GRADIENT_BUDGET // models.numel())
         for first in range(0, portion.examples, together):
@@ -268,7 +275,7 @@ class StackedModel:
             total += torch.einsum("wn,wnp->wp", weights, gradients)
 
     def _example_gradients(self, models: Tensor, portion: Portion) -> Tensor:
-        """Return every example's gradient (worlds, n, parameters) through torch.func."""
+        """Return every example's gradient (worlds, n, parameters), computed by `torch.func`."""
 
         def loss(parameters: dict[str, Tensor], example: Tensor, label: Tensor) -> Tensor:
             logits = functional_call(self.template, parameters, (example.unsqueeze(0),))
@@ -278,7 +285,7 @@ class StackedModel:
         per_world = vmap(vmap(grad(loss), in_dims=(None, 0, 0)), in_dims=(0, worlds_axis, worlds_axis))
         with without_hints():
             gradients = per_world(self.layout.views(models), portion.features, portion.labels)
-        # A parameter of one number, such as a learned temperature, has no axes of its own.
+        # A parameter that is a single number, such as a learned temperature, has no axes of its own.
         shape = (len(models), portion.examples)
         widths = {name: columns.stop - columns.start for name, columns in self.layout.slices().items()}
         return torch.cat([gradients[name].reshape(*shape, widths[name]) for name in self.layout.names], dim=2)
@@ -326,7 +333,7 @@ class StackedModel:
         try:
             found = torch.empty_like(models)
             self._clipped_sum_fast(models, portion, 1.0, found)
-        except Exception:  # the template's own code may do anything that stacked layers do not foresee
+        except Exception:  # the template's own code may do what stacked layers are not made for
             return False
         visited = self._visits(models, portion.features)
         visits = [visit.layer.prefix for visit in visited]
@@ -343,7 +350,7 @@ class StackedModel:
 
 
 class _Parts(threading.local):
-    """What a pass changes while it runs: each thread has its own, so passes of several threads never meet."""
+    """What a pass changes while it runs; every thread has its own copy, so that threads do not disturb each other."""
 
     def __init__(self, template: nn.Module) -> None:
         self.template = copy.deepcopy(template)
@@ -356,7 +363,10 @@ def _repeat_last(models: Tensor, times: int) -> Tensor:
 
 
 def _weights(squared_norms: Tensor, clipping_norm: float | None, counted: Tensor | None) -> Tensor:
-    """Return min(1, C / norm), 1 without clipping, of gradients that count; one of zero keeps its weight of one."""
+    """Return the weights min(1, C / norm) of gradients, or 1 without clipping; 0 for examples that do not count.
+
+    A gradient of zero has the weight 1.
+    """
     if clipping_norm is None:
         return torch.ones_like(squared_norms) if counted is None else counted
     weights = torch.clamp(clipping_norm * torch.rsqrt(squared_norms), max=1.0)

@@ -1,4 +1,4 @@
-"""Which layers of a module have a stacked form, and the module made of these."""
+"""Which layers of a module have a stacked form, and the module in which these forms replace them."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from fl_audit.learning.layers import Frame, StackedAffine, StackedLayer, Stacked
 
 
 def parameter_owners(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield path and layer of every layer that has parameters of its own."""
+    """Yield the path of every layer that has parameters of its own, with the layer."""
     for name, layer in module.named_modules():
         if any(True for _ in layer.parameters(recurse=False)):
             yield name, layer
@@ -36,7 +36,7 @@ def stack_layers(module: nn.Module, frame: Frame) -> nn.Module | None:
         Shared state of the stacked layers.
     """
     if len(list(module.named_parameters())) != len(list(module.named_parameters(remove_duplicate=False))):
-        return None  # tied weights: the norm of a sum over two uses is not the sum of norms
+        return None  # shared weights: the norm of the sum of two gradients does not follow from their norms
     for name, layer in list(parameter_owners(module)):
         replacement = stacked_layer(layer, frame, f"{name}." if name else "")
         if replacement is None:
@@ -46,7 +46,7 @@ def stack_layers(module: nn.Module, frame: Frame) -> nn.Module | None:
         if is_pool_2x2(layer):
             module = _replaced(module, name, MaxPool2x2())
         elif not isinstance(layer, StackedLayer) and getattr(layer, "inplace", False):
-            layer.inplace = False  # what a layer put out is still needed
+            layer.inplace = False  # the output of the layer before is still needed
     return module
 
 
@@ -68,7 +68,7 @@ def stacked_layer(module: nn.Module, frame: Frame, prefix: str) -> StackedLayer 
     frame
         Shared state of the stacked model.
     prefix
-        Path of the layer in the model, with a closing dot unless empty.
+        Path of the layer in the model, followed by a dot unless it is empty.
     """
     match module:
         case nn.Linear():

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fl_audit.errors import require
 from fl_audit.mechanisms.standpoint import Place, Standpoint
-from fl_audit.privacy.matrices import MatrixKind
+from fl_audit.privacy.matrices import StrategyKind
 from fl_audit.randomness import Purpose, generator
 
 SENSITIVITY_FLOOR = 1e-4
@@ -167,7 +167,7 @@ class CorrelatedGaussian:
     """
 
     multiplier: float
-    matrix: MatrixKind
+    matrix: StrategyKind
     rounds: int
     bands: int = 1
     kind: Literal["correlated"] = "correlated"
@@ -180,9 +180,9 @@ class CorrelatedGaussian:
     def rounds_needed(self) -> int:
         """How many rounds, the newest one included, the noise of the newest release is made of."""
         match self.matrix:
-            case MatrixKind.BANDED:
+            case StrategyKind.BANDED:
                 return self.bands
-            case MatrixKind.TREE:
+            case StrategyKind.TREE:
                 return self.rounds
 
 

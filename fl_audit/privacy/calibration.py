@@ -20,6 +20,8 @@ from fl_audit.privacy.scores import (
     epsilon_from_belief,
     mu_from_advantage,
     require_belief,
+    rho_alpha,
+    rho_beta,
 )
 from fl_audit.privacy.search import smallest_root
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
@@ -106,6 +108,7 @@ def _for_belief(belief: float, claim: Claim) -> float:
     log_odds = epsilon_from_belief(belief, claim.prior)
     match claim.accountant:
         case Accountant.RDP_CLASSIC:
+            _require_above_floor("belief", belief, log_odds, lambda floor: rho_beta(floor, claim.prior), claim)
             return _for_epsilon(log_odds, claim)
         case Accountant.RDP:
             raise InputError(
@@ -145,11 +148,37 @@ def _for_advantage(advantage: float, claim: Claim) -> float:
         noise = _by_curves(lambda curves: curves.delta(0.0) / advantage - 1, claim, _start(claim, mu))
     match claim.accountant:
         case Accountant.RDP_CLASSIC | Accountant.RDP:
-            return max(noise, _for_epsilon(epsilon_from_advantage(advantage, claim.delta), claim))
+            epsilon = epsilon_from_advantage(advantage, claim.delta)
+            _require_above_floor("advantage", advantage, epsilon, lambda floor: rho_alpha(floor, claim.delta), claim)
+            return max(noise, _for_epsilon(epsilon, claim))
         case Accountant.GDP | Accountant.PLD:
             return noise
         case _:
             assert_never(claim.accountant)
+
+
+def _require_above_floor(
+    name: str, target: float, epsilon: float, target_at: Callable[[float], float], claim: Claim
+) -> None:
+    """Refuse a target under what the accountant reports without any release, in the terms that the user chose.
+
+    Parameters
+    ----------
+    name, target
+        What was asked for.
+    epsilon
+        The epsilon through which it is kept.
+    target_at
+        Returns the target that an epsilon keeps.
+    claim
+        The claim: its accountant and delta decide.
+    """
+    floor = epsilon_of_mu(claim.accountant, 0.0, claim.delta)
+    require(
+        epsilon > floor,
+        f"{name} is {target:.6g}: accepted by {claim.accountant} at delta {claim.delta} are numbers above "
+        f"{target_at(floor):.6g}, which it reports even where nothing is released",
+    )
 
 
 def _start(claim: Claim, mu: float) -> float:

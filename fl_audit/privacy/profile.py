@@ -9,7 +9,7 @@ from scipy.special import expit, log_ndtr, logit, ndtri
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import require
 from fl_audit.privacy import pld
-from fl_audit.privacy.beliefs import Sensitivities, gaussian_log_odds_bound, gaussian_passing_probability
+from fl_audit.privacy.beliefs import Sensitivities, gaussian_log_odds_bound
 from fl_audit.privacy.events import ReleaseEvent, exact_gaussian_mu
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon, require_delta, require_epsilon
 from fl_audit.privacy.scores import gaussian_advantage, require_prior
@@ -144,36 +144,6 @@ class PrivacyProfile:
     def _finest_curves(self) -> pld.LossCurves:
         curves = self._curves
         return pld.loss_curves(self.events, self.adjacency, pld.FINEST) if curves.size <= _CHEAP else curves
-
-    def belief_survival(self, belief: float, sensitivities: Sensitivities) -> float:
-        """Return a bound on the probability that the posterior belief in the true data set passes a belief.
-
-        It is attained under Gaussian noise with fixed sensitivities.
-
-        Parameters
-        ----------
-        belief
-            Above 0 and below 1.
-        sensitivities
-            Whether the rounds' sensitivities are fixed.
-
-        Raises
-        ------
-        InputError
-            If the belief is not above 0 and below 1.
-        """
-        require(0 < belief < 1, f"belief is {belief}: accepted are numbers above 0 and below 1")
-        log_odds = float(logit(belief) - logit(self.prior))
-        mu = self.gaussian_mu
-        if mu is not None:
-            return gaussian_passing_probability(mu, log_odds, sensitivities)
-        match sensitivities:
-            case Sensitivities.FIXED:
-                return self._finest_curves.survival(log_odds)
-            case Sensitivities.ADAPTIVE:
-                return self._curves.passing_probability(log_odds)
-            case _:
-                assert_never(sensitivities)
 
     def tradeoff(self, alpha: float) -> float:
         """Return the smallest type II error of a test whose type I error is alpha (Dong, Roth & Su 2022).

@@ -54,13 +54,6 @@ def belief_density(belief: ArrayLike, mu: float, prior: float = 0.5, share: floa
     return np.asarray(density / (point * (1 - point)), dtype=np.float64)
 
 
-def belief_cdf(belief: ArrayLike, mu: float, prior: float = 0.5, share: float = 0.5) -> Floats:
-    """Return the distribution function that belongs to `belief_density`, with the same parameters."""
-    point = logit(np.asarray(belief, dtype=np.float64))
-    with_d, without = (stats.norm.cdf(point, centre, mu) for centre in _truth_centres(mu, prior))
-    return np.asarray(share * with_d + (1 - share) * without, dtype=np.float64)
-
-
 def bound_in_other(bound: float, prior: float) -> float:
     """Return the belief bound for D' that allows the same evidence as the bound for D; equal where the prior is 1/2."""
     return float(expit(logit(bound) - 2 * logit(prior)))

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from fl_audit.adjacency import Adjacency, NeighbourPair
 from fl_audit.data import dissimilarity as module
+from fl_audit.data import ranking
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.neighbours import NeighbourChoice, choose_neighbour, ranked_neighbours
-from fl_audit.data.ranking import ranked_pairs, ranked_records
+from fl_audit.data.ranking import pair_of_rank, ranked_pairs, ranked_records
 from fl_audit.data.records import Records
 from fl_audit.data.totals import approximate_totals, total_dissimilarity
 from fl_audit.errors import InputError
@@ -67,6 +68,38 @@ def test_ranked_pairs_are_the_first_of_all_pairs_in_order(
         assert ranked_pairs(records(inside), records(outside), measure, count, farthest) == tuple(expected[:count])
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    inside=rows,
+    outside=rows,
+    measure=st.sampled_from(TIED),
+    farthest=st.booleans(),
+    share=st.floats(0, 1),
+    block=st.integers(1, 400),
+    kept=st.integers(1, 9),
+)
+def test_a_pair_of_any_rank_is_found_though_few_pairs_are_kept(
+    inside: Rows, outside: Rows, measure: Dissimilarity, farthest: bool, share: float, block: int, kept: int
+) -> None:
+    one, two = records(inside), records(outside)
+    rank, sizes = 1 + round(share * (len(one) * len(two) - 1)), []
+    expected = ranked_pairs(one, two, measure, rank, farthest)[-1]
+    merge = ranking._Ranked.merged
+
+    def merged(self: ranking._Ranked, other: ranking._Ranked, count: int) -> ranking._Ranked:
+        found = merge(self, other, count)
+        sizes.append(len(found.scores))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BLOCK_BYTES", block)
+        patch.setattr(ranking, "_KEPT", kept)
+        patch.setattr(ranking._Ranked, "merged", merged)
+        choice = MOST if farthest else LEAST
+        assert choose_neighbour(REPLACE, one, two, choice, measure, 0, rank) == NeighbourPair(*expected)
+    assert max(sizes) <= kept
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     inside=rows,
@@ -115,6 +148,8 @@ def test_fast_search_ranks_as_exact_arithmetic_does(measure: Dissimilarity, fart
         for count in (1, 3, 30):
             expected = tuple(divmod(int(position), len(outside)) for position in flat[:count])
             assert ranked_pairs(inside, outside, measure, count, farthest) == expected
+        patch.setattr(ranking, "_KEPT", 4)
+        assert pair_of_rank(inside, outside, measure, 30, farthest) == expected[-1]
 
 
 def test_total_ties_are_exact_for_equal_distances_in_another_order() -> None:

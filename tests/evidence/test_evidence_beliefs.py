@@ -14,6 +14,8 @@ from fl_audit.errors import InputError
 from fl_audit.evidence.belief.bounded_mean import Bets, mean_interval
 from fl_audit.evidence.belief.calibration import calibration, poisson_binomial, poisson_binomial_p
 from fl_audit.evidence.belief.expected import (
+    _epsilon_interval,
+    _foreseen_terms,
     advantage_from_beliefs,
     chance_of_being_right,
     counted_delta,
@@ -157,6 +159,34 @@ def test_both_directions_count() -> None:
         max(found.nonmembers[1], found.members[1]),
         max(found.nonmembers[2], found.members[2]),
     )
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(20, 80), st.floats(0.3, 3.0), st.floats(0.01, 0.4))
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_the_interval_of_epsilon_is_all_that_is_not_refuted(
+    seed: int, worlds: int, spread: float, delta: float
+) -> None:
+    """With heavy tails: on a grid, every epsilon outside the interval is refuted and none inside is."""
+    rng = np.random.default_rng(seed)
+    log_odds = spread * rng.standard_t(2, worlds)
+    stakes = Bets.of(_foreseen_terms(log_odds, delta), 0.5)
+    _, low, high = _epsilon_interval(log_odds, delta, 0.5)
+    for epsilon in np.linspace(0.0, 1.1 * max(0.1, float(log_odds.max())), 40):
+        bets = stakes.on(delta_terms(log_odds, float(epsilon)))
+        if epsilon > low + 1e-9:
+            assert not bets.refutes_too_small(delta)
+        elif 0 < epsilon < low - 1e-9:
+            assert bets.refutes_too_small(delta)
+        if epsilon > high + 1e-9:
+            assert bets.refutes_too_large(delta)
+
+
+def test_stakes_on_epsilon_know_the_past_alone() -> None:
+    log_odds, _ = played(np.random.default_rng(15), 200, 1.0)
+    terms = _foreseen_terms(log_odds, 0.1)
+    for known in (5, 16, 17, 64, 130):
+        changed = np.concatenate([log_odds[:known], 5 + log_odds[known:]])
+        np.testing.assert_array_equal(_foreseen_terms(changed, 0.1)[:known], terms[:known])
 
 
 def test_a_delta_that_the_worlds_cannot_resolve_leaves_epsilon_open_above() -> None:

@@ -110,6 +110,7 @@ def test_nothing_to_test_holds_and_shows_its_count() -> None:
     check = check_innovations(np.zeros((3, 2)), np.zeros((3, 2)), np.array([1, 1, 0]))
     assert check.holds
     assert (check.members.count, check.nonmembers.count) == (0, 0)
+    assert (check.rounds, check.left_out) == (6, 6)
 
 
 def test_wrong_shapes_and_values_are_named() -> None:

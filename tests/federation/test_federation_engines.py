@@ -17,6 +17,7 @@ from experiments.runs.flower_app import server_app
 from experiments.runs.local_engine import LocalGrid
 from experiments.runs.plan import resolve
 from experiments.runs.run import run_audit
+from fl_audit.errors import InputError
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.report.contents import RunContents
 from server.challenger import SeededChallenger
@@ -94,6 +95,16 @@ def test_draws_of_a_world_do_not_depend_on_the_others() -> None:
     spec = ModelSpec("logistic", (30,), 2)
     assert torch.equal(initial_models(spec, 7, range(4))[2:], initial_models(spec, 7, [2, 3]))
     assert not torch.equal(together, challenger.standard_normals(range(10), 4, 50))
+
+
+def test_the_app_of_flowers_own_command_refuses_what_a_run_refuses(tmp_path: Path) -> None:
+    path = tmp_path / "audit.toml"
+    path.write_text(SMALL_TOML.replace("learning-rate = 1.0", "learning-rate = 1e300"))
+    settings = UserConfig({"config": str(path), "out": str(tmp_path / "flower")})
+    context = Context(run_id=1, node_id=1, node_config=UserConfig(), state=RecordDict(), run_config=settings)
+    with pytest.raises(InputError, match=r"learning-rate is 1e\+300: accepted are"):
+        server_app(grid=LocalGrid(client_app, 3, 60.0), context=context)
+    assert not (tmp_path / "flower").exists()
 
 
 def test_the_app_of_flowers_own_command_gives_the_same_worlds(small_plan: MakePlan, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from passing import belief_survival
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
@@ -167,11 +168,28 @@ def test_belief_and_advantage_are_kept_with_sampling(sensitivities: Sensitivitie
         claim = unit(accountant, 40, 1e-3, 0.4, 0.3, sensitivities=sensitivities)
         kept = kept_by(BeliefTarget(0.85), claim)
         assert 0.849 < kept.belief_bound <= 0.85 + 1e-12
-        assert kept.claim.profile.belief_survival(0.85 + 1e-9, sensitivities) <= 1e-3 * (1 + 2e-3)
+        assert belief_survival(kept.claim.profile, 0.85 + 1e-9, sensitivities) <= 1e-3 * (1 + 2e-3)
     for accountant in SAMPLED:
         kept = kept_by(AdvantageTarget(0.15), unit(accountant, 40, 1e-3, sampling_rate=0.3))
         assert kept.advantage_bound_exact <= 0.15
         assert max(kept.advantage_bound_exact, kept.advantage_bound) == pytest.approx(0.15, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("target", "name"), [(BeliefTarget(0.51), "belief is 0.51"), (AdvantageTarget(0.001), "advantage is 0.001")]
+)
+@pytest.mark.parametrize("sampling_rate", [1.0, 0.1])
+def test_a_target_below_what_is_reported_without_release_is_named(
+    target: Target, name: str, sampling_rate: float
+) -> None:
+    """The limit in the message is the smallest target that can be kept."""
+    claim = unit(Accountant.RDP_CLASSIC, 30, 0.001, sampling_rate=sampling_rate)
+    with pytest.raises(
+        InputError, match=rf"^{name}: accepted by rdp-classic at delta 0.001 are .* above 0\."
+    ) as refused:
+        noise_multiplier_for(target, claim)
+    limit = float(str(refused.value).partition("above ")[2].partition(",")[0])
+    noise_multiplier_for(type(target)(1.001 * limit), claim)
 
 
 def test_rdp_refuses_a_belief_and_gdp_refuses_sampling() -> None:
@@ -195,8 +213,8 @@ def test_belief_bounds_of_all_accountants_hold() -> None:
                 continue
             promised = guarantee(unit(accountant, 30, 0.01, 0.3, rate).with_noise(3.0))
             law = promised.claim.profile
-            assert law.belief_survival(promised.belief_bound + 1e-9, Sensitivities.ADAPTIVE) <= 0.01 * (1 + 1e-6)
-            assert law.belief_survival(promised.belief_bound_fixed + 1e-9, Sensitivities.FIXED) <= 0.01 * (1 + 2e-3)
+            assert belief_survival(law, promised.belief_bound + 1e-9, Sensitivities.ADAPTIVE) <= 0.01 * (1 + 1e-6)
+            assert belief_survival(law, promised.belief_bound_fixed + 1e-9, Sensitivities.FIXED) <= 0.01 * (1 + 2e-3)
             assert promised.belief_bound_fixed <= promised.belief_bound
 
 

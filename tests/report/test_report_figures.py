@@ -10,13 +10,13 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.report import FinishedRun, RunContents, RunTables, report_contents
 from fl_audit.report.curves import quantiles_by_round
-from fl_audit.report.page.pictures import draw_all, picture_names
+from fl_audit.report.page.pictures import draw_all
 from fl_audit.report.section import Caption
 from fl_audit.report.sections.innovations import innovations_by_bit
 from fl_audit.report.sections.insider import InsiderNumbers
 from fl_audit.report.sections.insider_figures import worlds_shown
 from fl_audit.report.sections.membership import MembershipNumbers
-from fl_audit.report.sections.registry import measured
+from fl_audit.report.sections.registry import SECTIONS, measured
 from fl_audit.report.sections.released_model import promise_fits
 from fl_audit.report.style import to_png
 from fl_audit.report.wording import number_text
@@ -80,7 +80,7 @@ def test_every_figure_is_drawn_as_png(make_contents, shape):
     assert all(picture.caption.text and picture.caption.alternative for picture in pictures)
 
 
-EXPECTED = set(picture_names())
+EXPECTED = {picture.name for section in SECTIONS for picture in section.pictures}
 MANY_WORLDS_ONLY = {"pair", "reliability"}
 
 
@@ -165,7 +165,12 @@ def test_rounds_without_signal_have_no_innovation(make_contents):
     run = make_contents(worlds=6, rounds=4).run
     second = run.tables.rounds["round"] == 2
     still = run.tables.rounds.assign(local_sensitivity=run.tables.rounds["local_sensitivity"].mask(second, 0.0))
-    assert sum(part.size for part in innovations_by_bit(with_tables(run, rounds=still)).values()) == 18
+    quieter = with_tables(run, rounds=still)
+    assert sum(part.size for part in innovations_by_bit(quieter).values()) == 18
+    found = report_contents(quieter)
+    assert found.summary["innovations"]["rounds_left_out"] == 6
+    assert "Of 24 rounds of all worlds, 6 were left out" in captions_of(found)["innovations"].text
+    assert "left out" not in captions_of(report_contents(run))["innovations"].text
     nowhere = with_tables(run, rounds=run.tables.rounds.assign(local_sensitivity=0.0))
     assert innovations_by_bit(nowhere) == {}
     assert "innovations" in drawn_names(report_contents(nowhere))

@@ -12,16 +12,18 @@ from fl_audit.report import report_contents, write_report
 from fl_audit.report.finished_run import Timing
 from fl_audit.report.page.console import summary_table
 from fl_audit.report.page.html import opening, render_html
-from fl_audit.report.page.pictures import DrawnPicture, picture_names
+from fl_audit.report.page.pictures import DrawnPicture
 from fl_audit.report.section import Caption
 from fl_audit.report.sections.insider import InsiderNumbers
+from fl_audit.report.sections.registry import SECTIONS
 from fl_audit.report.wording import number_text, percent
 
 FEW = ("pair", "reliability")
 """Pictures that need more than a few worlds."""
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
-TINY = [DrawnPicture(name, b"\x89PNG", Caption(name, "text", "alternative")) for name in picture_names()]
+PICTURES = [picture.name for section in SECTIONS for picture in section.pictures]
+TINY = [DrawnPicture(name, b"\x89PNG", Caption(name, "text", "alternative")) for name in PICTURES]
 
 
 class Page(HTMLParser):
@@ -80,7 +82,7 @@ def page_of(contents, pictures=TINY):
     ids=lambda value: str(sorted(value)),
 )
 def test_report_is_written_whole_and_self_contained(make_contents, tmp_path, shape, left_out):
-    shown = [name for name in picture_names() if name not in left_out]
+    shown = [name for name in PICTURES if name not in left_out]
     path = write_report(make_contents(**shape), tmp_path / "run")
     assert path == tmp_path / "run" / "report.html"
     names = {file.relative_to(tmp_path / "run").as_posix() for file in (tmp_path / "run").rglob("*") if file.is_file()}

@@ -6,7 +6,6 @@ from scipy.special import expit, logit
 
 from fl_audit.report.theory import (
     belief_band,
-    belief_cdf,
     belief_density,
     belief_grid,
     bound_in_other,
@@ -28,6 +27,13 @@ def test_beliefs_that_round_to_certainty_have_a_density(mu):
     assert 0 < points.min() <= points.max() < 1
     with np.errstate(all="raise", under="ignore"):
         assert np.isfinite(belief_density(points, mu)).all()
+
+
+def belief_cdf(belief, mu, prior, share):
+    """Log-odds of the truth are N(mu^2/2, mu^2) before the prior, which speaks for D and against D'."""
+    evidence = [logit(belief) - sign * logit(prior) for sign in (1, -1)]
+    with_d, without = (stats.norm.cdf(part, mu**2 / 2, mu) for part in evidence)
+    return share * with_d + (1 - share) * without
 
 
 def test_belief_density_is_the_derivative_of_the_distribution_function():

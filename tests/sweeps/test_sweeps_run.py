@@ -88,14 +88,16 @@ def test_an_interrupted_command_says_how_to_go_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("experiments.sweeps.sweep.run_sweep", interrupted)
-    monkeypatch.setattr(sys, "argv", ["fl-audit", "sweep", "config.toml", "--out", "out"])
+    monkeypatch.setattr(sys, "argv", ["fl-audit", "sweep", "config.toml", "--set", "run.seed=7", "--out", "out"])
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.toml").write_text("[privacy]\nepsilon = 1\n")
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130
-    assert capfd.readouterr().err.endswith("interrupted; go on with: fl-audit sweep config.toml --out out\n")
+    assert capfd.readouterr().err.endswith(
+        "interrupted; go on with: fl-audit sweep config.toml --set run.seed=7 --out out\n"
+    )
 
 
 def test_frontier_and_ranges_of_points() -> None:

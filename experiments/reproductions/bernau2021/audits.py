@@ -49,7 +49,7 @@ _MEMBERSHIP_LOOKS = {
 
 
 def audit_of_epsilon(data: DataSetting, runs: Mapping[Setting, Findings]) -> ItemResult:
-    """Return the four panels of one data set."""
+    """Return the four panels of one data set: epsilon' from sensitivities, belief and advantage, and all advantages."""
     settings = audit_settings([data])
     rows = {setting: _rows(runs[setting]) for setting in settings}
     figure = new_figure(7.6)
@@ -63,9 +63,9 @@ def audit_of_epsilon(data: DataSetting, runs: Mapping[Setting, Findings]) -> Ite
     return ItemResult(
         table(row for setting in settings for row in rows[setting].values()),
         figure,
-        f"{data.title}, a record replaced. On the grey diagonal, epsilon' is the promised epsilon. Bars: in a the "
-        "range over worlds, in b where the extreme value lies, in c and d 95 % intervals; an arrow has no upper end. "
-        "Above twice the largest epsilon the axis is cut.",
+        f"{data.title}, one record replaced. On the grey diagonal epsilon' equals the promised epsilon. Bars: in a the "
+        "range over worlds, in b an interval of the extreme value, in c and d 95 % intervals; an arrow means that "
+        "there is no upper end. The axis ends at twice the largest epsilon at most.",
         explained(
             ("ls-curve", "gs-curve", "extreme", "equation-6", "local-law", "global-law", "membership", "repetitions",
              "order-cap", "second-draw", "bit", "optimizer", "precision", "subset"),
@@ -84,7 +84,7 @@ def _number(value: Any, missing: float = math.nan) -> float:
 
 
 def _interval(found: Findings, name: str) -> tuple[float, float, float]:
-    """Return an empirical epsilon of the summary with its interval; an end that is missing there is unbounded."""
+    """Return an empirical epsilon of the summary with its interval; a missing value or upper end is infinite."""
     stored = found.summary["empirical_epsilon"]
     interval = stored["intervals"][name]
     return _number(stored[name], math.inf), _number(interval["low"]), _number(interval["high"], math.inf)
@@ -193,7 +193,7 @@ def _draw_advantages(axes: Axes, settings: Sequence[Setting], rows: Mapping[Sett
 def _draw_with_published(
     axes: Axes, x: NDArray[np.float64], rows: Sequence[Row], scaling: NoiseScaling, look: Look
 ) -> None:
-    """Draw one curve with its published values, local a little to the left and global to the right of the place."""
+    """Draw one curve with its published values; local noise is shifted a little to the left, global to the right."""
     side = -1 if scaling is NoiseScaling.LOCAL else 1
     ends = ([row.low for row in rows], [row.high for row in rows])
     draw_measured(axes, x + 0.05 * side, [row.measured for row in rows], *ends, look, look.name)

@@ -47,12 +47,12 @@ def figure_6(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> I
         table(row for setting in main_settings(data) for row in _rows(runs[setting])),
         figure,
         "Final beliefs in the data set that was really used (a to c), and test accuracy (d, shades by data set). LS, "
-        "GS: noise by local or global sensitivity; B, U: a record is replaced or removed. LS is no private release.",
+        "GS: noise by local or global sensitivity; B, U: a record is replaced or removed. LS is not a private release.",
         (
-            "Panels a to c of the paper show the belief in D, which was always used; ours is the belief in what was "
-            "used.",
-            "Panel d of the paper is an example that does not name its data set; ours shows all of them. It was not "
-            "read off. The paper's point is that the larger noise of GS B costs accuracy.",
+            "Panels a to c of the paper show the belief in D, which was always used; ours show the belief in the data "
+            "set that was used.",
+            "Panel d of the paper is an example that does not name its data set; ours shows all of them. The paper's "
+            "panel was not read off. Its point is that the larger noise of GS B costs accuracy.",
             *explained(
                 ("local-law", "second-draw", "bit", "optimizer", "precision", "network", "subset"),
                 any(one.stands_in for one in data),

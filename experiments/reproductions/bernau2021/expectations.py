@@ -22,7 +22,7 @@ _COLOURS = {0.01: "#12426e", 0.001: "#b35806"}
 
 
 def table_3() -> ItemResult:
-    """Return Table 3: closed forms, and what the noise that is calibrated to them promises."""
+    """Return Table 3: its closed forms, and what the noise promises that is calibrated to them."""
     rows = [row for study, columns in TABLE_3.items() for column in columns for row in _rows(study, column)]
     figure = new_figure(4.1)
     left, right = figure.subplots(1, 2)
@@ -50,17 +50,17 @@ def table_3() -> ItemResult:
         f"{ROUNDS} rounds. Diamonds: Table 3.",
         (
             f"{agreeing} of {printed} printed numbers agree.",
-            "rho_alpha of the table is Theorem 3, which describes noise by Eq. (1). The runs have noise calibrated by "
-            "classic Rényi accounting, which adds more: the exact advantage 2 Phi(mu / 2) - 1 of that noise lies under "
-            "the table everywhere here (rho_beta = .9: .256 for .28 and .217 for .23).",
+            "rho_alpha in the table is Theorem 3, which holds for noise by Eq. (1). The runs have noise calibrated by "
+            "classic Rényi accounting, which is larger: the exact advantage 2 Phi(mu / 2) - 1 under that noise is "
+            "smaller than the table's everywhere here (at rho_beta = .9 it is .256 for .28 and .217 for .23).",
             *explained(("order-cap",)),
         ),
     )
 
 
 def calibrated(belief: float, delta: float) -> Guarantee:
-    """Return what the noise of the paper's accountant promises that keeps a belief over all rounds."""
-    # Without sampling the adjacency changes the sensitivity alone, in units of which the noise is told.
+    """Return what is promised by the noise with which the paper's accountant keeps a belief over all rounds."""
+    # Without sampling the adjacency changes only the sensitivity, and the noise is stated in units of that.
     claim = Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(1.0, ROUNDS), delta, 0.5, Accountant.RDP_CLASSIC)
     return guarantee(claim.with_noise(noise_multiplier_for(BeliefTarget(belief), claim)))
 

@@ -59,7 +59,7 @@ def table_2(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> It
         frame,
         figure,
         "Advantage of the insider (top) and share of its beliefs above rho_beta = 0.9 (bottom), with 95 % intervals. "
-        "LS, GS: noise by local or global sensitivity; B, U: a record is replaced or removed. LS is no private "
+        "LS, GS: noise by local or global sensitivity; B, U: a record is replaced or removed. LS is not a private "
         "release.",
         explained(
             ("local-law", "global-law", "repetitions", "second-draw", "bit", "optimizer", "calibration", "eq-9", "ssim",

@@ -1,4 +1,4 @@
-"""The neighbours of the settings, each searched for once: a search over all pairs of images takes minutes."""
+"""The neighbours of the settings, each searched for only once: a search over all pairs of images takes minutes."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -13,18 +13,18 @@ from fl_audit.data.neighbours import NeighbourChoice, ranked_neighbours
 from fl_audit.data.split import select_records
 
 RANKS = 3
-"""How many neighbours of either kind one search keeps: as many as Figure 4 shows."""
+"""How many most and how many least dissimilar neighbours one search keeps: as many as Figure 4 shows."""
 
 
 def neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirectory]] = ()) -> NeighbourPair:
-    """Return where D and D' differ: from a run that asked the same and was begun, or else by searching.
+    """Return where D and D' differ: read from a run with the same neighbour if one was begun, otherwise searched for.
 
     Parameters
     ----------
     config
-        A configuration whose neighbour is ranked.
+        A configuration whose neighbour is ranked by dissimilarity.
     begun
-        Other configurations with their run directories; those that are not begun are passed over.
+        Other configurations with their run directories; runs that were not begun are ignored.
     """
     asked = _question(config)
     for other, run in begun:
@@ -48,7 +48,7 @@ _Question = tuple[DataSpec, int, int, int, Adjacency, Dissimilarity, bool, int]
 
 
 def _question(config: RunConfig) -> _Question:
-    """Return all that the choice depends on, the rank last."""
+    """Return everything that the choice of the neighbour depends on, with the rank last."""
     data, audit = config.data, config.audit
     farthest = audit.neighbour is NeighbourChoice.MOST_DISSIMILAR
     return (

@@ -39,15 +39,15 @@ Runs = Mapping[Setting, Findings]
 
 @dataclass(frozen=True)
 class SharedItem(Item):
-    """A table or figure whose runs serve others too.
+    """A table or figure whose runs are also used by others.
 
     Parameters
     ----------
     build
-        Makes it from the data sets that are there and the runs on them; called only if there is a data set, or none
-        is needed.
+        Makes the item from the available data sets and the runs on them. It is called only if a data set is available
+        or none is needed.
     settings
-        The runs that it needs of some data sets.
+        Returns the settings that it needs to be run on given data sets.
     studies
         The data sets of the paper that it shows; empty if it needs no data.
     """
@@ -57,7 +57,7 @@ class SharedItem(Item):
     studies: tuple[Study, ...] = ()
 
     def data_of(self, found: Iterable[DataSetting]) -> tuple[DataSetting, ...]:
-        """Return those of the data sets found that the item shows."""
+        """Return those of the available data sets that the item shows."""
         return tuple(one for one in found if one.study in self.studies)
 
 
@@ -87,21 +87,21 @@ ITEMS = (
 
 
 def make(items: Sequence[SharedItem], context: Context) -> Made:
-    """Make items from runs that are played once for all of them.
+    """Make items from runs that are carried out once for all of them.
 
     Parameters
     ----------
     items
         What to make.
     context
-        Where the runs lie, how much is played, and where.
+        Where runs are kept, how much is computed, and where the clients run.
 
     Raises
     ------
     InputError
-        If a setting cannot be played, or its directory holds something else.
+        If a setting cannot be run, or its directory holds something else.
     FederationError
-        If a federation had to stop; what was finished is kept.
+        If a federation had to stop; the runs and batches that were finished are kept.
     """
     found = find_data(context.data_dir, dict.fromkeys(study for item in items for study in item.studies))
     for remark in found.remarks:
@@ -141,7 +141,7 @@ def _warnings(runs: Sequence[Findings], extent: Extent) -> list[str]:
 
 
 def _other_measures(runs: Sequence[Findings]) -> str:
-    """Return a sentence about the data sets whose neighbours were chosen by another measure than the paper's."""
+    """Return a sentence on the data sets whose neighbours were chosen by another measure than the paper's."""
     others = {
         f"on {found.setting.data.title} by the {found.config.audit.dissimilarity} measure instead of "
         f"{found.setting.data.dissimilarity}"
@@ -153,11 +153,11 @@ def _other_measures(runs: Sequence[Findings]) -> str:
 
 def _played(runs: Sequence[Findings]) -> str:
     if not runs:
-        return "<p>Nothing: all of this follows from closed forms and a simulated query.</p>"
+        return "<p>Nothing: everything here follows from closed forms and a simulated query.</p>"
     common = (
         f"Every run: {ROUNDS} full-batch rounds over 10 clients, C = {CLIPPING_NORM:g}, {OPTIMIZER.capitalize()} at "
-        f"learning rate {LEARNING_RATE:g} as in the authors' code, noise by {ACCOUNTANT}; most dissimilar neighbour "
-        "unless named."
+        f"learning rate {LEARNING_RATE:g} as in the authors' code, noise by {ACCOUNTANT}; the most dissimilar "
+        "neighbour unless another one is named."
     )
     rows = [
         (found.setting.label, f"{found.setting.data.model}, n = {found.setting.data.records:,}",

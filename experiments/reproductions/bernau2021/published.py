@@ -1,7 +1,7 @@
-"""What is printed in Bernau et al. 2021, PVLDB 14(13), to set ours beside.
+"""Numbers published in Bernau et al. 2021, PVLDB 14(13), with which ours are compared.
 
-Table 2 holds the figures behind the print (its two digits are these, rounded). What the paper shows in figures alone
-was read off them, to about the last digit given.
+`TABLE_2` holds the numbers from which the paper's Table 2 was rounded to two digits. Numbers that the paper shows only
+in figures were read off them; their last digit is uncertain.
 """
 
 from typing import NamedTuple
@@ -39,7 +39,7 @@ TABLE_2_REPETITIONS = 1000
 
 
 def published_repetitions(belief: float) -> int:
-    """Return about how many repetitions a published number rests on (242 to 493 at the other rho_beta)."""
+    """Return roughly how many repetitions a published number rests on; at rho_beta other than 0.9 it was 242 to 493."""
     return TABLE_2_REPETITIONS if belief == MAIN_BELIEF else 250
 
 
@@ -72,13 +72,13 @@ FIGURE_4_MEDIANS: dict[Study, tuple[float, float]] = {
     Study.PURCHASE: (4.2, 0.2),
     Study.ADULT: (2.2, 0.9),
 }
-"""Median local sensitivity of the most and of the least dissimilar neighbour, read off Figure 4."""
+"""Median local sensitivities of the most and of the least dissimilar neighbour, read off Figure 4."""
 
 FIGURE_4_OUTLIERS: dict[tuple[str, int], float] = {
     ("least-dissimilar", 2): 0.016,
     ("least-dissimilar", 3): 0.052,
 }
-"""Share of outliers among the sensitivities of an MNIST neighbour, section 6.1."""
+"""Share of outliers among the sensitivities of an MNIST neighbour, by kind and rank, from section 6.1."""
 
 _AUDITED = (0.75, 0.9, 0.99)
 
@@ -102,7 +102,7 @@ EPSILON_FROM_ADVANTAGE_LOCAL: dict[Study, dict[float, float]] = {
     Study.PURCHASE: _by_belief((0.63, 2.43, 3.94)),
     Study.ADULT: _by_belief((1.18, 1.58, 4.03)),
 }
-"""Empirical epsilon by rho_beta, read off Figures 7 to 9, panels a, b and c."""
+"""Empirical epsilon by rho_beta: these three tables were read off panels a, b and c of Figures 7 to 9."""
 
 LARGEST_MEMBERSHIP_ADVANTAGE = 0.02
-"""Yeom's adversary stayed under it in panel d of Figures 7 to 9, in every setting."""
+"""In panel d of Figures 7 to 9 the advantage of Yeom's adversary is below this in every setting."""

@@ -1,7 +1,7 @@
 """Figures 1 to 3 of Bernau et al. 2021: one Gaussian query, its decision boundary, its errors and its bounds.
 
-f(D) = (0, ..., 0) and f(D') = (1, ..., 1), with noise by Eq. (1). Every curve is a closed form; the simulated games
-beside them play the same query and count.
+The query has f(D) = (0, ..., 0) and f(D') = (1, ..., 1), and noise by Eq. (1). Every curve is a closed form. The
+numbers beside them are counted in simulated games on the same query.
 """
 
 import math
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 GAMES = 20_000
 EXAMPLE_EPSILONS = (6.0, 3.0)
 EXAMPLE_DELTA = 1e-6
-"""Of Figure 2. Figure 1 has no numbers in print; it is drawn with the first of them."""
+"""Epsilons and delta of Figure 2. Figure 1 has no printed numbers; it is drawn with the first of the epsilons."""
 DELTAS = (1e-2, 1e-3, 1e-6)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 6.0, 8.0)
 DIMENSIONS = 30
@@ -41,7 +41,7 @@ class Query:
     Parameters
     ----------
     epsilon, delta
-        Of Eq. (1), which sets sigma at the sensitivity sqrt(dimensions).
+        What Eq. (1) is given; with the sensitivity sqrt(dimensions) it yields sigma.
     dimensions
         Length of the answer.
     """
@@ -52,12 +52,12 @@ class Query:
 
     @property
     def mu(self) -> float:
-        """Sensitivity over sigma, which does not depend on the dimensions."""
+        """The sensitivity over sigma; it does not depend on the number of dimensions."""
         return self.epsilon / math.sqrt(2 * math.log(1.25 / self.delta))
 
     @property
     def sigma(self) -> float:
-        """Noise by Eq. (1)."""
+        """Standard deviation of the noise by Eq. (1)."""
         return math.sqrt(self.dimensions) / self.mu
 
     @property
@@ -67,13 +67,14 @@ class Query:
         return f"one query, epsilon {self.epsilon:g}, delta {self.delta:g}{dimensions}"
 
     def log_odds(self, answer: ArrayLike) -> Floats:
-        """Return the log-odds of D against D' after an answer, shape (..., dimensions)."""
+        """Return the log-odds (...,) of D against D' after answers of shape (..., dimensions)."""
         return np.asarray(np.sum(1 - 2 * np.asarray(answer, dtype=np.float64), axis=-1) / (2 * self.sigma**2))
 
 
 @dataclass(frozen=True)
 class Games:
-    """Games that were played: whether D was used, the answers, and the log-odds of what was really used."""
+    """Games that were played: whether D was used (games,), the answers (games, dimensions), and the log-odds of the
+    data set that was really used (games,)."""
 
     used: NDArray[np.bool_]
     answers: Floats
@@ -86,7 +87,7 @@ class Games:
 
 
 def simulate(query: Query, random: np.random.Generator, games: int = GAMES) -> Games:
-    """Play the game of the query: draw b, add the noise, weigh the answer."""
+    """Play games on the query: draw the bit, add noise to the answer, and weigh it."""
     used = random.random(games) < 0.5
     noise = query.sigma * random.standard_normal((games, query.dimensions))
     answers = np.where(used, 0.0, 1.0)[:, None] + noise
@@ -120,8 +121,8 @@ def figure_1() -> ItemResult:
         f"f(D) = 0 and f(D') = 1 with noise by Eq. (1) at epsilon {query.epsilon:g}, delta {query.delta:g} "
         f"(sigma = {query.sigma:.3f}). Dots: share of {GAMES:,} simulated games in which D was used, by answer.",
         (
-            "No number is printed with this figure, the noise included; it is drawn with the noise of Figure 2a. The "
-            "boundary lies in the middle whatever the noise.",
+            "No number is printed with this figure, not even the noise; it is drawn with the noise of Figure 2a. The "
+            "boundary lies in the middle whatever the noise is.",
         ),
     )
 
@@ -154,7 +155,7 @@ def _draw_densities(axes: Axes, query: Query, grid: Floats) -> None:
 
 
 def _draw_measured_belief(axes: Axes, games: Games) -> None:
-    """Draw the share of games with D among those whose answer fell near a point: the belief, if it is calibrated."""
+    """Draw the share of games with D among those with similar answers: it equals the belief if that is calibrated."""
     edges = np.linspace(-1.75, 2.75, 19)
     place = np.digitize(games.answers[:, 0], edges) - 1
     centres = (edges[:-1] + edges[1:]) / 2
@@ -180,7 +181,8 @@ def figure_2() -> ItemResult:
     return ItemResult(
         table(rows),
         figure,
-        "Shaded: where the adversary errs. Less epsilon, more overlap, less advantage.",
+        "Shaded: where the adversary errs. With a smaller epsilon the densities overlap more, and the advantage is "
+        "smaller.",
         ("No number is printed with this figure; the advantage at either epsilon is Theorem 3.",),
     )
 
@@ -248,12 +250,12 @@ def figure_3() -> ItemResult:
         f"Noise by Eq. (1) at sensitivity sqrt(k), f(D) = 0 and f(D') = 1 in k = {DIMENSIONS} dimensions. Thin lines "
         "of panel a: the belief that is exceeded with probability delta, by the exact law of the log-odds.",
         (
-            "No number is printed with this figure. Its message holds: rho_beta does not depend on delta, rho_alpha "
-            "does, strongly.",
-            "What panel a leaves out: how often a belief passes rho_beta depends on delta, and Eq. (1), which is "
-            "proved for epsilon below 1 only, does not keep it under delta everywhere: at delta .01 and epsilon 6 it "
-            "is passed with probability .016. (epsilon, delta)-DP alone does not give 'passed with probability at most "
-            "delta'; the classic Rényi conversion, by which the runs are calibrated, does.",
+            "No number is printed with this figure. Its message holds: rho_beta does not depend on delta, and "
+            "rho_alpha depends on it strongly.",
+            "What panel a does not show is how often a belief exceeds rho_beta. That depends on delta. Eq. (1), which "
+            "is proved for epsilon below 1 only, does not keep this probability below delta everywhere: at delta .01 "
+            "and epsilon 6 it is .016. (epsilon, delta)-DP alone does not imply that a belief exceeds rho_beta with "
+            "probability at most delta; the classic Rényi conversion, by which the runs are calibrated, does.",
         ),
     )
 

@@ -1,4 +1,4 @@
-"""The audit runs that tables and figures share: each played once, kept in its directory, and read from there."""
+"""The audit runs that tables and figures share: each is carried out once and then read from its directory."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -28,16 +28,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Findings:
-    """What one run found, as it stands in its directory.
+    """What one run found, as read from its directory.
 
     Parameters
     ----------
     setting
-        What was played.
+        The setting that was run.
     config
         Its configuration.
     summary
-        `summary.json`.
+        Contents of `summary.json`.
     worlds, rounds
         The tables of the run.
     pair
@@ -75,7 +75,7 @@ class Findings:
 
     @property
     def floored_share(self) -> float:
-        """Share of rounds in which the differing record changed next to nothing, so that noise stayed at its floor."""
+        """Share of rounds in which the differing record changed so little that the noise was kept at its floor."""
         return float(np.mean(self.sensitivities < SENSITIVITY_FLOOR * CLIPPING_NORM))
 
     @property
@@ -103,32 +103,32 @@ def play(
     progress: RunsProgress = no_runs_progress,
     ray_address: str | None = None,
 ) -> dict[Setting, Findings]:
-    """Play the settings that are not finished yet, and read what all of them found.
+    """Carry out the runs that are not finished yet, and read what all of them found.
 
     Parameters
     ----------
     settings
-        What to play; a setting that several items need is played once.
+        The settings to run; a setting that occurs several times is run once.
     extent
-        How much is played.
+        Full or quick.
     data_dir
         Data directory; None means that of the environment.
     directory
-        Where the run directories lie. Finished runs are read, interrupted ones go on.
+        Where the run directories are. Finished runs are read, and interrupted ones are continued.
     engine
-        Where the clients run; None means what suits the data set, and this process for the quick form, whose runs are
-        too short to start a Ray for.
+        Where the clients run; None means the engine that suits the data set, and in the quick form this process, since
+        its runs are too short to start Ray for.
     progress
-        Shows how far all runs together are.
+        Shows the progress of all runs together.
     ray_address
-        Address of a running Ray cluster, for the runs on Ray; None starts one here.
+        Address of a running Ray cluster for the runs on Ray; None starts one here.
 
     Raises
     ------
     InputError
-        If a setting cannot be played, or its directory holds something else.
+        If a setting cannot be run, or its directory holds something else.
     FederationError
-        If a federation had to stop; what was finished is kept.
+        If a federation had to stop; the runs and batches that were finished are kept.
     """
     wanted = list(dict.fromkeys(settings))
     directories = {setting: RunDirectory(directory / setting.name) for setting in wanted}
@@ -158,7 +158,10 @@ def _world_rounds(config: RunConfig) -> int:
 
 
 def _part_of(on_round: Callable[[int], None], planned: int) -> Progress:
-    """Return the display of one run as a part of that of all runs; what an earlier attempt finished counts at once."""
+    """Return the progress display of one run within that of all runs.
+
+    What an earlier attempt has finished is counted when the run begins.
+    """
 
     def begin(pending: int) -> AbstractContextManager[Callable[[int], None]]:
         on_round(planned - pending)
@@ -173,7 +176,7 @@ def read_findings(setting: Setting, config: RunConfig, run: RunDirectory) -> Fin
     Raises
     ------
     InputError
-        If there is no finished run.
+        If the run is not finished.
     """
     frames = {label: read_frame(run.path / f"{label}.parquet") for label in ("worlds", "rounds")}
     public, _ = read_public(run.path)

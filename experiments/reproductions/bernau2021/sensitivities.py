@@ -1,4 +1,4 @@
-"""Figures 4 and 5 of Bernau et al. 2021: local sensitivities, by neighbour and over the rounds."""
+"""Figures 4 and 5 of Bernau et al. 2021: local sensitivities by neighbour, and over the rounds."""
 
 from collections.abc import Mapping, Sequence
 
@@ -47,14 +47,14 @@ def _median(values: Floats) -> float:
 
 
 def outlier_share(values: Floats) -> float:
-    """Return the share of values beyond 1.5 interquartile ranges from the quartiles, rounding apart."""
+    """Return the share of values farther than 1.5 interquartile ranges from the quartiles; rounding does not count."""
     low, high = np.percentile(values, [25, 75])
     reach = max(1.5 * float(high - low), 1e-5 * CLIPPING_NORM)
     return float(np.mean((values < low - reach) | (values > high + reach)))
 
 
 def figure_4(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> ItemResult:
-    """Return the distribution of local sensitivities by neighbour, most to least dissimilar."""
+    """Return the distributions of local sensitivities, from the most to the least dissimilar neighbour."""
     figure = new_figure(4.6)
     widths = [len(neighbours_shown(one, _REPLACE)) + 1.5 for one in data]
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True, gridspec_kw={"width_ratios": widths})[0]
@@ -149,8 +149,8 @@ def figure_5(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> I
         "Median local sensitivity over the worlds with its middle half, and the global sensitivity that bounds it: C "
         "where a record is removed, 2C where one is replaced. Runs with local noise.",
         (
-            "The curves of the paper were not read off; what it says of them is that local lies under global, on Adult "
-            "clearly, and on MNIST and Purchase-100 close to C where a record is removed.",
+            "The curves of the paper were not read off. It says of them that local sensitivities lie below the global "
+            "one, clearly so on Adult, and close to C on MNIST and Purchase-100 where a record is removed.",
             *explained(("eq-9", "ssim", "subset", "network", "optimizer"), any(one.stands_in for one in data)),
         ),
     )

@@ -19,7 +19,7 @@ LEARNING_RATE = 0.005
 OPTIMIZER = "adam"
 ACCOUNTANT = "rdp-classic"
 BELIEFS = (0.75, 0.9, 0.99)
-"""rho_beta of the settings, besides the smallest one, which differs between the data sets."""
+"""The values of rho_beta, without the smallest one, which differs between the data sets."""
 MAIN_BELIEF = 0.9
 
 SCALINGS = (NoiseScaling.LOCAL, NoiseScaling.GLOBAL)
@@ -39,7 +39,7 @@ class Study(StrEnum):
 
 @dataclass(frozen=True)
 class QuickWorlds:
-    """How many worlds the quick form plays: at rho_beta = 0.9, at the others, and for one neighbour of Figure 4."""
+    """Numbers of worlds in the quick form: at rho_beta = 0.9, at other rho_beta, and for each neighbour of Figure 4."""
 
     main: int
     other: int
@@ -53,31 +53,31 @@ class DataSetting:
     Parameters
     ----------
     study
-        Whose place it has in the paper.
+        The paper's data set that it is, or stands in for.
     name
         Name in the catalogue of data sets.
     title
-        Name as shown; says so where it stands in for another data set.
+        Name as shown, which says so if it stands in for another data set.
     records
-        n.
+        n, the number of records in D.
     delta
-        delta.
+        delta of the promise.
     model
         Name of the model.
     dissimilarity
-        Measure that chooses the neighbour.
+        Measure by which the neighbour is chosen.
     smallest_belief
         rho_beta of the first column of Table 3.
     test_records
-        Held-out records for the test accuracy (not stated in the paper).
+        Number of held-out records for the test accuracy, which the paper does not state.
     engine
-        Where the clients run unless the user says otherwise: small models are faster in one process.
+        Where the clients run unless the user says otherwise; small models are faster in one process.
     worlds_per_batch
-        Bounds the memory.
+        Number of worlds in a batch, which bounds the memory.
     quick
-        Worlds of the quick form.
+        Numbers of worlds in the quick form.
     quick_dissimilarity
-        Measure of the quick form: another one where the paper's takes minutes to search with.
+        Measure in the quick form; it differs from the paper's where a search by that takes minutes.
     """
 
     study: Study
@@ -96,12 +96,12 @@ class DataSetting:
 
     @property
     def beliefs(self) -> tuple[float, ...]:
-        """rho_beta of Table 3, ascending."""
+        """The values of rho_beta in Table 3, ascending."""
         return (self.smallest_belief, *BELIEFS)
 
     @property
     def short_title(self) -> str:
-        """Title over two lines where it is long."""
+        """The title, broken into two lines where it is long."""
         return self.title.replace(" for ", "\nfor ")
 
     @property
@@ -132,7 +132,7 @@ CANDIDATES: dict[Study, tuple[DataSetting, ...]] = {
     Study.PURCHASE: (PURCHASE, LOCATION),
     Study.ADULT: (ADULT,),
 }
-"""For each data set of the paper what may serve, best first."""
+"""For each data set of the paper the data sets that may be used for it, best first."""
 
 
 @dataclass(frozen=True)
@@ -142,13 +142,13 @@ class Setting:
     Parameters
     ----------
     data
-        The data set with what the paper fixes for it.
+        The data set, with all that the paper fixes for it.
     scaling
         Whether noise follows the local or the global sensitivity.
     relation
         How D and D' differ.
     belief
-        rho_beta, which is what is promised.
+        rho_beta, the promised bound on the insider's belief.
     neighbour, rank
         Which neighbour: the `rank`-th most or least dissimilar one.
     """
@@ -175,17 +175,17 @@ class Setting:
 
     @property
     def is_standard_neighbour(self) -> bool:
-        """Whether D' is the most dissimilar neighbour, as everywhere but in Figure 4."""
+        """Whether D' is the most dissimilar neighbour, as it is everywhere except in Figure 4."""
         return self.neighbour == "most-dissimilar" and self.rank == 1
 
     @property
     def seed(self) -> int:
-        """Seed of the run: another one for every setting, so that no two share their noise."""
+        """Seed of the run; it differs between settings, so that no two of them share their noise."""
         return zlib.crc32(self.name.encode())
 
 
 def worlds_of(setting: Setting, extent: Extent) -> int:
-    """Return how many worlds are played: published are 1000 at rho_beta = 0.9 and about 250 elsewhere."""
+    """Return the number of worlds; the full form has as many as the paper: 1000 at rho_beta = 0.9, else about 250."""
     main = setting.belief == MAIN_BELIEF
     match extent:
         case Extent.FULL:
@@ -203,8 +203,8 @@ def configuration(setting: Setting, extent: Extent, data_dir: Path | None) -> Ru
     setting
         The setting.
     extent
-        How much is played. The quick form has fewer worlds and fewer test records, and another measure where the
-        paper's takes minutes to search with; nothing else changes.
+        Full or quick. The quick form has fewer worlds and fewer test records, and another measure of dissimilarity
+        where a search by the paper's takes minutes. Nothing else differs.
     data_dir
         Data directory; None means that of the environment.
 
@@ -268,7 +268,7 @@ def audit_settings(data: Iterable[DataSetting]) -> tuple[Setting, ...]:
 
 
 def neighbour_settings(data: Iterable[DataSetting]) -> tuple[Setting, ...]:
-    """Return the settings of Figure 4, most to least dissimilar: three neighbours of either kind on MNIST, else one."""
+    """Return the settings of Figure 4: the three most and least dissimilar neighbours on MNIST, elsewhere one each."""
     return tuple(
         Setting(one, NoiseScaling.LOCAL, relation, MAIN_BELIEF, neighbour, rank)
         for one in data
@@ -280,7 +280,8 @@ def neighbour_settings(data: Iterable[DataSetting]) -> tuple[Setting, ...]:
 def neighbours_shown(data: DataSetting, relation: Adjacency) -> tuple[tuple[str, int], ...]:
     """Return the neighbours of one panel of Figure 4, from the most to the least dissimilar.
 
-    Its values exceed C on MNIST, so they are of replaced records; of removed ones the two extremes are added.
+    The values in the paper's figure exceed C on MNIST, so they must be those of replaced records. For removed records
+    the two extremes are added.
     """
     three = data.study is Study.MNIST and relation is Adjacency.REPLACE_RECORD
     ranks = (1, 2, 3) if three else (1,)

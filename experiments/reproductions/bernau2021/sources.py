@@ -1,4 +1,4 @@
-"""Which of the paper's data sets are there, and what stands in for one that is not."""
+"""Which of the paper's data sets are available, and which data sets stand in for missing ones."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from fl_audit.errors import InputError
 
 @dataclass(frozen=True)
 class DataFound:
-    """Which data sets are there.
+    """The data sets that are available.
 
     Parameters
     ----------
     data
-        In the order of the paper.
+        The data sets, in the order of the paper.
     remarks
-        One line for every data set that is replaced by another or left out, with the reason.
+        A line for every data set that is replaced by another or left out, with the reason.
     """
 
     data: tuple[DataSetting, ...]
@@ -26,7 +26,7 @@ class DataFound:
 
 
 def find_data(data_dir: Path | None, wanted: Iterable[Study] = tuple(Study)) -> DataFound:
-    """Look for the paper's data sets, and for what may stand in for them.
+    """Look for the paper's data sets, and for data sets that may stand in for missing ones.
 
     Parameters
     ----------

@@ -25,12 +25,12 @@ from experiments.reproductions.statistics import t_interval
 from fl_audit.report.style import INK, new_figure
 
 SETTINGS = {Extent.FULL: SimulationSettings(), Extent.QUICK: SimulationSettings(sizes=(100, 1000), repetitions=10)}
-"""The paper's ten repetitions, over sizes of which its text keeps none."""
+"""Settings with the paper's ten repetitions. The sizes are ours, since its text has lost them."""
 MANY = {
     Extent.FULL: SimulationSettings(sizes=(100, 1000, 10_000), repetitions=200),
     Extent.QUICK: SimulationSettings(sizes=(100, 1000), repetitions=40),
 }
-"""More repetitions than the paper's, of samples of their own, for bias and spread."""
+"""Settings with more repetitions than in the paper, on other samples, for the bias and the spread."""
 _SEED, _SEED_OF_MANY = 0, 1
 _LOOKS = {PARAMETRIC: ("--", "#12426e", "o"), EMPIRICAL: (":", "#b35806", "v")}
 _LOST = (
@@ -42,14 +42,14 @@ _LOST = (
 
 @dataclass(frozen=True)
 class Simulated:
-    """Both simulations: of the paper's ten repetitions, and of more.
+    """Two simulations: one with the paper's ten repetitions, and one with more.
 
     Parameters
     ----------
     settings, many
-        What was simulated.
+        Settings of the first and of the second simulation.
     ten, more
-        Tables of `simulate`.
+        Their tables, see `simulate`.
     """
 
     settings: SimulationSettings
@@ -59,7 +59,7 @@ class Simulated:
 
     @property
     def repetitions(self) -> tuple[int, int]:
-        """Samples of each cell, in both simulations."""
+        """Numbers of samples of each cell in the two simulations."""
         return self.settings.repetitions, self.many.repetitions
 
     @property
@@ -77,7 +77,10 @@ class Simulated:
 
 
 def _simulated(extent: Extent, separations: tuple[float, ...] | None = None) -> Simulated:
-    """Simulate some separations, or all: the first ones, for their place names their random stream."""
+    """Simulate given separations, or all if none are given.
+
+    They must be the first ones of the settings, since the random stream of a separation depends on its place.
+    """
     both = SETTINGS[extent], MANY[extent]
     ten, many = (one if separations is None else replace(one, separations=separations) for one in both)
     return Simulated(ten, many, simulate(ten, _SEED), simulate(many, _SEED_OF_MANY))
@@ -96,8 +99,8 @@ def figure_4(context: Context) -> ItemResult:
     return ItemResult(
         table([*_rows_of_ten(found), *_rows_of_many(found)]),
         figure,
-        f"Mean and standard deviation of {found.repetitions[0]} repetitions; both laws are the same, so that Epsilon* "
-        "is 0.",
+        f"Mean and standard deviation of {found.repetitions[0]} repetitions. Both laws are the same, so the true "
+        "Epsilon* is 0.",
         (*_LOST, *_remarks_of_figure_4(found)),
         played=found.played,
     )
@@ -147,7 +150,7 @@ def _shown(estimates: pd.DataFrame) -> Iterable[tuple[Cell, pd.DataFrame]]:
 
 
 def _rows_of_ten(found: Simulated) -> list[Row]:
-    """Return means, then standard deviations, of the paper's repetitions."""
+    """Return the means, then the standard deviations, over the paper's number of repetitions."""
     means, spreads = [], []
     for (separation, size, name), cell in _shown(found.ten):
         estimates = cell["estimate"].to_numpy(dtype="float64")
@@ -168,7 +171,7 @@ def _rows_of_ten(found: Simulated) -> list[Row]:
 
 
 def _rows_of_many(found: Simulated) -> list[Row]:
-    """Return bias, standard deviation and root mean squared error of many repetitions."""
+    """Return bias, standard deviation and root mean squared error over the larger number of repetitions."""
     rows = []
     errors = summary(found.more)
     for (separation, size, name), cell in _shown(found.more):
@@ -248,7 +251,7 @@ def _remarks_of_figure_5(found: Simulated) -> tuple[str, ...]:
 
 
 def _remarks_on_bias(found: Simulated) -> tuple[str, ...]:
-    """Return what samples do not cure: the bias of the fit, and that of the cut."""
+    """Return remarks on what larger samples do not cure: the bias due to the fit, and that due to the cut."""
     size = max(found.settings.sizes)
     wide, narrow = summary(found.ten), summary(found.ten, "narrow_truth")
     apart = [separation for separation in found.settings.separations if separation > 0]
@@ -275,7 +278,7 @@ def _between(values: Sequence[float]) -> str:
 def _nearer(
     estimates: pd.DataFrame, column: str, label: str, truth: str = "truth", parametric: str = PARAMETRIC
 ) -> str:
-    """Return in how many cells the parametric form is nearer to the truth than the empirical one, and where not."""
+    """Return in how many cells the parametric form is nearer to the truth than the empirical one, and in which not."""
     errors = summary(estimates, truth)
     pairs = {
         key[:2]: (abs(getattr(one, column)), abs(getattr(errors[*key[:2], EMPIRICAL], column)))

@@ -29,16 +29,16 @@ from fl_audit.report.wording import plural
 Floats = NDArray[np.float64]
 
 LEVEL = 0.05
-"""The paper asks whether p-values exceed it."""
+"""The paper asks whether p-values exceed this level."""
 COMPONENTS = {Extent.FULL: (1, 2, 3, 5, 10, 20), Extent.QUICK: (1, 3, 10)}
 SIZES = {Extent.FULL: (100, 300, 1000), Extent.QUICK: (100, 1000)}
 _FITTED = 10_000
-"""Scores that a mixture is fitted to, drawn at random; the paper fits all that are not kept back."""
+"""Number of scores, drawn at random, that a mixture is fitted to; the paper fits all scores that are not kept back."""
 _LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "v", "#b35806")}
 
 
 def chosen_points(study: Study, data_dir: Path | None) -> tuple[Point, ...]:
-    """Return the models that are looked at: shortest and longest baseline, smallest and largest epsilon."""
+    """Return the points whose models are examined: shortest and longest baseline, smallest and largest epsilon."""
     baselines, private = baseline_points(study, data_dir), private_points(study, data_dir)
     alike = [
         one
@@ -54,7 +54,7 @@ def figure_6(context: Context) -> ItemResult:
     study = available_study(Task.ADULT, context)
     points = chosen_points(study, context.data_dir)
     directory = context.runs / study.key
-    # The models are points of figure 2: what one of the two has trained, the other reads.
+    # The models are points of figure 2, so figures 2 and 6 use the same runs, whichever is made first.
     known = tuple(one for one in all_points(study, context.data_dir) if (directory / RUNS / one.name).is_dir())
     wanted = {one.name: one for one in (*known, *points)}
     run_sweep(tuple(wanted.values()), directory, RayOptions(context.ray_address), progress=context.progress)
@@ -69,8 +69,8 @@ def figure_6(context: Context) -> ItemResult:
     return ItemResult(
         table(_rows(checks, points)),
         figure,
-        f"Median p-value over {study.repetitions} models, and their range; above the line at {LEVEL:g} the test does "
-        "not tell the fit from the losses.",
+        f"Median p-value over {study.repetitions} models, and their range. Above the line at {LEVEL:g} the test finds "
+        "no difference between the fit and the losses.",
         (
             f"Mixtures are fitted to at most {_FITTED:,} scores drawn at random; a component is no narrower than a "
             "thousandth of their spread.",
@@ -92,7 +92,7 @@ def label_of(one: Point) -> str:
 
 
 def _checks(one: Point, run: Path, extent: Extent) -> pd.DataFrame:
-    """Return point, model, components, size and p-value of every check of a point's models."""
+    """Return a row for every check of the models of a point: model, components, number of scores and p-value."""
     rows = []
     for world, scores in enumerate(training_scores(run)):
         random = np.random.default_rng([world, *one.name.encode()])
@@ -110,8 +110,8 @@ def training_scores(run: Path) -> list[Floats]:
     Parameters
     ----------
     run
-        Its directory; the range of the transform is that of training and population losses, as for Epsilon*. The set
-        is D in every world, also in those that were trained on D', which lacks one record of it.
+        Directory of the run. Losses are normalised by the range of training and population losses together, as for
+        Epsilon*. The training set is D in every world, also in worlds that were trained on D', which lacks one record.
     """
     public, _ = read_public(run)
     game = load_game(public)
@@ -158,7 +158,7 @@ def _findings(checks: pd.DataFrame) -> tuple[str, ...]:
     parts = {"all": checks, "private": one[one["private"]], "without privacy": one[~one["private"]]}
     shares = {name: float((part["p_value"] > LEVEL).mean()) for name, part in parts.items()}
     return (
-        f"The paper finds most p-values above {LEVEL:g}, more with more components and with privacy. Here "
-        f"{shares['all']:.0%} of all are; of those of a single normal {shares['private']:.0%} for private models and "
-        f"{shares['without privacy']:.0%} for others.",
+        f"The paper finds most p-values above {LEVEL:g}, and more so with more components and with privacy. Here "
+        f"{shares['all']:.0%} of all p-values are above it. Of those for a single normal it is {shares['private']:.0%} "
+        f"for private models and {shares['without privacy']:.0%} for others.",
     )

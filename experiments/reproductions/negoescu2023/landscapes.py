@@ -43,32 +43,32 @@ PUBLISHED = {
     Task.PURCHASE: {10: (2.48, 0.86), 50: (7.06, 0.904), 100: (7.79, 0.906)},
     Task.ADULT: {},
 }
-"""Epsilon* and utility of the baselines by epochs, as section 4.2 gives them."""
+"""Epsilon* and utility of the baselines by their epochs, as stated in section 4.2."""
 LIMITS = {
     Task.PURCHASE: ("below 1", 1.0),
     Task.ADULT: ("below 0.3", 0.3),
 }
-"""What section 4.2 says of all private models, or of all models."""
+"""Upper limit of Epsilon* that section 4.2 states: for all private models of Purchase-100, for all models of Adult."""
 SAMPLES = 1000
-"""Pairs of samples in which nothing leaks."""
+"""Number of pairs of samples that are drawn to see what Epsilon* is where nothing leaks."""
 OVERFITTED_FROM = 5
-"""Section 4.2 compares private Adult models with baselines of so many epochs and more."""
+"""Section 4.2 compares private models with baselines that were trained for at least so many epochs."""
 
 
 @dataclass(frozen=True)
 class Landscape:
-    """A study with its models.
+    """A study with its trained models.
 
     Parameters
     ----------
     study
-        What was trained.
+        The study.
     baselines
-        Epsilon* (repetitions,) by epochs.
+        Epsilon* of the models without privacy, shape (repetitions,), by their epochs.
     private
-        The models with a promise, rows of `models_table`.
+        The private models, as rows of `models_table`.
     models
-        All of them.
+        All models, likewise.
     """
 
     study: Study
@@ -78,12 +78,14 @@ class Landscape:
 
 
 def available_study(task: Task, context: Context) -> Study:
-    """Return the study of a task on the first of its data sets that is there.
+    """Return the study of a task on the first of its data sets that is available.
 
     Raises
     ------
     NoDataError
-        If none is.
+        If none of them is.
+    InputError
+        If an engine was chosen: the models are trained by a sweep, which always runs on Ray.
     """
     require(context.engine is None, f"--engine {context.engine}: models of this paper are points of a sweep, over Ray")
     directory = None if context.data_dir is None else str(context.data_dir.absolute())
@@ -100,7 +102,7 @@ def figure_1(context: Context) -> ItemResult:
 
 
 def figure_2(context: Context) -> ItemResult:
-    """Return the landscape of Adult, and what sets it apart from the many-class task where that was trained."""
+    """Return the landscape of Adult, compared with that of the many-class task if that is finished."""
     return _figure(Task.ADULT, context)
 
 
@@ -114,7 +116,7 @@ def _figure(task: Task, context: Context) -> ItemResult:
     sweep = run_sweep(points, context.runs / study.key, options, progress=context.progress, title=title)
     found = landscape_of(study, sweep.models, context)
     rows = [*_point_rows(sweep, found), *_claim_rows(found)]
-    # Figure 1 comes first, so the contrast stands with figure 2 whatever was made before.
+    # Figure 1 is made first, so only figure 2 can compare the two.
     many = finished_landscape(Task.PURCHASE, context) if task is Task.ADULT else None
     rows += _contrast_rows(many, found) if many else []
     frame = table(rows)
@@ -122,7 +124,7 @@ def _figure(task: Task, context: Context) -> ItemResult:
         frame,
         sweep.figure,
         f"Each point is the mean of {study.repetitions} models, with the range from the smallest to the largest; the "
-        f"frontier is convex. Across, Epsilon* at delta {study.delta:g}; up, {UTILITY_NAMES[sweep.utility]}.",
+        f"frontier is convex. Horizontal: Epsilon* at delta {study.delta:g}; vertical: {UTILITY_NAMES[sweep.utility]}.",
         _remarks(study, found, frame),
         shown_rows=len(rows),
         played=study.played,
@@ -131,7 +133,7 @@ def _figure(task: Task, context: Context) -> ItemResult:
 
 
 def landscape_of(study: Study, models: pd.DataFrame, context: Context) -> Landscape:
-    """Return the models of a study, sorted."""
+    """Return the models of a study, divided into baselines and private models."""
     names = {one.name: int(dict(one.settings)["training.epochs"]) for one in baseline_points(study, context.data_dir)}
     star = {epochs: models.loc[models["point"] == name, "epsilon_star"] for name, epochs in names.items()}
     baselines = {epochs: values.to_numpy(dtype=np.float64) for epochs, values in star.items()}
@@ -139,7 +141,7 @@ def landscape_of(study: Study, models: pd.DataFrame, context: Context) -> Landsc
 
 
 def finished_landscape(task: Task, context: Context) -> Landscape | None:
-    """Return the landscape of a task whose every point is finished in the same directory; None where there is none."""
+    """Return the landscape of a task if all of its points are finished in the same directory, otherwise None."""
     try:
         study = available_study(task, context)
     except NoDataError:
@@ -170,9 +172,9 @@ def _point_rows(sweep: Sweep, found: Landscape) -> Iterator[Row]:
 
 
 def _claim_rows(found: Landscape) -> Iterator[Row]:
-    """Yield what section 4.2 claims of one landscape, as numbers with intervals over the repetitions.
+    """Yield numbers, with intervals over the repetitions, that tell whether the claims of section 4.2 hold.
 
-    Repetition w has the same initial weights and the same stream of samples in every point, so points are compared
+    Repetition w has the same initial weights and the same random samples in every point. So points are compared
     repetition by repetition, and a mean over points has as many independent values as there are repetitions.
     """
     title, epochs = found.study.title, sorted(found.baselines)
@@ -197,13 +199,13 @@ def _claim_rows(found: Landscape) -> Iterator[Row]:
 
 
 def _shares(title: str, name: str, models: pd.DataFrame, limits: "pd.Series[float]") -> Iterator[Row]:
-    """Yield the share of models, and of means over repetitions, whose Epsilon* lies below a limit."""
+    """Yield the share of models whose Epsilon* lies below a limit, and the share of settings whose mean does."""
     kind = "private models" if bool(models["private"].all()) else "models"
     holds_of = models["epsilon_star"].to_numpy(dtype=np.float64) < limits.to_numpy(dtype=np.float64)
     by_world = np.array([holds_of[models["world"] == world].mean() for world in np.unique(models["world"])])
     low, high = t_interval(by_world)
     if np.ptp(by_world) == 0:
-        # Repetitions that all agree say no more than so many agreeing repetitions can.
+        # A t interval would have no width where all repetitions agree.
         low, high = share_interval(round(by_world[0] * len(by_world)), len(by_world))
     yield Row(title, f"share of {kind} {name}", measured=float(by_world.mean()), low=max(low, 0.0), high=min(high, 1.0),
               repetitions=len(by_world), note=f"claim: all; {len(models)} models")  # fmt: skip
@@ -214,9 +216,9 @@ def _shares(title: str, name: str, models: pd.DataFrame, limits: "pd.Series[floa
 
 
 def _floor(study: Study) -> Row:
-    """Return what Epsilon* is by chance alone: members and population of one normal law, in the study's numbers."""
+    """Return what Epsilon* is by chance, if members and population have the same normal law and the study's sizes."""
     random, counts = resampling(f"negoescu2023-{study.data}"), np.array([study.records, study.population_records])
-    # Mean and variance of a normal sample are independent; their laws are known, so no sample is drawn.
+    # Mean and variance of a normal sample are independent with known laws, so they are drawn instead of samples.
     means = random.standard_normal((SAMPLES, 2)) / np.sqrt(counts)
     stds = np.sqrt(random.chisquare(counts - 1, (SAMPLES, 2)) / counts)
     star = epsilon_star_gaussian(means[:, 0], stds[:, 0], means[:, 1], stds[:, 1], study.delta, PARAMETRIC_CUT)
@@ -240,14 +242,15 @@ def _remarks(study: Study, found: Landscape, rows: pd.DataFrame) -> tuple[str, .
     told = zip(claims["quantity"], claims["measured"], claims["note"], strict=True)
     failed = [f"{name}: {share:.1%} ({note.partition('; ')[2]})" for name, share, note in told if share < 1]
     remarks = [
-        "Delta and the cut of Epsilon* are lost from the paper's text; it leaves open the epochs of private training, "
-        "the batch of baselines and the network of Adult. Those here are named above. It also tries 1 and 32 "
-        "microbatches, here every record is clipped by itself.",
-        f"Epsilon* is the supremum over thresholds whose error rates lie between {PARAMETRIC_CUT:g} and 1 less it, so "
-        f"it cannot exceed {-np.log(PARAMETRIC_CUT):.1f}: a value near that is saturated, and differences there say "
-        "little. The paper's largest value, 7.79, needs a cut of e^-7.79 = 0.0004 or less.",
-        "Epsilon* of a sample is above 0 where nothing leaks; a row says how far by chance, where scores are normal. "
-        "Intervals are over repeated training on the same records: what other records would change is in none.",
+        "The paper's text has lost delta and the cut of Epsilon*, and it does not state the epochs of private "
+        "training, the batch size of baselines and the network for Adult. Ours are named above. The paper also tries "
+        "1 and 32 microbatches; here every record is clipped by itself.",
+        f"Epsilon* is the supremum over thresholds whose error rates lie between {PARAMETRIC_CUT:g} and 1 minus that, "
+        f"so it cannot exceed {-np.log(PARAMETRIC_CUT):.1f}. A value near this limit is saturated, and differences "
+        "there say little. The paper's largest value, 7.79, needs a cut of e^-7.79 = 0.0004 or less.",
+        "Epsilon* of a sample is above 0 even where nothing leaks; a row says how large it is by chance if scores are "
+        "normal. Intervals are over repeated training on the same records, so they do not include what other records "
+        "would change.",
         f"Claims of section 4.2 that do not hold of all: {'; '.join(failed)}." if failed
         else "Every claim of section 4.2 about all models holds here.",
     ]  # fmt: skip
@@ -255,9 +258,9 @@ def _remarks(study: Study, found: Landscape, rows: pd.DataFrame) -> tuple[str, .
         remarks.append(_remark_on_exceeding(found.private))
     if study.stands_in:
         remarks.append(
-            f"{study.task} is not here. {study.title} has {study.records:,} training records where the paper has "
-            "208,731, so that noise for the same epsilon costs more utility, and Epsilon* of a private model has a "
-            "larger error. Printed numbers stand in the notes, for they are of other data."
+            f"{study.task} is not available. {study.title} has {study.records:,} training records where the paper has "
+            "208,731, so the noise for the same epsilon costs more utility, and Epsilon* of a private model has a "
+            "larger error. The printed numbers are given in the notes, because they belong to other data."
         )
     return tuple(remarks)
 
@@ -267,8 +270,9 @@ def _remark_on_exceeding(private: pd.DataFrame) -> str:
     gained = over["membership_advantage"].to_numpy(dtype=np.float64)
     return (
         f"{len(over)} of {len(private)} private models have an Epsilon* at or above the epsilon they promise. That "
-        "refutes no promise, which bounds a mechanism over its noise. The membership adversary gains "
-        f"{gained.mean():.3f} on them on average ({gained.max():.3f} at most): where it gains next to nothing, "
-        "Epsilon* comes from normals that do not fit, followed to error rates which so few losses cannot show. "
-        "`epsilon-star --method empirical` on the losses of such a model tells."
+        "refutes no promise, since a promise is about the mechanism with all its noise and not about one model. The "
+        f"membership adversary has an advantage of {gained.mean():.3f} on them on average ({gained.max():.3f} at "
+        "most). Where its advantage is close to 0, Epsilon* is an artefact: the fitted normals do not fit, and are "
+        "followed to error rates that so few losses cannot show. `epsilon-star --method empirical` on the losses of "
+        "such a model tells whether it is."
     )

@@ -13,7 +13,7 @@ QUICK_WARNING = "Quick form: small samples and few repetitions. It shows that ev
 
 
 def make(items: Sequence[SingleItem], context: Context) -> Made:
-    """Make items, each by itself."""
+    """Make items, each on its own, and add a warning to the quick form."""
     warnings = (QUICK_WARNING,) if context.extent is Extent.QUICK else ()
     return replace(make_each(items, context), warnings=warnings)
 

@@ -1,4 +1,4 @@
-"""Figure 3 of Negoescu et al. 2023: where the ratios of Epsilon* have their signal, and where their noise."""
+"""Figure 3 of Negoescu et al. 2023: where the log ratios of Epsilon* are large, and where they are noisy."""
 
 from dataclasses import dataclass
 
@@ -18,11 +18,11 @@ from fl_audit.report.wording import number_text
 Array = NDArray[np.float64]
 
 POPULATION_MEAN = 3.0
-"""Of the non-training losses N(3, 1); the training losses are N(0, 1)."""
+"""Mean of the non-training losses, which are N(3, 1); the training losses are N(0, 1)."""
 DELTA = 1e-5
 CUT = 1e-4
 MIDDLE = 0.01
-"""Both error rates are at least this in what the rows call the middle."""
+"""A threshold is in the middle of the curves if both of its error rates are at least this."""
 LOSSES = {Extent.FULL: 10_000, Extent.QUICK: 1000}
 SAMPLES = {Extent.FULL: 200, Extent.QUICK: 50}
 NAMES = ("log (1 - delta - FPR) / FNR", "log (1 - delta - FNR) / FPR")
@@ -31,7 +31,7 @@ _STYLES = (("-", "#12426e", "first quantity"), ("--", "#b35806", "second quantit
 
 @dataclass(frozen=True)
 class Curves:
-    """The first two quantities of definition 2 over thresholds.
+    """The first two log ratios of definition 2, which the paper calls quantities, over thresholds.
 
     Parameters
     ----------
@@ -60,16 +60,21 @@ def exact_curves(thresholds: Array, cut: float = CUT) -> Curves:
 
 
 def sampled_curves(losses: int, samples: int, random: np.random.Generator) -> tuple[Array, Curves]:
-    """Return all thresholds that samples of both laws offer, and the quantities of their empirical distributions.
+    """Return all thresholds that samples of both laws offer, and the quantities by their empirical distributions.
 
     Parameters
     ----------
     losses
-        Of each set.
+        Number of losses in each set.
     samples
-        How many pairs of sets are drawn.
+        Number of pairs of sets that are drawn.
     random
-        Where they come from.
+        Source of the draws.
+
+    Returns
+    -------
+    tuple
+        Thresholds (samples, thresholds), and the curves at them.
     """
     members = random.standard_normal((samples, losses))
     population = POPULATION_MEAN + random.standard_normal((samples, losses))
@@ -154,11 +159,11 @@ def _remarks(rows: list[Row], exact: Curves) -> tuple[str, ...]:
     signal = [f"{min(exact.fpr[top], exact.fnr[top]):.2g}" for top in np.nanargmax(exact.values, axis=-1)]
     excess = [row.measured - row.theory for row in rows[:2]]
     return (
-        "The cut, delta and the size of the samples are lost from the paper's text; those here are ours.",
+        "The paper's text has lost the cut, delta and the size of the samples; those here are ours.",
         f"The paper finds most noise at the ends of the curves. {noise} here: the largest error is {ends:.2g} nats "
         f"where a rate is below {MIDDLE:g}, and {middle:.2g} where both are above, {ends / middle:.1f} times less.",
         f"It finds most signal there too. By the laws both quantities are largest where the smaller rate is "
         f"{' and '.join(signal)}; the cut is {CUT:g}.",
-        "A supremum collects that noise: the largest values of samples differ from those of the laws on average by "
+        "A supremum picks the noise up: the largest values of samples differ from those of the laws on average by "
         f"{excess[0]:+.2g} and {excess[1]:+.2g} nats.",
     )

@@ -1,10 +1,11 @@
 """The simulation of Negoescu et al. 2023, appendix B: estimators of Epsilon* on Gamma losses, against the truth.
 
-Of the settings the published text keeps the transformation of the losses, the cut of the empirical form (0.001), the
-ten repetitions, and a 5 that seems to count the separations; the Gamma laws, the sample sizes, delta and the other cut
-are lost from it. Here members have losses Gamma(2, 1) and the population Gamma(2 + separation, 1); every number is a
-parameter. As in the paper the truth and the parametric form share a cut much farther out than the empirical one can
-bear; so the truth within the empirical form's cut, and the parametric form within it, stand beside them.
+Of the paper's settings, its published text keeps the transformation of the losses, the cut of the empirical form
+(0.001), the ten repetitions, and a number 5 that seems to be that of the separations. It has lost the Gamma laws, the
+sample sizes, delta and the other cut. Here members have losses Gamma(2, 1) and the population Gamma(2 + separation, 1),
+and every number is a parameter. As in the paper, the truth and the parametric form have a cut that is much smaller than
+the empirical form can use. Therefore the truth and the parametric form are also computed within the empirical form's
+cut.
 """
 
 import math
@@ -27,7 +28,7 @@ Array = NDArray[np.float64]
 PARAMETRIC, EMPIRICAL, NARROW_PARAMETRIC = "parametric", "empirical", "parametric, narrow cut"
 """The estimators; the last one is the parametric form within the cut of the empirical one."""
 Cell = tuple[float, int, str]
-"""Separation, size and estimator."""
+"""Separation of the laws, number of losses in each set, and estimator."""
 
 COLUMNS = ("separation", "size", "estimator", "repetition", "estimate", "truth", "narrow_truth")
 
@@ -39,17 +40,17 @@ class SimulationSettings:
     Parameters
     ----------
     separations
-        What the population's shape exceeds that of members by; at least 0, the first one 0.
+        How much larger the population's shape is than that of members; at least 0, and the first one is 0.
     sizes
-        Losses of each set.
+        Numbers of losses in each set.
     repetitions
-        Samples of each separation and size; the paper has 10.
+        Number of samples of each separation and size; the paper has 10.
     delta
         delta of Epsilon*.
     cut
-        Of error rates, for the truth and the parametric estimator; positive.
+        Cut of error rates for the truth and for the parametric estimator; positive.
     empirical_cut
-        Of error rates, for the empirical estimator.
+        Cut of error rates for the empirical estimator.
     shape
         Shape of the members' Gamma law; the scale is 1.
     """
@@ -64,14 +65,14 @@ class SimulationSettings:
 
 
 def true_epsilon_star(settings: SimulationSettings, separation: float) -> float:
-    """Return Epsilon* of the two Gamma laws within the cut, by a fine search over thresholds and a local one.
+    """Return Epsilon* of the two Gamma laws within the cut, by a search on a fine grid that is refined locally.
 
     Parameters
     ----------
     settings
         Laws, delta and cut; the cut is positive.
     separation
-        What the population's shape exceeds that of members by.
+        How much larger the population's shape is than that of members.
     """
     laws = gamma(settings.shape), gamma(settings.shape + separation)
     low = max(float(law.ppf(settings.cut)) for law in laws)
@@ -90,16 +91,16 @@ def true_epsilon_star(settings: SimulationSettings, separation: float) -> float:
 
 
 def simulate(settings: SimulationSettings, seed: int = 0) -> pd.DataFrame:
-    """Return every estimate: a row of `COLUMNS` for each separation, size, estimator and repetition.
+    """Return all estimates: a row of `COLUMNS` for each separation, size, estimator and repetition.
 
-    `truth` is Epsilon* of the laws within the cut of the settings, `narrow_truth` that within the empirical form's.
+    The column `truth` is Epsilon* of the laws within `cut`, and `narrow_truth` is that within `empirical_cut`.
 
     Parameters
     ----------
     settings
         What is simulated.
     seed
-        Of the samples; each separation and size has a stream of its own.
+        Seed of the samples; each separation and size has a random stream of its own.
     """
     narrow = replace(settings, cut=settings.empirical_cut)
     rows = []
@@ -133,7 +134,7 @@ class Errors:
 
 
 def cells(table: pd.DataFrame) -> dict[Cell, pd.DataFrame]:
-    """Return the rows of each separation, size and estimator, in this order."""
+    """Return the rows of each separation, size and estimator."""
     groups = table.groupby(["separation", "size", "estimator"])
     return {cast(Cell, key): group for key, group in groups}
 
@@ -144,9 +145,9 @@ def summary(table: pd.DataFrame, truth: str = "truth") -> dict[Cell, Errors]:
     Parameters
     ----------
     table
-        Of `simulate`, at least two repetitions.
+        A table of `simulate` with at least two repetitions.
     truth
-        The column that errors are taken from: `truth` or `narrow_truth`.
+        The column that the estimates are compared with: `truth` or `narrow_truth`.
     """
     found = {}
     for key, cell in cells(table).items():

@@ -1,10 +1,10 @@
 """The trained models of Negoescu et al. 2023, section 4.1, as points of two sweeps.
 
-What the paper fixes is kept: splits, stochastic gradient descent with momentum 0.9 and learning rate 0.01, baselines
-over epochs, DP at epsilon 1, 3, 10 and 100 by an RDP accountant over clipping norms and batch sizes, five repetitions
-on fixed data. What it leaves open, or its text has lost, is chosen here and named: delta, the epochs of private
-training, the batch of baselines, the layers of the Adult network. Records are clipped one by one; the paper also tries
-1 and 32 microbatches.
+What the paper states is kept: the splits; stochastic gradient descent with momentum 0.9 and learning rate 0.01;
+baselines without privacy that differ in their epochs; private models at epsilon 1, 3, 10 and 100 by an RDP accountant,
+with several clipping norms and batch sizes; and five repetitions on fixed data. What the paper does not state, or its
+published text has lost, is chosen here: delta, the epochs of private training, the batch size of baselines and the
+layers of the network for Adult. Every record is clipped by itself; the paper also tries 1 and 32 microbatches.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ LEARNING_RATE = 0.01
 MOMENTUM = 0.9
 REPETITIONS = 5
 CLIENTS = 2
-"""The paper trains in one place; these are the fewest that a federation has."""
+"""The paper trains in one place; this is the smallest number of clients that a federation may have."""
 
 
 class Task(StrEnum):
@@ -39,9 +39,9 @@ class Study:
     Parameters
     ----------
     task
-        Whose place it has in the paper.
+        The paper's task that it is, or stands in for.
     title
-        Name as shown; says so where another data set stands in.
+        Name as shown, which says so if the data set stands in for another.
     data
         Name in the catalogue of data sets.
     model
@@ -49,15 +49,17 @@ class Study:
     records, test_records, population_records
         Sizes of the training set, of the test set and of the population sample.
     batches
-        Batch sizes of private training; baselines use the first.
+        Expected batch sizes of private training; baselines use the first of them.
     baseline_epochs
         Epochs of the models without privacy.
     private_epochs
         Epochs of the private models.
     delta
-        Of the promise and of Epsilon*: less than one over the number of records.
-    epsilons, clipping_norms, repetitions
-        What else is varied, and how often each is trained.
+        delta of the promise and of Epsilon*, less than one over the number of records.
+    epsilons, clipping_norms
+        The promised epsilons and the clipping norms of private training.
+    repetitions
+        How many models are trained with each setting.
     """
 
     task: Task
@@ -77,12 +79,12 @@ class Study:
 
     @property
     def stands_in(self) -> bool:
-        """Whether it takes the place of data that are not there."""
+        """Whether its data set stands in for one that is not available."""
         return "in place of" in self.title
 
     @property
     def key(self) -> str:
-        """Name of its directory."""
+        """Name of the directory of its models."""
         return f"landscape-{self.data}"
 
     @property
@@ -101,24 +103,24 @@ class Study:
 ADULT = Study(
     Task.ADULT, "Adult", "adult-all", "dense-128", 32_561, 16_280, 16_280, (64, 512), (1, 5, 10, 20), 5, 1e-5
 )  # fmt: skip
-"""Records with missing values are kept, so that the sizes are the paper's."""
+"""Records with missing values are kept, so that the numbers of records are those of the paper."""
 PURCHASE = Study(
     Task.PURCHASE, "Purchase-100", "purchase100", "dense-3x100", 131_550, 30_000, 30_000, (256, 1024), (10, 50, 100),
     20, 1e-6,
 )  # fmt: skip
-"""Of the published 197,324 records two thirds are trained on; the paper has 311,540."""
+"""Two thirds of the published 197,324 records are trained on; the paper had 311,540 records."""
 LOCATION = Study(
     Task.PURCHASE, "Location-30 in place of Purchase-100", "location30", "dense-3x100", 3_340, 670, 1_000, (256, 1024),
     (10, 50, 100), 50, 1e-4,
 )  # fmt: skip
-"""Two thirds are trained on, as in the paper; the rest is test set and population sample."""
+"""Two thirds of the records are trained on, as in the paper; the others are test set and population sample."""
 
 CANDIDATES = {Task.PURCHASE: (PURCHASE, LOCATION), Task.ADULT: (ADULT,)}
-"""Data sets of each task, the paper's first."""
+"""The studies that may be used for each task; that on the paper's own data set comes first."""
 
 
 def quick_form(study: Study) -> Study:
-    """Return a study of minutes: fewer records and settings, the same kinds of points."""
+    """Return a study that takes minutes: it has fewer records and settings, but the same kinds of points."""
     few: dict[str, Any] = {
         "epsilons": (study.epsilons[0], study.epsilons[-1]),
         "clipping_norms": study.clipping_norms[:1],
@@ -145,7 +147,7 @@ def study_for(study: Study, extent: Extent) -> Study:
 
 
 def baseline_points(study: Study, data_dir: Path | None) -> tuple[Point, ...]:
-    """Return the points without privacy, by rising epochs."""
+    """Return the points without privacy, in ascending order of their epochs."""
     return baselines(_values(study, data_dir), [Axis("training.epochs", study.baseline_epochs)])
 
 

@@ -107,6 +107,10 @@ class Bets:
         log_threshold = math.log(2 / (1 - confidence))
         return cls(scaled, _stakes(scaled, log_threshold), log_threshold)
 
+    def on(self, values: NDArray[np.float64]) -> "Bets":
+        """Return the same stakes on other numbers from 0 to 1, each seen together with the number that it replaces."""
+        return Bets(values, self.stakes, self.log_threshold)
+
     def refutes_too_small(self, mean: float) -> bool:
         """Return whether bets on more than `mean` have won enough."""
         stakes = np.minimum(self.stakes, _LARGEST_STAKE / mean) if mean > 0 else self.stakes

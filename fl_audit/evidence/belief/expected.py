@@ -29,6 +29,9 @@ ASSUMPTION = (
 
 _LARGEST_EPSILON = 1e6
 
+_FIRST_FORESEEN = 16
+"""Number of worlds before epsilon is guessed for the first time, to choose stakes."""
+
 
 def chance_of_being_right(log_odds: NDArray[np.float64], prior: float = 0.5, coin: float = 0.5) -> NDArray[np.float64]:
     """Return the probability, given all that the insider saw, that its guess is right.
@@ -191,9 +194,6 @@ def epsilon_from_beliefs(
 ) -> PairInterval:
     """Return epsilon(delta) of the audited pair from the log-odds.
 
-    The interval holds every epsilon whose delta(eps) is not told apart from delta: the true one is left out only where
-    the interval of its delta misses, so the confidence is the same.
-
     Parameters
     ----------
     log_odds, members, confidence
@@ -206,6 +206,14 @@ def epsilon_from_beliefs(
     ------
     InputError
         As `delta_from_beliefs`.
+
+    Notes
+    -----
+    The interval holds every epsilon at which bets on the mean of the terms (1 - e^(eps - L))+ do not refute that it is
+    delta: the true epsilon is left out only where bets on the truth win, so the confidence is the same. The stakes are
+    chosen from earlier worlds and are the same for every epsilon. No term grows with epsilon, so no gain of a bet on
+    more than delta does, and no gain of a bet on less falls: if an epsilon is refuted as too small, all smaller ones
+    are, and if one is refuted as too large, all larger ones are. So bisection finds the ends of the interval.
     """
     require_delta(delta)
     each = (1 + confidence) / 2
@@ -226,16 +234,31 @@ def _larger(parts: list[tuple[float, float, float]], confidence: float) -> PairI
 def _epsilon_interval(log_odds: NDArray[np.float64], delta: float, confidence: float) -> tuple[float, float, float]:
     """Return the estimate of epsilon(delta) in one direction and the ends of its interval."""
     largest = min(_LARGEST_EPSILON, max(0.0, float(log_odds.max())))
+    stakes = Bets.of(_foreseen_terms(log_odds, delta), confidence)
 
     def is_too_small(epsilon: float) -> bool:  # delta(eps) is proven to exceed delta
-        return Bets.of(delta_terms(log_odds, epsilon), confidence).refutes_too_small(delta)
+        return stakes.on(delta_terms(log_odds, epsilon)).refutes_too_small(delta)
 
     def is_too_large(epsilon: float) -> bool:  # delta(eps) is proven to be below delta
-        return Bets.of(delta_terms(log_odds, epsilon), confidence).refutes_too_large(delta)
+        return stakes.on(delta_terms(log_odds, epsilon)).refutes_too_large(delta)
 
     low = _last_true(is_too_small, 0.0, largest)
     high = 0.0 if is_too_large(0.0) else _first_true(is_too_large, low, largest)
     return _plug_in_epsilon(log_odds, delta, largest), low, high
+
+
+def _foreseen_terms(log_odds: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
+    """Return the terms, each at the epsilon that the log-odds before it suggest: stakes may depend on the past alone.
+
+    The suggestion is renewed whenever the number of log-odds has doubled.
+    """
+    found, epsilon, start = np.empty_like(log_odds), 0.0, 0
+    while start < log_odds.size:
+        end = max(_FIRST_FORESEEN, 2 * start)
+        found[start:end] = delta_terms(log_odds[start:end], epsilon)
+        seen = log_odds[:end]
+        epsilon, start = _plug_in_epsilon(seen, delta, min(_LARGEST_EPSILON, max(0.0, float(seen.max())))), end
+    return found
 
 
 def _plug_in_epsilon(log_odds: NDArray[np.float64], delta: float, largest: float) -> float:

@@ -56,10 +56,22 @@ class InnovationGroup:
 
 @dataclass(frozen=True)
 class InnovationCheck:
-    """The check of both groups: worlds with bit 1 and worlds with bit 0."""
+    """The check of both groups: worlds with bit 1 and worlds with bit 0.
+
+    Parameters
+    ----------
+    members, nonmembers
+        The innovations of either group.
+    rounds
+        Number of rounds of all worlds together.
+    left_out
+        How many of them have no innovation, because their signal is under `SMALLEST_SIGNAL`.
+    """
 
     members: InnovationGroup
     nonmembers: InnovationGroup
+    rounds: int
+    left_out: int
 
     @property
     def holds(self) -> bool:
@@ -137,7 +149,8 @@ def check_innovations(
         As `innovations`.
     """
     values, member = innovations(increments, signal, bits), bits.astype(bool)
-    return InnovationCheck(_group(values[member]), _group(values[~member]))
+    left_out = int(np.isnan(values).sum())
+    return InnovationCheck(_group(values[member]), _group(values[~member]), values.size, left_out)
 
 
 def _group(values: NDArray[np.float64]) -> InnovationGroup:

@@ -1,6 +1,7 @@
-"""The noncentral t distribution, accurate for every degree of freedom and noncentrality that an audit meets.
+"""The noncentral t distribution, accurate for every degree of freedom and noncentrality that occurs in an audit.
 
-scipy's own returns NaN for noncentralities above about 1e5, which log-odds of a federation with hardly any noise reach.
+That of scipy returns NaN for noncentralities above about 1e5, which are reached where a federation adds hardly any
+noise.
 """
 
 import math
@@ -12,7 +13,7 @@ from scipy.optimize import brentq
 from scipy.special import gammaincc, ndtr
 
 _REACH = 10.0
-"""Standard deviations beyond which a normal variable is neglected (probability 1e-23)."""
+"""Number of standard deviations beyond which a normal variable is neglected (probability 1e-23)."""
 
 
 @lru_cache(maxsize=1)
@@ -25,8 +26,8 @@ def _nodes() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def noncentral_t_cdf(t: float, degrees: float, noncentrality: float) -> float:
     """Return P(T <= t) for T = (Z + noncentrality) / S, Z standard normal and S^2 an independent chi^2 / degrees.
 
-    One of Z and S is integrated out exactly, the other by 200-point quadrature: the one whose integrand is the
-    smoother, so that the error stays under 1e-11.
+    One of Z and S is integrated in closed form, the other by quadrature with 200 points. The quadrature is over
+    whichever of the two has the smoother integrand, so that the error stays below 1e-11.
 
     Parameters
     ----------
@@ -63,13 +64,13 @@ def _over_spread(t: float, degrees: float, noncentrality: float) -> float:
 
 
 def _spread_range(degrees: float) -> tuple[float, float]:
-    """Return where S lies but for a probability below 1e-20."""
+    """Return two numbers between which S lies with a probability of at least 1 - 1e-20."""
     deviation = 1 / math.sqrt(2 * degrees)
     return max(0.0, 1 - _REACH * deviation), 1 + _REACH * deviation
 
 
 def noncentrality_at(probability: float, t: float, degrees: float) -> float:
-    """Return the noncentrality for which P(T <= t) is the probability, or 0 where it is smaller even at 0.
+    """Return the noncentrality at which P(T <= t) equals the probability; 0 where P(T <= t) is smaller even at 0.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ def noncentrality_at(probability: float, t: float, degrees: float) -> float:
 
 
 def noncentral_t_quantile(probability: float, degrees: float, noncentrality: float) -> float:
-    """Return the t at which P(T <= t) is the probability, or 0 where even P(T <= 0) is larger.
+    """Return the t at which P(T <= t) equals the probability; 0 where even P(T <= 0) is at least as large.
 
     Parameters
     ----------

@@ -1,10 +1,11 @@
-"""A confidence interval of the empirical Epsilon* that holds for any two laws of losses.
+"""A confidence interval of the empirical Epsilon* that holds for any two distributions of losses.
 
-The largest ratio stands where few losses decide, so resampling does not tell how far it is from the truth. Instead both
-distribution functions are enclosed at once: at chosen ranks r of n losses the function at the r-th smallest loss is at
-least, and just below it at most, a quantile of Beta(r, n + 1 - r) (Clopper & Pearson 1934), with the error shared
-equally among all of them. Between chosen ranks the functions rise, which encloses them there. Whatever laws lie in the
-enclosure have an Epsilon* between the two ends.
+The largest ratio is reached where few losses decide, so resampling does not tell how far it is from the truth. Instead
+both distribution functions are enclosed at once, at chosen ranks r of n losses. At the r-th smallest loss the function
+is at least a low quantile of Beta(r, n + 1 - r), and just below that loss it is at most a high quantile (Clopper &
+Pearson 1934). The probability of error is shared equally among all these bounds. Between two chosen ranks the function
+can only rise, so the bounds enclose it there too. The interval holds the Epsilon* of every pair of distributions that
+lies in the enclosure.
 """
 
 import math
@@ -32,12 +33,13 @@ def empirical_interval(
     cut: float = EMPIRICAL_CUT,
     confidence: float = 0.95,
 ) -> tuple[float, float]:
-    """Return an interval that holds the laws' Epsilon* within the cut with at least the confidence.
+    """Return an interval that covers the true Epsilon* within the cut with at least the given confidence.
 
     Parameters
     ----------
     member_losses, population_losses
-        Losses at least 0, finite, each set independent draws of one law, shapes (m,) and (p,), at least one each.
+        Losses, finite and at least 0, shapes (m,) and (p,), at least one each. The losses of a set must be independent
+        and identically distributed.
     delta
         From 0 to below 1.
     cut
@@ -48,10 +50,10 @@ def empirical_interval(
     Returns
     -------
     tuple
-        Lower and upper end, at least 0; the upper end is at most log((1 - cut - delta) / cut). Where the losses do not
-        prove of any threshold that it lies within the cut, the laws may have none, and then all thresholds count: the
-        upper end is infinite. They may also have one that the losses do not show, and then only such thresholds count:
-        the lower end is the smaller one of both cases, at most log((1 - cut - delta) / cut).
+        Lower and upper end in nats, at least 0. Where the losses prove that some threshold lies within the cut, the
+        upper end is at most log((1 - cut - delta) / cut). Where they prove it of none, two cases remain possible. If
+        no threshold lies within the cut, all thresholds count, so the upper end is infinite. If some does, only such
+        thresholds count. The lower end holds in both cases: it is the smaller of the two.
 
     Raises
     ------
@@ -71,40 +73,42 @@ def empirical_interval(
         return _log(rates.least(delta).max()), math.inf
     if inside.any():
         return _log(rates.least(delta)[inside].max()), _log(rates.clipped(cut).most(delta)[possible].max())
-    # The laws may have a threshold within the cut or none, and then all count: the end must hold in either case.
+    # There may be a threshold within the cut, or none, and then all count: the lower end must hold in either case.
     return _log(min(rates.least(delta).max(), rates.least_within(cut, delta))), math.inf
 
 
 @dataclass(frozen=True)
 class _Rates:
-    """Bounds of both distribution functions, (low, high) each, at thresholds and up to the next one."""
+    """Bounds of both distribution functions, each as (low, high); they hold from each threshold up to the next one."""
 
     members: tuple[Array, Array]
     population: tuple[Array, Array]
 
     def proven_within(self, cut: float) -> NDArray[np.bool_]:
-        """Return which thresholds lie within the cut whatever the laws are."""
+        """Return which thresholds lie within the cut for all distributions in the enclosure."""
         (low_1, high_1), (low_0, high_0) = self.members, self.population
         return np.asarray((np.minimum(low_1, low_0) > cut) & (np.maximum(high_1, high_0) < 1 - cut), dtype=np.bool_)
 
     def possibly_within(self, cut: float) -> NDArray[np.bool_]:
-        """Return which thresholds lie within the cut for some laws."""
+        """Return which thresholds lie within the cut for some distributions in the enclosure."""
         (low_1, high_1), (low_0, high_0) = self.members, self.population
         return np.asarray((np.minimum(high_1, high_0) > cut) & (np.maximum(low_1, low_0) < 1 - cut), dtype=np.bool_)
 
     def clipped(self, cut: float) -> "_Rates":
-        """Return what remains possible of rates that lie within the cut."""
+        """Return the bounds that remain if the rates are known to lie within the cut."""
         one, zero = (
             (np.clip(low, cut, 1 - cut), np.clip(high, cut, 1 - cut)) for low, high in (self.members, self.population)
         )
         return _Rates(one, zero)
 
     def least_within(self, cut: float, delta: float) -> float:
-        """Return what the supremum within the cut is at least, if the laws have any threshold there.
+        """Return a lower bound of the largest ratio within the cut, if there is any threshold within it.
 
-        Suppose that one lies there. Then so do all larger ones whose rates are proven to be below 1 - cut, since rates
-        rise, and all smaller ones whose rates are proven to be above the cut. The best of these must count, and of all
-        suppositions the one for which it is worst. Infinity where no threshold can lie within the cut.
+        Suppose that a given threshold lies within the cut. As rates rise with the threshold, so do all larger
+        thresholds whose rates are proven to be below 1 - cut, and all smaller ones whose rates are proven to be above
+        the cut. All of them count, so the largest ratio is at least the best of theirs. It is not known which
+        threshold lies within the cut, so the smallest of these values over all candidates is returned; infinity where
+        no threshold can lie within the cut.
         """
         (low_1, high_1), (low_0, high_0) = self.members, self.population
         ratios = self.clipped(cut).least(delta)
@@ -114,13 +118,13 @@ class _Rates:
         return float(np.maximum.reduce(best)[self.possibly_within(cut)].min(initial=math.inf))
 
     def least(self, delta: float) -> Array:
-        """Return the largest of the four ratios at each threshold, for the laws that make each smallest."""
+        """Return the largest of the four ratios at each threshold, each ratio as small as the bounds allow."""
         (low_1, high_1), (low_0, high_0) = self.members, self.population
         pairs = ((1 - high_0, 1 - low_1), (low_1, high_0), (low_0, high_1), (1 - high_1, 1 - low_0))
         return largest_ratio(pairs, delta)
 
     def most(self, delta: float) -> Array:
-        """Return the same for the laws that make each largest."""
+        """Return the largest of the four ratios at each threshold, each ratio as large as the bounds allow."""
         (low_1, high_1), (low_0, high_0) = self.members, self.population
         pairs = ((1 - low_0, 1 - high_1), (high_1, low_0), (high_0, low_1), (1 - low_1, 1 - high_0))
         return largest_ratio(pairs, delta)

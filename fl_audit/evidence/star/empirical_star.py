@@ -1,9 +1,9 @@
 """Definition 2 of Epsilon* (Negoescu et al. 2023) from error rates, and from the empirical distributions of losses.
 
-A threshold on the loss calls a record a member where its loss is at most the threshold: FPR is the share of the
-population called so, FNR the share of members not called so. The empirical form takes every threshold that the losses
-offer; the largest ratios stand at rates near 0 and 1, where a single loss decides, so the paper leaves out rates beyond
-a stability cut (appendix 8.1: 0.001 and 0.999).
+A threshold on the loss calls a record a member where its loss is at most the threshold. FPR is the share of the
+population that is called a member, FNR the share of members that is not. The empirical form tries every threshold that
+the losses offer. The largest ratios are reached at rates near 0 and 1, where a single loss decides, so the paper leaves
+out rates beyond a stability cut (appendix 8.1: 0.001 and 0.999).
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ EMPIRICAL_CUT = 0.001
 
 @dataclass(frozen=True)
 class ThresholdCounts:
-    """How many losses every threshold takes for members; a threshold takes those at or below it.
+    """How many losses of either set lie at or below each threshold, which takes those for members.
 
     Parameters
     ----------
@@ -33,7 +33,8 @@ class ThresholdCounts:
     members, population
         Numbers of losses at or below each threshold, same shape.
     last
-        Whether the threshold is the last of its value; only there the counts are those of a rule.
+        Whether the threshold is the last of several equal ones. Only there do the counts include all losses of that
+        value, so only there are they the counts of a rule that somebody could apply.
     member_total, population_total
         Numbers of losses.
     """
@@ -57,7 +58,7 @@ class ThresholdCounts:
 
 
 def threshold_counts(member_losses: Array, population_losses: Array) -> ThresholdCounts:
-    """Return the counts at every threshold that the losses offer, in n log n steps.
+    """Return the counts at every threshold that the losses offer, by one sort.
 
     Parameters
     ----------
@@ -81,8 +82,8 @@ def definition_ratios(fpr: Array, tnr: Array, fnr: Array, tpr: Array, delta: flo
     Parameters
     ----------
     fpr, tnr, fnr, tpr
-        Error rates and their complements, each in [0, 1]; complements are given, not computed, so that rates near 1
-        keep their digits.
+        Error rates and their complements, each in [0, 1]. The complements are passed in and not computed here, so
+        that rates near 1 keep their digits.
     delta
         From 0 to below 1.
     """
@@ -99,9 +100,9 @@ def largest_ratio(pairs: Iterable[tuple[Array, Array]], delta: float) -> Array:
 def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Array:
     """Return Epsilon* of pairs of error rates: definition 2.
 
-    The largest over thresholds of log (1-delta-FPR)/FNR, log (1-delta-FNR)/FPR, log (FPR-delta)/(1-FNR) and
-    log (FNR-delta)/(1-FPR), never below 0. A ratio without a positive numerator says nothing; one with a positive
-    numerator over 0 is infinite.
+    It is the largest over thresholds of log (1-delta-FPR)/FNR, log (1-delta-FNR)/FPR, log (FPR-delta)/(1-FNR) and
+    log (FNR-delta)/(1-FPR), and never below 0. A ratio whose numerator is not positive does not count; one with a
+    positive numerator and a denominator of 0 is infinite.
 
     Parameters
     ----------
@@ -145,15 +146,15 @@ def empirical_epsilon_star(
     delta
         From 0 to below 1.
     cut
-        Thresholds count whose FPR and FNR both lie above `cut` and below 1 - `cut`; from 0 to below 0.5. At 0 all
-        count. Where the losses offer no such threshold (two sets that are apart, or constant), all count too, for
-        leaving all out would hide a perfect attack.
+        From 0 to below 0.5. A threshold counts if its FPR and FNR both lie above `cut` and below 1 - `cut`; at 0 all
+        count. Where the losses offer no such threshold (the two sets do not overlap, or are constant) all count as
+        well, because leaving all of them out would hide a perfect attack.
 
     Returns
     -------
     array
-        Epsilon* of every model, shape (...); infinite where a counted threshold tells more than delta of one set apart
-        without an error.
+        Epsilon* of every model, shape (...). Infinite where a threshold that counts separates a share above delta of
+        one set from the whole other set.
 
     Raises
     ------

@@ -1,16 +1,17 @@
 """Parametric Epsilon* (Negoescu et al. 2023): the privacy risk of one released model, from losses alone.
 
 Losses of members and of a population sample are transformed to scores, a normal is fitted to each set, and Epsilon* is
-the supremum over thresholds of four log ratios of error rates (definition 2, section 3.1, appendix 8.1). Logarithms of
-tails are computed as such and the supremum is found, not gridded. All functions work on many models at once: leading
-axes, such as worlds, are free. Neighbours: `empirical_star` (no model of the losses), `mixture_star` (mixtures of
-normals), `star_estimate` (one model, with interval and warnings).
+the supremum over thresholds of four log ratios of error rates (definition 2, section 3.1, appendix 8.1). The tails are
+computed as logarithms, so that far tails keep their digits, and the supremum is located exactly rather than on a grid.
+All functions work on many models at once: any leading axes, such as worlds, are allowed. Related modules:
+`empirical_star` (makes no assumption about the losses), `mixture_star` (mixtures of normals) and `star_estimate` (one
+model, with interval and warnings).
 
-Why a bisection finds the supremum. Each ratio is (P(X > t) - delta) / Q(X > t) for two normals P and Q, one of the two
-reflected for lower tails. With P standard, Q = N(m, r^2) and M the Mills ratio (1 - Phi) / phi, the derivative in t has
-the sign of H(t) = P(X > t) - delta - phi(t) r M((t - m) / r), and H' has that of t (1 - 1/r^2) + m/r^2, which changes
-sign once, at t* = m / (1 - r^2), while H ends below 0 where P(X > t) = delta. So H falls through 0 at most once, for
-r < 1 after t*: that is the only inner maximum, and there the ratio equals that of the two densities.
+Why a bisection finds the supremum. Each ratio is (P(X > t) - delta) / Q(X > t) for two normals P and Q, both reflected
+for lower tails. Let P be standard, Q = N(m, r^2), and M the Mills ratio (1 - Phi) / phi. The derivative of the ratio in
+t has the sign of H(t) = P(X > t) - delta - phi(t) r M((t - m) / r). The derivative H' has the sign of t (1 - 1/r^2) +
+m/r^2, which changes once, at t* = m / (1 - r^2), and H is below 0 where P(X > t) = delta. So H falls through 0 at most
+once (for r < 1 after t*). That point is the only inner maximum, and there the ratio equals that of the two densities.
 """
 
 import math
@@ -26,7 +27,7 @@ from fl_audit.evidence.star.loss_samples import checked_pair, scores_of_pair
 Array = NDArray[np.float64]
 
 _FARTHEST = 40.0
-"""Threshold, in standard deviations, below which nothing is left to find: the tail differs from 1 by 1e-350."""
+"""The search starts at minus so many standard deviations: below, the tail differs from 1 by less than 1e-350."""
 
 _BISECTIONS = 60
 
@@ -50,7 +51,8 @@ class StarSettings:
     delta
         From 0 to below 1.
     cut
-        Error rates beyond `cut` and 1 - `cut` are left out; from 0, which leaves out none, to below 0.5.
+        From 0 to below 0.5. Thresholds with an error rate below `cut` or above 1 - `cut` are left out; 0 leaves out
+        none.
     """
 
     delta: float
@@ -69,29 +71,30 @@ def epsilon_star_gaussian(
     delta: float,
     cut: float = 0.0,
 ) -> Array:
-    """Return Epsilon* of two normal laws of scores: the supremum over all thresholds, in closed form but for one root.
+    """Return Epsilon* of two normal laws of scores: a closed form up to one root, which is found by bisection.
 
-    The largest of log (1-delta-FPR)/FNR, (1-delta-FNR)/FPR, (FPR-delta)/(1-FNR) and (FNR-delta)/(1-FPR), never below 0.
-    For equal spreads and no cut it is `gdp_epsilon(delta, mu)`, mu the distance of the means in standard deviations.
-    Exchanging members and population, or any linear map of the scores, changes nothing.
+    It is the supremum over all thresholds of log (1-delta-FPR)/FNR, log (1-delta-FNR)/FPR, log (FPR-delta)/(1-FNR) and
+    log (FNR-delta)/(1-FPR), and never below 0. For equal standard deviations and no cut it equals `gdp_epsilon(delta,
+    mu)`, where mu is the distance of the means in standard deviations. Exchanging members and population changes
+    nothing, nor does a linear map of all scores.
 
     Parameters
     ----------
     member_mean, member_std, population_mean, population_std
         Means and standard deviations, finite, the latter at least 0; shapes that broadcast together. A standard
-        deviation of 0 is a constant: two equal constants give 0; a constant against anything else gives infinity, since
-        a threshold beside it tells a share above delta of one set apart without any error.
+        deviation of 0 means a constant score. Two equal constants give 0. A constant against anything else gives
+        infinity, since a threshold beside the constant separates a share above delta of one set without any error.
     delta
         From 0 to below 1. At 0 two different normals have an unbounded ratio: infinity, unless there is a cut.
     cut
-        The paper's stability cut (footnote of section 3.1): only thresholds whose FPR and FNR both lie between `cut`
-        and 1 - `cut` count. 0, the default, counts all: the supremum needs no cut to be stable. Where no threshold is
-        left, the two laws are apart and all thresholds count.
+        The paper's stability cut (footnote of section 3.1), from 0 to below 0.5: only thresholds whose FPR and FNR
+        both lie between `cut` and 1 - `cut` count. With 0, the default, all count: the supremum needs no cut to be
+        stable. Where no threshold lies within the cut, because the two laws hardly overlap, all thresholds count.
 
     Returns
     -------
     array
-        Epsilon* of every pair, at least 0, the broadcast shape.
+        Epsilon* of every pair of laws in nats, at least 0, of the broadcast shape.
 
     Raises
     ------
@@ -133,8 +136,8 @@ def _largest_of_four(mean_1: Array, std_1: Array, mean_0: Array, std_0: Array, d
 def _tail_supremum(offset: Array, spread: Array, delta: float, reach: Array) -> Array:
     """Return the supremum over t of log (P(X > t) - delta) / Q(X > t), at least 0.
 
-    P = N(0, 1) and Q = N(offset, spread^2); t lies within `reach` standard deviations of both. The inner maximum is
-    bracketed as the module's text says and found by bisection on the sign of H.
+    P is N(0, 1), Q is N(offset, spread^2), and t lies within `reach` standard deviations of both means. The inner
+    maximum is bracketed and found by bisection on the sign of H, see the text of the module.
     """
     first, last = np.maximum(-reach, offset - reach * spread), np.minimum(reach, offset + reach * spread)
     turn = offset / ((1 - spread) * (1 + spread))
@@ -184,15 +187,15 @@ def parametric_epsilon_star(
     delta
         From 0 to below 1; the paper recommends less than one over the number of members.
     shift
-        Of the normalised losses, see `loss_scores`; positive.
+        Added to the normalised losses, see `loss_scores`; positive.
     cut
         As for `epsilon_star_gaussian`.
 
     Returns
     -------
     array
-        Epsilon* of every model, shape (...). It depends on the losses through the maximum-likelihood normals (mean, and
-        standard deviation with denominator n) of their scores.
+        Epsilon* of every model, shape (...). The normals are fitted to the scores by maximum likelihood, so the
+        standard deviation has the denominator n.
 
     Raises
     ------
@@ -207,7 +210,7 @@ def parametric_epsilon_star(
 
 
 def fit_normal(scores: Array) -> tuple[Array, Array]:
-    """Return mean and standard deviation over the last axis; exactly the value and 0 where all scores are equal.
+    """Return mean and standard deviation over the last axis; where all scores are equal, exactly their value and 0.
 
     Parameters
     ----------

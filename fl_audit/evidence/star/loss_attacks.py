@@ -1,7 +1,8 @@
 """What simple attacks on the same losses achieve, to be read beside Epsilon*.
 
-Every attack calls a record a member where its loss is at most a threshold: over all thresholds (AUC), at a small share
-of false alarms (Carlini et al. 2022), and at the mean loss of members (Yeom et al. 2018; the advantage is TPR - FPR).
+Every attack calls a record a member where its loss is at most a threshold. Reported are the area under the ROC, which
+covers all thresholds (AUC); the TPR at a small share of false alarms (Carlini et al. 2022); and the advantage, TPR -
+FPR, of the threshold at the mean loss of members (Yeom et al. 2018).
 """
 
 from dataclasses import dataclass
@@ -80,7 +81,8 @@ def tpr_at_fpr(counts: ThresholdCounts, fpr: float) -> Array:
     counts
         Of `threshold_counts`.
     fpr
-        From 0 to 1. No threshold is interpolated: with p losses of the population rates below 1/p mean none at all.
+        From 0 to 1. Rates between two thresholds are not interpolated: with p population losses, a rate below 1/p
+        allows no false alarm at all.
 
     Raises
     ------
@@ -88,7 +90,7 @@ def tpr_at_fpr(counts: ThresholdCounts, fpr: float) -> Array:
         If the rate is out of its range.
     """
     require(0 <= fpr <= 1, f"FPR is {fpr}: accepted are numbers from 0 to 1")
-    # A product, for 3 / 3000 <= 0.001 must hold whatever the last digits.
+    # Compared with a little slack, so that rounding cannot turn 3 of 3000 into more than a share of 0.001.
     allowed = counts.last & (counts.population <= np.floor(fpr * counts.population_total * (1 + 1e-12)))
     return np.asarray(np.where(allowed, counts.members, 0).max(axis=-1) / counts.member_total, dtype=np.float64)
 
@@ -99,11 +101,11 @@ def area_under_roc(counts: ThresholdCounts) -> Array:
     Parameters
     ----------
     counts
-        Of `threshold_counts`: the area is the probability that the first sample's value is the smaller one.
+        From `threshold_counts`. The area is the probability that a member's loss is smaller than one of the population.
     """
     x = np.where(counts.last, counts.population, 0)
     y = np.where(counts.last, counts.members, 0)
-    # A threshold that is not the last of its value repeats the corner before it.
+    # A threshold that is not the last of several equal ones repeats the corner of the curve before it.
     x, y = np.maximum.accumulate(x, axis=-1), np.maximum.accumulate(y, axis=-1)
     x0 = np.concatenate([np.zeros_like(x[..., :1]), x[..., :-1]], axis=-1)
     y0 = np.concatenate([np.zeros_like(y[..., :1]), y[..., :-1]], axis=-1)

@@ -1,9 +1,10 @@
 """Losses of one model gathered into cells, and bootstrap draws of them.
 
-A bootstrap resamples each set with replacement. What it draws is a count for every loss; where there are many losses,
-neighbours share a cell and the cells' counts are drawn, which follow the same multinomial law. A cell holds at most
-a 100th part of what lies beyond it in either set, so rates at its ends change by a percent of themselves at
-most, far less than they vary from draw to draw. Up to 4000 losses every distinct loss is a cell and nothing is lost.
+A bootstrap resamples each set with replacement, which amounts to drawing how often each loss occurs. Where there are
+many losses, neighbouring ones share a cell, and the number of losses in each cell is drawn instead; these numbers
+follow the multinomial law that resampling implies. A cell holds at most a hundredth of the losses beyond it in either
+set, so an error rate changes by at most a hundredth of itself across a cell, far less than it varies from draw to
+draw. With up to 4000 losses every distinct loss has a cell of its own and nothing is lost.
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.evidence.star.empirical_star import ThresholdCounts, epsilon_star_of_counts, threshold_counts
+from fl_audit.evidence.star.empirical_star import threshold_counts
 from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian
 
 Array = NDArray[np.float64]
@@ -61,7 +62,7 @@ def gather(member_losses: Array, population_losses: Array) -> LossCells:
                 (counts.population, counts.population_total),
             )
         ]
-        # A cell ends where its value does: equal losses stay together.
+        # A cell ends where its last value does, so that equal losses stay together.
         ends = np.unique(ends[np.searchsorted(ends, np.concatenate([*wanted, [counts.thresholds.size]]))])
     starts = np.concatenate([[0], ends[:-1]])
     members = np.add.reduceat(own, starts)
@@ -75,7 +76,9 @@ def gather(member_losses: Array, population_losses: Array) -> LossCells:
 def parametric_draws(
     cells: LossCells, delta: float, shift: float, cut: float, replicates: int, rng: np.random.Generator
 ) -> Array:
-    """Return the parametric Epsilon* of bootstrap draws, shape (replicates,); extremes and scores follow each draw.
+    """Return the parametric Epsilon* of bootstrap draws, shape (replicates,).
+
+    The losses of each draw are normalised by the extremes of that draw.
 
     Parameters
     ----------
@@ -103,29 +106,6 @@ def parametric_draws(
     return np.concatenate(found)
 
 
-def empirical_draws(cells: LossCells, delta: float, cut: float, replicates: int, rng: np.random.Generator) -> Array:
-    """Return the empirical Epsilon* of bootstrap draws, shape (replicates,); thresholds stand between cells.
-
-    Parameters
-    ----------
-    cells
-        Of `gather`.
-    delta, cut
-        As for `empirical_epsilon_star`.
-    replicates
-        Number of draws.
-    rng
-        Source of the draws.
-    """
-    m, p = int(cells.members.sum()), int(cells.population.sum())
-    found = []
-    for members, population in _draws(cells, replicates, rng):
-        last = np.ones(members.shape, dtype=np.bool_)
-        drawn = ThresholdCounts(np.zeros(members.shape), members.cumsum(axis=1), population.cumsum(axis=1), last, m, p)
-        found.append(epsilon_star_of_counts(drawn, delta, cut))
-    return np.concatenate(found)
-
-
 def _draws(cells: LossCells, replicates: int, rng: np.random.Generator) -> Iterator[tuple[Counts, Counts]]:
     """Yield counts of resampled sets, shapes (some, cells), until there are `replicates`."""
     step = max(1, _AT_ONCE // cells.members.size)
@@ -147,14 +127,14 @@ def _fit(numbers: Counts, shifted: Array) -> tuple[Array, Array]:
 
 
 def tail_ranks(total: int, fineness: int) -> Counts:
-    """Return ranks from 1 to `total`: all near the ends, then steps of a share of the distance to the nearer end.
+    """Return ranks from 1 to `total`: every rank near the ends, and fewer and fewer towards the middle.
 
     Parameters
     ----------
     total
         At least 1.
     fineness
-        A step is the distance over this number, and at least 1.
+        The step between ranks is their distance from the nearer end over this number, and at least 1.
     """
     ranks, rank = [1], 1
     while rank <= total // 2:

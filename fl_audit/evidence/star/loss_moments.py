@@ -1,13 +1,14 @@
-"""Summaries of losses that can be put together: Epsilon* without a loss leaving its owner.
+"""Summaries of losses that can be combined, so that Epsilon* is computed without any loss leaving its owner.
 
-Parametric Epsilon* (Negoescu et al. 2023, section 3.1 and appendix 8.1) depends on losses through the two extremes by
-which they are normalised, and through number, mean and variance of the transformed losses, the scores. Both can be
-computed from parts: extremes as such, moments by the formula of Chan, Golub and LeVeque (1983, "Algorithms for
-computing the sample variance", Eq. 2.1), which unlike sums of squares loses no digits. So whoever holds records need
-only tell a `LossRange`, and then, once the range of all is known, the `ScoreMoments` of its own.
+Parametric Epsilon* (Negoescu et al. 2023, section 3.1 and appendix 8.1) depends on the losses only through the two
+extremes by which they are normalised, and through number, mean and variance of the transformed losses, the scores. Both
+can be combined from parts: the extremes directly, the moments by the formula of Chan, Golub and LeVeque (1983,
+"Algorithms for computing the sample variance", Eq. 2.1), which unlike sums of squares loses no digits. So an owner of
+records need only report a `LossRange` and then, once the range over all owners is known, the `ScoreMoments` of its own
+records.
 
-All arrays are float64 of one shape (...), the models that are judged, such as worlds. A part may hold no record in some
-of them; its other entries are then 0 and count for nothing.
+All arrays are float64 and have one shape (...), that of the models that are judged, such as worlds. A part may hold no
+record under some models; its other entries there are 0 and count for nothing.
 """
 
 from collections.abc import Sequence
@@ -44,7 +45,7 @@ class LossRange:
 
     @property
     def is_sound(self) -> bool:
-        """Whether it can be the range of losses: whole counts, 0 <= low <= high."""
+        """Whether these can be the counts and extremes of losses: whole counts, and 0 <= low <= high, finite."""
         ordered = bool(np.all((self.low >= 0) & (self.low <= self.high) & np.isfinite(self.high)))
         return ordered and _are_counts(self.count)
 
@@ -73,7 +74,7 @@ class ScoreMoments:
 
     @property
     def is_sound(self) -> bool:
-        """Whether it can be the summary of scores: whole counts, finite means, squares from 0."""
+        """Whether these can be moments of scores: whole counts, finite means, and finite squares of at least 0."""
         finite = bool(np.all(np.isfinite(self.mean) & np.isfinite(self.squares) & (self.squares >= 0)))
         return finite and _are_counts(self.count)
 
@@ -89,7 +90,7 @@ def range_of(losses: ArrayLike) -> LossRange:
     Parameters
     ----------
     losses
-        Shape (..., n), n from 0.
+        Shape (..., n), n at least 0.
     """
     values = np.asarray(losses, dtype=np.float64)
     shape, n = values.shape[:-1], values.shape[-1]
@@ -114,20 +115,19 @@ def joint_range(parts: Sequence[LossRange]) -> LossRange:
 
 
 def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMoments:
-    """Return the moments of the scores of losses, `loss_scores` being the transformation.
+    """Return the moments of the scores of losses; `loss_scores` turns losses into scores.
 
     Parameters
     ----------
     losses
-        At least 0, finite, shape (..., n), n from 0. Those beyond the range are clipped to it: none is where the range
-        is that of the losses themselves.
+        At least 0, finite, shape (..., n), n at least 0. Losses beyond the range are clipped to it.
     low, high
         The range by which losses are normalised, shape (...).
 
     Returns
     -------
     ScoreMoments
-        Exactly the score, and 0, where all scores of a model are equal.
+        Where all scores of a model are equal, the mean is exactly their value and the squares are exactly 0.
     """
     values = np.asarray(losses, dtype=np.float64)
     shape = values.shape[:-1]
@@ -136,7 +136,7 @@ def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMomen
     if values.shape[-1] == 0:
         return ScoreMoments(count, np.zeros(shape), np.zeros(shape))
     clipped = np.clip(values, bottom[..., None], top[..., None])
-    # `loss_scores` wants two losses or more, and a part may hold one record: an end of the range keeps it company.
+    # `loss_scores` takes two losses or more, and a part may hold one record: an end of the range is added for it.
     scores = loss_scores(np.concatenate([clipped, bottom[..., None]], axis=-1), bottom, top)[..., :-1]
     first = scores[..., :1]
     mean = first + (scores - first).mean(axis=-1, keepdims=True)
@@ -149,13 +149,13 @@ def joint_moments(parts: Sequence[ScoreMoments]) -> ScoreMoments:
     Parameters
     ----------
     parts
-        At least one, of equal shapes; their scores are of one range.
+        At least one, of equal shapes. All scores must have been computed with the same range.
     """
     total = parts[0]
     for part in parts[1:]:
         count = total.count + part.count
         share = part.count / np.maximum(count, 1.0)
-        # A mean of no record counts for nothing.
+        # The mean of a part without records means nothing and must not count.
         gap = np.where((total.count > 0) & (part.count > 0), part.mean - total.mean, 0.0)
         mean = np.where(total.count > 0, total.mean, part.mean) + gap * share
         total = ScoreMoments(count, mean, total.squares + part.squares + gap**2 * total.count * share)
@@ -163,12 +163,12 @@ def joint_moments(parts: Sequence[ScoreMoments]) -> ScoreMoments:
 
 
 def epsilon_star_of_moments(members: ScoreMoments, population: ScoreMoments, delta: float, cut: float = 0.0) -> Array:
-    """Return parametric Epsilon* from the moments of members' and of population scores.
+    """Return parametric Epsilon* from the moments of the scores of members and of the population.
 
     Parameters
     ----------
     members, population
-        Moments of scores of one range.
+        Moments of scores that were computed with one common range.
     delta, cut
         As for `epsilon_star_gaussian`.
 

@@ -1,8 +1,8 @@
 """Losses of a model on examples, and the scores that normals are fitted to (Negoescu et al. 2023, appendix 8.1).
 
-Losses are those of the paper's first footnote: the cross-entropy of a binary and of a multi-class classifier. From
-logits they stay finite and exact however sure the model is; from probabilities a true label of probability 0 has an
-infinite loss, which is refused.
+The losses are those of the paper's first footnote: the cross-entropy of a binary and of a multi-class classifier.
+Computed from logits they stay finite and exact, however sure the model is. Computed from probabilities, the loss of a
+true label with probability 0 is infinite; it is refused.
 """
 
 import math
@@ -16,7 +16,7 @@ from fl_audit.errors import require
 Array = NDArray[np.float64]
 
 DEFAULT_SHIFT = 1.0
-"""Shift of the normalised losses; the constant is damaged in the published text, where only "(=1)" is left of it."""
+"""Added to the normalised losses. The published text is damaged where it names the constant: only "(=1)" is left."""
 
 
 def checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Array:
@@ -27,7 +27,7 @@ def checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Array:
     losses
         Shape (..., n).
     what
-        What they are called in a refusal.
+        What the losses are called in an error message.
     at_least
         Smallest n.
 
@@ -73,12 +73,12 @@ def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float
         Smallest and largest loss of members and population together, shape (...). Where they are equal every loss
         normalises to 0.
     shift
-        Keeps the exponential off 1, where its logit is infinite; positive.
+        Positive; it keeps the exponential below 1, where the logit would be infinite.
 
     Returns
     -------
     array
-        Shape (..., n): -log(exp(y) - 1) of y = normalised loss + shift; larger for smaller losses.
+        Scores -log(exp(y) - 1) of y = normalised loss + shift, shape (..., n). Smaller losses have larger scores.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def scores_of_pair(member_losses: Array, population_losses: Array, shift: float 
     Parameters
     ----------
     member_losses, population_losses
-        As `checked_pair` returns them, shapes (..., m) and (..., p).
+        Losses as `checked_pair` returns them, shapes (..., m) and (..., p).
     shift
         As for `loss_scores`.
     """

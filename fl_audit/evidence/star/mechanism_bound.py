@@ -1,21 +1,23 @@
 """A lower confidence bound on the epsilon of a training mechanism, from the losses of several of its models.
 
-`mechanism_star` puts fitted or counted rates into Eq. (19) of Negoescu et al. 2023, and the largest ratio of estimates
-exceeds the truth on average: it is above 0 even if nothing leaks. The bound here exceeds it with at most the stated
-probability, for any losses and for few models:
+`mechanism_star` puts fitted or counted rates into Eq. (19) of Negoescu et al. 2023. The largest ratio of such estimates
+exceeds the truth on average: it is above 0 even if nothing leaks. The bound of this module exceeds the truth with at
+most the stated probability, for any losses and even for few models. It rests on three facts:
 
 * Each model has its own threshold: the r-th smallest of its p population losses. A record that was not trained on is
-  exchangeable with these p, so its loss is below the threshold with probability a = r / (p + 1) at most, over records
-  and models. No false-positive rate has to be estimated.
-* For a mechanism that is (epsilon, delta)-DP the mean over models of the members' rate below the threshold is at most
-  b = min(e^epsilon a + delta, 1 - e^-epsilon (1 - delta - a)): Eq. (17) of the paper for this event and its
-  complement. Both lines are straight in the false-positive rate, so its spread over models does not matter, and what
-  bounds the epsilon of the mechanism also bounds that of Eq. (19). The same holds for losses above the r-th largest.
+  exchangeable with these p records, so its loss is below the threshold with a probability of at most a = r / (p + 1),
+  taken over records and models. So no false-positive rate has to be estimated.
+* Let T be the share of a model's members whose losses are below its threshold. For a mechanism that is (epsilon,
+  delta)-DP the mean of T over models is at most b = min(e^epsilon a + delta, 1 - e^-epsilon (1 - delta - a)), by
+  Eq. (17) of the paper for this event and its complement. Both terms are linear in the false-positive rate, so it does
+  not matter how that rate varies between models, and a bound on the epsilon of the mechanism also bounds that of
+  Eq. (19). The same holds for losses above the r-th largest.
 * If the mean of numbers T from 0 to 1 is at most b, then 1 - c + c T / b with c from 0 to 1 is not negative and has a
-  mean of 1 at most: a fair bet, in which c is the stake. Models are independent, so the product over models has a mean
-  of 1 at most, and so has the average of such products over ranks, stakes and both tails (Waudby-Smith & Ramdas 2024,
-  "Estimating means of bounded random variables by betting"). By Markov's inequality the average exceeds 1 / level with
-  probability `level` at most. The bound is the smallest epsilon at which it does not.
+  mean of at most 1: it is what a bet with the stake c pays. Models are independent, so the product of such payments
+  over models has a mean of at most 1, and so has the average of the products over ranks, stakes and both tails
+  (Waudby-Smith & Ramdas 2024, "Estimating means of bounded random variables by betting"). By Markov's inequality this
+  average exceeds 1 / level with a probability of at most `level`. The bound is the smallest epsilon at which it does
+  not.
 """
 
 import math
@@ -39,14 +41,15 @@ _STAKES = np.array([0.1, 0.3, 0.6, 0.9])
 def mechanism_lower_bound(
     member_losses: ArrayLike, population_losses: ArrayLike, delta: float, confidence: float = 0.95
 ) -> float:
-    """Return a lower confidence bound on the mechanism's epsilon, Eq. (19) and that of its (epsilon, delta)-DP.
+    """Return a lower confidence bound on the mechanism's epsilon: that of its (epsilon, delta)-DP and of Eq. (19).
 
     Parameters
     ----------
     member_losses, population_losses
-        Losses at least 0, finite, shapes (models, m) and (models, p), each at least 1. Models are trained
-        independently, each on its own draw of training records, and each has its own draw of population records from
-        the same source. With one training set or one population sample for all models the bound is not valid.
+        Losses, finite and at least 0, shapes (models, m) and (models, p), each size at least 1. The models must be
+        trained independently, each on its own draw of training records, and each must have its own draw of population
+        records from the same source. With one training set or one population sample for all models the bound is not
+        valid.
     delta
         From 0 to below 1.
     confidence
@@ -80,7 +83,7 @@ def mechanism_lower_bound(
     needed = -math.log(1 - confidence)
 
     def over(epsilon: float) -> float:
-        """Return by how much the log of the winnings exceeds what the level asks for."""
+        """Return how far the log of the winnings lies above what refutes this epsilon."""
         return _log_winnings(beyond, ranks / (p + 1), epsilon, delta) - needed
 
     if over(0.0) <= 0:

@@ -1,16 +1,16 @@
 """Epsilon* of a training mechanism beside the mean of Epsilon* over its models (Negoescu et al. 2023, appendix A).
 
 Equation (19) averages the false negative rates of many models at one false positive rate and takes Epsilon* of the
-averages: with the exact rates of the mechanism, a lower bound on its epsilon. Theorem 2 says that the mean of the
-models' own Epsilon* is at least as large. Its proof rests on four functions said to be convex in FNR, two of which,
-log (1-delta-FNR)/FPR and log (FNR-delta)/(1-FPR), are concave, and the statement fails: of models of which half have
-no leak and half a shift of 1 (delta 1e-5) the mean is 2.19 and the mechanism-level value 3.53. So both numbers are
-returned, and nothing is said of their order.
+averages. With the exact rates of the mechanism this is a lower bound on its epsilon. Theorem 2 says that the mean of
+the models' own Epsilon* is at least as large. Its proof takes four functions to be convex in FNR, but two of them,
+log (1-delta-FNR)/FPR and log (FNR-delta)/(1-FPR), are concave, and the theorem does not hold: if half of the models
+have no leak and half have scores shifted by 1 (delta 1e-5), the mean is 2.19 and the value of Eq. (19) is 3.53. So both
+numbers are returned, and nothing is said of their order.
 
-From losses the rates are estimated, and then the numbers are estimates without a confidence: the largest ratio of
-estimated rates exceeds the truth on average. Where nothing leaks (losses of members and population Beta(2, 2), delta
-0.001) it is 0.27 on average with 10 models of 100 + 100 losses, 0.03 with 100 models of 200 + 200. The lower bound
-beside them has one (`mechanism_bound`).
+Where the rates are estimated from losses, both numbers are estimates without a confidence, and too large on average,
+since the largest ratio of estimated rates is. Where nothing leaks (losses of members and population Beta(2, 2), delta
+0.001) the value of Eq. (19) is 0.27 on average with 10 models of 100 + 100 losses, and 0.03 with 100 models of
+200 + 200. The lower bound that is returned beside them does have a confidence (`mechanism_bound`).
 """
 
 from dataclasses import dataclass, replace
@@ -31,22 +31,22 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class MechanismStar:
-    """Epsilon* of a mechanism and of its models; neither of both bounds the other.
+    """Epsilon* of a mechanism and of its models; neither of the two bounds the other.
 
     Parameters
     ----------
     mechanism
-        Epsilon* of the false negative rates averaged over models, Eq. (19); at least 0. Of rates that were estimated
-        it is an estimate that is too large on average, and no bound.
+        Epsilon* of the false negative rates averaged over models, Eq. (19); at least 0. Where the rates were estimated
+        it is too large on average, and no bound.
     mean_of_models
-        Mean of Epsilon* of each model; at least 0.
+        Mean of the Epsilon* of the models; at least 0.
     models
         Number of models.
     delta
-        delta of all.
+        The delta at which all of them hold.
     lower_bound
-        Lower confidence bound on the mechanism's epsilon, at least 0; None where exact rates were given: they
-        leave nothing to be unsure of.
+        Lower confidence bound on the mechanism's epsilon, at least 0; None where exact rates were given, which need no
+        bound.
     confidence
         Least probability with which the mechanism's epsilon is at or above `lower_bound`; None without one.
     """
@@ -65,9 +65,9 @@ def mechanism_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Mec
     Parameters
     ----------
     fpr
-        False positive rates, shape (thresholds,); threshold i of every model is the one with FPR i.
+        False positive rates, shape (thresholds,). Threshold i of every model is the one at which its FPR is `fpr[i]`.
     fnr
-        False negative rates of each model there, shape (models, thresholds), at least one model.
+        False negative rates of each model at these thresholds, shape (models, thresholds), at least one model.
     delta
         From 0 to below 1.
 
@@ -94,17 +94,19 @@ def mechanism_star_gaussian(
 ) -> MechanismStar:
     """Return both numbers of models whose scores follow known normal laws, over all false positive rates.
 
-    In units of its own population every model has the threshold of one FPR in common with all others, so averaging
-    their FNR is mixing their members' laws: the mechanism is a mixture of normals against one standard normal.
+    If the scores of each model are standardised by its population, all models have the same threshold for a given FPR.
+    Averaging their FNR then means mixing the laws of their members, so the mechanism is a mixture of normals against
+    one standard normal.
 
     Parameters
     ----------
     member_mean, member_std, population_mean, population_std
-        Of each model's scores, finite, standard deviations positive, shapes that broadcast to (models,).
+        Means and standard deviations of each model's scores, finite, the latter positive; shapes that broadcast to
+        (models,).
     delta
         From 0 to below 1; at 0 both numbers are infinite unless no model has a leak.
     tolerance
-        Of the supremum, see `epsilon_star_mixtures`.
+        Accuracy of the supremum in nats, see `epsilon_star_mixtures`.
 
     Raises
     ------
@@ -129,19 +131,20 @@ def parametric_mechanism_star(
     shift: float = 1.0,
     confidence: float = 0.95,
 ) -> MechanismStar:
-    """Return estimates of both numbers from losses of many models, by normals fitted to each, and a lower bound.
+    """Return estimates of both numbers by normals fitted to the losses of each model, and a lower bound.
 
     Parameters
     ----------
     member_losses, population_losses
-        Losses at least 0, finite, not all equal within a model, shapes (models, m) and (models, p). The bound asks for
-        independent models, each with its own training and population records, see `mechanism_lower_bound`.
+        Losses, finite and at least 0, not all equal within a model, shapes (models, m) and (models, p). The lower bound
+        holds only for independent models, each with its own training and population records, see
+        `mechanism_lower_bound`.
     delta
         From 0 to below 1.
     shift
         As for `parametric_epsilon_star`.
     confidence
-        Of the lower bound, which takes no normals for granted; above 0 and below 1.
+        Confidence of the lower bound, above 0 and below 1. The bound does not assume normal scores.
 
     Raises
     ------

@@ -1,7 +1,8 @@
 """Fits of normal mixtures to scores, their number of components, and whether they fit (Negoescu et al., appendix 8.2).
 
-scikit-learn's `GaussianMixture` fits standardised scores. A component is no narrower than a thousandth of the scores'
-spread: repeated values, which overfitted models have many of, would otherwise become components of no width.
+The scores are standardised and fitted by scikit-learn's `GaussianMixture`. No component may be narrower than a
+thousandth of the scores' standard deviation: values that occur repeatedly, as they often do in overfitted models, would
+otherwise become components without width.
 """
 
 import math
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 MOST_COMPONENTS = 20
-"""The largest number of components that appendix 8.2 looks at."""
+"""The largest number of components that appendix 8.2 considers."""
 _FLOOR = 1e-6
 """Added to the variance of every component, in units of the scores' variance."""
 _PATIENCE = 3
-"""Model choice ends when so many further components have not lowered the criterion."""
+"""The search for the number of components ends when so many further ones have not lowered the criterion."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,9 @@ class KsCheck:
     evaluation_size
         Number of scores kept back, and of draws from the fit that they were compared with.
     statistic
-        Largest distance of both empirical distribution functions.
+        Largest distance between the two empirical distribution functions.
     p_value
-        Of the hypothesis that both samples have one law; the paper asks whether it exceeds 0.05.
+        p-value of the hypothesis that both samples have the same law; the paper asks whether it exceeds 0.05.
     """
 
     components: int
@@ -65,12 +66,13 @@ def fit_mixture(
     rng
         Seeds the first guess.
     start
-        Where to start instead of a guess, as when refitting a resampled set; a mixture of so many components.
+        Where the search starts instead of at a guess, as when a resampled set is refitted; a mixture with the same
+        number of components.
 
     Returns
     -------
     NormalMixture
-        Components with a weight that vanished are left out.
+        The fitted mixture, without components whose weight vanished.
 
     Raises
     ------
@@ -95,7 +97,7 @@ def choose_mixture(
     rng
         Seeds the first guesses.
     most_components
-        From 1 to `MOST_COMPONENTS`. The search ends earlier when three further components did not lower the criterion.
+        From 1 to `MOST_COMPONENTS`. The search ends earlier if three further components have not lowered the criterion.
 
     Raises
     ------
@@ -149,8 +151,8 @@ def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.r
 
 
 def _em(values: Array, components: int, rng: np.random.Generator, start: NormalMixture | None) -> "GaussianMixture":
-    """Return a fit from a start, or the likelier of one from the quantiles and one from a random guess."""
-    # Loaded here, for it is slow to load and most uses of this package fit no mixture.
+    """Return the fit from `start`; without one, the likelier of a fit from quantiles and a fit from a random guess."""
+    # Imported here, because it takes long and most uses of this package fit no mixture.
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
 
@@ -169,14 +171,14 @@ def _em(values: Array, components: int, rng: np.random.Generator, start: NormalM
     if start is None and components > 1:
         fits.append(GaussianMixture(**settings, init_params="k-means++"))
     with warnings.catch_warnings():
-        # An unfinished fit is still a mixture; whether it fits is what the check is for.
+        # A fit that did not converge is still a mixture; `ks_check` tells whether it fits.
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = [one.fit(values[:, None]) for one in fits]
     return max(fitted, key=lambda one: float(one.lower_bound_))
 
 
 def _quantile_start(values: Array, components: int) -> dict[str, Array]:
-    """Return equal weights, means at the middles of equal shares of the scores, and the spread of a share."""
+    """Return a first guess: equal weights, means at the medians of equal shares of the scores, and equal spreads."""
     means = np.quantile(values, (np.arange(components) + 0.5) / components)
     precisions = np.full((components, 1, 1), float(components) ** 2)
     return {

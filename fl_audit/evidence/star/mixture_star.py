@@ -1,15 +1,18 @@
-"""Epsilon* of two mixtures of normals, found with a certificate (Negoescu et al. 2023, definition 2, section 3.1).
+"""Epsilon* of two mixtures of normals with a proof of how accurate it is (Negoescu et al. 2023, definition 2).
 
 The ratio F(t) = log (P(X > t) - delta) - log Q(X > t) of two mixtures can have many local maxima, so a search from
-starting points proves nothing. Here intervals of thresholds are halved until each is known to hold nothing better than
-what was found, up to the tolerance. Three things are known of an interval [a, b] without looking inside:
+starting points proves nothing. Here intervals of thresholds are halved until none can hold a value that is larger, by
+more than the tolerance, than the largest one found. Three upper bounds of F on an interval [a, b] are known without
+evaluating F inside it:
 
-* both tails fall, so F is at most log (P(X > a) - delta) - log Q(X > b);
-* components are unimodal, so the density of a mixture on [a, b] lies between two numbers, and with it the slope
-  F' = q / Q - p / (P - delta): where its sign is known the largest value stands at an end;
-* where the slope lies between L < 0 < U, F stays below the lines with slope U from a and L from b.
+* both tails fall with t, so F is at most log (P(X > a) - delta) - log Q(X > b);
+* every component is unimodal, so the density of a mixture on [a, b] lies between two known numbers, and so does the
+  slope F' = q / Q - p / (P - delta); where the sign of the slope is known, the largest value is at an end;
+* where the slope lies between L < 0 and U > 0, F stays below the line with slope U through a and the line with slope L
+  through b.
 
-Halving is exact in the tails, where P(X > t) reaches delta, and for narrow beside wide components; there is no grid.
+As there is no grid, the search stays accurate in the far tails, where P(X > t) approaches delta, and where narrow
+components stand beside wide ones.
 """
 
 import math
@@ -28,21 +31,22 @@ _MOST_CELLS = 2**20
 _HALVINGS = 120
 _START_EDGES = 1024
 _NEGLIGIBLE = 8.3
-"""Standard deviations below which a tail differs from 1 by less than 1e-16."""
+"""A threshold so many standard deviations below the mean has a tail that differs from 1 by less than 1e-16."""
 _FAR = 38.0
-"""Standard deviations to which an unbounded range is searched: the tail there is 1e-316."""
+"""Number of standard deviations up to which an unbounded range is searched: the tail there is 1e-316."""
 
 
 @dataclass(frozen=True)
 class CertifiedStar:
-    """Epsilon* with the certificate of the search.
+    """Epsilon* as it was found, and how far it can lie below the truth.
 
     Parameters
     ----------
     epsilon_star
         The largest value found, at least 0; infinite where it is unbounded.
     gap
-        The supremum is at most this much larger, up to rounding; no less than the tolerance of a search.
+        The supremum exceeds the value by at most this much in nats, up to rounding; at least the tolerance of the
+        search, or 0 where nothing had to be searched.
     """
 
     epsilon_star: float
@@ -59,17 +63,17 @@ def epsilon_star_mixtures(
     members, population
         Laws of scores.
     delta
-        From 0 to below 1. At 0, without a cut, different laws have an unbounded ratio, unless both tails of both are
-        led by the same component.
+        From 0 to below 1. At 0, without a cut, the ratio of two different laws is unbounded, unless in each tail the
+        same component dominates both laws.
     cut
         As for `epsilon_star_gaussian`.
     tolerance
-        Largest gap at which the search may end, positive; in nats, up to rounding.
+        The search ends when the gap is at most this, in nats; positive.
 
     Returns
     -------
     CertifiedStar
-        `gap` exceeds the tolerance only where a million intervals did not settle it.
+        `gap` exceeds the tolerance only if a million intervals were not enough.
 
     Raises
     ------
@@ -138,7 +142,10 @@ def threshold_log_ratios(members: NormalMixture, population: NormalMixture, poin
 def _tail_supremum(
     p: NormalMixture, q: NormalMixture, delta: float, limits: tuple[float, float], best: float, tolerance: float
 ) -> tuple[float, float]:
-    """Return the larger of `best` and the supremum of F over the limits, and what the search could not exclude."""
+    """Return the larger of `best` and the supremum of F within the limits, and an upper bound of it.
+
+    The upper bound is the largest value that the search could not exclude.
+    """
     low = max(limits[0], float((q.means - _NEGLIGIBLE * q.stds).min()))
     high = min(limits[1], p.upper_quantile(math.log(delta) if delta else -math.inf))
     if math.isinf(high):
@@ -190,7 +197,7 @@ def _log_over_delta(log_tail: Array, delta: float) -> Array:
 
 
 def _first_edges(p: NormalMixture, q: NormalMixture, low: float, high: float) -> Array:
-    """Return first edges between the limits, closer where components are narrow."""
+    """Return the ends of the first intervals between the limits, closer together where components are narrow."""
     steps = np.linspace(-6, 6, 25)
     inner = np.concatenate([(law.means + steps[:, None] * law.stds).ravel() for law in (p, q)])
     inner = np.unique(inner[(inner > low) & (inner < high)])
@@ -208,7 +215,10 @@ def _same(one: NormalMixture, other: NormalMixture) -> bool:
 
 
 def _tails_agree(one: NormalMixture, other: NormalMixture) -> bool:
-    """Return whether the same component, the widest and then outermost, leads both laws in each tail."""
+    """Return whether in each tail the same component dominates both laws.
+
+    The widest component dominates a tail, and among equally wide ones the outermost.
+    """
 
     def leader(law: NormalMixture) -> tuple[float, float]:
         return max(zip(law.stds.tolist(), law.means.tolist(), strict=True))

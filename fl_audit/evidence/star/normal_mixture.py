@@ -14,7 +14,7 @@ from fl_audit.errors import require
 Array = NDArray[np.float64]
 
 _ROWS = 2**20
-"""Largest number of point-component pairs computed at once; memory follows it."""
+"""Largest number of pairs of a point and a component that are computed at once, to bound the memory."""
 
 _LARGE = 1e300
 
@@ -57,12 +57,8 @@ class NormalMixture:
         return int(self.weights.size)
 
     def log_sf(self, points: ArrayLike) -> Array:
-        """Return log P(X > point), shape of `points`; exact far out in both tails."""
+        """Return log P(X > point), shape of `points`; accurate far out in both tails."""
         return self._mixed(points, lambda z: log_ndtr(-z), density=False)
-
-    def log_cdf(self, points: ArrayLike) -> Array:
-        """Return log P(X <= point), shape of `points`; exact far out in both tails."""
-        return self.mirrored().log_sf(-np.asarray(points, dtype=np.float64))
 
     def log_density(self, points: ArrayLike) -> Array:
         """Return the log of the density, shape of `points`."""
@@ -75,8 +71,8 @@ class NormalMixture:
     def log_density_range(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Return a lower and an upper bound of the log density on each interval, shapes (intervals,).
 
-        Every component is unimodal: it is smallest at the end that is farther from its mean and largest at the point
-        that is nearest to it.
+        Every component is unimodal: on an interval its density is smallest at the end farther from its mean, and
+        largest at the point nearest to its mean.
         """
         middle = (low + high) / 2
 

@@ -1,4 +1,4 @@
-"""How Epsilon* depends on the number of losses it is computed from: its bias upwards shrinks with them."""
+"""How Epsilon* depends on the number of losses it is computed from: its upward bias shrinks as they grow in number."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from fl_audit.evidence.star.loss_samples import checked_pair
 
 Array = NDArray[np.float64]
 Estimator = Callable[[Array, Array, float], Array]
-"""From losses of members (models, m) and population (models, p), and delta, to Epsilon* of each model."""
+"""Takes losses of members (models, m), of the population (models, p), and delta; returns Epsilon* (models,)."""
 
 _AT_ONCE = 2**22
 
@@ -25,7 +25,7 @@ class SizeEffect:
     size
         Number of losses drawn from each set.
     mean, std
-        Over the subsets, the standard deviation with denominator `subsets` - 1.
+        Mean and standard deviation over the subsets, the latter with the denominator `subsets` - 1.
     subsets
         How many were drawn.
     """
@@ -54,10 +54,10 @@ def sample_size_effect(
     delta
         From 0 to below 1.
     sizes
-        Numbers of losses of a subset, each from 2 to the smaller of m and p. A subset that is most of a set varies less
-        than a new sample would.
+        Numbers of losses in a subset, each from 2 to the smaller of m and p. Subsets that hold most of a set vary less
+        than new samples would.
     subsets
-        Subsets of each size, at least 2.
+        Number of subsets of each size, at least 2.
     estimator
         `parametric_epsilon_star` or `empirical_epsilon_star`.
     rng

@@ -1,9 +1,10 @@
 """Epsilon* of one model with its interval, what speaks against it, and what simple attacks achieve on the same losses.
 
-Each method has the interval that was found to cover. Of normal and mixture fits it is the hull of the percentile and
-the reversed percentile bootstrap: Epsilon* cannot fall below 0 and exceeds it on any sample, so percentiles alone never
-reach down to 0 where nothing leaks, and reversed ones alone fall short where much does. Of the empirical form it is
-`empirical_interval`, for a bootstrap does not cover a supremum in the tails.
+Each method has the kind of interval that was found to cover the truth. For fits of normals and of mixtures it is the
+hull of the percentile and the reversed percentile bootstrap intervals. Epsilon* of any sample is above 0, so
+percentiles alone never reach down to 0 where nothing leaks, and reversed percentiles alone fall short where much leaks.
+For the empirical form it is `empirical_interval`, because a bootstrap does not cover a supremum that is reached in the
+tails.
 """
 
 import math
@@ -27,9 +28,9 @@ from fl_audit.evidence.star.normal_mixture import NormalMixture, normal
 Array = NDArray[np.float64]
 
 PARAMETRIC_CUT = 1e-6
-"""Cut of the value beside an uncut supremum; the paper's own constant is lost from its text."""
+"""Cut of the value that is given beside the supremum without a cut; the published text has lost the paper's own."""
 FEW = 30
-"""Fewer losses than this give intervals with a warning."""
+"""With fewer losses than this there is a warning that the interval may not cover."""
 _FIT_AT_MOST = 10_000
 _REPLICATES = 1000
 _MIXTURE_REPLICATES = 100
@@ -39,9 +40,9 @@ _LARGEST_EVALUATION = 1000
 
 
 class StarMethod(StrEnum):
-    """How error rates are found.
+    """How error rates are found from losses.
 
-    PARAMETRIC: normals fitted to scores (section 3.1). EMPIRICAL: the losses' own distribution functions, within a cut.
+    PARAMETRIC: normals fitted to scores (section 3.1). EMPIRICAL: shares of the losses themselves, within a cut.
     MIXTURE: mixtures of normals fitted to scores (appendix 8.2).
     """
 
@@ -57,25 +58,26 @@ class StarEstimate:
     Parameters
     ----------
     epsilon_star
-        At least 0. Of `parametric` and `mixture` over all thresholds; of `empirical` over those within the cut.
-        Infinite where unbounded: at delta 0 for any two different normals, and where the losses are apart.
+        In nats, at least 0. For `parametric` and `mixture` the supremum over all thresholds, for `empirical` over those
+        within the cut. Infinite where there is no bound: at delta 0 for any two different normals, and where a
+        threshold separates the losses of the two sets.
     delta, method
-        What it is at, and how it was found.
+        The delta that it is stated at, and how it was found.
     interval
-        Lower and upper end; see the module's text.
+        Lower and upper end of the confidence interval; see the text of the module.
     confidence
-        Of the interval.
+        Confidence of the interval.
     cut
-        Error rates beyond `cut` and 1 - `cut` were left out of `epsilon_star_within_cut`.
+        Thresholds with an error rate below `cut` or above 1 - `cut` were left out of `epsilon_star_within_cut`.
     epsilon_star_within_cut
-        The value over thresholds within the cut; over all where there are none, see `warnings`.
+        Epsilon* over the thresholds within the cut; over all where there is none within it, see `warnings`.
     members, population
         Numbers of losses.
     attacks
         What simple attacks on the losses achieve.
     laws
-        The laws of the scores of members and population that the value rests on; None for `empirical`, or where a set
-        is constant.
+        The laws that were fitted to the scores of members and population; None for `empirical`, or where all losses of
+        a set are equal.
     warnings
         What speaks against the value or the interval, in words.
     """
@@ -104,7 +106,7 @@ def estimate_epsilon_star(
     cut: float | None = None,
     shift: float = DEFAULT_SHIFT,
 ) -> StarEstimate:
-    """Return Epsilon* of one model with interval, warnings and neighbouring metrics.
+    """Return Epsilon* of one model with its interval, warnings, and what simple attacks achieve on the same losses.
 
     Parameters
     ----------
@@ -113,11 +115,11 @@ def estimate_epsilon_star(
     delta
         From 0 to below 1; the paper recommends less than one over the number of members.
     rng
-        Draws bootstrap sets, seeds mixtures, splits the scores for the check of the fit.
+        Draws the bootstrap samples, seeds the fits of mixtures and splits the scores to check a fit.
     method
-        How error rates are found. `mixture` fits at most 10 000 scores of a set, drawn at random.
+        How error rates are found. `mixture` fits at most 10,000 scores of a set, drawn at random.
     confidence
-        Of the interval, above 0 and below 1.
+        Confidence of the interval, above 0 and below 1.
     cut
         From 0 to below 0.5; None means 0.001 for `empirical`, as in the paper, and 1e-6 otherwise.
     shift
@@ -143,12 +145,12 @@ def estimate_epsilon_star(
         value = within = float(empirical_epsilon_star(members, population, delta, cut))
         interval = empirical_interval(members, population, delta, cut, confidence)
     elif laws is None:
-        # A constant set decides by itself, whatever the law of the other.
+        # Where a set is constant, the value is 0 or infinite whatever the law of the other set.
         value = within = float(parametric_epsilon_star(members, population, delta, shift))
         interval = (value, value)
     else:
         value, within = (_of_laws(members, population, laws, delta, shift, limit, method) for limit in (0.0, cut))
-        # Both were searched to 1e-9, and more thresholds cannot show less.
+        # The cut leaves thresholds out, so it cannot show more; each was searched to 1e-9 only.
         value = max(value, within)
         interval = (value, value)
         if math.isfinite(value):
@@ -171,14 +173,14 @@ def estimate_epsilon_star(
 
 
 def hull_interval(value: float, draws: Array, confidence: float) -> tuple[float, float]:
-    """Return the hull of the percentile and the reversed percentile bootstrap intervals, from 0 upwards.
+    """Return the hull of the percentile and the reversed percentile bootstrap intervals, cut off at 0.
 
     Parameters
     ----------
     value
         The estimate, at least 0, finite.
     draws
-        Bootstrap estimates, shape (replicates,); infinite ones count as such.
+        Bootstrap estimates, shape (replicates,); they may be infinite.
     confidence
         Above 0 and below 1.
     """
@@ -211,7 +213,7 @@ def _of_laws(
     cut: float,
     method: StarMethod,
 ) -> float:
-    """Return Epsilon* of fitted laws; normals have a closed form."""
+    """Return Epsilon* of fitted laws; for two normals there is a closed form."""
     if method is StarMethod.PARAMETRIC:
         return float(parametric_epsilon_star(members, population, delta, shift, cut))
     return epsilon_star_mixtures(*laws, delta, cut).epsilon_star
@@ -232,7 +234,7 @@ def _draws(
     method: StarMethod,
     rng: np.random.Generator,
 ) -> Array:
-    """Return bootstrap estimates; a mixture keeps its number of components and is refitted from where it was."""
+    """Return bootstrap estimates; mixtures keep their number of components and are refitted from the original fit."""
     if method is StarMethod.PARAMETRIC:
         return parametric_draws(gather(members, population), delta, shift, 0.0, _REPLICATES, rng)
     found = []
@@ -292,7 +294,7 @@ def _why_unbounded(
 
 
 def _poor_fit(name: str, scores: Array, law: NormalMixture, method: StarMethod, rng: np.random.Generator) -> list[str]:
-    """Return a warning where the two-sample check of appendix 8.2 refuses the fit."""
+    """Return a warning where the two-sample test of appendix 8.2 rejects the fit, otherwise none."""
     size = min(_LARGEST_EVALUATION, scores.size // 2)
     used = _some(scores, rng)
     components = min(law.components, MOST_COMPONENTS)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from fl_audit.report.contents import RunContents
 from fl_audit.report.section import Caption
-from fl_audit.report.sections.registry import SECTIONS, measured
+from fl_audit.report.sections.registry import measured
 from fl_audit.report.style import to_png
 
 
@@ -15,11 +15,6 @@ class DrawnPicture:
     name: str
     png: bytes
     caption: Caption
-
-
-def picture_names() -> list[str]:
-    """Return the names of all figures that a report may have, in order."""
-    return [picture.name for section in SECTIONS for picture in section.pictures]
 
 
 def draw_all(contents: RunContents) -> list[DrawnPicture]:

@@ -9,7 +9,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from fl_audit.evidence.belief.innovations import InnovationCheck, InnovationGroup, check_innovations, innovations
+from fl_audit.evidence.belief.innovations import (
+    SMALLEST_SIGNAL,
+    InnovationCheck,
+    InnovationGroup,
+    check_innovations,
+    innovations,
+)
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Caption, Picture, Section, Table
@@ -38,7 +44,7 @@ class InnovationNumbers:
     def to_json(self) -> dict[str, Any]:
         """Return the entry `innovations`."""
         groups = [_group_json(bit, group) for bit, group in self.groups]
-        return {"innovations": {"holds": self.check.holds, "groups": groups}}
+        return {"innovations": {"holds": self.check.holds, "rounds_left_out": self.check.left_out, "groups": groups}}
 
     @property
     def groups(self) -> tuple[tuple[int, InnovationGroup], ...]:
@@ -80,10 +86,21 @@ def _caption(numbers: InnovationNumbers, _: RunContents) -> Caption:
         "One innovation is one round's step of the log-odds, less what the law expects, in units of its spread. They "
         "must be independent N(0, 1) whatever the data, the model and the scaling; rounds in which the record changed "
         "nothing have none. Points near the dashed line and mostly inside the 95 % band mean that noise, sensitivities "
-        f"and beliefs fit together; the lower row magnifies the differences.{finding}"
+        f"and beliefs fit together; the lower row magnifies the differences.{_left_out(numbers.check)}{finding}"
     )
     alternative = f"Quantile plots of the innovations against the standard normal law with 95 % bands.{finding}"
     return Caption("Innovations", text, alternative)
+
+
+def _left_out(check: InnovationCheck) -> str:
+    """Say how many rounds the check leaves out, where it leaves out any."""
+    if not check.left_out:
+        return ""
+    were = "was" if check.left_out == 1 else "were"
+    return (
+        f" Of {plural(check.rounds, 'round')} of all worlds, {check.left_out:,} {were} left out: there D and D' "
+        f"differed by less than {SMALLEST_SIGNAL:g} of the noise, so that rounding and not noise would decide."
+    )
 
 
 def innovations_by_bit(run: FinishedRun) -> dict[int, Floats]:
