@@ -20,11 +20,11 @@ from fl_audit.learning.module_checks import PROBE_EXAMPLES, check_module, check_
 from fl_audit.learning.sampling import Portion, Workload
 from fl_audit.learning.stacking import is_plain, parameter_owners, stack_layers
 
-_CACHE_BUDGET = 2**21
+CACHE_BUDGET = 2**21
 """Scalars of activations that one pass may hold: fewer leave the processor waiting for the next call of torch."""
-_PASS_BUDGET = 2**22
+PASS_BUDGET = 2**22
 """Scalars of activations that one pass over one world may hold: examples beyond it wait for the next pass."""
-_GRADIENT_BUDGET = 2**25
+GRADIENT_BUDGET = 2**25
 """Scalars of per-example gradients that the generic way may hold at once."""
 _PROBE_WORLDS = 2
 
@@ -62,7 +62,7 @@ class StackedModel:
         self.feature_shape = feature_shape
         self.layout = ParameterLayout.of(own)
         self._parts = _Parts(own)
-        self._activations = self.layout.size
+        self.activations = self.layout.size
         self.fast = self._probe()
 
     @classmethod
@@ -81,11 +81,16 @@ class StackedModel:
     @property
     def scalars_per_example(self) -> int:
         """Scalars that a pass of one example touches: a rough measure of its cost."""
-        return self._activations + self.layout.size
+        return self.activations + self.layout.size
+
+    @property
+    def examples_per_pass(self) -> int:
+        """How many examples run together at most, so that one world's activations stay within bounds."""
+        return max(1, PASS_BUDGET // self.activations)
 
     def worlds_per_pass(self, examples: int) -> int:
         """Return how many worlds run together on so many examples, so that the work stays in cache."""
-        return max(1, _CACHE_BUDGET // (examples * self._activations))
+        return max(1, CACHE_BUDGET // (examples * self.activations))
 
     def clipped_sum(
         self,
@@ -154,8 +159,7 @@ class StackedModel:
         return losses.reshape(len(models), len(labels))
 
     def _portions(self, examples: int) -> Iterator[slice]:
-        """Divide examples so that one world's activations of a portion stay within bounds."""
-        width = max(1, _PASS_BUDGET // self._activations)
+        width = self.examples_per_pass
         for first in range(0, examples, width):
             yield slice(first, min(examples, first + width))
 
@@ -209,7 +213,7 @@ class StackedModel:
     ) -> None:
         """Write the sums of a pass to `total`, through `torch.func`."""
         total.zero_()
-        together = max(1, _GRADIENT_BUDGET // models.numel())
+        together = max(1, GRADIENT_BUDGET // models.numel())
         for first in range(0, portion.examples, together):
             part = portion.take(slice(first, first + together))
             gradients = self._example_gradients(models, part)
@@ -282,7 +286,7 @@ class StackedModel:
         once_each = len(set(visits)) == len(visits) == sum(1 for _ in parameter_owners(self.template))
         if not once_each or not torch.allclose(found, expected, rtol=1e-4, atol=1e-5):
             return False
-        self._activations = sum(visit.outputs[0].numel() for visit in visited)
+        self.activations = sum(visit.outputs[0].numel() for visit in visited)
         return True
 
     def _visits(self, models: Tensor, features: Tensor) -> list[Visit]:
