@@ -115,7 +115,7 @@ def study(
     kept = min(plan.config.audit.worlds, wrong_worlds or plan.config.audit.worlds)
     run_settings = plan.config.run.model_copy(update={"keep_releases": kept})
     plan = replace(plan, config=plan.config.model_copy(update={"run": run_settings}))
-    contents = run_audit(plan, directory, Engine.LOCAL, progress=progress)
+    contents = run_audit(plan, directory, Engine.LOCAL, progress=progress, with_report=False)
     bits, signal = contents.run.bits, contents.run.signal
     honest = check_innovations(contents.run.increments, signal, bits)
     results = [LawResult("as it is", honest, float(contents.summary["insider"]["advantage"]))]
