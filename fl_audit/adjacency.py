@@ -71,14 +71,15 @@ class Adjacency(StrEnum):
 
 @dataclass(frozen=True)
 class NeighbourPair:
-    """The record by which D and D' differ.
+    """The unit by which D and D' differ.
 
     Parameters
     ----------
     index
-        Position in D of the differing record x.
+        Position in D of the differing record x, or number of the differing client.
     replacement
-        Position in the outside pool of the record x' that takes its place, None where x is removed.
+        Position in the outside pool of the record x' that takes its place, or number of the shard that stands in for
+        the client; None where the unit is removed.
     """
 
     index: int

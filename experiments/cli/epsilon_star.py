@@ -3,16 +3,18 @@
 import json
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from experiments.cli.evidence import read_numbers
 from fl_audit.errors import InputError
-from fl_audit.evidence.star.star_estimate import StarEstimate, StarMethod, estimate_epsilon_star
+from fl_audit.evidence.star.methods import StarMethod
+
+if TYPE_CHECKING:
+    from fl_audit.evidence.star.star_estimate import StarEstimate
 
 
 def epsilon_star(
@@ -41,6 +43,10 @@ def epsilon_star(
     ] = None,
 ) -> None:
     """Measure the privacy risk of one model from its losses: Epsilon* of Negoescu et al. 2023."""
+    import numpy as np
+
+    from fl_audit.evidence.star.star_estimate import estimate_epsilon_star
+
     if method not in list(StarMethod):
         raise InputError(f"--method {method!r}: accepted are {', '.join(StarMethod)}")
     if seed < 0:
@@ -66,7 +72,7 @@ def epsilon_star(
         print(f"figure: {plot}")
 
 
-def estimate_json(found: StarEstimate) -> dict[str, Any]:
+def estimate_json(found: "StarEstimate") -> dict[str, Any]:
     """Return an estimate under the names of the command line's JSON; infinite numbers are null."""
     attacks = found.attacks
     return {
@@ -100,7 +106,7 @@ def _said(number: float) -> str:
     return f"{number:.4g}" if math.isfinite(number) else "unbounded"
 
 
-def _print(found: StarEstimate) -> None:
+def _print(found: "StarEstimate") -> None:
     table = Table(
         title=f"{found.members} losses of members, {found.population} of the population, delta {found.delta:g}"
     )

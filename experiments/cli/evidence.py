@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from fl_audit.errors import InputError
-from fl_audit.evidence.bounds.lower_bounds import LowerBound, epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
-from fl_audit.report.sections.empirical_epsilon import bound_json
+
+if TYPE_CHECKING:
+    from fl_audit.evidence.bounds.lower_bounds import LowerBound
 
 DEFAULT_METHOD = BoundMethod.CLOPPER_PEARSON
 """The method of a single answer where none is named: the one that assumes nothing of the scores."""
@@ -36,6 +37,8 @@ def bound(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Bound epsilon from below by the scores of an attack; higher scores mean members."""
+    from fl_audit.evidence.bounds.lower_bounds import bound_json, epsilon_lower_bound
+
     if method is not None and method not in list(BoundMethod):
         raise InputError(f"--method {method!r}: accepted are {', '.join(BoundMethod)}")
     members, nonmembers = read_numbers(in_scores), read_numbers(out_scores)
@@ -52,8 +55,10 @@ def bound(
 
 def _all_that_apply(
     members: NDArray[np.float64], nonmembers: NDArray[np.float64], delta: float, confidence: float
-) -> list[LowerBound]:
+) -> "list[LowerBound]":
     """Ask every method; one that cannot take these scores is left out, unless none can."""
+    from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
+
     found, refusals = [], []
     for method in BoundMethod:
         try:
@@ -65,7 +70,7 @@ def _all_that_apply(
     return found
 
 
-def _print(found: list[LowerBound], title: str) -> None:
+def _print(found: "list[LowerBound]", title: str) -> None:
     table = Table(title=title)
     for column in ("method", "epsilon at least", "confidence", "limit", "valid for"):
         table.add_column(column, justify="left" if column in ("method", "valid for") else "right")

@@ -10,7 +10,6 @@ from rich.table import Table
 
 from experiments.cli.interrupts import goes_on_with, options
 from fl_audit.errors import InputError
-from fl_audit.report.wording import number_text
 
 if TYPE_CHECKING:
     from experiments.sweeps.sweep import Sweep
@@ -101,6 +100,8 @@ def sweep(
 
 def _points(found: "Sweep", title: str) -> Table:
     """Return the points for the terminal, by rising Epsilon*."""
+    from fl_audit.report.wording import number_text
+
     table = Table("setting", "promised epsilon", found.utility, "Epsilon*", "frontier", title=title)
     for row in found.points.sort_values("epsilon_star").itertuples():
         promised = number_text(row.epsilon) if row.private else "none"

@@ -9,9 +9,10 @@ import os
 import re
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from types import FrameType
@@ -25,7 +26,7 @@ from flwr.server.superlink.fleet.vce.backend.backend import BackendConfig
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
-from experiments.runs.guard import nothing_outlives
+from experiments.runs.guard import environment, nothing_outlives
 from fl_audit.device import Device
 from fl_audit.errors import InputError
 from fl_audit.user_modules import Portable
@@ -122,7 +123,7 @@ def run_on_ray(
     watchdog.start()
     try:
         # Ray prints its own long account of a client process that died; the run says it in one line.
-        with embedded_ray_ends(options), redirect_stdout(io.StringIO()), _interrupt_sets(failed, interrupted):
+        with redirect_stdout(io.StringIO()), _interrupt_sets(failed, interrupted), embedded_ray(options):
             run_simulation(_noticing(server_app, failed), portable, clients, backend_config=options.backend_config())
     finally:
         ended.set()
@@ -130,9 +131,27 @@ def run_on_ray(
         watchdog.join()
 
 
-def embedded_ray_ends(options: RayOptions) -> AbstractContextManager[None]:
-    """Let no process of an embedded Ray outlive the block or this process; a cluster is left as it is."""
-    return nothing_outlives() if options.address is None else nullcontext()
+@contextmanager
+def embedded_ray(options: RayOptions) -> Iterator[None]:
+    """Run a block with a Ray on this machine, no process of which outlives it; nothing is done where a cluster runs.
+
+    Flower takes a Ray that is there. One that it started itself would have a runtime environment, for which every run
+    pays: workers that Ray starts before anybody asks are without it, so nobody could use them.
+    """
+    if options.address is not None:
+        yield
+        return
+    import ray
+
+    init: dict[str, Any] = dict(options.backend_config()["init_args"])
+    # Processes of Ray look for modules where this one does.
+    paths = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    with nothing_outlives(), environment({"PYTHONPATH": paths}):
+        ray.init(**init)
+        try:
+            yield
+        finally:
+            ray.shutdown()
 
 
 def _noticing(server_app: ServerApp, failed: threading.Event) -> ServerApp:

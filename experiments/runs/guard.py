@@ -36,7 +36,7 @@ def nothing_outlives() -> Iterator[None]:
     # A session of its own keeps it from the signals that end this process and its group.
     guard = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
-        with _environment({_MARK: mark, _KEEP_ENVIRONMENT: "1"}):
+        with environment({_MARK: mark, _KEEP_ENVIRONMENT: "1"}):
             yield
     finally:
         assert guard.stdin is not None
@@ -45,7 +45,8 @@ def nothing_outlives() -> Iterator[None]:
 
 
 @contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of the environment inside the block."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

@@ -161,7 +161,7 @@ def _clipping(config: RunConfig) -> Clipping:
 
 
 def _participation(config: RunConfig) -> Participation:
-    training, clients = config.training, config.data.clients
+    training, clients = config.training, _clients(config)
     if training.strategy == "dp-fedsgd":
         return participation_of(float(sampling_rate(config)))
     if training.cohort is None:
@@ -178,13 +178,13 @@ def _denominator(config: RunConfig) -> float:
         case FixedCohort(size), _:
             return float(size)
         case _, "dp-fedavg":
-            return float(config.data.clients * (config.training.client_sampling_rate or 1.0))
+            return float(_clients(config) * (config.training.client_sampling_rate or 1.0))
         case _:
             return float(sampling_rate(config) * config.data.records)
 
 
 def _noise(config: RunConfig, multiplier: float) -> Noise:
-    privacy, clients = config.privacy, config.data.clients
+    privacy, clients = config.privacy, _clients(config)
     if not privacy.private:
         return NoNoise()
     if privacy.noise != "central":
@@ -295,11 +295,11 @@ def _sized(config: RunConfig) -> RunConfig:
 
 def _examples_a_round(config: RunConfig) -> float:
     """Return how many passes of single records a round takes, of all clients together."""
-    training, share = config.training, _denominator(config) / config.data.clients
+    training, share = config.training, _denominator(config) / _clients(config)
     if training.strategy == "dp-fedsgd":
         return float(sampling_rate(config) * config.data.records)
     if training.local_steps is not None:
-        return float(training.local_steps * (training.local_batch or 1) * config.data.clients * share)
+        return float(training.local_steps * (training.local_batch or 1) * _clients(config) * share)
     return float((training.local_epochs or 1) * config.data.records * share)
 
 
@@ -318,16 +318,15 @@ def _with_clients(config: RunConfig, split: Split) -> RunConfig:
 
 def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: NeighbourPair) -> PublicGame:
     data, audit = config.data, config.audit
-    assert data.clients is not None, "a resolved configuration names the number of clients"
     # The game says how many records are used, where a configuration names the most that are wanted.
-    used = used_sizes(split, data.population_records, pair.replacement is not None)
+    used = used_sizes(split, data.population_records, _taken(config, split, pair))
     return PublicGame(
         data=data_spec(data),
         data_seed=data.seed,
         records=data.records,
         test_records=used.test,
         population_records=used.population,
-        clients=data.clients,
+        clients=_clients(config),
         partition=data.partition,
         partition_parameters=tuple(sorted(_partition_parameters(data).items())),
         pair=pair,
@@ -350,8 +349,9 @@ def _pair(config: RunConfig, split: Split) -> NeighbourPair:
         return choose_client(
             config.privacy.adjacency,
             _shards(config, split),
-            split,
+            split.inside,
             audit.neighbour,
+            audit.dissimilarity,
             data.seed,
             audit.neighbour_rank or 1,
         )
@@ -371,8 +371,15 @@ def _partition_parameters(data: DataSection) -> dict[str, bool | int | float | s
 
 
 def _shards(config: RunConfig, split: Split) -> tuple[NDArray[np.int64], ...]:
-    data = config.data
-    return partition_records(split.inside.labels, data.clients, data.partition, _partition_parameters(data), data.seed)
+    data, inside = config.data, split.inside
+    parameters = _partition_parameters(data)
+    return partition_records(inside.labels, _clients(config), data.partition, parameters, data.seed, inside.owner)
+
+
+def _clients(config: RunConfig) -> int:
+    clients = config.data.clients
+    assert clients is not None, "a resolved configuration names the number of clients"
+    return clients
 
 
 def data_spec(data: DataSection) -> DataSpec:
@@ -385,3 +392,14 @@ def data_spec(data: DataSection) -> DataSpec:
         None if directory is None else str(directory),
         tuple((key, value) for key, value in options.items() if value is not None),
     )
+
+
+def _taken(config: RunConfig, split: Split, pair: NeighbourPair) -> int:
+    """Return how many records outside D stand in D' for those of the differing unit."""
+    if pair.replacement is None:
+        return 0
+    match config.privacy.adjacency.unit:
+        case Unit.RECORD:
+            return 1
+        case Unit.CLIENT:
+            return len(_shards(config, split)[pair.index])

@@ -12,7 +12,7 @@ import argparse
 import math
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -37,12 +37,12 @@ from fl_audit.evidence.belief.innovations import InnovationCheck, InnovationGrou
 from fl_audit.game.contributing import Moment
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.hypotheses import sums_of
-from fl_audit.game.seen import Made
 from fl_audit.mechanisms.noise import CentralGaussian
 from fl_audit.mechanisms.weighing import Hypotheses
 
 SETTINGS = ("adult", "adult-global", "adult-model-view", "digits-adam", "mnist-cnn")
-Weigh = Callable[[Game, Made], Observation]
+Weigh = Callable[[Game, list[Hypotheses], Tensor], Observation]
+"""Weighs a release under the hypotheses of its round, which stand last, after those of the round before."""
 
 
 @dataclass(frozen=True)
@@ -70,31 +70,22 @@ def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) 
         return resolve(load_config(path, list(overrides), str(data_dir) if data_dir else None))
 
 
-def honest_weigh(game: Game, made: Made) -> Observation:
-    """Weigh as the insider does."""
-    return weigh(game, _sums(game, made, made.models[-2]), made.release)
-
-
-def weigh_with_more_noise(game: Game, made: Made) -> Observation:
+def weigh_with_more_noise(game: Game, hypotheses: list[Hypotheses], release: Tensor) -> Observation:
     """Weigh with a sigma that is 5 % too large."""
     noise = CentralGaussian(game.public.law.noise_multiplier * 1.05, game.public.law.scaling)
     law = replace(game.public.law, noise=noise)
-    return honest_weigh(replace(game, public=replace(game.public, law=law)), made)
+    return weigh(replace(game, public=replace(game.public, law=law)), hypotheses[-1], release)
 
 
-def weigh_with_sets_exchanged(game: Game, made: Made) -> Observation:
+def weigh_with_sets_exchanged(game: Game, hypotheses: list[Hypotheses], release: Tensor) -> Observation:
     """Weigh D' against D."""
-    found = honest_weigh(game, made)
+    found = weigh(game, hypotheses[-1], release)
     return replace(found, increment=-found.increment)
 
 
-def weigh_with_stale_weights(game: Game, made: Made) -> Observation:
+def weigh_with_stale_weights(game: Game, hypotheses: list[Hypotheses], release: Tensor) -> Observation:
     """Weigh with the weights of the round before."""
-    return weigh(game, _sums(game, made, made.models[-3] if len(made.models) > 2 else made.models[-2]), made.release)
-
-
-def _sums(game: Game, made: Made, start: Tensor) -> Hypotheses:
-    return sums_of(game, start, Moment(made.number), made.around)
+    return weigh(game, hypotheses[-2] if len(hypotheses) > 1 else hypotheses[-1], release)
 
 
 WRONG_INSIDERS: dict[str, Weigh] = {
@@ -123,28 +114,32 @@ def study(
     kept = min(plan.config.audit.worlds, wrong_worlds or plan.config.audit.worlds)
     run_settings = plan.config.run.model_copy(update={"keep_releases": kept})
     plan = replace(plan, config=plan.config.model_copy(update={"run": run_settings}))
-    contents = run_audit(plan, directory, Engine.LOCAL, progress=progress)
+    contents = run_audit(plan, directory, Engine.LOCAL, progress=progress, with_report=False)
     bits, signal = contents.run.bits, contents.run.signal
     honest = check_innovations(contents.run.increments, signal, bits)
     results = [LawResult("as it is", honest, float(contents.summary["insider"]["advantage"]))]
-    for name, read in WRONG_INSIDERS.items():
-        increments = reweigh(directory, load_game(plan.public), read)
+    for name, increments in reweigh(directory, load_game(plan.public), WRONG_INSIDERS).items():
         check = check_innovations(increments, signal[:kept], bits[:kept])
         won = (increments.sum(axis=1) > 0) == bits[:kept]
         results.append(LawResult(name, check, float(2 * won.mean() - 1)))
     return results
 
 
-def reweigh(directory: Path, game: Game, read: Weigh) -> NDArray[np.float64]:
-    """Return the increments (worlds, rounds) of an insider who reads the stored releases in its own way."""
+def reweigh(directory: Path, game: Game, reads: Mapping[str, Weigh]) -> dict[str, NDArray[np.float64]]:
+    """Return the increments (worlds, rounds) of insiders who read the stored releases in ways of their own."""
     torch.set_num_threads(game.public.threads)
-    parts = [_reweigh_batch(game, load_file(path), read) for path in sorted((directory / "public").glob("releases-*"))]
-    return np.concatenate(parts)
+    parts = [_reweigh_batch(game, load_file(path), reads) for path in sorted((directory / "public").glob("releases-*"))]
+    return {name: np.concatenate([part[name] for part in parts]) for name in reads}
 
 
-def _reweigh_batch(game: Game, stored: dict[str, Tensor], read: Weigh) -> NDArray[np.float64]:
-    increments = [read(game, made).increment for made in stored_rounds(game, stored)]
-    return np.stack(increments, axis=1)
+def _reweigh_batch(game: Game, stored: dict[str, Tensor], reads: Mapping[str, Weigh]) -> dict[str, NDArray[np.float64]]:
+    increments: dict[str, list[NDArray[np.float64]]] = {name: [] for name in reads}
+    hypotheses: list[Hypotheses] = []
+    for made in stored_rounds(game, stored):
+        hypotheses = [*hypotheses[-1:], sums_of(game, made.models[-2], Moment(made.number), made.around)]
+        for name, read in reads.items():
+            increments[name].append(read(game, hypotheses, made.release).increment)
+    return {name: np.stack(found, axis=1) for name, found in increments.items()}
 
 
 def _row(result: LawResult) -> list[str]:

@@ -22,7 +22,7 @@ import ray
 from ray import cloudpickle
 from ray.exceptions import RayError, RayTaskError
 
-from experiments.runs.engines import Engine, RayOptions, embedded_ray_ends, refuse_unreachable
+from experiments.runs.engines import Engine, RayOptions, embedded_ray, refuse_unreachable
 from experiments.runs.plan import AuditPlan
 from experiments.runs.progress import RunsProgress, no_runs_progress
 from experiments.runs.run import run_audit
@@ -231,18 +231,23 @@ def _reason(error: RayTaskError) -> str:
 @contextmanager
 def _ray(options: RayOptions) -> Iterator[None]:
     """Run a block in which Ray is there; the processes of an embedded one end with it."""
-    init = dict(options.backend_config()["init_args"])
-    with embedded_ray_ends(options):
-        try:
-            ray.init(**init, configure_logging=True)  # type: ignore[arg-type]
-        except (ConnectionError, RuntimeError) as error:
-            said = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise InputError(f"Ray at {options.address or 'this machine'} cannot be used: {said}") from error
+    with embedded_ray(options):
+        if options.address is not None:
+            _join(options)
         logging.getLogger("ray").setLevel(logging.ERROR)
         try:
             yield
         finally:
             ray.shutdown()
+
+
+def _join(options: RayOptions) -> None:
+    init: dict[str, Any] = dict(options.backend_config()["init_args"])
+    try:
+        ray.init(**init)
+    except (ConnectionError, RuntimeError) as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"Ray at {options.address} cannot be used: {said}") from error
 
 
 def _world_rounds(plan: AuditPlan) -> int:

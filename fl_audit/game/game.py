@@ -197,7 +197,7 @@ def load_game(public: PublicGame) -> Game:
             victim = next(client for client, shard in enumerate(shards) if public.pair.index in shard)
         case Unit.CLIENT:
             victim = public.pair.index
-    outside = _outside(public, split, len(shards[victim]))
+    outside = _outside(public, split, shards[victim])
     return Game(
         public=public,
         training=Examples.of(split.inside, public.device),
@@ -218,7 +218,7 @@ class _Outside(NamedTuple):
     left: NDArray[np.int64]
 
 
-def _outside(public: PublicGame, split: Split, shard: int) -> _Outside:
+def _outside(public: PublicGame, split: Split, shard: NDArray[np.int64]) -> _Outside:
     """Divide the records outside D into what the stand-in holds, and the others."""
     number, everything = public.pair.replacement, np.arange(0 if split.outside is None else len(split.outside))
     if number is None:
@@ -228,7 +228,9 @@ def _outside(public: PublicGame, split: Split, shard: int) -> _Outside:
         case Unit.RECORD:
             taken = np.array([number])
         case Unit.CLIENT:
-            taken = stand_in_shard(split.outside, shard, public.data_seed, number)
+            taken = stand_in_shard(
+                split.outside, len(shard), public.data_seed, number, inside=split.inside, replaced=shard
+            )
     return _Outside(split.outside.take(taken), np.delete(everything, taken))
 
 

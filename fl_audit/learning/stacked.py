@@ -21,11 +21,11 @@ from fl_audit.learning.module_checks import PROBE_EXAMPLES, check_module, check_
 from fl_audit.learning.sampling import Portion, Workload
 from fl_audit.learning.stacking import is_plain, parameter_owners, stack_layers
 
-_CACHE_BUDGET = 2**21
+CACHE_BUDGET = 2**21
 """Scalars of activations that one pass holds: more leave the cache, and with fewer the calls of torch cost too much."""
-_PASS_BUDGET = 2**22
+PASS_BUDGET = 2**22
 """Scalars of activations that a pass over a single world may hold; further examples are left to the next pass."""
-_GRADIENT_BUDGET = 2**25
+GRADIENT_BUDGET = 2**25
 """Scalars of per-example gradients that may be held at once where a model runs through `torch.func`."""
 _PROBE_WORLDS = 2
 
@@ -34,7 +34,7 @@ class StackedModel:
     """A module that is run with the weights of any number of worlds at once.
 
     Models made of dense, convolutional and normalising layers run on stacked layers, which need no gradient per example
-    (`fast` is then True). That this is right is not assumed: when the model is made, they are run once and compared with
+    (`fast` is then True). That this is right is not assumed: when the model is made, it is compared with
     gradients taken example by example. Every other module runs through `torch.func`, example by example. `chain` has
     the layers of a model that is a plain chain of dense layers.
 
@@ -64,7 +64,7 @@ class StackedModel:
         self.feature_shape = feature_shape
         self.layout = ParameterLayout.of(own)
         self._parts = _Parts(own)
-        self._activations = self.layout.size
+        self.activations = self.layout.size
         self.fast = self._probe()
         self.chain = dense_chain(own, feature_shape, self.layout)
 
@@ -90,11 +90,16 @@ class StackedModel:
     @property
     def scalars_per_example(self) -> int:
         """Number of scalars that a pass over one example touches: a rough measure of its cost."""
-        return self._activations + self.layout.size
+        return self.activations + self.layout.size
+
+    @property
+    def examples_per_pass(self) -> int:
+        """Largest number of examples that run together, so that the activations of one world fit the budget."""
+        return max(1, PASS_BUDGET // self.activations)
 
     def worlds_per_pass(self, examples: int) -> int:
         """Return how many worlds are run together on a number of examples so that the work stays in cache."""
-        return max(1, _CACHE_BUDGET // (examples * self._activations))
+        return max(1, CACHE_BUDGET // (examples * self.activations))
 
     def clipped_sum(
         self,
@@ -189,7 +194,7 @@ class StackedModel:
 
     def _portions(self, examples: int) -> Iterator[slice]:
         """Divide examples into portions of which one world's activations fit the budget of a pass."""
-        width = max(1, _PASS_BUDGET // self._activations)
+        width = self.examples_per_pass
         for first in range(0, examples, width):
             yield slice(first, min(examples, first + width))
 
@@ -267,7 +272,7 @@ class StackedModel:
     ) -> None:
         """Write the clipped sums of one pass, computed by `torch.func`, to `total`."""
         total.zero_()
-        together = max(1, _GRADIENT_BUDGET // models.numel())
+        together = max(1, GRADIENT_BUDGET // models.numel())
         for first in range(0, portion.examples, together):
             part = portion.take(slice(first, first + together))
             gradients = self._example_gradients(models, part)
@@ -340,7 +345,7 @@ class StackedModel:
         once_each = len(set(visits)) == len(visits) == sum(1 for _ in parameter_owners(self.template))
         if not once_each or not torch.allclose(found, expected, rtol=1e-4, atol=1e-5):
             return False
-        self._activations = sum(visit.outputs[0].numel() for visit in visited)
+        self.activations = sum(visit.outputs[0].numel() for visit in visited)
         return True
 
     def _visits(self, models: Tensor, features: Tensor) -> list[Visit]:

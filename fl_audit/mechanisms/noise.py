@@ -113,7 +113,8 @@ class DistributedGaussian:
 class LocalGaussian:
     """Every client adds all of the noise to its contribution: N(0, sigma^2 I), sigma = z Delta.
 
-    The sum holds m times the variance. Even who sees a contribution by itself, as the server does, faces the noise that was promised.
+    The sum holds m times the variance. Even who sees a contribution by itself, as the server does, faces the noise that
+    was promised.
 
     Parameters
     ----------

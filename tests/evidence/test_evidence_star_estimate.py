@@ -8,7 +8,8 @@ from fl_audit.errors import InputError
 from fl_audit.evidence.star.empirical_star import empirical_epsilon_star
 from fl_audit.evidence.star.epsilon_star import parametric_epsilon_star
 from fl_audit.evidence.star.loss_cells import gather, parametric_draws
-from fl_audit.evidence.star.star_estimate import StarMethod, estimate_epsilon_star, hull_interval
+from fl_audit.evidence.star.methods import StarMethod
+from fl_audit.evidence.star.star_estimate import estimate_epsilon_star, hull_interval
 
 
 def test_cells_keep_all_losses_and_small_sets_exactly() -> None:

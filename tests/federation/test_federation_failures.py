@@ -82,23 +82,26 @@ def _running_ray_processes() -> list[str]:
 
 
 DIED = "client 2 failed: its process died, or ended itself at the time limit"
+SILENT = "no answer in time from client(s) 2"
 SECONDS_TO_STOP = 20.0
+GRACE_SECONDS = 5.0
 
 
 @pytest.mark.ray
 @pytest.mark.parametrize(
-    ("kind", "said", "noticed_after"),
+    ("kind", "said", "time_limit", "is_waited_for"),
     [
-        ("raises", "client 2 failed: the disk of this client is full", 0.0),
-        ("dies", DIED, 0.0),
-        ("hangs", "no answer in time from client(s) 2", 13.0),
-        ("freezes", "no answer in time from client(s) 2", 13.0),
+        ("raises", "client 2 failed: the disk of this client is full", 60.0, False),
+        # The call is made again on a new process, which must have started before the server gives up.
+        ("dies", DIED, 60.0, False),
+        ("hangs", SILENT, 8.0, True),
+        ("freezes", SILENT, 4.0, True),
     ],
 )
 def test_on_ray_a_fault_that_stays_ends_run_and_processes(
-    kind: str, said: str, noticed_after: float, small_plan: MakePlan, tmp_path: Path
+    kind: str, said: str, time_limit: float, is_waited_for: bool, small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    plan = small_plan(run={"client-time-limit": 8.0, "worlds-per-batch": 6, "client-retries": 1})
+    plan = small_plan(run={"client-time-limit": time_limit, "worlds-per-batch": 6, "client-retries": 1})
     mark = tmp_path / "failed"
     with pytest.raises(FederationError) as caught:
         run_audit(
@@ -108,6 +111,7 @@ def test_on_ray_a_fault_that_stays_ends_run_and_processes(
             parties=Parties(client_app=faulty_app(kind, mark, always=True)),
             with_report=False,
         )
+    noticed_after = time_limit + GRACE_SECONDS if is_waited_for else 0.0
     assert time.time() - mark.stat().st_mtime < noticed_after + SECONDS_TO_STOP
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -123,16 +127,16 @@ def test_on_ray_a_fault_that_stays_ends_run_and_processes(
 def test_on_ray_a_call_whose_process_died_is_made_again_and_the_worlds_are_the_same(
     small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    plan = small_plan(run={"client-retries": 2, "actors": 2})
+    plan = small_plan(run={"client-retries": 2, "actors": 1})
     mark = tmp_path / "died"
     survived = run_audit(
         plan,
         tmp_path / "run",
         Engine.RAY,
-        parties=Parties(client_app=faulty_app("dies", mark, times=4)),
+        parties=Parties(client_app=faulty_app("dies", mark, times=2)),
         with_report=False,
     )
-    assert mark.stat().st_size == 4  # twice in each of the two batches
+    assert mark.stat().st_size == 2  # twice in a row, which two retries allow
     undisturbed = run_audit(plan, tmp_path / "undisturbed", Engine.LOCAL, with_report=False)
     for label in ("worlds", "rounds", "releases"):
         pd.testing.assert_frame_equal(getattr(survived, label), getattr(undisturbed, label), check_exact=True)

@@ -35,7 +35,7 @@ def test_sums_over_samples_are_those_of_a_plain_loop(
         assert torch.equal(found[0], torch.zeros_like(found[0]))
 
 
-@pytest.mark.parametrize("budget", ["_CACHE_BUDGET", "_PASS_BUDGET", "_GRADIENT_BUDGET"])
+@pytest.mark.parametrize("budget", ["CACHE_BUDGET", "PASS_BUDGET", "GRADIENT_BUDGET"])
 @pytest.mark.parametrize("way", ["fast", "generic"])
 @pytest.mark.parametrize("gathered_below", [0.0, 1.0])
 def test_samples_may_be_worked_through_in_any_portions(

@@ -11,6 +11,7 @@ from opacus.grad_sample import GradSampleModule
 from torch import Tensor, nn
 
 from fl_audit.learning import stacked
+from fl_audit.learning.layout import ParameterLayout
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.stacked import StackedModel
 
@@ -197,11 +198,13 @@ def test_examples_beyond_the_budget_wait_for_the_next_pass(name: str, monkeypatc
     model, models, features, labels = _setting(name, examples=7)
     logits = model.logits(models, features)
     gradients = example_gradients(model.template, models, features, labels)
-    monkeypatch.setattr(stacked, "_PASS_BUDGET", 3 * model._activations)
-    assert [len(range(7)[some]) for some in model._portions(7)] == [3, 3, 1]
+    monkeypatch.setattr(stacked, "PASS_BUDGET", 4 * model.activations - 1)
+    assert model.examples_per_pass == 3
+    passes = _noted_passes(monkeypatch)
     norm = float(gradients.norm(dim=2).median())
     _assert_close(model.clipped_sum(models, features, labels, norm), clip_and_sum(gradients, norm))
     torch.testing.assert_close(model.logits(models, features), logits)
+    assert passes == 2 * [3, 3, 3]  # of the sum and of the logits: examples 0 to 2, 3 to 5 and 6, in all three worlds
 
 
 def test_features_that_changed_in_place_are_read_again() -> None:
@@ -214,7 +217,7 @@ def test_features_that_changed_in_place_are_read_again() -> None:
 
 def _budget_for(monkeypatch: pytest.MonkeyPatch, model: StackedModel, examples: int, worlds: int) -> None:
     """Let so many worlds and no more fit into one pass."""
-    monkeypatch.setattr(stacked, "_CACHE_BUDGET", (worlds + 1) * examples * model._activations - 1)
+    monkeypatch.setattr(stacked, "CACHE_BUDGET", (worlds + 1) * examples * model.activations - 1)
     assert model.worlds_per_pass(examples) == worlds
 
 
@@ -236,11 +239,11 @@ def test_passes_are_those_of_the_worlds_alone(name: str, way: str, monkeypatch: 
 
 def test_work_stays_in_the_cache() -> None:
     model, *_ = _setting("dense-128")
-    assert model._activations == 128 + 5
+    assert model.activations == 128 + 5
     assert model.worlds_per_pass(1000) == 2**21 // (1000 * 133)
     assert model.worlds_per_pass(10**9) == 1
     model, *_ = _setting("mnist-cnn")
-    assert model._activations == 2 * 16 * 12 * 10 + 2 * 16 * 4 * 3 + 4
+    assert model.activations == 2 * 16 * 12 * 10 + 2 * 16 * 4 * 3 + 4
 
 
 @pytest.mark.parametrize("per_pass", [3, 100])
@@ -253,24 +256,24 @@ def test_the_first_worlds_of_a_batch_have_its_very_bits(
     model.fast = way == "fast"
     _budget_for(monkeypatch, model, len(labels), per_pass)
     batch = model.clipped_sum(models, features, labels, 1.0)
-    shapes: list[int] = []
-    _note_shapes(model, shapes)
+    passes = _noted_passes(monkeypatch)
     for kept in (1, 2, 4, 8):
-        shapes.clear()
+        passes.clear()
         assert torch.equal(model.clipped_sum(models[:kept], features, labels, 1.0, batch_worlds=8), batch[:kept])
-        assert shapes == ([8] if per_pass == 100 else [3, 3, 2][: -(-kept // 3)])
+        assert passes == ([8] if per_pass == 100 else [3, 3, 2][: -(-kept // 3)])
 
 
-def _note_shapes(model: StackedModel, shapes: list[int]) -> None:
-    """Let a model note how many worlds each pass works on: bits may agree by luck in other shapes."""
-    way = "_clipped_sum_fast" if model.fast else "_clipped_sum_generic"
-    original = getattr(model, way)
+def _noted_passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note how many worlds each pass works on, as it lays out their weights: bits may agree by luck in other shapes."""
+    noted: list[int] = []
+    views = ParameterLayout.views
 
-    def noting(models: Tensor, *others: object) -> None:
-        shapes.append(len(models))
-        original(models, *others)
+    def noting(layout: ParameterLayout, models: Tensor) -> dict[str, Tensor]:
+        noted.append(len(models))
+        return views(layout, models)
 
-    setattr(model, way, noting)
+    monkeypatch.setattr(ParameterLayout, "views", noting)
+    return noted
 
 
 @pytest.mark.parametrize("way", ["fast", "generic"])

@@ -277,7 +277,7 @@ def _logits(module: nn.Module, weights: Tensor, features: Tensor) -> Tensor:
 def test_the_generic_way_holds_a_gradient_per_example(name: str) -> None:
     make, shape = GENERIC[name]
     model = StackedModel(make(), shape)
-    assert model._activations == model.layout.size
+    assert model.activations == model.layout.size
 
 
 def test_the_template_is_not_touched() -> None:

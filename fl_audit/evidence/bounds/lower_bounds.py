@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +75,24 @@ class LowerBound:
     members: int
     nonmembers: int
     warnings: tuple[str, ...] = ()
+
+
+def bound_json(bound: LowerBound) -> dict[str, Any]:
+    """Return a lower bound as JSON values; infinite numbers are None."""
+
+    def finite(value: float) -> float | None:
+        return value if math.isfinite(value) else None
+
+    return {
+        "epsilon": finite(bound.epsilon),
+        "delta": bound.delta,
+        "method": str(bound.method),
+        "confidence": bound.confidence,
+        "limit_of_detection": finite(bound.limit_of_detection),
+        "limit_meaning": bound.limit_meaning,
+        "assumption": bound.assumption,
+        "warnings": list(bound.warnings),
+    }
 
 
 def epsilon_lower_bound(

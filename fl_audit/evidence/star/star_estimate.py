@@ -9,7 +9,6 @@ tails.
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +20,7 @@ from fl_audit.evidence.star.epsilon_star import parametric_epsilon_star, require
 from fl_audit.evidence.star.loss_attacks import LossAttacks, loss_attacks
 from fl_audit.evidence.star.loss_cells import gather, parametric_draws
 from fl_audit.evidence.star.loss_samples import DEFAULT_SHIFT, checked_pair, scores_of_pair
+from fl_audit.evidence.star.methods import StarMethod
 from fl_audit.evidence.star.mixture_fit import MOST_COMPONENTS, choose_mixture, fit_mixture, ks_check
 from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures, threshold_limits
 from fl_audit.evidence.star.normal_mixture import NormalMixture, normal
@@ -37,18 +37,6 @@ _MIXTURE_REPLICATES = 100
 _MIXTURE_REPLICATE_TOLERANCE = 1e-5
 _POOR_FIT = 0.05
 _LARGEST_EVALUATION = 1000
-
-
-class StarMethod(StrEnum):
-    """How error rates are found from losses.
-
-    PARAMETRIC: normals fitted to scores (section 3.1). EMPIRICAL: shares of the losses themselves, within a cut.
-    MIXTURE: mixtures of normals fitted to scores (appendix 8.2).
-    """
-
-    PARAMETRIC = "parametric"
-    EMPIRICAL = "empirical"
-    MIXTURE = "mixture"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from fl_audit.evidence.belief.empirical_epsilon import (
     sensitivity_interval,
 )
 from fl_audit.evidence.belief.verdict import Judgement
-from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds
+from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds, bound_json
 from fl_audit.evidence.bounds.methods import ScoreLaw
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.contents import Findings, RunContents
@@ -76,20 +76,6 @@ def _interval_json(interval: EpsilonInterval) -> dict[str, Any]:
         "high": finite(interval.high),
         "confidence": interval.confidence,
         "note": interval.note,
-    }
-
-
-def bound_json(bound: LowerBound) -> dict[str, Any]:
-    """Return a lower bound as JSON values."""
-    return {
-        "epsilon": finite(bound.epsilon),
-        "delta": bound.delta,
-        "method": str(bound.method),
-        "confidence": bound.confidence,
-        "limit_of_detection": finite(bound.limit_of_detection),
-        "limit_meaning": bound.limit_meaning,
-        "assumption": bound.assumption,
-        "warnings": list(bound.warnings),
     }
 
 
