@@ -103,8 +103,9 @@ def receive(
 
 def _bits(one: Contribution, shape: tuple[int, int], server_round: int) -> NDArray[np.float64]:
     bits = read_array(one.reply, Key.WITHIN, one.shape(shape)[:1], np.float64, one.client, server_round)
-    if not np.isin(bits, (0.0, 1.0)).all():
-        raise FederationError(f"round {server_round}: client {one.client} sent '{Key.WITHIN}' that is neither 0 nor 1")
+    # One half is that of a client who contributes nothing: centred it is 0.
+    if not np.isin(bits, (0.0, 0.5, 1.0)).all():
+        raise FederationError(f"round {server_round}: client {one.client} sent '{Key.WITHIN}' other than 0, 1/2 and 1")
     return bits.astype(np.float64)
 
 

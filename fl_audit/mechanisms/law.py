@@ -30,7 +30,7 @@ from fl_audit.mechanisms.noise import (
 from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, PoissonSampling, rate_of
 from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Standpoint
 from fl_audit.privacy.adaptive_clipping import combined_multiplier
-from fl_audit.privacy.events import ReleaseEvent, SampledGaussianRelease, gaussian_rounds
+from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease, gaussian_rounds
 from fl_audit.privacy.matrices import correlated_event
 
 Floats = NDArray[np.float64]
@@ -217,6 +217,22 @@ class ReleaseLaw:
         """
         z = faced(self.noise, standpoint)
         return combined_multiplier(z, z * self.clipping.bit_noise) if isinstance(self.clipping, AdaptiveClipping) else z
+
+    def round_multiplier(self, standpoint: Standpoint) -> float:
+        """Return the noise over the largest difference that one round may show an adversary; 0 without noise.
+
+        Parameters
+        ----------
+        standpoint
+            From where the adversary looks.
+        """
+        z = faced(self.noise, standpoint)
+        if not isinstance(self.noise, CorrelatedGaussian):
+            return z
+        # Whitened, a round shows its own contribution and those of the rounds before it, each by an entry of C.
+        event = self._correlated(self.noise, z, self.noise.rounds)
+        assert isinstance(event, GaussianRelease)
+        return event.noise_multiplier
 
     def events(self, rounds: int, standpoint: Standpoint) -> tuple[ReleaseEvent, ...]:
         """Return what the accountant is told of k rounds; nothing where nothing is promised.

@@ -245,9 +245,20 @@ class FinishedRun:
             increments=self.increments,
             sensitivity=self.by_world("local_sensitivity"),
             sigma=self.by_world("sigma"),
-            noise_multiplier=self.facts.game.law.noise_multiplier,
+            noise_multiplier=self.facts.game.law.round_multiplier(self.facts.game.standpoint),
             residuals=None if residuals is None else Residuals.of_table(residuals),
+            scores=self.scores,
         )
+
+    @property
+    def scores(self) -> Floats | None:
+        """The noise along the record's direction as normal scores under the true hypothesis, (worlds, rounds).
+
+        None where it follows from the increments, which are Gaussian there.
+        """
+        if "score_present" not in self.tables.rounds:
+            return None
+        return np.where(self.bits[:, None], self.by_world("score_present"), self.by_world("score_absent"))
 
     def by_world(self, column: str) -> Floats:
         """Return a column of the table of rounds, shape (worlds, rounds), whatever the order of its rows."""

@@ -30,6 +30,9 @@ class Measured:
     residuals
         Sums of the noise orthogonal to the difference of D and D', of shape (worlds, rounds); None in tables of a
         version that did not measure it.
+    scores
+        The noise along the record's direction as normal scores under the true hypothesis, float64 (worlds, rounds), NaN
+        without information; None where it follows from the increments, which are Gaussian there.
 
     Raises
     ------
@@ -43,6 +46,7 @@ class Measured:
     sigma: NDArray[np.float64]
     noise_multiplier: float
     residuals: Residuals | None = None
+    scores: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         shape = self.increments.shape
@@ -70,6 +74,8 @@ class Measured:
     @cached_property
     def innovations(self) -> NDArray[np.float64]:
         """The noise along the record's direction over the claimed noise, (worlds, rounds); NaN without information."""
+        if self.scores is not None:
+            return self.scores
         return innovations(self.increments, self.sensitivity / self.sigma, self.members)
 
     @cached_property
