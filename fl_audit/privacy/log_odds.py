@@ -139,7 +139,9 @@ class GriddedLogOdds:
         """Return numbers that are uniform if the log-odds follow the law.
 
         Each is drawn evenly between the distribution function one `error` under and one `error` over the log-odds: what
-        the grid has made of an atom lies within, and elsewhere the law hardly changes over so little.
+        the grid has made of an atom lies within, and elsewhere the law hardly changes over so little. Near k log(1-q),
+        where log-odds pile up under weak noise and secret sampling, it does: at z = 0.2 the numbers differ from uniform
+        ones by up to 0.008, which tests of 10,000 log-odds do not notice.
         """
         found = np.asarray(log_odds, dtype=np.float64)
         low, high = self.cdf(found - self.error), self.cdf(found + self.error)

@@ -1,0 +1,134 @@
+"""Client-side DP-SGD: what every client promises its own records when it trains with Opacus in every round.
+
+Each client clips and noises by itself, so that its promise depends on its own shard alone: over all rounds it makes
+rounds x steps Poisson-sampled Gaussian releases. Records come or go (add-remove), as in Opacus' accountants. The server
+and other clients see less than the client's steps, which costs nothing more.
+"""
+
+from collections.abc import Sequence
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import InputError, require
+from fl_audit.privacy.accounting import Accountant, account
+from fl_audit.privacy.events import ReleaseEvent, gaussian_rounds
+from fl_audit.privacy.profile import PrivacyProfile
+
+
+def _require_whole(name: str, value: int) -> None:
+    require(value >= 1 and int(value) == value, f"{name} is {value}: accepted are whole numbers from 1")
+
+
+def batches_per_epoch(records: int, batch: int) -> int:
+    """Return how many steps make an epoch: the records over the batch size, rounded up, as torch's data loader counts.
+
+    Opacus samples every record into a step with probability one over this number (`PrivacyEngine`, with Poisson
+    sampling). Where the batch size divides the records that is batch / records, and otherwise a little less.
+
+    Parameters
+    ----------
+    records
+        Size of the shard, from 1.
+    batch
+        Batch size that the loader was given, from 1.
+
+    Raises
+    ------
+    InputError
+        If a number is not a whole number from 1.
+
+    Examples
+    --------
+    >>> batches_per_epoch(50, 10), batches_per_epoch(51, 10)
+    (5, 6)
+    """
+    _require_whole("records", records)
+    _require_whole("batch", batch)
+    return -(-records // batch)
+
+
+def local_events(
+    records: int,
+    batch: int,
+    rounds: int,
+    noise_multiplier: float,
+    *,
+    epochs: int | None = None,
+    steps: int | None = None,
+) -> tuple[ReleaseEvent, ...]:
+    """Return what one client releases over the whole training.
+
+    Parameters
+    ----------
+    records, batch
+        As for `batches_per_epoch`.
+    rounds
+        Number of rounds in which the client trains, from 1.
+    noise_multiplier
+        Opacus' noise multiplier: standard deviation of the noise on the sum over the clipping norm, positive.
+    epochs, steps
+        How long the client trains in a round: in epochs or in steps, from 1; exactly one of them.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range, or not exactly one of epochs and steps is given.
+
+    Examples
+    --------
+    >>> local_events(50, 10, 3, 1.0, epochs=2)[0].count
+    30
+    """
+    batches = batches_per_epoch(records, batch)
+    _require_whole("rounds", rounds)
+    if epochs is not None and steps is None:
+        _require_whole("epochs", epochs)
+        each = epochs * batches
+    elif steps is not None and epochs is None:
+        _require_whole("steps", steps)
+        each = steps
+    else:
+        raise InputError(f"epochs is {epochs} and steps is {steps}: accepted is exactly one of them")
+    return gaussian_rounds(noise_multiplier, rounds * each, 1 / batches)
+
+
+def client_epsilons(
+    shard_sizes: Sequence[int],
+    batch: int,
+    rounds: int,
+    noise_multiplier: float,
+    delta: float,
+    accountant: Accountant,
+    *,
+    epochs: int | None = None,
+    steps: int | None = None,
+) -> tuple[float, ...]:
+    """Return the epsilon that every client promises its records over all rounds, in the order of the shards.
+
+    Parameters
+    ----------
+    shard_sizes
+        Number of records of each client, from 1.
+    batch, rounds, noise_multiplier, epochs, steps
+        As for `local_events`, the same for all clients.
+    delta
+        Above 0 and below 1, the same for all clients.
+    accountant
+        `rdp` reports what Opacus' `RDPAccountant` does, `pld` the tighter answer; `gdp` accounts for one batch only.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range, or the accountant cannot account for sampling.
+
+    Examples
+    --------
+    >>> [round(epsilon, 2) for epsilon in client_epsilons([500, 1000], 50, 10, 1.0, 1e-5, Accountant.RDP, epochs=1)]
+    [7.9, 5.37]
+    """
+
+    def promised(records: int) -> float:
+        events = local_events(records, batch, rounds, noise_multiplier, epochs=epochs, steps=steps)
+        return account(PrivacyProfile(events, Adjacency.ADD_REMOVE_RECORD), accountant, delta)
+
+    known = {records: promised(records) for records in dict.fromkeys(shard_sizes)}
+    return tuple(known[records] for records in shard_sizes)
