@@ -18,18 +18,19 @@ from fl_audit.evidence.belief.family import (
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_drift import drift_along_gradients, drift_along_record
 from fl_audit.evidence.belief.noise_estimate import (
-    ASSUMPTION,
     EpsilonLimit,
     NoiseEstimate,
+    assumption_of,
+    epsilon_at,
     epsilon_limit,
     epsilon_lower_bound_from_noise,
     estimate_noise,
+    law_in_words,
 )
 from fl_audit.evidence.belief.noise_grain import low_bits, sensitivity
 from fl_audit.evidence.belief.noise_repeats import repeated_noise
 from fl_audit.evidence.belief.noise_scale import noise_along_record, noise_tensor, noise_total
 from fl_audit.evidence.belief.noise_sharing import serial_correlation, shared_over_rounds, shared_over_worlds
-from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee import Guarantee
 
 
@@ -136,7 +137,7 @@ def judge(
     measured
         The run, and the claimed noise.
     guarantee
-        The promise, of Gaussian noise without sampling: only there the tests are exact.
+        The promise, of Gaussian noise. Epsilon follows from the noise by the law of its claim, sampling included.
     confidence
         Of the noise's intervals and of the lower bound on epsilon, 0.5 or more, below 1. The verdict itself is always
         at `FAMILY_LEVEL`.
@@ -150,21 +151,21 @@ def judge(
     """
     tests, missing = run_family(measured)
     broken = tuple(test for test in tests if test.violated)
-    mu, delta = guarantee.mu, guarantee.delta
-    limit = epsilon_limit(measured, TestName.NOISE_ALONG_RECORD.level, mu, delta, guarantee.epsilon)
+    claim = guarantee.claim
+    limit = epsilon_limit(measured, TestName.NOISE_ALONG_RECORD.level, guarantee)
     limit_text = _limit_text(limit, guarantee)
     return Judgement(
         verdict=_verdict(bool(broken), limit.conclusive),
         tests=tests,
         broken=broken,
         level=FAMILY_LEVEL,
-        noise=estimate_noise(measured, confidence, mu, delta),
+        noise=estimate_noise(measured, confidence, claim),
         not_offered=missing,
-        epsilon_lower_bound=epsilon_lower_bound_from_noise(measured, confidence, mu, delta),
+        epsilon_lower_bound=epsilon_lower_bound_from_noise(measured, confidence, claim),
         confidence=confidence,
-        epsilon_lower_bound_at_level=epsilon_lower_bound_from_noise(measured, 1 - FAMILY_LEVEL, mu, delta),
+        epsilon_lower_bound_at_level=epsilon_lower_bound_from_noise(measured, 1 - FAMILY_LEVEL, claim),
         method=str(TestName.NOISE_ALONG_RECORD),
-        assumption=ASSUMPTION,
+        assumption=assumption_of(claim),
         limit_of_detection=limit.epsilon,
         limit_text=limit_text,
         scope=_scope(neighbour_description, seed_description, limit_text),
@@ -194,10 +195,10 @@ def unjudged(guarantee: Guarantee | None) -> tuple[Verdict, str]:
 def _limit_text(limit: EpsilonLimit, guarantee: Guarantee) -> str:
     if limit.worlds_needed is None:
         return "D and D' hardly differed in any round, so no breach of epsilon could have been found along the record."
-    kept = gdp_epsilon(guarantee.delta, guarantee.mu)
+    kept = epsilon_at(guarantee.claim, 1.0)
     found = (
         f"Along the record's direction, noise so small that epsilon is {limit.epsilon:.3g} would have been found with "
-        f"probability {DETECTION_POWER:g}, where the claimed noise keeps {kept:.3g} (exact law of Gaussian noise, "
+        f"probability {DETECTION_POWER:g}, where the claimed noise keeps {kept:.3g} ({law_in_words(guarantee.claim)}, "
         f"delta {guarantee.delta:g}) and {guarantee.epsilon:.3g} is promised."
     )
     worlds = f"{limit.worlds_needed:,} world{'s' if limit.worlds_needed > 1 else ''}"
