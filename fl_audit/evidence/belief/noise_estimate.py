@@ -39,7 +39,8 @@ the noise. So noise of f times the claimed one is measured as a ratio between f 
 and more noise than was promised is not credited in full.
 """
 
-_BREACH = 1.5
+BREACH = 1.5
+"""A run is conclusive where a breach of so many times the promised epsilon would have been found."""
 
 
 def assumption_of(claim: Claim) -> str:
@@ -133,6 +134,12 @@ def estimate_noise(measured: Measured, confidence: float, claim: Claim) -> Noise
     )
 
 
+def no_estimate(confidence: float) -> NoiseEstimate:
+    """Return that nothing was measured of the noise."""
+    nothing = (math.nan,) * 3
+    return NoiseEstimate(*nothing, confidence, *nothing, (), "")
+
+
 def _with_interval(found: SquareSum | None, confidence: float) -> tuple[float, float, float]:
     return (math.nan,) * 3 if found is None else (found.ratio, *ratio_interval(found, confidence))
 
@@ -178,7 +185,7 @@ def epsilon_lower_bound_from_noise(measured: Measured, confidence: float, claim:
     """Return a lower confidence bound on epsilon at the claimed sensitivity from the noise along the record.
 
     With f the real over the claimed noise and f_high its exact one-sided upper confidence bound, epsilon is at least
-    that of the claimed releases with noise f_high times the claimed: of Gaussian rounds gdp_epsilon(delta, mu / f_high).
+    that of the claimed releases with f_high times the claimed noise: of Gaussian rounds gdp_epsilon(delta, mu / f_high).
 
     Parameters
     ----------
@@ -248,10 +255,10 @@ def epsilon_limit(measured: Measured, level: float, promise: Guarantee) -> Epsil
 
 def _breach_ratio(promise: Guarantee) -> float:
     """Return the real over the claimed noise in a breach of 1.5 times the promised epsilon; 1/1.5 where that is 0."""
-    claim, sought = promise.claim, _BREACH * promise.epsilon
+    claim, sought = promise.claim, BREACH * promise.epsilon
     mu = claim.profile.gaussian_mu
     if sought == 0:
-        return 1 / _BREACH
+        return 1 / BREACH
     if mu is not None:
         return mu / gdp_mu(sought, claim.delta)
     return noise_multiplier_for(EpsilonTarget(sought), replace(claim, accountant=Accountant.PLD))

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fl_audit.evidence.belief.family import (
     DETECTION_POWER,
     FAMILY_LEVEL,
@@ -18,6 +21,7 @@ from fl_audit.evidence.belief.family import (
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_drift import drift_along_gradients, drift_along_record
 from fl_audit.evidence.belief.noise_estimate import (
+    BREACH,
     EpsilonLimit,
     NoiseEstimate,
     assumption_of,
@@ -26,11 +30,14 @@ from fl_audit.evidence.belief.noise_estimate import (
     epsilon_lower_bound_from_noise,
     estimate_noise,
     law_in_words,
+    no_estimate,
 )
 from fl_audit.evidence.belief.noise_grain import low_bits, sensitivity
 from fl_audit.evidence.belief.noise_repeats import repeated_noise
 from fl_audit.evidence.belief.noise_scale import noise_along_record, noise_tensor, noise_total
 from fl_audit.evidence.belief.noise_sharing import serial_correlation, shared_over_rounds, shared_over_worlds
+from fl_audit.evidence.bounds.lower_bounds import bound_limit, epsilon_lower_bound
+from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.privacy.guarantee import Guarantee
 
 
@@ -77,7 +84,8 @@ class Judgement:
         How the lower bound is found, and what it rests on, in plain English.
     limit_of_detection
         Smallest true epsilon, at the promise's delta, that would be called violated with probability 0.9 by the test
-        that the lower bound comes from; infinite where the worlds cannot tell.
+        that the lower bound comes from; infinite where the worlds cannot tell. Where only scores are judged: the
+        largest epsilon that so many can certify at `level`, however well they separate.
     limit_text
         The same in plain English, with the number of worlds that would find a breach of 1.5 times the promise.
     scope
@@ -169,6 +177,94 @@ def judge(
         limit_of_detection=limit.epsilon,
         limit_text=limit_text,
         scope=_scope(neighbour_description, seed_description, limit_text),
+    )
+
+
+_Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+_SCORES_METHOD = BoundMethod.ORDER_STATISTIC
+
+NOT_WEIGHED = "What the insider sees has no law that it could weigh exactly: its scores alone are judged."
+
+
+def judge_scores(
+    member_scores: NDArray[np.float64],
+    nonmember_scores: NDArray[np.float64],
+    guarantee: Guarantee,
+    confidence: float,
+    neighbour_description: str,
+    seed_description: str,
+) -> Judgement:
+    """Return whether scores that are no likelihood ratio contradict the promise, by a bound that assumes nothing.
+
+    Parameters
+    ----------
+    member_scores, nonmember_scores
+        Final scores of the worlds with D and of those with D', higher where the insider rather believes in D.
+    guarantee
+        The promise, of any kind of noise.
+    confidence
+        Of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
+    neighbour_description, seed_description
+        As for `judge`.
+
+    Returns
+    -------
+    Judgement
+        Violated where the lower bound at `FAMILY_LEVEL` passes the promised epsilon; otherwise consistent if scores
+        that separate perfectly would have shown 1.5 times the promise, and inconclusive if not.
+
+    Raises
+    ------
+    InputError
+        If a score is not a number or the confidence is out of its range.
+    """
+    scores = np.asarray(member_scores, dtype=np.float64), np.asarray(nonmember_scores, dtype=np.float64)
+    bound, at_level = (_bound_of(scores, guarantee.delta, one) for one in (confidence, 1 - FAMILY_LEVEL))
+    ceiling = _ceiling(scores, guarantee.delta)
+    test = _scores_test(at_level, ceiling, guarantee)
+    return Judgement(
+        verdict=_verdict(test.violated, ceiling >= BREACH * guarantee.epsilon),
+        tests=(test,),
+        broken=(test,) if test.violated else (),
+        level=FAMILY_LEVEL,
+        noise=no_estimate(confidence),
+        not_offered=tuple((str(name), NOT_WEIGHED) for name in _FAMILY),
+        epsilon_lower_bound=bound,
+        confidence=confidence,
+        epsilon_lower_bound_at_level=at_level,
+        method=str(_SCORES_METHOD),
+        assumption=_SCORES_METHOD.assumption,
+        limit_of_detection=ceiling,
+        limit_text=f"{test.limit.capitalize()}.",
+        scope=_scope(neighbour_description, seed_description, f"{test.limit.capitalize()}."),
+    )
+
+
+def _bound_of(scores: _Scores, delta: float, confidence: float) -> float:
+    if not all(part.size for part in scores):
+        return 0.0
+    return epsilon_lower_bound(*scores, delta, confidence, _SCORES_METHOD).epsilon
+
+
+def _ceiling(scores: _Scores, delta: float) -> float:
+    if not all(part.size for part in scores):
+        return 0.0
+    return bound_limit(_SCORES_METHOD, scores[0].size, scores[1].size, delta, 1 - FAMILY_LEVEL)
+
+
+def _scores_test(at_level: float, ceiling: float, guarantee: Guarantee) -> TestResult:
+    """Return the one test: its p-value is not computed, only on which side of the level it lies."""
+    passed = at_level > guarantee.epsilon
+    return TestResult(
+        name=TestName.SCORES,
+        statistic=at_level,
+        p_value=0.0 if passed else 1.0,
+        level=FAMILY_LEVEL,
+        measured=f"scores that certify an epsilon of at least {at_level:.3g} at delta {guarantee.delta:g}",
+        promised=f"an epsilon of at most {guarantee.epsilon:.3g}",
+        limit=f"scores of so many worlds certify an epsilon of up to {ceiling:.3g}, and that where they separate "
+        "perfectly",
     )
 
 
