@@ -185,7 +185,7 @@ def epsilon_lower_bound_from_noise(measured: Measured, confidence: float, claim:
     """Return a lower confidence bound on epsilon at the claimed sensitivity from the noise along the record.
 
     With f the real over the claimed noise and f_high its exact one-sided upper confidence bound, epsilon is at least
-    that of the claimed releases with f_high times the claimed noise: of Gaussian rounds gdp_epsilon(delta, mu / f_high).
+    that of the claimed releases with f_high times the noise, of Gaussian rounds gdp_epsilon(delta, mu / f_high).
 
     Parameters
     ----------
