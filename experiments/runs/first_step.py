@@ -22,6 +22,7 @@ from fl_audit.game.seen import View, refuse_blurred
 from fl_audit.learning.layout import ParameterLayout
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, inversion_error, step
 from fl_audit.learning.private_training import private_updates
+from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noise import InsideTraining
 
 _LARGEST = float(torch.finfo(torch.float32).max)
@@ -30,6 +31,8 @@ _SMALLEST = float(torch.finfo(torch.float32).tiny) * 2**24
 _LARGEST_DRAW = 10.0
 """No standard normal draw of any run is larger."""
 _PROBED = 16
+_USUAL_LOCAL_RATE = 0.1
+"""What a configuration has that leaves it out."""
 
 
 def require_finite_steps(config: RunConfig, game: Game) -> None:
@@ -198,6 +201,9 @@ def _noise_levers(config: RunConfig, game: Game) -> Iterator[_Lever]:
     if not privacy.private:
         return
     usual = float(PrivacySection.model_fields["clipping_norm"].default)
+    if isinstance(game.public.law.contribution, PrivateTraining):
+        local = game.public.law.contribution.schedule.learning_rate
+        yield _Lever("local-learning-rate in [training]", local, _orders(local / _USUAL_LOCAL_RATE))
     yield _Lever("clipping-norm in [privacy]", privacy.clipping_norm, _orders(privacy.clipping_norm / usual))
     if privacy.noise_multiplier is None:
         yield _Lever("the noise multiplier that the promise in [privacy] asks for", noise, _orders(noise))
