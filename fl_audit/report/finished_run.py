@@ -45,7 +45,8 @@ class RunTables:
     releases
         One row a world and release from 0, the initial model: world, round, test_accuracy, epsilon_star.
     clients
-        One row a world, release and client: Epsilon* of that client's own shard. None where clients keep it.
+        One row a world, release and client: Epsilon* of that client's own shard, and what its accountant has counted
+        where clients train privately. None where there is neither.
     residuals
         One row a world and round: what the insider's noise meter read. None where there was none.
 
@@ -145,6 +146,11 @@ class RunFacts:
         return self.sampling_rate < 1
 
     @property
+    def is_amplified(self) -> bool:
+        """Whether the promise counts on secret samples of records: those of the rounds, or of the steps of clients."""
+        return self.guarantee is not None and self.guarantee.sampling_rate < 1
+
+    @property
     def optimizer(self) -> str:
         """How the model follows from the release, by name."""
         return str(self.game.law.optimizer.kind)
@@ -226,6 +232,12 @@ class FinishedRun:
     def has_insider(self) -> bool:
         """Whether the insider was asked about the releases."""
         return bool(np.any(~np.isnan(self.log_odds)))
+
+    @cached_property
+    def insider_scores(self) -> Floats | None:
+        """What the insider scored each world, shape (worlds,), where it has no log-odds; None elsewhere."""
+        table = self.tables.worlds
+        return table["score"].to_numpy(dtype=np.float64) if "score" in table else None
 
     @cached_property
     def signal(self) -> Floats:

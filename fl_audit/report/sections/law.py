@@ -55,6 +55,8 @@ def not_private_label(facts: RunFacts) -> str:
 
 def scaling_text(facts: RunFacts) -> str:
     """Return what the noise is scaled to, in a few words."""
+    if not facts.game.law.weighs_exactly:
+        return "clipping norm, in every step of a client's own training"
     return f"{facts.scaling} sensitivity" if facts.has_promise else "no clipping, no noise"
 
 

@@ -37,7 +37,7 @@ class PromiseNumbers:
     rounds
         k, number of releases after the initial model.
     sampling_rate
-        Probability with which a record takes part in a round.
+        Probability with which a record takes part in a round, or in a step of its client's private training.
     """
 
     guarantee: Guarantee | None
@@ -68,7 +68,9 @@ def belief_bounds(facts: RunFacts) -> dict[int, float]:
 
 def _measure(run: FinishedRun, _: Findings) -> PromiseNumbers:
     facts = run.facts
-    return PromiseNumbers(facts.guarantee, facts.game.rounds, facts.sampling_rate)
+    promise = facts.guarantee
+    rate = facts.sampling_rate if promise is None else promise.sampling_rate
+    return PromiseNumbers(promise, facts.game.rounds, rate)
 
 
 def promise_sentence(numbers: PromiseNumbers, contents: RunContents) -> str:
@@ -77,7 +79,8 @@ def promise_sentence(numbers: PromiseNumbers, contents: RunContents) -> str:
     if promise is None:
         return "These models were trained without any protection: nothing was promised."
     # The promise takes for hidden who takes part, where records are sampled.
-    watcher = "watches this training" + (", and is not told whose records each step used," if facts.is_sampled else "")
+    hidden = ", and is not told whose records each step used," if facts.is_amplified else ""
+    watcher = f"watches this training{hidden}"
     bound, chance = percent(promise.belief_bound), one_in(promise.delta)
     if facts.prior != 0.5:
         pronoun = "it was" if facts.relation.unit is Unit.RECORD else "they were"
@@ -134,8 +137,11 @@ def _entries(numbers: PromiseNumbers, contents: RunContents) -> list[Entry]:
         return []
     accountant, facts = promise.accountant, contents.facts
     neighbours = noise_text(facts)
-    mu = "square root of rounds over z" + ("; for an insider who sees who takes part" if facts.is_sampled else "")
-    exact = "delta(0) of the privacy loss distribution" if facts.is_sampled else "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)"
+    counted = "rounds" if facts.game.law.weighs_exactly else "all steps of the smallest client"
+    unseen = "; for an insider who sees who takes part" if facts.is_amplified else ""
+    mu = f"square root of {counted} over z{unseen}"
+    plain = "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)"
+    exact = "delta(0) of the privacy loss distribution" if facts.is_amplified else plain
     chosen = "chosen before the run"
     return [
         Entry("Epsilon (nats)", promise.epsilon, accountant, COMPUTED,
@@ -180,14 +186,15 @@ def _fixed_bound_method(accountant: Accountant) -> str:
 
 def exact_accountant(facts: RunFacts) -> str:
     """Return who accounts for what holds exactly."""
-    return "pld" if facts.is_sampled else "gdp"
+    return "pld" if facts.is_amplified else "gdp"
 
 
 def noise_text(facts: RunFacts) -> str:
     """Return what a promise rests on: the noise, and between which neighbours it holds."""
-    text = f"Gaussian noise on the sum, neighbours by {facts.relation}"
-    if facts.is_sampled:
-        text += f", records sampled at rate {facts.sampling_rate:g}"
+    where = "on the sum" if facts.game.law.weighs_exactly else "in every step of the clients' training"
+    text = f"Gaussian noise {where}, neighbours by {facts.relation}"
+    if facts.guarantee is not None and facts.is_amplified:
+        text += f", records sampled at rate {facts.guarantee.sampling_rate:g}"
     return text if facts.is_private_release else f"{text}; noise follows the data, so for this pair of data sets only"
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Section
+from fl_audit.report.sections.client_promises import CLIENT_PROMISES
 from fl_audit.report.sections.clients import CLIENTS
 from fl_audit.report.sections.empirical_epsilon import EMPIRICAL_EPSILON
 from fl_audit.report.sections.innovations import INNOVATIONS
@@ -15,6 +16,7 @@ from fl_audit.report.sections.noise import NOISE
 from fl_audit.report.sections.pair import PAIR
 from fl_audit.report.sections.promise import PROMISE
 from fl_audit.report.sections.released_model import RELEASED_MODEL
+from fl_audit.report.sections.scores import SCORES
 from fl_audit.report.sections.timing import TIMING
 from fl_audit.report.sections.verdict import VERDICT
 
@@ -24,7 +26,9 @@ SECTIONS: tuple[Section[Any], ...] = (
     VERDICT,
     NOISE,
     PROMISE,
+    CLIENT_PROMISES,
     INSIDER,
+    SCORES,
     PAIR,
     MEMBERSHIP,
     INNOVATIONS,
