@@ -115,11 +115,6 @@ class ReleaseLaw:
         return norm_bound(self.clipping)
 
     @property
-    def weighs_exactly(self) -> bool:
-        """Whether an insider can work out the exact likelihood ratio of what it sees."""
-        return True
-
-    @property
     def is_adaptive(self) -> bool:
         """Whether the clipping norm changes from round to round."""
         return isinstance(self.clipping, AdaptiveClipping)
