@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.special import expit, logit, ndtri
 
-from fl_audit.privacy.log_odds import LogOddsLaw, NormalLogOdds
+from fl_audit.privacy.log_odds import GriddedLogOdds, LogOddsLaw, NormalLogOdds
 
 Floats = NDArray[np.float64]
 
@@ -38,7 +38,15 @@ def log_odds_density(log_odds: ArrayLike, law: LogOddsLaw) -> Floats:
         return np.asarray(stats.norm.pdf(point, law.mean, law.mu), dtype=np.float64)
     low, high = law.quantile([0.001, 0.999])
     half = max(float(high - low) / 200, law.error)
-    return np.asarray((law.cdf(point + half) - law.cdf(point - half)) / (2 * half), dtype=np.float64)
+    above, below = (_interpolated_cdf(law, end) for end in (point + half, point - half))
+    return np.asarray((above - below) / (2 * half), dtype=np.float64)
+
+
+def _interpolated_cdf(law: LogOddsLaw, point: Floats) -> Floats:
+    """Return P(L <= point), on a grid without its steps, which would show as ripples."""
+    if isinstance(law, GriddedLogOdds):
+        return np.interp(point, law.values, law.cumulative, left=0.0, right=1.0)
+    return law.cdf(point)
 
 
 def belief_density(belief: ArrayLike, laws: Mapping[int, LogOddsLaw], prior: float = 0.5, share: float = 0.5) -> Floats:

@@ -4,18 +4,22 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.advantage import clopper_pearson
 from fl_audit.evidence.belief.empirical_epsilon import (
     EpsilonInterval,
     advantage_interval,
     belief_interval,
+    claimed_sensitivity_interval,
     epsilon_from_largest_belief,
     epsilon_from_measured_advantage,
     epsilon_from_sensitivities,
     sensitivity_interval,
 )
-from fl_audit.privacy.accounting import Accountant, epsilon
+from fl_audit.privacy.accounting import Accountant, account, epsilon
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.renyi import RDP_CLASSIC_ORDERS
 from fl_audit.privacy.scores import rho_alpha
@@ -77,6 +81,20 @@ def test_wrong_input_is_named() -> None:
         epsilon_from_measured_advantage(1.5, 0.01)
     with pytest.raises(InputError, match="delta is 0"):
         epsilon_from_measured_advantage(-0.1, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("accountant", "seen"), [(Accountant.PLD, False), (Accountant.PLD, True), (Accountant.RDP, False)]
+)
+def test_sensitivities_of_sampled_releases_are_accounted_as_sampled(accountant: Accountant, seen: bool) -> None:
+    claim = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(2.0, 30, 0.2, seen), 0.01, 0.5, accountant)
+    full = np.full((2, 30), 0.5)
+    full[1] /= 2
+    full[0, 20:] = 0 if seen else 0.5
+    found = claimed_sensitivity_interval(full, claim)
+    assert found.epsilon == pytest.approx(account(claim.profile, accountant, 0.01))
+    assert found.low == pytest.approx(account(claim.with_noise(2.0).profile, accountant, 0.01))
+    assert claimed_sensitivity_interval(np.zeros((2, 30)), claim).high == 0.0
 
 
 def test_sensitivity_interval_is_the_range_over_worlds() -> None:

@@ -211,6 +211,17 @@ def _low_bits_violated(measured: Measured, grain: NDArray[np.float64]) -> bool:
     return next(test for test in run_family(changed)[0] if test.name == "low-bits").violated
 
 
+def test_a_run_that_passes_the_limit_of_all_rounds_together_is_found() -> None:
+    """Four rounds at the claimed sensitivity and one below keep the limit of each, and pass that of four rounds."""
+    honest = draw_measured(np.random.default_rng(40), 3, 5, noise_multiplier=2.0, silent=0.0)
+    sensitivity = np.where(np.arange(5) < 4, 1.0, 0.1) * np.ones((3, 1))
+    for limit, kept in ((1.001, False), (1.1, True)):
+        run = replace(honest, sensitivity=sensitivity, largest_mu=limit)
+        found = next(test for test in run_family(run)[0] if test.name == "sensitivity")
+        assert found.violated is not kept
+        assert found.where == ("world 0 round 1" if kept else "all rounds of world 0 together")
+
+
 def test_a_sensitivity_above_the_claim_is_found_and_rounding_is_not() -> None:
     honest = draw_measured(np.random.default_rng(10), 3, 3, noise_multiplier=8.0)
     for excess, violated in ((1 + 1e-6, False), (1.001, True)):

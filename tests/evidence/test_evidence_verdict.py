@@ -18,7 +18,7 @@ from fl_audit.evidence.belief.noise_estimate import (
     ratio_interval,
 )
 from fl_audit.evidence.belief.noise_scale import SquareSum
-from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, unjudged
+from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, judge_scores, unjudged
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
@@ -137,6 +137,45 @@ def test_honest_noise_is_not_said_to_give_accuracy_away() -> None:
     rng = np.random.default_rng(12)
     said = [estimate_noise(draw_measured(rng, 5, 10), 0.95, PROMISE.claim).excess for _ in range(200)]
     assert sum(map(bool, said)) <= binom.ppf(1 - 1e-4, 200, 0.001)
+
+
+SAMPLED = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(1.0, 30, 0.2), 0.001, 0.5, Accountant.PLD)
+
+
+def test_sampled_releases_are_judged_by_their_own_law() -> None:
+    """The record's noise of a promise of epsilon 3.4, which full participation would keep at 33."""
+    promise = guarantee(SAMPLED)
+    result = verdict(draw_measured(np.random.default_rng(13), 60, 30, noise_multiplier=1.0), promise)
+    assert result.verdict is Verdict.CONSISTENT
+    assert 0.85 * promise.epsilon < result.epsilon_lower_bound < 1.05 * promise.epsilon
+    assert promise.epsilon < result.limit_of_detection < 1.5 * promise.epsilon
+    assert "privacy loss distribution" in result.limit_text
+    assert "Who takes part" in result.assumption
+
+
+def test_less_noise_than_claimed_raises_the_bound_of_sampled_releases() -> None:
+    rng = np.random.default_rng(14)
+    runs = (draw_measured(rng, 60, 30, along=noise, noise_multiplier=1.0) for noise in (0.5, 1.0, 2.0))
+    low, claimed, high = (epsilon_lower_bound_from_noise(run, 0.95, SAMPLED) for run in runs)
+    exact = [SAMPLED.with_noise(noise).profile.epsilon(0.001) for noise in (0.5, 1.0, 2.0)]
+    assert [low, claimed, high] == pytest.approx(exact, rel=0.15)
+
+
+def test_scores_that_separate_too_well_violate_a_promise() -> None:
+    """Scores of a Gaussian mechanism of twice the promised mu; with the promised one they violate nothing."""
+    rng, promise = np.random.default_rng(15), promise_of(Accountant.GDP, 8.0)
+    said = (promise, 0.95, "record 3 replaced by 8", "seed 17")
+    few = judge_scores(rng.standard_normal(20) + 5, rng.standard_normal(20), *said)
+    assert few.verdict is Verdict.INCONCLUSIVE
+    honest = judge_scores(rng.standard_normal(2000) + promise.mu, rng.standard_normal(2000), *said)
+    assert honest.verdict is Verdict.CONSISTENT
+    assert honest.epsilon_lower_bound <= promise.epsilon
+    leaky = judge_scores(rng.standard_normal(2000) + 6 * promise.mu, rng.standard_normal(2000), *said)
+    assert leaky.verdict is Verdict.VIOLATED
+    assert leaky.epsilon_lower_bound_at_level > promise.epsilon
+    assert [test.name for test in leaky.broken] == [TestName.SCORES]
+    none = judge_scores(np.empty(0), rng.standard_normal(9), *said)
+    assert (none.verdict, none.epsilon_lower_bound) == (Verdict.INCONCLUSIVE, 0.0)
 
 
 def test_without_an_insider_nothing_is_judged() -> None:

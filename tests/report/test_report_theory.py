@@ -4,7 +4,9 @@ from scipy import stats
 from scipy.integrate import quad, trapezoid
 from scipy.special import expit, logit
 
-from fl_audit.privacy.log_odds import NormalLogOdds, Truth
+from fl_audit.adjacency import Adjacency
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.log_odds import NormalLogOdds, Truth, log_odds_law
 from fl_audit.report.theory import (
     belief_band,
     belief_density,
@@ -24,6 +26,19 @@ def normal_laws(mu):
 def test_belief_density_integrates_to_one(mu, prior, share):
     points = belief_grid(normal_laws(mu), prior, points=200_001, tail=1e-9)
     assert trapezoid(belief_density(points, normal_laws(mu), prior, share), points) == pytest.approx(1, abs=1e-6)
+
+
+def test_the_density_of_a_sampled_law_is_that_of_its_log_odds():
+    events = gaussian_rounds(1.0, 8, 0.3)
+    truths = {1: Truth.PRESENT, 0: Truth.ABSENT}
+    laws = {bit: log_odds_law(events, Adjacency.ADD_REMOVE_RECORD, truth, fine=False) for bit, truth in truths.items()}
+    points = belief_grid(laws, points=2001)
+    assert trapezoid(belief_density(points, laws, share=0.4), points) == pytest.approx(1, abs=1e-3)
+    grid = np.linspace(-4, 9, 4001)
+    for law in laws.values():
+        density = log_odds_density(grid, law)
+        assert trapezoid(density, grid) == pytest.approx(1, abs=1e-2)
+        assert trapezoid(grid * density, grid) == pytest.approx(law.mean, abs=0.02)
 
 
 @pytest.mark.parametrize("mu", [10.0, 40.0, 400.0])
