@@ -11,6 +11,7 @@ from flwr.serverapp import Grid, ServerApp
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.adversaries.noise_meter import column_names
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.columns import Columns
 from fl_audit.game.game import Game, load_game, number_of_directions
@@ -312,8 +313,9 @@ def _inquiries(
     if plan.public.with_insider and not plan.public.law.weighs_exactly:
         inquiries.append(ScoreInquiry(plan.public, insiders, wave))
     elif plan.public.with_insider:
-        directions = number_of_directions(game.model.layout.size)
-        inquiries.append(InsiderInquiry(plan.public, insiders, wave, game.model.layout.names, directions))
+        layout = game.model.layout
+        columns = column_names(layout.names, number_of_directions(layout.size))
+        inquiries.append(InsiderInquiry(plan.public, insiders, wave, columns))
     kept = next((finding for finding in findings if isinstance(finding, PopulationLosses)), None)
     if plan.federated_losses is not None and kept is not None:
 

@@ -73,7 +73,7 @@ def synthetic_run(
     law = synthetic_law(mu, rounds, exact, with_promise, sampling_rate, adjacency)
     bits = generator.integers(0, 2, worlds)
     sensitivity = CLIPPING_NORM * (0.3 + 0.6 * generator.random((worlds, rounds)))
-    sigma = law.noise_scale(sensitivity)
+    sigma = law.server_scale(sensitivity)
     sign = np.where(bits == 1, 1.0, -1.0)
     log_odds = np.full((worlds, rounds), np.nan)
     if with_insider:

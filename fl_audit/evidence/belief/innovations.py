@@ -148,7 +148,21 @@ def check_innovations(
     InputError
         As `innovations`.
     """
-    values, member = innovations(increments, signal, bits), bits.astype(bool)
+    return check_scores(innovations(increments, signal, bits), bits)
+
+
+def check_scores(values: NDArray[np.float64], bits: NDArray[np.integer] | NDArray[np.bool_]) -> InnovationCheck:
+    """Return how well normal scores of the noise follow their law, separately for each bit.
+
+    Parameters
+    ----------
+    values
+        Innovations, or where increments are not Gaussian the normal scores of the noise along the record's direction
+        under the true hypothesis, shape (worlds, rounds); NaN where a round tells nothing.
+    bits
+        1 or True where D was used, shape (worlds,).
+    """
+    member = bits.astype(bool)
     left_out = int(np.isnan(values).sum())
     return InnovationCheck(_group(values[member]), _group(values[~member]), values.size, left_out)
 
