@@ -51,8 +51,10 @@ def _measure(run: FinishedRun, _: Findings) -> VerdictNumbers:
     if promise is None or (scores is None and not run.has_insider):
         return VerdictNumbers(*unjudged(promise), None)
     said = (promise, facts.confidence, facts.neighbour, SECRET_SEED)
-    by_scores = None if scores is None else (scores[run.bits], scores[~run.bits])
-    found = judge(run.measured, *said) if by_scores is None else judge_scores(*by_scores, *said)
+    if scores is not None:
+        found = judge_scores(scores[run.bits], scores[~run.bits], *said)
+        return VerdictNumbers(found.verdict, found.scope, found)
+    found = judge(run.measured, *said)
     return VerdictNumbers(found.verdict, found.scope, found)
 
 
