@@ -53,6 +53,8 @@ def test_scores_stand_where_beliefs_cannot(small_plan: MakePlan, tmp_path: Path)
     assert contents.summary["insider"] is None
     assert contents.summary["scores"]["is_likelihood_ratio"] is False
     assert contents.summary["scores"]["worlds"] == 12
+    assert contents.summary["verdict"] == "inconclusive"
+    assert contents.summary["empirical_epsilon"] is None
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "no likelihood ratio" in page
     assert "What each client promises its own records" in page

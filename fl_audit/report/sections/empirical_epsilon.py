@@ -81,7 +81,7 @@ def _interval_json(interval: EpsilonInterval) -> dict[str, Any]:
 
 def _measure(run: FinishedRun, findings: Findings) -> EmpiricalNumbers | None:
     promise, verdict = run.facts.guarantee, findings.find(VerdictNumbers)
-    if promise is None or verdict is None or verdict.judgement is None:
+    if promise is None or verdict is None or verdict.judgement is None or not run.has_insider:
         return None
     confidence, wins = run.facts.confidence, int(run.tables.worlds["won"].sum())
     return EmpiricalNumbers(

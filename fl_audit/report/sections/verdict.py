@@ -47,13 +47,14 @@ class Banner:
 
 def _measure(run: FinishedRun, _: Findings) -> VerdictNumbers:
     facts, promise = run.facts, run.facts.guarantee
-    if promise is None or not run.has_insider:
+    scores = run.insider_scores
+    if promise is None or (scores is None and not run.has_insider):
         return VerdictNumbers(*unjudged(promise), None)
     said = (promise, facts.confidence, facts.neighbour, SECRET_SEED)
-    if facts.game.law.weighs_exactly:
-        found = judge(run.measured, *said)
-    else:
-        found = judge_scores(run.log_odds[run.bits], run.log_odds[~run.bits], *said)
+    if scores is not None:
+        found = judge_scores(scores[run.bits], scores[~run.bits], *said)
+        return VerdictNumbers(found.verdict, found.scope, found)
+    found = judge(run.measured, *said)
     return VerdictNumbers(found.verdict, found.scope, found)
 
 
