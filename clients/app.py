@@ -203,11 +203,16 @@ def _partition(context: Context) -> int:
 
 
 def _config(message: Message) -> ConfigRecord:
-    return message.content.config_records[Record.CONFIG]
+    # `content.config_records` makes a dictionary anew whenever it is asked, which adds up over the calls of a round.
+    found = message.content[Record.CONFIG]
+    assert isinstance(found, ConfigRecord)
+    return found
 
 
 def _arrays(message: Message) -> ArrayRecord:
-    return message.content.array_records[Record.ARRAYS]
+    found = message.content[Record.ARRAYS]
+    assert isinstance(found, ArrayRecord)
+    return found
 
 
 def _tensor(game: Game, message: Message, key: str) -> torch.Tensor:

@@ -8,6 +8,9 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 
 _POLL_SECONDS = 0.02
+_UNDER_WAY = 256
+"""Most messages that wait for their replies at once: Flower's runtime looks through all of them again and again. It
+answers no more than 32 at a time."""
 _GRACE_SECONDS = 5.0
 """How much longer than a client's own time limit the server waits: the client ends itself first where it can."""
 
@@ -43,10 +46,14 @@ class WatchedGrid(Grid):
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         """Send messages and return the replies: all, or those up to the first failure or to a silence too long."""
-        waiting = set(self._grid.push_messages(messages))
+        unsent, waiting = list(messages), set[str]()
         replies: list[Message] = []
         last_sign = time.monotonic()
-        while waiting:
+        while unsent or waiting:
+            if unsent and len(waiting) < _UNDER_WAY:
+                room = _UNDER_WAY - len(waiting)
+                waiting.update(self._grid.push_messages(unsent[:room]))
+                del unsent[:room]
             arrived = list(self._grid.pull_messages(waiting))
             if arrived:
                 last_sign = time.monotonic()

@@ -11,20 +11,22 @@ import signal
 import socket
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
-from flwr.app import Context
+from flwr.app import Context, Message
 from flwr.app.typing import ConfigRecordValues
 from flwr.clientapp import ClientApp
 from flwr.server.superlink.fleet.vce.backend.backend import BackendConfig
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
+from flwr.superlink.grid import InMemoryGrid
 
 from experiments.runs.guard import environment, nothing_outlives
 from fl_audit.device import Device
@@ -161,6 +163,8 @@ def _noticing(server_app: ServerApp, failed: threading.Event) -> ServerApp:
     @wrapped.main()
     def main(grid: Grid, context: Context) -> None:
         ended_well = False
+        if isinstance(grid, InMemoryGrid):
+            look_only_where_messages_wait(grid.state)
         try:
             server_app(grid=grid, context=context)
             ended_well = True
@@ -169,6 +173,46 @@ def _noticing(server_app: ServerApp, failed: threading.Event) -> ServerApp:
                 failed.set()
 
     return wrapped
+
+
+class MessageStore(Protocol):
+    """Where Flower's runtime keeps messages until a node takes them."""
+
+    def store_message_ins(self, message: Message) -> str | None:
+        """Keep a message, and return its identity if it is accepted."""
+
+    def get_message_ins(self, node_id: int, limit: int | None, *, run_id: int | None = None) -> list[Message]:
+        """Hand over the messages to a node that it has not had yet."""
+
+
+def look_only_where_messages_wait(store: MessageStore) -> None:
+    """Let a store answer at once for nodes to which nobody has written.
+
+    Flower's runtime asks for the messages to each node, ten times a second, and for each its store checks all messages
+    there are. With a thousand nodes that takes longer than the clients' work, and with ten thousand, forever.
+    """
+    keep, hand_over = store.store_message_ins, store.get_message_ins
+    written: Counter[int] = Counter()
+    lock = threading.Lock()
+
+    def kept(message: Message) -> str | None:
+        # Counted before it is there: a node with a message is never passed over for longer than one turn.
+        with lock:
+            written[message.metadata.dst_node_id] += 1
+        return keep(message)
+
+    def handed_over(node_id: int, limit: int | None, *, run_id: int | None = None) -> list[Message]:
+        if node_id not in written:
+            return []
+        found = hand_over(node_id, limit, run_id=run_id)
+        with lock:
+            written[node_id] -= len(found)
+            if written[node_id] <= 0:
+                del written[node_id]
+        return found
+
+    replaced: Any = store
+    replaced.store_message_ins, replaced.get_message_ins = kept, handed_over
 
 
 @contextmanager

@@ -5,6 +5,7 @@ neighbours, shards and model. It holds no secret: bits and noise come from the c
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,8 +126,13 @@ class PublicGame:
 
     @staticmethod
     def from_json(text: str) -> "PublicGame":
-        """Return the game that `to_json` wrote."""
-        return _ADAPTER.validate_json(text)
+        """Return the game that `to_json` wrote; every message of a run brings the same, so it is read once."""
+        return _read(text)
 
 
 _ADAPTER = TypeAdapter(PublicGame)
+
+
+@lru_cache(maxsize=4)
+def _read(text: str) -> PublicGame:
+    return _ADAPTER.validate_json(text)

@@ -1,0 +1,246 @@
+"""DP-FedAvg beside Flower's own FedAvg, pfl-research and a plain torch loop, in one run.
+
+    python -m experiments.benchmarks.fedavg_speed [--quick] [--pfl PYTHON] [--only WAY ...]
+
+A thousand clients of 50 random records train 784-128-10, 50 of them in a round, each for one epoch in batches of 10.
+Flower's FedAvg, pfl-research and the loop neither clip nor add noise. pfl-research is measured where `--pfl` names the
+interpreter of an environment that has it. All ways take turns, so that they see the same machine; a round counts from
+the end of the one before, and what comes before the second round is start-up. `--clients 10000 --records 5 --rounds 2`
+tells how long a large federation takes to start.
+"""
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+from flwr.app import ConfigRecord
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+from experiments.benchmarks.pfl_script import PFL_SCRIPT
+from experiments.benchmarks.stock_fedavg import load_records, network, stock_rounds, train_epoch
+from experiments.cli.main import guarded
+from experiments.runs.config import RunConfig, parse_config
+from experiments.runs.engines import Engine, RayOptions, usable_cores
+from experiments.runs.plan import resolve
+from experiments.runs.run import run_audit
+
+_FEATURES, _HIDDEN, _CLASSES, _BATCH, _RATE = 784, 128, 10, 10, 0.1
+_MANY_WORLDS = 50
+_OTHERS = 400
+"""Records beside those of the clients, for tests and as a population."""
+
+STOCK, RAY_ONE, RAY_MANY = "stock Flower, Ray", "ours, Ray, 1 world", f"ours, Ray, {_MANY_WORLDS} worlds"
+LOCAL_ONE, LOCAL_MANY = "ours, local, 1 world", f"ours, local, {_MANY_WORLDS} worlds"
+LOOP, PFL_ONE, PFL_ALL = "torch loop, 1 thread", "pfl, 1 process", "pfl, a process a core"
+
+TARGETS = (
+    ("time of a round on Ray over that of stock Flower", STOCK, RAY_ONE, "<= 1.1"),
+    ("client updates a second on Ray over stock Flower's", RAY_MANY, STOCK, ">= 5"),
+    ("client updates a second on the local engine over pfl's", LOCAL_ONE, PFL_ALL, ">= 1"),
+    ("client updates a second on the local engine over the loop's", LOCAL_ONE, LOOP, ">= 2"),
+)
+"""What is compared: client updates a second of the first way over those of the second."""
+
+
+@dataclass(frozen=True)
+class Federation:
+    """What is trained.
+
+    Parameters
+    ----------
+    path
+        Archive of the records.
+    clients, records, cohort, rounds
+        Clients, records of each, clients of a round, and rounds of a run, at least 2.
+    cores
+        Client processes, or threads.
+    pfl
+        Interpreter that has pfl-research.
+    """
+
+    path: Path
+    clients: int
+    records: int
+    cohort: int
+    rounds: int
+    cores: int
+    pfl: str | None
+
+    def settings(self) -> dict[str, str | int | float]:
+        """Return what the others' clients and scripts are told."""
+        sizes = {"clients": self.clients, "records": self.records, "cohort": self.cohort, "rounds": self.rounds}
+        model = {"batch": _BATCH, "rate": _RATE, "hidden": _HIDDEN, "classes": _CLASSES}
+        return {"path": str(self.path), **sizes, **model}
+
+    def configuration(self, worlds: int) -> RunConfig:
+        """Return the same as a configuration of ours."""
+        data = {"name": "npz", "path": str(self.path), "test-records": _OTHERS // 4, "population-records": _OTHERS // 4}
+        audit = {"worlds": worlds, "insider": False, "epsilon-star": False, "membership": False, "neighbour": 0}
+        training = {"strategy": "dp-fedavg", "cohort": self.cohort, "rounds": self.rounds}
+        return parse_config(
+            {
+                "data": data | {"clients": self.clients, "records": self.clients * self.records},
+                "model": {"name": f"dense-{_HIDDEN}"},
+                "training": training | {"local-batch": _BATCH, "local-learning-rate": _RATE},
+                "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0},
+                "audit": audit | {"evaluate-every": self.rounds},
+                "run": {"actors": self.cores, "worlds-per-batch": worlds, "keep-final-models": False},
+            }
+        )
+
+
+@dataclass
+class Measured:
+    """What a way took: seconds before its second round, less one round, and of each later round."""
+
+    start_up: list[float] = field(default_factory=list)
+    rounds: list[float] = field(default_factory=list)
+
+    def note(self, began: float, over: list[float]) -> None:
+        """Take note of a run by when it began and when its rounds were over."""
+        lasted = np.diff(over).tolist()
+        self.start_up.append(over[0] - began - median(lasted))
+        self.rounds += lasted
+
+
+def ours(federation: Federation, engine: Engine, worlds: int) -> list[float]:
+    """Return when the rounds of a run of ours were over."""
+    over: list[float] = []
+
+    @contextmanager
+    def noted(total: int) -> Iterator[Callable[[int], None]]:
+        yield lambda moved: over.append(time.monotonic())
+
+    with tempfile.TemporaryDirectory() as scratch:
+        plan = resolve(federation.configuration(worlds))
+        run_audit(plan, Path(scratch) / "run", engine, progress=noted, with_report=False)
+    return over
+
+
+def stock(federation: Federation) -> list[float]:
+    """Return when the rounds of Flower's FedAvg were over."""
+    config = ConfigRecord(dict(federation.settings()))
+    options = RayOptions(actors=federation.cores)
+    return stock_rounds(config, federation.clients, federation.cohort, federation.rounds, options)
+
+
+def loop(federation: Federation) -> list[float]:
+    """Return when the rounds of a plain loop in one thread were over; it sums what clients change."""
+    torch.set_num_threads(1)
+    features, labels = load_records(str(federation.path))
+    module, over = network(_FEATURES, _HIDDEN, _CLASSES), list[float]()
+    current, parameters = nn.utils.parameters_to_vector(module.parameters()).detach(), list(module.parameters())
+    draw = np.random.default_rng(0)
+    for _ in range(federation.rounds):
+        total = torch.zeros_like(current)
+        for client in draw.choice(federation.clients, federation.cohort, replace=False):
+            own = slice(int(client) * federation.records, int(client + 1) * federation.records)
+            nn.utils.vector_to_parameters(current.clone(), parameters)
+            train_epoch(module, features[own], labels[own], _BATCH, _RATE)
+            total += nn.utils.parameters_to_vector(parameters).detach() - current
+        current = current + total / federation.cohort
+        over.append(time.monotonic())
+    return over
+
+
+def pfl(federation: Federation, processes: int) -> list[float]:
+    """Return when the rounds of pfl-research were over; the clock of all processes is the same."""
+    assert federation.pfl is not None, "this way is measured only where there is an interpreter"
+    with tempfile.TemporaryDirectory() as scratch:
+        script = Path(scratch) / "pfl_rounds.py"
+        script.write_text(PFL_SCRIPT)
+        launched = [] if processes == 1 else ["-m", "torch.distributed.run", "--nproc_per_node", str(processes)]
+        command = [federation.pfl, *launched, str(script), json.dumps(federation.settings())]
+        written = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found: list[float] = json.loads(written.splitlines()[-1])
+    return found
+
+
+WAYS: dict[str, tuple[int, Callable[[Federation], list[float]]]] = {
+    STOCK: (1, stock),
+    RAY_ONE: (1, lambda federation: ours(federation, Engine.RAY, 1)),
+    RAY_MANY: (_MANY_WORLDS, lambda federation: ours(federation, Engine.RAY, _MANY_WORLDS)),
+    LOCAL_ONE: (1, lambda federation: ours(federation, Engine.LOCAL, 1)),
+    LOOP: (1, loop),
+    PFL_ONE: (1, lambda federation: pfl(federation, 1)),
+    PFL_ALL: (1, lambda federation: pfl(federation, federation.cores)),
+    LOCAL_MANY: (_MANY_WORLDS, lambda federation: ours(federation, Engine.LOCAL, _MANY_WORLDS)),
+}
+"""How many worlds each way trains, and how."""
+
+
+def measure(federation: Federation, ways: list[str], repeat: int) -> dict[str, Measured]:
+    """Let the ways take turns."""
+    found = {way: Measured() for way in ways}
+    for _ in range(repeat):
+        for way in ways:
+            began = time.monotonic()
+            found[way].note(began, WAYS[way][1](federation))
+    return found
+
+
+def show(federation: Federation, found: dict[str, Measured]) -> None:
+    """Print the table and the ratios."""
+    size = f"{federation.clients} clients of {federation.records} records, {federation.cohort} in a round"
+    table = Table(title=f"DP-FedAvg, {_FEATURES}-{_HIDDEN}-{_CLASSES}, {size}, {federation.cores} cores")
+    for column in ("way", "start-up s", "round s", "range", "client updates/s"):
+        table.add_column(column, justify="right")
+    speed = {}
+    for way, one in found.items():
+        middle = median(one.rounds)
+        speed[way] = federation.cohort * WAYS[way][0] / middle
+        spread = f"{min(one.rounds):.2f} - {max(one.rounds):.2f}"
+        table.add_row(way, f"{median(one.start_up):.1f}", f"{middle:.3f}", spread, f"{speed[way]:.0f}")
+    console = Console(width=120)
+    console.print(table)
+    for label, above, below, target in TARGETS:
+        if above in speed and below in speed:
+            console.print(f"{label}: {speed[above] / speed[below]:.2f} (target {target})")
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one turn of a few rounds")
+    parser.add_argument("--pfl", metavar="PYTHON", help="interpreter of an environment with pfl-research")
+    parser.add_argument("--only", choices=WAYS, nargs="+", metavar="WAY", help=f"some ways: {', '.join(WAYS)}")
+    parser.add_argument("--clients", type=int, default=1000, help="clients (default: 1000)")
+    parser.add_argument("--records", type=int, default=50, help="records of a client (default: 50)")
+    parser.add_argument("--rounds", type=int, help="rounds of a run, from 2 (default: 12, quick: 5)")
+    parser.add_argument("--repeat", type=int, help="turns (default: 3, quick: 1)")
+    options = parser.parse_args()
+    few = options.quick
+    ways = options.only or [way for way in WAYS if options.pfl or way not in (PFL_ONE, PFL_ALL)]
+    with tempfile.TemporaryDirectory() as scratch:
+        federation = Federation(
+            Path(scratch) / "random.npz",
+            options.clients,
+            options.records,
+            min(50, options.clients - 1),
+            options.rounds or (5 if few else 12),
+            usable_cores(),
+            options.pfl,
+        )
+        _write_records(federation)
+        show(federation, measure(federation, ways, options.repeat or (1 if few else 3)))
+
+
+def _write_records(federation: Federation) -> None:
+    source, count = np.random.default_rng(0), federation.clients * federation.records + _OTHERS
+    features = source.random((count, _FEATURES), dtype=np.float32)
+    np.savez(federation.path, x=features, y=source.integers(_CLASSES, size=count))
+
+
+if __name__ == "__main__":
+    guarded(main)
