@@ -34,6 +34,8 @@ class Purpose(IntEnum):
     CLIENT_SEED = 15
     QUANTILE_NOISE = 16
     CLIENT_TRAINING = 17
+    RECORD_RANDOMISER = 18
+    SYNTHETIC_RECORDS = 19
 
 
 def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:

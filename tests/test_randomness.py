@@ -138,6 +138,8 @@ def test_purposes_keep_their_numbers() -> None:
         "CLIENT_SEED": 15,
         "QUANTILE_NOISE": 16,
         "CLIENT_TRAINING": 17,
+        "RECORD_RANDOMISER": 18,
+        "SYNTHETIC_RECORDS": 19,
     }
 
 

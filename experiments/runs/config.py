@@ -52,6 +52,9 @@ class DataSection(_Section):
 
     Of a CSV table, `drop` leaves out columns, `separator` stands between cells, `missing` names words that stand for a
     missing value and leaves out the records where one is missing, and a column may have up to `max-levels` words.
+
+    `classes` chooses among the forms of `purchases`, `texas`, `skewed-purchases` and `lfw`; `generated-records` says
+    how many records of `skewed-purchases` there are.
     """
 
     name: str = "digits"
@@ -68,6 +71,8 @@ class DataSection(_Section):
     labels: str | None = None
     test_images: str | None = None
     test_labels: str | None = None
+    classes: Count | None = None
+    generated_records: Count | None = None
     records: Count = 1000
     test_records: Count = 1000
     population_records: Annotated[int, Field(ge=2, le=10**9)] = 1000

@@ -56,7 +56,7 @@ _WORK_A_ROUND, _MESSAGE_SCALARS = 1e9, 2**22
 _FEWEST_WORLDS, _MOST_WORLDS = 100, 1000
 _DATA_OPTIONS = (
     *("path", "test_path", "label", "owner", "drop", "separator", "missing", "max_levels"),
-    *("images", "labels", "test_images", "test_labels"),
+    *("images", "labels", "test_images", "test_labels", "classes", "generated_records"),
 )
 
 

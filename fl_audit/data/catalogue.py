@@ -11,12 +11,26 @@ import numpy as np
 
 from fl_audit.data.adult import find_adult, load_adult
 from fl_audit.data.archives import load_npz
-from fl_audit.data.binary import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, find_binary, load_binary
+from fl_audit.data.binary import (
+    LOCATION30,
+    PURCHASE100,
+    PURCHASES,
+    TEXAS,
+    TEXAS100,
+    BinaryTable,
+    find_any,
+    find_binary,
+    load_binary,
+    of_classes,
+)
 from fl_audit.data.builtin import load_breast_cancer, load_digits
+from fl_audit.data.collab import COLLAB_FILE, find_collab
 from fl_audit.data.femnist import FEMNIST_FILE, find_femnist, load_femnist
 from fl_audit.data.files import data_directory
 from fl_audit.data.idx import find_mnist, load_idx, load_mnist
+from fl_audit.data.lfw import LFW_FILES, find_lfw, load_lfw
 from fl_audit.data.records import Source
+from fl_audit.data.skewed import SKEWED_CLASSES, SKEWED_RECORDS, load_skewed_purchases
 from fl_audit.data.tables import TableSettings, load_csv
 from fl_audit.errors import InputError, require
 
@@ -71,6 +85,33 @@ def _binary_entry(table: BinaryTable) -> _Entry:
     )
 
 
+def _classes_entry(name: str, title: str, tables: Mapping[int, BinaryTable]) -> _Entry:
+    def load(directory: Path | None, given: Mapping[str, Any]) -> Source:
+        table = of_classes(tables, name, _number(given, "classes", PURCHASE100.classes))
+        # The source has the name that the configuration has.
+        return replace(load_binary(directory, table), name=name)
+
+    counts = ", ".join(map(str, tables))
+    return _Entry(
+        f"{title}, option classes ({counts}): {next(iter(tables.values())).name}.npz and so on",
+        load,
+        find=lambda directory: find_any(directory, tables),
+        optional=("classes",),
+    )
+
+
+def _number(given: Mapping[str, Any], name: str, default: int) -> int:
+    value = given.get(name, default)
+    require(isinstance(value, int), f"{name} in [data] is {value!r}: accepted are whole numbers")
+    return int(value)
+
+
+def _no_records(directory: Path | None, given: Mapping[str, Any]) -> Source:
+    raise InputError(
+        "data set collab holds graphs, which no model here is trained on: fl_audit.data.collab.load_collab reads them"
+    )
+
+
 _CATALOGUE: Mapping[str, _Entry] = {
     "digits": _Entry("handwritten digits 8x8, built in", lambda _, __: load_digits(), needs_files=False),
     "breast-cancer": _Entry("tumour measurements, built in", lambda _, __: load_breast_cancer(), needs_files=False),
@@ -93,6 +134,23 @@ _CATALOGUE: Mapping[str, _Entry] = {
         find=find_femnist,
     ),
     **{table.name: _binary_entry(table) for table in (LOCATION30, PURCHASE100, TEXAS100)},
+    "purchases": _classes_entry("purchases", "Purchases of Bernau et al. 2019", PURCHASES),
+    "texas": _classes_entry("texas", "Texas of Bernau et al. 2019", TEXAS),
+    "skewed-purchases": _Entry(
+        f"Skewed Purchases, generated: options classes ({', '.join(map(str, SKEWED_CLASSES))}), generated-records",
+        lambda _, given: load_skewed_purchases(
+            _number(given, "classes", SKEWED_CLASSES[0]), _number(given, "generated-records", SKEWED_RECORDS)
+        ),
+        needs_files=False,
+        optional=("classes", "generated-records"),
+    ),
+    "lfw": _Entry(
+        f"Labeled Faces in the Wild, option classes (people with most images): {' or '.join(LFW_FILES)}",
+        lambda directory, given: load_lfw(directory, _number(given, "classes", 0) if "classes" in given else None),
+        find=find_lfw,
+        optional=("classes",),
+    ),
+    "collab": _Entry(f"COLLAB graphs, for the library, not for runs: {COLLAB_FILE}", _no_records, find=find_collab),
     "csv": _Entry(
         "your CSV file: path, label and, if need be, test-path, owner, drop, separator, missing, max-levels",
         lambda directory, given: load_csv(

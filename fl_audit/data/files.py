@@ -172,6 +172,32 @@ def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
         raise InputError(f"{path} cannot be read ({error.strerror}): accepted is a readable file") from error
 
 
+def read_zip_member(path: Path, member: str) -> bytes:
+    """Return the content of one file of a zip archive, unpacked in memory.
+
+    Parameters
+    ----------
+    path
+        The archive.
+    member
+        Name of the file inside, with its folders.
+
+    Raises
+    ------
+    InputError
+        If the archive cannot be read or is damaged, or has no such file.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.read(member)
+    except KeyError as error:
+        raise InputError(f"{path} has no file {member}: accepted is the archive as published") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise InputError(f"{path} is a damaged archive ({error}): accepted is a complete zip file") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): accepted is a readable file") from error
+
+
 def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generic]]:
     """Return those arrays of a NumPy archive (.npz) that are among `keys`.
 

@@ -1,0 +1,136 @@
+"""COLLAB: who wrote papers with whom around 5,000 researchers of three fields of physics.
+
+Yanardag & Vishwanathan 2015, "Deep graph kernels". The file is read in the form in which Zhang et al. 2018 (DGCNN)
+publish it: one text, all of whose words are whole numbers.
+
+    5000                    number of graphs
+    45 0                    a graph: number of nodes, label
+    0 44 1 2 3 ...          a node: its tag, number of nodes that it is joined to, those nodes, from 0
+"""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.data.encoding import encode_labels
+from fl_audit.data.files import locate_any, read_zip_member
+from fl_audit.data.graphs import Adjacency, Graphs
+from fl_audit.errors import InputError, require
+
+COLLAB_FILE = "COLLAB.zip"
+_MEMBER = "COLLAB/COLLAB.txt"
+_FORM = "accepted is the text of DGCNN without features of nodes"
+
+
+def find_collab(directory: Path | None) -> Path:
+    """Return the path of the archive; raise `InputError` if it is missing."""
+    return locate_any(directory, "collab", (COLLAB_FILE,))
+
+
+def load_collab(directory: Path | None) -> Graphs:
+    """Return COLLAB's 5,000 graphs with their fields as labels (2,600, 775 and 1,625 graphs), in a few seconds.
+
+    They have 32 to 492 nodes and 12,288,916 edges together, 2,837 of them from a node to itself. No node is joined to
+    more than 491; the paper of Bernau et al. 2019 speaks of a largest degree of 2,000. All nodes have the same tag,
+    which says nothing and is left out. There is no official test split.
+
+    Parameters
+    ----------
+    directory
+        Directory with the archive, or with a folder `collab` that holds it. It is unpacked in memory (84 MB).
+
+    Raises
+    ------
+    InputError
+        If the archive is missing or damaged, or its text is of another form.
+    """
+    path = find_collab(directory)
+    # The text is let go before the graphs are made.
+    return _Reader(_numbers(read_zip_member(path, _MEMBER), path), path).graphs()
+
+
+def parse_graphs(text: bytes, path: Path) -> Graphs:
+    """Return the graphs of a text as DGCNN reads it.
+
+    Parameters
+    ----------
+    text
+        Whole numbers between blanks and ends of lines.
+    path
+        File to name in errors.
+
+    Raises
+    ------
+    InputError
+        If there is something else than whole numbers, the text ends too early or too late, a node is joined to one that
+        the graph does not have, or twice to the same, or the other is not joined to it, or nodes have several tags.
+    """
+    return _Reader(_numbers(text, path), path).graphs()
+
+
+def _numbers(text: bytes, path: Path) -> NDArray[np.int32]:
+    try:
+        with warnings.catch_warnings():
+            # NumPy only warns of words that are no numbers, and stops there.
+            warnings.simplefilter("error")
+            numbers = np.fromstring(text, dtype=np.int32, sep=" ")
+    except (DeprecationWarning, ValueError) as error:
+        raise InputError(f"{path} holds something else than whole numbers: {_FORM}") from error
+    require(numbers.size > 0, f"{path} is empty: {_FORM}")
+    return numbers
+
+
+class _Reader:
+    """Goes through the numbers once."""
+
+    def __init__(self, numbers: NDArray[np.int32], path: Path) -> None:
+        # Single elements of a memory view are read several times faster than those of an array.
+        self.numbers, self.view, self.path = numbers, numbers.data, path
+        self.nodes: list[int] = []
+        self.labels: list[int] = []
+        self.tags: set[int] = set()
+        self.at = 1
+
+    def graphs(self) -> Graphs:
+        count = self.view[0]
+        require(count >= 1, f"{self.path} holds {count} graphs: at least 1 is needed")
+        try:
+            edges = [np.argwhere(np.triu(self._graph(number))).astype(np.int32) for number in range(count)]
+        except IndexError as error:
+            raise InputError(f"{self.path} ends within graph {len(self.labels)} of {count}: {_FORM}") from error
+        require(self.at == self.numbers.size, f"{self.path} goes on after its last graph: {_FORM}")
+        require(len(self.tags) == 1, f"{self.path} has {len(self.tags)} different tags of nodes: accepted is one")
+        codes, _, classes = encode_labels(np.array(self.labels), None, self.path)
+        counts = np.array([len(found) for found in edges])
+        return Graphs(np.concatenate(edges), counts, np.array(self.nodes), codes, classes)
+
+    def _graph(self, number: int) -> Adjacency:
+        nodes, label = self.view[self.at], self.view[self.at + 1]
+        where = f"{self.path}, graph {number + 1}"
+        require(nodes >= 1, f"{where} has {nodes} nodes: at least 1 is needed")
+        self.nodes.append(nodes)
+        self.labels.append(label)
+        self.at += 2
+        starts, degrees = self._rows(nodes, where)
+        positions = np.arange(int(degrees.sum())) - np.repeat(np.cumsum(degrees) - degrees - starts, degrees)
+        joined = self.numbers[positions]
+        known = bool(np.all((joined >= 0) & (joined < nodes)))
+        require(known, f"{where} joins a node to one that it does not have: accepted are 0 to {nodes - 1}")
+        matrix = np.zeros((nodes, nodes), dtype=np.bool_)
+        matrix[np.repeat(np.arange(nodes), degrees), joined] = True
+        require(np.count_nonzero(matrix) == joined.size, f"{where} joins a node twice to another: {_FORM}")
+        require(bool((matrix == matrix.T).all()), f"{where} joins a node to another, and not back: {_FORM}")
+        return matrix
+
+    def _rows(self, nodes: int, where: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where the list of each node's partners starts, and how long it is."""
+        starts, degrees = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
+        for node in range(nodes):
+            degree = self.view[self.at + 1]
+            require(0 <= degree <= nodes, f"{where} joins node {node} to {degree} nodes of {nodes}: {_FORM}")
+            self.tags.add(self.view[self.at])
+            starts[node], degrees[node] = self.at + 2, degree
+            self.at += 2 + degree
+        return starts, degrees

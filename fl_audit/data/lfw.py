@@ -1,0 +1,89 @@
+"""Labeled Faces in the Wild: grey photographs, each labelled with the person it shows (Huang et al. 2007)."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.data.encoding import build_records
+from fl_audit.data.files import locate_any, read_archive
+from fl_audit.data.records import Source
+from fl_audit.errors import require
+
+LFW_FILES = ("lfw.npz", "lfw_min20_gray64.npz")
+"""Accepted file names; the first one that is there is read."""
+_KEYS = ("x", "y", "people")
+_HIGHEST_PIXEL = np.float32(255)
+_FEWEST_CLASSES = 2
+
+
+class _Faces(NamedTuple):
+    """Grey images (n, height, width) in bytes, the person of each (n,) and how many people have names."""
+
+    images: NDArray[np.uint8]
+    person: NDArray[np.int64]
+    people: int
+
+
+def find_lfw(directory: Path | None) -> Path:
+    """Return the path of the archive; raise `InputError` if it is missing."""
+    return locate_any(directory, "lfw", LFW_FILES)
+
+
+def load_lfw(directory: Path | None, classes: int | None = None) -> Source:
+    """Return the images of the people who have most of them: features (1, height, width) in [0, 1].
+
+    The person with most images is class 0, and so on; of people with equally many, the one who stands first in the file
+    comes first. So the classes of a smaller number are the first classes of a larger one. Bernau et al. 2019 (section
+    4.4) take 20, 50 and 100 people. The images of 64x64 that are at hand hold 62 people, those with 20 images or more:
+    1,906 images of 20 people and 2,773 of 50, as many as the paper has. There is no official test split.
+
+    Parameters
+    ----------
+    directory
+        Directory with one of the accepted files, or with a folder `lfw` that holds one. Its arrays are `x`, bytes of
+        shape (n, height, width), `y`, positions in `people` of shape (n,), and `people`, names.
+    classes
+        Number of people, from 2 to those in the file; None takes all of them.
+
+    Raises
+    ------
+    InputError
+        If the file is missing or damaged, has fewer people, or an array is missing or of another type or shape.
+    """
+    path = find_lfw(directory)
+    faces = _read(path)
+    images_of_each = np.bincount(faces.person, minlength=faces.people)
+    known = int(np.count_nonzero(images_of_each))
+    chosen = known if classes is None else classes
+    require(
+        _FEWEST_CLASSES <= chosen <= known,
+        f"classes is {chosen}: accepted are {_FEWEST_CLASSES} to {known}, the number of people in {path}",
+    )
+    # Position of every person when they are put in order of their number of images.
+    rank = np.argsort(np.argsort(-images_of_each, kind="stable"), kind="stable")
+    taken = np.flatnonzero(rank[faces.person] < chosen)
+    features = faces.images[taken, np.newaxis].astype(np.float32) / _HIGHEST_PIXEL
+    pool = build_records(features, rank[faces.person[taken]].astype(np.int64), chosen, path)
+    _, height, width = pool.shape
+    description = f"Labeled Faces in the Wild, {len(pool):,} grey images of {height}x{width}, {chosen} people"
+    return Source("lfw", pool, None, description)
+
+
+def _read(path: Path) -> _Faces:
+    arrays = read_archive(path, _KEYS)
+    for key in _KEYS:
+        require(key in arrays, f"{path} has no array {key}: accepted are {', '.join(_KEYS)}")
+    images, person, people = (arrays[key] for key in _KEYS)
+    require(
+        images.dtype == np.uint8 and images.ndim == 3,
+        f"{path}: x has shape {images.shape} of {images.dtype}: accepted are grey images (n, height, width) of uint8",
+    )
+    known = person.dtype.kind in "iu" and bool(np.isin(person, np.arange(people.size)).all())
+    require(known, f"{path}: y holds something else than positions in people: accepted are 0 to {people.size - 1}")
+    require(
+        person.shape == images.shape[:1],
+        f"{path} has {len(images)} images and labels of shape {person.shape}: accepted is one label for each image",
+    )
+    return _Faces(images.astype(np.uint8, copy=False), person.astype(np.int64), people.size)

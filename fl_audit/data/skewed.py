@@ -1,0 +1,107 @@
+"""Skewed Purchases: shopping carts that are generated, with more noise in the test records than in the others.
+
+Bernau et al. 2019, section 4.5, define it to imitate transfer learning: a model learns from many carts of poor quality
+and is tested on carts of another law. There is no file, and everybody who generates it gets the same records.
+"""
+
+import math
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.data.records import Records, Source
+from fl_audit.errors import require
+from fl_audit.randomness import Purpose, generator
+
+SKEWED_CLASSES = (10, 20, 50, 100)
+"""Numbers of classes that the paper has."""
+SKEWED_RECORDS = 200_000
+"""Number of records that the paper has, half of them test records here."""
+FEATURES = 600
+
+_SEED = 0
+_BLOCK = 1000
+"""Records that are drawn at a time: a block's draws depend on its number alone."""
+_TENTHS = 10
+_INDICATOR, _NOISE_OF_POOL, _NOISE_OF_TEST = 8, 2, 5
+"""Probabilities of a 1, in tenths."""
+
+
+def load_skewed_purchases(classes: int = SKEWED_CLASSES[0], records: int = SKEWED_RECORDS) -> Source:
+    """Return Skewed Purchases: 600 binary features, a pool and test records of another law, half of the records each.
+
+    Each class has 600 / classes positions of its own, its indicator bits ("products frequently purchased together").
+    In a record of the class each of them is 1 with probability 0.8; every other position, a noise bit, is 1 with
+    probability 0.2 in the pool and 0.5 in the test records. All bits are independent.
+
+    The paper leaves open which positions are whose, how the labels are drawn and how the records are divided. Here
+    class c has the positions from 600 c / classes on, labels are uniform, and half of the records are test records.
+
+    Parameters
+    ----------
+    classes
+        10, 20, 50 or 100.
+    records
+        Number of records, an even number from 4 to 200,000. A feature takes four bytes, so that 200,000 records take
+        480 MB; fewer records are the first ones of both halves.
+
+    Raises
+    ------
+    InputError
+        If a number is none of the accepted ones.
+
+    Examples
+    --------
+    >>> source = load_skewed_purchases(classes=20, records=1000)
+    >>> source.pool.features.shape, source.test.classes
+    ((500, 600), 20)
+    """
+    require(
+        classes in SKEWED_CLASSES,
+        f"classes is {classes}: accepted for skewed-purchases are {', '.join(map(str, SKEWED_CLASSES))}",
+    )
+    require(
+        records in range(4, SKEWED_RECORDS + 1, 2),
+        f"generated-records is {records}: accepted are even numbers from 4 to {SKEWED_RECORDS}, half of them for tests",
+    )
+    draw = partial(_drawn, records // 2, classes)
+    pool, test = draw(_NOISE_OF_POOL, part=0), draw(_NOISE_OF_TEST, part=1)
+    description = (
+        f"Skewed Purchases, {len(pool):,} records and {len(test):,} noisier test records, generated, "
+        f"{FEATURES} binary features, {classes} classes"
+    )
+    return Source("skewed-purchases", pool, test, description)
+
+
+def entropy_gap(classes: int) -> float:
+    """Return by how much the entropy of a test bit exceeds that of a bit of the pool, given the class, in bits.
+
+    The mean over positions: (1 - 1/classes) (H(0.5) - H(0.2)), 0.25 to 0.275. The paper says about 0.3.
+    """
+
+    def entropy(tenths: int) -> float:
+        shares = (tenths / _TENTHS, 1 - tenths / _TENTHS)
+        return -sum(share * math.log2(share) for share in shares)
+
+    return (1 - 1 / classes) * (entropy(_NOISE_OF_TEST) - entropy(_NOISE_OF_POOL))
+
+
+def _drawn(records: int, classes: int, noise: int, part: int) -> Records:
+    features = np.empty((records, FEATURES), dtype=np.float32)
+    labels = np.empty(records, dtype=np.int64)
+    for start in range(0, records, _BLOCK):
+        stop = min(start + _BLOCK, records)
+        found, bits = _block(classes, noise, part, start // _BLOCK)
+        labels[start:stop], features[start:stop] = found[: stop - start], bits[: stop - start]
+    return Records(features, labels, classes)
+
+
+def _block(classes: int, noise: int, part: int, number: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    draw = generator(_SEED, Purpose.SYNTHETIC_RECORDS, world=classes, round=part, client=number)
+    labels = draw.integers(classes, size=_BLOCK)
+    # Whole numbers from 0 to 9 make the probabilities exact, which no binary fraction is.
+    coins = draw.integers(_TENTHS, size=(_BLOCK, FEATURES), dtype=np.uint8)
+    owner = np.arange(FEATURES) * classes // FEATURES
+    of_class = np.where(owner == np.arange(classes)[:, np.newaxis], np.uint8(_INDICATOR), np.uint8(noise))
+    return labels, coins < of_class[labels]

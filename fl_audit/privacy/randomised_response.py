@@ -1,0 +1,78 @@
+"""Randomised response: what an insider can tell of bits that are told truly with a known probability.
+
+Two coins: a bit is kept with probability rho, otherwise a fair coin takes its place (Warner 1965; Eq. (1) of Bernau et
+al. 2019). So it is told truly with probability (1 + rho) / 2 = e^epsilon / (1 + e^epsilon), and rho = tanh(epsilon/2).
+"""
+
+import math
+
+from scipy.special import expit
+from scipy.stats import binom
+
+from fl_audit.privacy.events import require_count
+from fl_audit.privacy.gaussian import require_epsilon
+
+
+def truth_probability(epsilon: float) -> float:
+    """Return the probability with which a bit is told truly, e^epsilon / (1 + e^epsilon), for epsilon from 0.
+
+    Raises
+    ------
+    InputError
+        If epsilon is negative or not finite.
+
+    Examples
+    --------
+    >>> [round(truth_probability(epsilon), 3) for epsilon in (0.1, 0.5, 1, 2, 3)]
+    [0.525, 0.622, 0.731, 0.881, 0.953]
+    """
+    require_epsilon(epsilon)
+    return float(expit(epsilon))
+
+
+def keeping_probability(epsilon: float) -> float:
+    """Return rho = tanh(epsilon/2), with which the first coin keeps the bit, for epsilon from 0.
+
+    Raises
+    ------
+    InputError
+        If epsilon is negative or not finite.
+
+    Examples
+    --------
+    >>> round(keeping_probability(math.log(3)), 12)
+    0.5
+    """
+    require_epsilon(epsilon)
+    return math.tanh(epsilon / 2)
+
+
+def response_advantage(epsilon: float, differing: int) -> float:
+    """Return the advantage of an insider who sees one randomised record and knows the two that it can come from.
+
+    Of the d bits in which the records differ, a number B that is binomial (d, p), p the probability of the truth,
+    agrees with the true record; the log-odds are epsilon (2 B - d). The insider guesses the record with more
+    agreements, so its advantage, the total variation, is P(B > d/2) - P(B < d/2). For one bit and for two it is
+    tanh(epsilon/2).
+
+    Parameters
+    ----------
+    epsilon
+        Of one bit, from 0.
+    differing
+        d, number of bits in which the two records differ, from 1.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+
+    Examples
+    --------
+    >>> round(response_advantage(1.0, 1), 4), round(response_advantage(1.0, 3), 4)
+    (0.4621, 0.6438)
+    """
+    require_count(differing)
+    truth = truth_probability(epsilon)
+    # Even where half of the bits agree: that outcome is as probable under both records, and tells nothing.
+    return float(binom.sf(differing // 2, differing, truth) - binom.sf(differing // 2, differing, 1 - truth))
