@@ -31,7 +31,7 @@ def network(features: int, hidden: int, classes: int) -> nn.Module:
 def train_epoch(module: nn.Module, features: Tensor, labels: Tensor, batch: int, rate: float) -> None:
     """Train one epoch of plain SGD in a random order."""
     optimizer = torch.optim.SGD(module.parameters(), lr=rate)
-    for chosen in torch.randperm(len(labels)).split(batch):
+    for chosen in torch.split(torch.randperm(len(labels)), batch):
         optimizer.zero_grad()
         torch.autograd.backward(F.cross_entropy(module(features[chosen]), labels[chosen]))
         optimizer.step()
