@@ -139,17 +139,14 @@ class RandomisedBits:
 
         No two records can differ in more, so it is also the exact law for records that differ everywhere.
         """
-        return self._responses(int(np.prod(shape)))
+        return _responses(self.epsilon, int(np.prod(shape)))
 
     def pair_events(self, first: NDArray[np.generic], second: NDArray[np.generic]) -> tuple[ReleaseEvent, ...]:
         """Return what tells two records apart: a release for each feature in which they differ."""
         _require_pair(first, first, second)
         for bits in (first, second):
             _require_bits(bits)
-        return self._responses(int(np.count_nonzero(first != second)))
-
-    def _responses(self, count: int) -> tuple[ReleaseEvent, ...]:
-        return (RandomizedResponse(self.epsilon, count),) if self.epsilon > 0 and count > 0 else ()
+        return _responses(self.epsilon, int(np.count_nonzero(first != second)))
 
 
 @dataclass(frozen=True)
@@ -238,17 +235,14 @@ class RandomisedEdges:
         The paper multiplies epsilon_i by a largest degree of 2,000. COLLAB's largest graph has 492 nodes, and its
         largest degree is 491.
         """
-        return self._responses(shape[-1] - 1)
+        return _responses(self.epsilon, shape[-1] - 1)
 
     def pair_events(self, first: Adjacency, second: Adjacency) -> tuple[ReleaseEvent, ...]:
         """Return what tells two graphs apart at most: a release for each pair of nodes in which they differ."""
         _require_pair(first, first, second)
         for matrices in (first, second):
             _require_graph(matrices)
-        return self._responses(int(np.count_nonzero(np.triu(first != second, 1))))
-
-    def _responses(self, count: int) -> tuple[ReleaseEvent, ...]:
-        return (RandomizedResponse(self.epsilon, count),) if self.epsilon > 0 and count > 0 else ()
+        return _responses(self.epsilon, int(np.count_nonzero(np.triu(first != second, 1))))
 
 
 @dataclass(frozen=True)
@@ -400,6 +394,10 @@ class LaplacePixelation:
 
 RecordRandomiser = RandomisedBits | LaplacePixelation
 """A randomiser of records that are arrays of features; `RandomisedEdges` is the one of graphs."""
+
+
+def _responses(epsilon: float, count: int) -> tuple[ReleaseEvent, ...]:
+    return (RandomizedResponse(epsilon, count),) if epsilon > 0 and count > 0 else ()
 
 
 def _draws_above(limit: float, count: int, generator: np.random.Generator) -> NDArray[np.bool_]:
