@@ -28,6 +28,7 @@ _FILES = (
     "rounds.parquet",
     "releases.parquet",
     "clients.parquet",
+    "insiders.parquet",
 )
 _DIRECTORIES = ("public", "challenger", "challenger/batches", "figures")
 

@@ -49,6 +49,8 @@ class RunTables:
         where clients train privately. None where there is neither.
     residuals
         One row a world and round: what the insider's noise meter read. None where there was none.
+    insiders
+        One row a world and insider: insider, log_odds, belief, won. None where one attacks.
 
     Raises
     ------
@@ -61,6 +63,7 @@ class RunTables:
     releases: pd.DataFrame
     clients: pd.DataFrame | None = None
     residuals: pd.DataFrame | None = None
+    insiders: pd.DataFrame | None = None
 
     def __post_init__(self) -> None:
         _require_table("worlds", self.worlds, WORLD_COLUMNS)

@@ -1,0 +1,140 @@
+"""A contribution that is missing, not finite or mis-shaped is refused, under every kind of law: nothing is released."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from audits import MakePlan
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message
+from laws import LAWS, Changes
+
+import clients.app
+from experiments.runs.local_engine import LocalGrid
+from fl_audit.game.game import load_game
+from fl_audit.game.seen import Made
+from fl_audit.protocol import Key, Record
+from fl_audit.worlds import WorldBatch, split_worlds
+from server.challenger import SeededChallenger
+from server.roll_call import call_the_roll
+from server.watched_grid import WatchedGrid
+from strategies.dp_strategy import DPStrategy
+from strategies.errors import FederationError
+
+WORLDS = 4
+SPOILED = ("clients", "cohorts", "sampled clients", "adaptive", "adaptive, sampled", "distributed", "banded")
+
+
+class Released:
+    """Notes every release."""
+
+    def __init__(self) -> None:
+        self.made: list[Made] = []
+
+    def __call__(self, batch: WorldBatch, made: Made) -> None:
+        self.made.append(made)
+
+
+def begun(changes: Changes, small_plan: MakePlan) -> tuple[DPStrategy, Released, list[Message]]:
+    """Return a strategy after the first round was asked for, and the honest replies."""
+    plan, released = small_plan(**changes), Released()
+    game, grid = load_game(plan.public), LocalGrid(clients.app.build_app(), plan.public.clients, 60.0)
+    (batch,) = split_worlds(WORLDS, WORLDS)
+    size = game.model.layout.size
+    roster = call_the_roll(WatchedGrid(grid, 60.0), game)
+    strategy = DPStrategy(plan.public, roster, SeededChallenger(0), [batch], size, 60.0, released)
+    arrays = ArrayRecord({batch.name: Array(np.zeros((WORLDS, size), dtype=np.float32))})
+    return strategy, released, list(grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid)))
+
+
+def changed(key: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[list[Message]], list[Message]]:
+    """Return what changes an array of the last reply."""
+
+    def spoil(replies: list[Message]) -> list[Message]:
+        arrays = replies[-1].content.array_records[Record.ARRAYS]
+        arrays[key] = Array(change(arrays[key].numpy().copy()))
+        return replies
+
+    return spoil
+
+
+def without(key: str) -> Callable[[list[Message]], list[Message]]:
+    """Return what takes an array out of the last reply."""
+
+    def spoil(replies: list[Message]) -> list[Message]:
+        del replies[-1].content.array_records[Record.ARRAYS][key]
+        return replies
+
+    return spoil
+
+
+def last_is(value: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Return what sets the last number of an array."""
+
+    def change(array: np.ndarray) -> np.ndarray:
+        array.reshape(-1)[-1] = value
+        return array
+
+    return change
+
+
+FAULTS = {
+    "no reply": (lambda replies: replies[:-1], "no answer in time"),
+    "no sum": (without(Key.SUM), "sent no 'sum'"),
+    "NaN": (changed(Key.SUM, last_is(np.nan)), "not finite"),
+    "infinity": (changed(Key.SUM, last_is(-np.inf)), "not finite"),
+    "a world too few": (changed(Key.SUM, lambda array: array[:-1]), "as float32 of shape"),
+    "a parameter too many": (changed(Key.SUM, lambda array: np.pad(array, ((0, 0), (0, 1)))), "as float32 of shape"),
+    "another type": (changed(Key.SUM, lambda array: array.astype(np.float64)), "as float64 of shape"),
+}
+ADAPTIVE_FAULTS = {
+    "no bit": (without(Key.WITHIN), "sent no 'within'"),
+    "a bit of 2": (changed(Key.WITHIN, last_is(2.0)), "other than 0, 1/2 and 1"),
+    "a bit of -1": (changed(Key.WITHIN, last_is(-1.0)), "other than 0, 1/2 and 1"),
+    "a bit that is NaN": (changed(Key.WITHIN, last_is(np.nan)), "not finite"),
+    "bits of a world too few": (changed(Key.WITHIN, lambda array: array[:-1]), "as float64 of shape"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILED)
+def test_a_contribution_that_is_spoiled_is_refused_and_nothing_is_released(name: str, small_plan: MakePlan) -> None:
+    faults = FAULTS | (ADAPTIVE_FAULTS if "adaptive" in name else {})
+    for fault, (spoil, said) in faults.items():
+        strategy, released, replies = begun(LAWS[name], small_plan)
+        with pytest.raises(FederationError, match=said):
+            strategy.aggregate_train(1, spoil(replies))
+        assert released.made == [], fault
+        # No trace is left either: the norm of the next round is that of this one.
+        (transcript,) = strategy.transcripts.values()
+        assert transcript.made is None
+        assert len(transcript.models) == 1
+        assert transcript.norms is None or (transcript.norms == 0.3).all()
+
+
+@pytest.mark.parametrize("name", SPOILED)
+def test_whoever_was_asked_and_nobody_else_contributes(name: str, small_plan: MakePlan) -> None:
+    strategy, released, replies = begun(LAWS[name], small_plan)
+    strategy.aggregate_train(1, replies)
+    assert len(released.made) == 1
+    law, challenger = strategy.public.law, SeededChallenger(0)
+    asked = {strategy.roster.partitions[reply.metadata.src_node_id]: reply for reply in replies}
+    for client, reply in asked.items():
+        rows = len(reply.content.array_records[Record.ARRAYS][Key.SUM].numpy())
+        if law.is_sampled:
+            drawn = challenger.client_participation(range(WORLDS), 1, strategy.public.clients, law.sampling_rate)
+            assert rows == drawn[:, client].sum() > 0
+        else:
+            assert rows == WORLDS
+    members = strategy.public.cohort(1)
+    if members is not None:
+        assert sorted(asked) == members.tolist()
+
+
+def test_a_round_in_which_nobody_takes_part_releases_noise_alone(small_plan: MakePlan) -> None:
+    rarely = LAWS["sampled clients"]["training"] | {"client-sampling-rate": 1e-6}
+    strategy, released, replies = begun(LAWS["sampled clients"] | {"training": rarely}, small_plan)
+    assert replies == []
+    strategy.aggregate_train(1, replies)
+    (made,) = released.made
+    law = strategy.public.law
+    draws = SeededChallenger(0).standard_normals(range(WORLDS), 1, made.release.shape[1])
+    np.testing.assert_allclose(made.release, law.noise_multiplier * law.global_sensitivity * draws, rtol=1e-6)
