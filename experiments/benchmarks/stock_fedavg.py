@@ -4,7 +4,6 @@ The client trains a torch module with `torch.optim.SGD` on its own records and s
 no noise is added. It stands in a module of its own, which client processes can import.
 """
 
-import os
 import time
 from functools import lru_cache
 
@@ -31,7 +30,7 @@ def network(features: int, hidden: int, classes: int) -> nn.Module:
 def train_epoch(module: nn.Module, features: Tensor, labels: Tensor, batch: int, rate: float) -> None:
     """Train one epoch of plain SGD in a random order."""
     optimizer = torch.optim.SGD(module.parameters(), lr=rate)
-    for chosen in torch.randperm(len(labels)).split(batch):
+    for chosen in torch.split(torch.randperm(len(labels)), batch):
         optimizer.zero_grad()
         torch.autograd.backward(F.cross_entropy(module(features[chosen]), labels[chosen]))
         optimizer.step()
@@ -88,6 +87,6 @@ def stock_rounds(config: ConfigRecord, clients: int, cohort: int, rounds: int, o
         strategy.start(grid, ArrayRecord(initial), rounds, train_config=config, evaluate_fn=note)
 
     quiet_flower()
-    with embedded_ray(options), open(os.devnull, "w"):
+    with embedded_ray(options):
         run_simulation(server, app, clients, backend_config=options.backend_config())
     return over
