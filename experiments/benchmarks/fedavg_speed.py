@@ -12,6 +12,7 @@ tells how long a large federation takes to start.
 import argparse
 import json
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -187,6 +188,8 @@ def measure(federation: Federation, ways: list[str], repeat: int) -> dict[str, M
         for way in ways:
             began = time.monotonic()
             found[way].note(began, WAYS[way][1](federation))
+            told = f"{way}: a round {median(found[way].rounds):.3f} s, start-up {found[way].start_up[-1]:.1f} s"
+            print(told, file=sys.stderr, flush=True)
     return found
 
 

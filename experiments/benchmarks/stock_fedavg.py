@@ -4,7 +4,6 @@ The client trains a torch module with `torch.optim.SGD` on its own records and s
 no noise is added. It stands in a module of its own, which client processes can import.
 """
 
-import os
 import time
 from functools import lru_cache
 
@@ -88,6 +87,6 @@ def stock_rounds(config: ConfigRecord, clients: int, cohort: int, rounds: int, o
         strategy.start(grid, ArrayRecord(initial), rounds, train_config=config, evaluate_fn=note)
 
     quiet_flower()
-    with embedded_ray(options), open(os.devnull, "w"):
+    with embedded_ray(options):
         run_simulation(server, app, clients, backend_config=options.backend_config())
     return over
