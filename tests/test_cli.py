@@ -128,7 +128,7 @@ def test_run_replay_report(fl_audit: FlAudit, config: Path, tmp_path: Path) -> N
         (["model.name=wide_net:build"], "cannot be imported"),
         (["model.name=logistik"], "nearest: 'logistic'"),
         (["training.strategy=fedavg"], "training.strategy is 'fedavg'"),
-        (["privacy.noise=local"], "privacy.noise is 'local'"),
+        (["privacy.noise=loud"], "privacy.noise is 'loud'"),
         (["privacy.belief=0.5"], "belief"),
         (["data.clients=1"], "data.clients is 1"),
         (["worlds=1"], "accepted is section.key=value"),
