@@ -148,7 +148,21 @@ def check_innovations(
     InputError
         As `innovations`.
     """
-    values, member = innovations(increments, signal, bits), bits.astype(bool)
+    return check_scores(innovations(increments, signal, bits), bits)
+
+
+def check_scores(values: NDArray[np.float64], bits: NDArray[np.integer] | NDArray[np.bool_]) -> InnovationCheck:
+    """Return how well numbers follow N(0, 1) and independence, separately for each bit.
+
+    Parameters
+    ----------
+    values
+        Innovations, or normal scores that stand in for them where an increment is no normal number; shape (worlds,
+        rounds), NaN where a round tells nothing.
+    bits
+        1 or True where D was used, shape (worlds,).
+    """
+    member = bits.astype(bool)
     left_out = int(np.isnan(values).sum())
     return InnovationCheck(_group(values[member]), _group(values[~member]), values.size, left_out)
 

@@ -7,11 +7,18 @@ from typing import Any
 from scipy.special import logit
 
 from fl_audit.evidence.belief.advantage import AdvantageEstimate, empirical_advantage
+from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.contents import Findings, RunContents
-from fl_audit.report.finished_run import FinishedRun
+from fl_audit.report.finished_run import FinishedRun, RunFacts
+from fl_audit.report.law_words import insider_text
 from fl_audit.report.section import Caption, Entry, Picture, Section
-from fl_audit.report.sections.insider_figures import belief_rounds_figure, beliefs_figure, log_odds_figure
+from fl_audit.report.sections.insider_figures import (
+    belief_rounds_figure,
+    beliefs_figure,
+    law_name,
+    log_odds_figure,
+)
 from fl_audit.report.sections.promise import belief_bounds
 from fl_audit.report.wording import DASH, number_text, percent, plural
 
@@ -67,17 +74,14 @@ def _measure(run: FinishedRun, _: Findings) -> InsiderNumbers | None:
     )
 
 
-def _sentence(numbers: InsiderNumbers, _: RunContents) -> str:
-    return f"{_right_guesses(numbers)} {_certainty(numbers)}"
+def _sentence(numbers: InsiderNumbers, contents: RunContents) -> str:
+    return f"{_right_guesses(numbers, contents)} {_certainty(numbers)}"
 
 
-def _right_guesses(numbers: InsiderNumbers) -> str:
+def _right_guesses(numbers: InsiderNumbers, contents: RunContents) -> str:
     """Return how often the strongest insider was right, beside coin-flipping."""
     worlds, wins = numbers.estimate.worlds, numbers.estimate.wins
-    who = (
-        "We put the strongest insider we could think of to the test: a participant who already knows everything except "
-        "that one answer and sees all that is shared during training."
-    )
+    who = f"We put the strongest insider we could think of to the test: {insider_text(contents.facts)}."
     if worlds == 1:
         return f"{who} It had a single trial and guessed {'right' if wins else 'wrong'}; one trial says almost nothing."
     return (
@@ -133,10 +137,10 @@ def _beliefs(numbers: InsiderNumbers, contents: RunContents) -> Caption:
         )
     else:
         curve = (
-            f"The dashed curve is the law at fixed sensitivities (μ = {number_text(facts.mu)}): what the beliefs would "
-            "be if the record made the largest possible difference in every round. Noise scaled to the global "
-            "sensitivity leaves no exact law of the final belief, and the curve is no limit that every belief keeps; "
-            "the figure of the innovations tests the law that does hold."
+            f"The dashed curve is the {law_name(facts)} (μ = {number_text(facts.mu)}): what the beliefs would be if "
+            f"{_if_largest(facts)}. Noise scaled to the global sensitivity leaves no exact law of the final belief, "
+            "and the curve is no limit that every belief keeps; the figure of the innovations tests the law that does "
+            "hold."
         )
     bound = _bound_sentence(numbers, contents)
     text = (
@@ -148,6 +152,15 @@ def _beliefs(numbers: InsiderNumbers, contents: RunContents) -> Caption:
         f"Largest belief {percent(numbers.max_belief)}. {bound}"
     )
     return Caption("Final beliefs", text, alternative)
+
+
+def _if_largest(facts: RunFacts) -> str:
+    """Return under which condition the law at fixed sensitivities would hold."""
+    differing = facts.words.differing
+    if facts.is_sampled:
+        return f"{differing} took part in every round for certain and made the largest possible difference in each"
+    rounds = "every one of its rounds" if isinstance(facts.game.law.participation, FixedCohort) else "every round"
+    return f"{differing} made the largest possible difference in {rounds}"
 
 
 def _bound_sentence(numbers: InsiderNumbers, contents: RunContents) -> str:
@@ -167,7 +180,7 @@ def _fixed_bound(promise: Guarantee) -> str:
     if math.isclose(promise.belief_bound, promise.belief_bound_fixed, rel_tol=1e-6):
         return ""
     return (
-        " The bound also holds where the difference that the record makes depends on earlier releases; if that were "
+        " The bound also holds where the difference between D and D' depends on earlier releases; if that were "
         f"fixed beforehand, the bound would be {percent(promise.belief_bound_fixed)}."
     )
 
@@ -195,8 +208,8 @@ def _log_odds(_: InsiderNumbers, contents: RunContents) -> Caption:
         f"The curves are the exact laws N(±μ²/2, μ²), μ = {mu}."
         if contents.run.has_exact_final_law
         else (
-            f"The curves are the law at fixed sensitivities, N(±μ²/2, μ²) with μ = {mu}: what would follow if "
-            "the record made the largest possible difference in every round. They are no limit."
+            f"The curves are the {law_name(contents.facts)}, N(±μ²/2, μ²) with μ = {mu}: what would follow if "
+            f"{_if_largest(contents.facts)}. They are no limit."
         )
     )
     text = (

@@ -89,7 +89,7 @@ def log_odds_figure(contents: RunContents) -> Figure:
     grid = np.linspace(low, high, 500)
     for bit, style in BIT_STYLES.items():
         _draw_log_odds(axes, values[run.bits == bool(bit)], bit)
-        name = f"{'law' if run.has_exact_final_law else 'law at fixed sensitivities'}, {style.short}"
+        name = f"{'law' if run.has_exact_final_law else law_name(run.facts)}, {style.short}"
         axes.plot(grid, log_odds_density(grid, mu, bit), style.line, color=style.colour, linewidth=2, label=name)
     threshold = -float(logit(contents.facts.prior))
     axes.axvline(
@@ -188,7 +188,12 @@ def _law_line(run: FinishedRun) -> str:
 def _law_name(run: FinishedRun) -> str:
     if run.has_exact_final_law:
         return f"exact law, μ = {run.facts.mu:.3g}"
-    return f"law at fixed sensitivities, μ = {run.facts.mu:.3g}"
+    return f"{law_name(run.facts)}, μ = {run.facts.mu:.3g}"
+
+
+def law_name(facts: RunFacts) -> str:
+    """Return what the law is called that is drawn where no exact one is known."""
+    return "law without sampling" if facts.is_sampled else "law at fixed sensitivities"
 
 
 def _draw_belief_law(axes: Axes, facts: RunFacts, bit: int) -> None:

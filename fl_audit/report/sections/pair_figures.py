@@ -79,10 +79,12 @@ def _draw_curve(axes: Axes, contents: RunContents, curve: dict[str, Floats]) -> 
     low, high = curve["counted_low"], curve["counted_high"]
     axes.vlines(epsilon, low, high, color=other, linewidth=1.6, label="counted, with interval")
     axes.plot(epsilon, curve["counted"], "v", color=other, markersize=6)
-    if math.isfinite(promise.mu) and not contents.facts.is_sampled:
-        grid = np.linspace(0.0, float(epsilon[-1]), 200)
-        limit = [gdp_delta(float(at), promise.mu) for at in grid]
-        axes.plot(grid, limit, "-.", color=INK, linewidth=1.8, label=f"promised, μ = {promise.mu:.3g}")
+    if math.isfinite(promise.mu):
+        grid = np.linspace(0.0, float(epsilon[-1]), 50)
+        profile, is_sampled = promise.claim.profile, contents.facts.is_sampled
+        limit = [profile.delta(float(at)) if is_sampled else gdp_delta(float(at), promise.mu) for at in grid]
+        name = "promised (pld)" if is_sampled else f"promised, μ = {promise.mu:.3g}"
+        axes.plot(grid, limit, "-.", color=INK, linewidth=1.8, label=name)
     axes.set_ylim(bottom=0)
     finish_axes(axes, "delta(epsilon) of this pair", "Epsilon (nats)", "Delta (probability)")
 
