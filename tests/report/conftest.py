@@ -191,7 +191,7 @@ def synthetic_noise(source: str, z: float, rounds: int, exact: bool) -> Noise:
         "distributed": DistributedGaussian(z, CLIENTS),
         "local": LocalGaussian(z, CLIENTS),
         "tree": CorrelatedGaussian(z, StrategyKind.TREE, rounds),
-        "banded": CorrelatedGaussian(z, StrategyKind.BANDED, rounds, 2),
+        "banded": CorrelatedGaussian(z, StrategyKind.BANDED, rounds, min(2, rounds)),
     }
     return offered[source]
 

@@ -154,7 +154,7 @@ def _limit_sentence(facts: RunFacts) -> str:
     highest, clip = number_text(facts.global_sensitivity), number_text(facts.clipping_norm)
     if facts.game.law.is_adaptive:
         return (
-            f"It cannot exceed the global sensitivity ({facts.relation}), which follows the clipping norm from round "
+            f"It cannot exceed the global sensitivity ({facts.relation}), which follows the clipping norm of its world from round "
             "to round. "
         )
     if facts.largest_difference > facts.global_sensitivity * (1 + 1e-9):
