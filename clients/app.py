@@ -12,19 +12,21 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 from numpy.typing import NDArray
 
-from clients.data_owner import Task, contribute, contribute_as_victim, with_noise
+from clients.data_owner import Task, contribute, contribute_as_victim, train_privately, with_noise
 from clients.loss_answers import LossPart, Question, losses_held, own_epsilon_star, tell_moments, tell_range
 from clients.time_limit import within_time_limit
-from fl_audit.adversaries import identifiability
+from fl_audit.adversaries import averages, identifiability
 from fl_audit.errors import InputError
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.evidence.star.loss_moments import ScoreMoments
 from fl_audit.game.contributing import Moment
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.membership import Membership
+from fl_audit.game.private_training import OwnDraws, accountant_before
 from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import Seen
 from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
+from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.packing import copy_to_tensor, pack, unpack
 from fl_audit.protocol import Key, Query, Record, models_key, unpack_participation
@@ -53,6 +55,8 @@ def train(message: Message, context: Context) -> Message:
     if _round(message) % ROUNDS_BETWEEN_TRIMS == 0:
         give_back_freed_memory()
     task = _task(game, client, message)
+    if isinstance(game.public.law.contribution, PrivateTraining):
+        return _train_privately(message, context, game, client, task)
     sensitivity = None
     if client == game.victim:
         found, sensitivity = contribute_as_victim(game, task, _membership(game, client, message))
@@ -69,6 +73,33 @@ def train(message: Message, context: Context) -> Message:
     return _reply(message, reply)
 
 
+def _train_privately(message: Message, context: Context, game: Game, client: int, task: Task) -> Message:
+    """Answer a round of private training: the updates of all worlds, and what the client's accountant has counted."""
+    seed, worlds = _own_noise(message)
+    membership = _membership(game, client, message) if game.targets_of(client) else None
+    accountant = _own_accountant(message, context, game, client)
+    found = train_privately(game, client, task, OwnDraws(seed, tuple(worlds)), membership, accountant)
+    asked = _config(message)
+    context.state[Record.OWN_ACCOUNTANT] = ConfigRecord(
+        {Key.ROUND: asked[Key.ROUND], Key.BATCH: asked[Key.BATCH], Key.ACCOUNTANT: found.accountant}
+    )
+    return _reply(message, {Key.SUM: found.updates.cpu().numpy()}, {Key.ACCOUNTANT: found.accountant})
+
+
+def _own_accountant(message: Message, context: Context, game: Game, client: int) -> str | None:
+    """Return the state of the client's accountant before a round: its own, where it is of the round before.
+
+    Of two batches of worlds in flight to one node, each call begins with the state from before both, and the one that
+    ends last leaves its own: what the other noted is lost, as is that of a call whose process died. What the accountant
+    must have counted follows from the schedule, so it is made anew then, and no step is lost.
+    """
+    asked, kept = _config(message), context.state.config_records.get(Record.OWN_ACCOUNTANT)
+    is_next = kept is not None and (kept[Key.BATCH], kept[Key.ROUND]) == (asked[Key.BATCH], _round(message) - 1)
+    if kept is not None and is_next:
+        return str(kept[Key.ACCOUNTANT])
+    return accountant_before(game, client, _round(message))
+
+
 def identify(message: Message, context: Context) -> Message:
     """Tell which partition this node holds, node ids being random in every run, and get ready to play."""
     _game(message)
@@ -83,6 +114,8 @@ def observe(message: Message, context: Context) -> Message:
         named = " and ".join(map(str, game.insiders))
         raise InputError(f"client {client} was shown a release, the insider is client {named}")
     seen = Seen.of(_round(message), {key: _tensor(game, message, key) for key in _arrays(message)})
+    if not game.public.law.weighs_exactly:
+        return _reply(message, {Key.SCORE: averages.score(game, seen, client)})
     found = identifiability.observe(game, seen)
     told: dict[str, NDArray[Any]] = {Key.LOG_ODDS: found.increment, Key.LOCAL_SENSITIVITY: found.local_sensitivity}
     return _reply(message, told | {Key.SCORES: found.scores, Key.RESIDUALS: found.residuals.as_array()})
@@ -181,12 +214,12 @@ def _tensor(game: Game, message: Message, key: str) -> torch.Tensor:
     return copy_to_tensor(unpack(_arrays(message)[key])).to(game.public.device)
 
 
-def _reply(message: Message, arrays: Mapping[str, NDArray[Any]]) -> Message:
+def _reply(message: Message, arrays: Mapping[str, NDArray[Any]], more: Mapping[str, str] | None = None) -> Message:
     asked = _config(message)
     content = RecordDict(
         {
             Record.ARRAYS: ArrayRecord({key: Array(*pack(value)) for key, value in arrays.items()}),
-            Record.CONFIG: ConfigRecord({Key.BATCH: asked[Key.BATCH]}),
+            Record.CONFIG: ConfigRecord({Key.BATCH: asked[Key.BATCH], **(more or {})}),
         }
     )
     return Message(content, reply_to=message)

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from fl_audit.game.contributing import Contributed, Moment, contributed, differing_contributions
 from fl_audit.game.game import Game
 from fl_audit.game.membership import Membership
+from fl_audit.game.private_training import OwnDraws, trained_privately
+from fl_audit.learning.private_training import PrivateUpdates
 from fl_audit.mechanisms.noise import noise_share
 from fl_audit.mechanisms.weighing import local_sensitivity
 
@@ -69,6 +71,26 @@ def contribute_as_victim(game: Game, task: Task, membership: Membership) -> tupl
         )
         return Contributed(chosen, within), sensitivity
     return Contributed(contribute(game, game.victim, task).total + chosen), sensitivity
+
+
+def train_privately(
+    game: Game, client: int, task: Task, draws: OwnDraws, membership: Membership | None, accountant: str | None
+) -> PrivateUpdates:
+    """Return a client's updates after DP-SGD on its own records, and the state of its accountant.
+
+    Parameters
+    ----------
+    game, client, task
+        As for `contribute`.
+    draws
+        The client's secret seed, and the worlds.
+    membership
+        Which of its own targets are in, None where it has none: x is trained on where it is in.
+    accountant
+        State of its accountant before the round; None is a new one.
+    """
+    is_in = None if membership is None else membership.bits
+    return trained_privately(game, client, task.models, task.moment.number, draws, is_in, accountant)
 
 
 def with_noise(game: Game, total: torch.Tensor, seed: int, worlds: list[int], server_round: int) -> torch.Tensor:

@@ -22,6 +22,8 @@ class Record(StrEnum):
     CONFIG = "config"
     OWN_EPSILON_STAR = "own-epsilon-star"
     """In a client's own state, not in messages: Epsilon* of its shard at the last release that was evaluated."""
+    OWN_ACCOUNTANT = "own-accountant"
+    """In a client's own state: that of Opacus' accountant after the last round in which it trained privately."""
 
 
 class Key(StrEnum):
@@ -58,6 +60,10 @@ class Key(StrEnum):
     """Increments of the insider's log-odds per world, float64."""
     SCORES = "scores"
     """Noise along the difference of D and D' as normal scores, under D and under D' (worlds, 2), float64."""
+    SCORE = "score"
+    """What a round says for the differing record where there is no likelihood ratio, per world, float64."""
+    ACCOUNTANT = "accountant"
+    """State of a client's Opacus accountant as JSON, after the round."""
     RESIDUALS = "residuals"
     """What the insider measured of the noise (worlds, columns), float64; see `Residuals.as_array`."""
     COUNT = "count"

@@ -11,6 +11,7 @@ from flwr.serverapp import Grid, ServerApp
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.adversaries.noise_meter import column_names
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.columns import Columns
 from fl_audit.game.game import Game, load_game, number_of_directions
@@ -18,6 +19,7 @@ from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import Made, View, kept_of
 from fl_audit.learning.memory import give_back_freed_memory
 from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.standpoint import Place
 from fl_audit.packing import pack
 from fl_audit.worlds import WorldBatch, waves
@@ -34,10 +36,15 @@ from server.evaluator import (
 from server.results import BatchResult, ResultSink
 from server.roll_call import call_the_roll
 from server.watched_grid import WatchedGrid
+from strategies.accountant_notes import AccountantNotes
 from strategies.contributors import Roster
 from strategies.dp_strategy import DPStrategy
 from strategies.insider_inquiry import InsiderInquiry
 from strategies.loss_queries import FederatedLosses, LossQueries
+from strategies.score_inquiry import ScoreInquiry
+
+_Inquiry = InsiderInquiry | LossQueries | AccountantNotes
+"""What parties are asked, or tell, beside their contributions, and which leaves columns in the tables."""
 
 
 @dataclass(frozen=True)
@@ -297,12 +304,18 @@ def _inquiries(
     wave: tuple[WorldBatch, ...],
     background: BackgroundEvaluation,
     findings: tuple[ReleaseFinding, ...],
-) -> tuple[InsiderInquiry | LossQueries, ...]:
+) -> tuple[_Inquiry, ...]:
     """Return what parties are asked beside their contributions."""
-    inquiries: list[InsiderInquiry | LossQueries] = []
-    if plan.public.with_insider:
-        directions = number_of_directions(game.model.layout.size)
-        inquiries.append(InsiderInquiry(plan.public, insiders, wave, game.model.layout.names, directions))
+    inquiries: list[_Inquiry] = []
+    if isinstance(plan.public.law.contribution, PrivateTraining):
+        shards = [len(shard) for shard in game.shards]
+        inquiries.append(AccountantNotes(plan.public.rounds, plan.evaluated_releases, shards, wave))
+    if plan.public.with_insider and not plan.public.law.weighs_exactly:
+        inquiries.append(ScoreInquiry(plan.public, insiders, wave))
+    elif plan.public.with_insider:
+        layout = game.model.layout
+        columns = column_names(layout.names, number_of_directions(layout.size))
+        inquiries.append(InsiderInquiry(plan.public, insiders, wave, columns))
     kept = next((finding for finding in findings if isinstance(finding, PopulationLosses)), None)
     if plan.federated_losses is not None and kept is not None:
 

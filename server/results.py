@@ -91,19 +91,21 @@ class BatchResult:
         return pd.DataFrame(index | found)
 
     def _insiders_frame(self, prior: float) -> pd.DataFrame:
-        """Return one row a world and insider: its log-odds, its belief in the truth, and whether it was right."""
-        log_odds, clients = self.columns.insiders["log_odds"], self.columns.insider_clients
+        """Return one row a world and insider: its log-odds, its belief in the truth, and whether it was right.
+
+        Of insiders who have scores alone there are these.
+        """
+        clients = self.columns.insider_clients
+        index = {
+            "world": np.repeat(np.array(self.batch.worlds), len(clients)),
+            "insider": np.tile(np.array(clients), self.batch.count),
+        }
+        if "log_odds" not in self.columns.insiders:
+            return pd.DataFrame(index | {name: value.reshape(-1) for name, value in self.columns.insiders.items()})
+        log_odds = self.columns.insiders["log_odds"]
         sign = np.where(self.membership.bits, 1.0, -1.0)[:, None]
         belief = expit(sign * (log_odds + logit(prior))).reshape(-1)
-        return pd.DataFrame(
-            {
-                "world": np.repeat(np.array(self.batch.worlds), len(clients)),
-                "insider": np.tile(np.array(clients), self.batch.count),
-                "log_odds": log_odds.reshape(-1),
-                "belief": belief,
-                "won": belief > 0.5,
-            }
-        )
+        return pd.DataFrame(index | {"log_odds": log_odds.reshape(-1), "belief": belief, "won": belief > 0.5})
 
     def _clients_frame(self) -> pd.DataFrame:
         values: dict[str, NDArray[np.float64]] = dict(self.columns.clients)

@@ -8,7 +8,7 @@ import torch
 from flwr.app import Array, ArrayRecord, Message
 from numpy.typing import NDArray
 
-from fl_audit.adversaries.noise_meter import Residuals, column_names
+from fl_audit.adversaries.noise_meter import Residuals
 from fl_audit.game.columns import Columns
 from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import show
@@ -45,10 +45,8 @@ class InsiderInquiry:
         which everything is noted; of the others the log-odds are.
     batches
         The batches that travel together.
-    tensors
-        Names of the model's parameter tensors.
-    directions
-        Number of public directions along which noise is measured.
+    columns
+        Names of the columns of what an insider measures, see `column_names`.
     """
 
     def __init__(
@@ -56,14 +54,12 @@ class InsiderInquiry:
         public: PublicGame,
         insiders: Mapping[int, Sequence[int]],
         batches: Sequence[WorldBatch],
-        tensors: tuple[str, ...],
-        directions: int,
+        columns: tuple[str, ...],
     ) -> None:
         self._public = public
         self._insiders = {client: torch.tensor(list(seeds), dtype=torch.int64) for client, seeds in insiders.items()}
         self._batches = batches
-        self._tensors = tensors
-        self._columns = len(column_names(tensors, directions))
+        self._columns = columns
         self._observed = {(client, batch.name): Observed() for client in insiders for batch in batches}
         self._norms: dict[str, list[Floats]] = {batch.name: [] for batch in batches}
 
@@ -111,7 +107,7 @@ class InsiderInquiry:
                 (Key.LOG_ODDS, observed.increments, (worlds,), True),
                 (Key.LOCAL_SENSITIVITY, observed.local_sensitivity, (worlds,), True),
                 (Key.SCORES, observed.scores, (worlds, 2), False),
-                (Key.RESIDUALS, observed.residuals, (worlds, self._columns), False),
+                (Key.RESIDUALS, observed.residuals, (worlds, len(self._columns)), False),
             )
             for key, kept, shape, finite in said:
                 array = read_array(reply, key, shape, np.float64, answer.client, exchange - 1, finite)
@@ -129,7 +125,7 @@ class InsiderInquiry:
     def _columns_of(self, observed: Observed, norms: list[Floats]) -> Columns:
         """Return all that one insider said."""
         law, sensitivity = self._public.law, np.stack(observed.local_sensitivity, axis=1)
-        residuals = Residuals.of_array(np.stack(observed.residuals, axis=1), self._tensors)
+        residuals = Residuals.of_array(np.stack(observed.residuals, axis=1), self._columns)
         scores, used = np.stack(observed.scores, axis=1), np.stack(norms, axis=1) if norms else None
         log_odds = _log_odds(observed)
         rounds = {

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 from audits import MakePlan, small_settings
@@ -10,6 +11,10 @@ from audits import MakePlan, small_settings
 import experiments  # noqa: F401  # sets the environment before Flower is imported
 from experiments.runs.config import parse_config
 from experiments.runs.plan import resolve
+
+# A busy machine takes longer than a fifth of a second for anything now and then.
+hypothesis.settings.register_profile("any-machine", deadline=None)
+hypothesis.settings.load_profile("any-machine")
 
 
 # Before pytest-xdist reads the groups, which is in the same hook.

@@ -93,9 +93,16 @@ class ModelSection(_Section):
 
 
 DEFAULT_ROUNDS = 30
-OF_CLIENTS = ("client-sampling-rate", "cohort", "local-epochs", "local-steps", "local-batch", "local-learning-rate")
+Strategy = Literal["dp-fedsgd", "dp-fedavg", "dp-sgd-clients"]
+OF_LOCAL_TRAINING = ("local-epochs", "local-steps", "local-batch", "local-learning-rate")
+OF_CLIENTS = ("client-sampling-rate", "cohort")
 OF_RECORDS = ("epochs", "sampling-rate", "expected-batch")
-"""Settings of training that one strategy alone has: that of clients' updates, and that of records' gradients."""
+_NEEDS: dict[tuple[str, ...], tuple[Strategy, ...]] = {
+    OF_LOCAL_TRAINING: ("dp-fedavg", "dp-sgd-clients"),
+    OF_CLIENTS: ("dp-fedavg",),
+    OF_RECORDS: ("dp-fedsgd",),
+}
+"""Settings of training that some strategies alone have: local training, samples of clients, and those of records."""
 _AT_MOST_ONE = (
     ("rounds", "epochs"),
     ("sampling-rate", "expected-batch"),
@@ -108,10 +115,11 @@ class TrainingSection(_Section):
     """How the federation learns. `rounds`, left out, is 30 or follows from `epochs`, passes over the records of D.
 
     `dp-fedsgd`: clients send clipped gradients of their records. `dp-fedavg`: they train on their own records, for
-    `local-epochs` or `local-steps`, and send clipped updates.
+    `local-epochs` or `local-steps`, and send clipped updates. `dp-sgd-clients`: they train so by DP-SGD, with Opacus,
+    and send updates that are private already.
     """
 
-    strategy: Literal["dp-fedsgd", "dp-fedavg"] = "dp-fedsgd"
+    strategy: Strategy = "dp-fedsgd"
     rounds: Count | None = None
     epochs: Annotated[float, Field(gt=0, le=10**9)] | None = None
     sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -123,14 +131,14 @@ class TrainingSection(_Section):
     cohort: Count | None = None
     """Clients of a round, in a public order, with `dp-fedavg`; None is all."""
     local_epochs: Count | None = None
-    """Passes over its own records that a client makes in a round, with `dp-fedavg`; None is 1, or `local-steps`."""
+    """Passes over its own records that a client makes in a round where clients train; None is 1, or `local-steps`."""
     local_steps: Count | None = None
     local_batch: Count | None = None
-    """Records of a local step, with `dp-fedavg`; None is 10."""
+    """Records of a local step where clients train, with `dp-sgd-clients` on average; None is 10."""
     local_learning_rate: Positive | None = None
-    """Step size of local training, with `dp-fedavg`; None is 0.1."""
+    """Step size of local training where clients train; None is 0.1."""
     learning_rate: Positive = 0.005
-    """Step size of the server; left out with `dp-fedavg` it is 1, and 0.01 for Adam."""
+    """Step size of the server; left out where clients train it is 1, and 0.01 for Adam."""
     optimizer: Choice[OptimizerKind] = OptimizerKind.SGD
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
 
@@ -151,10 +159,11 @@ class TrainingSection(_Section):
 
     @model_validator(mode="after")
     def _of_one_strategy(self) -> Self:
-        idle = _given(self, OF_CLIENTS if self.strategy == "dp-fedsgd" else OF_RECORDS)
-        if idle:
-            other = "dp-fedavg" if self.strategy == "dp-fedsgd" else "dp-fedsgd"
-            raise ValueError(f"{_named(self, idle)} needs strategy = {other}, and strategy is {self.strategy}")
+        for names, strategies in _NEEDS.items():
+            idle = _given(self, names)
+            if idle and self.strategy not in strategies:
+                needed = " or ".join(strategies)
+                raise ValueError(f"{_named(self, idle)} needs strategy = {needed}, and strategy is {self.strategy}")
         return self
 
 
@@ -192,8 +201,9 @@ class PrivacySection(_Section):
     clipping_norm: Positive = 3.0
     sensitivity: Choice[NoiseScaling] = NoiseScaling.GLOBAL
     adjacency: Choice[Adjacency] = Adjacency.REPLACE_RECORD
-    """Left out with `dp-fedavg` it is `add-remove-client`."""
-    noise: Literal["central", "distributed", "local", "banded", "tree"] = "central"
+    """Left out with `dp-fedavg` it is `add-remove-client`, with `dp-sgd-clients` `add-remove-record`."""
+    noise: Literal["central", "distributed", "local", "banded", "tree", "inside-training"] = "central"
+    """Left out with `dp-sgd-clients` it is `inside-training`, the one that goes with it."""
     bands: Count | None = None
     """Bands of `banded` noise; None is as many as rounds lie between two of a client's."""
     clipping: Literal["fixed", "adaptive"] = "fixed"
@@ -361,20 +371,29 @@ class RunConfig(_Section):
         return values
 
 
-_OF_FEDAVG = {"learning-rate": 1.0, "local-batch": 10, "local-learning-rate": 0.1}
-"""What a configuration of `dp-fedavg` has where it leaves these settings out."""
+_WHERE_CLIENTS_TRAIN = {"learning-rate": 1.0, "local-batch": 10, "local-learning-rate": 0.1}
+_PRIVACY_OF = {
+    "dp-fedavg": {"adjacency": str(Adjacency.ADD_REMOVE_CLIENT)},
+    "dp-sgd-clients": {"adjacency": str(Adjacency.ADD_REMOVE_RECORD), "noise": "inside-training"},
+}
+"""What a configuration has that leaves these settings out, by its strategy."""
 _ADAM_RATE = 0.01
 
 
 def _with_strategy_defaults(values: dict[str, Any]) -> dict[str, Any]:
     training, privacy = values.get("training", {}), values.get("privacy", {})
     is_table = isinstance(training, dict) and isinstance(privacy, dict)
-    if not is_table or training.get("strategy") != "dp-fedavg":
+    strategy = training.get("strategy") if is_table else None
+    if not isinstance(strategy, str) or strategy not in _PRIVACY_OF:
         return values
-    filled = _OF_FEDAVG | ({"learning-rate": _ADAM_RATE} if training.get("optimizer") == "adam" else {}) | training
+    adam = {"learning-rate": _ADAM_RATE} if training.get("optimizer") == "adam" else {}
+    filled = _WHERE_CLIENTS_TRAIN | adam | training
     if "local-steps" not in training and "local-epochs" not in training:
         filled["local-epochs"] = 1
-    return values | {"training": filled, "privacy": {"adjacency": str(Adjacency.ADD_REMOVE_CLIENT)} | privacy}
+    of_strategy = _PRIVACY_OF[strategy]
+    if privacy.get("private") is False:
+        of_strategy = {name: value for name, value in of_strategy.items() if name not in PROMISE_ONLY}
+    return values | {"training": filled, "privacy": of_strategy | privacy}
 
 
 def load_config(path: Path, overrides: Sequence[str] = (), data_dir: str | None = None) -> RunConfig:

@@ -17,9 +17,13 @@ from fl_audit.errors import InputError, require
 from fl_audit.game.contributing import Moment, contributed
 from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game
+from fl_audit.game.private_training import private_steps
 from fl_audit.game.seen import View, refuse_blurred
 from fl_audit.learning.layout import ParameterLayout
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, inversion_error, step
+from fl_audit.learning.private_training import private_updates
+from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.mechanisms.noise import InsideTraining
 
 _LARGEST = float(torch.finfo(torch.float32).max)
 _SMALLEST = float(torch.finfo(torch.float32).tiny) * 2**24
@@ -27,6 +31,8 @@ _SMALLEST = float(torch.finfo(torch.float32).tiny) * 2**24
 _LARGEST_DRAW = 10.0
 """No standard normal draw of any run is larger."""
 _PROBED = 16
+_USUAL_LOCAL_RATE = 0.1
+"""What a configuration has that leaves it out."""
 
 
 def require_finite_steps(config: RunConfig, game: Game) -> None:
@@ -61,6 +67,11 @@ def _noise_scales(game: Game) -> tuple[float, float]:
     law = game.public.law
     if not law.adds_noise:
         return 0.0, 0.0
+    if isinstance(law.noise, InsideTraining):
+        # A server adds none: what the steps of the clients add up to, of the fewest and of the most of them.
+        sizes, steps = [len(shard) for shard in game.shards], private_steps(law)
+        spread = [sqrt(steps.update_variance(records)) for records in sizes]
+        return min(spread), sqrt(sum(one**2 for one in spread))
     with np.errstate(over="ignore"):
         least, most = law.server_scale(np.array([0.0, law.global_sensitivity]))
     return float(least), float(most)
@@ -108,7 +119,15 @@ def _check_a_step(config: RunConfig, game: Game, noise: float) -> None:
 
 
 def _contribution(game: Game, models: Tensor, examples: Examples) -> Tensor:
+    if not game.public.law.weighs_exactly:
+        return _trained(game, models, examples)
     return contributed(game, game.victim, examples, models, Moment(1, _norms(game, models))).total
+
+
+def _trained(game: Game, models: Tensor, examples: Examples) -> Tensor:
+    """Return what private training on a few records leads to, with draws that are thrown away."""
+    steps, source = private_steps(game.public.law), np.random.default_rng(0)
+    return private_updates(game.model, models, examples.features, examples.labels, steps, [source]).updates
 
 
 def _norms(game: Game, models: Tensor) -> Tensor | None:
@@ -138,6 +157,8 @@ def _check_inversion(game: Game, noise: float) -> None:
     """Refuse a view of models whose rounding hides the release even where the noise is largest."""
     law, template = game.public.law, game.model.template
     models = ParameterLayout.of(template).flatten(dict(template.named_parameters())).unsqueeze(0)
+    if isinstance(law.noise, InsideTraining):
+        return
     # The insider, who knows the noise of every round, refuses by the same rule.
     refuse_blurred(inversion_error(law.optimizer, models, law.denominator).numpy() / noise)
 
@@ -180,6 +201,9 @@ def _noise_levers(config: RunConfig, game: Game) -> Iterator[_Lever]:
     if not privacy.private:
         return
     usual = float(PrivacySection.model_fields["clipping_norm"].default)
+    if isinstance(game.public.law.contribution, PrivateTraining):
+        local = game.public.law.contribution.schedule.learning_rate
+        yield _Lever("local-learning-rate in [training]", local, _orders(local / _USUAL_LOCAL_RATE))
     yield _Lever("clipping-norm in [privacy]", privacy.clipping_norm, _orders(privacy.clipping_norm / usual))
     if privacy.noise_multiplier is None:
         yield _Lever("the noise multiplier that the promise in [privacy] asks for", noise, _orders(noise))

@@ -8,7 +8,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.runs.config import PRIVACY_TARGETS, DataSection, RunConfig
+from experiments.runs.config import PRIVACY_TARGETS, DataSection, RunConfig, TrainingSection
 from fl_audit.adjacency import NeighbourPair, Unit
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.client_neighbours import choose_client
@@ -23,12 +23,13 @@ from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, FixedClipping, NoClipping
-from fl_audit.mechanisms.contribution import Contribution, LocalTraining, RecordGradients
+from fl_audit.mechanisms.contribution import Contribution, LocalTraining, PrivateTraining, RecordGradients
 from fl_audit.mechanisms.law import NOTHING_TO_WEIGH, ReleaseLaw
 from fl_audit.mechanisms.noise import (
     CentralGaussian,
     CorrelatedGaussian,
     DistributedGaussian,
+    InsideTraining,
     LocalGaussian,
     Noise,
     NoiseScaling,
@@ -98,14 +99,23 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
         require(config.privacy.private, NOTHING_TO_WEIGH)
     split = _split(config)
     config = _with_clients(config, split)
-    at_unit_noise = law_of(config, 1.0)
+    at_unit_noise = law_of(config, 1.0, split)
     law = at_unit_noise.with_multiplier(_calibrated(config, at_unit_noise)) if config.privacy.private else at_unit_noise
     public = _public_game(config, law, split, pair or _pair(config, split))
     return AuditPlan(_sized(config), guarantee_of(law, config), public)
 
 
-def law_of(config: RunConfig, noise_multiplier: float) -> ReleaseLaw:
+def law_of(config: RunConfig, noise_multiplier: float, split: Split) -> ReleaseLaw:
     """Return the release law of a configuration at some noise multiplier; it has none where nothing is promised.
+
+    Parameters
+    ----------
+    config
+        The configuration, with the number of clients.
+    noise_multiplier
+        z.
+    split
+        The records: where clients train privately, the promise depends on the smallest shard.
 
     Raises
     ------
@@ -120,7 +130,7 @@ def law_of(config: RunConfig, noise_multiplier: float) -> ReleaseLaw:
         noise=_noise(config, noise_multiplier),
         denominator=_denominator(config),
         optimizer=ServerOptimizer(training.optimizer, training.learning_rate, momentum=training.momentum),
-        contribution=_contribution(config),
+        contribution=_contribution(config, split),
     )
 
 
@@ -129,18 +139,23 @@ def standpoint_of(config: RunConfig) -> Standpoint:
     return Standpoint(config.audit.place, config.audit.participation, config.audit.colluders)
 
 
-def _contribution(config: RunConfig) -> Contribution:
+def _contribution(config: RunConfig, split: Split) -> Contribution:
     training = config.training
     match training.strategy:
         case "dp-fedsgd":
             return RecordGradients()
         case "dp-fedavg":
-            assert training.local_learning_rate is not None, "the configuration fills it in"
-            assert training.local_batch is not None, "the configuration fills it in"
-            schedule = LocalSchedule(
-                training.local_learning_rate, training.local_batch, training.local_epochs, training.local_steps
-            )
-            return LocalTraining(schedule)
+            return LocalTraining(_schedule(training))
+        case "dp-sgd-clients":
+            return PrivateTraining(_schedule(training), min(len(shard) for shard in _shards(config, split)))
+
+
+def _schedule(training: TrainingSection) -> LocalSchedule:
+    assert training.local_learning_rate is not None, "the configuration fills it in"
+    assert training.local_batch is not None, "the configuration fills it in"
+    return LocalSchedule(
+        training.local_learning_rate, training.local_batch, training.local_epochs, training.local_steps
+    )
 
 
 def _clipping(config: RunConfig) -> Clipping:
@@ -177,7 +192,7 @@ def _denominator(config: RunConfig) -> float:
     match _participation(config), config.training.strategy:
         case FixedCohort(size), _:
             return float(size)
-        case _, "dp-fedavg":
+        case _, "dp-fedavg" | "dp-sgd-clients":
             return float(_clients(config) * (config.training.client_sampling_rate or 1.0))
         case _:
             return float(sampling_rate(config) * config.data.records)
@@ -199,6 +214,8 @@ def _noise(config: RunConfig, multiplier: float) -> Noise:
             return DistributedGaussian(multiplier, clients)
         case "local":
             return LocalGaussian(multiplier, clients)
+        case "inside-training":
+            return InsideTraining(multiplier)
         case "tree":
             return CorrelatedGaussian(multiplier, StrategyKind.TREE, rounds_of(config))
         case "banded":

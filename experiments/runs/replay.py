@@ -61,6 +61,11 @@ def replay(directory: Path) -> Replay:
     public, _ = read_public(directory)
     if not public.with_insider:
         raise InputError(f"{directory} holds a run without the insider: accepted is one with [audit] insider = true")
+    if not public.law.weighs_exactly:
+        raise InputError(
+            f"{directory} holds a run whose insider has scores and no log-odds: accepted is one whose log-odds are "
+            "likelihood ratios"
+        )
     torch.set_num_threads(public.threads)
     game = load_game(public)
     files = sorted((directory / "public").glob("releases-*.safetensors"))

@@ -114,16 +114,17 @@ class Residuals:
         return np.concatenate([np.reshape(part, (*leading, -1)).astype(np.float64) for part in parts], axis=-1)
 
     @staticmethod
-    def of_array(values: NDArray[np.float64], tensors: tuple[str, ...]) -> "Residuals":
+    def of_array(values: NDArray[np.float64], names: tuple[str, ...]) -> "Residuals":
         """Return what `as_array` wrote.
 
         Parameters
         ----------
         values
             Float64 (..., columns).
-        tensors
-            Names of the parameter tensors.
+        names
+            Names of the columns, as `column_names` gives them.
         """
+        tensors = tuple(name.partition(":")[2] for name in names if name.startswith("squares:"))
         kinds = 2 * len(LOW_BITS_KINDS)
         sizes = (1, 1, 1, len(tensors), len(tensors), values.shape[-1] - 3 - 2 * len(tensors) - 2 * kinds, kinds, kinds)
         parts = np.split(values, np.cumsum(sizes)[:-1], axis=-1)
@@ -161,7 +162,7 @@ class Residuals:
         missing = [name for name in names if name not in table]
         require(not missing, f"the table of residuals lacks {', '.join(missing)}: it is that of a run with the insider")
         values = table.sort_values(["world", "round"])[list(names)].to_numpy(dtype=np.float64)
-        return Residuals.of_array(values.reshape(int(table["world"].nunique()), -1, len(names)), tensors)
+        return Residuals.of_array(values.reshape(int(table["world"].nunique()), -1, len(names)), names)
 
 
 def column_names(tensors: tuple[str, ...], directions: int) -> tuple[str, ...]:

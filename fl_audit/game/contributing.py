@@ -13,7 +13,7 @@ from torch import Tensor
 from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game
 from fl_audit.learning.local_training import clip_updates, local_batches, local_updates
-from fl_audit.mechanisms.contribution import LocalTraining, RecordGradients
+from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining, RecordGradients
 from fl_audit.randomness import Purpose, generator
 
 
@@ -76,7 +76,7 @@ def contributed(
     moment: Moment,
     taking_part: Tensor | None = None,
 ) -> Contributed:
-    """Return what some examples of a client contribute, clipped.
+    """Return what some examples of a client contribute, clipped, where that is public given the examples.
 
     Parameters
     ----------
@@ -102,6 +102,8 @@ def contributed(
             return Contributed(game.model.clipped_sum(models, features, labels, norm, shapes, taking_part))
         case LocalTraining():
             return _trained(game, client, examples, models, moment)
+        case PrivateTraining():
+            raise AssertionError("what a client draws in its training nobody can recompute: see `private_training`")
 
 
 def _trained(game: Game, client: int, examples: Examples, models: Tensor, moment: Moment) -> Contributed:

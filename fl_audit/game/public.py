@@ -17,9 +17,9 @@ from fl_audit.device import Device
 from fl_audit.errors import require
 from fl_audit.game.seen import View, require_view
 from fl_audit.mechanisms.law import ReleaseLaw, require_weighable
-from fl_audit.mechanisms.noise import CorrelatedGaussian, NoiseScaling
+from fl_audit.mechanisms.noise import CorrelatedGaussian, InsideTraining, NoiseScaling
 from fl_audit.mechanisms.participation import FixedCohort
-from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Standpoint
+from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Place, Standpoint
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,13 @@ class PublicGame:
             require(
                 noise.rounds == self.rounds,
                 f"the noise is correlated over {noise.rounds} rounds and rounds is {self.rounds}: accepted is the same",
+            )
+        if isinstance(noise, InsideTraining) and self.standpoint.place is Place.CLIENT:
+            colluders = self.standpoint.colluders
+            require(
+                colluders <= self.clients - 2,
+                f"colluders is {colluders} and there are {self.clients} clients: accepted are 0 to {self.clients - 2}, "
+                "all but the insider and the victim",
             )
         if self.with_insider:
             require_weighable(self.law, self.standpoint)

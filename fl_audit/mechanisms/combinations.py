@@ -1,12 +1,14 @@
 """Which parts of a release law go together; what cannot be accounted or weighed is refused with the reason."""
 
+from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.errors import InputError
 from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, FixedClipping, NoClipping
-from fl_audit.mechanisms.contribution import Contribution, RecordGradients
+from fl_audit.mechanisms.contribution import Contribution, PrivateTraining, RecordGradients
 from fl_audit.mechanisms.noise import (
     CentralGaussian,
     CorrelatedGaussian,
     DistributedGaussian,
+    InsideTraining,
     LocalGaussian,
     Noise,
     NoiseScaling,
@@ -16,7 +18,7 @@ from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participat
 
 
 def require_combination(
-    contribution: Contribution, clipping: Clipping, participation: Participation, noise: Noise
+    adjacency: Adjacency, contribution: Contribution, clipping: Clipping, participation: Participation, noise: Noise
 ) -> None:
     """Refuse parts of a release law that do not go together.
 
@@ -26,6 +28,8 @@ def require_combination(
         With the reason.
     """
     for reason in (
+        _of_private_training(adjacency, contribution, clipping, noise),
+        _of_private_participation(contribution, participation),
         _of_clipping(clipping, noise),
         _of_noise(noise, participation),
         _of_adaptive(contribution, clipping, noise),
@@ -35,11 +39,56 @@ def require_combination(
             raise InputError(reason)
 
 
+def _of_private_training(
+    adjacency: Adjacency, contribution: Contribution, clipping: Clipping, noise: Noise
+) -> str | None:
+    is_private, is_inside = isinstance(contribution, PrivateTraining), isinstance(noise, InsideTraining)
+    if is_inside and not is_private:
+        return (
+            "noise is 'inside-training' and clients do not train by DP-SGD, whose steps it is added to: accepted with "
+            "it is strategy 'dp-sgd-clients'"
+        )
+    if not is_private:
+        return None
+    if isinstance(noise, NoNoise):
+        return (
+            "strategy is 'dp-sgd-clients' without a promise, and its clients train by DP-SGD, which clips and adds "
+            "noise: accepted without a promise are 'dp-fedsgd' and 'dp-fedavg'"
+        )
+    if not is_inside:
+        return (
+            f"noise is '{noise.kind}' with strategy 'dp-sgd-clients', whose clients have added theirs in every step of "
+            "their training: accepted with it is 'inside-training'"
+        )
+    if not isinstance(clipping, FixedClipping):
+        return (
+            f"clipping is '{clipping.kind}' with strategy 'dp-sgd-clients', whose clients clip the gradients of "
+            "records in every step, all at one norm: accepted with it is 'fixed'"
+        )
+    if adjacency.relation is not Relation.ADD_REMOVE:
+        return (
+            f"adjacency is '{adjacency}' with strategy 'dp-sgd-clients', and the accountant of Opacus, which every "
+            "client keeps, accounts for records that come or go: accepted with it is 'add-remove-record'"
+        )
+    return None
+
+
+def _of_private_participation(contribution: Contribution, participation: Participation) -> str | None:
+    if isinstance(contribution, PrivateTraining) and not isinstance(participation, Everybody):
+        return (
+            "not everybody takes part in every round with strategy 'dp-sgd-clients', whose promise is composed over "
+            "the steps of a client that trains in all rounds: accepted with it is that everybody takes part"
+        )
+    return None
+
+
 def _of_clipping(clipping: Clipping, noise: Noise) -> str | None:
     match clipping, noise:
         case NoClipping(), NoNoise():
             return None
-        case NoClipping(), (CentralGaussian(z) | DistributedGaussian(z) | LocalGaussian(z) | CorrelatedGaussian(z)):
+        case NoClipping(), (
+            CentralGaussian(z) | DistributedGaussian(z) | LocalGaussian(z) | CorrelatedGaussian(z) | InsideTraining(z)
+        ):
             return f"noise multiplier is {z} without clipping: noise needs a clipping norm"
         case ((FixedClipping(norm) | AdaptiveClipping(norm)), NoNoise()):
             return f"clipping norm is {norm} without noise: clipping alone promises nothing"

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fl_audit.adjacency import Unit
+from fl_audit.errors import require
 from fl_audit.learning.local_training import LocalSchedule
 
 
@@ -45,5 +46,43 @@ class LocalTraining:
         return Unit.CLIENT
 
 
-Contribution = RecordGradients | LocalTraining
+@dataclass(frozen=True)
+class PrivateTraining:
+    """A client trains on its own records by DP-SGD, and adds the way its model went.
+
+    Every step takes a Poisson sample of the records, clips the gradient of each, and adds noise. What is clipped are
+    contributions of records to a step; the update itself is not clipped, for it is private already.
+
+    Parameters
+    ----------
+    schedule
+        What a client does in a round. A record is in a step with probability one over the steps of an epoch.
+    records
+        Records of the smallest shard, at least 1: its records take part in the steps with the largest probability, so
+        that what they are promised holds for those of every other client too.
+
+    Raises
+    ------
+    InputError
+        If there are no records.
+
+    Notes
+    -----
+    Source: Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1, run by each client.
+    """
+
+    schedule: LocalSchedule
+    records: int
+    kind: Literal["private-training"] = "private-training"
+
+    def __post_init__(self) -> None:
+        require(self.records >= 1, f"records of the smallest shard are {self.records}: accepted are 1 and more")
+
+    @property
+    def unit(self) -> Unit:
+        """The unit whose contribution is clipped, and so can be promised something."""
+        return Unit.RECORD
+
+
+Contribution = RecordGradients | LocalTraining | PrivateTraining
 """The kinds of contribution."""

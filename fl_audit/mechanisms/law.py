@@ -16,11 +16,12 @@ from fl_audit.errors import require
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, norm_bound
 from fl_audit.mechanisms.combinations import require_combination
-from fl_audit.mechanisms.contribution import Contribution, RecordGradients
+from fl_audit.mechanisms.contribution import Contribution, PrivateTraining, RecordGradients
 from fl_audit.mechanisms.noise import (
     CentralGaussian,
     CorrelatedGaussian,
     DistributedGaussian,
+    InsideTraining,
     LocalGaussian,
     Noise,
     NoiseScaling,
@@ -30,6 +31,7 @@ from fl_audit.mechanisms.noise import (
 from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, PoissonSampling, rate_of
 from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Standpoint
 from fl_audit.privacy.adaptive_clipping import combined_multiplier
+from fl_audit.privacy.client_side import local_events
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease, gaussian_rounds
 from fl_audit.privacy.matrices import correlated_event
 
@@ -85,7 +87,7 @@ class ReleaseLaw:
         )
         accepted = self.denominator > 0 and math.isfinite(self.denominator)
         require(accepted, f"denominator is {self.denominator}: accepted are positive finite numbers")
-        require_combination(self.contribution, self.clipping, self.participation, self.noise)
+        require_combination(self.adjacency, self.contribution, self.clipping, self.participation, self.noise)
 
     @property
     def adds_noise(self) -> bool:
@@ -130,7 +132,16 @@ class ReleaseLaw:
     @property
     def clients_add_noise(self) -> bool:
         """Whether the noise comes from the clients, and not from the server."""
-        return isinstance(self.noise, DistributedGaussian | LocalGaussian)
+        return isinstance(self.noise, DistributedGaussian | LocalGaussian | InsideTraining)
+
+    @property
+    def weighs_exactly(self) -> bool:
+        """Whether an insider's log-odds are the exact likelihood ratio of what it sees.
+
+        Of clients that noise their own steps it sees only where they got to, whose law nobody can write down: there it
+        has scores, and no beliefs.
+        """
+        return not isinstance(self.contribution, PrivateTraining)
 
     @property
     def rounds_needed(self) -> int:
@@ -170,6 +181,8 @@ class ReleaseLaw:
     def noise_scale(self, local_sensitivity: Floats, standpoint: Standpoint, norms: Floats | None = None) -> Floats:
         """Return the standard deviation of the noise that an adversary faces in each world; 0 without noise.
 
+        Noise that is added inside training has none, and NaN stands for it.
+
         Parameters
         ----------
         local_sensitivity
@@ -183,6 +196,9 @@ class ReleaseLaw:
         match self.noise:
             case NoNoise():
                 return np.zeros_like(local_sensitivity, dtype=np.float64)
+            case InsideTraining():
+                # Each client has its own, and its steps depend on those before: no one number says it of the sum.
+                return np.full_like(local_sensitivity, np.nan, dtype=np.float64)
             case CentralGaussian(scaling=NoiseScaling.LOCAL):
                 return self.noise.scale(local_sensitivity, self.clipping_norm, self.global_sensitivity)
             case _:
@@ -249,6 +265,9 @@ class ReleaseLaw:
         z = self.promised_multiplier(standpoint)
         if isinstance(self.noise, CorrelatedGaussian):
             return (self._correlated(self.noise, z, rounds),)
+        if isinstance(self.contribution, PrivateTraining):
+            schedule, records = self.contribution.schedule, self.contribution.records
+            return local_events(records, schedule.batch, rounds, z, epochs=schedule.epochs, steps=schedule.steps)
         match self.participation:
             case Everybody():
                 return gaussian_rounds(z, rounds)

@@ -188,13 +188,37 @@ class CorrelatedGaussian:
 
 
 @dataclass(frozen=True)
+class InsideTraining:
+    """Every client adds N(0, (z C)^2 I) to the sum of clipped gradients in every step of its local training.
+
+    It is a part of the contribution, and nobody adds any to the sum of contributions.
+
+    Parameters
+    ----------
+    multiplier
+        z, standard deviation of the noise of a step in units of the clipping norm; positive and finite.
+
+    Raises
+    ------
+    InputError
+        If the multiplier is out of its range.
+    """
+
+    multiplier: float
+    kind: Literal["inside-training"] = "inside-training"
+
+    def __post_init__(self) -> None:
+        _require_multiplier(self.multiplier)
+
+
+@dataclass(frozen=True)
 class NoNoise:
     """The sum itself is released, and nothing is promised."""
 
     kind: Literal["none"] = "none"
 
 
-Noise = CentralGaussian | DistributedGaussian | LocalGaussian | CorrelatedGaussian | NoNoise
+Noise = CentralGaussian | DistributedGaussian | LocalGaussian | CorrelatedGaussian | InsideTraining | NoNoise
 """The kinds of noise."""
 
 
@@ -221,7 +245,8 @@ def faced(noise: Noise, standpoint: Standpoint) -> float:
     -------
     float
         z for central and correlated noise; with c known shares z sqrt((m - c) / m) for distributed noise and
-        z sqrt(m - c) for local noise; for a server that sees single contributions z / sqrt(m) and z. 0 without noise.
+        z sqrt(m - c) for local noise; for a server that sees single contributions z / sqrt(m) and z. z of a step for
+        noise inside training, of which nobody but the client knows any. 0 without noise.
 
     Raises
     ------
@@ -243,6 +268,9 @@ def faced(noise: Noise, standpoint: Standpoint) -> float:
             return z * _left(clients, standpoint) / math.sqrt(clients)
         case LocalGaussian(z, clients):
             return z * _left(clients, standpoint)
+        case InsideTraining(z):
+            # The target's client noises its own steps: what others know of their own noise takes nothing from it.
+            return z
 
 
 def _left(clients: int, standpoint: Standpoint) -> float:

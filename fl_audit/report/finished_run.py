@@ -13,15 +13,19 @@ from numpy.typing import NDArray
 from fl_audit.adjacency import Adjacency
 from fl_audit.adversaries.noise_meter import Residuals
 from fl_audit.errors import require
-from fl_audit.evidence.belief.innovations import increments_of, innovations
+from fl_audit.evidence.belief.innovations import increments_of
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.public import PublicGame
-from fl_audit.mechanisms.noise import SENSITIVITY_FLOOR, NoiseScaling, faced
+from fl_audit.mechanisms.noise import NoiseScaling, faced
 from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.privacy.log_odds import LogOddsLaw, Truth, log_odds_law
 from fl_audit.report.units import UnitWords, unit_words
 
 Floats = NDArray[np.float64]
+
+_ROUNDING = 1e-5
+"""Relative gap between a sensitivity and the largest one that float32 explains."""
 
 WORLD_COLUMNS = ("world", "bit", "log_odds", "belief", "won", "test_accuracy")
 ROUND_COLUMNS = ("world", "round", "sigma", "local_sensitivity", "log_odds")
@@ -45,7 +49,8 @@ class RunTables:
     releases
         One row a world and release from 0, the initial model: world, round, test_accuracy, epsilon_star.
     clients
-        One row a world, release and client: Epsilon* of that client's own shard. None where clients keep it.
+        One row a world, release and client: Epsilon* of that client's own shard, and what its accountant has counted
+        where clients train privately. None where there is neither.
     residuals
         One row a world and round: what the insider's noise meter read. None where there was none.
     insiders
@@ -172,6 +177,11 @@ class RunFacts:
         return self.sampling_rate < 1
 
     @property
+    def is_amplified(self) -> bool:
+        """Whether the promise counts on secret samples of records: those of the rounds, or of the steps of clients."""
+        return self.guarantee is not None and self.guarantee.sampling_rate < 1
+
+    @property
     def optimizer(self) -> str:
         """How the model follows from the release, by name."""
         return str(self.game.law.optimizer.kind)
@@ -255,6 +265,12 @@ class FinishedRun:
         return bool(np.any(~np.isnan(self.log_odds)))
 
     @cached_property
+    def insider_scores(self) -> Floats | None:
+        """What the insider scored each world, shape (worlds,), where it has no log-odds; None elsewhere."""
+        table = self.tables.worlds
+        return table["score"].to_numpy(dtype=np.float64) if "score" in table else None
+
+    @cached_property
     def signal(self) -> Floats:
         """mu_i = Delta_i / sigma_i, shape (worlds, rounds); 0 where the differing record changes nothing."""
         sensitivity, sigma = self.by_world("local_sensitivity"), self.by_world("sigma")
@@ -279,6 +295,7 @@ class FinishedRun:
             noise_multiplier=self.facts.game.law.round_multiplier(self.facts.game.standpoint),
             residuals=None if residuals is None else Residuals.of_table(residuals),
             scores=self.scores,
+            largest_mu=self.facts.mu if math.isfinite(self.facts.mu) else None,
         )
 
     @property
@@ -291,21 +308,56 @@ class FinishedRun:
             return None
         return np.where(self.bits[:, None], self.by_world("score_present"), self.by_world("score_absent"))
 
-    @cached_property
-    def innovations(self) -> Floats:
-        """Innovations (worlds, rounds), or the normal scores in their place; NaN where a round tells nothing."""
-        return innovations(self.increments, self.signal, self.bits) if self.scores is None else self.scores
-
     def by_world(self, column: str) -> Floats:
         """Return a column of the table of rounds, shape (worlds, rounds), whatever the order of its rows."""
         table = self.tables.rounds.pivot(index="world", columns="round", values=column)
         return table.loc[self.tables.worlds["world"]].to_numpy(dtype=np.float64)
 
     @cached_property
+    def accounted_signal(self) -> Floats:
+        """mu_i of everything that a round releases, the bits behind an adaptive norm included, (worlds, rounds)."""
+        law, standpoint = self.facts.game.law, self.facts.game.standpoint
+        if not law.is_adaptive:
+            return self.signal
+        both, alone = 1 / law.promised_multiplier(standpoint), 1 / law.round_multiplier(standpoint)
+        return np.where(self.signal > 0, np.sqrt(self.signal**2 + both**2 - alone**2), 0.0)
+
+    @cached_property
     def has_exact_final_law(self) -> bool:
-        """Whether mu was the same in every world: local scaling, and no round with its noise raised to the floor."""
-        facts = self.facts
-        if not facts.has_promise or facts.scaling is not NoiseScaling.LOCAL:
+        """Whether the final log-odds follow one law, that of the claim.
+
+        They do where D and D' differ by as much as the claim allows, in all worlds and rounds: under local scaling
+        without rounds whose noise was raised to the floor, and elsewhere only for a record that is always clipped.
+        """
+        law, standpoint = self.facts.game.law, self.facts.game.standpoint
+        # The bits behind an adaptive norm differ in some rounds only, and nothing here says in which.
+        if not self.facts.has_promise or not self.has_insider or not law.weighs_exactly or law.is_adaptive:
             return False
-        floored = self.tables.rounds["local_sensitivity"] < SENSITIVITY_FLOOR * facts.clipping_norm
-        return not bool(floored.any())
+        if not law.is_sampled:
+            return bool(np.all(np.linalg.norm(self.signal, axis=1) >= (1 - _ROUNDING) * self.facts.mu))
+        largest = self.signal * law.round_multiplier(standpoint) >= 1 - _ROUNDING
+        return bool(np.all(largest | (standpoint.sees_participation & (self.signal == 0))))
+
+    @property
+    def has_normal_final_law(self) -> bool:
+        """Whether that law is normal, N(+-mu^2/2, mu^2)."""
+        return self.has_exact_final_law and not self.facts.is_sampled
+
+    @cached_property
+    def has_even_rounds(self) -> bool:
+        """Whether that law is normal and every round adds the same share of mu^2 to it."""
+        even = self.facts.mu / math.sqrt(self.facts.game.rounds)
+        return self.has_normal_final_law and bool(np.all(np.abs(self.signal - even) <= _ROUNDING * even))
+
+    @cached_property
+    def largest_laws(self) -> dict[int, LogOddsLaw]:
+        """The laws of the final log-odds of D against D' by bit, if D and D' differed by as much as the claim allows.
+
+        Empty where no such law is known.
+        """
+        promise = self.facts.guarantee
+        if promise is None or not self.facts.game.law.weighs_exactly:
+            return {}
+        truths = {1: Truth.PRESENT, 0: Truth.ABSENT}
+        events, adjacency = promise.claim.events, promise.adjacency
+        return {bit: log_odds_law(events, adjacency, truth, fine=False) for bit, truth in truths.items()}

@@ -3,11 +3,12 @@
 from fl_audit.adjacency import Unit
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.mechanisms.clipping import AdaptiveClipping, FixedClipping, NoClipping
-from fl_audit.mechanisms.contribution import LocalTraining, RecordGradients
+from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining, RecordGradients
 from fl_audit.mechanisms.noise import (
     CentralGaussian,
     CorrelatedGaussian,
     DistributedGaussian,
+    InsideTraining,
     LocalGaussian,
     NoNoise,
 )
@@ -26,6 +27,8 @@ def contribution_text(facts: RunFacts) -> str:
             return "each record its clipped gradient"
         case LocalTraining(schedule):
             return f"each client its clipped update after {_schedule_text(schedule)}"
+        case PrivateTraining(schedule):
+            return f"each client its update after {_schedule_text(schedule)} by DP-SGD, private already"
 
 
 def _schedule_text(schedule: LocalSchedule) -> str:
@@ -42,6 +45,8 @@ def noise_source_text(facts: RunFacts) -> str:
     match facts.game.law.noise:
         case NoNoise():
             return "none"
+        case InsideTraining():
+            return "in every step of the clients' training: each client adds it to its own clipped gradients"
         case CentralGaussian():
             return "central: the server adds it to the sum"
         case DistributedGaussian(_, clients):
@@ -149,8 +154,10 @@ def watcher_text(facts: RunFacts) -> str:
 
 def _even_text(facts: RunFacts) -> str:
     """Return who knows a part of the noise and still is promised against."""
-    standpoint = facts.game.standpoint
-    if not facts.game.law.clients_add_noise:
+    standpoint, law = facts.game.standpoint, facts.game.law
+    if not law.weighs_exactly:
+        return "not even the server that collects what participants send"
+    if not law.clients_add_noise:
         return ""
     if standpoint.place is Place.SERVER:
         return "not even the server that collects what participants send"
@@ -161,7 +168,7 @@ def _even_text(facts: RunFacts) -> str:
 
 def _telling_text(facts: RunFacts) -> str:
     """Return what is told of who takes part, where rounds are sampled."""
-    if not facts.is_sampled:
+    if not facts.is_amplified:
         return ""
     if facts.game.standpoint.sees_participation:
         return f"even if told in which rounds that {facts.words.one} takes part"

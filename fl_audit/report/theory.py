@@ -1,16 +1,19 @@
 """The laws that the figures draw beside what was measured.
 
 With mu_i = Delta_i / sigma_i the log-odds of D against D' move by N(+-mu_i^2/2, mu_i^2) in round i: upwards where D
-was used, downwards where D' was. Where mu_i is fixed the final log-odds are N(+-mu^2/2, mu^2), and the belief is their
-image under the logistic map, shifted by the prior log-odds.
+was used, downwards where D' was. Where mu_i is fixed the final log-odds are N(+-mu^2/2, mu^2), or where units are
+sampled follow a law on a grid; the belief is their image under the logistic map, shifted by the prior log-odds.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.special import expit, logit, ndtri
+
+from fl_audit.privacy.log_odds import LogOddsLaw, NormalLogOdds
 
 Floats = NDArray[np.float64]
 
@@ -24,32 +27,41 @@ class Band:
     high: Floats
 
 
-def log_odds_density(log_odds: ArrayLike, mu: float, bit: int) -> Floats:
-    """Return the density of N(+-mu^2/2, mu^2), plus for bit 1 and minus for bit 0, at `log_odds`."""
+def log_odds_density(log_odds: ArrayLike, law: LogOddsLaw) -> Floats:
+    """Return the density of the log-odds of D against D' under a law.
+
+    A law on a grid is drawn as the mean density over a hundredth of the range of nearly all worlds; an atom of it, such
+    as of a unit that was never in, shows as a peak of that width.
+    """
     point = np.asarray(log_odds, dtype=np.float64)
-    return np.asarray(stats.norm.pdf(point, _sign(bit) * mu**2 / 2, mu), dtype=np.float64)
+    if isinstance(law, NormalLogOdds):
+        return np.asarray(stats.norm.pdf(point, law.mean, law.mu), dtype=np.float64)
+    low, high = law.quantile([0.001, 0.999])
+    half = max(float(high - low) / 200, law.error)
+    return np.asarray((law.cdf(point + half) - law.cdf(point - half)) / (2 * half), dtype=np.float64)
 
 
-def belief_density(belief: ArrayLike, mu: float, prior: float = 0.5, share: float = 0.5) -> Floats:
+def belief_density(belief: ArrayLike, laws: Mapping[int, LogOddsLaw], prior: float = 0.5, share: float = 0.5) -> Floats:
     """Return the density of the final belief in the dataset that was really used.
 
     Parameters
     ----------
     belief
         Where to evaluate, strictly between 0 and 1.
-    mu
-        Gaussian-DP parameter of the whole training; positive.
+    laws
+        Of the final log-odds of D against D', where D was used (1) and where it was not (0).
     prior
         Belief in D before the first release.
     share
-        Share of the worlds that used D; matters only where the prior is not 1/2.
+        Share of the worlds that used D; matters only where the two laws are no mirror images or the prior is not 1/2.
 
     Notes
     -----
     Change of variables: with l = logit(belief), the density is that of l times dl/dbelief = 1 / (belief (1 - belief)).
     """
-    point = np.asarray(belief, dtype=np.float64)
-    with_d, without = (stats.norm.pdf(logit(point), centre, mu) for centre in _truth_centres(mu, prior))
+    point, shift = np.asarray(belief, dtype=np.float64), float(logit(prior))
+    with_d = log_odds_density(logit(point) - shift, laws[1])
+    without = log_odds_density(-logit(point) - shift, laws[0])
     density = share * with_d + (1 - share) * without
     return np.asarray(density / (point * (1 - point)), dtype=np.float64)
 
@@ -59,11 +71,11 @@ def bound_in_other(bound: float, prior: float) -> float:
     return float(expit(logit(bound) - 2 * logit(prior)))
 
 
-def belief_grid(mu: float, prior: float = 0.5, points: int = 600, tail: float = 1e-6) -> Floats:
+def belief_grid(laws: Mapping[int, LogOddsLaw], prior: float = 0.5, points: int = 600, tail: float = 1e-6) -> Floats:
     """Return beliefs, dense where the theoretical curve bends, that span all but `tail` of it on either side."""
-    reach = float(stats.norm.isf(tail)) * mu
-    centres = _truth_centres(mu, prior)
-    beliefs = expit(np.linspace(min(centres) - reach, max(centres) + reach, points))
+    shift, tails = float(logit(prior)), [tail, 1 - tail]
+    ends = np.concatenate([laws[1].quantile(tails) + shift, -laws[0].quantile(tails) - shift])
+    beliefs = expit(np.linspace(ends.min(), ends.max(), points))
     # Little noise makes beliefs that round to certainty, where no density is defined.
     return np.asarray(np.clip(beliefs, np.finfo(np.float64).tiny, np.nextafter(1.0, 0.0)), dtype=np.float64)
 
@@ -123,9 +135,3 @@ def spread_ranks(count: int, limit: int = 400, ends: int = 25) -> NDArray[np.int
 
 def _sign(bit: int) -> int:
     return 1 if bit == 1 else -1
-
-
-def _truth_centres(mu: float, prior: float) -> tuple[float, float]:
-    """Return the means of the posterior log-odds of the truth where D and where D' was used."""
-    shift = float(logit(prior))
-    return mu**2 / 2 + shift, mu**2 / 2 - shift

@@ -35,12 +35,12 @@ CASES = [(relation, scaling) for relation in RELATIONS for scaling in NoiseScali
 
 def weigh_release(game: Game, models: Tensor, release: Tensor, batch_worlds: int | None = None) -> Observation:
     """Weigh a round of which the sums are seen."""
-    return observe(game, Seen((models,), release), batch_worlds)
+    return observe(game, Seen(1, (models,), release), batch_worlds)
 
 
 def weigh_models(game: Game, models: list[Tensor], batch_worlds: int | None = None) -> Observation:
     """Weigh a round of which models alone are seen."""
-    return observe(game, Seen(tuple(models), None), batch_worlds)
+    return observe(game, Seen(1, tuple(models), None), batch_worlds)
 
 
 def make_game(
@@ -277,7 +277,7 @@ def test_models_tell_what_releases_tell(relation: Adjacency, scaling: NoiseScali
         recovered = weigh_models(game, seen)
         assert np.array_equal(recovered.local_sensitivity, told.local_sensitivity)
         # Rounding to a thousandth of sigma in every coordinate moves the log-odds by a thousandth of mu or so.
-        tolerance = 3e-3 * told.local_sensitivity / game.public.law.noise_scale(told.local_sensitivity)
+        tolerance = 3e-3 * told.local_sensitivity / game.public.law.server_scale(told.local_sensitivity)
         assert (np.abs(recovered.increment - told.increment) <= tolerance).all()
         assert np.abs(told.increment).max() > 0.05
 

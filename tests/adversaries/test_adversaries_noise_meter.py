@@ -152,7 +152,7 @@ def test_residuals_survive_the_way_to_the_server_and_to_disk() -> None:
     rounds = [measure(make_release(3, 2.0, seed), 2.0) for seed in (31, 32)]
     run = join(rounds, axis=1)
     assert run.projections.shape == (3, 2, 6)
-    again = Residuals.of_array(run.as_array(), LAYOUT.names)
+    again = Residuals.of_array(run.as_array(), tuple(run.columns()))
     table = pd.DataFrame({"world": np.repeat([4, 5, 6], 2), "round": np.tile([1, 2], 3)})
     read = Residuals.of_table(table.assign(**{name: value.reshape(-1) for name, value in run.columns().items()}))
     for other in (again, read):

@@ -16,6 +16,7 @@ from experiments.runs.engines import Engine
 from experiments.runs.local_engine import LocalGrid
 from experiments.runs.run import Parties, run_audit
 from fl_audit.game.game import load_game
+from fl_audit.game.seen import Made
 from fl_audit.protocol import Key, Query, Record
 from fl_audit.worlds import WorldBatch, split_worlds
 from server.challenger import SeededChallenger
@@ -23,7 +24,8 @@ from server.roll_call import call_the_roll
 from server.watched_grid import WatchedGrid
 from strategies.dp_strategy import DPStrategy
 from strategies.errors import FederationError
-from strategies.replies import Answer, read_replies, sum_arrays
+from strategies.received import Contribution, sum_contributions
+from strategies.replies import Answer, read_replies
 
 Seen = list[tuple[str, int, set[str], set[str]]]
 
@@ -75,7 +77,7 @@ class _Released:
     def __init__(self) -> None:
         self.batches: list[str] = []
 
-    def __call__(self, batch: WorldBatch, server_round: int, release: torch.Tensor, models: torch.Tensor) -> None:
+    def __call__(self, batch: WorldBatch, made: Made) -> None:
         self.batches.append(batch.name)
 
 
@@ -159,16 +161,16 @@ def test_a_reply_without_arrays_is_refused(small_plan: MakePlan) -> None:
         strategy.aggregate_train(1, replies)
 
 
-def _of_arrays(replies: Sequence[Message], arrays: Sequence[np.ndarray]) -> list[Message]:
+def _of_arrays(replies: Sequence[Message], arrays: Sequence[np.ndarray]) -> list[Contribution]:
     for reply, array in zip(replies, arrays, strict=False):
         reply.content = RecordDict({Record.ARRAYS: ArrayRecord({Key.SUM: Array(array)})})
-    return list(replies[: len(arrays)])
+    return [Contribution(client, reply) for client, reply in enumerate(replies[: len(arrays)])]
 
 
 def test_sums_are_added_in_the_order_of_clients(small_plan: MakePlan) -> None:
     replies, _, _ = _replies(small_plan)
     arrays = np.random.default_rng(0).standard_normal((4, 3, 90_000), dtype=np.float32) * np.float32(1e3)
-    total = sum_arrays(_of_arrays(replies, arrays), Key.SUM, (3, 90_000), 1)
+    total = sum_contributions(_of_arrays(replies, arrays), (3, 90_000), 1)
     assert torch.equal(total, torch.from_numpy(((arrays[0] + arrays[1]) + arrays[2]) + arrays[3]))
 
 
@@ -185,5 +187,5 @@ def test_no_value_that_is_not_finite_hides_in_a_sum(values: tuple[float, ...], s
     arrays = np.zeros((3, 2, 3), dtype=np.float32)
     arrays[:, 1, 2] = values
     with pytest.raises(FederationError) as caught:
-        sum_arrays(_of_arrays(replies, list(arrays)), Key.SUM, (2, 3), 1)
+        sum_contributions(_of_arrays(replies, list(arrays)), (2, 3), 1)
     assert str(caught.value) == said

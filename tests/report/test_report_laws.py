@@ -243,5 +243,5 @@ def test_scores_stand_in_for_innovations_where_a_round_is_a_mixture(make_content
     run = make_contents(**CLIENT).run
     rounds = run.tables.rounds.assign(score_present=0.5, score_absent=-0.5)
     scored = replace(run, tables=replace(run.tables, rounds=rounds))
-    assert scored.innovations[scored.bits].tolist() == [[0.5] * 4] * int(scored.bits.sum())
+    assert scored.measured.innovations[scored.bits].tolist() == [[0.5] * 4] * int(scored.bits.sum())
     assert "the noise itself stands in for it" in text_of(report_contents(scored))

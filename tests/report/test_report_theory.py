@@ -4,6 +4,7 @@ from scipy import stats
 from scipy.integrate import quad, trapezoid
 from scipy.special import expit, logit
 
+from fl_audit.privacy.log_odds import NormalLogOdds, Truth
 from fl_audit.report.theory import (
     belief_band,
     belief_density,
@@ -15,18 +16,22 @@ from fl_audit.report.theory import (
 )
 
 
+def normal_laws(mu):
+    return {bit: NormalLogOdds(mu, truth) for bit, truth in ((1, Truth.PRESENT), (0, Truth.ABSENT))}
+
+
 @pytest.mark.parametrize(("mu", "prior", "share"), [(0.55, 0.5, 0.5), (0.02, 0.5, 0.3), (3.0, 0.1, 0.7)])
 def test_belief_density_integrates_to_one(mu, prior, share):
-    points = belief_grid(mu, prior, points=200_001, tail=1e-9)
-    assert trapezoid(belief_density(points, mu, prior, share), points) == pytest.approx(1, abs=1e-6)
+    points = belief_grid(normal_laws(mu), prior, points=200_001, tail=1e-9)
+    assert trapezoid(belief_density(points, normal_laws(mu), prior, share), points) == pytest.approx(1, abs=1e-6)
 
 
 @pytest.mark.parametrize("mu", [10.0, 40.0, 400.0])
 def test_beliefs_that_round_to_certainty_have_a_density(mu):
-    points = belief_grid(mu)
+    points = belief_grid(normal_laws(mu))
     assert 0 < points.min() <= points.max() < 1
     with np.errstate(all="raise", under="ignore"):
-        assert np.isfinite(belief_density(points, mu)).all()
+        assert np.isfinite(belief_density(points, normal_laws(mu))).all()
 
 
 def belief_cdf(belief, mu, prior, share):
@@ -37,7 +42,9 @@ def belief_cdf(belief, mu, prior, share):
 
 
 def test_belief_density_is_the_derivative_of_the_distribution_function():
-    mass, _ = quad(lambda belief: float(belief_density(belief, 1.1, 0.3, 0.6)), 0.2, 0.8, points=[0.3, 0.7])
+    mass, _ = quad(
+        lambda belief: float(belief_density(belief, normal_laws(1.1), 0.3, 0.6)), 0.2, 0.8, points=[0.3, 0.7]
+    )
     expected = belief_cdf(0.8, 1.1, 0.3, 0.6) - belief_cdf(0.2, 1.1, 0.3, 0.6)
     assert mass == pytest.approx(float(expected), abs=1e-8)
 
@@ -53,8 +60,8 @@ def test_simulated_beliefs_follow_the_law(make_contents, mu, prior):
 
 
 def test_log_odds_density_is_that_of_the_normal_law():
-    assert log_odds_density(0.3, 0.5, 1) == pytest.approx(stats.norm.pdf(0.3, 0.125, 0.5))
-    assert log_odds_density(0.3, 0.5, 0) == pytest.approx(stats.norm.pdf(0.3, -0.125, 0.5))
+    assert log_odds_density(0.3, normal_laws(0.5)[1]) == pytest.approx(stats.norm.pdf(0.3, 0.125, 0.5))
+    assert log_odds_density(0.3, normal_laws(0.5)[0]) == pytest.approx(stats.norm.pdf(0.3, -0.125, 0.5))
 
 
 @pytest.mark.parametrize("bit", [0, 1])

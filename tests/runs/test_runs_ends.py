@@ -137,9 +137,11 @@ def test_nothing_outlives_a_run_that_was_killed(tmp_path: Path) -> None:
 
 
 def test_the_guard_ends_what_the_block_leaves_behind() -> None:
-    command = [sys.executable, "-c", "import time; time.sleep(300)"]
+    command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(300)"]
     with nothing_outlives():
-        left = subprocess.Popen(command, start_new_session=True)
+        left = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE)
+        assert left.stdout is not None
+        left.stdout.readline()  # until it runs, the system may not show its environment
         mark = psutil.Process(left.pid).environ()["FL_AUDIT_EMBEDDED_RAY"]
         assert [process.pid for process in marked(mark)] == [left.pid]
     assert left.wait(timeout=5) == -signal.SIGKILL

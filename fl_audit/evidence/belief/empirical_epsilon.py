@@ -13,7 +13,8 @@ from scipy.special import betaincinv, ndtri
 
 from fl_audit.errors import require
 from fl_audit.evidence.belief.advantage import clopper_pearson
-from fl_audit.privacy.accounting import Accountant, epsilon_of_mu
+from fl_audit.privacy.accounting import Accountant, account, epsilon_of_mu
+from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.gaussian import require_delta, require_mu
 from fl_audit.privacy.scores import epsilon_from_advantage, require_prior
 
@@ -149,6 +150,45 @@ def sensitivity_interval(signal: NDArray[np.float64], delta: float, accountant: 
     smallest = float(np.min(np.sqrt(np.sum(np.square(signal, dtype=np.float64), axis=1))))
     note = "Smallest and largest over the worlds played: bookkeeping of what was released, not an estimate."
     return EpsilonInterval(largest, epsilon_of_mu(accountant, smallest, delta), largest, 1.0, note)
+
+
+def claimed_sensitivity_interval(signal: NDArray[np.float64], claim: Claim) -> EpsilonInterval:
+    """Return `sensitivity_interval` by the law of a claim, which may sample units.
+
+    Parameters
+    ----------
+    signal
+        As for `epsilon_from_sensitivities`; 0 in rounds in which the unit was seen to take no part.
+    claim
+        What is promised of which releases, with Gaussian noise.
+
+    Raises
+    ------
+    InputError
+        As `epsilon_from_sensitivities`, or if the accountant cannot account for the claim.
+
+    Notes
+    -----
+    Sampled releases are no Gaussian composition of their mu_i. They are accounted as the claim's, with noise raised by
+    as much as the sensitivities stayed below the claimed ones, in the mean of squares over the rounds of a world.
+    """
+    if claim.profile.gaussian_mu is not None:
+        return sensitivity_interval(signal, claim.delta, claim.accountant)
+    require(signal.ndim == 2 and signal.size > 0, f"signal has shape {signal.shape}: accepted is (worlds, rounds)")
+    _require_signal(signal)
+    used = np.maximum(np.count_nonzero(signal, axis=1), 1)
+    mean = np.sqrt(np.sum(np.square(signal, dtype=np.float64), axis=1) / used)
+    largest, smallest = (_sampled_epsilon(float(one), claim) for one in (mean.max(), mean.min()))
+    note = "Smallest and largest over the worlds played: bookkeeping of what was released, not an estimate."
+    return EpsilonInterval(largest, smallest, largest, 1.0, note)
+
+
+def _sampled_epsilon(signal: float, claim: Claim) -> float:
+    """Return the epsilon of the claim's releases if every round had this signal; 0 without any."""
+    z = claim.noise_multiplier
+    if signal == 0 or z is None:
+        return 0.0
+    return account(claim.with_noise(1 / (signal * z)).profile, claim.accountant, claim.delta)
 
 
 def belief_interval(log_odds: NDArray[np.float64], confidence: float, mu: float | None = None) -> EpsilonInterval:

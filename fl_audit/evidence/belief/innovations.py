@@ -157,8 +157,8 @@ def check_scores(values: NDArray[np.float64], bits: NDArray[np.integer] | NDArra
     Parameters
     ----------
     values
-        Innovations, or normal scores that stand in for them where an increment is no normal number; shape (worlds,
-        rounds), NaN where a round tells nothing.
+        Innovations, or where increments are not Gaussian the normal scores of the noise along the direction in which
+        D and D' differ, under the true hypothesis, shape (worlds, rounds); NaN where a round tells nothing.
     bits
         1 or True where D was used, shape (worlds,).
     """

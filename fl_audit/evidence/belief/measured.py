@@ -33,6 +33,10 @@ class Measured:
     scores
         The noise along the record's direction as normal scores under the true hypothesis, float64 (worlds, rounds), NaN
         without information; None where it follows from the increments, which are Gaussian there.
+    largest_mu
+        The most that sqrt(sum of (sensitivity / sigma)^2) over the rounds of a world may be by the claim, positive and
+        finite; None where the claim says nothing of a whole run. It is more than the rounds' own limits say where
+        noise is correlated over rounds, or a unit takes part in some of them only.
 
     Raises
     ------
@@ -47,6 +51,7 @@ class Measured:
     noise_multiplier: float
     residuals: Residuals | None = None
     scores: NDArray[np.float64] | None = None
+    largest_mu: float | None = None
 
     def __post_init__(self) -> None:
         shape = self.increments.shape
@@ -60,6 +65,8 @@ class Measured:
         require(positive, "a claimed noise scale is not positive and finite: accepted are positive finite numbers")
         z = self.noise_multiplier
         require(0 < z < np.inf, f"noise multiplier is {z}: accepted are positive finite numbers")
+        mu = self.largest_mu
+        require(mu is None or 0 < mu < np.inf, f"largest mu is {mu}: accepted are positive finite numbers")
 
     @property
     def worlds(self) -> int:

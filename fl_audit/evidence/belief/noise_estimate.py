@@ -1,7 +1,7 @@
 """How much noise there really is, over the noise that was promised, and what that makes of epsilon."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fl_audit.errors import require
 from fl_audit.evidence.belief.family import FAMILY_LEVEL, percent, times
@@ -14,7 +14,13 @@ from fl_audit.evidence.belief.noise_scale import (
     tensor_squares,
     total_squares,
 )
-from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.calibration import noise_multiplier_for
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.gaussian import gdp_mu
+from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.privacy.pld import MISPLACED_MASS
+from fl_audit.privacy.targets import EpsilonTarget
 
 ASSUMPTION = (
     "The noise along the direction in which D and D' differ is normal with one and the same ratio to the claimed noise "
@@ -22,7 +28,30 @@ ASSUMPTION = (
 )
 """What the lower bound on epsilon rests on."""
 
-_BREACH = 1.5
+SAMPLING_ASSUMPTION = (
+    "Who takes part is drawn as was claimed. Where it is secret, the scores of the noise show a little less of a "
+    "departure from the claimed noise than there is, in either direction."
+)
+"""What it rests on besides where units are sampled.
+
+A score puts the noise in its place under the mixture of taking part and not, whose spread does not shrink or grow with
+the noise. So noise of f times the claimed one is measured as a ratio between f and 1: a breach is never exaggerated,
+and more noise than was promised is not credited in full.
+"""
+
+BREACH = 1.5
+"""A run is conclusive where a breach of so many times the promised epsilon would have been found."""
+
+
+def assumption_of(claim: Claim) -> str:
+    """Return what the lower bound on epsilon rests on under a claim, in plain English."""
+    return ASSUMPTION if claim.sampling_rate == 1 else f"{ASSUMPTION} {SAMPLING_ASSUMPTION}"
+
+
+def law_in_words(claim: Claim) -> str:
+    """Return by which law of the releases epsilon follows from the noise."""
+    is_gaussian = claim.profile.gaussian_mu is not None
+    return "exact law of Gaussian noise" if is_gaussian else "privacy loss distribution of the sampled releases"
 
 
 @dataclass(frozen=True)
@@ -76,7 +105,7 @@ def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
     return above, below
 
 
-def estimate_noise(measured: Measured, confidence: float, mu: float, delta: float) -> NoiseEstimate:
+def estimate_noise(measured: Measured, confidence: float, claim: Claim) -> NoiseEstimate:
     """Return how much noise there is over what was promised.
 
     Parameters
@@ -85,10 +114,8 @@ def estimate_noise(measured: Measured, confidence: float, mu: float, delta: floa
         The run.
     confidence
         Of the intervals, above 0 and below 1.
-    mu
-        sqrt(k) / z of the promise, positive.
-    delta
-        At which epsilon is stated, above 0 and below 1.
+    claim
+        What is promised of which releases, with Gaussian noise.
 
     Raises
     ------
@@ -103,33 +130,62 @@ def estimate_noise(measured: Measured, confidence: float, mu: float, delta: floa
         confidence,
         *_with_interval(along, confidence),
         tensors,
-        _excess(total or along, confidence, mu, delta),
+        _excess(total or along, confidence, claim),
     )
+
+
+def no_estimate(confidence: float) -> NoiseEstimate:
+    """Return that nothing was measured of the noise."""
+    nothing = (math.nan,) * 3
+    return NoiseEstimate(*nothing, confidence, *nothing, (), "")
 
 
 def _with_interval(found: SquareSum | None, confidence: float) -> tuple[float, float, float]:
     return (math.nan,) * 3 if found is None else (found.ratio, *ratio_interval(found, confidence))
 
 
-def _excess(found: SquareSum | None, confidence: float, mu: float, delta: float) -> str:
+def _excess(found: SquareSum | None, confidence: float, claim: Claim) -> str:
     """Say what noise above the promise costs; nothing unless chance explains it in less than one of 1,000 runs."""
     if found is None or ratio_interval(found, 1 - 2 * FAMILY_LEVEL)[0] <= 1:
         return ""
     low, high = ratio_interval(found, confidence)
-    kept, promised = gdp_epsilon(delta, mu / found.ratio), gdp_epsilon(delta, mu)
+    kept, promised = (epsilon_at(claim, ratio) for ratio in (found.ratio, 1.0))
     return (
         f"The noise is {times(found.ratio)} times ({times(low)} to {times(high)}) what was promised. That breaks no "
         f"promise, and it gives accuracy away: with {percent(1 - 1 / found.ratio)} less noise the promise would still "
-        f"be kept. What is really added keeps an epsilon of {kept:.4g} instead of {promised:.4g}, both by the exact "
-        f"law of Gaussian noise at delta {delta:g}."
+        f"be kept. What is really added keeps an epsilon of {kept:.4g} instead of {promised:.4g}, both by the "
+        f"{law_in_words(claim)} at delta {claim.delta:g}."
     )
 
 
-def epsilon_lower_bound_from_noise(measured: Measured, confidence: float, mu: float, delta: float) -> float:
+def epsilon_at(claim: Claim, ratio: float) -> float:
+    """Return the epsilon of the claimed releases, at the claim's delta, if all noise were so many times the claimed.
+
+    Where a round releases a sum and the bits behind an adaptive norm, both have noise of the ratio.
+
+    Parameters
+    ----------
+    claim
+        The claim.
+    ratio
+        Real over claimed standard deviation of the noise, positive.
+    """
+    return claim.with_noise(ratio).profile.epsilon(claim.delta)
+
+
+def _epsilon_at_least(claim: Claim, ratio: float) -> float:
+    """Return `epsilon_at` less what the grid of a loss distribution may have added to it; exact for closed forms."""
+    profile = claim.with_noise(ratio).profile
+    if profile.gaussian_mu is not None:
+        return profile.epsilon(claim.delta)
+    return max(0.0, profile.epsilon(claim.delta + MISPLACED_MASS) - profile.error)
+
+
+def epsilon_lower_bound_from_noise(measured: Measured, confidence: float, claim: Claim) -> float:
     """Return a lower confidence bound on epsilon at the claimed sensitivity from the noise along the record.
 
-    With f the real over the claimed noise and f_high its exact one-sided upper confidence bound, k rounds at the
-    claimed sensitivity have Gaussian-DP parameter mu / f, so epsilon is at least gdp_epsilon(delta, mu / f_high).
+    With f the real over the claimed noise and f_high its exact one-sided upper confidence bound, epsilon is at least
+    that of the claimed releases with f_high times the noise, of Gaussian rounds gdp_epsilon(delta, mu / f_high).
 
     Parameters
     ----------
@@ -137,14 +193,12 @@ def epsilon_lower_bound_from_noise(measured: Measured, confidence: float, mu: fl
         The run; without innovations the bound is 0.
     confidence
         Above 0 and below 1.
-    mu
-        sqrt(k) / z of the promise, positive.
-    delta
-        Above 0 and below 1.
+    claim
+        What is promised of which releases, with Gaussian noise.
 
     Notes
     -----
-    `ASSUMPTION` says what it rests on.
+    `assumption_of` says what it rests on.
     """
     found = record_squares(measured)
     if found is None:
@@ -152,7 +206,7 @@ def epsilon_lower_bound_from_noise(measured: Measured, confidence: float, mu: fl
     lowest = chi_square_quantile(1 - confidence, found.freedom)
     if found.value == 0:
         return math.inf
-    return gdp_epsilon(delta, mu * math.sqrt(lowest / found.value))
+    return _epsilon_at_least(claim, math.sqrt(found.value / lowest))
 
 
 @dataclass(frozen=True)
@@ -175,7 +229,7 @@ class EpsilonLimit:
     worlds_needed: int | None
 
 
-def epsilon_limit(measured: Measured, level: float, mu: float, delta: float, promised_epsilon: float) -> EpsilonLimit:
+def epsilon_limit(measured: Measured, level: float, promise: Guarantee) -> EpsilonLimit:
     """Return the limit of detection of the test along the record's direction, as an epsilon.
 
     Parameters
@@ -184,25 +238,30 @@ def epsilon_limit(measured: Measured, level: float, mu: float, delta: float, pro
         The run: only its numbers of worlds and innovations matter.
     level
         Level of the test.
-    mu
-        sqrt(k) / z of the promise, positive.
-    delta
-        Above 0 and below 1.
-    promised_epsilon
-        What the accountant promises, at least 0.
+    promise
+        What is promised, and of which releases.
+
+    Notes
+    -----
+    Where units are sampled in secret the limit is a little too small: see `SAMPLING_ASSUMPTION`.
     """
     count = int(measured.used_innovations.size)
     if count == 0:
         return EpsilonLimit(math.inf, False, None)
-    sought = mu / _breached_mu(mu, delta, promised_epsilon)
-    needed = _fewest_innovations(sought, level)
-    epsilon = gdp_epsilon(delta, mu / detectable_ratio(count, level))
+    needed = _fewest_innovations(_breach_ratio(promise), level)
+    epsilon = epsilon_at(promise.claim, detectable_ratio(count, level))
     return EpsilonLimit(epsilon, count >= needed, math.ceil(needed * measured.worlds / count))
 
 
-def _breached_mu(mu: float, delta: float, promised_epsilon: float) -> float:
-    """Return the mu of a breach of 1.5 times the promised epsilon; of 1.5 times mu where epsilon 0 is promised."""
-    return gdp_mu(_BREACH * promised_epsilon, delta) if promised_epsilon > 0 else _BREACH * mu
+def _breach_ratio(promise: Guarantee) -> float:
+    """Return the real over the claimed noise in a breach of 1.5 times the promised epsilon; 1/1.5 where that is 0."""
+    claim, sought = promise.claim, BREACH * promise.epsilon
+    mu = claim.profile.gaussian_mu
+    if sought == 0:
+        return 1 / BREACH
+    if mu is not None:
+        return mu / gdp_mu(sought, claim.delta)
+    return noise_multiplier_for(EpsilonTarget(sought), replace(claim, accountant=Accountant.PLD))
 
 
 def _fewest_innovations(ratio: float, level: float) -> int:

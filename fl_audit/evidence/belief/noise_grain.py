@@ -65,11 +65,12 @@ def low_bits(measured: Measured) -> TestResult | NotOffered:
 
 
 def sensitivity(measured: Measured) -> TestResult | NotOffered:
-    """Test whether every sensitivity is within the claim, sigma / z: nothing is random here, the p-value is 0 or 1."""
-    share = measured.sensitivity / measured.sigma * measured.noise_multiplier
-    world, number = divmod(int(share.argmax()), measured.rounds)
-    largest = float(share.max())
-    where = f"world {world} round {number + 1}"
+    """Test whether every sensitivity is within the claim: nothing is random here, the p-value is 0 or 1.
+
+    No round may pass sigma / z. Where the claim limits a whole run, no world may pass that either: the square root of
+    the sum of (sensitivity / sigma)^2 over its rounds.
+    """
+    largest, where = max(_shares(measured), key=lambda share: round(share[0], 6))  # of equal ones the round
     return TestResult(
         name=TestName.SENSITIVITY,
         statistic=largest,
@@ -80,3 +81,14 @@ def sensitivity(measured: Measured) -> TestResult | NotOffered:
         limit="any sensitivity above the claim that occurred would have been found",
         where=where,
     )
+
+
+def _shares(measured: Measured) -> list[tuple[float, str]]:
+    """Return the largest shares of what the claim allows, in a round and in a whole run, and where they are."""
+    signal = measured.sensitivity / measured.sigma
+    world, number = divmod(int(signal.argmax()), measured.rounds)
+    shares = [(float(signal.max()) * measured.noise_multiplier, f"world {world} round {number + 1}")]
+    if measured.largest_mu is not None:
+        whole = np.linalg.norm(signal, axis=1) / measured.largest_mu
+        shares.append((float(whole.max()), f"all rounds of world {int(whole.argmax())} together"))
+    return shares

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fl_audit.evidence.belief.family import (
     DETECTION_POWER,
     FAMILY_LEVEL,
@@ -18,18 +21,23 @@ from fl_audit.evidence.belief.family import (
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_drift import drift_along_gradients, drift_along_record
 from fl_audit.evidence.belief.noise_estimate import (
-    ASSUMPTION,
+    BREACH,
     EpsilonLimit,
     NoiseEstimate,
+    assumption_of,
+    epsilon_at,
     epsilon_limit,
     epsilon_lower_bound_from_noise,
     estimate_noise,
+    law_in_words,
+    no_estimate,
 )
 from fl_audit.evidence.belief.noise_grain import low_bits, sensitivity
 from fl_audit.evidence.belief.noise_repeats import repeated_noise
 from fl_audit.evidence.belief.noise_scale import noise_along_record, noise_tensor, noise_total
 from fl_audit.evidence.belief.noise_sharing import serial_correlation, shared_over_rounds, shared_over_worlds
-from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.evidence.bounds.lower_bounds import bound_limit, epsilon_lower_bound
+from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.privacy.guarantee import Guarantee
 
 
@@ -76,7 +84,8 @@ class Judgement:
         How the lower bound is found, and what it rests on, in plain English.
     limit_of_detection
         Smallest true epsilon, at the promise's delta, that would be called violated with probability 0.9 by the test
-        that the lower bound comes from; infinite where the worlds cannot tell.
+        that the lower bound comes from; infinite where the worlds cannot tell. Where only scores are judged: the
+        largest epsilon that so many can certify at `level`, however well they separate.
     limit_text
         The same in plain English, with the number of worlds that would find a breach of 1.5 times the promise.
     scope
@@ -136,7 +145,7 @@ def judge(
     measured
         The run, and the claimed noise.
     guarantee
-        The promise, of Gaussian noise without sampling: only there the tests are exact.
+        The promise, of Gaussian noise. Epsilon follows from the noise by the law of its claim, sampling included.
     confidence
         Of the noise's intervals and of the lower bound on epsilon, 0.5 or more, below 1. The verdict itself is always
         at `FAMILY_LEVEL`.
@@ -150,24 +159,112 @@ def judge(
     """
     tests, missing = run_family(measured)
     broken = tuple(test for test in tests if test.violated)
-    mu, delta = guarantee.mu, guarantee.delta
-    limit = epsilon_limit(measured, TestName.NOISE_ALONG_RECORD.level, mu, delta, guarantee.epsilon)
+    claim = guarantee.claim
+    limit = epsilon_limit(measured, TestName.NOISE_ALONG_RECORD.level, guarantee)
     limit_text = _limit_text(limit, guarantee)
     return Judgement(
         verdict=_verdict(bool(broken), limit.conclusive),
         tests=tests,
         broken=broken,
         level=FAMILY_LEVEL,
-        noise=estimate_noise(measured, confidence, mu, delta),
+        noise=estimate_noise(measured, confidence, claim),
         not_offered=missing,
-        epsilon_lower_bound=epsilon_lower_bound_from_noise(measured, confidence, mu, delta),
+        epsilon_lower_bound=epsilon_lower_bound_from_noise(measured, confidence, claim),
         confidence=confidence,
-        epsilon_lower_bound_at_level=epsilon_lower_bound_from_noise(measured, 1 - FAMILY_LEVEL, mu, delta),
+        epsilon_lower_bound_at_level=epsilon_lower_bound_from_noise(measured, 1 - FAMILY_LEVEL, claim),
         method=str(TestName.NOISE_ALONG_RECORD),
-        assumption=ASSUMPTION,
+        assumption=assumption_of(claim),
         limit_of_detection=limit.epsilon,
         limit_text=limit_text,
         scope=_scope(neighbour_description, seed_description, limit_text),
+    )
+
+
+_Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+_SCORES_METHOD = BoundMethod.ORDER_STATISTIC
+
+NOT_WEIGHED = "What the insider sees has no law that it could weigh exactly: its scores alone are judged."
+
+
+def judge_scores(
+    member_scores: NDArray[np.float64],
+    nonmember_scores: NDArray[np.float64],
+    guarantee: Guarantee,
+    confidence: float,
+    neighbour_description: str,
+    seed_description: str,
+) -> Judgement:
+    """Return whether scores that are no likelihood ratio contradict the promise, by a bound that assumes nothing.
+
+    Parameters
+    ----------
+    member_scores, nonmember_scores
+        Final scores of the worlds with D and of those with D', higher where the insider rather believes in D.
+    guarantee
+        The promise, of any kind of noise.
+    confidence
+        Of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
+    neighbour_description, seed_description
+        As for `judge`.
+
+    Returns
+    -------
+    Judgement
+        Violated where the lower bound at `FAMILY_LEVEL` passes the promised epsilon; otherwise consistent if scores
+        that separate perfectly would have shown 1.5 times the promise, and inconclusive if not.
+
+    Raises
+    ------
+    InputError
+        If a score is not a number or the confidence is out of its range.
+    """
+    scores = np.asarray(member_scores, dtype=np.float64), np.asarray(nonmember_scores, dtype=np.float64)
+    bound, at_level = (_bound_of(scores, guarantee.delta, one) for one in (confidence, 1 - FAMILY_LEVEL))
+    ceiling = _ceiling(scores, guarantee.delta)
+    test = _scores_test(at_level, ceiling, guarantee)
+    return Judgement(
+        verdict=_verdict(test.violated, ceiling >= BREACH * guarantee.epsilon),
+        tests=(test,),
+        broken=(test,) if test.violated else (),
+        level=FAMILY_LEVEL,
+        noise=no_estimate(confidence),
+        not_offered=tuple((str(name), NOT_WEIGHED) for name in _FAMILY),
+        epsilon_lower_bound=bound,
+        confidence=confidence,
+        epsilon_lower_bound_at_level=at_level,
+        method=str(_SCORES_METHOD),
+        assumption=_SCORES_METHOD.assumption,
+        limit_of_detection=ceiling,
+        limit_text=f"{test.limit.capitalize()}.",
+        scope=_scope(neighbour_description, seed_description, f"{test.limit.capitalize()}."),
+    )
+
+
+def _bound_of(scores: _Scores, delta: float, confidence: float) -> float:
+    if not all(part.size for part in scores):
+        return 0.0
+    return epsilon_lower_bound(*scores, delta, confidence, _SCORES_METHOD).epsilon
+
+
+def _ceiling(scores: _Scores, delta: float) -> float:
+    if not all(part.size for part in scores):
+        return 0.0
+    return bound_limit(_SCORES_METHOD, scores[0].size, scores[1].size, delta, 1 - FAMILY_LEVEL)
+
+
+def _scores_test(at_level: float, ceiling: float, guarantee: Guarantee) -> TestResult:
+    """Return the one test: its p-value is not computed, only on which side of the level it lies."""
+    passed = at_level > guarantee.epsilon
+    return TestResult(
+        name=TestName.SCORES,
+        statistic=at_level,
+        p_value=0.0 if passed else 1.0,
+        level=FAMILY_LEVEL,
+        measured=f"scores that certify an epsilon of at least {at_level:.3g} at delta {guarantee.delta:g}",
+        promised=f"an epsilon of at most {guarantee.epsilon:.3g}",
+        limit=f"scores of so many worlds certify an epsilon of up to {ceiling:.3g}, and that where they separate "
+        "perfectly",
     )
 
 
@@ -194,11 +291,11 @@ def unjudged(guarantee: Guarantee | None) -> tuple[Verdict, str]:
 def _limit_text(limit: EpsilonLimit, guarantee: Guarantee) -> str:
     if limit.worlds_needed is None:
         return "D and D' hardly differed in any round, so no breach of epsilon could have been found there."
-    kept = gdp_epsilon(guarantee.delta, guarantee.mu)
+    kept = epsilon_at(guarantee.claim, 1.0)
     found = (
         "Along the direction in which D and D' differ, noise so small that epsilon is "
         f"{limit.epsilon:.3g} would have been found with probability {DETECTION_POWER:g}, where the claimed noise "
-        f"keeps {kept:.3g} (exact law of Gaussian noise, delta {guarantee.delta:g}) and "
+        f"keeps {kept:.3g} ({law_in_words(guarantee.claim)}, delta {guarantee.delta:g}) and "
         f"{guarantee.epsilon:.3g} is promised."
     )
     worlds = f"{limit.worlds_needed:,} world{'s' if limit.worlds_needed > 1 else ''}"

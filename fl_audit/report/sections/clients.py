@@ -60,7 +60,7 @@ class ClientNumbers:
 
 def _measure(run: FinishedRun, _: Findings) -> ClientNumbers | None:
     table = run.tables.clients
-    if table is None:
+    if table is None or "epsilon_star" not in table:
         return None
     last = table[table["round"] == table["round"].max()]
     return ClientNumbers(

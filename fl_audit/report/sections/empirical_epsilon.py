@@ -8,7 +8,7 @@ from fl_audit.evidence.belief.empirical_epsilon import (
     EpsilonInterval,
     advantage_interval,
     belief_interval,
-    sensitivity_interval,
+    claimed_sensitivity_interval,
 )
 from fl_audit.evidence.belief.family import TestName
 from fl_audit.evidence.belief.verdict import Judgement
@@ -31,14 +31,15 @@ class EmpiricalNumbers:
     Parameters
     ----------
     from_sensitivity, from_belief, from_advantage
-        The three estimates of section 5.3 of Bernau et al. 2021, with their intervals.
+        The three estimates of section 5.3 of Bernau et al. 2021, with their intervals; the first is None where the
+        insider cannot work out what it sees.
     decisive
         What the verdict rests on.
     bounds
         The lower bound by every method that applies to the insider's log-odds; none where a group has no world.
     """
 
-    from_sensitivity: EpsilonInterval
+    from_sensitivity: EpsilonInterval | None
     from_belief: EpsilonInterval
     from_advantage: EpsilonInterval
     decisive: Judgement
@@ -47,17 +48,15 @@ class EmpiricalNumbers:
     @property
     def intervals(self) -> dict[str, EpsilonInterval]:
         """The three estimates by their names in the summary."""
-        return {
-            "from_sensitivity": self.from_sensitivity,
-            "from_belief": self.from_belief,
-            "from_advantage": self.from_advantage,
-        }
+        counted = {"from_belief": self.from_belief, "from_advantage": self.from_advantage}
+        return counted if self.from_sensitivity is None else {"from_sensitivity": self.from_sensitivity} | counted
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `empirical_epsilon`."""
         decisive = self.decisive
         return {
             "empirical_epsilon": {
+                "from_sensitivity": None,
                 **{name: finite(interval.epsilon) for name, interval in self.intervals.items()},
                 "lower_bound": finite(decisive.epsilon_lower_bound),
                 "confidence": decisive.confidence,
@@ -87,8 +86,10 @@ def _measure(run: FinishedRun, findings: Findings) -> EmpiricalNumbers | None:
         return None
     confidence, wins = run.facts.confidence, int(run.tables.worlds["won"].sum())
     return EmpiricalNumbers(
-        from_sensitivity=sensitivity_interval(run.signal, promise.delta, promise.accountant),
-        from_belief=belief_interval(run.towards_truth, confidence, promise.mu if run.has_exact_final_law else None),
+        from_sensitivity=claimed_sensitivity_interval(run.accounted_signal, promise.claim)
+        if run.facts.game.law.weighs_exactly
+        else None,
+        from_belief=belief_interval(run.towards_truth, confidence, promise.mu if run.has_normal_final_law else None),
         from_advantage=advantage_interval(wins, run.worlds, promise.delta, confidence),
         decisive=verdict.judgement,
         bounds=_bounds(run, promise),
@@ -99,7 +100,7 @@ def _bounds(run: FinishedRun, promise: Guarantee) -> tuple[LowerBound, ...]:
     if run.bits.all() or not run.bits.any():
         return ()
     members, others = run.log_odds[run.bits], run.log_odds[~run.bits]
-    law = ScoreLaw.NORMAL_EQUAL_SPREAD if run.has_exact_final_law else ScoreLaw.ANY
+    law = ScoreLaw.NORMAL_EQUAL_SPREAD if run.has_normal_final_law else ScoreLaw.ANY
     return tuple(all_bounds(members, others, promise.delta, run.facts.confidence, law))
 
 
@@ -125,6 +126,8 @@ def _detectable(decisive: Judgement, words: UnitWords) -> str:
     if not math.isfinite(decisive.limit_of_detection):
         return f"along {words.direction} nothing could have been found at {level}, since D and D' hardly differed"
     found = number_text(decisive.limit_of_detection, 3)
+    if _judges_scores(decisive):
+        return f"so many scores could show up to {found} at {level}"
     return f"noise that leaves epsilon {found} would have been found in 9 of 10 runs at {level}"
 
 
@@ -139,10 +142,7 @@ def _entries(numbers: EmpiricalNumbers, contents: RunContents) -> list[Entry]:
     delta, level = at_delta(promise.delta), decisive.level
     by, rests_on = f"{_method(decisive, contents.facts.words)}{delta}", decisive.assumption
     return [
-        Entry("From sensitivities (nats)", finite(numbers.from_sensitivity.epsilon), str(promise.accountant),
-              _range(numbers.from_sensitivity),
-              f"section 5.3 (i): accounting of the local sensitivities over the noise that the law names{delta}",
-              "the noise is what the law names; tests the bookkeeping"),
+        *_from_sensitivity(numbers, promise),
         Entry("From the largest belief (nats)", finite(numbers.from_belief.epsilon), DASH,
               "an extreme value that grows with the number of repetitions and does not converge to epsilon; "
               + _range(numbers.from_belief),
@@ -156,9 +156,34 @@ def _entries(numbers: EmpiricalNumbers, contents: RunContents) -> list[Entry]:
               f"holds at {percent(1 - level)} confidence", by, rests_on),
         Entry("Level of the verdict (probability)", level, DASH, DASH, "of all tests together, fixed before the run"),
         Entry("Limit of detection (nats)", finite(decisive.limit_of_detection), DASH,
-              f"found in 9 of 10 runs at level {_level_of(decisive):g}; a smaller breach may pass",
-              f"{by}; not determined where no breach could have shown", rests_on),
+              _limit_meaning(decisive), f"{by}; not determined where no breach could have shown", rests_on),
     ]  # fmt: skip
+
+
+def _from_sensitivity(numbers: EmpiricalNumbers, promise: Guarantee) -> list[Entry]:
+    found = numbers.from_sensitivity
+    if found is None:
+        return []
+    method = (
+        "section 5.3 (i): accounting of the local sensitivities over the noise that the law names"
+        f"{at_delta(promise.delta)}"
+    )
+    if promise.claim.profile.gaussian_mu is None:
+        method += "; sampling included, with the mean square of the sensitivities in all rounds of a world"
+    basis = "the noise is what the law names; tests the bookkeeping"
+    accountant = str(promise.accountant)
+    return [Entry("From sensitivities (nats)", finite(found.epsilon), accountant, _range(found), method, basis)]
+
+
+def _judges_scores(decisive: Judgement) -> bool:
+    return any(test.name == TestName.SCORES for test in decisive.tests)
+
+
+def _limit_meaning(decisive: Judgement) -> str:
+    level = f"at level {_level_of(decisive):g}"
+    if _judges_scores(decisive):
+        return f"the most that so many scores could certify {level}"
+    return f"found in 9 of 10 runs {level}; a smaller breach may pass"
 
 
 def _range(interval: EpsilonInterval) -> str:

@@ -63,9 +63,9 @@ def _group_json(bit: int, group: InnovationGroup) -> dict[str, Any]:
 
 
 def _measure(run: FinishedRun, _: Findings) -> InnovationNumbers | None:
-    if not run.facts.has_promise or not run.has_insider:
+    if not run.facts.has_promise or not run.has_insider or not run.facts.game.law.weighs_exactly:
         return None
-    return InnovationNumbers(check_scores(run.innovations, run.bits))
+    return InnovationNumbers(check_scores(run.measured.innovations, run.bits))
 
 
 def _table(numbers: InnovationNumbers, _: RunContents) -> list[Table]:
@@ -117,8 +117,9 @@ def innovations_by_bit(run: FinishedRun) -> dict[int, Floats]:
 
     The innovation of a round is (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, minus for bit 1 and plus for bit 0, with
     mu_i = local sensitivity / sigma; rounds in which D and D' differ by next to nothing (mu_i under 1e-9) have none.
+    Where increments are not Gaussian it is the normal score of the noise in the direction in which they do.
     """
-    values = run.innovations
+    values = run.measured.innovations
     parts = {bit: values[run.bits == bool(bit)] for bit in BIT_STYLES}
     return {bit: np.sort(part[~np.isnan(part)]) for bit, part in parts.items() if not np.all(np.isnan(part))}
 

@@ -16,7 +16,6 @@ from fl_audit.report.section import Caption, Entry, Picture, Section
 from fl_audit.report.sections.insider_figures import (
     belief_rounds_figure,
     beliefs_figure,
-    law_name,
     log_odds_figure,
 )
 from fl_audit.report.sections.promise import belief_bounds
@@ -129,19 +128,8 @@ def _entries(numbers: InsiderNumbers, contents: RunContents) -> list[Entry]:
 
 
 def _beliefs(numbers: InsiderNumbers, contents: RunContents) -> Caption:
-    run, facts = contents.run, contents.facts
-    if run.has_exact_final_law:
-        curve = (
-            f"The curve is the exact law: log-odds that are normal with mean μ²/2 and standard deviation "
-            f"μ = {number_text(facts.mu)}, turned into probabilities with prior {percent(facts.prior)}."
-        )
-    else:
-        curve = (
-            f"The dashed curve is the {law_name(facts)} (μ = {number_text(facts.mu)}): what the beliefs would be if "
-            f"{_if_largest(facts)}. Noise scaled to the global sensitivity leaves no exact law of the final belief, "
-            "and the curve is no limit that every belief keeps; the figure of the innovations tests the law that does "
-            "hold."
-        )
+    run = contents.run
+    curve = _curve_of_beliefs(run)
     bound = _bound_sentence(numbers, contents)
     text = (
         f"Final belief of the insider in the data set that was really used, in {plural(run.worlds, 'world')}. {curve} "
@@ -154,13 +142,32 @@ def _beliefs(numbers: InsiderNumbers, contents: RunContents) -> Caption:
     return Caption("Final beliefs", text, alternative)
 
 
+def _curve_of_beliefs(run: FinishedRun) -> str:
+    """Say which law the curve beside the final beliefs is."""
+    facts, sampled = run.facts, run.facts.is_sampled
+    law = "privacy loss distribution of the sampled releases" if sampled else f"μ = {number_text(facts.mu)}"
+    if not run.largest_laws:
+        return "No law of them is known."
+    if run.has_normal_final_law:
+        return (
+            f"The curve is the exact law: log-odds that are normal with mean μ²/2 and standard deviation {law}, turned "
+            f"into probabilities with prior {percent(facts.prior)}."
+        )
+    if run.has_exact_final_law:
+        return f"The curve is the exact law ({law}), with prior {percent(facts.prior)}."
+    return (
+        f"The dashed curve is the law at fixed sensitivities ({law}): what the beliefs would be if "
+        f"{_if_largest(facts)}. Noise scaled to the global sensitivity leaves no exact law of the "
+        "final belief, and the curve is no limit that every belief keeps; the figure of the innovations tests the law "
+        "that does hold."
+    )
+
+
 def _if_largest(facts: RunFacts) -> str:
     """Return under which condition the law at fixed sensitivities would hold."""
-    differing = facts.words.differing
-    if facts.is_sampled:
-        return f"{differing} took part in every round for certain and made the largest possible difference in each"
-    rounds = "every one of its rounds" if isinstance(facts.game.law.participation, FixedCohort) else "every round"
-    return f"{differing} made the largest possible difference in {rounds}"
+    among_its = "every one of its rounds" if isinstance(facts.game.law.participation, FixedCohort) else "every round"
+    rounds = "every round in which it takes part" if facts.is_sampled else among_its
+    return f"{facts.words.differing} made the largest possible difference in {rounds}"
 
 
 def _bound_sentence(numbers: InsiderNumbers, contents: RunContents) -> str:
@@ -189,7 +196,7 @@ def _belief_rounds(_: InsiderNumbers, contents: RunContents) -> Caption:
     facts = contents.facts
     band = (
         " Thick lines and bands: median of the exact law and the range that holds 95 % of worlds at each round."
-        if contents.run.has_exact_final_law
+        if contents.run.has_even_rounds
         else " No exact law is drawn: under global scaling it differs from world to world."
     )
     text = (
@@ -203,21 +210,27 @@ def _belief_rounds(_: InsiderNumbers, contents: RunContents) -> Caption:
 
 
 def _log_odds(_: InsiderNumbers, contents: RunContents) -> Caption:
-    mu = number_text(contents.facts.mu)
-    curves = (
-        f"The curves are the exact laws N(±μ²/2, μ²), μ = {mu}."
-        if contents.run.has_exact_final_law
-        else (
-            f"The curves are the {law_name(contents.facts)}, N(±μ²/2, μ²) with μ = {mu}: what would follow if "
-            f"{_if_largest(contents.facts)}. They are no limit."
-        )
-    )
     text = (
         "The insider's whole evidence for D against D' after the last round, without the prior; filled where D was "
-        f"used, hatched where D' was. {curves} The further the two lie apart, the more the insider learned."
+        f"used, hatched where D' was. {_curves_of_log_odds(contents.run)} The further the two lie apart, the more the "
+        "insider learned."
     )
-    alternative = "Two overlapping histograms of log-odds, one for worlds that used D, one for D', with normal curves."
+    alternative = "Two overlapping histograms of log-odds, one for worlds that used D, one for D', with their laws."
     return Caption("Final log-odds", text, alternative)
+
+
+def _curves_of_log_odds(run: FinishedRun) -> str:
+    """Say which laws the curves beside the final log-odds are."""
+    if not run.largest_laws:
+        return "No law of them is known."
+    normal = f"N(±μ²/2, μ²) with μ = {number_text(run.facts.mu)}"
+    law = "from the privacy loss distribution of the sampled releases" if run.facts.is_sampled else normal
+    if run.has_exact_final_law:
+        return f"The curves are the exact laws, {law}."
+    return (
+        f"The curves are the law at fixed sensitivities, {law}: what would follow if "
+        f"{_if_largest(run.facts)}. They are no limit."
+    )
 
 
 INSIDER = Section(

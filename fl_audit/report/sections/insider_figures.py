@@ -39,11 +39,14 @@ def beliefs_figure(contents: RunContents, beyond: int) -> Figure:
     beliefs = contents.worlds["belief"].to_numpy(dtype=np.float64)
     share = float((contents.worlds["bit"] == 1).mean())
     facts = contents.facts
-    points = belief_grid(facts.mu, facts.prior)
+    laws = contents.run.largest_laws
+    points = belief_grid(laws, facts.prior) if laws else np.empty(0)
     low, high = _belief_window(beliefs, points, list(belief_bounds(contents.facts).values()))
     top = _draw_beliefs(axes, beliefs)
-    density = belief_density(points, facts.mu, facts.prior, share)
-    axes.plot(points, density, color=INK, linewidth=2, linestyle=_law_line(contents.run), label=_law_name(contents.run))
+    density = belief_density(points, laws, facts.prior, share) if laws else np.zeros(1)
+    if laws:
+        run = contents.run
+        axes.plot(points, density, color=INK, linewidth=2, linestyle=_law_line(run), label=_law_name(run))
     axes.set_xlim(low, high)
     highest = max(top, min(float(density.max()), 2.5 * top) if top else float(density.max()))
     axes.set_ylim(0, 1.1 * highest or 1.0)  # every belief at an end, and no density between
@@ -62,7 +65,7 @@ def belief_rounds_figure(contents: RunContents) -> Figure:
     """Draw the belief in D over the rounds for up to twelve worlds, with the law where it is exact."""
     figure = new_figure(5.0)
     axes = figure.add_subplot()
-    if contents.run.has_exact_final_law:
+    if contents.run.has_even_rounds:
         for bit in (1, 0):
             _draw_belief_law(axes, contents.facts, bit)
     shown = worlds_shown(contents.worlds)
@@ -82,15 +85,16 @@ def log_odds_figure(contents: RunContents) -> Figure:
     """Draw the final log-odds of the worlds that used D and of those that used D', beside their laws."""
     figure = new_figure()
     axes = figure.add_subplot()
-    run, mu = contents.run, contents.facts.mu
-    values = run.log_odds
-    reach = mu**2 / 2 + 3.5 * mu
-    low, high = span(values, [-reach, reach])
+    run = contents.run
+    values, laws = run.log_odds, run.largest_laws
+    low, high = span(values, *(law.quantile([2e-4, 1 - 2e-4]) for law in laws.values()))
     grid = np.linspace(low, high, 500)
     for bit, style in BIT_STYLES.items():
         _draw_log_odds(axes, values[run.bits == bool(bit)], bit)
-        name = f"{'law' if run.has_exact_final_law else law_name(run.facts)}, {style.short}"
-        axes.plot(grid, log_odds_density(grid, mu, bit), style.line, color=style.colour, linewidth=2, label=name)
+        if laws:
+            name = f"{'law' if run.has_exact_final_law else 'law at fixed sensitivities'}, {style.short}"
+            density = log_odds_density(grid, laws[bit])
+            axes.plot(grid, density, style.line, color=style.colour, linewidth=2, label=name)
     threshold = -float(logit(contents.facts.prior))
     axes.axvline(
         threshold, color=INK, linestyle=":", linewidth=1.6, label="the insider says D to the right of this line"
@@ -127,7 +131,8 @@ def _belief_heights(contents: RunContents, shown: pd.DataFrame) -> tuple[float, 
     paths = contents.rounds.loc[contents.rounds["world"].isin(shown["world"]), "log_odds"].to_numpy(dtype=np.float64)
     facts = contents.facts
     beliefs = expit(paths + logit(facts.prior))
-    law = belief_grid(facts.mu, facts.prior, tail=0.025) if contents.run.has_exact_final_law else np.empty(0)
+    run = contents.run
+    law = belief_grid(run.largest_laws, facts.prior, tail=0.025) if run.has_even_rounds else np.empty(0)
     low, high = _belief_window(beliefs, law, list(belief_bounds(contents.facts).values()))
     return (-0.02, 1.02) if (low, high) == (0.0, 1.0) else (low, high)
 
@@ -186,14 +191,8 @@ def _law_line(run: FinishedRun) -> str:
 
 
 def _law_name(run: FinishedRun) -> str:
-    if run.has_exact_final_law:
-        return f"exact law, μ = {run.facts.mu:.3g}"
-    return f"{law_name(run.facts)}, μ = {run.facts.mu:.3g}"
-
-
-def law_name(facts: RunFacts) -> str:
-    """Return what the law is called that is drawn where no exact one is known."""
-    return "law without sampling" if facts.is_sampled else "law at fixed sensitivities"
+    which = "exact law" if run.has_exact_final_law else "law at fixed sensitivities"
+    return which if run.facts.is_sampled else f"{which}, μ = {run.facts.mu:.3g}"
 
 
 def _draw_belief_law(axes: Axes, facts: RunFacts, bit: int) -> None:

@@ -65,6 +65,8 @@ def not_private_label(facts: RunFacts) -> str:
 
 def scaling_text(facts: RunFacts) -> str:
     """Return what the noise is scaled to, in a few words."""
+    if not facts.game.law.weighs_exactly:
+        return "clipping norm, in every step of a client's own training"
     return f"{facts.scaling} sensitivity" if facts.has_promise else "no clipping, no noise"
 
 
@@ -154,8 +156,8 @@ def _limit_sentence(facts: RunFacts) -> str:
     highest, clip = number_text(facts.global_sensitivity), number_text(facts.clipping_norm)
     if facts.game.law.is_adaptive:
         return (
-            f"It cannot exceed the global sensitivity ({facts.relation}), which follows the clipping norm of its world from round "
-            "to round. "
+            f"It cannot exceed the global sensitivity ({facts.relation}), which follows the clipping norm of its world "
+            "from round to round. "
         )
     if facts.largest_difference > facts.global_sensitivity * (1 + 1e-9):
         return (

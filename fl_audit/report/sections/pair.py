@@ -112,7 +112,8 @@ def _interval_json(value: float, found: MeanInterval | PairInterval) -> dict[str
 
 def _measure(run: FinishedRun, findings: Findings) -> PairNumbers | None:
     promise, insider = run.facts.guarantee, findings.find(InsiderNumbers)
-    if promise is None or insider is None:
+    # Beliefs say this of the pair where they come from the exact likelihood ratio, and nowhere else.
+    if promise is None or insider is None or not run.facts.game.law.weighs_exactly:
         return None
     prior, confidence = run.facts.prior, run.facts.confidence
     has_both = bool(run.bits.any() and not run.bits.all())

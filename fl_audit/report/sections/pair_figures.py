@@ -1,7 +1,5 @@
 """What the beliefs say of the audited pair, drawn: advantage and delta(epsilon), and whether beliefs are calibrated."""
 
-import math
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -9,7 +7,6 @@ from matplotlib.figure import Figure
 from fl_audit.evidence.belief.advantage import AdvantageEstimate
 from fl_audit.evidence.belief.bounded_mean import MeanInterval
 from fl_audit.evidence.belief.calibration import Calibration
-from fl_audit.privacy.gaussian import gdp_delta
 from fl_audit.report.contents import RunContents
 from fl_audit.report.style import (
     BIT_STYLES,
@@ -79,11 +76,10 @@ def _draw_curve(axes: Axes, contents: RunContents, curve: dict[str, Floats]) -> 
     low, high = curve["counted_low"], curve["counted_high"]
     axes.vlines(epsilon, low, high, color=other, linewidth=1.6, label="counted, with interval")
     axes.plot(epsilon, curve["counted"], "v", color=other, markersize=6)
-    if math.isfinite(promise.mu):
-        grid = np.linspace(0.0, float(epsilon[-1]), 50)
-        profile, is_sampled = promise.claim.profile, contents.facts.is_sampled
-        limit = [profile.delta(float(at)) if is_sampled else gdp_delta(float(at), promise.mu) for at in grid]
-        name = "promised (pld)" if is_sampled else f"promised, μ = {promise.mu:.3g}"
+    if contents.facts.game.law.weighs_exactly:
+        grid, profile = np.linspace(0.0, float(epsilon[-1]), 200), promise.claim.profile
+        limit = [profile.delta(float(at)) for at in grid]
+        name = "promised" if profile.gaussian_mu is None else f"promised, μ = {promise.mu:.3g}"
         axes.plot(grid, limit, "-.", color=INK, linewidth=1.8, label=name)
     axes.set_ylim(bottom=0)
     finish_axes(axes, "delta(epsilon) of this pair", "Epsilon (nats)", "Delta (probability)")

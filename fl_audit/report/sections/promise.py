@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from fl_audit.mechanisms.noise import CorrelatedGaussian
+from fl_audit.mechanisms.noise import CorrelatedGaussian, InsideTraining
 from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.mechanisms.standpoint import Place
 from fl_audit.privacy.accounting import Accountant
@@ -40,7 +40,7 @@ class PromiseNumbers:
     rounds
         k, number of releases after the initial model.
     sampling_rate
-        Probability with which a unit takes part in a round, as far as others know.
+        Probability with which a unit takes part in a round, or a record in a step of its client's private training.
     """
 
     guarantee: Guarantee | None
@@ -71,7 +71,9 @@ def belief_bounds(facts: RunFacts) -> dict[int, float]:
 
 def _measure(run: FinishedRun, _: Findings) -> PromiseNumbers:
     facts = run.facts
-    return PromiseNumbers(facts.guarantee, facts.game.rounds, facts.sampling_rate)
+    promise = facts.guarantee
+    rate = facts.sampling_rate if promise is None else promise.sampling_rate
+    return PromiseNumbers(promise, facts.game.rounds, rate)
 
 
 def promise_sentence(numbers: PromiseNumbers, contents: RunContents) -> str:
@@ -111,8 +113,10 @@ def _entries(numbers: PromiseNumbers, contents: RunContents) -> list[Entry]:
         return []
     accountant, facts = promise.accountant, contents.facts
     neighbours = noise_text(facts)
-    mu = _mu_method(facts) + f"; for a {facts.words.one} that takes part every time" * facts.is_sampled
-    exact = "delta(0) of the privacy loss distribution" if facts.is_sampled else "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)"
+    unseen = f"; for a {facts.words.one} that takes part every time" * facts.is_amplified
+    mu = f"{_mu_method(facts)}{unseen}"
+    plain = "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)"
+    exact = "delta(0) of the privacy loss distribution" if facts.is_amplified else plain
     chosen = "chosen before the run"
     return [
         Entry("Epsilon (nats)", promise.epsilon, accountant, COMPUTED,
@@ -149,6 +153,8 @@ def _multiplier_method(facts: RunFacts) -> str:
 
 def _mu_method(facts: RunFacts) -> str:
     match facts.game.law.noise, facts.game.law.participation:
+        case InsideTraining(), _:
+            return "square root of all steps of the smallest client over z"
         case CorrelatedGaussian(), _:
             return "1 over z"
         case _, FixedCohort():
@@ -178,20 +184,22 @@ def _fixed_bound_method(accountant: Accountant) -> str:
 
 def exact_accountant(facts: RunFacts) -> str:
     """Return who accounts for what holds exactly."""
-    return "pld" if facts.is_sampled else "gdp"
+    return "pld" if facts.is_amplified else "gdp"
 
 
 def noise_text(facts: RunFacts) -> str:
     """Return what a promise rests on: the noise, and between which neighbours it holds."""
     text = f"Gaussian noise{_of_clients(facts)}, neighbours by {facts.relation}"
-    if facts.is_sampled:
+    if facts.guarantee is not None and facts.is_amplified:
         seen = ", which the insider sees" if facts.game.standpoint.sees_participation else ""
-        text += f", {facts.words.many} sampled at rate {facts.sampling_rate:g}{seen}"
+        text += f", {facts.words.many} sampled at rate {facts.guarantee.sampling_rate:g}{seen}"
     return text if facts.is_private_release else f"{text}; noise follows the data, so for this pair of data sets only"
 
 
 def _of_clients(facts: RunFacts) -> str:
     """Return how the noise comes to the sum, as what follows `Gaussian noise`."""
+    if not facts.game.law.weighs_exactly:
+        return " in every step of the clients' training"
     if not facts.game.law.clients_add_noise:
         return " on the sum"
     if facts.game.standpoint.place is Place.SERVER:

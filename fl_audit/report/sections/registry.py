@@ -5,6 +5,7 @@ from typing import Any
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Section
+from fl_audit.report.sections.client_promises import CLIENT_PROMISES
 from fl_audit.report.sections.clients import CLIENTS
 from fl_audit.report.sections.clipping import CLIPPING
 from fl_audit.report.sections.colluders import COLLUDERS
@@ -18,6 +19,7 @@ from fl_audit.report.sections.noise import NOISE
 from fl_audit.report.sections.pair import PAIR
 from fl_audit.report.sections.promise import PROMISE
 from fl_audit.report.sections.released_model import RELEASED_MODEL
+from fl_audit.report.sections.scores import SCORES
 from fl_audit.report.sections.timing import TIMING
 from fl_audit.report.sections.verdict import VERDICT
 
@@ -27,8 +29,10 @@ SECTIONS: tuple[Section[Any], ...] = (
     VERDICT,
     NOISE,
     PROMISE,
+    CLIENT_PROMISES,
     INSIDER,
     INSIDERS,
+    SCORES,
     PAIR,
     MEMBERSHIP,
     INNOVATIONS,

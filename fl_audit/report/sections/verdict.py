@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fl_audit.evidence.belief.family import TestName, TestResult
-from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, unjudged
+from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, judge_scores, unjudged
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Section
@@ -53,7 +53,11 @@ def _measure(run: FinishedRun, _: Findings) -> VerdictNumbers:
     facts, promise = run.facts, run.facts.guarantee
     if promise is None or not run.has_insider:
         return VerdictNumbers(*unjudged(promise), None, facts.words)
-    found = judge(run.measured, promise, facts.confidence, facts.neighbour, SECRET_SEED)
+    said = (promise, facts.confidence, facts.neighbour, SECRET_SEED)
+    if facts.game.law.weighs_exactly:
+        found = judge(run.measured, *said)
+    else:
+        found = judge_scores(run.log_odds[run.bits], run.log_odds[~run.bits], *said)
     return VerdictNumbers(found.verdict, found.scope, found, facts.words)
 
 
@@ -93,6 +97,7 @@ _BREACHES = {
     TestName.SERIAL_CORRELATION: "The noise of one round tells something of the next",
     TestName.LOW_BITS: "The noise has too few digits to hide what lies below them",
     TestName.SENSITIVITY: "The {unit} made a larger difference than the promise allows for",
+    TestName.SCORES: "The insider told the two data sets apart more often than the promise allows",
 }
 """What each test has found where it breaks the promise, for a reader who does not know the test."""
 
@@ -126,9 +131,10 @@ def _level(found: Judgement) -> str:
 
 
 def _limits(found: Judgement) -> str:
-    """Return which noise below the promise would have been found: in total, or else along the record."""
+    """Return which breach would have been found: of the noise in total, or else along the record, or by scores."""
     by_name = {test.name: test.limit for test in found.tests if test.limit}
-    limit = next((by_name[name] for name in (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD) if name in by_name), "")
+    first = (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD, TestName.SCORES)
+    limit = next((by_name[name] for name in first if name in by_name), "")
     return whole_sentence(limit)
 
 
@@ -188,6 +194,7 @@ _TITLES = {
     TestName.SERIAL_CORRELATION: "dependence of consecutive rounds",
     TestName.LOW_BITS: "low bits of the noise",
     TestName.SENSITIVITY: "sensitivities within the claim",
+    TestName.SCORES: "epsilon that the insider's scores certify",
 }
 
 

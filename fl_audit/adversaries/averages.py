@@ -1,0 +1,108 @@
+"""An insider who sees only averages of privately trained models.
+
+Every client adds noise inside its own training, and the release is where their steps have led. The law of that nobody
+can write down, so what this insider computes is **no likelihood ratio**, and it has no beliefs. Its score asks how far
+the release lies in the direction in which the differing record would have pushed it: higher where the record rather was
+in. It is the log-odds of a Gaussian release whose mean is what the clients' steps come to on average, and whose noise
+is that of all steps as if they were independent of each other: the true release departs from both, for a step depends
+on the noise of those before it, and on who was sampled.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fl_audit.errors import require
+from fl_audit.game.game import Game
+from fl_audit.game.private_training import OwnDraws, expected_update, private_steps, trained_privately
+from fl_audit.game.seen import Seen
+from fl_audit.mechanisms.standpoint import Place
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """What is left of a release when all that can be expected of it is taken away.
+
+    Parameters
+    ----------
+    rest
+        Float64 (worlds, parameters).
+    direction
+        What the differing record would add, float64 (worlds, parameters).
+    variance
+        Of a coordinate, from the noise of those clients of which it is not known.
+    """
+
+    rest: Tensor
+    direction: Tensor
+    variance: float
+
+
+def score(game: Game, seen: Seen, insider: int) -> NDArray[np.float64]:
+    """Return what a round says for the differing record's being in, float64 (worlds,); scores of rounds add up.
+
+    Parameters
+    ----------
+    game
+        The game, whose clients train privately.
+    seen
+        What was seen of the round.
+    insider
+        Who looks: it knows its own update and those of its colluders, noise and all.
+
+    Raises
+    ------
+    InputError
+        If something that the insider needs was not shown.
+    """
+    left = _of_target(game, seen) if game.public.standpoint.place is Place.SERVER else _of_sum(game, seen, insider)
+    agreement = ((left.rest - left.direction / 2) * left.direction).sum(dim=1)
+    found: NDArray[np.float64] = (agreement / left.variance).cpu().numpy()
+    return found
+
+
+def _of_target(game: Game, seen: Seen) -> _Rest:
+    """Return what is left of the contribution of the target's client, which a curious server sees by itself."""
+    require(seen.around.contribution is not None, "the server was not shown the contribution of the target's client")
+    assert seen.around.contribution is not None
+    expected = expected_update(game, game.victim, seen.start)
+    rest = seen.around.contribution.double() - expected.total.double()
+    return _Rest(rest, expected.of_differing.double(), _variance(game, game.victim))
+
+
+def _of_sum(game: Game, seen: Seen, insider: int) -> _Rest:
+    rest = seen.sums(game.public.law).double().clone()
+    direction, variance = torch.zeros_like(rest), 0.0
+    known = _known_seeds(game, seen, insider)
+    for client in range(len(game.shards)):
+        if client in known:
+            numbers = tuple(_world_numbers(seen))
+            rest -= trained_privately(game, client, seen.start, seen.number, OwnDraws(known[client], numbers)).updates
+            continue
+        expected = expected_update(game, client, seen.start)
+        rest -= expected.total
+        direction += expected.of_differing
+        variance += _variance(game, client)
+    return _Rest(rest, direction, variance)
+
+
+def _known_seeds(game: Game, seen: Seen, insider: int) -> dict[int, int]:
+    """Return the seeds that an insider knows, by client: its own and its colluders'."""
+    clients, seeds = (insider, *game.colluders(insider)), seen.around.noise_seeds
+    require(seeds is not None, "the insider was not shown the seeds of the noise that it knows")
+    assert seeds is not None
+    require(len(seeds) == len(clients), f"{len(seeds)} seeds of noise were shown: accepted are {len(clients)}")
+    return dict(zip(clients, seeds.tolist(), strict=True))
+
+
+def _world_numbers(seen: Seen) -> list[int]:
+    require(seen.around.world_numbers is not None, "the insider was not shown the numbers of the worlds")
+    assert seen.around.world_numbers is not None
+    return [int(world) for world in seen.around.world_numbers.tolist()]
+
+
+def _variance(game: Game, client: int) -> float:
+    return private_steps(game.public.law).update_variance(len(game.shards[client]))

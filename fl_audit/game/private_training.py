@@ -1,0 +1,130 @@
+"""Private training of the clients: what a client does with its secret draws, and what others can expect of it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fl_audit.game.examples import Examples
+from fl_audit.game.game import Game
+from fl_audit.learning.private_training import PrivateSteps, PrivateUpdates, private_updates
+from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.mechanisms.law import ReleaseLaw
+from fl_audit.randomness import Purpose, generator
+
+
+@dataclass(frozen=True)
+class OwnDraws:
+    """Where a client draws its samples and its noise from.
+
+    Parameters
+    ----------
+    seed
+        The client's own secret seed.
+    worlds
+        Numbers of the worlds that are trained.
+    """
+
+    seed: int
+    worlds: tuple[int, ...]
+
+
+def private_steps(law: ReleaseLaw) -> PrivateSteps:
+    """Return what a client does in a round of private training."""
+    assert isinstance(law.contribution, PrivateTraining), "asked only where clients train privately"
+    return PrivateSteps(law.contribution.schedule, law.clipping_norm, law.noise_multiplier)
+
+
+def trained_privately(
+    game: Game,
+    client: int,
+    models: Tensor,
+    server_round: int,
+    draws: OwnDraws,
+    is_in: NDArray[np.bool_] | None = None,
+    accountant: str | None = None,
+) -> PrivateUpdates:
+    """Return a client's updates of a round, which nobody without its seed can work out again.
+
+    Parameters
+    ----------
+    game
+        The game.
+    client
+        Which client.
+    models
+        Float32 tensor (worlds, parameters).
+    server_round
+        The round, from 1.
+    draws
+        Its seed, and the worlds: draws are keyed by seed, world and round.
+    is_in
+        Whether the differing record is there, (worlds,); None where the client does not hold it.
+    accountant
+        State of its accountant before the round.
+    """
+    shard = game.shards[client]
+    examples, present = game.training.take(shard), None
+    if is_in is not None:
+        present = np.ones((len(models), len(shard)), dtype=np.bool_)
+        present[:, game.differs(client)] = is_in[:, None]
+    sources = [
+        generator(draws.seed, Purpose.CLIENT_TRAINING, world=world, round=server_round) for world in draws.worlds
+    ]
+    steps = private_steps(game.public.law)
+    return private_updates(game.model, models, examples.features, examples.labels, steps, sources, present, accountant)
+
+
+def accountant_before(game: Game, client: int, server_round: int) -> str | None:
+    """Return the state of a client's accountant before a round, as it follows from the public schedule."""
+    if server_round == 1:
+        return None
+    return private_steps(game.public.law).accountant_after(server_round - 1, len(game.shards[client]))
+
+
+@dataclass(frozen=True)
+class ExpectedUpdate:
+    """What can be expected of a client without its draws.
+
+    Parameters
+    ----------
+    total
+        Its update on the records that it holds in every world, without noise, float32 (worlds, parameters).
+    of_differing
+        What the differing record would add to it, to first order; zero for a client that does not hold it.
+    """
+
+    total: Tensor
+    of_differing: Tensor
+
+
+def expected_update(game: Game, client: int, models: Tensor) -> ExpectedUpdate:
+    """Return the update of a client whose steps each take what they take on average, without noise.
+
+    A step takes every record with the same probability and divides by the mean batch, so that on average it moves by
+    the learning rate times the mean clipped gradient of the shard.
+
+    Parameters
+    ----------
+    game
+        The game.
+    client
+        Which client.
+    models
+        Float32 tensor (worlds, parameters).
+    """
+    steps, records = private_steps(game.public.law), len(game.shards[client])
+    rate, honest = steps.schedule.learning_rate / records, game.honest_shard(client)
+    differing = game.differing if client == game.victim else None
+    current, of_differing = models.clone(), torch.zeros_like(models)
+    for _ in range(steps.count(records)):
+        if differing is not None:
+            of_differing.add_(_clipped_sum(game, current, differing), alpha=rate)
+        current.sub_(_clipped_sum(game, current, honest), alpha=rate)
+    return ExpectedUpdate(models - current, of_differing)
+
+
+def _clipped_sum(game: Game, models: Tensor, examples: Examples) -> Tensor:
+    return game.model.clipped_sum(models, examples.features, examples.labels, game.public.law.clipping_norm)

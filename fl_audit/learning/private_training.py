@@ -1,0 +1,259 @@
+"""Private local training of a client with Opacus: DP-SGD on its own records, world by world.
+
+Every step takes a Poisson sample of the records, clips the gradient of each, and adds noise (Abadi et al. 2016, "Deep
+learning with differential privacy"). Opacus works model by model, so the worlds run one after another: this is the
+slow way to train many worlds, and the one whose steps and accountant are not our own.
+
+All draws come from generators that the caller names, those of a world from one of its own, and none from torch's
+shared one. Opacus derives the rate of sampling and the mean batch from the number of records, and so must a client
+whose record is in doubt: it keeps the place of an absent record, which is sampled like others and then left out. With
+and without the record the rate, the number of steps and the mean batch are the same, as the promise takes for granted.
+"""
+
+import copy
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from opacus import PrivacyEngine
+from opacus.accountants import RDPAccountant
+from opacus.optimizers import DPOptimizer
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from fl_audit.errors import InputError, require
+from fl_audit.learning.layout import ParameterLayout
+from fl_audit.learning.local_training import LocalSchedule
+from fl_audit.learning.module_checks import said, without_hints
+from fl_audit.learning.stacked import GRADIENT_BUDGET, StackedModel
+from fl_audit.privacy.client_side import batches_per_epoch
+
+_WORDS = 624
+"""Words of the state of torch's generator, a Mersenne twister; in its bytes they stand after `_BEFORE_WORDS`."""
+_BEFORE_WORDS = 24
+
+
+@dataclass(frozen=True)
+class PrivateSteps:
+    """What a client does on its own records in a round.
+
+    Parameters
+    ----------
+    schedule
+        Learning rate, mean batch, and epochs or steps.
+    clipping_norm
+        C, largest L2 norm of a record's gradient in a step, positive.
+    noise_multiplier
+        z: every step adds N(0, (z C)^2 I) to the sum of clipped gradients. At least 0; 0 promises nothing.
+    """
+
+    schedule: LocalSchedule
+    clipping_norm: float
+    noise_multiplier: float
+
+    def count(self, records: int) -> int:
+        """Return how many steps a client with so many records takes in a round."""
+        if self.schedule.steps is not None:
+            return self.schedule.steps
+        return (self.schedule.epochs or 1) * batches_per_epoch(records, self.schedule.batch)
+
+    def mean_batch(self, records: int) -> float:
+        """Return how many of so many records a step takes on average, by which it divides their sum."""
+        return records / batches_per_epoch(records, self.schedule.batch)
+
+    def update_variance(self, records: int) -> float:
+        """Return the variance that the noise of all steps gives a coordinate of the update, were they independent."""
+        step = self.schedule.learning_rate * self.noise_multiplier * self.clipping_norm / self.mean_batch(records)
+        return self.count(records) * step**2
+
+    def accountant_after(self, rounds: int, records: int) -> str:
+        """Return the state of the accountant of a client with so many records after some rounds, at least 1."""
+        rate = 1 / batches_per_epoch(records, self.schedule.batch)
+        accountant = RDPAccountant()
+        accountant.history = [(self.noise_multiplier, rate, rounds * self.count(records))]
+        return json.dumps(accountant.state_dict())
+
+
+@dataclass(frozen=True)
+class PrivateUpdates:
+    """What came of a round of private training.
+
+    Parameters
+    ----------
+    updates
+        theta_start - theta_end, float32 (worlds, parameters).
+    accountant
+        State of Opacus' accountant after it, as JSON; that of one world, for all have taken the same steps.
+    """
+
+    updates: Tensor
+    accountant: str
+
+
+def private_updates(
+    model: StackedModel,
+    models: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    steps: PrivateSteps,
+    sources: Sequence[np.random.Generator],
+    present: NDArray[np.bool_] | None = None,
+    accountant: str | None = None,
+) -> PrivateUpdates:
+    """Train by DP-SGD with Opacus in every world, one after another.
+
+    Parameters
+    ----------
+    model
+        The network.
+    models
+        Start of every world, float32 (worlds, parameters); it is not changed.
+    features, labels
+        The client's records (n, *shape) in float32 and their classes (n,) in int64, at least one.
+    steps
+        What is done with them.
+    sources
+        Where the samples and the noise of each world are drawn from.
+    present
+        Which records are there, (worlds, n); None is all of them in all worlds.
+    accountant
+        State of the accountant before the round; None is a new one.
+
+    Raises
+    ------
+    InputError
+        If Opacus cannot train the network.
+    """
+    # Opacus' hooks warn of what torch 2 does otherwise, and its engine of seeded noise, which every report says.
+    with without_hints():
+        world = _World(model, features.cpu(), labels.cpu(), steps)
+        updates, state = torch.empty(models.shape), accountant
+        for row, source in enumerate(sources):
+            updates[row], state = world.train(
+                models[row].cpu(), source, None if present is None else torch.from_numpy(present[row]), accountant
+            )
+    assert state is not None, "there is a world at least"
+    return PrivateUpdates(updates.to(models.device), state)
+
+
+def torch_generator(source: np.random.Generator) -> torch.Generator:
+    """Return a generator of torch, on the processor, whose whole state is drawn from a source.
+
+    A seed would not do: torch's generator takes 32 bits of it, and of a hundred thousand seeds two would be alike.
+    """
+    drawn = torch.Generator().manual_seed(0)
+    state = drawn.get_state().numpy().copy()
+    words = state[_BEFORE_WORDS : _BEFORE_WORDS + 8 * _WORDS].view(np.uint64)
+    words[:] = source.integers(2**32, size=_WORDS, dtype=np.uint64)
+    drawn.set_state(torch.from_numpy(state))
+    return drawn
+
+
+def opacus_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, delta: float) -> float:
+    """Return the epsilon that Opacus' accountant names after equal steps.
+
+    Parameters
+    ----------
+    noise_multiplier, sampling_rate, steps
+        What it has counted.
+    delta
+        Above 0 and below 1.
+    """
+    accountant = RDPAccountant()
+    accountant.history = [(noise_multiplier, sampling_rate, steps)]
+    # It warns where the best of its orders is the first or the last.
+    with without_hints():
+        return float(accountant.get_epsilon(delta))
+
+
+class _World:
+    """The training of one world after another on a client's records."""
+
+    def __init__(self, model: StackedModel, features: Tensor, labels: Tensor, steps: PrivateSteps) -> None:
+        require(len(labels) > 0, "a client holds no record, and cannot train privately: accepted are 1 and more")
+        self._features, self._labels, self._steps = features, labels, steps
+        self._layout: ParameterLayout = model.layout
+        self._slots = TensorDataset(torch.arange(len(labels)))
+        # Opacus refuses a module in evaluation mode; our models compute the same in both, which was checked.
+        self._module: nn.Module = copy.deepcopy(model.template).cpu().requires_grad_(True).train()
+        self._parameters = dict(self._module.named_parameters())
+        self._together = max(1, GRADIENT_BUDGET // model.layout.size)
+
+    def train(
+        self, start: Tensor, source: np.random.Generator, present: Tensor | None, accountant: str | None
+    ) -> tuple[Tensor, str]:
+        """Return theta_start - theta_end, and the accountant's state."""
+        with torch.no_grad():
+            for name, weights in self._layout.views(start.unsqueeze(0)).items():
+                self._parameters[name].copy_(weights[0])
+        engine = PrivacyEngine(accountant="rdp")
+        if accountant is not None:
+            engine.accountant.load_state_dict(json.loads(accountant))
+        optimizer, loader = self._made_private(engine, source, present)
+        for slots in islice(_endless(loader), self._steps.count(len(self._labels))):
+            self._step(optimizer, slots)
+        end = self._layout.flatten(self._parameters)
+        return start - end, json.dumps(engine.accountant.state_dict())
+
+    def _made_private(
+        self, engine: PrivacyEngine, source: np.random.Generator, present: Tensor | None
+    ) -> tuple[DPOptimizer, DataLoader[Any]]:
+        schedule, records = self._steps.schedule, len(self._labels)
+        samples, noise = torch_generator(source), torch_generator(source)
+        collate = partial(_of_present, present)
+        try:
+            self._module, optimizer, loader = engine.make_private(
+                module=self._module,
+                optimizer=torch.optim.SGD(self._parameters.values(), lr=schedule.learning_rate),
+                data_loader=DataLoader(self._slots, schedule.batch, collate_fn=collate, generator=samples),
+                noise_multiplier=self._steps.noise_multiplier,
+                max_grad_norm=self._steps.clipping_norm,
+                noise_generator=noise,
+            )
+        # Opacus refuses layers by several kinds of errors, NotImplementedError among them.
+        except Exception as error:
+            raise InputError(
+                f"Opacus cannot train the model ({said(error)}): accepted with strategy 'dp-sgd-clients' are modules "
+                "without buffers, of layers that it knows"
+            ) from error
+        # Opacus rounds the mean batch down, in the worst case to 0.
+        optimizer.expected_batch_size = self._steps.mean_batch(records)
+        # Known beforehand, so that a first batch without a record is a batch like others.
+        loader.collate_fn.first_batch = torch.empty(0, dtype=torch.int64)
+        return optimizer, loader
+
+    def _step(self, optimizer: DPOptimizer, slots: Tensor) -> None:
+        """Take one step, the gradients of records in portions that fit in memory."""
+        portions = torch.split(slots, self._together) if len(slots) else (slots,)
+        for left in range(len(portions) - 1, -1, -1):
+            optimizer.signal_skip_step(left > 0)
+        for portion in portions:
+            optimizer.zero_grad()
+            if len(portion):
+                loss = F.cross_entropy(self._module(self._features[portion]), self._labels[portion])
+                torch.autograd.backward(loss)
+            else:
+                # Not every layer can be run on no record at all; its gradients are none, and the step is noise.
+                for parameter in optimizer.params:
+                    parameter.grad_sample = parameter.new_zeros((0, *parameter.shape))
+            optimizer.step()
+        optimizer.zero_grad()
+
+
+def _endless(loader: DataLoader[Any]) -> Iterator[Tensor]:
+    """Yield samples without end: an epoch of Opacus' sampler may be a step short, by rounding of 1 / (1 / steps)."""
+    while True:
+        yield from loader
+
+
+def _of_present(present: Tensor | None, items: Sequence[tuple[Tensor]]) -> Tensor:
+    """Return the places of a sample's records, without those that are absent."""
+    slots = torch.stack([place for (place,) in items])
+    return slots if present is None else slots[present[slots]]

@@ -1,0 +1,112 @@
+"""Client-side DP-SGD end to end: clients train privately, the server averages, insiders score what they see."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from audits import MakePlan
+
+from experiments.runs.engines import Engine
+from experiments.runs.replay import replay
+from experiments.runs.run import run_audit
+from fl_audit.errors import InputError
+from fl_audit.game.game import load_game
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.client_side import client_epsilons
+
+TRAINING: dict[str, Any] = {"strategy": "dp-sgd-clients", "rounds": 3, "local-batch": 8, "learning-rate": None}
+PRIVACY: dict[str, Any] = {"belief": None, "noise-multiplier": 1.2, "sensitivity": None, "clipping-norm": 1.0}
+UNEVEN: dict[str, Any] = {"partition": "linear", "clients": 3}
+AUDIT: dict[str, Any] = {"epsilon-star": False, "membership": False}
+
+
+def plan_of(small_plan: MakePlan, **changes: dict[str, Any]) -> Any:
+    settings = {"training": TRAINING, "privacy": PRIVACY, "data": UNEVEN, "audit": AUDIT}
+    return small_plan(**{name: settings.get(name, {}) | changes.get(name, {}) for name in {*settings, *changes}})
+
+
+def test_clients_promise_what_their_accountants_counted(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = plan_of(small_plan)
+    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    found = contents.summary["client_promises"]
+    sizes = [len(shard) for shard in load_game(plan.public).shards]
+    assert [one["records"] for one in found] == sizes
+    assert len(set(sizes)) > 1
+    assert plan.public.law.contribution.records == min(sizes)
+    promised = client_epsilons(sizes, 8, 3, 1.2, 0.01, Accountant.RDP, epochs=1)
+    assert [one["epsilon_opacus"] for one in found] == pytest.approx(list(promised), rel=1e-9)
+    assert contents.summary["guarantee"]["epsilon"] == pytest.approx(max(one["epsilon"] for one in found))
+    table = pd.read_parquet(tmp_path / "run" / "clients.parquet")
+    last = table[(table["world"] == 0) & (table["round"] == 3)]
+    assert last["accounted_steps"].tolist() == [3 * -(-size // 8) for size in sizes]
+
+
+def test_scores_stand_where_beliefs_cannot(small_plan: MakePlan, tmp_path: Path) -> None:
+    contents = run_audit(plan_of(small_plan, audit={"worlds": 12}), tmp_path / "run", Engine.LOCAL)
+    worlds, rounds = contents.worlds, contents.rounds
+    assert worlds[["log_odds", "belief", "won"]].isna().all().all()
+    assert np.isfinite(worlds["score"]).all()
+    np.testing.assert_allclose(rounds.groupby("world")["score"].sum(), worlds["score"])
+    assert contents.summary["insider"] is None
+    assert contents.summary["scores"]["is_likelihood_ratio"] is False
+    assert contents.summary["scores"]["worlds"] == 12
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "no likelihood ratio" in page
+    assert "What each client promises its own records" in page
+    with pytest.raises(InputError, match="scores and no log-odds"):
+        replay(tmp_path / "run")
+
+
+def test_worlds_are_the_same_in_whatever_batches(small_plan: MakePlan, tmp_path: Path) -> None:
+    """Two batches in flight lose each other's state of the accountant, and nothing else."""
+    runs = [
+        run_audit(plan_of(small_plan, run=changes), tmp_path / str(number), Engine.LOCAL, with_report=False)
+        for number, changes in enumerate(
+            ({"worlds-per-batch": 3}, {"worlds-per-batch": 3, "batches-in-flight": 1}, {"worlds-per-batch": 2})
+        )
+    ]
+    for other in runs[1:]:
+        assert other.summary["client_promises"] == runs[0].summary["client_promises"]
+    np.testing.assert_array_equal(runs[0].worlds["score"], runs[1].worlds["score"])
+    # The insider's stacked passes differ in their last bits between batch sizes.
+    np.testing.assert_allclose(runs[0].worlds["score"], runs[2].worlds["score"], rtol=1e-3, atol=1e-4)
+
+
+def test_scores_find_the_record_where_there_is_hardly_any_noise(small_plan: MakePlan, tmp_path: Path) -> None:
+    """With full batches nothing but noise hides the record, and the score's mean is what the steps come to."""
+    contents = run_audit(
+        plan_of(
+            small_plan,
+            training={"local-batch": 100, "local-steps": 2},
+            privacy={"noise-multiplier": 0.05},
+            audit={"worlds": 30},
+        ),
+        tmp_path / "run",
+        Engine.LOCAL,
+        with_report=False,
+    )
+    assert contents.summary["scores"]["area"] == 1.0
+
+
+@pytest.mark.parametrize("audit", [{"place": "server"}, {"colluders": 1}, {"view": "model"}, {"insider": False}])
+def test_other_places_and_views(small_plan: MakePlan, tmp_path: Path, audit: dict[str, Any]) -> None:
+    plan = plan_of(small_plan, audit={"worlds": 3} | audit)
+    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    assert np.isfinite(contents.worlds["score"]).all() if audit.get("insider", True) else "score" not in contents.worlds
+    assert contents.summary["client_promises"] is not None
+
+
+@pytest.mark.ray
+def test_ray_gives_the_same_worlds(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = plan_of(small_plan, training={"rounds": 2}, audit={"worlds": 4}, run={"worlds-per-batch": 2, "actors": 1})
+    local, ray = (
+        run_audit(plan, tmp_path / str(engine), engine, with_report=False) for engine in (Engine.LOCAL, Engine.RAY)
+    )
+    np.testing.assert_array_equal(local.worlds["score"], ray.worlds["score"])
+    np.testing.assert_array_equal(local.worlds["test_accuracy"], ray.worlds["test_accuracy"])
+    assert ray.summary["client_promises"] == local.summary["client_promises"]
+    summary = json.loads((tmp_path / "ray" / "summary.json").read_text())
+    assert summary["scores"] == ray.summary["scores"]

@@ -1,0 +1,164 @@
+"""Private training with Opacus: its limit without privacy, its draws, its samples and its accountant."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fl_audit.errors import InputError
+from fl_audit.learning.local_training import LocalSchedule, local_batches, local_updates
+from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.private_training import PrivateSteps, opacus_epsilon, private_updates, torch_generator
+from fl_audit.learning.stacked import StackedModel
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.client_side import client_epsilons
+from fl_audit.randomness import Purpose, generator
+
+RECORDS = 12
+
+
+def problem(name: str = "adult-mlp", shape: tuple[int, ...] = (5,), worlds: int = 3):  # type: ignore[no-untyped-def]
+    spec, draw = ModelSpec(name, shape, 3), torch.Generator().manual_seed(0)
+    features = torch.randn(RECORDS, *shape, generator=draw)
+    labels = torch.randint(3, (RECORDS,), generator=draw)
+    return StackedModel.of(spec), initial_models(spec, 0, range(worlds)), features, labels
+
+
+def sources(worlds: list[int], seed: int = 1) -> list[np.random.Generator]:
+    return [generator(seed, Purpose.CLIENT_TRAINING, world=world, round=1) for world in worlds]
+
+
+@pytest.mark.parametrize(("name", "shape"), [("adult-mlp", (5,)), ("mnist-cnn", (1, 12, 12))])
+def test_without_noise_and_clipping_full_batches_are_plain_local_training(name: str, shape: tuple[int, ...]) -> None:
+    model, models, features, labels = problem(name, shape)
+    schedule = LocalSchedule(0.3, batch=100, steps=3)
+    found = private_updates(model, models, features, labels, PrivateSteps(schedule, 1e6, 0.0), sources([0, 1, 2]))
+    batches = local_batches(RECORDS, schedule, np.random.default_rng(0))
+    plain = local_updates(model, models, features, labels, schedule, batches)
+    torch.testing.assert_close(found.updates, plain, rtol=1e-4, atol=1e-6)
+
+
+def test_draws_are_those_of_the_world_alone_and_leave_the_shared_generators_as_they_are() -> None:
+    model, models, features, labels = problem()
+    steps = PrivateSteps(LocalSchedule(0.3, batch=4, epochs=2), 1.0, 1.0)
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    together = private_updates(model, models, features, labels, steps, sources([0, 1, 2])).updates
+    assert torch.equal(before, torch.get_rng_state())
+    torch.manual_seed(5)
+    alone = private_updates(model, models[2:], features, labels, steps, sources([2])).updates
+    assert torch.equal(together[2:], alone)
+    other = private_updates(model, models[2:], features, labels, steps, sources([2], seed=2)).updates
+    assert not torch.allclose(alone, other, atol=1e-3)
+
+
+def test_noise_of_a_step_has_the_promised_spread() -> None:
+    """An update of one step of records with no gradient is noise: lr z C over the mean batch, N(0, 1) without it."""
+    model, _, features, labels = problem()
+    models = torch.zeros(200, model.layout.size)
+    steps = PrivateSteps(LocalSchedule(0.5, batch=4, steps=1), 1e-9, 1e9)
+    found = private_updates(model, models, features, labels, steps, sources(list(range(200)))).updates / (0.5 / 4)
+    values = found.flatten().numpy()
+    assert abs(values.mean()) < 4 / np.sqrt(values.size)
+    assert abs(values.std() - 1) < 4 / np.sqrt(2 * values.size)
+    assert steps.update_variance(RECORDS) == pytest.approx((0.5 / 4) ** 2)
+
+
+def test_an_absent_record_changes_neither_the_others_draws_nor_rate_nor_mean_batch() -> None:
+    """11 records would make 3 batches of 4 as 12 do, but a mean batch of 3; and one record alone leaves none."""
+    model, models, features, labels = problem(worlds=2)
+    steps = PrivateSteps(LocalSchedule(0.3, batch=4, epochs=2), 1e6, 0.0)
+    silent = features.clone()
+    silent[5] = float("nan")
+    present = np.ones((2, RECORDS), dtype=np.bool_)
+    present[:, 5] = False
+    run = [
+        private_updates(model, models, one, labels, steps, sources([0, 1]), present).updates
+        for one in (features, silent)
+    ]
+    assert torch.equal(run[0], run[1])
+    assert torch.isfinite(run[0]).all()
+    noisy = PrivateSteps(LocalSchedule(0.3, batch=4, epochs=2), 1.0, 1.0)
+    nobody = private_updates(
+        model, models, features[:1], labels[:1], noisy, sources([0, 1]), np.zeros((2, 1), dtype=np.bool_)
+    )
+    assert torch.isfinite(nobody.updates).all()
+    assert (nobody.updates != 0).all()
+
+
+def test_sums_of_portions_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, models, features, labels = problem()
+    steps = PrivateSteps(LocalSchedule(0.3, batch=6, epochs=2), 1.0, 1.0)
+    whole = private_updates(model, models, features, labels, steps, sources([0, 1, 2]))
+    monkeypatch.setattr("fl_audit.learning.private_training.GRADIENT_BUDGET", 2 * model.layout.size)
+    parts = private_updates(model, models, features, labels, steps, sources([0, 1, 2]))
+    torch.testing.assert_close(parts.updates, whole.updates, rtol=1e-4, atol=1e-6)
+    assert parts.accountant == whole.accountant
+
+
+@pytest.mark.parametrize("records", [12, 11, 1])
+def test_accountant_goes_on_over_rounds_and_is_what_the_promise_says(records: int) -> None:
+    model, models, features, labels = problem(worlds=2)
+    steps = PrivateSteps(LocalSchedule(0.1, batch=4, epochs=2), 1.0, 1.1)
+    state, rounds = None, 3
+    for number in range(1, rounds + 1):
+        found = private_updates(
+            model, models, features[:records], labels[:records], steps, sources([0, 1]), accountant=state
+        )
+        state = found.accountant
+        assert json.loads(state) == json.loads(steps.accountant_after(number, records))
+    assert state is not None
+    (promised,) = client_epsilons([records], 4, rounds, 1.1, 1e-3, Accountant.RDP, epochs=2)
+    (counted,) = json.loads(state)["history"]
+    assert opacus_epsilon(*counted, 1e-3) == pytest.approx(promised, rel=1e-9)
+
+
+def test_no_step_is_lost_where_opacus_sampler_is_one_short() -> None:
+    """Opacus takes int(1 / (1 / 49)) = 48 batches for an epoch of 49, and int(49 / 49) = 0 records for a mean batch."""
+    model, models, features, labels = problem(worlds=1)
+    many, classes = features.repeat(5, 1)[:49], labels.repeat(5)[:49]
+    steps = PrivateSteps(LocalSchedule(0.1, batch=1, epochs=1), 1.0, 1.0)
+    found = private_updates(model, models, many, classes, steps, sources([0]))
+    assert json.loads(found.accountant)["history"] == [[1.0, 1 / 49, 49]]
+    assert torch.isfinite(found.updates).all()
+
+
+def test_generators_whose_seeds_agree_in_32_bits_differ() -> None:
+    drawn = [torch.randn(5, generator=torch_generator(np.random.default_rng(seed))) for seed in (1, 1, 2, 1 + 2**32)]
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+    assert not torch.equal(drawn[0], drawn[3])
+
+
+def test_nothing_is_warned_of(capfd: pytest.CaptureFixture[str]) -> None:
+    model, models, features, labels = problem(worlds=1)
+    steps = PrivateSteps(LocalSchedule(0.1, batch=1, steps=30), 1.0, 1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        state = private_updates(model, models, features, labels, steps, sources([0])).accountant
+        opacus_epsilon(*json.loads(state)["history"][0], 1e-12)
+    assert capfd.readouterr().err == ""
+
+
+class WithBuffer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3, 5))
+        self.register_buffer("shift", torch.ones(3))
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return features @ self.weight.T + self.shift
+
+
+def test_what_opacus_cannot_train_is_refused_in_a_line() -> None:
+    _, _, features, labels = problem()
+    model = StackedModel(WithBuffer(), (5,))
+    steps = PrivateSteps(LocalSchedule(0.1, batch=4, steps=1), 1.0, 1.0)
+    with pytest.raises(InputError, match="Opacus cannot train the model") as error:
+        private_updates(model, torch.zeros(1, model.layout.size), features, labels, steps, sources([0]))
+    assert "\n" not in str(error.value)
+    with pytest.raises(InputError, match="holds no record"):
+        private_updates(model, torch.zeros(1, model.layout.size), features[:0], labels[:0], steps, sources([0]))

@@ -1,0 +1,91 @@
+"""Settings of client-side DP-SGD: what is filled in, what it promises, and what is refused with which reason."""
+
+from typing import Any
+
+import pytest
+from audits import MakePlan, small_settings
+
+from experiments.runs.config import parse_config
+from experiments.runs.plan import resolve
+from experiments.runs.run import require_playable
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import InputError
+from fl_audit.mechanisms.noise import InsideTraining
+from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Place, Standpoint
+from fl_audit.privacy.client_side import local_events
+
+TRAINING: dict[str, Any] = {"strategy": "dp-sgd-clients", "learning-rate": None}
+PRIVACY: dict[str, Any] = {"belief": None, "epsilon": 4.0, "sensitivity": None}
+
+
+def test_defaults_are_those_of_the_strategy() -> None:
+    config = parse_config(small_settings(training=TRAINING, privacy=PRIVACY))
+    training = config.training
+    assert (training.local_epochs, training.local_batch, training.local_learning_rate) == (1, 10, 0.1)
+    assert training.learning_rate == 1.0
+    assert (config.privacy.adjacency, config.privacy.noise) == (Adjacency.ADD_REMOVE_RECORD, "inside-training")
+    assert parse_config(config.as_dict()) == config
+
+
+def test_noise_is_calibrated_to_the_smallest_shard(small_plan: MakePlan) -> None:
+    plan = small_plan(training=TRAINING, privacy=PRIVACY, data={"partition": "linear", "clients": 3})
+    law, promise = plan.public.law, plan.guarantee
+    assert isinstance(law.noise, InsideTraining)
+    assert promise is not None
+    assert promise.epsilon == pytest.approx(4.0, rel=1e-3)
+    events = local_events(law.contribution.records, 10, 4, law.noise.multiplier, epochs=1)
+    for standpoint in (CLIENT_ALONE, Standpoint(colluders=1), Standpoint(Place.SERVER)):
+        assert law.events(4, standpoint) == events
+    assert law.denominator == 3
+    assert law.is_private_release
+    assert not law.weighs_exactly
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"privacy": {"adjacency": "replace-record"}}, "the accountant of Opacus, .*, accounts for records that come"),
+        ({"privacy": {"adjacency": "add-remove-client"}}, "what is clipped are contributions of a record"),
+        ({"privacy": {"noise": "central"}}, "accepted with it is 'inside-training'"),
+        ({"privacy": {"noise": "local"}}, "accepted with it is 'inside-training'"),
+        ({"privacy": {"clipping": "adaptive"}}, "accepted with it is 'fixed'"),
+        ({"privacy": {"sensitivity": "local"}}, "accepted with it is 'global'"),
+        ({"privacy": {"accountant": "gdp"}}, "gdp"),
+        ({"training": {"cohort": 2}}, "cohort = 2 needs strategy = dp-fedavg"),
+        ({"training": {"sampling-rate": 0.5}}, "sampling-rate = 0.5 needs strategy = dp-fedsgd"),
+        ({"training": {"local-epochs": 1, "local-steps": 1}}, "accepted is at most one of the two"),
+        ({"training": {"strategy": "dp-fedsgd", "local-batch": 5}}, "dp-fedavg or dp-sgd-clients"),
+        ({"training": {"strategy": "dp-fedsgd"}, "privacy": {"noise": "inside-training"}}, "clients do not train by"),
+        ({"audit": {"colluders": 2}}, "accepted are 0 to 1"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_with_the_reason(changes: dict[str, Any], reason: str) -> None:
+    base = {"training": TRAINING, "privacy": PRIVACY}
+    settings = small_settings(**{name: base.get(name, {}) | changes.get(name, {}) for name in {*base, *changes}})
+    with pytest.raises(InputError, match=reason) as error:
+        resolve(parse_config(settings))
+    assert "\n" not in str(error.value)
+
+
+def test_without_a_promise_there_is_no_private_training(small_plan: MakePlan) -> None:
+    nothing = dict.fromkeys(("belief", "sensitivity", "clipping-norm"), None)
+    with pytest.raises(InputError, match="accepted without a promise are 'dp-fedsgd' and 'dp-fedavg'"):
+        small_plan(training=TRAINING, privacy={**nothing, "private": False}, audit={"insider": False})
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"privacy": {"clipping-norm": 1e40}}, "clipping-norm"),
+        ({"training": {"local-learning-rate": 1e40}}, "local-learning-rate in"),
+        ({"training": {"learning-rate": 1e39}}, "learning-rate"),
+    ],
+)
+def test_sizes_that_overflow_are_refused_before_the_run(
+    small_plan: MakePlan, changes: dict[str, Any], reason: str
+) -> None:
+    base = {"training": TRAINING, "privacy": PRIVACY}
+    plan = small_plan(**{name: base[name] | changes.get(name, {}) for name in base})
+    with pytest.raises(InputError, match=reason) as error:
+        require_playable(plan)
+    assert "\n" not in str(error.value)
