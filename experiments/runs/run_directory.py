@@ -28,6 +28,7 @@ _FILES = (
     "rounds.parquet",
     "releases.parquet",
     "clients.parquet",
+    "residuals.parquet",
     "insiders.parquet",
 )
 _DIRECTORIES = ("public", "challenger", "challenger/batches", "figures")

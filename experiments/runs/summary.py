@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.runs.plan import AuditPlan
+from fl_audit.adjacency import Unit
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.guarantee import Guarantee, guarantee
@@ -57,4 +58,6 @@ def run_facts(plan: AuditPlan) -> RunFacts:
 def _neighbour_text(plan: AuditPlan) -> str:
     audit = plan.config.audit
     rank = "" if audit.neighbour_rank is None else f" (rank {audit.neighbour_rank})"
-    return f"{plan.public.law.adjacency}, neighbour {audit.neighbour}{rank}, data seed {plan.public.data_seed}"
+    law, pair = plan.public.law, plan.public.pair
+    which = f" is client {pair.index}" if law.unit is Unit.CLIENT else ""
+    return f"{law.adjacency}, neighbour {audit.neighbour}{rank}{which}, data seed {plan.public.data_seed}"

@@ -17,9 +17,10 @@ from fl_audit.evidence.belief.innovations import increments_of
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.public import PublicGame
-from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.noise import NoiseScaling, faced
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.log_odds import LogOddsLaw, Truth, log_odds_law
+from fl_audit.report.units import UnitWords, unit_words
 
 Floats = NDArray[np.float64]
 
@@ -29,6 +30,9 @@ _ROUNDING = 1e-5
 WORLD_COLUMNS = ("world", "bit", "log_odds", "belief", "won", "test_accuracy")
 ROUND_COLUMNS = ("world", "round", "sigma", "local_sensitivity", "log_odds")
 RELEASE_COLUMNS = ("world", "round", "test_accuracy")
+NORM_COLUMN = "clipping_norm"
+"""Column of the table of rounds where the clipping norm is adaptive."""
+INSIDER_COLUMNS = ("world", "insider", "log_odds", "belief", "won")
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,8 @@ class RunTables:
     residuals
         One row a world and round: what the insider's noise meter read. None where there was none.
     insiders
-        One row a world and insider: insider, log_odds, belief, won. None where one attacks.
+        One row a world and insider: world, insider (the client), log_odds, belief (in the dataset that was really
+        used), won. None where one insider played alone.
 
     Raises
     ------
@@ -69,6 +74,8 @@ class RunTables:
         _require_table("worlds", self.worlds, WORLD_COLUMNS)
         _require_table("rounds", self.rounds, ROUND_COLUMNS)
         _require_table("releases", self.releases, RELEASE_COLUMNS)
+        if self.insiders is not None:
+            _require_table("insiders", self.insiders, INSIDER_COLUMNS)
         object.__setattr__(self, "worlds", self.worlds.sort_values("world", ignore_index=True))
 
 
@@ -124,28 +131,49 @@ class RunFacts:
         return self.game.law.adjacency
 
     @property
+    def words(self) -> UnitWords:
+        """How the report speaks of what the two training sets differ in."""
+        return unit_words(self.relation)
+
+    @property
     def scaling(self) -> NoiseScaling:
         """What the noise is scaled to."""
         return self.game.law.scaling
 
     @property
     def clipping_norm(self) -> float:
-        """C, the largest L2 norm of one record's gradient; infinite without clipping."""
+        """C, the largest L2 norm of one contribution in the first round; infinite without clipping."""
         return self.game.law.clipping_norm
 
     @property
     def global_sensitivity(self) -> float:
-        """Largest L2 change of the clipped sum between neighbours; infinite without clipping."""
+        """Largest L2 change of a first round's clipped sum between neighbours; infinite without clipping."""
         return self.relation.sensitivity_of_sum(self.clipping_norm)
 
     @property
+    def faced_multiplier(self) -> float:
+        """Noise multiplier of a round's sum that the insider faces, less the noise that it knows; 0 without noise."""
+        return faced(self.game.law.noise, self.game.standpoint)
+
+    @property
+    def largest_difference(self) -> float:
+        """Largest difference that one round may show the insider; above the sensitivity where noise is correlated.
+
+        Correlated noise is whitened, and a whitened round holds the contributions of earlier rounds too.
+        """
+        law = self.game.law
+        if not law.adds_noise:
+            return self.global_sensitivity
+        return self.global_sensitivity * (self.faced_multiplier / law.round_multiplier(self.game.standpoint))
+
+    @property
     def sampling_rate(self) -> float:
-        """Probability with which a record takes part in a round."""
+        """Probability with which a unit takes part in a round, as far as others know."""
         return self.game.law.sampling_rate
 
     @property
     def is_sampled(self) -> bool:
-        """Whether a round is made of a sample of the records."""
+        """Whether a round is made of a secret sample of the units."""
         return self.sampling_rate < 1
 
     @property
@@ -272,7 +300,7 @@ class FinishedRun:
 
     @property
     def scores(self) -> Floats | None:
-        """The noise along the record's direction as normal scores under the true hypothesis, (worlds, rounds).
+        """The noise along the direction in which D and D' differ, as normal scores under the truth, (worlds, rounds).
 
         None where it follows from the increments, which are Gaussian there.
         """

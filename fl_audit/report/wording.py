@@ -67,8 +67,8 @@ def relation_text(relation: str) -> str:
     phrases = {
         "add-remove-record": "one record is present or absent",
         "replace-record": "one record is replaced by another",
-        "add-remove-client": "all data of one client are present or absent",
-        "replace-client": "all data of one client are replaced by another's",
+        "add-remove-client": "one client takes part or does not",
+        "replace-client": "the records of one client are replaced by those of a stand-in",
     }
     return phrases.get(relation, relation)
 
@@ -87,6 +87,11 @@ def _float_text(value: float, digits: int) -> str:
 def capital(text: str) -> str:
     """Return a text with its first letter as a capital."""
     return text[:1].upper() + text[1:]
+
+
+def uncapital(text: str) -> str:
+    """Return a text with its first letter small."""
+    return text[:1].lower() + text[1:]
 
 
 def whole_sentence(text: str) -> str:

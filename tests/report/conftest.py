@@ -9,23 +9,34 @@ import pandas as pd
 import pytest
 from scipy.special import expit, logit
 
-from fl_audit.adjacency import Adjacency, NeighbourPair
+from fl_audit.adjacency import Adjacency, NeighbourPair, Unit
 from fl_audit.adversaries.noise_meter import Residuals
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import View
+from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
-from fl_audit.mechanisms.clipping import FixedClipping, NoClipping
+from fl_audit.mechanisms.clipping import AdaptiveClipping, FixedClipping, NoClipping
+from fl_audit.mechanisms.contribution import LocalTraining, RecordGradients
 from fl_audit.mechanisms.law import ReleaseLaw
-from fl_audit.mechanisms.noise import CentralGaussian, NoiseScaling, NoNoise
-from fl_audit.mechanisms.participation import participation_of
+from fl_audit.mechanisms.noise import (
+    CentralGaussian,
+    CorrelatedGaussian,
+    DistributedGaussian,
+    LocalGaussian,
+    Noise,
+    NoiseScaling,
+    NoNoise,
+)
+from fl_audit.mechanisms.participation import FixedCohort, Participation, participation_of
+from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Standpoint
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.privacy.matrices import StrategyKind
 from fl_audit.report import FinishedRun, RunContents, RunFacts, RunTables, report_contents
 from fl_audit.report.finished_run import Timing
 
@@ -33,6 +44,7 @@ MakeContents = Callable[..., RunContents]
 
 DELTA = 0.00123
 CLIPPING_NORM = 3.0
+CLIENTS = 5
 
 
 @pytest.fixture
@@ -40,7 +52,7 @@ def make_contents() -> MakeContents:
     return synthetic_contents
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def synthetic_contents(**shape: Any) -> RunContents:
     """Return what the report of a made-up run is drawn from, the same value each time; see `synthetic_run`."""
     return report_contents(synthetic_run(**shape))
@@ -60,6 +72,11 @@ def synthetic_run(
     prior: float = 0.5,
     noise: float = 1.0,
     sampling_rate: float = 1.0,
+    cohort: int | None = None,
+    source: str = "central",
+    adaptive: bool = False,
+    standpoint: Standpoint = CLIENT_ALONE,
+    insiders: int = 1,
     adjacency: Adjacency = Adjacency.REPLACE_RECORD,
     model: str = "adult-mlp",
     neighbour: str = "neighbour most-dissimilar",
@@ -67,13 +84,15 @@ def synthetic_run(
 ) -> FinishedRun:
     """Return a made-up run of `rounds` rounds under local (exact) or global scaling.
 
-    `noise` is the noise that is really added over that which was promised.
+    `noise` is the noise that is really added over that which was promised, `source` who adds it.
     """
     generator = np.random.default_rng(seed)
-    law = synthetic_law(mu, rounds, exact, with_promise, sampling_rate, adjacency)
+    law = synthetic_law(
+        mu, rounds, exact, with_promise, synthetic_participation(sampling_rate, cohort), adjacency, source, adaptive
+    )
     bits = generator.integers(0, 2, worlds)
     sensitivity = CLIPPING_NORM * (0.3 + 0.6 * generator.random((worlds, rounds)))
-    sigma = law.server_scale(sensitivity)
+    sigma = law.noise_scale(sensitivity, standpoint)
     sign = np.where(bits == 1, 1.0, -1.0)
     log_odds = np.full((worlds, rounds), np.nan)
     if with_insider:
@@ -98,16 +117,19 @@ def synthetic_run(
         columns["record_membership_guess"] = generator.integers(0, 2, worlds)
     tables = RunTables(
         worlds=pd.DataFrame(columns),
-        rounds=long_table(1, sigma=sigma, local_sensitivity=sensitivity, log_odds=log_odds),
+        rounds=long_table(
+            1, sigma=sigma, local_sensitivity=sensitivity, log_odds=log_odds, **synthetic_norms(law, sigma.shape)
+        ),
         releases=long_table(0, test_accuracy=accuracy, epsilon_star=epsilon_star),
         clients=synthetic_clients(worlds, rounds) if with_clients else None,
         residuals=long_table(1, **synthetic_residuals(generator, sigma, noise).columns())
         if with_insider and with_residuals
         else None,
+        insiders=synthetic_insiders(worlds, insiders) if insiders > 1 else None,
     )
     facts = RunFacts(
-        game=synthetic_game(law, rounds, model, with_insider),
-        guarantee=synthetic_guarantee(law, rounds, prior) if with_promise else None,
+        game=synthetic_game(law, rounds, model, with_insider, standpoint, insiders),
+        guarantee=synthetic_guarantee(law, rounds, prior, standpoint) if with_promise else None,
         prior=prior,
         confidence=0.95,
         neighbour=neighbour,
@@ -136,36 +158,82 @@ def synthetic_residuals(generator: np.random.Generator, sigma: np.ndarray, noise
     )
 
 
+def synthetic_participation(sampling_rate: float, cohort: int | None) -> Participation:
+    return participation_of(sampling_rate) if cohort is None else FixedCohort(cohort, CLIENTS)
+
+
 def synthetic_law(
-    mu: float, rounds: int, exact: bool, with_promise: bool, sampling_rate: float, adjacency: Adjacency
+    mu: float,
+    rounds: int,
+    exact: bool,
+    with_promise: bool,
+    participation: Participation,
+    adjacency: Adjacency,
+    source: str,
+    adaptive: bool,
 ) -> ReleaseLaw:
+    z, is_client = rounds**0.5 / mu, adjacency.unit is Unit.CLIENT
+    clipping = AdaptiveClipping(CLIPPING_NORM) if adaptive else FixedClipping(CLIPPING_NORM)
     return ReleaseLaw(
         adjacency=adjacency,
-        clipping=FixedClipping(CLIPPING_NORM) if with_promise else NoClipping(),
-        participation=participation_of(sampling_rate),
-        noise=CentralGaussian(rounds**0.5 / mu, NoiseScaling.LOCAL if exact else NoiseScaling.GLOBAL)
-        if with_promise
-        else NoNoise(),
+        clipping=clipping if with_promise else NoClipping(),
+        participation=participation,
+        noise=synthetic_noise(source, z, rounds, exact) if with_promise else NoNoise(),
         denominator=1000.0,
         optimizer=ServerOptimizer(OptimizerKind.SGD, 0.005),
+        contribution=LocalTraining(LocalSchedule(0.1, 10, epochs=1)) if is_client else RecordGradients(),
     )
 
 
-def synthetic_guarantee(law: ReleaseLaw, rounds: int, prior: float) -> Guarantee:
-    events = gaussian_rounds(law.noise_multiplier, rounds, law.sampling_rate)
+def synthetic_noise(source: str, z: float, rounds: int, exact: bool) -> Noise:
+    offered: dict[str, Noise] = {
+        "central": CentralGaussian(z, NoiseScaling.LOCAL if exact else NoiseScaling.GLOBAL),
+        "distributed": DistributedGaussian(z, CLIENTS),
+        "local": LocalGaussian(z, CLIENTS),
+        "tree": CorrelatedGaussian(z, StrategyKind.TREE, rounds),
+        "banded": CorrelatedGaussian(z, StrategyKind.BANDED, rounds, min(2, rounds)),
+    }
+    return offered[source]
+
+
+def synthetic_norms(law: ReleaseLaw, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """Return a clipping norm that halves over the rounds where it is adaptive, nothing elsewhere."""
+    return {"clipping_norm": np.broadcast_to(np.linspace(3.0, 1.5, shape[1]), shape)} if law.is_adaptive else {}
+
+
+def synthetic_insiders(worlds: int, insiders: int) -> pd.DataFrame:
+    """Insider i is right in all worlds but the first i."""
+    won = np.arange(worlds)[:, None] >= np.arange(insiders)
+    return pd.DataFrame(
+        {
+            "world": np.repeat(np.arange(worlds), insiders),
+            "insider": np.tile(np.arange(1, insiders + 1), worlds),
+            "log_odds": 0.5,
+            "belief": np.where(won, 0.6, 0.4).ravel(),
+            "won": won.ravel(),
+        }
+    )
+
+
+def synthetic_guarantee(law: ReleaseLaw, rounds: int, prior: float, standpoint: Standpoint) -> Guarantee:
     fixed = law.scaling is NoiseScaling.LOCAL
     sensitivities = Sensitivities.FIXED if fixed else Sensitivities.ADAPTIVE
-    return guarantee(Claim(law.adjacency, events, DELTA, prior, Accountant.RDP_CLASSIC, sensitivities))
+    sampled = law.is_sampled and standpoint.sees_participation
+    accountant = Accountant.PLD if sampled else Accountant.RDP_CLASSIC
+    events = law.events(rounds, standpoint)
+    return guarantee(Claim(law.adjacency, events, DELTA, prior, accountant, sensitivities))
 
 
-def synthetic_game(law: ReleaseLaw, rounds: int, model: str, with_insider: bool) -> PublicGame:
+def synthetic_game(
+    law: ReleaseLaw, rounds: int, model: str, with_insider: bool, standpoint: Standpoint, insiders: int
+) -> PublicGame:
     return PublicGame(
         data=DataSpec("adult"),
         data_seed=0,
         records=1000,
         test_records=100,
         population_records=100,
-        clients=5,
+        clients=CLIENTS,
         partition=PartitionScheme.IID,
         partition_parameters=(),
         pair=NeighbourPair(0, 1),
@@ -174,6 +242,8 @@ def synthetic_game(law: ReleaseLaw, rounds: int, model: str, with_insider: bool)
         rounds=rounds,
         view=View.UPDATE,
         with_insider=with_insider,
+        standpoint=standpoint,
+        insiders=insiders,
     )
 
 

@@ -88,10 +88,10 @@ def test_every_test_is_named_in_words_with_its_level(make_contents):
     assert {test.name for test in tests} == set(TestName) - {TestName.SCORES}
     assert sum(test.level for test in tests) == pytest.approx(FAMILY_LEVEL)
     for test in tests:
-        assert escape(title_of(test.name)) in html
+        assert escape(title_of(test.name, contents.facts.words)) in html
         assert str(test.level) in html
     for name in TestName:
-        assert breach_text(replace(tests[0], name=name)).endswith(".")
+        assert breach_text(replace(tests[0], name=name), contents.facts.words).endswith(".")
 
 
 def test_figure_shows_every_tensor_and_the_promise(make_contents):

@@ -105,7 +105,7 @@ NOT_MEASURED = NotOffered(
     "The noise was not measured everywhere: the model or what clients see of a round does not let it."
 )
 NO_DIFFERENCE = NotOffered(
-    "D and D' differed by less than a billionth of the noise in every round, so no direction is the record's."
+    "D and D' differed by less than a billionth of the noise in every round, so no direction tells them apart."
 )
 
 

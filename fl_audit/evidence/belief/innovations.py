@@ -152,13 +152,13 @@ def check_innovations(
 
 
 def check_scores(values: NDArray[np.float64], bits: NDArray[np.integer] | NDArray[np.bool_]) -> InnovationCheck:
-    """Return how well normal scores of the noise follow their law, separately for each bit.
+    """Return how well numbers follow N(0, 1) and independence, separately for each bit.
 
     Parameters
     ----------
     values
-        Innovations, or where increments are not Gaussian the normal scores of the noise along the record's direction
-        under the true hypothesis, shape (worlds, rounds); NaN where a round tells nothing.
+        Innovations, or where increments are not Gaussian the normal scores of the noise along the direction in which
+        D and D' differ, under the true hypothesis, shape (worlds, rounds); NaN where a round tells nothing.
     bits
         1 or True where D was used, shape (worlds,).
     """

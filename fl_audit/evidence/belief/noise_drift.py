@@ -78,7 +78,8 @@ def drift_along_record(measured: Measured) -> TestResult | NotOffered:
         statistic=statistic,
         p_value=float(fdtrc(len(groups), rest, statistic)),
         level=level,
-        measured=f"noise along the record's direction with a mean of {means} claimed standard deviations {sides}",
+        measured="noise along the direction in which D and D' differ with a mean of "
+        f"{means} claimed standard deviations {sides}",
         promised=_NO_MEAN,
         limit=f"a mean of {shift:.2g} standard deviations in every round would have been found",
     )
@@ -111,7 +112,7 @@ def drift_along_gradients(measured: Measured) -> TestResult | NotOffered:
         return NOT_MEASURED
     values = _used(measured.residuals.gradient / measured.sigma)
     if not values.size:
-        return NotOffered("The gradients that D and D' share are 0 in every round, so they have no direction.")
+        return NotOffered("The contributions that D and D' share are 0 in every round, so they have no direction.")
     if values.size < 3:
         return NotOffered("There are too few rounds to tell a drift from noise of unknown scale.")
     (t, p_value), level = student_p(values), TestName.DRIFT_ALONG_GRADIENTS.level
@@ -120,7 +121,8 @@ def drift_along_gradients(measured: Measured) -> TestResult | NotOffered:
         statistic=t,
         p_value=p_value,
         level=level,
-        measured=f"noise along the shared gradients with a mean of {values.mean():+.3f} claimed standard deviations",
+        measured="noise along the shared contributions with a mean of "
+        f"{values.mean():+.3f} claimed standard deviations",
         promised=_NO_MEAN,
         limit=f"a mean of {detectable_mean(values.size, level):.2g} standard deviations in every round would have "
         "been found",

@@ -23,8 +23,8 @@ from fl_audit.privacy.pld import MISPLACED_MASS
 from fl_audit.privacy.targets import EpsilonTarget
 
 ASSUMPTION = (
-    "The noise along the record's direction is normal with one and the same ratio to the claimed noise in all rounds "
-    "and worlds, and neighbours exist that reach the claimed sensitivity."
+    "The noise along the direction in which D and D' differ is normal with one and the same ratio to the claimed noise "
+    "in all rounds and worlds, and neighbours exist that reach the claimed sensitivity."
 )
 """What the lower bound on epsilon rests on."""
 

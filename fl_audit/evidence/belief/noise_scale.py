@@ -93,12 +93,16 @@ def tensor_squares(measured: Measured) -> dict[str, SquareSum]:
     return {name: SquareSum(max(0.0, float(value)), int(degrees)) for name, value, degrees in known if degrees > 0}
 
 
+_DIFFERENCE = "the direction in which D and D' differ"
+_NO_OTHER_DIRECTION = NotOffered("No direction but that in which D and D' differ is left.")
+
+
 def noise_total(measured: Measured) -> TestResult | NotOffered:
     """Test the noise in all directions but the record's: chi-square, lower tail."""
     found = total_squares(measured)
     if found is None:
-        return NOT_MEASURED if measured.residuals is None else NotOffered("No direction but the record's is left.")
-    return _result(TestName.NOISE_TOTAL, found, "over all parameters, orthogonal to the record's direction")
+        return NOT_MEASURED if measured.residuals is None else _NO_OTHER_DIRECTION
+    return _result(TestName.NOISE_TOTAL, found, f"over all parameters, orthogonal to {_DIFFERENCE}")
 
 
 def noise_along_record(measured: Measured) -> TestResult | NotOffered:
@@ -106,7 +110,7 @@ def noise_along_record(measured: Measured) -> TestResult | NotOffered:
     found = record_squares(measured)
     if found is None:
         return NO_DIFFERENCE
-    return _result(TestName.NOISE_ALONG_RECORD, found, "along the record's direction")
+    return _result(TestName.NOISE_ALONG_RECORD, found, f"along {_DIFFERENCE}")
 
 
 def noise_tensor(measured: Measured) -> TestResult | NotOffered:

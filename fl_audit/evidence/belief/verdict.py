@@ -290,12 +290,13 @@ def unjudged(guarantee: Guarantee | None) -> tuple[Verdict, str]:
 
 def _limit_text(limit: EpsilonLimit, guarantee: Guarantee) -> str:
     if limit.worlds_needed is None:
-        return "D and D' hardly differed in any round, so no breach of epsilon could have been found along the record."
+        return "D and D' hardly differed in any round, so no breach of epsilon could have been found there."
     kept = epsilon_at(guarantee.claim, 1.0)
     found = (
-        f"Along the record's direction, noise so small that epsilon is {limit.epsilon:.3g} would have been found with "
-        f"probability {DETECTION_POWER:g}, where the claimed noise keeps {kept:.3g} ({law_in_words(guarantee.claim)}, "
-        f"delta {guarantee.delta:g}) and {guarantee.epsilon:.3g} is promised."
+        "Along the direction in which D and D' differ, noise so small that epsilon is "
+        f"{limit.epsilon:.3g} would have been found with probability {DETECTION_POWER:g}, where the claimed noise "
+        f"keeps {kept:.3g} ({law_in_words(guarantee.claim)}, delta {guarantee.delta:g}) and "
+        f"{guarantee.epsilon:.3g} is promised."
     )
     worlds = f"{limit.worlds_needed:,} world{'s' if limit.worlds_needed > 1 else ''}"
     if limit.conclusive:

@@ -7,7 +7,10 @@ from string import Template
 from typing import Any
 
 from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.mechanisms.participation import FixedCohort
+from fl_audit.mechanisms.standpoint import Place as Standing
 from fl_audit.report.contents import RunContents
+from fl_audit.report.finished_run import RunFacts
 from fl_audit.report.page.markup import html_figure
 from fl_audit.report.page.pictures import DrawnPicture
 from fl_audit.report.page.shell import html_page
@@ -98,9 +101,24 @@ def _subtitle(contents: RunContents) -> str:
         plural(game.rounds, "round"),
         plural(contents.run.worlds, "world"),
         scaling_text(facts),
-        *((f"records sampled at rate {number_text(facts.sampling_rate)}",) if facts.is_sampled else ()),
+        *_laws(facts),
     )
     return " · ".join(parts)
+
+
+def _laws(facts: RunFacts) -> list[str]:
+    """Return what sets this release law apart from the plainest one, in a few words each."""
+    law, words = facts.game.law, facts.words
+    parts = {
+        "each client protected as a whole": words.one == "client",
+        f"{words.many} sampled at rate {number_text(facts.sampling_rate)}": facts.is_sampled,
+        "cohorts take turns": isinstance(law.participation, FixedCohort),
+        f"{law.noise.kind} noise": law.adds_noise and law.noise.kind != "central",
+        "adaptive clipping": law.is_adaptive,
+        "insider at the server": facts.game.standpoint.place is Standing.SERVER,
+        plural(facts.game.insiders, "insider"): facts.game.insiders > 1,
+    }
+    return [part for part, applies in parts.items() if applies]
 
 
 _LOOKS = {

@@ -19,8 +19,9 @@ from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Entry, Section, Table, finite
 from fl_audit.report.sections.promise import at_delta
-from fl_audit.report.sections.verdict import VerdictNumbers
-from fl_audit.report.wording import DASH, number_text, percent
+from fl_audit.report.sections.verdict import VerdictNumbers, title_of
+from fl_audit.report.units import UnitWords
+from fl_audit.report.wording import DASH, number_text, percent, uncapital
 
 
 @dataclass(frozen=True)
@@ -104,20 +105,26 @@ def _bounds(run: FinishedRun, promise: Guarantee) -> tuple[LowerBound, ...]:
 
 
 def _console(numbers: EmpiricalNumbers, contents: RunContents) -> list[tuple[str, str]]:
-    decisive, promise = numbers.decisive, contents.facts.guarantee
+    decisive, promise, words = numbers.decisive, contents.facts.guarantee, contents.facts.words
     assert promise is not None, "what was not promised is not measured"
     text = (
         f"epsilon at least {number_text(decisive.epsilon_lower_bound, 3)} at {percent(decisive.confidence)} confidence "
-        f"by {decisive.method}; {_detectable(decisive)}; promised {number_text(promise.epsilon, 3)}"
+        f"by {_method(decisive, words)}; {_detectable(decisive, words)}; promised {number_text(promise.epsilon, 3)}"
     )
     return [("Evidence", text)]
 
 
-def _detectable(decisive: Judgement) -> str:
+def _method(decisive: Judgement, words: UnitWords) -> str:
+    """Return the name of the method in words, where it is that of a test."""
+    is_test = decisive.method in set(TestName)
+    return f"the {uncapital(title_of(decisive.method, words))}" if is_test else decisive.method
+
+
+def _detectable(decisive: Judgement, words: UnitWords) -> str:
     """Return the limit of detection with the level that it belongs to, which is not that of the lower bound."""
     level = f"level {number_text(_level_of(decisive))}"
     if not math.isfinite(decisive.limit_of_detection):
-        return f"along the record nothing could have been found at {level}, since D and D' hardly differed"
+        return f"along {words.direction} nothing could have been found at {level}, since D and D' hardly differed"
     found = number_text(decisive.limit_of_detection, 3)
     if _judges_scores(decisive):
         return f"so many scores could show up to {found} at {level}"
@@ -133,7 +140,7 @@ def _entries(numbers: EmpiricalNumbers, contents: RunContents) -> list[Entry]:
     promise, decisive = contents.facts.guarantee, numbers.decisive
     assert promise is not None, "what was not promised is not measured"
     delta, level = at_delta(promise.delta), decisive.level
-    by, rests_on = f"{decisive.method}{delta}", decisive.assumption
+    by, rests_on = f"{_method(decisive, contents.facts.words)}{delta}", decisive.assumption
     return [
         *_from_sensitivity(numbers, promise),
         Entry("From the largest belief (nats)", finite(numbers.from_belief.epsilon), DASH,
@@ -163,7 +170,7 @@ def _from_sensitivity(numbers: EmpiricalNumbers, promise: Guarantee) -> list[Ent
     )
     if promise.claim.profile.gaussian_mu is None:
         method += "; sampling included, with the mean square of the sensitivities in all rounds of a world"
-    basis = "the server adds the noise that it names; tests the bookkeeping"
+    basis = "the noise is what the law names; tests the bookkeeping"
     accountant = str(promise.accountant)
     return [Entry("From sensitivities (nats)", finite(found.epsilon), accountant, _range(found), method, basis)]
 

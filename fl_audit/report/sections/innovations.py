@@ -79,16 +79,26 @@ def _table(numbers: InnovationNumbers, _: RunContents) -> list[Table]:
     return [Table(f"Innovations against independent N(0, 1): the law holds: {holds}", columns, rows)]
 
 
-def _caption(numbers: InnovationNumbers, _: RunContents) -> Caption:
+def _caption(numbers: InnovationNumbers, contents: RunContents) -> Caption:
     finding = f" Finding of this run: the law {'holds' if numbers.check.holds else 'does NOT hold'}."
     text = (
-        "One innovation is one round's step of the log-odds, less what the law expects, in units of its spread. They "
-        "must be independent N(0, 1) whatever the data, the model and the scaling; rounds in which the record changed "
-        "nothing have none. Points near the dashed line and mostly inside the 95 % band mean that noise, sensitivities "
-        f"and beliefs fit together; the lower row magnifies the differences.{_left_out(numbers.check)}{finding}"
+        f"{_what_it_is(contents)} They must be independent N(0, 1) whatever the data, the model and the scaling; "
+        "rounds in which D and D' do not differ have none. Points near the dashed line and mostly inside the 95 % band "
+        "mean that noise, sensitivities and beliefs fit together; the lower row magnifies the differences."
+        f"{_left_out(numbers.check)}{finding}"
     )
     alternative = f"Quantile plots of the innovations against the standard normal law with 95 % bands.{finding}"
     return Caption("Innovations", text, alternative)
+
+
+def _what_it_is(contents: RunContents) -> str:
+    if contents.run.scores is None:
+        return "One innovation is one round's step of the log-odds, less what the law expects, in units of its spread."
+    return (
+        "Here a round's step of the log-odds is no normal number, so the noise itself stands in for it: one innovation "
+        "is a round's noise in the direction in which D and D' differ, turned into a normal score by its law under "
+        "what was really used."
+    )
 
 
 def _left_out(check: InnovationCheck) -> str:
@@ -106,8 +116,8 @@ def innovations_by_bit(run: FinishedRun) -> dict[int, Floats]:
     """Return the innovations of the worlds of either bit, sorted; a bit without any is left out.
 
     The innovation of a round is (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, minus for bit 1 and plus for bit 0, with
-    mu_i = local sensitivity / sigma; rounds in which the record changes next to nothing (mu_i under 1e-9) have none.
-    Where increments are not Gaussian it is the normal score of the noise in the record's direction.
+    mu_i = local sensitivity / sigma; rounds in which D and D' differ by next to nothing (mu_i under 1e-9) have none.
+    Where increments are not Gaussian it is the normal score of the noise in the direction in which they do.
     """
     values = run.measured.innovations
     parts = {bit: values[run.bits == bool(bit)] for bit in BIT_STYLES}
@@ -167,7 +177,7 @@ def _add_common_legend(figure: Figure, bits: list[int]) -> None:
 
 def _empty_figure() -> Figure:
     figure = new_figure(1.6)
-    text = "No innovations: the differing record changed nothing in any round."
+    text = "No innovations: D and D' differed in no round."
     figure.text(0.5, 0.5, text, ha="center", va="center", fontsize=TEXT_SIZE, color=INK)
     return figure
 

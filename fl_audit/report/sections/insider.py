@@ -7,11 +7,17 @@ from typing import Any
 from scipy.special import logit
 
 from fl_audit.evidence.belief.advantage import AdvantageEstimate, empirical_advantage
+from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.contents import Findings, RunContents
-from fl_audit.report.finished_run import FinishedRun
+from fl_audit.report.finished_run import FinishedRun, RunFacts
+from fl_audit.report.law_words import insider_text
 from fl_audit.report.section import Caption, Entry, Picture, Section
-from fl_audit.report.sections.insider_figures import belief_rounds_figure, beliefs_figure, log_odds_figure
+from fl_audit.report.sections.insider_figures import (
+    belief_rounds_figure,
+    beliefs_figure,
+    log_odds_figure,
+)
 from fl_audit.report.sections.promise import belief_bounds
 from fl_audit.report.wording import DASH, number_text, percent, plural
 
@@ -67,17 +73,14 @@ def _measure(run: FinishedRun, _: Findings) -> InsiderNumbers | None:
     )
 
 
-def _sentence(numbers: InsiderNumbers, _: RunContents) -> str:
-    return f"{_right_guesses(numbers)} {_certainty(numbers)}"
+def _sentence(numbers: InsiderNumbers, contents: RunContents) -> str:
+    return f"{_right_guesses(numbers, contents)} {_certainty(numbers)}"
 
 
-def _right_guesses(numbers: InsiderNumbers) -> str:
+def _right_guesses(numbers: InsiderNumbers, contents: RunContents) -> str:
     """Return how often the strongest insider was right, beside coin-flipping."""
     worlds, wins = numbers.estimate.worlds, numbers.estimate.wins
-    who = (
-        "We put the strongest insider we could think of to the test: a participant who already knows everything except "
-        "that one answer and sees all that is shared during training."
-    )
+    who = f"We put the strongest insider we could think of to the test: {insider_text(contents.facts)}."
     if worlds == 1:
         return f"{who} It had a single trial and guessed {'right' if wins else 'wrong'}; one trial says almost nothing."
     return (
@@ -153,11 +156,18 @@ def _curve_of_beliefs(run: FinishedRun) -> str:
     if run.has_exact_final_law:
         return f"The curve is the exact law ({law}), with prior {percent(facts.prior)}."
     return (
-        f"The dashed curve is the law at fixed sensitivities ({law}): what the beliefs would be if the record made the "
-        "largest possible difference in every round. Noise scaled to the global sensitivity leaves no exact law of the "
+        f"The dashed curve is the law at fixed sensitivities ({law}): what the beliefs would be if "
+        f"{_if_largest(facts)}. Noise scaled to the global sensitivity leaves no exact law of the "
         "final belief, and the curve is no limit that every belief keeps; the figure of the innovations tests the law "
         "that does hold."
     )
+
+
+def _if_largest(facts: RunFacts) -> str:
+    """Return under which condition the law at fixed sensitivities would hold."""
+    among_its = "every one of its rounds" if isinstance(facts.game.law.participation, FixedCohort) else "every round"
+    rounds = "every round in which it takes part" if facts.is_sampled else among_its
+    return f"{facts.words.differing} made the largest possible difference in {rounds}"
 
 
 def _bound_sentence(numbers: InsiderNumbers, contents: RunContents) -> str:
@@ -177,7 +187,7 @@ def _fixed_bound(promise: Guarantee) -> str:
     if math.isclose(promise.belief_bound, promise.belief_bound_fixed, rel_tol=1e-6):
         return ""
     return (
-        " The bound also holds where the difference that the record makes depends on earlier releases; if that were "
+        " The bound also holds where the difference between D and D' depends on earlier releases; if that were "
         f"fixed beforehand, the bound would be {percent(promise.belief_bound_fixed)}."
     )
 
@@ -218,8 +228,8 @@ def _curves_of_log_odds(run: FinishedRun) -> str:
     if run.has_exact_final_law:
         return f"The curves are the exact laws, {law}."
     return (
-        f"The curves are the law at fixed sensitivities, {law}: what would follow if the record made the largest "
-        "possible difference in every round. They are no limit."
+        f"The curves are the law at fixed sensitivities, {law}: what would follow if "
+        f"{_if_largest(run.facts)}. They are no limit."
     )
 
 

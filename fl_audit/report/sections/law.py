@@ -9,9 +9,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSampling
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.curves import draw_median, median_name, quantiles_by_round
-from fl_audit.report.finished_run import FinishedRun, RunFacts
+from fl_audit.report.finished_run import NORM_COLUMN, FinishedRun, RunFacts
+from fl_audit.report.law_words import (
+    clipping_text,
+    contribution_text,
+    known_noise_text,
+    noise_source_text,
+    participation_text,
+    standpoint_text,
+    units_text,
+)
 from fl_audit.report.section import Caption, Picture, Place, Section, Table
 from fl_audit.report.style import (
     BIT_STYLES,
@@ -25,7 +35,7 @@ from fl_audit.report.style import (
     whole_number_axis,
 )
 from fl_audit.report.theory import Floats
-from fl_audit.report.wording import number_text, percent, plural, relation_text
+from fl_audit.report.wording import capital, number_text, percent, plural, relation_text
 
 SMALL_SENSITIVITY = 0.05
 """Where every median lies below this share of the clipping norm, the axis of the sensitivities is logarithmic."""
@@ -66,13 +76,46 @@ def _measure(_: FinishedRun, __: Findings) -> LawNumbers:
 
 def _tables(_: LawNumbers, contents: RunContents) -> list[Table]:
     facts = contents.facts
-    rows = (
+    rows = (*_promise_rows(facts), *_noise_rows(facts), *_game_rows(facts))
+    settings = tuple(_flat(facts.configuration))
+    return [
+        Table("The release law", ("Fact", "Value"), rows, Place.CONFIGURATION, "short pairs"),
+        Table("Resolved configuration", ("Setting", "Value"), settings, Place.CONFIGURATION, "configuration"),
+    ]
+
+
+def _promise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
+    """Return whom the law protects, and what a round is made of."""
+    return [
         ("Neighbours", f"{facts.relation}: {relation_text(facts.relation)}"),
+        (f"{capital(facts.words.many)} that are protected", units_text(facts)),
+        ("What a round adds up", contribution_text(facts)),
+        ("Who takes part", participation_text(facts)),
+        (f"Sampling rate of {facts.words.many}", facts.sampling_rate),
+        ("Clipping", clipping_text(facts)),
+    ]
+
+
+def _noise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
+    """Return which noise there is, and how much of it the insider faces."""
+    rows: list[tuple[str, Any]] = [
+        ("Noise", noise_source_text(facts)),
         ("Noise scaled to", scaling_text(facts)),
         ("Private release", "yes" if facts.is_private_release else "no"),
-        ("Clipping norm C", facts.clipping_norm if facts.has_promise else "no clipping"),
-        ("Global sensitivity", facts.global_sensitivity),
-        ("Sampling rate of records", facts.sampling_rate),
+        ("Global sensitivity" + " in the first round" * facts.game.law.is_adaptive, facts.global_sensitivity),
+    ]
+    if facts.has_promise:
+        rows.append(("Noise multiplier z of the law", facts.game.law.noise_multiplier))
+    if known := known_noise_text(facts):
+        rows.append(("Noise that the insider knows", known))
+        rows.append(("Noise multiplier that the insider faces", facts.faced_multiplier))
+    return rows
+
+
+def _game_rows(facts: RunFacts) -> list[tuple[str, Any]]:
+    """Return where the insider sits, and what was played on."""
+    return [
+        ("Where the insider sits", standpoint_text(facts) if facts.game.with_insider else "no insider was asked"),
         ("Prior belief in D", percent(facts.prior)),
         ("Optimizer", facts.optimizer),
         ("Released to clients", str(facts.game.view)),
@@ -80,11 +123,6 @@ def _tables(_: LawNumbers, contents: RunContents) -> list[Table]:
         ("Training records used", facts.game.records),
         ("Test records used", facts.game.test_records),
         ("Population records used", facts.game.population_records),
-    )
-    settings = tuple(_flat(facts.configuration))
-    return [
-        Table("The release law", ("Fact", "Value"), rows, Place.CONFIGURATION, "short pairs"),
-        Table("Resolved configuration", ("Setting", "Value"), settings, Place.CONFIGURATION, "configuration"),
     ]
 
 
@@ -102,17 +140,44 @@ def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
 
 def _caption(_: LawNumbers, contents: RunContents) -> Caption:
     facts = contents.facts
-    highest, clip = number_text(facts.global_sensitivity), number_text(facts.clipping_norm)
     text = (
-        "How far the sum of clipped gradients moves between the two data sets, at the weights of that round. "
-        f"It cannot exceed the global sensitivity, {highest} ({facts.relation}, clipping norm C = {clip}). "
-        f"{_scaling_sentence(facts)}"
+        f"How far the {facts.words.sum} moves between the two data sets, at the weights of that round. "
+        f"{_limit_sentence(facts)}{_scaling_sentence(facts)}{_turns_sentence(facts)}"
     )
     alternative = (
         f"Curve of the local sensitivity over {plural(facts.game.rounds, 'round')}, with lines at the clipping norm "
-        f"{clip} and the global sensitivity {highest}."
+        "and the largest difference that a round can make."
     )
     return Caption("Local sensitivity", text, alternative)
+
+
+def _limit_sentence(facts: RunFacts) -> str:
+    """Return what the curve cannot exceed."""
+    highest, clip = number_text(facts.global_sensitivity), number_text(facts.clipping_norm)
+    if facts.game.law.is_adaptive:
+        return (
+            f"It cannot exceed the global sensitivity ({facts.relation}), which follows the clipping norm of its world "
+            "from round to round. "
+        )
+    if facts.largest_difference > facts.global_sensitivity * (1 + 1e-9):
+        return (
+            "To weigh noise that is correlated over rounds, the insider adds earlier rounds to each round, so that the "
+            "noise of what it looks at is independent again: the curve is the difference in that. One contribution "
+            f"moves a round by at most {highest} ({facts.relation}, clipping norm C = {clip}), all of them together by "
+            f"at most {number_text(facts.largest_difference)}. "
+        )
+    return f"It cannot exceed the global sensitivity, {highest} ({facts.relation}, clipping norm C = {clip}). "
+
+
+def _turns_sentence(facts: RunFacts) -> str:
+    """Say why the curve is 0 in some rounds, or means only a part of the worlds."""
+    match facts.game.law.participation:
+        case FixedCohort():
+            return f" In rounds in which {facts.words.differing} is not in the cohort it changes nothing."
+        case PoissonSampling():
+            return f" It is what {facts.words.differing} changes in a round in which it takes part."
+        case Everybody():
+            return ""
 
 
 def _scaling_sentence(facts: RunFacts) -> str:
@@ -121,14 +186,14 @@ def _scaling_sentence(facts: RunFacts) -> str:
             return "The noise of each round was scaled to this curve (local scaling)."
         case NoiseScaling.GLOBAL:
             return (
-                "The noise was scaled to the global sensitivity; the gap below that line is noise spent on the worst "
-                "case."
+                "The noise was scaled to the largest contribution that the clipping allows; the gap below that line is "
+                "noise spent on the worst case."
             )
 
 
 def local_sensitivity_figure(_: LawNumbers, contents: RunContents) -> Figure:
     """Draw the local sensitivities over the rounds against the clipping norm and the global sensitivity."""
-    figure = new_figure()
+    figure, words = new_figure(), contents.facts.words
     axes = figure.add_subplot()
     rounds, quantiles = quantiles_by_round(contents.rounds, "local_sensitivity", (0, 0.25, 0.5, 0.75, 1))
     if contents.run.worlds > 1:
@@ -142,9 +207,9 @@ def local_sensitivity_figure(_: LawNumbers, contents: RunContents) -> Figure:
     whole_number_axis(axes, int(rounds[0]), int(rounds[-1]))
     finish_axes(
         axes,
-        "What the differing record can change",
+        f"What {words.differing} can change",
         "Round (number)",
-        "Local sensitivity of the gradient sum\n(L2 norm, gradient units)",
+        f"Local sensitivity of the\n{words.sum}\n(L2 norm, {words.measure})",
     )
     add_legend(axes, columns=2)
     return figure
@@ -164,15 +229,27 @@ def _draw_spread(axes: Axes, rounds: Floats, quantiles: list[Floats]) -> None:
 
 
 def _draw_sensitivity_limits(axes: Axes, contents: RunContents) -> None:
-    law = contents.facts
-    clip = number_text(law.clipping_norm)
-    if law.global_sensitivity == law.clipping_norm:
-        label = f"clipping norm C = global sensitivity = {clip}"
-        axes.axhline(law.clipping_norm, color=INK, linestyle="-.", linewidth=1.8, label=label)
+    facts = contents.facts
+    if NORM_COLUMN in contents.rounds:
+        _draw_moving_limit(axes, contents)
         return
-    axes.axhline(law.clipping_norm, color=INK, linestyle=":", linewidth=1.8, label=f"clipping norm C = {clip}")
-    label = f"global sensitivity = {number_text(law.global_sensitivity)}"
-    axes.axhline(law.global_sensitivity, color=INK, linestyle="-.", linewidth=1.8, label=label)
+    clip, highest = facts.clipping_norm, facts.largest_difference
+    if highest == clip:
+        label = f"clipping norm C = global sensitivity = {number_text(clip)}"
+        axes.axhline(clip, color=INK, linestyle="-.", linewidth=1.8, label=label)
+        return
+    axes.axhline(clip, color=INK, linestyle=":", linewidth=1.8, label=f"clipping norm C = {number_text(clip)}")
+    name = "global sensitivity" if highest == facts.global_sensitivity else "largest difference of a round"
+    label = f"{name} = {number_text(highest)}"
+    axes.axhline(highest, color=INK, linestyle="-.", linewidth=1.8, label=label)
+
+
+def _draw_moving_limit(axes: Axes, contents: RunContents) -> None:
+    """Draw the global sensitivity where it follows an adaptive clipping norm: its median over the worlds."""
+    rounds, (norms,) = quantiles_by_round(contents.rounds, NORM_COLUMN, (0.5,))
+    highest = contents.facts.relation.sensitivity_of_sum(1.0) * norms
+    label = "global sensitivity, which follows the clipping norm (median)"
+    axes.plot(rounds, highest, color=INK, linestyle="-.", linewidth=1.8, label=label)
 
 
 LAW = Section(

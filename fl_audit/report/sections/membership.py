@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fl_audit.adjacency import Unit
 from fl_audit.evidence.belief.advantage import (
     AdvantageEstimate,
     MeanAdvantage,
@@ -20,6 +21,7 @@ from fl_audit.report.section import Caption, Entry, Picture, Section, finite
 from fl_audit.report.sections.insider import EXACT, INDEPENDENT, POINT, InsiderNumbers
 from fl_audit.report.sections.promise import COMPUTED, exact_accountant, noise_text
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, new_figure
+from fl_audit.report.units import UnitWords
 from fl_audit.report.wording import DASH, number_text, percent
 
 _COLUMNS = ["membership_advantage", "record_membership_guess"]
@@ -28,10 +30,7 @@ _EVERY_RECORD = (
     "The bounds for members and others hold on average over data sets drawn from the population; by the luck of this D "
     "and this sample the advantage may lie beyond."
 )
-_THIS_RECORD_ONLY = (
-    "No bound for members and others holds here: the noise follows the differing record, and no other record is "
-    "promised anything. The bounds say what the same promise would be worth to every record."
-)
+_RECORDS_OF_CLIENTS = "What is promised to a client holds for each of its records, where these are drawn alike."
 _NOTHING_PROMISED = "Nothing was promised, so nothing but certainty bounds the advantage."
 
 
@@ -105,7 +104,16 @@ def _measure(run: FinishedRun, _: Findings) -> MembershipNumbers | None:
 def _bound_scope(facts: RunFacts) -> str:
     if not facts.has_promise:
         return _NOTHING_PROMISED
-    return _EVERY_RECORD if facts.is_private_release else _THIS_RECORD_ONLY
+    if not facts.is_private_release:
+        return _this_pair_only(facts.words)
+    return _EVERY_RECORD if facts.relation.unit is Unit.RECORD else f"{_RECORDS_OF_CLIENTS} {_EVERY_RECORD}"
+
+
+def _this_pair_only(words: UnitWords) -> str:
+    return (
+        f"No bound for members and others holds here: the noise follows {words.differing}, and no other {words.one} is "
+        f"promised anything. The bounds say what the same promise would be worth to every {words.one}."
+    )
 
 
 def _sentence(numbers: MembershipNumbers, contents: RunContents) -> str:
@@ -125,9 +133,9 @@ def _console(numbers: MembershipNumbers, contents: RunContents) -> list[tuple[st
     text = f"advantage {number_text(mean.advantage, 3)} ({number_text(mean.low, 3)} to {number_text(mean.high, 3)})"
     insider = contents.find(InsiderNumbers)
     if insider is None:
-        return [("Membership", f"{text}; about the differing record {record}")]
+        return [("Membership", f"{text}; about {contents.facts.words.differing} {record}")]
     beside = number_text(insider.estimate.advantage, 3)
-    return [("Membership", f"{text}; about the insider's record {record}, the insider {beside}")]
+    return [("Membership", f"{text}; about {contents.facts.words.differing} {record}, the insider {beside}")]
 
 
 def _entries(numbers: MembershipNumbers, contents: RunContents) -> list[Entry]:
@@ -137,14 +145,15 @@ def _entries(numbers: MembershipNumbers, contents: RunContents) -> list[Entry]:
     sample, student = "this D and this population sample", "Student interval of the mean over worlds"
     exact = "Clopper-Pearson interval of the share of right guesses"
     bounds, record_bound = _bound_entries(numbers, contents)
+    differing = contents.facts.words.differing
     return [
         Entry("Membership advantage", mean.advantage, DASH, POINT, f"TPR - FPR, mean over worlds; {attack}", sample),
         Entry("Membership advantage, lower end", mean.low, DASH, at, student, sample),
         Entry("Membership advantage, upper end", mean.high, DASH, at, student, sample),
         *bounds,
-        Entry("Right guesses about the differing record", record.wins, DASH, EXACT,
+        Entry(f"Right guesses about {differing}", record.wins, DASH, EXACT,
               "counted; the same rule, threshold from the records that D and D' share", INDEPENDENT),
-        Entry("Advantage about the differing record", record.advantage, DASH, POINT,
+        Entry(f"Advantage about {differing}", record.advantage, DASH, POINT,
               "twice the share of right guesses - 1", INDEPENDENT),
         Entry("The same, lower end", record.low, DASH, at, exact, INDEPENDENT),
         Entry("The same, upper end", record.high, DASH, at, exact, INDEPENDENT),
@@ -182,21 +191,30 @@ def _caption(numbers: MembershipNumbers, contents: RunContents) -> Caption:
     game = (
         f"plays the insider's game in the insider's worlds{chance}"
         if insider is not None
-        else "says in each world whether it was used"
+        else "says in each world whether that was used"
     )
+    differing = facts.words.differing
     text = (
         "The membership adversary of Yeom et al. sees the final model alone and calls a record a member where its loss "
-        f"is at most the average training loss. Asked about the record in which D and D' differ, it {game}. "
+        f"is at most the average training loss. {_asked(facts)}, it {game}. "
         "Asked about all members and about the population sample, it has one advantage a world; "
         "the interval is that of their mean, for this D and this sample: another draw of records "
         f"may move it by more. {numbers.bound_scope}{loose}"
     )
     if insider is None:
-        alternative = f"Advantages: membership about the differing record {record}, about members {members}."
+        alternative = f"Advantages: membership about {differing} {record}, about members {members}."
         return Caption("The membership adversary", text, alternative)
     beside = number_text(insider.estimate.advantage, 3)
-    alternative = f"Advantages: insider {beside}, membership about the same record {record}, about members {members}."
+    alternative = f"Advantages: insider {beside}, membership about {differing} {record}, about members {members}."
     return Caption("The insider beside the membership adversary", text, alternative)
+
+
+def _asked(facts: RunFacts) -> str:
+    match facts.relation.unit:
+        case Unit.RECORD:
+            return "Asked about the record in which D and D' differ"
+        case Unit.CLIENT:
+            return "Asked about the client in which D and D' differ, by the mean loss of its records"
 
 
 @dataclass(frozen=True)
@@ -211,13 +229,14 @@ class _Row:
 
 def _rows(numbers: MembershipNumbers, contents: RunContents) -> list[_Row]:
     insider, outsider = BIT_STYLES[1].colour, BIT_STYLES[0].colour
+    words = contents.facts.words
     rows = [
         _Row("Membership,\nabout members and others", numbers.over_worlds, outsider, "s"),
-        _Row("Membership,\nabout the differing record", numbers.record, outsider, "v"),
+        _Row(f"Membership,\nabout {words.differing}", numbers.record, outsider, "v"),
     ]
     beside = contents.find(InsiderNumbers)
     if beside is not None:
-        rows.append(_Row("Insider\n(knows all but one record)", beside.estimate, insider, "o"))
+        rows.append(_Row(f"Insider\n({words.held_back})", beside.estimate, insider, "o"))
     return rows
 
 
@@ -257,7 +276,9 @@ def _draw_bounds(axes: Axes, numbers: MembershipNumbers, contents: RunContents) 
     if promise is None or bounds is None:
         return
     epsilon = f"epsilon {number_text(promise.epsilon, 3)}"
-    lines: list[tuple[float, str, Any]] = [(promise.advantage_bound_exact, "exact bound, one record", "-.")]
+    lines: list[tuple[float, str, Any]] = [
+        (promise.advantage_bound_exact, f"exact bound, one {contents.facts.words.one}", "-.")
+    ]
     if bounds.exact != promise.advantage_bound_exact:
         lines.append((bounds.exact, "exact bound, members and others", (0, (8, 2))))
     lines.append((bounds.tradeoff, f"bound by {epsilon} and δ alone (Kairouz et al. 2015)", "--"))

@@ -16,6 +16,7 @@ from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Caption, Entry, Picture, Place, Section, Table, finite
 from fl_audit.report.sections.verdict import VerdictNumbers, title_of
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, new_figure
+from fl_audit.report.units import UnitWords
 from fl_audit.report.wording import DASH, one_in, percent, plural, ratio_text
 
 MOST_TENSORS = 12
@@ -61,7 +62,7 @@ class NoiseNumbers:
 
     @property
     def main(self) -> tuple[float, float, float] | None:
-        """Ratio and interval over all directions, or along the record's where nothing else was measured."""
+        """Ratio and interval over all directions, or along the unit's where nothing else was measured."""
         found = self.estimate
         if math.isfinite(found.ratio):
             return found.ratio, found.low, found.high
@@ -82,14 +83,14 @@ def _measure(_: FinishedRun, findings: Findings) -> NoiseNumbers | None:
     return NoiseNumbers(verdict.judgement.noise, verdict.judgement)
 
 
-def _sentence(numbers: NoiseNumbers, _: RunContents) -> str:
+def _sentence(numbers: NoiseNumbers, contents: RunContents) -> str:
     """Return how much noise there really is: the sentence with which a report opens."""
     main = numbers.main
     if main is None:
         return ""
     ratio, confidence = ratio_text(*main), percent(numbers.estimate.confidence)
     everywhere = math.isfinite(numbers.estimate.ratio)
-    where = "" if everywhere else ", in the direction in which it has to hide the record,"
+    where = "" if everywhere else f", in the direction in which it has to hide the {contents.facts.words.one},"
     text = (
         f"The noise that this federation really adds{where} is {ratio} times what was promised; the range in brackets "
         f"holds with {confidence} confidence."
@@ -103,27 +104,27 @@ def _sentence(numbers: NoiseNumbers, _: RunContents) -> str:
     )
 
 
-def _console(numbers: NoiseNumbers, _: RunContents) -> list[tuple[str, str]]:
-    main, found = numbers.main, numbers.estimate
+def _console(numbers: NoiseNumbers, contents: RunContents) -> list[tuple[str, str]]:
+    main, found, direction = numbers.main, numbers.estimate, contents.facts.words.direction
     if main is None:
         return []
     at = f"at {percent(found.confidence)} confidence"
     if not math.isfinite(found.ratio):
-        return [("Noise", f"{ratio_text(*main)} times the promise along the record's direction, {at}")]
+        return [("Noise", f"{ratio_text(*main)} times the promise along {direction}, {at}")]
     if not math.isfinite(found.along_record):
         return [("Noise", f"{ratio_text(*main)} times the promise, {at}")]
     along = ratio_text(found.along_record, found.along_low, found.along_high)
-    return [("Noise", f"{ratio_text(*main)} times the promise; along the record's direction {along}; {at}")]
+    return [("Noise", f"{ratio_text(*main)} times the promise; along {direction} {along}; {at}")]
 
 
-def _entries(numbers: NoiseNumbers, _: RunContents) -> list[Entry]:
+def _entries(numbers: NoiseNumbers, contents: RunContents) -> list[Entry]:
     found = numbers.estimate
     at, exact = f"{percent(found.confidence)} confidence", "exact chi-square interval"
     rest = "length of what the release has beside both sums, in all directions but that in which D and D' differ"
     along = "innovations: what the release has beside its sum, in the direction in which D and D' differ"
     parts = (
         ("Measured over promised noise", (found.ratio, found.low, found.high), rest),
-        ("Along the record's direction", (found.along_record, found.along_low, found.along_high), along),
+        (f"Along {contents.facts.words.direction}", (found.along_record, found.along_low, found.along_high), along),
     )
     entries = []
     for name, (ratio, low, high), method in parts:
@@ -136,10 +137,11 @@ def _entries(numbers: NoiseNumbers, _: RunContents) -> list[Entry]:
     return entries
 
 
-def _tables(numbers: NoiseNumbers, _: RunContents) -> list[Table]:
-    tables = [_test_table(numbers.judgement)]
+def _tables(numbers: NoiseNumbers, contents: RunContents) -> list[Table]:
+    words = contents.facts.words
+    tables = [_test_table(numbers.judgement, words)]
     if numbers.judgement.not_offered:
-        missing = tuple((title_of(name), reason) for name, reason in numbers.judgement.not_offered)
+        missing = tuple((title_of(name, words), reason) for name, reason in numbers.judgement.not_offered)
         tables.append(Table("Tests that this run could not make", ("Test", "Why not"), missing, Place.TESTS))
     if numbers.estimate.tensors:
         columns = ("Parameter tensor", "Measured over promised noise", "Lower end", "Upper end")
@@ -148,11 +150,11 @@ def _tables(numbers: NoiseNumbers, _: RunContents) -> list[Table]:
     return tables
 
 
-def _test_table(judgement: Judgement) -> Table:
+def _test_table(judgement: Judgement, words: UnitWords) -> Table:
     columns = ("Test of", "Finding", "Measured", "Promised", "Limit of detection", "p-value", "Its level", "Statistic")
     rows = tuple(
         (
-            title_of(test.name),
+            title_of(test.name, words),
             "BROKEN" if test.violated else "kept",
             test.measured,
             test.promised,
@@ -201,22 +203,24 @@ class _Row:
     colour: str
 
 
-def _rows(found: NoiseEstimate) -> list[_Row]:
+def _rows(found: NoiseEstimate, words: UnitWords) -> list[_Row]:
     """Return what is drawn, from the bottom of the figure to its top."""
     inked, coloured = BIT_STYLES[1].colour, BIT_STYLES[0].colour
     shown = sorted(found.tensors, key=lambda part: part[1])[:MOST_TENSORS]
     names = {part[0] for part in shown}
     rows = [_Row(*part, "s", MUTED) for part in reversed(found.tensors) if part[0] in names]
     rows.append(
-        _Row("Along the record's\ndirection", found.along_record, found.along_low, found.along_high, "v", coloured)
+        _Row(
+            f"Along the {words.one}'s\ndirection", found.along_record, found.along_low, found.along_high, "v", coloured
+        )
     )
     rows.append(_Row("All parameters", found.ratio, found.low, found.high, "o", inked))
     return [row for row in rows if math.isfinite(row.ratio)]
 
 
-def noise_figure(numbers: NoiseNumbers, _: RunContents) -> Figure:
-    """Draw measured over promised noise with intervals, in total, along the record's direction and per tensor."""
-    rows = _rows(numbers.estimate)
+def noise_figure(numbers: NoiseNumbers, contents: RunContents) -> Figure:
+    """Draw measured over promised noise with intervals, in total, along the unit's direction and per tensor."""
+    rows = _rows(numbers.estimate, contents.facts.words)
     figure = new_figure(1.9 + 0.42 * len(rows))
     axes = figure.add_subplot()
     axes.axvline(1.0, color=INK, linestyle="-.", linewidth=1.8, label="promised noise")

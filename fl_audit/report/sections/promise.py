@@ -4,15 +4,18 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from fl_audit.adjacency import Adjacency, Relation, Unit
+from fl_audit.mechanisms.noise import CorrelatedGaussian, InsideTraining
+from fl_audit.mechanisms.participation import FixedCohort
+from fl_audit.mechanisms.standpoint import Place
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun, RunFacts
+from fl_audit.report.law_words import watcher_text
 from fl_audit.report.section import Entry, Section
 from fl_audit.report.theory import bound_in_other
-from fl_audit.report.wording import DASH, number_text, one_in, percent
+from fl_audit.report.wording import DASH, number_text, one_in, percent, plural
 
 COMPUTED = "computed, not estimated"
 _PROMISED = (
@@ -37,7 +40,7 @@ class PromiseNumbers:
     rounds
         k, number of releases after the initial model.
     sampling_rate
-        Probability with which a record takes part in a round, or in a step of its client's private training.
+        Probability with which a unit takes part in a round, or a record in a step of its client's private training.
     """
 
     guarantee: Guarantee | None
@@ -78,46 +81,19 @@ def promise_sentence(numbers: PromiseNumbers, contents: RunContents) -> str:
     promise, facts = numbers.guarantee, contents.facts
     if promise is None:
         return "These models were trained without any protection: nothing was promised."
-    # The promise takes for hidden who takes part, where records are sampled.
-    hidden = ", and is not told whose records each step used," if facts.is_amplified else ""
-    watcher = f"watches this training{hidden}"
+    watcher, words = watcher_text(facts), facts.words
     bound, chance = percent(promise.belief_bound), one_in(promise.delta)
     if facts.prior != 0.5:
-        pronoun = "it was" if facts.relation.unit is Unit.RECORD else "they were"
-        subject, other = _subject(facts.relation), percent(belief_bounds(facts)[0])
+        other = percent(belief_bounds(facts)[0])
         return (
             f"The promise was that nobody who {watcher.rstrip(',')}, and takes it for {percent(facts.prior)} likely "
-            f"beforehand that {subject} {_verb(facts.relation)} used, may become more than {bound} sure that "
-            f"{pronoun}, or more than {other} sure that {pronoun} not, except with a "
-            f"chance of at most {chance}."
+            f"beforehand that {words.that}, may become more than {bound} sure that {words.that_short}, or more than "
+            f"{other} sure that {words.not_that}, except with a chance of at most {chance}."
         )
     return (
-        f"The promise was that nobody who {watcher} may become more than {bound} sure {_secret(facts.relation)}, "
-        f"except with a chance of at most {chance}."
+        f"The promise was that nobody who {watcher} may become more than {bound} sure {words.whether}, except with a "
+        f"chance of at most {chance}."
     )
-
-
-def _subject(relation: Adjacency) -> str:
-    match relation.unit:
-        case Unit.RECORD:
-            return "one particular record"
-        case Unit.CLIENT:
-            return "one particular participant's data"
-
-
-def _verb(relation: Adjacency) -> str:
-    return "was" if relation.unit is Unit.RECORD else "were"
-
-
-def _secret(relation: Adjacency) -> str:
-    match relation.relation, relation.unit:
-        case Relation.REPLACE, Unit.RECORD:
-            other = ", or another in its place,"
-        case Relation.REPLACE, Unit.CLIENT:
-            other = ", or another's in their place,"
-        case _:
-            other = ""
-    return f"whether {_subject(relation)}{other} {_verb(relation)} used"
 
 
 def _console(numbers: PromiseNumbers, _: RunContents) -> list[tuple[str, str]]:
@@ -137,9 +113,8 @@ def _entries(numbers: PromiseNumbers, contents: RunContents) -> list[Entry]:
         return []
     accountant, facts = promise.accountant, contents.facts
     neighbours = noise_text(facts)
-    counted = "rounds" if facts.game.law.weighs_exactly else "all steps of the smallest client"
-    unseen = "; for an insider who sees who takes part" if facts.is_amplified else ""
-    mu = f"square root of {counted} over z{unseen}"
+    unseen = f"; for a {facts.words.one} that takes part every time" * facts.is_amplified
+    mu = f"{_mu_method(facts)}{unseen}"
     plain = "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)"
     exact = "delta(0) of the privacy loss distribution" if facts.is_amplified else plain
     chosen = "chosen before the run"
@@ -148,21 +123,44 @@ def _entries(numbers: PromiseNumbers, contents: RunContents) -> list[Entry]:
               "accounting over all rounds, at the delta below", neighbours),
         Entry("Delta (probability)", promise.delta, accountant, COMPUTED, chosen),
         Entry("Noise multiplier z", promise.noise_multiplier, accountant, COMPUTED,
-              "noise standard deviation over the sensitivity", neighbours),
+              _multiplier_method(facts), neighbours),
         Entry("Rounds", numbers.rounds, DASH, COMPUTED, chosen),
         Entry("Gaussian mu", promise.mu, "gdp", COMPUTED, mu, neighbours),
         Entry("Belief bound", promise.belief_bound, str(accountant), COMPUTED, _belief_bound_method(promise),
               f"prior belief {percent(facts.prior)}", True),
         Entry("Belief bound at fixed sensitivities", promise.belief_bound_fixed, accountant, COMPUTED,
               _fixed_bound_method(accountant),
-              f"prior belief {percent(facts.prior)}; the record makes an equally large difference in every round, "
-              "whatever was released before", True),
+              f"prior belief {percent(facts.prior)}; D and D' differ by as much in every round, whatever was released "
+              "before", True),
         Entry("Advantage bound", promise.advantage_bound, accountant, COMPUTED,
               "Bernau et al. 2021, theorem 3 and Eq. (6)",
               "noise calibrated by the classic formula; for exactly calibrated noise it may be exceeded"),
         Entry("Advantage bound, exact", promise.advantage_bound_exact, exact_accountant(facts), COMPUTED, exact,
               neighbours),
     ]  # fmt: skip
+
+
+def _multiplier_method(facts: RunFacts) -> str:
+    """Return what the accountant's noise multiplier is."""
+    law = facts.game.law
+    if isinstance(law.noise, CorrelatedGaussian):
+        return "noise standard deviation over the largest difference of all rounds together"
+    if law.is_adaptive:
+        return "of the sum of updates and the count of short ones together (Andrew et al. 2021, theorem 1)"
+    rest = ", of the noise that the insider does not know" if law.clients_add_noise else ""
+    return f"noise standard deviation over the sensitivity{rest}"
+
+
+def _mu_method(facts: RunFacts) -> str:
+    match facts.game.law.noise, facts.game.law.participation:
+        case InsideTraining(), _:
+            return "square root of all steps of the smallest client over z"
+        case CorrelatedGaussian(), _:
+            return "1 over z"
+        case _, FixedCohort():
+            return "square root of the rounds in which a client takes part over z"
+        case _:
+            return "square root of rounds over z"
 
 
 def _belief_bound_method(promise: Guarantee) -> str:
@@ -174,7 +172,7 @@ def _belief_bound_method(promise: Guarantee) -> str:
         case Sensitivities.ADAPTIVE:
             return (
                 "smallest bound that follows from delta(epsilon) at all smaller epsilons, which also holds where the "
-                "difference that the record makes depends on earlier releases; passed with probability at most delta"
+                "difference between D and D' depends on earlier releases; passed with probability at most delta"
             )
 
 
@@ -191,11 +189,23 @@ def exact_accountant(facts: RunFacts) -> str:
 
 def noise_text(facts: RunFacts) -> str:
     """Return what a promise rests on: the noise, and between which neighbours it holds."""
-    where = "on the sum" if facts.game.law.weighs_exactly else "in every step of the clients' training"
-    text = f"Gaussian noise {where}, neighbours by {facts.relation}"
+    text = f"Gaussian noise{_of_clients(facts)}, neighbours by {facts.relation}"
     if facts.guarantee is not None and facts.is_amplified:
-        text += f", records sampled at rate {facts.guarantee.sampling_rate:g}"
+        seen = ", which the insider sees" if facts.game.standpoint.sees_participation else ""
+        text += f", {facts.words.many} sampled at rate {facts.guarantee.sampling_rate:g}{seen}"
     return text if facts.is_private_release else f"{text}; noise follows the data, so for this pair of data sets only"
+
+
+def _of_clients(facts: RunFacts) -> str:
+    """Return how the noise comes to the sum, as what follows `Gaussian noise`."""
+    if not facts.game.law.weighs_exactly:
+        return " in every step of the clients' training"
+    if not facts.game.law.clients_add_noise:
+        return " on the sum"
+    if facts.game.standpoint.place is Place.SERVER:
+        return " that clients add, each contribution seen by itself"
+    known = plural(facts.game.standpoint.known_shares, "client")
+    return f" that clients add, less what {known} added"
 
 
 def at_delta(delta: float | None) -> str:

@@ -7,9 +7,12 @@ from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Section
 from fl_audit.report.sections.client_promises import CLIENT_PROMISES
 from fl_audit.report.sections.clients import CLIENTS
+from fl_audit.report.sections.clipping import CLIPPING
+from fl_audit.report.sections.colluders import COLLUDERS
 from fl_audit.report.sections.empirical_epsilon import EMPIRICAL_EPSILON
 from fl_audit.report.sections.innovations import INNOVATIONS
 from fl_audit.report.sections.insider import INSIDER
+from fl_audit.report.sections.insiders import INSIDERS
 from fl_audit.report.sections.law import LAW
 from fl_audit.report.sections.membership import MEMBERSHIP
 from fl_audit.report.sections.noise import NOISE
@@ -28,11 +31,14 @@ SECTIONS: tuple[Section[Any], ...] = (
     PROMISE,
     CLIENT_PROMISES,
     INSIDER,
+    INSIDERS,
     SCORES,
     PAIR,
     MEMBERSHIP,
     INNOVATIONS,
     LAW,
+    CLIPPING,
+    COLLUDERS,
     EMPIRICAL_EPSILON,
     RELEASED_MODEL,
     CLIENTS,

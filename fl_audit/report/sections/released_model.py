@@ -221,9 +221,9 @@ def _relation(star: StarNumbers, contents: RunContents) -> str:
     if promise is None:
         return ""
     text = (
-        "The two are not the same quantity: the promised epsilon bounds what anybody learns of one record, over all "
-        "repetitions of the training; Epsilon* is estimated for each model by itself, from a limited number of losses, "
-        "and single models exceed the promise by chance."
+        "The two are not the same quantity: the promised epsilon bounds what anybody learns of one "
+        f"{contents.facts.words.one}, over all repetitions of the training; Epsilon* is estimated for each model by "
+        "itself, from a limited number of losses, and single models exceed the promise by chance."
     )
     if math.isfinite(star.untrained_largest):
         text += (

@@ -8,6 +8,7 @@ from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, judge_sc
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Section
+from fl_audit.report.units import UnitWords
 from fl_audit.report.wording import capital, one_in, plural, whole_sentence
 
 SECRET_SEED = "the challenger's secret"
@@ -25,11 +26,14 @@ class VerdictNumbers:
         What it covers, in words.
     judgement
         What it rests on; None where there was nothing to judge.
+    words
+        How the report speaks of what D and D' differ in.
     """
 
     verdict: Verdict
     scope: str
     judgement: Judgement | None
+    words: UnitWords
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries `verdict` and `scope`."""
@@ -49,13 +53,13 @@ def _measure(run: FinishedRun, _: Findings) -> VerdictNumbers:
     facts, promise = run.facts, run.facts.guarantee
     scores = run.insider_scores
     if promise is None or (scores is None and not run.has_insider):
-        return VerdictNumbers(*unjudged(promise), None)
+        return VerdictNumbers(*unjudged(promise), None, facts.words)
     said = (promise, facts.confidence, facts.neighbour, SECRET_SEED)
     if scores is not None:
         found = judge_scores(scores[run.bits], scores[~run.bits], *said)
-        return VerdictNumbers(found.verdict, found.scope, found)
-    found = judge(run.measured, *said)
-    return VerdictNumbers(found.verdict, found.scope, found)
+    else:
+        found = judge(run.measured, *said)
+    return VerdictNumbers(found.verdict, found.scope, found, facts.words)
 
 
 def banner(numbers: VerdictNumbers) -> Banner:
@@ -64,7 +68,9 @@ def banner(numbers: VerdictNumbers) -> Banner:
     match numbers.verdict:
         case Verdict.VIOLATED:
             assert found is not None, "only what was judged is violated"
-            return Banner("Violated", f"{_broken(found)} {_others(found)}".strip(), _level(found))
+            return Banner(
+                "Violated", f"{_broken(found, numbers.words)} {_others(found, numbers.words)}".strip(), _level(found)
+            )
         case Verdict.CONSISTENT:
             assert found is not None, "only what was judged is consistent"
             line = f"None of {plural(len(found.tests), 'test')} contradicts the promise."
@@ -82,24 +88,28 @@ def banner(numbers: VerdictNumbers) -> Banner:
 
 _BREACHES = {
     TestName.NOISE_TOTAL: "There is less noise than was promised",
-    TestName.NOISE_ALONG_RECORD: "There is less noise than was promised just where it has to hide the record",
+    TestName.NOISE_ALONG_RECORD: "There is less noise than was promised just where it has to hide the {unit}",
     TestName.NOISE_TENSOR: "A part of the model gets less noise than was promised",
-    TestName.DRIFT_ALONG_RECORD: "The released sums are shifted in the direction that gives the record away",
+    TestName.DRIFT_ALONG_RECORD: "The released sums are shifted in the direction that gives the {unit} away",
     TestName.DRIFT_ALONG_GRADIENTS: "The released sums are not made as was promised: clipping or scaling differs",
     TestName.REPEATED_NOISE: "The same noise was used more than once",
     TestName.SHARED_OVER_WORLDS: "Repetitions of the training share noise that should be independent",
     TestName.SHARED_OVER_ROUNDS: "The rounds share noise that should be independent",
     TestName.SERIAL_CORRELATION: "The noise of one round tells something of the next",
     TestName.LOW_BITS: "The noise has too few digits to hide what lies below them",
-    TestName.SENSITIVITY: "The record made a larger difference than the promise allows for",
+    TestName.SENSITIVITY: "The {unit} made a larger difference than the promise allows for",
     TestName.SCORES: "The insider told the two data sets apart more often than the promise allows",
 }
 """What each test has found where it breaks the promise, for a reader who does not know the test."""
 
 
-def breach_text(test: TestResult) -> str:
+def breach_text(test: TestResult, words: UnitWords) -> str:
     """Return what a broken test has found, with what was measured and what was promised, in a sentence."""
-    return f"{_BREACHES[TestName(test.name)]}: we measured {test.measured}; the promise was {test.promised}."
+    return f"{_breach(test, words)}: we measured {test.measured}; the promise was {test.promised}."
+
+
+def _breach(test: TestResult, words: UnitWords) -> str:
+    return _BREACHES[TestName(test.name)].format(unit=words.one)
 
 
 def _strongest(found: Judgement) -> TestResult:
@@ -107,12 +117,12 @@ def _strongest(found: Judgement) -> TestResult:
     return min(found.broken, key=lambda test: test.p_value / test.level)
 
 
-def _broken(found: Judgement) -> str:
-    return breach_text(_strongest(found))
+def _broken(found: Judgement, words: UnitWords) -> str:
+    return breach_text(_strongest(found), words)
 
 
-def _others(found: Judgement) -> str:
-    others = [_BREACHES[TestName(test.name)] for test in found.broken if test is not _strongest(found)]
+def _others(found: Judgement, words: UnitWords) -> str:
+    others = [_breach(test, words) for test in found.broken if test is not _strongest(found)]
     return f"Also: {'. '.join(others)}." if others else ""
 
 
@@ -133,7 +143,7 @@ def _sentence(numbers: VerdictNumbers, _: RunContents) -> str:
     """Return what broke the promise: a report on a broken promise opens with it."""
     if numbers.judgement is None or not numbers.judgement.broken:
         return ""
-    return f"The promise was broken. {_broken(numbers.judgement)}"
+    return f"The promise was broken. {_broken(numbers.judgement, numbers.words)}"
 
 
 def _closing(numbers: VerdictNumbers, contents: RunContents) -> str:
@@ -168,17 +178,17 @@ def _closing(numbers: VerdictNumbers, contents: RunContents) -> str:
     return f"{text} The models of this run are test pieces and must not be handed out: their noise depends on the data."
 
 
-def title_of(name: str) -> str:
+def title_of(name: str, words: UnitWords) -> str:
     """Return the name of a test in words."""
-    return capital(_TITLES[TestName(name)])
+    return capital(_TITLES[TestName(name)].format(direction=words.direction, one=words.one, others=words.others))
 
 
 _TITLES = {
-    TestName.NOISE_TOTAL: "noise in all directions but the record's",
-    TestName.NOISE_ALONG_RECORD: "noise along the record's direction",
+    TestName.NOISE_TOTAL: "noise in all directions but the {one}'s",
+    TestName.NOISE_ALONG_RECORD: "noise along {direction}",
     TestName.NOISE_TENSOR: "noise on each parameter tensor",
-    TestName.DRIFT_ALONG_RECORD: "shift along the record's direction",
-    TestName.DRIFT_ALONG_GRADIENTS: "shift along the gradients of the other records",
+    TestName.DRIFT_ALONG_RECORD: "shift along {direction}",
+    TestName.DRIFT_ALONG_GRADIENTS: "shift along {others}",
     TestName.REPEATED_NOISE: "the same noise used twice",
     TestName.SHARED_OVER_WORLDS: "noise that worlds have in common",
     TestName.SHARED_OVER_ROUNDS: "noise that rounds have in common",

@@ -1,0 +1,203 @@
+"""The release law and the insider's standpoint in words: who adds the noise, who takes part, what is clipped."""
+
+from fl_audit.adjacency import Unit
+from fl_audit.learning.local_training import LocalSchedule
+from fl_audit.mechanisms.clipping import AdaptiveClipping, FixedClipping, NoClipping
+from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining, RecordGradients
+from fl_audit.mechanisms.noise import (
+    CentralGaussian,
+    CorrelatedGaussian,
+    DistributedGaussian,
+    InsideTraining,
+    LocalGaussian,
+    NoNoise,
+)
+from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSampling
+from fl_audit.mechanisms.standpoint import Place, Standpoint
+from fl_audit.privacy.events import GaussianRelease
+from fl_audit.privacy.matrices import StrategyKind
+from fl_audit.report.finished_run import RunFacts
+from fl_audit.report.wording import number_text, percent, plural
+
+
+def contribution_text(facts: RunFacts) -> str:
+    """Return what one unit adds to a round."""
+    match facts.game.law.contribution:
+        case RecordGradients():
+            return "each record its clipped gradient"
+        case LocalTraining(schedule):
+            return f"each client its clipped update after {_schedule_text(schedule)}"
+        case PrivateTraining(schedule):
+            return f"each client its update after {_schedule_text(schedule)} by DP-SGD, private already"
+
+
+def _schedule_text(schedule: LocalSchedule) -> str:
+    length = (
+        plural(schedule.steps, "local step")
+        if schedule.steps is not None
+        else plural(schedule.epochs or 1, "local epoch")
+    )
+    return f"{length} of batches of {schedule.batch} at learning rate {schedule.learning_rate:g}"
+
+
+def noise_source_text(facts: RunFacts) -> str:
+    """Return who adds which noise."""
+    match facts.game.law.noise:
+        case NoNoise():
+            return "none"
+        case InsideTraining():
+            return "in every step of the clients' training: each client adds it to its own clipped gradients"
+        case CentralGaussian():
+            return "central: the server adds it to the sum"
+        case DistributedGaussian(_, clients):
+            return f"distributed: each of {clients:,} clients adds 1/{clients:,} of the variance, the server none"
+        case LocalGaussian(_, clients):
+            return (
+                f"local: each of {clients:,} clients adds all of it to what it sends, so the sum holds {clients:,} "
+                "times the variance"
+            )
+        case CorrelatedGaussian() as noise:
+            return f"correlated over rounds: the server adds it, {_matrix_text(facts, noise)}"
+
+
+def _matrix_text(facts: RunFacts, noise: CorrelatedGaussian) -> str:
+    match noise.matrix:
+        case StrategyKind.TREE:
+            matrix = f"by the binary tree over {plural(noise.rounds, 'round')}"
+        case StrategyKind.BANDED:
+            matrix = f"by a banded matrix with {plural(noise.bands, 'band')} over {plural(noise.rounds, 'round')}"
+    (event,) = facts.game.law.events(facts.game.rounds, facts.game.standpoint)
+    assert isinstance(event, GaussianRelease), "all rounds of correlated noise are one release"
+    return (
+        f"{matrix}; all rounds together have {number_text(event.sensitivity)} times the sensitivity of one contribution"
+    )
+
+
+def known_noise_text(facts: RunFacts) -> str:
+    """Return what part of the noise the insider knows; empty where it can know none."""
+    law, standpoint = facts.game.law, facts.game.standpoint
+    if not law.clients_add_noise:
+        return ""
+    if standpoint.place is Place.SERVER:
+        return "none: the server sees each contribution by itself, with that client's own noise on it"
+    own = "its own share" + (
+        f" and those of {plural(standpoint.colluders, 'colluder')}" if standpoint.colluders else ""
+    )
+    return f"{own}, {standpoint.known_shares} of {plural(facts.game.clients, 'share')}, which it subtracts"
+
+
+def participation_text(facts: RunFacts) -> str:
+    """Return who takes part in a round, and whether that protects anybody."""
+    one = facts.words.one
+    match facts.game.law.participation:
+        case Everybody():
+            return f"every {one} in every round"
+        case PoissonSampling(rate):
+            return f"each {one} in each round on its own with probability {rate:g}; {_seen_text(facts)}"
+        case FixedCohort() as cohorts:
+            often = cohorts.participations(facts.game.rounds)
+            return (
+                f"cohorts of {cohorts.size:,} of {cohorts.clients:,} clients in a public order: {_turn_text(cohorts)}, "
+                f"at most {plural(often, 'time')} in {plural(facts.game.rounds, 'round')}; everybody knows when, so "
+                "sampling adds no protection"
+            )
+
+
+def _seen_text(facts: RunFacts) -> str:
+    if facts.game.standpoint.sees_participation:
+        return f"the insider is told in which rounds {facts.words.differing} does: only being left out protects it"
+    return f"in which rounds {facts.words.differing} does is secret, and sampling adds protection"
+
+
+def _turn_text(cohorts: FixedCohort) -> str:
+    apart = cohorts.clients / cohorts.size
+    return f"a client takes part in one round of {number_text(apart, 3)}"
+
+
+def clipping_text(facts: RunFacts) -> str:
+    """Return how long one contribution may be."""
+    match facts.game.law.clipping:
+        case NoClipping():
+            return "none"
+        case FixedClipping(norm):
+            return f"fixed norm C = {number_text(norm)}"
+        case AdaptiveClipping() as adaptive:
+            return (
+                f"adaptive norm C, {number_text(adaptive.norm)} in the first round; it follows the length that "
+                f"{percent(adaptive.quantile)} of the updates keep within, by a count with noise of its own, and the "
+                "promise counts both releases"
+            )
+
+
+def standpoint_text(facts: RunFacts) -> str:
+    """Return where the insider sits, and what it sees beside what everybody sees."""
+    standpoint = facts.game.standpoint
+    match standpoint.place:
+        case Place.SERVER:
+            return "at the honest-but-curious server, which sees every contribution by itself"
+        case Place.CLIENT:
+            return f"at {_clients_text(facts, standpoint)}, and sees what is released to all"
+
+
+def _clients_text(facts: RunFacts, standpoint: Standpoint) -> str:
+    many = facts.game.insiders
+    where = "one of the clients" if many == 1 else f"{many} of the clients, each by itself"
+    return where + (f", with {plural(standpoint.colluders, 'colluder')}" if standpoint.colluders else "")
+
+
+def watcher_text(facts: RunFacts) -> str:
+    """Return against whom the promise is made, as what follows `nobody who`."""
+    beside = [_even_text(facts), _telling_text(facts)]
+    told = ", ".join(text for text in beside if text)
+    return f"watches this training, {told}," if told else "watches this training"
+
+
+def _even_text(facts: RunFacts) -> str:
+    """Return who knows a part of the noise and still is promised against."""
+    standpoint, law = facts.game.standpoint, facts.game.law
+    if not law.weighs_exactly:
+        return "not even the server that collects what participants send"
+    if not law.clients_add_noise:
+        return ""
+    if standpoint.place is Place.SERVER:
+        return "not even the server that collects what participants send"
+    if standpoint.colluders:
+        return f"even as a participant who knows the noise of {plural(standpoint.colluders, 'other')}"
+    return "even as a participant"
+
+
+def _telling_text(facts: RunFacts) -> str:
+    """Return what is told of who takes part, where rounds are sampled."""
+    if not facts.is_amplified:
+        return ""
+    if facts.game.standpoint.sees_participation:
+        return f"even if told in which rounds that {facts.words.one} takes part"
+    return f"and is not told {facts.words.secret_rounds}"
+
+
+def insider_text(facts: RunFacts) -> str:
+    """Return who the strongest insider is, for a reader who knows nothing of it."""
+    standpoint = facts.game.standpoint
+    if standpoint.place is Place.SERVER:
+        return (
+            "the server itself, which already knows everything except that one answer and sees what each participant "
+            "sends"
+        )
+    beside = ["sees all that is shared during training"]
+    if facts.game.law.clients_add_noise:
+        others = f" and that of {plural(standpoint.colluders, 'other')}" if standpoint.colluders else ""
+        beside.append(f"takes off its own noise{others}")
+    if facts.is_sampled and standpoint.sees_participation:
+        beside.append(f"is told in which rounds that {facts.words.one} takes part")
+    told = ", ".join(beside[:-1]) + " and " * (len(beside) > 1) + beside[-1]
+    joint = "," if len(beside) > 1 else " and"
+    return f"a participant who already knows everything except that one answer{joint} {told}"
+
+
+def units_text(facts: RunFacts) -> str:
+    """Return how many units there are."""
+    match facts.relation.unit:
+        case Unit.RECORD:
+            return plural(facts.game.records, "record")
+        case Unit.CLIENT:
+            return plural(facts.game.clients, "client")

@@ -1,0 +1,109 @@
+"""How a report speaks of what is protected: a record or a client, which is there or not, or is replaced by another."""
+
+from dataclasses import dataclass
+
+from fl_audit.adjacency import Adjacency, Relation, Unit
+
+
+@dataclass(frozen=True)
+class UnitWords:
+    """The nouns and phrases of one neighbouring relation, used wherever a report names the unit.
+
+    Parameters
+    ----------
+    one, many
+        The unit in singular and plural.
+    differing
+        The unit in which D and D' differ, as captions and tables call it.
+    sum
+        What a round adds up.
+    measure
+        In which units that sum is measured.
+    others
+        What the other units contribute.
+    whether
+        The secret of the game, as a question that begins with `whether`.
+    that
+        The same as a statement that begins with `that`, of which somebody may be sure.
+    not_that
+        How that statement is denied, after `sure that`.
+    that_short
+        How it is repeated, after `sure that`.
+    held_back
+        What the insider does not know, in a few words.
+    secret_rounds
+        What is not told to others where rounds are sampled.
+    """
+
+    one: str
+    many: str
+    differing: str
+    sum: str
+    measure: str
+    others: str
+    whether: str
+    that: str
+    that_short: str
+    not_that: str
+    held_back: str
+    secret_rounds: str
+
+    @property
+    def direction(self) -> str:
+        """The direction in which D and D' differ, in a few words."""
+        return f"the {self.one}'s direction"
+
+
+def unit_words(adjacency: Adjacency) -> UnitWords:
+    """Return how a report speaks of the unit of a neighbouring relation.
+
+    Examples
+    --------
+    >>> unit_words(Adjacency.ADD_REMOVE_CLIENT).whether
+    'whether one particular client took part'
+    """
+    replaced = adjacency.relation is Relation.REPLACE
+    match adjacency.unit:
+        case Unit.RECORD:
+            return _of_a_record(replaced)
+        case Unit.CLIENT:
+            return _of_a_client(replaced)
+
+
+def _of_a_record(replaced: bool) -> UnitWords:
+    other = ", or another in its place," if replaced else ""
+    return UnitWords(
+        one="record",
+        many="records",
+        differing="the differing record",
+        sum="sum of clipped gradients",
+        measure="gradient units",
+        others="the gradients of the other records",
+        whether=f"whether one particular record{other} was used",
+        that="one particular record was used",
+        that_short="it was",
+        not_that="it was not",
+        held_back="knows all but one record",
+        secret_rounds="whose records each step used",
+    )
+
+
+def _of_a_client(replaced: bool) -> UnitWords:
+    took_part = "one particular client took part"
+    used = "the records of one particular client were used"
+    return UnitWords(
+        one="client",
+        many="clients",
+        differing="the differing client",
+        sum="sum of clipped updates",
+        measure="units of the model's parameters",
+        others="the updates of the other clients",
+        whether="whether one particular client's records or those of a stand-in were used"
+        if replaced
+        else f"whether {took_part}",
+        that=used if replaced else took_part,
+        that_short="they were" if replaced else "it did",
+        not_that="those of a stand-in were" if replaced else "it did not",
+        held_back="knows all but one client",
+        secret_rounds="which clients each round used",
+    )
