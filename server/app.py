@@ -126,6 +126,8 @@ class ReleaseRecorder:
         The initial models, by batch.
     rounds
         What was seen of each round, by batch.
+    norms
+        The clipping norms of each round, of all worlds, by batch; none where the norm is fixed.
     """
 
     view: View
@@ -134,10 +136,12 @@ class ReleaseRecorder:
     noise_seeds: tuple[int, ...] = ()
     initial: dict[str, Tensor] = field(default_factory=dict)
     rounds: dict[str, list[dict[str, Tensor]]] = field(default_factory=dict)
+    norms: dict[str, list[NDArray[np.float64]]] = field(default_factory=dict)
 
     def start(self, batch: WorldBatch, initial: Tensor) -> None:
         """Note the initial models of a batch."""
         self.initial[batch.name], self.rounds[batch.name] = initial[: self._kept(batch)].clone(), []
+        self.norms[batch.name] = []
 
     def __call__(self, batch: WorldBatch, made: Made) -> None:
         """Note a round."""
@@ -145,6 +149,8 @@ class ReleaseRecorder:
         if self.noise_seeds:
             kept["noise_seeds"] = torch.tensor(self.noise_seeds, dtype=torch.int64)
         self.rounds[batch.name].append({name: value.clone() for name, value in kept.items()})
+        if made.around.norms_array is not None:
+            self.norms[batch.name].append(made.around.norms_array)
         self.on_round(batch.count)
 
     def kept(self, batch: WorldBatch) -> dict[str, Tensor]:
@@ -249,7 +255,7 @@ def _play_wave(
         strategy.start(grid, initial, num_rounds=strategy.exchanges, evaluate_fn=background)
         background.settle()
     for batch in wave:
-        found = _law_columns(plan, batch)
+        found = _law_columns(plan, batch, recorder.norms[batch.name])
         for source_of_columns in (*findings, *inquiries):
             found |= source_of_columns.columns(batch)
         sink.finish(
@@ -328,7 +334,9 @@ def _inquiries(
     return tuple(inquiries)
 
 
-def _law_columns(plan: FederationPlan, batch: WorldBatch) -> Columns:
+def _law_columns(plan: FederationPlan, batch: WorldBatch, norms: list[NDArray[np.float64]]) -> Columns:
     """Return what the release law says of every round where nobody measures the local sensitivity."""
     unknown = np.full((batch.count, plan.public.rounds), np.nan)
-    return Columns(rounds={"sigma": plan.public.law.server_scale(unknown)})
+    used = np.stack(norms, axis=1) if norms else None
+    rounds = {"sigma": plan.public.law.server_scale(unknown, used)}
+    return Columns(rounds=rounds if used is None else rounds | {"clipping_norm": used})

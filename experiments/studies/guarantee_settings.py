@@ -28,6 +28,8 @@ Sections = dict[str, dict[str, Any]]
 CLIENTS, ROUNDS = 6, 8
 _FEATURES, _TWINS = 8, 30
 _CLIPPING = 1e-4
+_STEP = 0.03
+"""Step of the server over the clipping norm: with more, models are so sure of some record that it moves them less."""
 
 PARTICIPATION: dict[str, Sections] = {
     "everybody": {},
@@ -116,9 +118,10 @@ def _settings(
     combination: Combination, records: Path, worlds: int, seed: int, target: dict[str, float]
 ) -> dict[str, Any]:
     unit, relation = combination.adjacency.unit, combination.adjacency.relation
-    # A client has a twin where it holds one record.
-    count = CLIENTS if (unit, relation) == (Unit.CLIENT, Relation.REPLACE) else 4 * CLIENTS
-    training: dict[str, Any] = {"rounds": ROUNDS, "learning-rate": 0.1 / _CLIPPING}
+    # A client of one record has a twin, and updates of the same direction in all rounds, as correlated noise needs.
+    is_single = relation is Relation.REPLACE or combination.noise in ("tree", "banded")
+    count = CLIENTS if unit is Unit.CLIENT and is_single else 4 * CLIENTS
+    training: dict[str, Any] = {"rounds": ROUNDS, "learning-rate": _STEP / _CLIPPING}
     if unit is Unit.CLIENT:
         training |= {"strategy": "dp-fedavg", "local-steps": 2, "local-batch": 4, "local-learning-rate": 0.5}
     sections: Sections = {

@@ -321,14 +321,16 @@ def reasons(rows: Sequence[Row]) -> list[str]:
 
 def study_all(console: Console, chosen: Iterable[Combination], worlds: int) -> list[Row]:
     """Study combinations one after the other, saying which."""
-    rows = []
+    rows, numbers = list[Row](), {one: number for number, one in enumerate(combinations())}
     with tempfile.TemporaryDirectory() as directory:
         records = Path(directory) / "records.npz"
         write_records(records)
-        for number, combination in enumerate(chosen):
-            rows.append(study(combination, records, worlds, seed=1000 + number))
-            if rows[-1].found is not None:
-                console.print(f"{number + 1}: {combination}, {rows[-1].found.seconds:.0f} s")
+        for combination in chosen:
+            number = numbers[combination]
+            row = study(combination, records, worlds, seed=1000 + number)
+            rows.append(row)
+            if row.found is not None:
+                console.print(f"{number + 1} of {len(numbers)}: {combination}, {row.found.seconds:.0f} s")
     return rows
 
 
@@ -346,7 +348,7 @@ def main() -> None:
     rows = study_all(progress, chosen, worlds)
     console.print(guarantee_table(rows, worlds))
     for number, reason in enumerate(reasons(rows), start=1):
-        console.print(f"({number}) {reason}", highlight=False)
+        console.print(f"({number}) {reason}", highlight=False, markup=False)
     found = problems(rows)
     if options.only is None:
         known = [compare(one, worlds) for one in comparisons(options.quick)]

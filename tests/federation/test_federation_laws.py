@@ -264,6 +264,18 @@ def test_an_adaptive_norm_follows_its_rule_and_the_noise_follows_the_norm(small_
     assert table["clipping_norm"].nunique() > WORLDS
 
 
+def test_the_noise_of_an_adaptive_norm_is_told_without_an_insider_too(small_plan: MakePlan, tmp_path: Path) -> None:
+    changes = LAWS["adaptive"] | {"audit": LAWS["adaptive"]["audit"] | {"worlds": WORLDS}}
+    columns = []
+    for asked in (True, False):
+        plan = small_plan(**changes | {"audit": changes["audit"] | {"insider": asked}})
+        run_audit(plan, tmp_path / str(asked), Engine.LOCAL, with_report=False)
+        table = pd.read_parquet(tmp_path / str(asked) / "rounds.parquet")
+        columns.append(table[["world", "round", "sigma", "clipping_norm"]])
+    pd.testing.assert_frame_equal(*columns)
+    assert columns[1]["sigma"].nunique() > WORLDS
+
+
 def test_without_bit_noise_the_norm_rises_exactly_while_all_are_longer() -> None:
     """Andrew et al. 2021: with no update within the norm the share is 0, so the norm grows by exp(eta gamma)."""
     clipping = AdaptiveClipping(2.0, quantile=0.5, learning_rate=0.2)
