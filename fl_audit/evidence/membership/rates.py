@@ -4,6 +4,7 @@ Scores of one world share its model: they are not independent, and a thousand re
 fourth. So a **world** is what is drawn again in the bootstrap, with all its targets.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,6 +105,7 @@ def membership_rates(
     generator: np.random.Generator,
     confidence: float = 0.95,
     resamples: int = 1000,
+    shadows_of_each_other: bool = True,
 ) -> MembershipRates:
     """Return what an attack achieves, with intervals over worlds.
 
@@ -119,6 +121,9 @@ def membership_rates(
         Of each interval, above 0.5 and below 1.
     resamples
         How many, at least 100.
+    shadows_of_each_other
+        Whether the score of a world used other worlds of the table as shadows (all attacks but the one on losses,
+        unless shadow worlds were named and are left out here). Intervals are then wider by the square root of 2.
 
     Raises
     ------
@@ -130,6 +135,16 @@ def membership_rates(
     Quantiles of the bootstrap, taken further out than the confidence says: at Phi(sqrt(W / (W - 1)) t), t the quantile
     of Student's law with W - 1 degrees of freedom. Plain quantiles of W worlds miss too often (Hesterberg 2015, What
     teachers should know about the bootstrap, section 3.5).
+
+    The wider side is taken on both. The factor of the square root of 2: where nothing leaks, what an attack on world w
+    takes from world v is a product of both worlds' chance, h(v, w), and the attack on v takes the same from w. A sum
+    over worlds holds every pair twice, so its variance is twice the sum of the worlds' own variances, which is what
+    drawing worlds again sees. In simulation intervals of online LiRA without the factor covered 1/2 in 80 to 84 % of
+    runs, as this predicts (a normal number lies within 1.96 / sqrt(2) of its mean in 83 %).
+
+    With the factor online LiRA covered in 92 to 97 % of runs of 24 or 60 worlds with 10 targets, and missed almost
+    always to the side of *less* than 1/2: a world that was in leaves one shadow fewer on that side, which biases the
+    AUC downwards, by 0.01 with 24 worlds. Shadow worlds that are named and left out here have neither flaw.
     """
     values = _checked(scores, membership)
     worlds = membership.worlds
@@ -143,8 +158,11 @@ def membership_rates(
     drawn = np.concatenate([ranked.rates(weights[start : start + step]) for start in range(0, resamples, step)])
     tail = float(ndtr(np.sqrt(worlds / (worlds - 1)) * stdtrit(worlds - 1, (1 - confidence) / 2)))
     low, high = np.nanquantile(drawn, [tail, 1 - tail], axis=0)
+    stretch = math.sqrt(2) if shadows_of_each_other else 1.0
+    half = stretch * np.maximum(point - low, high - point)
+    low, high = np.clip(point - half, 0, 1), np.clip(point + half, 0, 1)
     auc, tpr_0001, tpr_001, balanced = (
-        Interval(float(p), float(min(p, a)), float(max(p, b))) for p, a, b in zip(point, low, high, strict=True)
+        Interval(float(p), float(a), float(b)) for p, a, b in zip(point, low, high, strict=True)
     )
     members = int(membership.is_in.sum())
     return MembershipRates(auc, tpr_0001, tpr_001, balanced, confidence, worlds, members, values.size - members)
