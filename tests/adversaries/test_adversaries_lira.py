@@ -113,12 +113,12 @@ def test_equal_confidences_tell_nothing_not_even_by_rounding() -> None:
 
 def test_too_few_shadow_worlds_are_refused_with_their_number() -> None:
     is_in = np.array([[True, True], [True, False], [False, False], [False, True]])
-    with pytest.raises(InputError, match="target 1 is out in 1 shadow worlds of world 1: accepted are 2 or more"):
+    with pytest.raises(InputError, match="world 1 has 1 shadow worlds with target 1 out: accepted are 2 or more"):
         lira_scores(np.zeros((4, 2)), Membership(is_in))
     with pytest.raises(InputError, match="no target is out in 2 shadow worlds"):
         lira_scores(np.zeros((4, 2)), Membership(is_in), spread=LiraSpread.SHARED)
     coins, only = Membership(np.array([[True], [False], [True]])), np.array([False, True, True])
-    with pytest.raises(InputError, match="target 0 is out in 0 shadow worlds of world 1: accepted are 1"):
+    with pytest.raises(InputError, match="world 1 has 0 shadow worlds with target 0 out: accepted are 1"):
         lira_scores(np.zeros((3, 1)), coins, LiraForm.OFFLINE, LiraSpread.SHARED, only)
     with pytest.raises(InputError, match="confidences contain NaN"):
         lira_scores(np.full((4, 2), np.nan), Membership(is_in))

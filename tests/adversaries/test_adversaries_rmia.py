@@ -82,7 +82,7 @@ def test_wrong_input_is_named() -> None:
         rmia_scores(np.ones_like(own), others, membership)
     with pytest.raises(InputError, match=r"of the population have shape \(3, 30\): accepted is \(8, records\)"):
         rmia_scores(own, others[:3], membership)
-    with pytest.raises(InputError, match="target 0 is out in 0 shadow worlds"):
+    with pytest.raises(InputError, match="0 shadow worlds with target 0 out"):
         rmia_scores(own, others, Membership(np.ones_like(is_in)))
     with pytest.raises(InputError, match="gamma is 0"):
         RmiaRule(gamma=0)

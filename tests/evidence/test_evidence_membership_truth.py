@@ -106,7 +106,10 @@ def test_the_likelihood_ratio_attack_reaches_the_exact_curve(form: LiraForm) -> 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_intervals_cover_one_half_where_nothing_leaks(attack: str) -> None:
-    """200 runs of 24 worlds and 24 shadows; scores of a world share a shift, so records are far from independent."""
+    """200 runs of 24 worlds and 24 shadows; scores of a world share a shift, so records are far from independent.
+
+    At a coverage of 95 % fewer than 181 have a probability of 0.2 %. Counted: 185 to 195, in the mean of attacks 191.5.
+    """
     draw, shadows = np.random.default_rng(3), np.arange(48) < 24
     covered = 0
     for run in range(200):
@@ -115,7 +118,7 @@ def test_intervals_cover_one_half_where_nothing_leaks(attack: str) -> None:
         attacked = Membership(membership.is_in[~shadows])
         auc = membership_rates(scores, attacked, draw, resamples=200, shadows_of_each_other=False).auc
         covered += auc.low <= 0.5 <= auc.high
-    assert covered >= 190
+    assert covered >= 181
 
 
 @pytest.mark.parametrize("attack", [name for name in ATTACKS if name not in ("loss", "shadow")])

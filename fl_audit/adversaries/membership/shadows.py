@@ -123,7 +123,7 @@ def require_shadows(group: Group, side: str, at_least: int) -> None:
         world, target = np.unravel_index(int(np.argmin(group.count)), group.count.shape)
         require(
             False,
-            f"target {target} is {side} in {fewest} shadow worlds of world {world}: accepted are {at_least} or more; "
+            f"world {world} has {fewest} shadow worlds with target {target} {side}: accepted are {at_least} or more; "
             "play more worlds",
         )
 
