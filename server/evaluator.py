@@ -15,7 +15,7 @@ from flwr.app import MetricRecord
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fl_audit.adversaries.loss_threshold import membership_attack, record_membership_guess
+from fl_audit.adversaries.membership.loss import membership_attack, record_membership_guess
 from fl_audit.errors import require
 from fl_audit.evidence.star.empirical_star import threshold_counts
 from fl_audit.evidence.star.epsilon_star import StarSettings, parametric_epsilon_star

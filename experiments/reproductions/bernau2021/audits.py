@@ -30,7 +30,7 @@ from experiments.reproductions.looks import (
     name_panel,
 )
 from experiments.reproductions.statistics import median_of_largest, predicted_advantage
-from fl_audit.adversaries.loss_threshold import chance_spread
+from fl_audit.adversaries.membership.loss import chance_spread
 from fl_audit.evidence.belief.empirical_epsilon import epsilon_from_measured_advantage
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import epsilon_from_belief, gaussian_advantage, rho_alpha

@@ -1,12 +1,13 @@
 """The membership adversary of Yeom et al. 2018: a record whose loss is at most the average training loss is a member.
 
 It sees one released model, through losses alone, and is told the average training loss. Two experiments are played with
-it, and both run in all worlds at once.
+it, and both run in all worlds at once; a third use leaves the threshold open.
 
 * `membership_attack`, the population form (Bernau et al. 2021, experiment 1): asked about every member and about every
   record of a population sample. Figures 7d, 8d and 9d of that paper draw its advantage.
 * `record_membership_guess`, the paired form: asked about x, the one record in which D and D' differ, in the very worlds
   in which the insider guesses. Only here proposition 1 can be tested world by world.
+* `loss_scores`, for the membership game: every threshold at once.
 """
 
 import math
@@ -78,6 +79,26 @@ def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) ->
     )
     threshold = _mean(members)[..., np.newaxis]
     return MembershipAttack((members <= threshold).mean(axis=-1), (population <= threshold).mean(axis=-1))
+
+
+def loss_scores(losses: ArrayLike) -> Array:
+    """Return the scores of the loss attack, higher for a likelier member: the losses with their sign turned.
+
+    Parameters
+    ----------
+    losses
+        Finite, shape (worlds, targets).
+
+    Raises
+    ------
+    InputError
+        If a loss is not finite.
+
+    Notes
+    -----
+    Source: Yeom et al. 2018; with all thresholds in place of the one at the average training loss.
+    """
+    return -_checked(losses, "losses")
 
 
 def chance_spread(members: int, others: int) -> float:

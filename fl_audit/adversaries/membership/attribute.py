@@ -1,0 +1,187 @@
+"""Attribute inference (Yeom et al. 2018): of a record's possible values, with which does the model fit it best?
+
+The attacker knows a record but for one attribute, and what is common among people (the prior). It asks the model for
+the loss of the record with every possible value in turn. That a model does better on its members than on others is what
+leaks; what can be guessed of anybody is no fault of the training set. So the measure is the difference of the shares
+guessed right, of members and of others.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fl_audit.errors import require
+from fl_audit.game.membership import Membership
+
+Array = NDArray[np.float64]
+LossLaw = Callable[[Array], Array]
+"""Logarithm of the density of a member's loss at each loss, of the same shape; a constant may be left out."""
+
+_LEAST_SAMPLES = 2
+
+
+@dataclass(frozen=True)
+class AttributeGuesses:
+    """What the attacker says of every record in every world.
+
+    Parameters
+    ----------
+    values
+        The guessed value of the attribute, from 0, shape (worlds, targets).
+    right
+        Whether it is the true one, shape (worlds, targets).
+    """
+
+    values: NDArray[np.int64]
+    right: NDArray[np.bool_]
+
+    def advantage(self, membership: Membership) -> Array:
+        """Return the share guessed right of members less that of others, of each world, from -1 to 1, shape (worlds,).
+
+        Parameters
+        ----------
+        membership
+            Of the same worlds and targets; a world without members or without others gives NaN.
+
+        Notes
+        -----
+        Source: Yeom et al. 2018, definition 5.
+        """
+        shape = (membership.worlds, membership.targets)
+        require(self.right.shape == shape, f"guesses have shape {self.right.shape}: accepted is {shape}")
+        inside, outside = membership.is_in.sum(axis=1), (~membership.is_in).sum(axis=1)
+        hits = (self.right & membership.is_in).sum(axis=1), (self.right & ~membership.is_in).sum(axis=1)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(hits[0] / inside - hits[1] / outside, dtype=np.float64)
+
+
+def attribute_guesses(
+    losses: ArrayLike, truth: ArrayLike, prior: ArrayLike, law: LossLaw | None = None
+) -> AttributeGuesses:
+    """Guess the attribute of every record in every world.
+
+    Parameters
+    ----------
+    losses
+        Loss of each record with each possible value in its place, finite, shape (worlds, targets, values).
+    truth
+        The true values, from 0, shape (targets,).
+    prior
+        Probability of every value among people, at least 0, with a sum of 1; shape (values,), or (targets, values) if
+        it follows from what is known of the record.
+    law
+        The law of a member's loss, or None if the attacker does not know it.
+
+    Returns
+    -------
+    AttributeGuesses
+        With the law: argmax of prior x density of the loss. Without: the value of the least loss among those with a
+        positive prior; of equal losses the likelier value by the prior. Of equally good values the first.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit, a loss is not finite, or the prior is no distribution.
+
+    Notes
+    -----
+    Source: Yeom et al. 2018, adversary 4 (the law of the error known). Without the law, the reduction to membership
+    inference with many queries (adversary 6), where the oracle's answer is the loss itself.
+
+    Examples
+    --------
+    >>> attribute_guesses([[[0.1, 2.0], [1.0, 0.9]]], [0, 0], [0.5, 0.5]).right.tolist()
+    [[True, False]]
+    """
+    values = np.asarray(losses, dtype=np.float64)
+    require(values.ndim == 3 and values.size > 0, f"losses have shape {values.shape}: accepted is (worlds, targets, k)")
+    require(bool(np.isfinite(values).all()), "losses contain NaN or infinity: accepted are finite numbers")
+    log_prior = _log_prior(prior, values.shape[1:])
+    true = _true_values(truth, values.shape[1:])
+    guessed = _least_loss(values, log_prior) if law is None else _likeliest(values, log_prior, law)
+    return AttributeGuesses(guessed, np.asarray(guessed == true, dtype=np.bool_))
+
+
+def normal_error_law(spread: float) -> LossLaw:
+    """Return the law of squared errors y - f(x) of a regression whose errors are normal around 0.
+
+    Parameters
+    ----------
+    spread
+        Standard deviation of members' errors, above 0 (Yeom et al. 2018, section 4.1). A loss is (y - f(x))^2 / 2.
+        What is returned is the density of the error, the same for all possible values of the attribute.
+    """
+    require(spread > 0, f"spread is {spread}: accepted are numbers above 0")
+    return lambda losses: -losses / spread**2
+
+
+def sampled_law(member_losses: ArrayLike) -> LossLaw:
+    """Return the law of members' losses by a kernel estimate on log(loss + a thousandth of the mean loss).
+
+    Parameters
+    ----------
+    member_losses
+        Losses of members of shadow worlds, at least 0, 2 different ones or more.
+
+    Raises
+    ------
+    InputError
+        If a loss is negative or not finite, or all are equal.
+
+    Notes
+    -----
+    On the scale of logarithms losses spread evenly enough for one width (Silverman's rule). Beyond ten times the sample
+    of kernels the density is that of the nearest kernel's tail: a logarithm, never -infinity.
+    """
+    from scipy.stats import gaussian_kde
+
+    sample = np.asarray(member_losses, dtype=np.float64).ravel()
+    usable = sample.size >= _LEAST_SAMPLES and bool(np.isfinite(sample).all() and (sample >= 0).all())
+    require(usable and bool(np.ptp(sample) > 0), "member losses are too few, equal, negative or not finite")
+    offset = float(sample.mean()) / 1000
+    kernels = gaussian_kde(np.log(sample + offset), bw_method="silverman")
+
+    def log_density(losses: Array) -> Array:
+        places = np.log(np.maximum(losses, 0.0) + offset)
+        density = np.asarray(kernels.logpdf(places.ravel()), dtype=np.float64).reshape(places.shape)
+        return np.asarray(density - places, dtype=np.float64)
+
+    return log_density
+
+
+def _least_loss(losses: Array, log_prior: Array) -> NDArray[np.int64]:
+    """Return the values of the least loss, the likelier one where losses are equal, shape (worlds, targets)."""
+    possible = np.where(np.isfinite(log_prior), losses, np.inf)
+    least = possible == possible.min(axis=-1, keepdims=True)
+    return np.asarray(np.argmax(np.where(least, log_prior, -np.inf), axis=-1), dtype=np.int64)
+
+
+def _likeliest(losses: Array, log_prior: Array, law: LossLaw) -> NDArray[np.int64]:
+    """Return the values of the largest posterior probability, shape (worlds, targets)."""
+    density = np.asarray(law(losses), dtype=np.float64)
+    fits = density.shape == losses.shape and not bool(np.isnan(density).any())
+    require(fits, f"the law of losses returned shape {density.shape} or NaN: accepted are numbers of {losses.shape}")
+    return np.asarray(np.argmax(density + log_prior, axis=-1), dtype=np.int64)
+
+
+def _log_prior(prior: ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Return log probabilities (targets, values), or refuse them."""
+    weights = np.asarray(prior, dtype=np.float64)
+    accepted = f"{shape[1:]} or {shape}"
+    require(weights.shape in (shape[1:], shape), f"the prior has shape {weights.shape}: accepted is {accepted}")
+    is_law = bool((weights >= 0).all() and np.allclose(weights.sum(axis=-1), 1.0))
+    require(is_law, "the prior is no distribution: accepted are numbers from 0 with a sum of 1")
+    with np.errstate(divide="ignore"):
+        return np.broadcast_to(np.log(weights), shape)
+
+
+def _true_values(truth: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return the true values (targets,), or refuse them."""
+    true = np.asarray(truth)
+    fits = true.shape == shape[:1] and np.issubdtype(true.dtype, np.integer)
+    require(fits, f"true values are {true.dtype} of shape {true.shape}: accepted are whole numbers {shape[:1]}")
+    in_range = bool((true >= 0).all() and (true < shape[1]).all())
+    require(in_range, f"true values lie outside 0 to {shape[1] - 1}, the values that losses are given for")
+    return np.asarray(true, dtype=np.int64)

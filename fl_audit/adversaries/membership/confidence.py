@@ -1,0 +1,97 @@
+"""What a model's outputs say of a record: its loss, and its confidence in the label on a near-normal scale."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_softmax, logsumexp
+
+from fl_audit.errors import require
+
+Array = NDArray[np.float64]
+
+
+def log_probabilities(logits: ArrayLike) -> Array:
+    """Return the logarithms of the softmax of logits.
+
+    Parameters
+    ----------
+    logits
+        Finite, shape (..., classes) with 2 classes or more. Log-probabilities are logits, too, and come back as they
+        are.
+
+    Raises
+    ------
+    InputError
+        If a logit is not finite or there are fewer than 2 classes.
+    """
+    return np.asarray(log_softmax(_checked(logits), axis=-1), dtype=np.float64)
+
+
+def label_log_probability(logits: ArrayLike, labels: ArrayLike) -> Array:
+    """Return log p_y, the negative cross-entropy of each record, at most 0, shape (...).
+
+    Parameters
+    ----------
+    logits
+        As for `log_probabilities`.
+    labels
+        Classes from 0, of a shape that broadcasts to that of the logits without its last axis.
+    """
+    values = log_probabilities(logits)
+    return np.asarray(np.take_along_axis(values, _places(labels, values), axis=-1)[..., 0], dtype=np.float64)
+
+
+def scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Array:
+    """Return phi = log p_y - log(1 - p_y), the confidence in the label on the scale of log-odds, shape (...).
+
+    Parameters
+    ----------
+    logits
+        As for `log_probabilities`.
+    labels
+        Classes from 0, of a shape that broadcasts to that of the logits without its last axis.
+
+    Raises
+    ------
+    InputError
+        If a logit is not finite or a label is no class.
+
+    Notes
+    -----
+    Source: Carlini et al. 2022, section VI-A. The sum over the other classes is taken in place of 1 - p_y, whose
+    rounding would make every well learned record look the same: z_y - log sum over k != y of e^(z_k), which needs no
+    softmax.
+
+    Examples
+    --------
+    >>> scaled_confidence([[0.0, 0.0], [60.0, 0.0]], [0, 0]).tolist()
+    [0.0, 60.0]
+    """
+    values = _checked(logits)
+    places = _places(labels, values)
+    own = np.take_along_axis(values, places, axis=-1)
+    others = values.copy()
+    np.put_along_axis(others, places, -np.inf, axis=-1)
+    return np.asarray(own[..., 0] - logsumexp(others, axis=-1), dtype=np.float64)
+
+
+def _checked(logits: ArrayLike) -> Array:
+    """Return logits as float64, or refuse them."""
+    values = np.asarray(logits, dtype=np.float64)
+    accepted = values.ndim >= 1 and values.shape[-1] >= 2
+    require(accepted, f"logits have shape {values.shape}: accepted are 2 or more classes on the last axis")
+    require(bool(np.isfinite(values).all()), "logits contain NaN or infinity: accepted are finite numbers")
+    return values
+
+
+def _places(labels: ArrayLike, logits: Array) -> NDArray[np.intp]:
+    """Return the labels as indices of the last axis of logits, shape (..., 1), or refuse them."""
+    found = np.asarray(labels)
+    classes = logits.shape[-1]
+    require(np.issubdtype(found.dtype, np.integer), f"labels are {found.dtype}: accepted are whole numbers")
+    in_range = found.size == 0 or (found.min() >= 0 and found.max() < classes)
+    require(in_range, f"labels lie outside 0 to {classes - 1}: accepted are the {classes} classes of the logits")
+    try:
+        wide = np.broadcast_to(found, logits.shape[:-1])
+    except ValueError:
+        require(False, f"labels have shape {found.shape}: accepted is {logits.shape[:-1]}, or what broadcasts to it")
+    return np.asarray(wide[..., np.newaxis], dtype=np.intp)

@@ -1,0 +1,163 @@
+"""The robust membership inference attack (RMIA) of Zarifzadeh, Liu & Shokri 2024.
+
+Has the attacked model become surer of x than models commonly are, and more so than of other records of the population?
+The score is the share of population records z that x outdoes: P(model | x) / P(model | z) >= gamma, where each
+probability is, by Bayes' rule, the model's confidence in the record over that of reference models.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.adversaries.membership.shadows import (
+    Group,
+    as_queries,
+    require_shadows,
+    shadow_flags,
+    shadow_group,
+)
+from fl_audit.errors import require
+from fl_audit.game.membership import Membership
+
+Array = NDArray[np.float64]
+
+
+class RmiaForm(StrEnum):
+    """Which reference models there are of a target.
+
+    ONLINE: worlds that used it and worlds that did not. OFFLINE: only worlds that did not.
+    """
+
+    ONLINE = "online"
+    OFFLINE = "offline"
+
+
+@dataclass(frozen=True)
+class RmiaRule:
+    """What is chosen before the attack.
+
+    Parameters
+    ----------
+    form
+        Which reference models there are.
+    gamma
+        How far x must outdo z, above 0; the paper takes 1 or 2.
+    slope
+        The paper's a, from 0 to 1, of the offline form: models that used a record are taken to have a confidence of
+        a p_out + 1 - a in it. 1 leaves p_out as it is.
+    """
+
+    form: RmiaForm = RmiaForm.OFFLINE
+    gamma: float = 1.0
+    slope: float = 0.3
+
+    def __post_init__(self) -> None:
+        require(self.gamma > 0, f"gamma is {self.gamma}: accepted are numbers above 0")
+        require(0 <= self.slope <= 1, f"slope is {self.slope}: accepted are numbers from 0 to 1")
+
+
+def rmia_scores(
+    log_probabilities: Array,
+    population: Array,
+    membership: Membership,
+    rule: RmiaRule | None = None,
+    shadows: NDArray[np.bool_] | None = None,
+) -> Array:
+    """Return the share of population records that each target outdoes, from 0 to 1, shape (worlds, targets).
+
+    Parameters
+    ----------
+    log_probabilities
+        log p_y of every target under every world's model, at most 0 and finite, shape (worlds, targets).
+    population
+        The same of records that no world was trained on, shape (worlds, records), one record at least.
+    membership
+        Who is in; of it the attack on a world uses the other worlds' rows alone.
+    rule
+        Form, gamma and a; `RmiaRule()` if None.
+    shadows
+        Which worlds may serve as reference models, bool (worlds,); all others but the attacked one if None.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit, a log-probability is not finite or above 0, or a target has no reference world on a side
+        that is used.
+
+    Notes
+    -----
+    Source: Zarifzadeh, Liu & Shokri 2024, Low-cost high-power membership inference attacks, equations 2 to 4 and
+    appendix B.2. The mean confidence of reference models is (mean_in + mean_out) / 2 online and
+    ((1 + a) mean_out + 1 - a) / 2 offline; population records are out everywhere, so theirs is the mean over the
+    reference worlds, offline mapped likewise, as the authors' code does.
+
+    Examples
+    --------
+    >>> bits = np.array([[True], [False], [False]])
+    >>> own, others = np.log([[0.9], [0.5], [0.6]]), np.log([[0.5, 0.6], [0.5, 0.6], [0.5, 0.6]])
+    >>> rmia_scores(own, others, Membership(bits), RmiaRule(slope=1.0)).ravel().tolist()
+    [1.0, 0.0, 1.0]
+    """
+    rule = rule or RmiaRule()
+    targets = _checked(as_queries(log_probabilities, membership, "log-probabilities"), "log-probabilities")
+    records = np.asarray(population, dtype=np.float64)
+    fits = records.ndim == 2 and len(records) == membership.worlds and records.size > 0
+    shape = f"({membership.worlds}, records)"
+    require(fits, f"log-probabilities of the population have shape {records.shape}: accepted is {shape}")
+    records = _checked(records[..., np.newaxis], "log-probabilities of the population")
+    flags = shadow_flags(membership, shadows)
+    own = targets[..., 0] - _log(_reference(np.exp(targets), membership.is_in, flags, rule))
+    nobody = np.zeros(records.shape[:2], dtype=np.bool_)
+    theirs = records[..., 0] - _log(_reference_of_nonmembers(np.exp(records), nobody, flags, rule))
+    return _outdone(own - np.log(rule.gamma), theirs)
+
+
+def _log(confidence: Array) -> Array:
+    """Return logarithms of confidences, those too small for a number raised to the smallest."""
+    return np.asarray(np.log(np.maximum(confidence, np.finfo(np.float64).tiny)), dtype=np.float64)
+
+
+def _reference(values: Array, is_in: NDArray[np.bool_], shadows: NDArray[np.bool_], rule: RmiaRule) -> Array:
+    """Return the mean confidence of reference models in each target, from 0 to 1, shape (worlds, targets)."""
+    out = shadow_group(values, ~is_in, shadows)
+    require_shadows(out, "out", 1)
+    if RmiaForm(rule.form) is RmiaForm.OFFLINE:
+        return _from_out(out, rule)
+    inside = shadow_group(values, is_in, shadows)
+    require_shadows(inside, "in", 1)
+    return np.asarray((inside.mean[..., 0] + out.mean[..., 0]) / 2, dtype=np.float64)
+
+
+def _reference_of_nonmembers(
+    values: Array, is_in: NDArray[np.bool_], shadows: NDArray[np.bool_], rule: RmiaRule
+) -> Array:
+    """Return the mean confidence of reference models in population records, shape (worlds, records)."""
+    out = shadow_group(values, ~is_in, shadows)
+    if RmiaForm(rule.form) is RmiaForm.OFFLINE:
+        return _from_out(out, rule)
+    return out.mean[..., 0]
+
+
+def _from_out(out: Group, rule: RmiaRule) -> Array:
+    """Return the mean confidence over all models from that over models that did not use a record."""
+    return np.asarray(((1 + rule.slope) * out.mean[..., 0] + 1 - rule.slope) / 2, dtype=np.float64)
+
+
+def _outdone(own: Array, theirs: Array) -> Array:
+    """Return the share of `theirs` at or under each of `own`, world by world: one sort a world."""
+    shares = [
+        np.searchsorted(np.sort(population), values, side="right")
+        for values, population in zip(own, theirs, strict=True)
+    ]
+    return np.asarray(np.stack(shares) / theirs.shape[1], dtype=np.float64)
+
+
+def _checked(values: Array, what: str) -> Array:
+    """Return log-probabilities, or refuse them."""
+    require(bool(np.isfinite(values).all()), f"{what} contain NaN or infinity: accepted are finite numbers")
+    highest = float(values.max())
+    require(highest <= 0, f"{what} reach {highest:g}: accepted are numbers up to 0")
+    require(values.shape[2] == 1, f"{what} have {values.shape[2]} queries: accepted is 1")
+    return values

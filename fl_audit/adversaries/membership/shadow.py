@@ -1,0 +1,179 @@
+"""The black-box shadow attack of Shokri et al. 2017: a classifier learns from shadow models how members are answered.
+
+For every class an attack model sees confidence vectors of shadow worlds' models and is told which records they used. It
+then judges the answers of the attacked worlds' models. Worlds are split into folds: the attack models of a fold learn
+from the worlds of the other folds, so no world is attacked by a model that saw its coins.
+"""
+
+import warnings
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.adversaries.membership.shadows import shadow_flags
+from fl_audit.errors import require
+from fl_audit.game.membership import Membership
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+_LEAST_PROBABILITY = 1e-12
+_EPOCHS = 50
+
+
+class AttackModel(StrEnum):
+    """Which of scikit-learn's classifiers attacks.
+
+    NETWORK: one hidden layer of 64 ReLU units, as in the code of Bernau et al. 2019. LOGISTIC: logistic regression.
+    TREES: boosted trees on histograms.
+    """
+
+    NETWORK = "network"
+    LOGISTIC = "logistic"
+    TREES = "trees"
+
+
+@dataclass(frozen=True)
+class ShadowRule:
+    """What is chosen before the attack.
+
+    Parameters
+    ----------
+    model
+        Which classifier.
+    folds
+        Into how many parts worlds are split, 2 or more; world w is in part w modulo folds. Without meaning where the
+        shadow worlds are named.
+    seed
+        Of the classifiers' own draws (initial weights, order of examples).
+    """
+
+    model: AttackModel = AttackModel.NETWORK
+    folds: int = 2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.folds >= 2, f"number of folds is {self.folds}: accepted are whole numbers from 2")
+
+
+def shadow_scores(
+    log_probabilities: Array,
+    labels: NDArray[np.integer],
+    membership: Membership,
+    rule: ShadowRule | None = None,
+    shadows: NDArray[np.bool_] | None = None,
+) -> Array:
+    """Return the log-odds of membership by the attack models, shape (worlds, targets).
+
+    Parameters
+    ----------
+    log_probabilities
+        Logarithms of each world's model's confidences in all classes, finite, shape (worlds, targets, classes).
+    labels
+        Class of each target, shape (targets,). There is one attack model for each class that occurs.
+    membership
+        Who is in; of it the attack on a world uses the rows of worlds it learns from alone.
+    rule
+        Classifier, folds and seed; `ShadowRule()` if None.
+    shadows
+        Which worlds the attack models learn from, bool (worlds,). All other worlds are attacked by the same models; the
+        shadow worlds themselves get NaN, for the models saw their coins. None: folds.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit, a value is not finite, or a class has only members or only others among what a model would
+        learn from.
+
+    Notes
+    -----
+    Source: Shokri, Stronati, Song & Shmatikov 2017, section V. The attack models also see the target's own record in
+    other worlds: the attacker holds the target, as everywhere in the membership game. Shokri's shadow models are
+    trained on records of their own. The order of classes is kept, so the model knows which confidence is the label's.
+    """
+    rule = rule or ShadowRule()
+    values, classes = _checked(log_probabilities, labels, membership)
+    scores = np.full((membership.worlds, membership.targets), np.nan)
+    for learnt_from, attacked in _parts(membership, rule, shadows):
+        for label in np.unique(classes):
+            own = np.flatnonzero(classes == label)
+            examples, answers = values[learnt_from][:, own], membership.is_in[learnt_from][:, own]
+            _require_both(answers, int(label))
+            model = _trained(rule, np.exp(examples).reshape(answers.size, -1), answers.ravel())
+            asked = np.exp(values[attacked][:, own])
+            odds = _log_odds(model, asked.reshape(-1, asked.shape[-1]))
+            scores[np.ix_(attacked, own)] = odds.reshape(asked.shape[:2])
+    return scores
+
+
+def _parts(
+    membership: Membership, rule: ShadowRule, shadows: Flags | None
+) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Return pairs of worlds to learn from and worlds to attack, without a world in common."""
+    if shadows is not None:
+        flags = shadow_flags(membership, shadows)
+        return [(np.flatnonzero(flags), np.flatnonzero(~flags))]
+    accepted = f"accepted are {rule.folds} worlds or more, one for each fold"
+    require(membership.worlds >= rule.folds, f"there are {membership.worlds} worlds: {accepted}")
+    fold = np.arange(membership.worlds) % rule.folds
+    return [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(rule.folds)]
+
+
+def _attack_model(rule: ShadowRule) -> Any:
+    """Return an untrained classifier."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    match AttackModel(rule.model):
+        case AttackModel.NETWORK:
+            return make_pipeline(StandardScaler(), MLPClassifier((64,), random_state=rule.seed, max_iter=_EPOCHS))
+        case AttackModel.LOGISTIC:
+            return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+        case AttackModel.TREES:
+            return HistGradientBoostingClassifier(random_state=rule.seed, early_stopping=True)
+
+
+def _trained(rule: ShadowRule, examples: Array, answers: Flags) -> Any:
+    """Return a trained classifier; the network stops after 50 epochs, whether its loss still falls or not."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    model = _attack_model(rule)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(examples, answers)
+    return model
+
+
+def _log_odds(model: Any, asked: Array) -> Array:
+    """Return the log-odds of membership that a trained classifier gives, shape (examples,)."""
+    if len(asked) == 0:
+        return np.zeros(0)
+    inside = np.clip(model.predict_proba(asked)[:, 1], _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
+    return np.asarray(np.log(inside) - np.log1p(-inside), dtype=np.float64)
+
+
+def _require_both(answers: Flags, label: int) -> None:
+    """Refuse to learn a class from members alone or from others alone."""
+    members, others = int(answers.sum()), int((~answers).sum())
+    found = f"class {label} has {members} members and {others} others in the worlds to learn from"
+    require(min(members, others) >= 2, f"{found}: accepted are 2 or more of each; play more worlds")
+
+
+def _checked(
+    log_probabilities: Array, labels: NDArray[np.integer], membership: Membership
+) -> tuple[Array, NDArray[np.int64]]:
+    """Return the values and the labels, or refuse them."""
+    values, classes = np.asarray(log_probabilities, dtype=np.float64), np.asarray(labels)
+    shape = (membership.worlds, membership.targets)
+    fits = values.ndim == 3 and values.shape[:2] == shape and values.shape[2] >= 2
+    require(fits, f"log-probabilities have shape {values.shape}: accepted is {shape} and 2 or more classes")
+    require(bool(np.isfinite(values).all()), "log-probabilities contain NaN or infinity: accepted are finite numbers")
+    whole = classes.shape == shape[1:] and np.issubdtype(classes.dtype, np.integer)
+    require(whole, f"labels are {classes.dtype} of shape {classes.shape}: accepted are whole numbers {shape[1:]}")
+    return values, classes.astype(np.int64)

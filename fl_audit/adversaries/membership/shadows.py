@@ -1,0 +1,148 @@
+"""Sums over shadow worlds: what a world's attacker may use of all other worlds, without a loop over worlds.
+
+An attacker of world w knows of the other worlds which targets they used and what their models say. For each target that
+gives two groups of values, of the worlds that used it and of those that did not. All sums are formed once over all
+worlds; the attacked world's own value is then taken out of the group it belongs to, which costs O(1) a value.
+
+**Which bounds may follow.** The scores of one world rest on its own model and on other worlds, whose coins tell nothing
+of its own: any bound that looks at one world holds. Scores of several worlds together do not have this property, for
+each has seen the others' coins. Where worlds are pooled into one bound, name shadow worlds that are attacked by nobody
+(`shadows`), and use the scores of the others.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.errors import require
+from fl_audit.game.membership import Membership
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+LEAST_SHARE_OF_SPREAD = 1e-12
+"""Least sum of squares, as a share of that over all worlds: what rounding leaves of a group of equal values."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The shadow worlds on one side (in or out) of every target, as the attacker of each world sees them.
+
+    Parameters
+    ----------
+    count
+        Number of shadow worlds, shape (worlds, targets).
+    mean
+        Mean value over them, shape (worlds, targets, queries); 0 where there are none.
+    squares
+        Sum of squared distances from that mean, same shape, at least 0.
+    """
+
+    count: NDArray[np.int64]
+    mean: Array
+    squares: Array
+
+    @property
+    def variance(self) -> Array:
+        """Variance about the mean, the sum of squares divided by the count, shape (worlds, targets, queries)."""
+        return np.asarray(self.squares / np.maximum(self.count, 1)[..., np.newaxis], dtype=np.float64)
+
+
+def shadow_flags(membership: Membership, shadows: NDArray[np.bool_] | None) -> Flags:
+    """Return which worlds may serve as shadows, shape (worlds,): all, unless some are named.
+
+    Parameters
+    ----------
+    membership
+        Of all worlds.
+    shadows
+        Bool (worlds,), or None for all.
+
+    Raises
+    ------
+    InputError
+        If the shape is another.
+    """
+    if shadows is None:
+        return np.ones(membership.worlds, dtype=np.bool_)
+    flags = np.asarray(shadows)
+    fits = flags.shape == (membership.worlds,) and flags.dtype == np.bool_
+    require(fits, f"shadows are {flags.dtype} of shape {flags.shape}: accepted is bool ({membership.worlds},)")
+    return flags
+
+
+def shadow_group(values: Array, side: Flags, shadows: Flags) -> Group:
+    """Return what each world's attacker knows of the shadow worlds on one side, the attacked world left out.
+
+    Parameters
+    ----------
+    values
+        Shape (worlds, targets, queries).
+    side
+        Which world is on this side of which target, shape (worlds, targets).
+    shadows
+        Which worlds may serve, shape (worlds,).
+
+    Notes
+    -----
+    Values are counted from the median over worlds, so that equal ones give exact zeros and little is lost when the sums
+    S of values and Q of squares lose the attacked world's: of n - 1 left values the mean is (S - x) / (n - 1), the
+    squares about it Q - x^2 - (n - 1) mean^2. A score must not tell a coin by the way its sums were rounded.
+    """
+    member = (side & shadows[:, np.newaxis]).astype(np.int64)
+    count = member.sum(axis=0) - member
+    weight, known = member[..., np.newaxis].astype(np.float64), count[..., np.newaxis] > 0
+    middle = np.median(values, axis=0)
+    away = values - middle
+    rest = np.maximum(count, 1)[..., np.newaxis]
+    mean = ((weight * away).sum(axis=0) - weight * away) / rest
+    squares = (weight * away**2).sum(axis=0) - weight * away**2 - rest * mean**2
+    least = LEAST_SHARE_OF_SPREAD * (away**2).sum(axis=0)
+    return Group(
+        count=np.asarray(count, dtype=np.int64),
+        mean=np.asarray(np.where(known, middle + mean, 0.0), dtype=np.float64),
+        squares=np.asarray(np.where(known, np.maximum(squares, least), 0.0), dtype=np.float64),
+    )
+
+
+def require_shadows(group: Group, side: str, at_least: int) -> None:
+    """Refuse groups with too few shadow worlds, naming the target that has fewest.
+
+    Parameters
+    ----------
+    group
+        Of `shadow_group`.
+    side
+        `in` or `out`, for the message.
+    at_least
+        How many are needed.
+    """
+    fewest = int(group.count.min(initial=at_least))
+    if fewest < at_least:
+        world, target = np.unravel_index(int(np.argmin(group.count)), group.count.shape)
+        require(
+            False,
+            f"world {world} has {fewest} shadow worlds with target {target} {side}: accepted are {at_least} or more; "
+            "play more worlds",
+        )
+
+
+def as_queries(values: Array, membership: Membership, what: str) -> Array:
+    """Return values with an axis of queries (worlds, targets, queries), or refuse them.
+
+    Parameters
+    ----------
+    values
+        Finite, shape (worlds, targets) or (worlds, targets, queries).
+    membership
+        Of the same worlds and targets.
+    what
+        The values' name, for the message.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    shape = (membership.worlds, membership.targets)
+    fits = array.ndim in (2, 3) and array.shape[:2] == shape and array.size > 0
+    require(fits, f"{what} have shape {array.shape}: accepted is {shape}, worlds and targets, or that and queries")
+    require(bool(np.isfinite(array).all()), f"{what} contain NaN or infinity: accepted are finite numbers")
+    return array if array.ndim == 3 else array[..., np.newaxis]

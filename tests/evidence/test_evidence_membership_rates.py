@@ -1,0 +1,92 @@
+"""Rates of an attack against scikit-learn's, their intervals over worlds, and bounds from one target a world."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+from sklearn.metrics import roc_curve as sklearn_roc
+
+from fl_audit.errors import InputError
+from fl_audit.evidence.membership.one_target import epsilon_of_one_target, one_target_scores
+from fl_audit.evidence.membership.rates import membership_rates, roc_curve
+from fl_audit.game.membership import Membership
+
+
+def draws(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@given(seed=st.integers(0, 10**6), grain=st.sampled_from([0.01, 0.5, 2.0]))
+def test_the_roc_and_its_area_are_scikit_learns(seed: int, grain: float) -> None:
+    draw = draws(seed)
+    is_in = draw.random((6, 9)) < 0.5
+    is_in[0, :2] = [True, False]
+    scores = np.round((draw.normal(size=(6, 9)) + is_in) / grain) * grain
+    found = membership_rates(scores, Membership(is_in), draw, resamples=100)
+    fpr, tpr, _ = sklearn_roc(is_in.ravel(), scores.ravel(), drop_intermediate=False)
+    curve = roc_curve(scores, Membership(is_in))
+    assert curve.fpr == pytest.approx(fpr)
+    assert curve.tpr == pytest.approx(tpr)
+    assert found.auc.value == pytest.approx(roc_auc_score(is_in.ravel(), scores.ravel()))
+    assert found.tpr_at_fpr_001.value == pytest.approx(tpr[fpr <= 0.01].max())
+    for one in (found.auc, found.tpr_at_fpr_0001, found.tpr_at_fpr_001, found.balanced_accuracy):
+        assert 0 <= one.low <= one.value <= one.high <= 1
+
+
+@given(seed=st.integers(0, 10**6))
+def test_order_alone_counts_and_worlds_may_be_shuffled(seed: int) -> None:
+    draw = draws(seed)
+    is_in, scores = draw.random((5, 8)) < 0.5, draw.normal(size=(5, 8))
+    is_in[0, :2] = [True, False]
+    order = draw.permutation(5)
+    before = membership_rates(scores, Membership(is_in), draws(1), resamples=100)
+    assert membership_rates(np.exp(scores), Membership(is_in), draws(1), resamples=100) == before
+    after = membership_rates(scores[order], Membership(is_in[order]), draws(1), resamples=100)
+    assert after.auc.value == pytest.approx(before.auc.value)
+    assert after.balanced_accuracy.value == pytest.approx(before.balanced_accuracy.value)
+
+
+def test_a_thousand_records_of_one_world_are_no_thousand_worlds() -> None:
+    """Scores share a shift in each world that goes with most of its coins: the interval must see the few worlds."""
+    draw = draws(3)
+    is_in = draw.random((8, 500)) < 0.5
+    shared = membership_rates(is_in * draw.normal(size=(8, 1)) + draw.normal(size=(8, 500)), Membership(is_in), draw)
+    alone = membership_rates(draw.normal(size=(8, 500)), Membership(is_in), draw)
+    assert shared.auc.high - shared.auc.low > 4 * (alone.auc.high - alone.auc.low)
+
+
+def test_the_bound_of_one_target_is_zero_mostly_where_nothing_leaks_and_finds_what_does() -> None:
+    draw = draws(4)
+    false = 0
+    for _ in range(200):
+        is_in = draw.random((60, 5)) < 0.5
+        # Scores that share a world: nothing leaks, but they are far from independent.
+        scores = draw.normal(size=(60, 1)) + 0.01 * draw.normal(size=(60, 5))
+        false += epsilon_of_one_target(scores, Membership(is_in), 0.0, draw).epsilon > 0
+    assert false <= 18  # 200 x 5 % and 2.6 standard errors
+    is_in = draw.random((400, 5)) < 0.5
+    assert epsilon_of_one_target(10.0 * is_in + draw.random((400, 5)), Membership(is_in), 0.0, draw).epsilon > 3
+
+
+def test_one_target_of_every_world_is_drawn() -> None:
+    is_in = draws(5).random((50, 4)) < 0.5
+    scores = np.arange(200.0).reshape(50, 4)
+    found = one_target_scores(scores, Membership(is_in), draws(6))
+    together = np.sort(np.concatenate([found.members, found.nonmembers]))
+    assert (together == scores[np.arange(50), found.targets]).all()
+    assert set(found.targets.tolist()) == {0, 1, 2, 3}
+
+
+def test_wrong_input_is_named() -> None:
+    is_in = np.array([[True, False], [False, True]])
+    with pytest.raises(InputError, match=r"scores have shape \(2, 3\)"):
+        membership_rates(np.zeros((2, 3)), Membership(is_in), draws())
+    with pytest.raises(InputError, match="scores contain NaN"):
+        membership_rates(np.full((2, 2), np.nan), Membership(is_in), draws())
+    with pytest.raises(InputError, match="there are 4 members and 0 others"):
+        membership_rates(np.zeros((2, 2)), Membership(np.ones_like(is_in)), draws())
+    with pytest.raises(InputError, match="there are 1 worlds"):
+        membership_rates(np.zeros((1, 2)), Membership(is_in[:1]), draws())
+    with pytest.raises(InputError, match="drawn targets 2 were in"):
+        epsilon_of_one_target(np.zeros((2, 2)), Membership(np.ones_like(is_in)), 0.0, draws())
