@@ -32,7 +32,7 @@ ROUND_COLUMNS = ("world", "round", "sigma", "local_sensitivity", "log_odds")
 RELEASE_COLUMNS = ("world", "round", "test_accuracy")
 NORM_COLUMN = "clipping_norm"
 """Column of the table of rounds where the clipping norm is adaptive."""
-INSIDER_COLUMNS = ("world", "insider", "log_odds", "belief", "won")
+INSIDER_COLUMNS = ("world", "insider")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class RunTables:
         One row a world and round: what the insider's noise meter read. None where there was none.
     insiders
         One row a world and insider: world, insider (the client), log_odds, belief (in the dataset that was really
-        used), won. None where one insider played alone.
+        used), won; of insiders without beliefs their score alone. None where one insider played alone.
 
     Raises
     ------

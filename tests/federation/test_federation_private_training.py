@@ -55,9 +55,21 @@ def test_scores_stand_where_beliefs_cannot(small_plan: MakePlan, tmp_path: Path)
     assert contents.summary["scores"]["worlds"] == 12
     assert contents.summary["verdict"] == "inconclusive"
     assert contents.summary["empirical_epsilon"] is None
+    assert contents.summary["scores"]["area_of_each"] == {}
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "no likelihood ratio" in page
     assert "What each client promises its own records" in page
+
+
+def test_several_insiders_have_scores_of_their_own(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = plan_of(small_plan, audit={"worlds": 6, "insiders": 2}, run={"seed": 3})
+    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    table = pd.read_parquet(tmp_path / "run" / "insiders.parquet")
+    first = table[table["insider"] == load_game(plan.public).insider]
+    np.testing.assert_array_equal(first["score"], contents.worlds["score"])
+    of_each = contents.summary["scores"]["area_of_each"]
+    assert list(of_each) == [str(client) for client in load_game(plan.public).insiders]
+    assert of_each[str(load_game(plan.public).insider)] == contents.summary["scores"]["area"]
     with pytest.raises(InputError, match="scores and no log-odds"):
         replay(tmp_path / "run")
 

@@ -263,7 +263,7 @@ def _scores_test(at_level: float, ceiling: float, guarantee: Guarantee) -> TestR
         level=FAMILY_LEVEL,
         measured=f"scores that certify an epsilon of at least {at_level:.3g} at delta {guarantee.delta:g}",
         promised=f"an epsilon of at most {guarantee.epsilon:.3g}",
-        limit=f"scores of so many worlds certify an epsilon of up to {ceiling:.3g}, and that where they separate "
+        limit=f"so many worlds could show an epsilon of {ceiling:.3g} at most, and only if their scores separated "
         "perfectly",
     )
 

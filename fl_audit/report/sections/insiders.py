@@ -74,7 +74,7 @@ class InsidersNumbers:
 
 def _measure(run: FinishedRun, _: Findings) -> InsidersNumbers | None:
     table = run.tables.insiders
-    if table is None or not run.facts.has_promise:
+    if table is None or "won" not in table or not run.facts.has_promise:
         return None
     each = tuple(
         _one(int(str(client)), rows, run.facts.confidence) for client, rows in table.groupby("insider", sort=True)

@@ -1,7 +1,10 @@
 """The scores of an insider who has no beliefs, because the law of what it sees cannot be written down."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+import numpy as np
 
 from fl_audit.evidence.bounds.area import AreaUnderCurve, area_under_curve
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, bound_json, epsilon_lower_bound
@@ -30,12 +33,15 @@ class ScoreNumbers:
         How well the scores separate them.
     bound
         The epsilon that they prove, without any assumption about their law.
+    of_each
+        Area of every insider's scores, by client, where several attack; empty where one does.
     """
 
     members: int
     nonmembers: int
     area: AreaUnderCurve
     bound: LowerBound
+    of_each: Mapping[int, AreaUnderCurve] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `scores`."""
@@ -45,6 +51,7 @@ class ScoreNumbers:
                 **asdict(self.area),
                 "lower_bound": bound_json(self.bound),
                 "is_likelihood_ratio": False,
+                "area_of_each": {str(client): area.area for client, area in self.of_each.items()},
             }
         }
 
@@ -60,7 +67,20 @@ def _measure(run: FinishedRun, _: Findings) -> ScoreNumbers | None:
         nonmembers=len(others),
         area=area_under_curve(members, others, confidence),
         bound=epsilon_lower_bound(members, others, promise.delta, confidence, BoundMethod.ORDER_STATISTIC),
+        of_each=_of_each(run),
     )
+
+
+def _of_each(run: FinishedRun) -> dict[int, AreaUnderCurve]:
+    table = run.tables.insiders
+    if table is None:
+        return {}
+    by_client = table.pivot(index="world", columns="insider", values="score").loc[run.tables.worlds["world"]]
+    scores = {int(str(client)): column.to_numpy(dtype=np.float64) for client, column in by_client.items()}
+    return {
+        client: area_under_curve(found[run.bits], found[~run.bits], run.facts.confidence)
+        for client, found in scores.items()
+    }
 
 
 def _sentence(numbers: ScoreNumbers, _: RunContents) -> str:
@@ -94,11 +114,21 @@ def _entries(numbers: ScoreNumbers, contents: RunContents) -> list[Entry]:
         Entry("AUC of the scores (probability)", area.area, DASH, "none: a point estimate", how, NO_LIKELIHOOD_RATIO),
         Entry("AUC, lower end", area.low, DASH, at, "Hoeffding 1963, section 5b", INDEPENDENT),
         Entry("AUC, upper end", area.high, DASH, at, "Hoeffding 1963, section 5b", INDEPENDENT),
+        *_entries_of_each(numbers, at),
         Entry("Lower bound from the scores (nats)", finite(bound.epsilon), DASH,
               f"holds at {percent(bound.confidence)} confidence", f"{bound.method}{at_delta(promise.delta)}",
               f"{bound.assumption} {NO_LIKELIHOOD_RATIO}"),
         Entry("Largest bound that so many scores could prove (nats)", finite(bound.limit_of_detection), DASH, DASH,
               str(bound.method), bound.limit_meaning),
+    ]  # fmt: skip
+
+
+def _entries_of_each(numbers: ScoreNumbers, at: str) -> list[Entry]:
+    return [
+        Entry(f"AUC of the scores of client {client} (probability)", area.area, DASH,
+              f"{number_text(area.low, 3)} to {number_text(area.high, 3)} at {at}", "the same, of every insider",
+              NO_LIKELIHOOD_RATIO)
+        for client, area in numbers.of_each.items()
     ]  # fmt: skip
 
 
