@@ -25,4 +25,4 @@ def test_an_honest_real_federation_breaks_nothing_and_offers_every_test() -> Non
     tests, missing = run_family(measured_run(breach_plan(6)))
     assert not any(test.violated for test in tests)
     assert not missing
-    assert len(tests) == len(TestName) - 2  # not low bits of few coordinates, and no scores where noise is measured
+    assert len(tests) == len(TestName) - 1  # no scores where noise is measured

@@ -88,7 +88,7 @@ def test_all_items_at_once(tmp_path: Path) -> None:
 
 WORDS_OF_THE_PAGE = (
     "Quick form", "by the euclidean measure instead of manhattan", "Not a private release", "Adult is small",
-    "Small for Adult", "Adam", "local", "second draw of the noise", "never drawn", "plots epsilon against itself",
+    "Small for Adult", "Adam", "local", "second draw of the noise", "never draws it", "plots epsilon against itself",
     "Eq. (9)", "vectors of 784", "largest Rényi order is 63", "Location-30", "Figure 7", "medians of 4.2 and 4.4",
 )  # fmt: skip
 
