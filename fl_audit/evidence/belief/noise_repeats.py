@@ -15,7 +15,7 @@ from scipy.special import betainc, betaincinv
 from fl_audit.evidence.belief.family import NOT_MEASURED, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 
-LARGEST_GROUP = 2**15
+LARGEST_GROUP = 2**14
 """Number of noise vectors up to which all are compared with all; more are compared within groups of so many."""
 
 _BLOCK = 1024
