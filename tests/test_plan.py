@@ -13,7 +13,8 @@ from opacus.accountants import RDPAccountant
 from opacus.accountants.analysis.rdp import compute_rdp
 
 from experiments.runs.config import RunConfig, parse_config
-from experiments.runs.plan import AuditPlan, rounds_of, sampling_rate
+from experiments.runs.laws import rounds_of, sampling_rate
+from experiments.runs.plan import AuditPlan
 from fl_audit.errors import InputError
 from fl_audit.privacy.renyi import RDP_CLASSIC_ORDERS
 

@@ -2,47 +2,36 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
-from math import ceil
 
-import numpy as np
-from numpy.typing import NDArray
-
-from experiments.runs.config import PRIVACY_TARGETS, DataSection, RunConfig, TrainingSection
+from experiments.runs.config import PRIVACY_TARGETS, DataSection, RunConfig
+from experiments.runs.laws import (
+    clients_of,
+    denominator_of,
+    law_of,
+    partition_parameters,
+    rounds_of,
+    sampling_rate,
+    shards_of,
+    standpoint_of,
+)
 from fl_audit.adjacency import NeighbourPair, Unit
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.client_neighbours import choose_client
 from fl_audit.data.files import data_directory
 from fl_audit.data.neighbours import choose_neighbour
-from fl_audit.data.partition import owners_of, partition_records
+from fl_audit.data.partition import owners_of
 from fl_audit.data.split import Split, select_records, used_sizes
 from fl_audit.errors import require
 from fl_audit.game.public import PublicGame
-from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.models import ModelSpec
-from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.learning.stacked import StackedModel
-from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, FixedClipping, NoClipping
-from fl_audit.mechanisms.contribution import Contribution, LocalTraining, PrivateTraining, RecordGradients
 from fl_audit.mechanisms.law import NOTHING_TO_WEIGH, ReleaseLaw
-from fl_audit.mechanisms.noise import (
-    CentralGaussian,
-    CorrelatedGaussian,
-    DistributedGaussian,
-    InsideTraining,
-    LocalGaussian,
-    Noise,
-    NoiseScaling,
-    NoNoise,
-)
-from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, participation_of
-from fl_audit.mechanisms.standpoint import Standpoint
+from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.guarantee import Guarantee, guarantee
-from fl_audit.privacy.matrices import StrategyKind
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
 
 _TARGETS: dict[str, Callable[[float], Target]] = {
@@ -105,160 +94,6 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
     return AuditPlan(_sized(config), guarantee_of(law, config), public)
 
 
-def law_of(config: RunConfig, noise_multiplier: float, split: Split) -> ReleaseLaw:
-    """Return the release law of a configuration at some noise multiplier; it has none where nothing is promised.
-
-    Parameters
-    ----------
-    config
-        The configuration, with the number of clients.
-    noise_multiplier
-        z.
-    split
-        The records: where clients train privately, the promise depends on the smallest shard.
-
-    Raises
-    ------
-    InputError
-        If the parts of the law do not go together.
-    """
-    privacy, training = config.privacy, config.training
-    return ReleaseLaw(
-        adjacency=privacy.adjacency,
-        clipping=_clipping(config),
-        participation=_participation(config),
-        noise=_noise(config, noise_multiplier),
-        denominator=_denominator(config),
-        optimizer=ServerOptimizer(training.optimizer, training.learning_rate, momentum=training.momentum),
-        contribution=_contribution(config, split),
-    )
-
-
-def standpoint_of(config: RunConfig) -> Standpoint:
-    """Return from where the adversary of a configuration looks."""
-    return Standpoint(config.audit.place, config.audit.participation, config.audit.colluders)
-
-
-def _contribution(config: RunConfig, split: Split) -> Contribution:
-    training = config.training
-    match training.strategy:
-        case "dp-fedsgd":
-            return RecordGradients()
-        case "dp-fedavg":
-            return LocalTraining(_schedule(training))
-        case "dp-sgd-clients":
-            return PrivateTraining(_schedule(training), min(len(shard) for shard in _shards(config, split)))
-
-
-def _schedule(training: TrainingSection) -> LocalSchedule:
-    assert training.local_learning_rate is not None, "the configuration fills it in"
-    assert training.local_batch is not None, "the configuration fills it in"
-    return LocalSchedule(
-        training.local_learning_rate, training.local_batch, training.local_epochs, training.local_steps
-    )
-
-
-def _clipping(config: RunConfig) -> Clipping:
-    privacy = config.privacy
-    if not privacy.private:
-        return NoClipping()
-    match privacy.clipping:
-        case "fixed":
-            return FixedClipping(privacy.clipping_norm)
-        case "adaptive":
-            usual = AdaptiveClipping(privacy.clipping_norm)
-            return AdaptiveClipping(
-                privacy.clipping_norm,
-                quantile=privacy.quantile or usual.quantile,
-                learning_rate=privacy.clipping_learning_rate or usual.learning_rate,
-                bit_noise=privacy.quantile_noise or usual.bit_noise,
-            )
-
-
-def _participation(config: RunConfig) -> Participation:
-    training, clients = config.training, _clients(config)
-    if training.strategy == "dp-fedsgd":
-        return participation_of(float(sampling_rate(config)))
-    if training.cohort is None:
-        return participation_of(training.client_sampling_rate or 1.0)
-    require(
-        training.cohort <= clients, f"cohort is {training.cohort} of {clients} clients: accepted are 1 to {clients}"
-    )
-    return Everybody() if training.cohort == clients else FixedCohort(training.cohort, clients)
-
-
-def _denominator(config: RunConfig) -> float:
-    """Return n: the records, or the clients, that take part in a round on average."""
-    match _participation(config), config.training.strategy:
-        case FixedCohort(size), _:
-            return float(size)
-        case _, "dp-fedavg" | "dp-sgd-clients":
-            return float(_clients(config) * (config.training.client_sampling_rate or 1.0))
-        case _:
-            return float(sampling_rate(config) * config.data.records)
-
-
-def _noise(config: RunConfig, multiplier: float) -> Noise:
-    privacy, clients = config.privacy, _clients(config)
-    if not privacy.private:
-        return NoNoise()
-    if privacy.noise != "central":
-        require(
-            privacy.sensitivity is NoiseScaling.GLOBAL,
-            f"sensitivity is 'local' with noise = '{privacy.noise}': accepted with it is 'global'",
-        )
-    match privacy.noise:
-        case "central":
-            return CentralGaussian(multiplier, privacy.sensitivity)
-        case "distributed":
-            return DistributedGaussian(multiplier, clients)
-        case "local":
-            return LocalGaussian(multiplier, clients)
-        case "inside-training":
-            return InsideTraining(multiplier)
-        case "tree":
-            return CorrelatedGaussian(multiplier, StrategyKind.TREE, rounds_of(config))
-        case "banded":
-            return CorrelatedGaussian(multiplier, StrategyKind.BANDED, rounds_of(config), _bands(config))
-
-
-def _bands(config: RunConfig) -> int:
-    """Return the bands: left out, as many as rounds lie from one of a client's to its next, where cohorts take part."""
-    rounds = rounds_of(config)
-    if config.privacy.bands is not None:
-        require(
-            config.privacy.bands <= rounds, f"bands is {config.privacy.bands}: accepted are 1 to {rounds}, the rounds"
-        )
-        return config.privacy.bands
-    participation = _participation(config)
-    return min(rounds, participation.separation if isinstance(participation, FixedCohort) else rounds)
-
-
-def sampling_rate(config: RunConfig) -> Fraction:
-    """Return q, the probability with which a record takes part in a round: the number that was written, exactly.
-
-    Raises
-    ------
-    InputError
-        If a round is to have more records than there are.
-    """
-    training, records = config.training, config.data.records
-    if training.expected_batch is None:
-        return Fraction(str(training.sampling_rate or 1))
-    batch = training.expected_batch
-    require(batch <= records, f"expected-batch is {batch} of {records} records: accepted are 1 to {records}")
-    return Fraction(batch, records)
-
-
-def rounds_of(config: RunConfig) -> int:
-    """Return k, the number of rounds: as many as it takes that a record takes part `epochs` times on average."""
-    training = config.training
-    if training.epochs is None:
-        assert training.rounds is not None, "the configuration fills in its default"
-        return training.rounds
-    return ceil(Fraction(str(training.epochs)) / sampling_rate(config))
-
-
 def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee | None:
     """Return what the rounds of a release law promise, by the accountant of a configuration; None if nothing."""
     if not law.adds_noise:
@@ -312,11 +147,11 @@ def _sized(config: RunConfig) -> RunConfig:
 
 def _examples_a_round(config: RunConfig) -> float:
     """Return how many passes of single records a round takes, of all clients together."""
-    training, share = config.training, _denominator(config) / _clients(config)
+    training, share = config.training, denominator_of(config) / clients_of(config)
     if training.strategy == "dp-fedsgd":
         return float(sampling_rate(config) * config.data.records)
     if training.local_steps is not None:
-        return float(training.local_steps * (training.local_batch or 1) * _clients(config) * share)
+        return float(training.local_steps * (training.local_batch or 1) * clients_of(config) * share)
     return float((training.local_epochs or 1) * config.data.records * share)
 
 
@@ -343,9 +178,9 @@ def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: Neighbo
         records=data.records,
         test_records=used.test,
         population_records=used.population,
-        clients=_clients(config),
+        clients=clients_of(config),
         partition=data.partition,
-        partition_parameters=tuple(sorted(_partition_parameters(data).items())),
+        partition_parameters=tuple(sorted(partition_parameters(data).items())),
         pair=pair,
         model=config.model.name,
         law=law,
@@ -365,7 +200,7 @@ def _pair(config: RunConfig, split: Split) -> NeighbourPair:
     if config.privacy.adjacency.unit is Unit.CLIENT:
         return choose_client(
             config.privacy.adjacency,
-            _shards(config, split),
+            shards_of(config, split),
             split.inside,
             audit.neighbour,
             audit.dissimilarity,
@@ -381,22 +216,6 @@ def _pair(config: RunConfig, split: Split) -> NeighbourPair:
         data.seed,
         audit.neighbour_rank or 1,
     )
-
-
-def _partition_parameters(data: DataSection) -> dict[str, bool | int | float | str]:
-    return {name.replace("-", "_"): value for name, value in data.partition_parameters.items()}
-
-
-def _shards(config: RunConfig, split: Split) -> tuple[NDArray[np.int64], ...]:
-    data, inside = config.data, split.inside
-    parameters = _partition_parameters(data)
-    return partition_records(inside.labels, _clients(config), data.partition, parameters, data.seed, inside.owner)
-
-
-def _clients(config: RunConfig) -> int:
-    clients = config.data.clients
-    assert clients is not None, "a resolved configuration names the number of clients"
-    return clients
 
 
 def data_spec(data: DataSection) -> DataSpec:
@@ -419,4 +238,4 @@ def _taken(config: RunConfig, split: Split, pair: NeighbourPair) -> int:
         case Unit.RECORD:
             return 1
         case Unit.CLIENT:
-            return len(_shards(config, split)[pair.index])
+            return len(shards_of(config, split)[pair.index])

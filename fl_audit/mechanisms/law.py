@@ -30,7 +30,7 @@ from fl_audit.mechanisms.noise import (
 )
 from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, PoissonSampling, rate_of
 from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Standpoint
-from fl_audit.privacy.adaptive_clipping import combined_multiplier
+from fl_audit.privacy.adaptive_clipping import bit_sensitivity, combined_multiplier
 from fl_audit.privacy.client_side import local_events
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease, gaussian_rounds
 from fl_audit.privacy.matrices import correlated_event
@@ -158,7 +158,7 @@ class ReleaseLaw:
     @property
     def bit_sensitivity(self) -> float:
         """Largest change of the sum of an adaptive norm's centred bits between neighbours: a bit is -1/2 or 1/2."""
-        return self.adjacency.sensitivity_of_sum(0.5)
+        return bit_sensitivity(self.adjacency.relation)
 
     @property
     def bit_sigma(self) -> float:

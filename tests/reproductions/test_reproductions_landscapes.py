@@ -38,7 +38,8 @@ from experiments.reproductions.negoescu2023.studies import (
 )
 from experiments.reproductions.papers import Context, Extent, NoDataError
 from experiments.runs.engines import Engine
-from experiments.runs.plan import AuditPlan, resolve, rounds_of
+from experiments.runs.laws import rounds_of
+from experiments.runs.plan import AuditPlan, resolve
 from experiments.runs.run import run_audit
 from experiments.runs.run_directory import read_public
 from experiments.sweeps.grid import grid, without_privacy

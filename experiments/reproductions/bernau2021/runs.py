@@ -15,7 +15,8 @@ from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, Setting
 from experiments.reproductions.papers import Extent
 from experiments.runs.config import RunConfig
 from experiments.runs.engines import Engine
-from experiments.runs.plan import resolve, rounds_of
+from experiments.runs.laws import rounds_of
+from experiments.runs.plan import resolve
 from experiments.runs.progress import Progress, RunsProgress, no_runs_progress
 from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory, read_json, read_public

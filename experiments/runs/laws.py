@@ -1,0 +1,203 @@
+"""From a configuration to its release law: who takes part, what each adds, how it is clipped and noised."""
+
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.runs.config import DataSection, RunConfig, TrainingSection
+from fl_audit.data.partition import partition_records
+from fl_audit.data.split import Split
+from fl_audit.errors import require
+from fl_audit.learning.local_training import LocalSchedule
+from fl_audit.learning.optimizers import ServerOptimizer
+from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, FixedClipping, NoClipping
+from fl_audit.mechanisms.contribution import Contribution, LocalTraining, PrivateTraining, RecordGradients
+from fl_audit.mechanisms.law import ReleaseLaw
+from fl_audit.mechanisms.noise import (
+    CentralGaussian,
+    CorrelatedGaussian,
+    DistributedGaussian,
+    InsideTraining,
+    LocalGaussian,
+    Noise,
+    NoiseScaling,
+    NoNoise,
+)
+from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, participation_of
+from fl_audit.mechanisms.standpoint import Standpoint
+from fl_audit.privacy.matrices import StrategyKind
+
+
+def law_of(config: RunConfig, noise_multiplier: float, split: Split) -> ReleaseLaw:
+    """Return the release law of a configuration at some noise multiplier; it has none where nothing is promised.
+
+    Parameters
+    ----------
+    config
+        The configuration, with the number of clients.
+    noise_multiplier
+        z.
+    split
+        The records: where clients train privately, the promise depends on the smallest shard.
+
+    Raises
+    ------
+    InputError
+        If the parts of the law do not go together.
+    """
+    privacy, training = config.privacy, config.training
+    return ReleaseLaw(
+        adjacency=privacy.adjacency,
+        clipping=_clipping(config),
+        participation=_participation(config),
+        noise=_noise(config, noise_multiplier),
+        denominator=denominator_of(config),
+        optimizer=ServerOptimizer(training.optimizer, training.learning_rate, momentum=training.momentum),
+        contribution=_contribution(config, split),
+    )
+
+
+def standpoint_of(config: RunConfig) -> Standpoint:
+    """Return from where the adversary of a configuration looks."""
+    return Standpoint(config.audit.place, config.audit.participation, config.audit.colluders)
+
+
+def _contribution(config: RunConfig, split: Split) -> Contribution:
+    training = config.training
+    match training.strategy:
+        case "dp-fedsgd":
+            return RecordGradients()
+        case "dp-fedavg":
+            return LocalTraining(_schedule(training))
+        case "dp-sgd-clients":
+            return PrivateTraining(_schedule(training), min(len(shard) for shard in shards_of(config, split)))
+
+
+def _schedule(training: TrainingSection) -> LocalSchedule:
+    assert training.local_learning_rate is not None, "the configuration fills it in"
+    assert training.local_batch is not None, "the configuration fills it in"
+    return LocalSchedule(
+        training.local_learning_rate, training.local_batch, training.local_epochs, training.local_steps
+    )
+
+
+def _clipping(config: RunConfig) -> Clipping:
+    privacy = config.privacy
+    if not privacy.private:
+        return NoClipping()
+    match privacy.clipping:
+        case "fixed":
+            return FixedClipping(privacy.clipping_norm)
+        case "adaptive":
+            usual = AdaptiveClipping(privacy.clipping_norm)
+            return AdaptiveClipping(
+                privacy.clipping_norm,
+                quantile=privacy.quantile or usual.quantile,
+                learning_rate=privacy.clipping_learning_rate or usual.learning_rate,
+                bit_noise=privacy.quantile_noise or usual.bit_noise,
+            )
+
+
+def _participation(config: RunConfig) -> Participation:
+    training, clients = config.training, clients_of(config)
+    if training.strategy == "dp-fedsgd":
+        return participation_of(float(sampling_rate(config)))
+    if training.cohort is None:
+        return participation_of(training.client_sampling_rate or 1.0)
+    require(
+        training.cohort <= clients, f"cohort is {training.cohort} of {clients} clients: accepted are 1 to {clients}"
+    )
+    return Everybody() if training.cohort == clients else FixedCohort(training.cohort, clients)
+
+
+def denominator_of(config: RunConfig) -> float:
+    """Return n: the records, or the clients, that take part in a round on average."""
+    match _participation(config), config.training.strategy:
+        case FixedCohort(size), _:
+            return float(size)
+        case _, "dp-fedavg" | "dp-sgd-clients":
+            return float(clients_of(config) * (config.training.client_sampling_rate or 1.0))
+        case _:
+            return float(sampling_rate(config) * config.data.records)
+
+
+def _noise(config: RunConfig, multiplier: float) -> Noise:
+    privacy, clients = config.privacy, clients_of(config)
+    if not privacy.private:
+        return NoNoise()
+    if privacy.noise != "central":
+        require(
+            privacy.sensitivity is NoiseScaling.GLOBAL,
+            f"sensitivity is 'local' with noise = '{privacy.noise}': accepted with it is 'global'",
+        )
+    match privacy.noise:
+        case "central":
+            return CentralGaussian(multiplier, privacy.sensitivity)
+        case "distributed":
+            return DistributedGaussian(multiplier, clients)
+        case "local":
+            return LocalGaussian(multiplier, clients)
+        case "inside-training":
+            return InsideTraining(multiplier)
+        case "tree":
+            return CorrelatedGaussian(multiplier, StrategyKind.TREE, rounds_of(config))
+        case "banded":
+            return CorrelatedGaussian(multiplier, StrategyKind.BANDED, rounds_of(config), _bands(config))
+
+
+def _bands(config: RunConfig) -> int:
+    """Return the bands: left out, as many as rounds lie from one of a client's to its next, where cohorts take part."""
+    rounds = rounds_of(config)
+    if config.privacy.bands is not None:
+        require(
+            config.privacy.bands <= rounds, f"bands is {config.privacy.bands}: accepted are 1 to {rounds}, the rounds"
+        )
+        return config.privacy.bands
+    participation = _participation(config)
+    return min(rounds, participation.separation if isinstance(participation, FixedCohort) else rounds)
+
+
+def sampling_rate(config: RunConfig) -> Fraction:
+    """Return q, the probability with which a record takes part in a round: the number that was written, exactly.
+
+    Raises
+    ------
+    InputError
+        If a round is to have more records than there are.
+    """
+    training, records = config.training, config.data.records
+    if training.expected_batch is None:
+        return Fraction(str(training.sampling_rate or 1))
+    batch = training.expected_batch
+    require(batch <= records, f"expected-batch is {batch} of {records} records: accepted are 1 to {records}")
+    return Fraction(batch, records)
+
+
+def rounds_of(config: RunConfig) -> int:
+    """Return k, the number of rounds: as many as it takes that a record takes part `epochs` times on average."""
+    training = config.training
+    if training.epochs is None:
+        assert training.rounds is not None, "the configuration fills in its default"
+        return training.rounds
+    return ceil(Fraction(str(training.epochs)) / sampling_rate(config))
+
+
+def partition_parameters(data: DataSection) -> dict[str, bool | int | float | str]:
+    """Return the parameters of the partition by the names that Python knows them by."""
+    return {name.replace("-", "_"): value for name, value in data.partition_parameters.items()}
+
+
+def shards_of(config: RunConfig, split: Split) -> tuple[NDArray[np.int64], ...]:
+    """Return the positions in D of the records of every client."""
+    data, inside = config.data, split.inside
+    parameters = partition_parameters(data)
+    return partition_records(inside.labels, clients_of(config), data.partition, parameters, data.seed, inside.owner)
+
+
+def clients_of(config: RunConfig) -> int:
+    """Return the number of clients of a resolved configuration."""
+    clients = config.data.clients
+    assert clients is not None, "a resolved configuration names the number of clients"
+    return clients
