@@ -3,19 +3,23 @@
 Every message brings the public game, so the same app runs under any engine, and a client derives from it what it holds.
 """
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 from numpy.typing import NDArray
 
-from clients.data_owner import Task, contribute, contribute_as_victim, train_privately, with_noise
+from clients.cohort import announce, trained_together
+from clients.data_owner import Task, contribute, contribute_as_victim, contribute_members, train_privately, with_noise
 from clients.loss_answers import LossPart, Question, losses_held, own_epsilon_star, tell_moments, tell_range
 from clients.time_limit import within_time_limit
 from fl_audit.adversaries import averages, identifiability
+from fl_audit.adversaries.many_targets import observe_targets, pushed_up
 from fl_audit.errors import InputError
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.evidence.star.loss_moments import ScoreMoments
@@ -24,6 +28,7 @@ from fl_audit.game.game import Game, load_game
 from fl_audit.game.membership import Membership
 from fl_audit.game.private_training import OwnDraws, accountant_before
 from fl_audit.game.public import PublicGame
+from fl_audit.game.randomised import told_by
 from fl_audit.game.seen import Seen
 from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.mechanisms.contribution import PrivateTraining
@@ -58,13 +63,19 @@ def train(message: Message, context: Context) -> Message:
     if isinstance(game.public.law.contribution, PrivateTraining):
         return _train_privately(message, context, game, client, task)
     sensitivity = None
-    if client == game.victim:
+    if game.public.plays_membership:
+        found = contribute_members(game, client, task, _membership(game, client, message, len(task.models)))
+    elif client == game.victim:
         found, sensitivity = contribute_as_victim(game, task, _membership(game, client, message))
-    else:
+    elif task.told is not None:
         found = contribute(game, client, task)
+    else:
+        found = trained_together(game, message, task.models, task.moment, lambda: contribute(game, client, task))
     total = found.total
+    if game.public.ascent > 0 and client == game.insider:
+        total = total + pushed_up(game, task.models)
     if game.public.law.clients_add_noise:
-        total = with_noise(game, total, *_own_noise(message), task.moment.number)
+        total = with_noise(game, total, *_own_draws(message), task.moment.number)
     reply: dict[str, NDArray[Any]] = {Key.SUM: total.cpu().numpy()}
     if found.within is not None:
         reply[Key.WITHIN] = found.within.cpu().numpy()
@@ -73,12 +84,20 @@ def train(message: Message, context: Context) -> Message:
     return _reply(message, reply)
 
 
+def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
+    """Take note of calls that follow in this thread: clients of one round and one world are then trained together."""
+    own = [(message, _partition(context)) for message, context in calls if message.metadata.message_type == "train"]
+    about = {(_config(one)[Key.GAME], _config(one)[Key.ROUND], _config(one)[Key.BATCH]) for one, _ in own}
+    told = {id(_arrays(message)[models_key(0)].data) for message, _ in own}
+    announce({one.metadata.message_id: client for one, client in own} if len(about) == len(told) == 1 else {})
+
+
 def _train_privately(message: Message, context: Context, game: Game, client: int, task: Task) -> Message:
     """Answer a round of private training: the updates of all worlds, and what the client's accountant has counted."""
-    seed, worlds = _own_noise(message)
+    seed, worlds = _own_draws(message)
     membership = _membership(game, client, message) if game.targets_of(client) else None
     accountant = _own_accountant(message, context, game, client)
-    found = train_privately(game, client, task, OwnDraws(seed, tuple(worlds)), membership, accountant)
+    found = train_privately(game, client, task, OwnDraws(seed, worlds), membership, accountant)
     asked = _config(message)
     context.state[Record.OWN_ACCOUNTANT] = ConfigRecord(
         {Key.ROUND: asked[Key.ROUND], Key.BATCH: asked[Key.BATCH], Key.ACCOUNTANT: found.accountant}
@@ -114,6 +133,9 @@ def observe(message: Message, context: Context) -> Message:
         named = " and ".join(map(str, game.insiders))
         raise InputError(f"client {client} was shown a release, the insider is client {named}")
     seen = Seen.of(_round(message), {key: _tensor(game, message, key) for key in _arrays(message)})
+    if game.public.plays_membership:
+        told_of_all = observe_targets(game, seen, _told_membership(message, game.public.targets))
+        return _reply(message, {Key.LOG_ODDS: told_of_all.increments, Key.LOCAL_SENSITIVITY: told_of_all.signal})
     if not game.public.law.weighs_exactly:
         return _reply(message, {Key.SCORE: averages.score(game, seen, client)})
     found = identifiability.observe(game, seen)
@@ -168,30 +190,38 @@ def _game(message: Message) -> Game:
     return game
 
 
-def _membership(game: Game, client: int, message: Message) -> Membership:
-    """Return which of the client's own targets are in."""
+def _membership(game: Game, client: int, message: Message, worlds: int = 0) -> Membership:
+    """Return which of the client's own targets are in; of a client without targets an empty one of so many worlds."""
+    if not game.targets_of(client):
+        return Membership(np.empty((worlds, 0), dtype=np.bool_))
+    return _told_membership(message, len(game.targets_of(client)))
+
+
+def _told_membership(message: Message, targets: int) -> Membership:
+    """Return which of so many targets are in, as a message tells."""
     secret = _config(message)[Key.MEMBERSHIP]
     assert isinstance(secret, bytes)
-    return Membership.unpack(secret, len(game.targets_of(client)))
+    return Membership.unpack(secret, targets)
 
 
 def _task(game: Game, client: int, message: Message) -> Task:
     """Return what a client is asked for in a round."""
-    models, norms = _tensor(game, message, models_key(0)), _arrays(message).get(Key.NORMS)
+    models, norms = _models(game, message), _arrays(message).get(Key.NORMS)
     moment = Moment(_round(message), None if norms is None else copy_to_tensor(unpack(norms)).to(game.public.device))
+    told = None if game.public.randomiser is None else told_by(game, client, OwnDraws(*_own_draws(message)))
     packed = _config(message).get(Key.PARTICIPATION)
     if packed is None:
-        return Task(models, moment)
+        return Task(models, moment, None, told)
     assert isinstance(packed, bytes)
-    return Task(models, moment, unpack_participation(packed, len(models), len(game.shards[client])))
+    return Task(models, moment, unpack_participation(packed, len(models), len(game.shards[client])), told)
 
 
-def _own_noise(message: Message) -> tuple[int, list[int]]:
-    """Return the secret seed of a client's noise, and the numbers of the worlds that a message is about."""
+def _own_draws(message: Message) -> tuple[int, tuple[int, ...]]:
+    """Return the secret seed of what a client draws, and the numbers of the worlds that a message is about."""
     told = _config(message)
     worlds = told[Key.WORLDS]
     assert isinstance(worlds, list)
-    return int(str(told[Key.NOISE_SEED])), [int(world) for world in worlds]
+    return int(str(told[Key.NOISE_SEED])), tuple(int(world) for world in worlds)
 
 
 def _round(message: Message) -> int:
@@ -217,6 +247,29 @@ def _arrays(message: Message) -> ArrayRecord:
 
 def _tensor(game: Game, message: Message, key: str) -> torch.Tensor:
     return copy_to_tensor(unpack(_arrays(message)[key])).to(game.public.device)
+
+
+def _models(game: Game, message: Message) -> torch.Tensor:
+    """Return a round's models, which nobody changes; clients that are called in one process are sent the same bytes.
+
+    Only a single world's model is kept from one call to the next: of many, the memory is worth more than the copy.
+    """
+    sent = _arrays(message)[models_key(0)].data
+    if _LAST.models is not None and _LAST.sent is sent:
+        return _LAST.models
+    models = _tensor(game, message, models_key(0))
+    _LAST.sent, _LAST.models = (sent, models) if len(models) == 1 else (None, None)
+    return models
+
+
+class _LastModels(threading.local):
+    """The models of the last message in this thread, and the bytes that they were read from."""
+
+    sent: bytes | None = None
+    models: torch.Tensor | None = None
+
+
+_LAST = _LastModels()
 
 
 def _reply(message: Message, arrays: Mapping[str, NDArray[Any]], more: Mapping[str, str] | None = None) -> Message:

@@ -1,15 +1,19 @@
 """Data owners: what a client does with its own records, in every world at once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fl_audit.adjacency import Unit
 from fl_audit.game.contributing import Contributed, Moment, contributed, differing_contributions
+from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game
 from fl_audit.game.membership import Membership
 from fl_audit.game.private_training import OwnDraws, trained_privately
+from fl_audit.game.randomised import ToldRecords
 from fl_audit.learning.private_training import PrivateUpdates
 from fl_audit.mechanisms.noise import noise_share
 from fl_audit.mechanisms.weighing import local_sensitivity
@@ -27,11 +31,14 @@ class Task:
         The round.
     taking_part
         Which records of its shard take part, (worlds, records); None is all of them.
+    told
+        What became of its records where it randomised them; None where it trains on them as they are.
     """
 
     models: torch.Tensor
     moment: Moment
     taking_part: NDArray[np.bool_] | None = None
+    told: ToldRecords | None = None
 
 
 def contribute(game: Game, client: int, task: Task) -> Contributed:
@@ -49,7 +56,40 @@ def contribute(game: Game, client: int, task: Task) -> Contributed:
     honest = None
     if task.taking_part is not None:
         honest = torch.from_numpy(task.taking_part[:, ~game.differs(client)]).to(task.models.device)
-    return contributed(game, client, game.honest_shard(client), task.models, task.moment, honest)
+    return contributed(game, client, _honest_shard(game, client, task), task.models, task.moment, honest)
+
+
+def _honest_shard(game: Game, client: int, task: Task) -> Examples:
+    """Return what a client trains on in every world."""
+    if task.told is None:
+        return game.honest_shard(client)
+    differs = game.differs(client)
+    return task.told.shard.take(np.flatnonzero(~differs)) if differs.any() else task.told.shard
+
+
+def contribute_members(game: Game, client: int, task: Task, membership: Membership) -> Contributed:
+    """Return what a client contributes in the game of membership: in every world its units that are in.
+
+    Parameters
+    ----------
+    game, client, task
+        As for `contribute`.
+    membership
+        Which of its own targets are in.
+    """
+    whole = game.shard(client) if task.told is None else task.told.shard
+    match game.unit:
+        case Unit.RECORD:
+            present = game.present(client, membership)
+            if task.taking_part is not None:
+                present &= task.taking_part
+            # Where all records are in, in all worlds, nothing needs to be left out.
+            rows = None if present.all() else torch.from_numpy(present).to(task.models.device)
+            return contributed(game, client, whole, task.models, task.moment, rows)
+        case Unit.CLIENT:
+            found = contributed(game, client, whole, task.models, task.moment)
+            bits = membership.is_in[:, 0] if membership.targets else np.ones(len(task.models), dtype=np.bool_)
+            return found.times(torch.from_numpy(bits).to(found.total.device))
 
 
 def contribute_as_victim(game: Game, task: Task, membership: Membership) -> tuple[Contributed, NDArray[np.float64]]:
@@ -57,7 +97,10 @@ def contribute_as_victim(game: Game, task: Task, membership: Membership) -> tupl
 
     Where records are sampled, x and its stand-in take part in the same rounds: they have one place in the shard.
     """
-    present, absent = differing_contributions(game, task.models, task.moment)
+    told = None
+    if task.told is not None:
+        told = task.told.shard.take(np.flatnonzero(game.differs(game.victim))), task.told.replacement
+    present, absent = differing_contributions(game, task.models, task.moment, told)
     bits = torch.from_numpy(membership.bits).to(present.total.device)
     chosen = torch.where(bits.unsqueeze(1), present.total, absent.total)
     if task.taking_part is not None:
@@ -93,7 +136,7 @@ def train_privately(
     return trained_privately(game, client, task.models, task.moment.number, draws, is_in, accountant)
 
 
-def with_noise(game: Game, total: torch.Tensor, seed: int, worlds: list[int], server_round: int) -> torch.Tensor:
+def with_noise(game: Game, total: torch.Tensor, seed: int, worlds: Sequence[int], server_round: int) -> torch.Tensor:
     """Return a contribution with the client's own share of the noise.
 
     Parameters

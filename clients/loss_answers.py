@@ -70,7 +70,11 @@ def losses_held(game: Game, client: int, models: Tensor, membership: Membership 
     """
     everywhere = np.ones(len(models), dtype=np.bool_)
     parts = [LossPart(game.losses(models, game.honest_shard(client)), everywhere)]
-    if membership is not None:
+    if membership is not None and game.public.plays_membership:
+        own, present = game.shard(client), game.present(client, membership)
+        losses, marks = game.losses(models, own), np.flatnonzero(game.differs(client))
+        parts += [LossPart(losses[:, [place]], present[:, place]) for place in marks]
+    elif membership is not None:
         parts.append(LossPart(game.losses(models, game.differing), membership.bits))
         parts.append(LossPart(game.losses(models, game.replacement), ~membership.bits))
     return parts

@@ -36,6 +36,7 @@ class Purpose(IntEnum):
     CLIENT_TRAINING = 17
     RECORD_RANDOMISER = 18
     SYNTHETIC_RECORDS = 19
+    TARGET_CHOICE = 20
 
 
 def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:

@@ -25,6 +25,7 @@ from fl_audit.packing import pack
 from fl_audit.worlds import WorldBatch, waves
 from server.ahead import BackgroundEvaluation, PreparedNoise, one_thread
 from server.challenger import SeededChallenger
+from server.early_stopping import EarlyStopping
 from server.evaluator import (
     LossThresholdFinding,
     PopulationLosses,
@@ -33,8 +34,10 @@ from server.evaluator import (
     ReleaseFinding,
     Utility,
 )
+from server.record_draws import RecordDraws
 from server.results import BatchResult, ResultSink
 from server.roll_call import call_the_roll
+from server.target_outputs import TargetOutputs
 from server.watched_grid import WatchedGrid
 from strategies.accountant_notes import AccountantNotes
 from strategies.contributors import Roster
@@ -42,6 +45,7 @@ from strategies.dp_strategy import DPStrategy
 from strategies.insider_inquiry import InsiderInquiry
 from strategies.loss_queries import FederatedLosses, LossQueries
 from strategies.score_inquiry import ScoreInquiry
+from strategies.target_inquiry import TargetInquiry
 
 _Inquiry = InsiderInquiry | LossQueries | AccountantNotes
 """What parties are asked, or tell, beside their contributions, and which leaves columns in the tables."""
@@ -77,6 +81,11 @@ class FederationPlan:
         How Epsilon* is found without pooling members' losses; None pools them.
     strategy
         The strategy that the server follows; a study of broken mechanisms puts another in its place.
+    patience
+        So many evaluated releases without a smaller loss on the population sample end the training of a world, see
+        `EarlyStopping`; None trains all rounds.
+    sees_weights
+        Whether what white-box attackers see of the targets is kept.
     """
 
     public: PublicGame
@@ -91,6 +100,8 @@ class FederationPlan:
     evaluate_every: int = 1
     federated_losses: FederatedLosses | None = None
     strategy: type[DPStrategy] = DPStrategy
+    patience: int | None = None
+    sees_weights: bool = False
 
     @property
     def evaluated_releases(self) -> tuple[int, ...]:
@@ -238,25 +249,41 @@ def _play_wave(
     sink: ResultSink,
     on_round: Callable[[int], None],
 ) -> None:
-    challenger = SeededChallenger(plan.seed)
+    challenger = SeededChallenger(plan.seed, plan.public.targets)
     insiders = _insiders(game, challenger)
-    recorder = ReleaseRecorder(plan.public.view, plan.keep_releases, on_round, tuple(insiders[game.insider]))
+    recorder = ReleaseRecorder(plan.public.view, plan.keep_releases, on_round, tuple(insiders.get(game.insider, ())))
     initial = _initial_models(plan, game, wave, recorder)
     findings = _release_findings(plan)
-    evaluator = ReleaseEvaluator(game, challenger, wave, findings)
+    stopping = None if plan.patience is None else EarlyStopping(plan.patience)
+    outputs = None
+    if plan.public.plays_membership:
+        outputs = TargetOutputs(plan.evaluated_releases, plan.sees_weights, plan.public.ascent > 0)
+    looking = findings if outputs is None else (*findings, outputs)
+    evaluator = ReleaseEvaluator(game, challenger, wave, looking, stopping)
     threads = plan.public.threads
     with one_thread(threads) as drawing, one_thread(threads) as evaluating:
         source = PreparedNoise(challenger, drawing, plan.public.rounds)
         background = BackgroundEvaluation(evaluator, evaluating, plan.evaluated_releases)
-        inquiries = _inquiries(plan, game, insiders, wave, background, findings)
+        inquiries = _inquiries(plan, game, insiders, wave, background, findings, challenger)
         strategy = plan.strategy(
-            plan.public, roster, source, wave, game.model.layout.size, plan.time_limit, recorder, inquiries
+            plan.public,
+            roster,
+            source,
+            wave,
+            game.model.layout.size,
+            plan.time_limit,
+            recorder,
+            inquiries,
+            # The norms of every round belong to the tables, where they are adaptive.
+            lambda: stopping is not None and not plan.public.law.is_adaptive and all(map(stopping.is_over, wave)),
         )
         strategy.start(grid, initial, num_rounds=strategy.exchanges, evaluate_fn=background)
         background.settle()
+    drawn = None if plan.public.randomiser is None else RecordDraws(game, challenger)
+    more = [one for one in (stopping, drawn) if one is not None]
     for batch in wave:
         found = _law_columns(plan, batch, recorder.norms[batch.name])
-        for source_of_columns in (*findings, *inquiries):
+        for source_of_columns in (*looking, *inquiries, *more):
             found |= source_of_columns.columns(batch)
         sink.finish(
             BatchResult(
@@ -265,8 +292,12 @@ def _play_wave(
                 rounds=plan.public.rounds,
                 evaluated=plan.evaluated_releases,
                 columns=found,
-                final_models=strategy.transcripts[batch.name].models[-1],
+                final_models=(
+                    strategy.transcripts[batch.name].models[-1] if stopping is None else stopping.models(batch).cpu()
+                ),
                 kept=recorder.kept(batch),
+                targets=tuple(game.targets.tolist()),
+                outputs={} if outputs is None else outputs.outputs(batch),
             )
         )
 
@@ -310,13 +341,16 @@ def _inquiries(
     wave: tuple[WorldBatch, ...],
     background: BackgroundEvaluation,
     findings: tuple[ReleaseFinding, ...],
+    challenger: SeededChallenger,
 ) -> tuple[_Inquiry, ...]:
     """Return what parties are asked beside their contributions."""
     inquiries: list[_Inquiry] = []
     if isinstance(plan.public.law.contribution, PrivateTraining):
         shards = [len(shard) for shard in game.shards]
         inquiries.append(AccountantNotes(plan.public.rounds, plan.evaluated_releases, shards, wave))
-    if plan.public.with_insider and not plan.public.law.weighs_exactly:
+    if plan.public.with_insider and plan.public.plays_membership:
+        inquiries.append(TargetInquiry(plan.public, insiders, wave, challenger))
+    elif plan.public.with_insider and not plan.public.law.weighs_exactly:
         inquiries.append(ScoreInquiry(plan.public, insiders, wave))
     elif plan.public.with_insider:
         layout = game.model.layout

@@ -20,21 +20,25 @@ class SeededChallenger:
     ----------
     seed
         Secret seed of the run.
+    targets
+        Number of targets, at least 1.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, targets: int = 1) -> None:
         self._seed = seed
-        self._bits: dict[int, bool] = {}
+        self._targets = targets
+        self._is_in: dict[int, NDArray[np.bool_]] = {}
 
     def membership(self, worlds: Sequence[int]) -> Membership:
-        """Return which targets are in, world by world: the coin is fair whatever the prior.
+        """Return which targets are in, world by world: every coin is fair, whatever the prior.
 
-        There is one target: where it is in, the world trains on D, elsewhere on D'.
+        Where there is one target and it is in, the world trains on D, elsewhere on D'.
         """
         for world in worlds:
-            if world not in self._bits:
-                self._bits[world] = bool(generator(self._seed, Purpose.SECRET_BIT, world=world).integers(2) == 1)
-        return Membership.of_bits(np.array([self._bits[world] for world in worlds], dtype=np.bool_))
+            if world not in self._is_in:
+                source = generator(self._seed, Purpose.SECRET_BIT, world=world)
+                self._is_in[world] = source.integers(2, size=self._targets) == 1
+        return Membership(np.stack([self._is_in[world] for world in worlds]))
 
     def participation(
         self, worlds: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float

@@ -25,9 +25,13 @@ from fl_audit.game.game import Game
 from fl_audit.game.membership import Membership
 from fl_audit.packing import copy_to_tensor
 from fl_audit.worlds import WorldBatch
+from server.early_stopping import EarlyStopping
 from strategies.contributors import Challenger
 
 Floats = NDArray[np.float64]
+
+_SURELY_TWO = 40
+"""Of so many fair coins fewer than two fall on one side once in 2.7e10 times."""
 
 
 def require_evaluable(game: Game, epsilon_star: bool, membership: bool) -> None:
@@ -38,6 +42,14 @@ def require_evaluable(game: Game, epsilon_star: bool, membership: bool) -> None:
     InputError
         If D' or the population has fewer than two records.
     """
+    if game.public.plays_membership:
+        sure = len(game.common.labels) >= 2 or not epsilon_star or len(game.targets) >= _SURELY_TWO
+        require(
+            sure,
+            f"Epsilon* needs 2 members, and of {len(game.targets)} targets, in or out by chance, fewer may be in: "
+            f"use {_SURELY_TWO} targets, fewer targets than there are records, or epsilon-star = false",
+        )
+        return
     wanted = [(epsilon_star, "Epsilon*", "epsilon-star"), (membership, "the membership attack", "membership")]
     for name, count in (("D'", len(game.common.labels)), ("the population sample", len(game.population.labels))):
         for is_on, what, key in wanted:
@@ -91,7 +103,7 @@ class Release:
 
     @cached_property
     def differing_losses(self) -> Floats:
-        """Losses on x, (worlds, 1), or on the records of the victim."""
+        """Losses on x, (worlds, 1), on the records of the victim, or on those of all targets."""
         return self.game.losses(self.models, self.game.differing)
 
     @cached_property
@@ -101,11 +113,23 @@ class Release:
 
     def members_and_population(self) -> Iterator[tuple[NDArray[np.bool_], Floats, Floats]]:
         """Yield worlds, their losses on the members of the data set that they used, and on the population."""
+        if self.game.public.plays_membership:
+            yield from self._members_of_each()
+            return
         bits = self.membership.bits
         for bit, own in ((True, self.differing_losses), (False, self.replacement_losses)):
             rows = bits == bit
             if rows.any():
                 yield rows, np.concatenate([self.common_losses[rows], own[rows]], axis=1), self.population_losses[rows]
+
+    def _members_of_each(self) -> Iterator[tuple[NDArray[np.bool_], Floats, Floats]]:
+        """Yield the worlds one by one: with many targets each has other members, and another number of them."""
+        is_in = self.membership.is_in[:, self.game.target_of_records]
+        for world, held in enumerate(is_in):
+            members = np.concatenate([self.common_losses[world], self.differing_losses[world, held]])
+            rows = np.zeros(len(is_in), dtype=np.bool_)
+            rows[world] = True
+            yield rows, members[np.newaxis], self.population_losses[rows]
 
 
 class ReleaseFinding(Protocol):
@@ -222,6 +246,8 @@ class ReleaseEvaluator:
         The batches that travel together.
     findings
         What looks at the releases.
+    stopping
+        Chooses a release of every world; None takes the last one. What is looked at last are the chosen models.
     """
 
     def __init__(
@@ -230,7 +256,10 @@ class ReleaseEvaluator:
         challenger: Challenger,
         batches: Sequence[WorldBatch],
         findings: Sequence[ReleaseFinding],
+        stopping: EarlyStopping | None = None,
     ) -> None:
+        self._stopping = stopping
+        self._last: dict[str, Release] = {}
         self._game = game
         self._challenger = challenger
         self._batches = batches
@@ -239,12 +268,26 @@ class ReleaseEvaluator:
     def __call__(self, server_round: int, arrays: Mapping[str, NDArray[np.float32]]) -> MetricRecord | None:
         """Show the models of one release to all findings."""
         for batch in self._batches:
-            models = copy_to_tensor(arrays[batch.name]).to(self._game.public.device)
-            membership = self._challenger.membership(batch.worlds)
-            release = Release(self._game, batch, server_round, models, membership)
+            release = self._release(batch, server_round, arrays[batch.name])
             for finding in self._findings:
                 finding.look(release)
+            if self._stopping is not None:
+                self._last[batch.name] = release  # shown again where no world trains on; it holds models and outputs
         return None
+
+    def _release(self, batch: WorldBatch, number: int, array: NDArray[np.float32]) -> Release:
+        """Return what the findings look at: after the last round, or where no world trains on, the chosen models."""
+        membership, stopping = self._challenger.membership(batch.worlds), self._stopping
+        if stopping is not None and stopping.is_over(batch) and number < self._game.public.rounds:
+            return self._last[batch.name]
+        models = copy_to_tensor(array).to(self._game.public.device)
+        release = Release(self._game, batch, number, models, membership)
+        if stopping is None:
+            return release
+        stopping.look(batch, number, models, lambda: release.population_losses)
+        if number < self._game.public.rounds:
+            return release
+        return Release(self._game, batch, number, stopping.models(batch), membership)
 
 
 def _areas(logits: Tensor, labels: Tensor) -> Floats | None:

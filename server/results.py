@@ -1,7 +1,7 @@
 """What a finished batch of worlds leaves behind."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -40,6 +40,10 @@ class BatchResult:
         Models after the last round (worlds, parameters).
     kept
         What clients saw of the kept worlds, by name; empty if the batch has none.
+    targets
+        Numbers of the units that are targets, ascending.
+    outputs
+        What the final models answer to the targets' records, by name; empty in the game of identifiability.
     """
 
     batch: WorldBatch
@@ -49,6 +53,8 @@ class BatchResult:
     columns: Columns
     final_models: Tensor
     kept: Mapping[str, Tensor]
+    targets: tuple[int, ...] = ()
+    outputs: Mapping[str, Tensor] = field(default_factory=dict)
 
     def frames(self, prior: float) -> dict[str, pd.DataFrame]:
         """Return the tables of the batch by name: those that every run has, and those that somebody filled.
@@ -70,13 +76,24 @@ class BatchResult:
             frames["insiders"] = self._insiders_frame(prior)
         if found.residuals:
             frames["residuals"] = self._long(found.residuals, rounds)
+        if found.targets:
+            frames["targets"] = self._targets_frame()
         return frames
+
+    def _targets_frame(self) -> pd.DataFrame:
+        """Return one row a world and target: whether it was in, and what was found of it."""
+        index = {
+            "world": np.repeat(np.array(self.batch.worlds), len(self.targets)),
+            "target": np.tile(np.array(self.targets), self.batch.count),
+            "is_in": self.membership.is_in.reshape(-1),
+        }
+        return pd.DataFrame(index | {name: value.reshape(-1) for name, value in self.columns.targets.items()})
 
     def _filled(self, columns: Table, names: tuple[str, ...], width: int) -> Table:
         return {**nan_columns(names, (self.batch.count, width)), **columns}
 
     def _worlds_frame(self, prior: float) -> pd.DataFrame:
-        bits = self.membership.bits
+        bits = self.membership.is_in[:, 0]  # of many targets the first
         found = {**nan_columns(("log_odds", *WORLD_FINDINGS), (self.batch.count,)), **self.columns.worlds}
         final = np.asarray(found.pop("log_odds"), dtype=np.float64)
         belief = expit(np.where(bits, 1.0, -1.0) * (final + logit(prior)))

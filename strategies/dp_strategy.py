@@ -68,6 +68,8 @@ class DPStrategy(Strategy):
         Told of every release.
     inquiries
         What parties are asked beside their contributions.
+    is_over
+        Tells whether no further round is wanted: a public rule may end the training where nobody is asked about rounds.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class DPStrategy(Strategy):
         time_limit: float,
         on_release: ReleaseObserver,
         inquiries: Sequence[Inquiry] = (),
+        is_over: Callable[[], bool] = lambda: False,
     ) -> None:
         self.public = public
         self.roster = roster
@@ -89,6 +92,8 @@ class DPStrategy(Strategy):
         self.time_limit = time_limit
         self.on_release = on_release
         self.inquiries = tuple(inquiries)
+        self._is_over = is_over
+        self._ended = False
         self.transcripts: dict[str, Transcript] = {}
         self._calls: dict[str, Call] = {}
         self._correlated = self._correlated_draws()
@@ -115,6 +120,9 @@ class DPStrategy(Strategy):
         ]
         if server_round > self.public.rounds:
             return asked
+        self._ended = self._ended or (not self.inquiries and self._is_over())
+        if self._ended:
+            return asked
         self._calls = {
             b.name: call_of(self.public, self.roster, self.challenger, b, server_round) for b in self.batches
         }
@@ -124,7 +132,7 @@ class DPStrategy(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Make the release of this round; note what parties answered."""
-        is_round = server_round <= self.public.rounds
+        is_round = server_round <= self.public.rounds and not self._ended
         expected = [answer for inquiry in self.inquiries for answer in inquiry.answers(server_round)]
         if is_round:
             expected += [Answer(one.client, _TRAIN, name) for name, call in self._calls.items() for one in call.asked]
@@ -228,8 +236,8 @@ class DPStrategy(Strategy):
     def _shown_participation(self, batch: WorldBatch) -> Tensor | None:
         """Return who took part as far as the adversary may know: that of the target may be a secret."""
         taking_part = self._calls[batch.name].taking_part
-        if taking_part is None or self.public.standpoint.sees_participation:
-            return taking_part
+        if taking_part is None or self.public.standpoint.sees_participation or self.public.plays_membership:
+            return taking_part  # of many targets each has an insider, who is told of all others
         shown = taking_part.clone()
         shown[:, self.public.pair.index] = False
         return shown
@@ -254,7 +262,7 @@ class DPStrategy(Strategy):
             worlds = [worlds[row] for row in one.rows]
             some = self.transcripts[batch.name].models[-1].numpy()[one.rows]
             arrays = ArrayRecord({models_key(0): Array(*pack(some))} | self._norms(batch, one.rows))
-        if self.public.law.clients_add_noise:
+        if self.public.clients_draw:
             more |= {Key.NOISE_SEED: self.challenger.noise_seed(one.client), Key.WORLDS: worlds}
         return self._to_owner(one.client, _TRAIN, batch, server_round, arrays, more, worlds)
 

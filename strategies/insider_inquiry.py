@@ -15,7 +15,7 @@ from fl_audit.game.seen import show
 from fl_audit.packing import pack
 from fl_audit.protocol import Key, Query
 from fl_audit.worlds import WorldBatch
-from strategies.inquiries import Transcript, WriteMessage
+from strategies.inquiries import More, Transcript, WriteMessage
 from strategies.replies import Answer, read_array
 
 _OBSERVE = f"query.{Query.OBSERVE}"
@@ -84,8 +84,12 @@ class InsiderInquiry:
                 known = replace(made, around=replace(made.around, noise_seeds=seeds)) if len(seeds) else made
                 tensors = show(self._public.view, self._public.law, known).tensors()
                 arrays = ArrayRecord({name: Array(*pack(value.numpy())) for name, value in tensors.items()})
-                written.append(to_observer(client, _OBSERVE, batch, exchange - 1, arrays, {}))
+                written.append(to_observer(client, _OBSERVE, batch, exchange - 1, arrays, self._told(batch)))
         return written
+
+    def _told(self, batch: WorldBatch) -> More:
+        """Return what insiders are told beside the release."""
+        return {}
 
     def answers(self, exchange: int) -> list[Answer]:
         """Return the insiders' answers, one a batch."""

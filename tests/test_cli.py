@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from experiments.cli.main import main
-from experiments.runs.config import load_config
+from experiments.runs.config_file import load_config
 from experiments.runs.plan import resolve
 from experiments.runs.run_directory import public_part
 from fl_audit.adjacency import Adjacency
@@ -130,7 +130,7 @@ def test_run_replay_report(fl_audit: FlAudit, config: Path, tmp_path: Path) -> N
         (["training.strategy=fedavg"], "training.strategy is 'fedavg'"),
         (["privacy.noise=loud"], "privacy.noise is 'loud'"),
         (["privacy.belief=0.5"], "belief"),
-        (["data.clients=1"], "data.clients is 1"),
+        (["data.clients=1"], "clients is 1: accepted are 2 and more"),
         (["worlds=1"], "accepted is section.key=value"),
         (["training.learning-rate=nan"], "training.learning-rate"),
         (["audit.worlds=true"], "audit.worlds is true: accepted are whole numbers"),

@@ -8,8 +8,9 @@ from audits import small_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.runs.config import RunConfig, load_config, parse_config
+from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.config_errors import shown
+from experiments.runs.config_file import load_config
 from fl_audit.errors import InputError
 
 FIELDS = [

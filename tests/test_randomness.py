@@ -140,6 +140,7 @@ def test_purposes_keep_their_numbers() -> None:
         "CLIENT_TRAINING": 17,
         "RECORD_RANDOMISER": 18,
         "SYNTHETIC_RECORDS": 19,
+        "TARGET_CHOICE": 20,
     }
 
 

@@ -27,8 +27,8 @@ COMMANDS = [
 
 
 def test_the_readme_names_what_it_should() -> None:
-    assert set(FILES) == {"audit.toml", "clients.toml", "make_data.py", "my_models.py", "promise.py"}
-    assert len(COMMANDS) == 16
+    assert set(FILES) == {"audit.toml", "clients.toml", "membership.toml", "make_data.py", "my_models.py", "promise.py"}
+    assert len(COMMANDS) == 17
     assert "make demo" in README
     assert "make test" in README
     for link in re.findall(r"\]\((experiments/[^)]*)\)", README):
@@ -55,3 +55,4 @@ def test_its_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert ended.value.code == 0, command
     assert (tmp_path / "runs" / "own-model" / "report.html").exists()
     assert (tmp_path / "runs" / "clients" / "insiders.parquet").exists()
+    assert (tmp_path / "runs" / "membership" / "targets.parquet").exists()

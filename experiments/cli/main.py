@@ -147,11 +147,11 @@ def _run(
     ray_address: str | None,
     data_dir: Path | None,
 ) -> None:
-    from experiments.runs.config import load_config
+    from experiments.runs.config_file import load_config
     from experiments.runs.engines import Engine
     from experiments.runs.plan import resolve
     from experiments.runs.progress import at_work, progress_bar
-    from experiments.runs.run import run_audit
+    from experiments.runs.run import require_playable, run_audit
     from experiments.runs.run_directory import RunDirectory
     from fl_audit.data.catalogue import load_source
     from fl_audit.data.columns import column_lines
@@ -175,6 +175,9 @@ def _run(
         settings = load_config(config, overrides, str(data_dir) if data_dir else None)
         with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
             plan = resolve(settings)
+        if plan.public.weights is not None:
+            with at_work(f"passing records through the frozen core of {plan.public.model}"):
+                require_playable(plan)
         for line in column_lines(load_source(plan.public.data).columns):
             print(f"column {line}")
         contents = run_audit(plan, directory, Engine(engine), ray_address, resume, progress_bar)

@@ -25,7 +25,11 @@ def reproduce(
     ] = False,
     engine: Annotated[
         str | None,
-        typer.Option("--engine", metavar="ray|local", help="Where clients of bernau2021 run.  [default: by data set]"),
+        typer.Option(
+            "--engine",
+            metavar="ray|local",
+            help="Where clients run.  [default: by paper and data]",
+        ),
     ] = None,
     ray_address: Annotated[
         str | None,
@@ -34,8 +38,9 @@ def reproduce(
 ) -> None:
     """Compute a table or figure of a paper again, beside what is printed or what theory says.
 
-    Finished runs in --out are used, interrupted ones go on. Bernau et al. 2021: bernau2021 (all), or bernau2021- with
-    table2, table3, or fig1 to fig9. Negoescu et al. 2023: negoescu2023 (all), or negoescu2023- with
+    Finished runs in --out are used, interrupted ones go on. Bernau et al. 2019: bernau2019 (all), or bernau2019- with
+    table2, table3, fig3 to fig7, or claims. Bernau et al. 2021: bernau2021 (all), or bernau2021- with table2, table3,
+    or fig1 to fig9. Negoescu et al. 2023: negoescu2023 (all), or negoescu2023- with
     fig1 to fig6; its models are trained as points of a sweep, over Ray.
     """
     from experiments.reproductions.papers import Extent

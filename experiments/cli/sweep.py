@@ -53,7 +53,7 @@ def sweep(
     The worlds of a point are its repetitions. Finished points in --out are used, so the same command goes on where an
     interrupted one ended, and the same with further values beside the old ones plays those alone.
     """
-    from experiments.runs.config import load_values
+    from experiments.runs.config_file import load_values
     from experiments.runs.engines import RayOptions
     from experiments.runs.progress import runs_progress_bar
     from experiments.sweeps.grid import baselines, grid, parse_axis

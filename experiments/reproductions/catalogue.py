@@ -3,12 +3,13 @@
 from difflib import get_close_matches
 from typing import Any
 
+from experiments.reproductions.bernau2019.paper import PAPER as BERNAU_2019
 from experiments.reproductions.bernau2021.paper import PAPER as BERNAU_2021
 from experiments.reproductions.negoescu2023.paper import PAPER as NEGOESCU_2023
 from experiments.reproductions.papers import Item, Paper
 from fl_audit.errors import InputError
 
-PAPERS: tuple[Paper[Any], ...] = (BERNAU_2021, NEGOESCU_2023)
+PAPERS: tuple[Paper[Any], ...] = (BERNAU_2019, BERNAU_2021, NEGOESCU_2023)
 """The papers, in the order of their years."""
 
 

@@ -55,7 +55,7 @@ def render_page(name: str, extent: Extent, paper: Paper[Any], made: Made, pictur
         title=f"Reproduction: {name}",
         heading=f"Reproduction of {paper.heading}",
         subtitle=" · ".join((name, form, *made.basis)),
-        opening=_opening(made.results),
+        opening=made.opening or _opening(made.results),
         body=body,
         footer=f"Written by fl_audit. {SIMULATION_NOTICE}",
     )

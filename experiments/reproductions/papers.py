@@ -93,6 +93,8 @@ class Made:
         What a reader has to know before reading any number.
     played
         HTML that says what was trained or simulated.
+    opening
+        The paragraph with which the page opens; empty for the usual one, which counts published numbers.
     """
 
     results: tuple[tuple[Item, ItemResult], ...]
@@ -101,6 +103,7 @@ class Made:
     basis: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     played: str = ""
+    opening: str = ""
 
 
 @dataclass(frozen=True)

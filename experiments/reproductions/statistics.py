@@ -91,15 +91,17 @@ def z_between(advantage: float, worlds: int, other: float, other_worlds: int) ->
     return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
 
 
-def welch_interval(one: Floats, other: Floats) -> tuple[float, float, float]:
+def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
     """Return the difference of two means, first minus second, and its t interval by Welch's degrees of freedom.
 
     Parameters
     ----------
     one, other
         Independent values, shapes (n,) and (m,), at least two of each.
+    confidence
+        Of the interval, above 0 and below 1.
     """
-    found = ttest_ind(one, other, equal_var=False).confidence_interval(CONFIDENCE)
+    found = ttest_ind(one, other, equal_var=False).confidence_interval(confidence)
     return float(np.mean(one) - np.mean(other)), float(found.low), float(found.high)
 
 

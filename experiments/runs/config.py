@@ -1,22 +1,22 @@
 """The configuration of a run: a TOML file, checked whole before anything is done."""
 
-import tomllib
 from collections.abc import Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from experiments.runs.config_errors import first_problem, shown
+from experiments.runs.config_errors import first_problem
 from fl_audit.adjacency import Adjacency
+from fl_audit.adversaries.membership.names import OF_ANY_UNIT, USUAL, Attack
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.neighbours import RANKED, NeighbourChoice
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.device import Device
 from fl_audit.errors import InputError
 from fl_audit.game.seen import View
+from fl_audit.learning.local_training import LocalOptimizer
 from fl_audit.learning.optimizers import OptimizerKind
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.mechanisms.standpoint import Place, TargetsParticipation
@@ -54,7 +54,7 @@ class DataSection(_Section):
     missing value and leaves out the records where one is missing, and a column may have up to `max-levels` words.
 
     `classes` chooses among the forms of `purchases`, `texas`, `skewed-purchases` and `lfw`; `generated-records` says
-    how many records of `skewed-purchases` there are.
+    how many records of `skewed-purchases` there are; `graph-nodes` how many nodes a graph of `collab` keeps.
     """
 
     name: str = "digits"
@@ -73,10 +73,12 @@ class DataSection(_Section):
     test_labels: str | None = None
     classes: Count | None = None
     generated_records: Count | None = None
+    graph_nodes: Count | None = None
     records: Count = 1000
     test_records: Count = 1000
     population_records: Annotated[int, Field(ge=2, le=10**9)] = 1000
-    clients: Annotated[int, Field(ge=2, le=10**9)] | None = None
+    clients: Count | None = None
+    """2 and more; 1 where membership attacks, and no insider, are what the run is for: training in one place."""
     partition: Choice[PartitionScheme] = PartitionScheme.IID
     partition_parameters: dict[str, Scalar] = Field(default_factory=dict)
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
@@ -91,9 +93,13 @@ class DataSection(_Section):
 
 
 class ModelSection(_Section):
-    """Which model: a built-in name or `package.module:factory`. `seed` draws the initial weights, which are public."""
+    """Which model: a built-in name or `package.module:factory`. `seed` draws the initial weights, which are public.
+
+    `weights` is the file that `vgg16` takes the weights of its frozen core from.
+    """
 
     name: str = "logistic"
+    weights: str | None = None
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
 
 
@@ -105,6 +111,7 @@ OF_RECORDS = ("epochs", "sampling-rate", "expected-batch")
 _NEEDS: dict[tuple[str, ...], tuple[Strategy, ...]] = {
     OF_LOCAL_TRAINING: ("dp-fedavg", "dp-sgd-clients"),
     OF_CLIENTS: ("dp-fedavg",),
+    ("local-optimizer",): ("dp-fedavg",),
     OF_RECORDS: ("dp-fedsgd",),
 }
 """Settings of training that some strategies alone have: local training, samples of clients, and those of records."""
@@ -142,6 +149,10 @@ class TrainingSection(_Section):
     """Records of a local step where clients train, with `dp-sgd-clients` on average; None is 10."""
     local_learning_rate: Positive | None = None
     """Step size of local training where clients train; None is 0.1."""
+    local_optimizer: Choice[LocalOptimizer] | None = None
+    """`adam` in place of plain SGD where clients train; it begins anew in every round."""
+    early_stopping: Count | None = None
+    """Evaluated releases without a smaller loss on the population sample that end the training of a world."""
     learning_rate: Positive = 0.005
     """Step size of the server; left out where clients train it is 1, and 0.01 for Adam."""
     optimizer: Choice[OptimizerKind] = OptimizerKind.SGD
@@ -174,6 +185,9 @@ class TrainingSection(_Section):
 
 PRIVACY_TARGETS = ("belief", "epsilon", "advantage", "noise-multiplier")
 OF_ADAPTIVE = ("quantile", "quantile-noise", "clipping-learning-rate")
+OF_PIXELATION = ("pixelation-pixels", "pixelation-block")
+OF_RANDOMISERS = ("record-epsilon", *OF_PIXELATION)
+RANDOMISER_KEYS = ("randomiser", *OF_RANDOMISERS)
 PROMISE_ONLY = (
     *PRIVACY_TARGETS,
     *("accountant", "clipping-norm", "sensitivity", "noise", "bands", "clipping", *OF_ADAPTIVE),
@@ -192,7 +206,8 @@ def _named(section: BaseModel, names: Sequence[str]) -> str:
 class PrivacySection(_Section):
     """What is promised: exactly one of the four targets; `private = false` clips nothing, adds no noise, promises none.
 
-    `delta` is that of Epsilon* too.
+    `delta` is that of Epsilon* too. A `randomiser` goes with every promise and with none: it promises every record
+    something by itself, by `record-epsilon`.
     """
 
     private: bool = True
@@ -218,6 +233,29 @@ class PrivacySection(_Section):
     """Noise multiplier of the bits behind an adaptive norm, over that of the updates; None is 5."""
     clipping_learning_rate: Positive | None = None
     """How fast an adaptive norm moves; None is 0.2."""
+    randomiser: Literal["randomised-response", "randomised-edges", "pixelation"] | None = None
+    """What owners do to their own records before anything is trained on them; None is nothing."""
+    record_epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """Epsilon of one bit, of one pair of nodes, or of `pixelation-pixels` changed pixels."""
+    pixelation_pixels: Count | None = None
+    """m, pixels in which neighbouring images may differ."""
+    pixelation_block: Count | None = None
+    """b, side in pixels of the blocks that are averaged; None is 1."""
+
+    @model_validator(mode="after")
+    def _of_a_randomiser(self) -> Self:
+        if self.randomiser is None and (idle := _given(self, OF_RANDOMISERS)):
+            raise ValueError(f"{_named(self, idle)} needs a randomiser, and randomiser is left out")
+        needed = ["record-epsilon"] if self.randomiser is not None else []
+        if self.randomiser == "pixelation":
+            needed += ["pixelation-pixels"]
+        elif idle := _given(self, OF_PIXELATION):
+            raise ValueError(f"{_named(self, idle)} needs randomiser = pixelation, and randomiser is {self.randomiser}")
+        if missing := [name for name in needed if name not in _given(self, needed)]:
+            raise ValueError(f"randomiser = {self.randomiser} needs {missing[0]}, which is left out")
+        if self.randomiser == "pixelation" and self.record_epsilon == 0:
+            raise ValueError("record-epsilon = 0 with randomiser = pixelation: accepted are positive numbers")
+        return self
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> Self:
@@ -263,6 +301,14 @@ def _loss_range(value: Any) -> Any:
     raise PydanticCustomError("loss_range", "{accepted}", {"accepted": accepted})
 
 
+FEWEST_SHADOWS = 24
+"""With so many worlds a target has two others where it is in, and two where it is out, but for one in 28,000."""
+
+
+FEWEST_KNOWN = 60
+"""Half of so many targets holds fewer than two members, or fewer than two others, once in 17 million times."""
+
+
 class LossSource(StrEnum):
     """Where members' losses are when Epsilon* is found: in one place, or with their owners."""
 
@@ -274,10 +320,20 @@ class AuditSection(_Section):
     """What the insider sees, which neighbour it asks about, and how often the game is played.
 
     `insider = false` trains the worlds without asking it: Epsilon*, membership and accuracy remain.
+
+    With `game = "membership"` many `targets` are in with probability 1/2 in each world, every world's model is attacked
+    by `attacks`, and all other worlds are its shadow models.
     """
 
     worlds: Count = 200
+    game: Literal["identifiability", "membership"] = "identifiability"
+    targets: Annotated[int, Field(ge=2, le=10**9)] | None = None
+    """Units that are in or out in the game of membership; None is 200, or all there are."""
+    attacks: Annotated[tuple[Choice[Attack], ...], Strict(False)] | None = None
+    """Who attacks in the game of membership; None is everybody who can."""
     insider: bool = True
+    """Left out, it is false where records are randomised, and in the game of membership where its log-odds are unknown.
+    """
     participation: Choice[TargetsParticipation] = TargetsParticipation.SECRET
     """Whether the insider sees in which rounds the target takes part, where rounds are sampled."""
     colluders: Annotated[int, Field(ge=0, le=10**9)] = 0
@@ -303,6 +359,24 @@ class AuditSection(_Section):
     """Whether clients tell the server Epsilon* of their own shards."""
     membership: bool = True
     evaluate_every: Count = 1
+
+    @model_validator(mode="after")
+    def _of_membership(self) -> Self:
+        idle = _given(self, ("targets", "attacks"))
+        if idle and self.game != "membership":
+            raise ValueError(f"{_named(self, idle)} needs game = membership, and game is {self.game}")
+        attacks = self.attacks or ()
+        if self.worlds < FEWEST_SHADOWS and any(attack.has_shadows for attack in attacks):
+            raise ValueError(
+                f"worlds = {self.worlds} are too few to be shadow models of each other: accepted with "
+                f"{', '.join(attack for attack in attacks if attack.has_shadows)} are {FEWEST_SHADOWS} and more"
+            )
+        if (self.targets or FEWEST_KNOWN) < FEWEST_KNOWN and any(attack.sees_weights for attack in attacks):
+            raise ValueError(
+                f"targets = {self.targets} are too few to learn from half of them: accepted with "
+                f"{', '.join(attack for attack in attacks if attack.sees_weights)} are {FEWEST_KNOWN} and more"
+            )
+        return self
 
     @model_validator(mode="after")
     def _rank_of_something(self) -> Self:
@@ -360,7 +434,9 @@ class RunConfig(_Section):
     @classmethod
     def _defaults_of_the_strategy(cls, values: Any) -> Any:
         """Fill in what the strategy decides, so that a stored configuration names it."""
-        return _with_strategy_defaults(values) if isinstance(values, dict) else values
+        if not isinstance(values, dict):
+            return values
+        return _with_game_defaults(_with_randomiser_defaults(_with_strategy_defaults(values)))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the configuration with all defaults filled in, as JSON values under the names of the file."""
@@ -401,53 +477,26 @@ def _with_strategy_defaults(values: dict[str, Any]) -> dict[str, Any]:
     return values | {"training": filled, "privacy": of_strategy | privacy}
 
 
-def load_config(path: Path, overrides: Sequence[str] = (), data_dir: str | None = None) -> RunConfig:
-    """Read and check a configuration file.
-
-    Parameters
-    ----------
-    path, overrides, data_dir
-        As for `load_values`.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or a key or value is not accepted.
-    """
-    return parse_config(load_values(path, overrides, data_dir))
+def _with_randomiser_defaults(values: dict[str, Any]) -> dict[str, Any]:
+    """Fill in that nobody weighs what owners draw in secret, where they randomise their records."""
+    audit, privacy = values.get("audit", {}), values.get("privacy", {})
+    if not isinstance(audit, dict) or not isinstance(privacy, dict) or privacy.get("randomiser") is None:
+        return values
+    return values | {"audit": {"insider": False} | audit}
 
 
-def load_values(path: Path, overrides: Sequence[str] = (), data_dir: str | None = None) -> dict[str, Any]:
-    """Read the values of a configuration file, unchecked.
-
-    Parameters
-    ----------
-    path
-        TOML file. Relative paths inside it are relative to its directory.
-    overrides
-        Settings of the form `section.key=value` that replace those of the file; `section.key=` takes one away.
-    data_dir
-        Data directory that replaces that of the file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is no TOML, or an override is written otherwise.
-    """
-    try:
-        # Some editors begin a file with a byte-order mark, which TOML does not know.
-        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise InputError(f"configuration {path} cannot be read: {error.strerror}") from error
-    # ValueError: not only what is no TOML, but numbers of thousands of digits; RecursionError: lists in lists in lists
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"configuration {path} is no valid TOML: {_first_sentence(error)}") from error
-    for override in overrides:
-        _apply(values, override)
-    if data_dir is not None:
-        values.setdefault("data", {})["data-dir"] = str(Path(data_dir).absolute())
-    _anchor_paths(values.get("data"), path.absolute().parent)
-    return values
+def _with_game_defaults(values: dict[str, Any]) -> dict[str, Any]:
+    """Fill in what the game of membership decides: what is protected comes or goes, and who can attack does."""
+    audit, privacy, training = (values.get(name, {}) for name in ("audit", "privacy", "training"))
+    if not all(isinstance(one, dict) for one in (audit, privacy, training)) or audit.get("game") != "membership":
+        return values
+    is_private, of_records = privacy.get("private") is not False, training.get("strategy", "dp-fedsgd") == "dp-fedsgd"
+    known = is_private and privacy.get("noise", "central") == "central" and privacy.get("clipping", "fixed") == "fixed"
+    of_unit = str(Adjacency.ADD_REMOVE_RECORD if of_records else Adjacency.ADD_REMOVE_CLIENT)
+    relation = privacy.get("adjacency", of_unit)
+    attacks = [str(one) for one in (USUAL if str(relation).endswith("record") else OF_ANY_UNIT)]
+    filled = {"insider": known, "membership": False, "attacks": attacks}
+    return values | {"audit": filled | audit, "privacy": {"adjacency": relation} | privacy}
 
 
 _MISSING = f"it names what is promised ({', '.join(PRIVACY_TARGETS)})"
@@ -465,36 +514,3 @@ def parse_config(values: dict[str, Any]) -> RunConfig:
         return RunConfig.model_validate(values)
     except ValidationError as error:
         raise InputError(first_problem(error, RunConfig, _MISSING)) from None
-
-
-def _apply(values: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
-    section, dot, name = key.strip().partition(".")
-    if not equals or not dot or not name:
-        raise InputError(f"--set {shown(override)}: accepted is section.key=value, such as audit.worlds=1000")
-    table = values.setdefault(section, {})
-    if not isinstance(table, dict):
-        raise InputError(f"--set {shown(override)}: {section!r} is no section of the file")
-    if not text.strip():
-        table.pop(name, None)
-        return
-    try:
-        table[name] = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        table[name] = text.strip()
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"--set {shown(override)} is no valid TOML value: {_first_sentence(error)}") from error
-
-
-def _first_sentence(error: Exception) -> str:
-    """Return what an error says, without Python's advice to Python programmers."""
-    return str(error).splitlines()[0].partition(";")[0] if str(error) else type(error).__name__
-
-
-def _anchor_paths(data: Any, directory: Path) -> None:
-    """Make the paths of the data section absolute, so that client processes elsewhere find the same files."""
-    if not isinstance(data, dict):
-        return
-    for key in ("data-dir", "path", "test-path", "images", "labels", "test-images", "test-labels"):
-        if isinstance(data.get(key), str):
-            data[key] = str(directory / Path(data[key]).expanduser())

@@ -6,7 +6,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 import experiments  # noqa: F401  # sets the environment before Ray is imported
-from experiments.runs.config import load_config
+from experiments.runs.config_file import load_config
 from experiments.runs.plan import resolve
 from experiments.runs.run import finish, play_on, require_playable
 from experiments.runs.run_directory import RunDirectory

@@ -10,7 +10,7 @@ from experiments.runs.config import DataSection, RunConfig, TrainingSection
 from fl_audit.data.partition import partition_records
 from fl_audit.data.split import Split
 from fl_audit.errors import require
-from fl_audit.learning.local_training import LocalSchedule
+from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, FixedClipping, NoClipping
 from fl_audit.mechanisms.contribution import Contribution, LocalTraining, PrivateTraining, RecordGradients
@@ -79,7 +79,11 @@ def _schedule(training: TrainingSection) -> LocalSchedule:
     assert training.local_learning_rate is not None, "the configuration fills it in"
     assert training.local_batch is not None, "the configuration fills it in"
     return LocalSchedule(
-        training.local_learning_rate, training.local_batch, training.local_epochs, training.local_steps
+        training.local_learning_rate,
+        training.local_batch,
+        training.local_epochs,
+        training.local_steps,
+        training.local_optimizer or LocalOptimizer.SGD,
     )
 
 

@@ -3,8 +3,9 @@
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping
-from queue import Empty, Queue
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import ceil
+from queue import Queue
 from typing import NamedTuple
 
 from flwr.app import Context, Error, Message, RecordDict, UserConfig
@@ -19,6 +20,10 @@ from fl_audit.errors import InputError
 
 _RUN_ID = 1
 _SERVER_NODE_ID = 1
+_AHEAD = 8
+"""Most messages that a thread takes at a time where they are read ahead: the stacked models stay in cache."""
+
+ReadAhead = Callable[[Sequence[tuple[Message, Context]]], None]
 
 
 class LocalGrid(Grid):
@@ -34,9 +39,18 @@ class LocalGrid(Grid):
         Seconds that one call may take.
     actors
         Calls that run at the same time, at least 1.
+    read_ahead
+        Told of some messages before their calls, in the thread of these calls; None has every call stand alone.
     """
 
-    def __init__(self, client_app: ClientApp, clients: int, time_limit: float, actors: int = 1) -> None:
+    def __init__(
+        self,
+        client_app: ClientApp,
+        clients: int,
+        time_limit: float,
+        actors: int = 1,
+        read_ahead: ReadAhead | None = None,
+    ) -> None:
         # Flower lets nobody make a message who is no task of a run.
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, _RUN_ID, _SERVER_NODE_ID
         self._time_limit = time_limit
@@ -51,7 +65,7 @@ class LocalGrid(Grid):
             for node in range(2, clients + 2)
         }
         self._replies: dict[str, Message] = {}
-        self._calls = _Calls(client_app, actors)
+        self._workers = _Workers(client_app, actors, read_ahead)
 
     def set_run(self, run: Run) -> None:
         """Do nothing: there is one run."""
@@ -76,27 +90,13 @@ class LocalGrid(Grid):
         waiting = {str(uuid.uuid4()): message for message in messages}
         for identity, message in waiting.items():
             message.metadata.__dict__["_message_id"] = identity
-        identities, under_way = list(waiting), dict[str, _Call]()
-        while waiting or under_way:
-            self._begin(waiting, under_way)
-            identity, outcome = self._calls.next_outcome(under_way)
-            reply = self._reply(under_way.pop(identity).message, outcome)
+        identities, exchange = list(waiting), _Exchange(waiting, self._contexts, self._time_limit)
+        self._workers.play(exchange)
+        for identity, outcome in exchange.outcomes.items():
+            reply = self._reply(exchange.messages[identity], outcome)
             reply.metadata.__dict__["_message_id"] = str(uuid.uuid4())
             self._replies[identity] = reply
-            if reply.has_error():
-                break
         return identities
-
-    def _begin(self, waiting: dict[str, Message], under_way: dict[str, "_Call"]) -> None:
-        """Begin calls while threads are free, in order, but pass over clients that have a message."""
-        for identity, message in list(waiting.items()):
-            if len(under_way) == self._calls.threads:
-                return
-            node = message.metadata.dst_node_id
-            if node not in (call.message.metadata.dst_node_id for call in under_way.values()):
-                call = _Call(waiting.pop(identity), self._contexts[node], time.monotonic() + self._time_limit)
-                under_way[identity] = call
-                self._calls.begin(identity, call)
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         """Return the replies that are there."""
@@ -122,49 +122,129 @@ class LocalGrid(Grid):
 class _Call(NamedTuple):
     """A message to a client, and when its answer is too late (by the monotonic clock)."""
 
+    identity: str
     message: Message
     context: Context
     deadline: float
 
 
-class _Calls:
+class _Exchange:
+    """The messages of one push: threads take them by themselves, for being woken costs more than a short call.
+
+    Parameters
+    ----------
+    messages
+        By identity.
+    contexts
+        Of every node.
+    time_limit
+        Seconds that one call may take.
+    """
+
+    def __init__(self, messages: Mapping[str, Message], contexts: Mapping[int, Context], time_limit: float) -> None:
+        self.messages = messages
+        self.outcomes: dict[str, Message | Exception | None] = {}
+        self._contexts, self._time_limit = contexts, time_limit
+        self._waiting = dict(messages)
+        self._at_work: dict[int, _Call] = {}
+        self._is_over = not messages
+        self._changed = threading.Condition()
+
+    def next_calls(self, most: int) -> list[_Call]:
+        """Wait for messages to clients that have none, and take up to so many, in order; none if all is done."""
+        with self._changed:
+            while not self._is_over and self._waiting:
+                taken = list[_Call]()
+                for identity, message in list(self._waiting.items()):
+                    node = message.metadata.dst_node_id
+                    if len(taken) < most and node not in self._at_work:
+                        # They are answered one after the other, and each may take its time.
+                        deadline = time.monotonic() + (len(taken) + 1) * self._time_limit
+                        call = _Call(identity, self._waiting.pop(identity), self._contexts[node], deadline)
+                        self._at_work[node] = call
+                        taken.append(call)
+                if taken:
+                    return taken
+                self._changed.wait()
+            return []
+
+    def settle(self, call: _Call, outcome: Message | Exception | None) -> None:
+        """Note how a call ended: its reply, what the client raised, or None if its time is over.
+
+        What was given up before may end at any time, and counts no more.
+        """
+        with self._changed:
+            if self._is_over:
+                return
+            del self._at_work[call.message.metadata.dst_node_id]
+            self.outcomes[call.identity] = outcome
+            is_failure = not isinstance(outcome, Message) or outcome.has_error()
+            self._is_over = is_failure or not (self._waiting or self._at_work)
+            if self._is_over:
+                self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Wait until all is answered, or one call failed or took too long."""
+        while late := self._wait_for_next_deadline():
+            self.settle(late, None)
+
+    def _wait_for_next_deadline(self) -> _Call | None:
+        """Wait for the end; return the call that is too late before."""
+        with self._changed:
+            while not self._is_over:
+                first = min(self._at_work.values(), key=lambda call: call.deadline, default=None)
+                left = self._time_limit if first is None else first.deadline - time.monotonic()
+                if first is not None and left <= 0:
+                    return first
+                self._changed.wait(left)
+            return None
+
+
+class _Workers:
     """Threads that run client calls, so that a call can be given up; daemons, so that they keep nobody alive."""
 
-    def __init__(self, client_app: ClientApp, threads: int) -> None:
-        self.threads = threads
+    def __init__(self, client_app: ClientApp, threads: int, read_ahead: ReadAhead | None) -> None:
+        self._threads = threads
         self._client_app = client_app
-        self._begun: Queue[tuple[str, _Call]] = Queue()
-        self._outcomes: Queue[tuple[str, Message | Exception]] = Queue()
+        self._read_ahead = read_ahead
+        self._exchanges: Queue[_Exchange] = Queue()
         for _ in range(threads):
             threading.Thread(target=self._serve, daemon=True).start()
 
-    def begin(self, identity: str, call: _Call) -> None:
-        """Run a call in the next free thread."""
-        self._begun.put((identity, call))
-
-    def next_outcome(self, under_way: Mapping[str, _Call]) -> tuple[str, Message | Exception | None]:
-        """Wait for one of some calls: its reply, what the client raised, or None if its time is over."""
-        first = min(under_way, key=lambda identity: under_way[identity].deadline)
-        while True:
-            try:
-                found = self._outcomes.get(timeout=max(0.0, under_way[first].deadline - time.monotonic()))
-            except Empty:
-                return first, None
-            # What was given up in an exchange before may end at any time.
-            if found[0] in under_way:
-                return found
+    def play(self, exchange: _Exchange) -> None:
+        """Have messages answered, and wait for it."""
+        for _ in range(self._threads):
+            self._exchanges.put(exchange)
+        exchange.wait()
 
     def _serve(self) -> None:
         while True:
-            identity, call = self._begun.get()
-            try:
-                self._outcomes.put((identity, self._client_app(message=call.message, context=call.context)))
-            except Exception as error:  # whatever a client raises becomes an error reply, as under Flower's runtime
-                self._outcomes.put((identity, error))
+            exchange = self._exchanges.get()
+            # A share of the messages for each thread, so that none is left with many while others have nothing to do.
+            share = ceil(len(exchange.messages) / self._threads) if self._read_ahead else 1
+            while calls := exchange.next_calls(min(share, _AHEAD)):
+                for place, call in enumerate(calls):
+                    exchange.settle(call, self._outcome(call, calls if place == 0 else []))
+
+    def _outcome(self, call: _Call, taken: list[_Call]) -> Message | Exception:
+        """Return what a client says, or raised; the first of some calls that were taken together announces them."""
+        try:
+            if self._read_ahead is not None and taken:
+                self._read_ahead([(one.message, one.context) for one in taken])
+            return self._client_app(message=call.message, context=call.context)
+        except Exception as error:  # whatever a client raises becomes an error reply, as under Flower's runtime
+            return error
 
 
-def run_locally(server_app: ServerApp, client_app: ClientApp, clients: int, time_limit: float, actors: int = 1) -> None:
-    """Run the app in this process, with so many client calls at the same time.
+def run_locally(
+    server_app: ServerApp,
+    client_app: ClientApp,
+    clients: int,
+    time_limit: float,
+    actors: int = 1,
+    read_ahead: ReadAhead | None = None,
+) -> None:
+    """Run the app in this process, with so many client calls at the same time; parameters as of `LocalGrid`.
 
     Raises
     ------
@@ -179,4 +259,4 @@ def run_locally(server_app: ServerApp, client_app: ClientApp, clients: int, time
         state=RecordDict(),
         run_config=UserConfig(),
     )
-    server_app(grid=LocalGrid(client_app, clients, time_limit, actors), context=context)
+    server_app(grid=LocalGrid(client_app, clients, time_limit, actors, read_ahead), context=context)

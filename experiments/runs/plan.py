@@ -15,15 +15,19 @@ from experiments.runs.laws import (
     standpoint_of,
 )
 from fl_audit.adjacency import NeighbourPair, Unit
+from fl_audit.adversaries.membership.names import Attack
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.client_neighbours import choose_client
 from fl_audit.data.files import data_directory
 from fl_audit.data.neighbours import choose_neighbour
 from fl_audit.data.partition import owners_of
+from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
+from fl_audit.data.record_stage import require_randomisable
 from fl_audit.data.split import Split, select_records, used_sizes
 from fl_audit.errors import require
+from fl_audit.game.examples import model_for
 from fl_audit.game.public import PublicGame
-from fl_audit.learning.models import ModelSpec
+from fl_audit.learning.frozen_cores import find_weights
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.mechanisms.law import NOTHING_TO_WEIGH, ReleaseLaw
 from fl_audit.mechanisms.noise import NoiseScaling
@@ -46,6 +50,7 @@ _FEWEST_WORLDS, _MOST_WORLDS = 100, 1000
 _DATA_OPTIONS = (
     *("path", "test_path", "label", "owner", "drop", "separator", "missing", "max_levels"),
     *("images", "labels", "test_images", "test_labels", "classes", "generated_records"),
+    "graph_nodes",
 )
 
 
@@ -87,6 +92,7 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
         # Said before the noise is calibrated: without a promise there is nothing to calibrate it to.
         require(config.privacy.private, NOTHING_TO_WEIGH)
     split = _split(config)
+    _require_randomisable(config, split)
     config = _with_clients(config, split)
     at_unit_noise = law_of(config, 1.0, split)
     law = at_unit_noise.with_multiplier(_calibrated(config, at_unit_noise)) if config.privacy.private else at_unit_noise
@@ -137,8 +143,7 @@ def _sized(config: RunConfig) -> RunConfig:
     """Fill in how many worlds make a batch: about a second of work a round, and messages of bounded size."""
     if config.run.worlds_per_batch is not None:
         return config
-    source = load_source(data_spec(config.data))
-    model = StackedModel.of(ModelSpec(config.model.name, source.feature_shape, source.pool.classes))
+    model = StackedModel.of(model_for(config.model.name, load_source(data_spec(config.data)).pool))
     by_work = int(_WORK_A_ROUND / (_examples_a_round(config) * model.scalars_per_example))
     by_message = int(_MESSAGE_SCALARS / model.layout.size)
     worlds = max(1, min(by_message, max(_FEWEST_WORLDS, min(_MOST_WORLDS, by_work))))
@@ -191,12 +196,60 @@ def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: Neighbo
         with_insider=audit.insider,
         standpoint=standpoint_of(config),
         insiders=audit.insiders,
+        targets=_targets(config),
+        ascent=_ASCENT if Attack.ACTIVE in (audit.attacks or ()) else 0.0,
+        weights=find_weights(config.model.name, config.model.weights),
+        randomiser=_randomiser(config),
     )
+
+
+def _randomiser(config: RunConfig) -> RecordRandomiser | None:
+    """Return what owners do to their records, None if nothing."""
+    privacy = config.privacy
+    if privacy.randomiser is None:
+        return None
+    assert privacy.record_epsilon is not None, "the configuration needs it with a randomiser"
+    match privacy.randomiser:
+        case "randomised-response":
+            return RandomisedBits(privacy.record_epsilon)
+        case "randomised-edges":
+            return RandomisedEdges(privacy.record_epsilon)
+        case "pixelation":
+            assert privacy.pixelation_pixels is not None, "the configuration needs it with pixelation"
+            return LaplacePixelation(privacy.record_epsilon, privacy.pixelation_pixels, privacy.pixelation_block or 1)
+
+
+def _require_randomisable(config: RunConfig, split: Split) -> None:
+    """Refuse records that the randomiser cannot be used on: those of D, and those outside it that may stand in D'."""
+    randomiser = _randomiser(config)
+    if randomiser is None:
+        return
+    for records in (split.inside, split.outside):
+        if records is not None:
+            require_randomisable(randomiser, records)
+
+
+_USUAL_TARGETS = 200
+_ASCENT = 1.0
+"""At 1 the insider takes back what the owner of a member adds for it (see `fl_audit.adversaries.membership.active`)."""
+
+
+def _targets(config: RunConfig) -> int:
+    """Return how many units are in or out by chance."""
+    if config.audit.game == "identifiability":
+        return 1
+    of_clients = config.privacy.adjacency.unit is Unit.CLIENT
+    units, name = (clients_of(config), "clients") if of_clients else (config.data.records, "records")
+    targets = config.audit.targets or min(_USUAL_TARGETS, units)
+    require(targets <= units, f"targets is {targets} of {units} {name}: accepted are 2 to {units}")
+    return targets
 
 
 def _pair(config: RunConfig, split: Split) -> NeighbourPair:
     """Choose where D and D' differ; the search over a large data set takes a while and is done here only."""
     data, audit = config.data, config.audit
+    if audit.game == "membership":
+        return NeighbourPair(0, None)  # nobody asks which of many targets is first
     if config.privacy.adjacency.unit is Unit.CLIENT:
         return choose_client(
             config.privacy.adjacency,

@@ -1,7 +1,7 @@
 """Signs that long work goes on, and none where nobody looks."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -50,6 +50,26 @@ def runs_progress_bar(total: int) -> Iterator[Callable[[str], Callable[[int], No
             return lambda done: bar.update(task, advance=done)
 
         yield begin
+
+
+def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
+    """Return the progress display of one run within that of several runs.
+
+    What an earlier attempt has finished is counted when the run begins.
+
+    Parameters
+    ----------
+    on_round
+        Told how many world-rounds are done.
+    planned
+        World-rounds of the run.
+    """
+
+    def begin(pending: int) -> AbstractContextManager[Callable[[int], None]]:
+        on_round(planned - pending)
+        return nullcontext(on_round)
+
+    return begin
 
 
 def _bar() -> Bar:

@@ -61,6 +61,11 @@ def replay(directory: Path) -> Replay:
     public, _ = read_public(directory)
     if not public.with_insider:
         raise InputError(f"{directory} holds a run without the insider: accepted is one with [audit] insider = true")
+    if public.plays_membership:
+        raise InputError(
+            f"{directory} holds a run of the game of membership, whose insiders know coins that are the challenger's: "
+            "accepted is one with [audit] game = 'identifiability'"
+        )
     if not public.law.weighs_exactly:
         raise InputError(
             f"{directory} holds a run whose insider has scores and no log-odds: accepted is one whose log-odds are "

@@ -9,6 +9,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from clients.app import app as default_client_app
+from clients.app import read_ahead
+from experiments.runs.attacks import with_attacks
 from experiments.runs.config import LossSource
 from experiments.runs.engines import Engine, RayOptions, refuse_unreachable, run_on_ray
 from experiments.runs.first_step import require_finite_steps
@@ -151,8 +153,9 @@ def _start(
     clients, settings = plan.public.clients, plan.config.run
     match engine:
         case Engine.LOCAL:
-            actors = max(1, settings.actors)
-            run_locally(server_app, client_app, clients, settings.client_time_limit, actors)
+            # Clients are stacked where they have one world each: where they have many, these are stacked already.
+            ahead = read_ahead if settings.worlds_per_batch == 1 else None
+            run_locally(server_app, client_app, clients, settings.client_time_limit, max(1, settings.actors), ahead)
         case Engine.RAY:
             options = RayOptions(
                 ray_address, settings.actors, settings.threads, settings.device, settings.client_retries
@@ -202,7 +205,8 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
         batches=pending,
         batches_in_flight=run.batches_in_flight,
         time_limit=run.client_time_limit,
-        keep_releases=run.keep_releases if plan.public.with_insider else 0,
+        # In the game of membership insiders know coins of others, so that nobody could weigh releases alone again.
+        keep_releases=run.keep_releases if plan.public.with_insider and not plan.public.plays_membership else 0,
         star=star if audit.epsilon_star else None,
         membership=audit.membership,
         evaluate_every=audit.evaluate_every,
@@ -210,12 +214,17 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
         if audit.epsilon_star_losses is LossSource.FEDERATED
         else None,
         strategy=parties.strategy,
+        patience=plan.config.training.early_stopping,
+        sees_weights=any(attack.sees_weights for attack in audit.attacks or ()),
     )
 
 
 def finish(plan: AuditPlan, run: RunDirectory, with_report: bool = True) -> RunContents:
     """Join the finished batches, and write the tables, the summary and, if asked for, the report of a run."""
-    frames = run.store(plan.config).tables(plan.config.audit.worlds)
+    store = run.store(plan.config)
+    frames = store.tables(plan.config.audit.worlds)
+    if "targets" in frames:
+        frames["targets"] = with_attacks(plan, store, frames["targets"])
     for label, frame in frames.items():
         with whole_file(run.path / f"{label}.parquet") as file:
             frame.to_parquet(file, index=False)

@@ -30,6 +30,7 @@ _FILES = (
     "clients.parquet",
     "residuals.parquet",
     "insiders.parquet",
+    "targets.parquet",
 )
 _DIRECTORIES = ("public", "challenger", "challenger/batches", "figures")
 
@@ -162,8 +163,9 @@ class RunDirectory:
         public, configuration = read_public(self.path)
         self._require_same(plan, public, configuration)
         config = plan.config.model_copy(update={"run": plan.config.run.model_copy(update={"seed": self.secret().seed})})
-        # The records are the same, and may lie somewhere else by now.
-        going_on = AuditPlan(config, guarantee_of(public.law, config), replace(public, data=plan.public.data))
+        # The records are the same, and so are the weights of a frozen core; they may lie somewhere else by now.
+        found = replace(public, data=plan.public.data, weights=plan.public.weights)
+        going_on = AuditPlan(config, guarantee_of(public.law, config), found)
         write_json(self.configuration, public_part(going_on))
         return going_on
 
@@ -174,6 +176,8 @@ class RunDirectory:
             found.append("run.seed is another one")
         if not found and data_digest(plan) != secret.data:
             found.append("the records are others")
+        if not found and _weights_digest(public) != _weights_digest(plan.public):
+            found.append("the weights of the frozen core are others")
         if not found:
             found = contradictions(json.loads(public.to_json()), json.loads(plan.public.to_json()))
         require(
@@ -231,6 +235,10 @@ class RunDirectory:
         with held(self.path / "challenger" / ".lock", f"run directory {self.path} is in use by another process"):
             remove_halves(self.path)
             yield
+
+
+def _weights_digest(public: PublicGame) -> str | None:
+    return None if public.weights is None else public.weights.digest
 
 
 @contextmanager

@@ -20,8 +20,9 @@ PLACES = (
     "data.labels",
     "data.test-images",
     "data.test-labels",
+    "model.weights",
 )
-"""Settings that say where files lie. Whether the records in them are the same is told by a digest."""
+"""Settings that say where files lie. Whether what stands in them is the same is told by digests."""
 GROWING = "audit.worlds"
 """The setting that may be raised: more worlds of the same run."""
 _NEARLY = 1e-6
@@ -68,13 +69,14 @@ def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
 def contradictions(stored: Mapping[str, Any], follows: Mapping[str, Any]) -> list[str]:
     """Return in words where a stored public game is another than the one that follows from its configuration.
 
-    Numbers may differ in their last digits, as those of a calibration do between versions of a library.
+    Numbers may differ in their last digits, as those of a calibration do between versions of a library. Files may lie
+    somewhere else.
     """
     old, new = (dict(_flat({key: values[key] for key in values if key != "data"})) for values in (stored, follows))
     return [
         f"{key} is {_said(old, key)} where {_said(new, key)} follows from the configuration"
-        for key in dict.fromkeys([*old, *new])
-        if not _nearly_equal(old.get(key), new.get(key))
+        for key in old  # what an older version did not write has the value that leaves all as it was
+        if key != "weights.path" and not _nearly_equal(old.get(key), new.get(key))
     ]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 from pyarrow.lib import ArrowException
 from pydantic import BaseModel, ConfigDict, ValidationError
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fl_audit.errors import InputError, require
@@ -21,6 +21,7 @@ from fl_audit.worlds import WorldBatch, remaining_batches
 from server.results import BatchResult
 
 MANIFEST = "manifest.json"
+_OUTPUTS = "outputs.safetensors"
 _OF_A_BATCH = re.compile(r"(?:releases|models)-(batch-\d{5,})\.safetensors")
 
 
@@ -127,6 +128,10 @@ class RunStore:
                 frame.to_parquet(file, index=False)
             name = (place / f"{label}.parquet").relative_to(self.directory).as_posix()
             digests[name] = _digest(partial / f"{label}.parquet")
+        if result.outputs:
+            path = partial / _OUTPUTS
+            write_tensors(path, result.outputs, private=True)
+            digests[(place / _OUTPUTS).relative_to(self.directory).as_posix()] = _digest(path)
         manifest = _Manifest(run=self.run, index=batch.index, first=batch.first, count=batch.count, files=digests)
         write_json(partial / MANIFEST, manifest.sealed().model_dump(), private=True)
         _remove(place)
@@ -140,7 +145,7 @@ class RunStore:
         InputError
             If not all worlds are finished and undamaged.
         """
-        manifests = sorted(self._manifests(worlds), key=lambda manifest: manifest.first)
+        manifests = self._in_order(worlds)
         held = sum(manifest.count for manifest in manifests)
         require(
             held == worlds,
@@ -153,6 +158,13 @@ class RunStore:
                 if name.endswith(".parquet"):
                     parts.setdefault(Path(name).stem, []).append(read_frame(self.directory / name))
         return {label: pd.concat(frames, ignore_index=True) for label, frames in parts.items()}
+
+    def outputs(self, worlds: int) -> list[dict[str, Tensor]]:
+        """Return what the final models answered, batch by batch, in the order of `tables`, by name."""
+        return [load_file(self.batches / one.batch.name / _OUTPUTS) for one in self._in_order(worlds)]
+
+    def _in_order(self, worlds: int) -> list[_Manifest]:
+        return sorted(self._manifests(worlds), key=lambda manifest: manifest.first)
 
     def _manifests(self, worlds: int) -> list[_Manifest]:
         """Return the manifests of finished batches within the first so many worlds, none of which overlap."""
@@ -231,9 +243,9 @@ def read_frame(path: Path) -> pd.DataFrame:
         raise InputError(f"{path} cannot be read: {reason}") from error
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors as safetensors, whole or not at all."""
-    with whole_file(path) as file:
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = False) -> None:
+    """Write tensors as safetensors, whole or not at all; `private` keeps them from other users of the machine."""
+    with whole_file(path, private) as file:
         save_file({name: value.contiguous() for name, value in tensors.items()}, file)
 
 

@@ -6,6 +6,8 @@ from typing import Any
 from experiments.runs.plan import AuditPlan
 from fl_audit.adjacency import Unit
 from fl_audit.evidence.star.epsilon_star import StarSettings
+from fl_audit.game.game import load_game
+from fl_audit.game.record_pair import record_claim
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.report import FinishedRun, RunContents, RunFacts, RunTables, report_contents
@@ -52,6 +54,7 @@ def run_facts(plan: AuditPlan) -> RunFacts:
         neighbour=_neighbour_text(plan),
         star=StarSettings(privacy.delta, audit.epsilon_star_cut) if audit.epsilon_star else None,
         configuration=configuration,
+        record_claim=None if plan.public.randomiser is None else record_claim(load_game(plan.public)),
     )
 
 
@@ -59,5 +62,7 @@ def _neighbour_text(plan: AuditPlan) -> str:
     audit = plan.config.audit
     rank = "" if audit.neighbour_rank is None else f" (rank {audit.neighbour_rank})"
     law, pair = plan.public.law, plan.public.pair
+    if plan.public.plays_membership:
+        return f"{law.adjacency}, one of {plan.public.targets} targets in each world, data seed {plan.public.data_seed}"
     which = f" is client {pair.index}" if law.unit is Unit.CLIENT else ""
     return f"{law.adjacency}, neighbour {audit.neighbour}{rank}{which}, data seed {plan.public.data_seed}"

@@ -5,10 +5,13 @@ one label and with the other are exactly opposite, whatever the model, and the c
 contribution is clipped. So a unit that comes or goes always changes a sum by the clipping norm, and one that is
 replaced by its twin by twice that, and always in the same direction: the sensitivities are the largest that the promise
 allows, in every round and every world, while the models move.
+
+Clients that train by DP-SGD have no exact theory. They train on the same records, in fewer rounds, for Opacus is slow.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -31,54 +34,155 @@ _CLIPPING = 1e-4
 _STEP = 0.03
 """Step of the server over the clipping norm: with more, models are so sure of some record that it moves them less."""
 
+STRATEGY: dict[str, Sections] = {
+    "dp-fedsgd": {"training": {"learning-rate": _STEP / _CLIPPING}},
+    "dp-fedavg": {
+        "training": {
+            "learning-rate": _STEP / _CLIPPING,
+            "local-steps": 2,
+            "local-batch": 4,
+            "local-learning-rate": 0.5,
+        }
+    },
+    # A step takes every record of a client with probability 1/2, so that its accountant has to count on samples.
+    "dp-sgd-clients": {
+        "training": {"rounds": 4, "local-steps": 2, "local-batch": 2, "local-learning-rate": _STEP / _CLIPPING}
+    },
+}
 PARTICIPATION: dict[str, Sections] = {
     "everybody": {},
     "sampled in secret": {"training": {"rate": 0.3}, "audit": {"participation": "secret"}},
     "sampled, seen": {"training": {"rate": 0.3}, "audit": {"participation": "seen"}},
     "cohort": {"training": {"cohort": CLIENTS // 2}},
 }
+LOCALLY_SCALED = "central, local sensitivity"
 NOISE: dict[str, Sections] = {
     "central": {"privacy": {"noise": "central"}},
+    LOCALLY_SCALED: {"privacy": {"noise": "central", "sensitivity": "local"}},
     "distributed": {"privacy": {"noise": "distributed"}},
-    "distributed, 2 collude": {"privacy": {"noise": "distributed"}, "audit": {"colluders": 2}},
     "local": {"privacy": {"noise": "local"}},
-    "local, at the server": {"privacy": {"noise": "local"}, "audit": {"place": "server"}},
     "tree": {"privacy": {"noise": "tree"}},
     "banded": {"privacy": {"noise": "banded", "bands": 2}},
+    "inside-training": {"privacy": {"noise": "inside-training"}},
+}
+ADVERSARY: dict[str, Sections] = {
+    "client": {},
+    "3 clients": {"audit": {"colluders": 2}},
+    "server": {"audit": {"place": "server"}},
 }
 # The norm moves slowly: it must stay far under the length of every update.
 CLIPPING: dict[str, Sections] = {
     "fixed": {},
     "adaptive": {"privacy": {"clipping": "adaptive", "clipping-learning-rate": 0.05}},
 }
+# What becomes of a release, and what of it is shown. Adam's steps are about as long as its learning rate.
+RELEASE: dict[str, Sections] = {
+    "sums, sgd": {},
+    "sums, momentum": {"training": {"optimizer": "momentum"}},
+    "sums, adam": {"training": {"optimizer": "adam", "learning-rate": _STEP}},
+    "models, sgd": {"audit": {"view": "model"}},
+    "models, momentum": {"training": {"optimizer": "momentum"}, "audit": {"view": "model"}},
+    "models, adam": {"training": {"optimizer": "adam", "learning-rate": _STEP}, "audit": {"view": "model"}},
+}
 
 
 @dataclass(frozen=True)
 class Combination:
-    """One combination of the parts of a release law, by their names in the tables above.
+    """One combination of the parts of a release law and of its adversary, by their names in the tables above.
 
     Parameters
     ----------
-    adjacency, participation, noise, clipping
-        The parts; those of the standpoint stand with participation and noise.
+    strategy, adjacency, participation, noise, clipping
+        The parts of the law; with the participation stands whether the adversary sees it.
+    adversary
+        Who attacks.
+    release
+        What is shown of a release, and how the model follows from it.
     """
 
+    strategy: str
     adjacency: Adjacency
     participation: str = "everybody"
     noise: str = "central"
     clipping: str = "fixed"
+    adversary: str = "client"
+    release: str = "sums, sgd"
 
     def __str__(self) -> str:
-        return f"{self.adjacency}, {self.participation}, {self.noise}, {self.clipping}"
+        return ", ".join(self.parts())
+
+    def parts(self) -> tuple[str, ...]:
+        """Return the parts, in the order of `COLUMNS`."""
+        law = (self.strategy, str(self.adjacency), self.clipping, self.participation, self.noise)
+        return (*law, self.adversary, self.release)
+
+    @property
+    def usual(self) -> "Combination":
+        """The same law and adversary, with the usual view and optimizer."""
+        return replace(self, release=next(iter(RELEASE)))
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether view and optimizer are the usual ones."""
+        return self == self.usual
+
+    def sections(self) -> Iterator[Sections]:
+        """Return what the parts set in a configuration."""
+        yield STRATEGY[self.strategy]
+        yield PARTICIPATION[self.participation]
+        yield NOISE[self.noise]
+        yield CLIPPING[self.clipping]
+        yield ADVERSARY[self.adversary]
+        yield RELEASE[self.release]
+
+
+COLUMNS = {
+    "strategy": tuple(STRATEGY),
+    "adjacency": tuple(map(str, Adjacency)),
+    "clipping": tuple(CLIPPING),
+    "participation": tuple(PARTICIPATION),
+    "noise": tuple(NOISE),
+    "adversary": tuple(ADVERSARY),
+    "shown, optimizer": tuple(RELEASE),
+}
+"""The names of the parts of a combination, and the values of each."""
 
 
 def combinations() -> Iterator[Combination]:
-    """Return all combinations, those that are refused among them."""
-    for adjacency in Adjacency:
-        for clipping in CLIPPING:
-            for participation in PARTICIPATION:
-                for noise in NOISE:
-                    yield Combination(adjacency, participation, noise, clipping)
+    """Return all combinations, those that are refused among them.
+
+    What becomes of a release changes nothing of its law, so it varies by itself, for every strategy, relation and
+    noise.
+    """
+    for strategy, adjacency in product(STRATEGY, Adjacency):
+        for clipping, participation, noise, adversary in product(CLIPPING, PARTICIPATION, NOISE, ADVERSARY):
+            yield Combination(strategy, adjacency, participation, noise, clipping, adversary)
+        for noise, release in product(NOISE, list(RELEASE)[1:]):
+            yield Combination(strategy, adjacency, noise=noise, release=release)
+
+
+def boxes(chosen: Iterable[Combination]) -> list[tuple[frozenset[str], ...]]:
+    """Return combinations in few rows: of each part a set of values, all of which go with all of the other parts.
+
+    Examples
+    --------
+    >>> alike = [Combination(name, Adjacency.REPLACE_CLIENT) for name in ("dp-fedsgd", "dp-fedavg")]
+    >>> [sorted(values) for values in boxes(alike)[0][:2]]
+    [['dp-fedavg', 'dp-fedsgd'], ['replace-client']]
+    """
+    found = [tuple(frozenset((value,)) for value in one.parts()) for one in chosen]
+    for place in range(len(COLUMNS)):
+        alike: dict[tuple[frozenset[str], ...], frozenset[str]] = {}
+        for box in found:
+            others = (*box[:place], *box[place + 1 :])
+            alike[others] = alike.get(others, frozenset()) | box[place]
+        found = [(*others[:place], values, *others[place:]) for others, values in alike.items()]
+    return found
+
+
+def is_repetition(plan: AuditPlan) -> bool:
+    """Return whether an adversary is to know the noise of clients where these add none: that is `client` once more."""
+    return plan.public.standpoint.colluders > 0 and not plan.public.law.clients_add_noise
 
 
 def write_records(path: Path) -> None:
@@ -121,9 +225,7 @@ def _settings(
     # A client of one record has a twin, and updates of the same direction in all rounds, as correlated noise needs.
     is_single = relation is Relation.REPLACE or combination.noise in ("tree", "banded")
     count = CLIENTS if unit is Unit.CLIENT and is_single else 4 * CLIENTS
-    training: dict[str, Any] = {"rounds": ROUNDS, "learning-rate": _STEP / _CLIPPING}
-    if unit is Unit.CLIENT:
-        training |= {"strategy": "dp-fedavg", "local-steps": 2, "local-batch": 4, "local-learning-rate": 0.5}
+    training: dict[str, Any] = {"strategy": combination.strategy, "rounds": ROUNDS}
     sections: Sections = {
         "data": {"name": "npz", "path": str(records), "records": count, "clients": CLIENTS, "test-records": 10},
         "model": {"name": "logistic"},
@@ -143,16 +245,12 @@ def _settings(
             "keep-final-models": False,
         },
     }
-    for part in (
-        PARTICIPATION[combination.participation],
-        NOISE[combination.noise],
-        CLIPPING[combination.clipping],
-    ):
+    for part in combination.sections():
         for name, values in part.items():
             sections[name] |= values
     rate = training.pop("rate", None)
     if rate is not None:
-        training["client-sampling-rate" if unit is Unit.CLIENT else "sampling-rate"] = rate
+        training["sampling-rate" if combination.strategy == "dp-fedsgd" else "client-sampling-rate"] = rate
     return sections
 
 

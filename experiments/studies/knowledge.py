@@ -6,6 +6,7 @@ with which an adversary is right, given all that it knows.
 
 import tempfile
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from experiments.runs.plan import AuditPlan
 from experiments.runs.replay import stored_rounds
 from experiments.runs.run import run_audit
 from experiments.studies.guarantee_settings import Combination, plan_of, write_records
-from fl_audit.adjacency import Adjacency
+from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.adversaries.identifiability import weigh
 from fl_audit.evidence.belief.bounded_mean import MeanInterval, mean_interval
 from fl_audit.evidence.belief.expected import chance_of_being_right
@@ -93,9 +94,10 @@ def comparisons(is_quick: bool) -> list[Comparison]:
     """Return all comparisons, or those of one adjacency."""
     found = []
     for adjacency in (Adjacency.ADD_REMOVE_CLIENT,) if is_quick else Adjacency:
-        shares, local = Combination(adjacency, noise="distributed"), Combination(adjacency, noise="local")
-        at_server = Combination(adjacency, noise="local, at the server")
-        seen, secret = Combination(adjacency, "sampled, seen"), Combination(adjacency, "sampled in secret")
+        of_unit = partial(Combination, "dp-fedsgd" if adjacency.unit is Unit.RECORD else "dp-fedavg", adjacency)
+        shares, local = of_unit(noise="distributed"), of_unit(noise="local")
+        at_server = of_unit(noise="local", adversary="server")
+        seen, secret = of_unit("sampled, seen"), of_unit("sampled in secret")
         found += [
             Comparison("its own share of the noise", shares, shares, 3.0, (0, 0), subtracts=False),
             Comparison("the share of 1 colluder", shares, shares, 3.0, (1, 0)),

@@ -26,7 +26,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from experiments.cli.main import guarded
-from experiments.runs.config import load_config
+from experiments.runs.config_file import load_config
 from experiments.runs.engines import Engine
 from experiments.runs.plan import AuditPlan, resolve
 from experiments.runs.progress import Progress, no_progress, progress_bar

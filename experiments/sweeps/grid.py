@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from experiments.runs.config import PRIVACY_TARGETS, PROMISE_ONLY, RunConfig, Scalar, parse_config
+from experiments.runs.config import PRIVACY_TARGETS, PROMISE_ONLY, RANDOMISER_KEYS, RunConfig, Scalar, parse_config
 from fl_audit.errors import InputError, require
 
 Settings = tuple[tuple[str, Scalar], ...]
@@ -166,15 +166,16 @@ def baselines(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, .
     Parameters
     ----------
     values, axes
-        As for `grid`. Nothing is clipped, there is no noise, no promise and no insider.
+        As for `grid`. Nothing is clipped, no record is randomised, there is no noise, no promise and no insider.
     """
     return grid(without_privacy(values), [Axis("privacy.private", (False,)), *axes])
 
 
 def without_privacy(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the same configuration as a baseline: nothing clipped, no noise, no promise, no insider."""
+    """Return the values of the same configuration as a baseline: nothing clipped, randomised or noised, no insider."""
     changed = deepcopy(dict(values))
-    privacy = {key: value for key, value in changed.get("privacy", {}).items() if key not in PROMISE_ONLY}
+    dropped = {*PROMISE_ONLY, *RANDOMISER_KEYS}
+    privacy = {key: value for key, value in changed.get("privacy", {}).items() if key not in dropped}
     changed["privacy"] = privacy | {"private": False}
     changed["audit"] = changed.get("audit", {}) | {"insider": False}
     return changed

@@ -24,9 +24,10 @@ from fl_audit.data.binary import (
     of_classes,
 )
 from fl_audit.data.builtin import load_breast_cancer, load_digits
-from fl_audit.data.collab import COLLAB_FILE, find_collab
+from fl_audit.data.collab import COLLAB_FILE, find_collab, load_collab
 from fl_audit.data.femnist import FEMNIST_FILE, find_femnist, load_femnist
 from fl_audit.data.files import data_directory
+from fl_audit.data.graph_records import GRAPH_NODES, graph_records
 from fl_audit.data.idx import find_mnist, load_idx, load_mnist
 from fl_audit.data.lfw import LFW_FILES, find_lfw, load_lfw
 from fl_audit.data.records import Source
@@ -106,10 +107,12 @@ def _number(given: Mapping[str, Any], name: str, default: int) -> int:
     return int(value)
 
 
-def _no_records(directory: Path | None, given: Mapping[str, Any]) -> Source:
-    raise InputError(
-        "data set collab holds graphs, which no model here is trained on: fl_audit.data.collab.load_collab reads them"
-    )
+def _collab(directory: Path | None, given: Mapping[str, Any]) -> Source:
+    nodes = _number(given, "graph-nodes", GRAPH_NODES)
+    graphs = load_collab(directory)
+    cut = int(np.count_nonzero(graphs.nodes > nodes))
+    description = f"COLLAB, {len(graphs):,} graphs of up to {nodes} nodes, {cut:,} of them cut to that"
+    return Source("collab", graph_records(graphs, nodes), None, description)
 
 
 _CATALOGUE: Mapping[str, _Entry] = {
@@ -150,7 +153,12 @@ _CATALOGUE: Mapping[str, _Entry] = {
         find=find_lfw,
         optional=("classes",),
     ),
-    "collab": _Entry(f"COLLAB graphs, for the library, not for runs: {COLLAB_FILE}", _no_records, find=find_collab),
+    "collab": _Entry(
+        f"COLLAB graphs, option graph-nodes (nodes that a graph keeps, {GRAPH_NODES} unless set): {COLLAB_FILE}",
+        _collab,
+        find=find_collab,
+        optional=("graph-nodes",),
+    ),
     "csv": _Entry(
         "your CSV file: path, label and, if need be, test-path, owner, drop, separator, missing, max-levels",
         lambda directory, given: load_csv(

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from fl_audit.adjacency import Adjacency, NeighbourPair, Relation
 from fl_audit.data.dissimilarity import Dissimilarity, exact_block
+from fl_audit.data.graph_records import comparable
 from fl_audit.data.neighbours import RANKED, NeighbourChoice
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
@@ -189,7 +190,7 @@ def _ranked(shards: Sequence[Shard], records: Records, measure: Dissimilarity, r
 
 def _sums(shards: Sequence[Shard], records: Records) -> NDArray[np.float64]:
     """Return the summed features and the number of labels of each class, side by side, a row for each client."""
-    features = records.features.reshape(len(records), -1)
+    features = comparable(records).features.reshape(len(records), -1)
     return np.stack(
         [
             np.concatenate(

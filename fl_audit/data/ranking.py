@@ -19,6 +19,7 @@ from fl_audit.data.dissimilarity import (
     screening_block,
     taken,
 )
+from fl_audit.data.graph_records import comparable
 from fl_audit.data.records import Records
 from fl_audit.data.totals import approximate_totals, total_dissimilarity
 from fl_audit.errors import require
@@ -50,6 +51,7 @@ def ranked_records(records: Records, measure: Dissimilarity, count: int, farthes
         1 <= count <= len(records),
         f"neighbour-rank is {count}: accepted are 1 to {len(records)}, the number of records in D",
     )
+    records = comparable(records)
     sign = 1.0 if farthest else -1.0
     totals, error = approximate_totals(records, measure)
     candidates, scores = np.arange(len(records)), sign * totals
@@ -82,6 +84,7 @@ def ranked_pairs(
     InputError
         If the shapes differ, there are fewer pairs, or the records do not suit the measure.
     """
+    inside, outside = comparable(inside), comparable(outside)
     _check_pairs(inside, outside, measure, count)
     best = _first_pairs(inside, outside, _Search(measure, count, farthest))
     return tuple(zip(best.rows.tolist(), best.columns.tolist(), strict=True))
@@ -106,6 +109,7 @@ def pair_of_rank(
     InputError
         As `ranked_pairs`.
     """
+    inside, outside = comparable(inside), comparable(outside)
     _check_pairs(inside, outside, measure, rank)
     last = None
     for passed in range(0, rank, _KEPT):

@@ -26,6 +26,8 @@ class Records:
         Whose each record is, shape (n,), positions in `owners`; kept as int64. None where that is not known.
     owners
         Names of the owners; empty where they are not known. Owners without a record are allowed.
+    graphs
+        Whether every record is a graph in packed rows (`fl_audit.learning.packed_graphs`).
 
     Raises
     ------
@@ -44,6 +46,7 @@ class Records:
     classes: int
     owner: NDArray[np.int64] | None = None
     owners: tuple[str, ...] = ()
+    graphs: bool = False
 
     def __post_init__(self) -> None:
         # Values beyond float32 become infinite here and are refused below, so numpy's own warning says nothing new.
@@ -82,7 +85,7 @@ class Records:
         for index in (int(chosen.min()), int(chosen.max())):
             self.check_index(index)
         owner = None if self.owner is None else self.owner[chosen]
-        return Records(self.features[chosen], self.labels[chosen], self.classes, owner, self.owners)
+        return Records(self.features[chosen], self.labels[chosen], self.classes, owner, self.owners, self.graphs)
 
     def without(self, index: int) -> "Records":
         """Return all records but the one at `index`, in the same order.

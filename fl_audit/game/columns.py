@@ -30,6 +30,8 @@ class Columns:
         Of shape (worlds, insiders), where several attack.
     insider_clients
         Which clients the insiders are, in order.
+    targets
+        Of shape (worlds, targets), in the game of membership.
     """
 
     worlds: Table = field(default_factory=dict)
@@ -39,6 +41,7 @@ class Columns:
     residuals: Table = field(default_factory=dict)
     insiders: Table = field(default_factory=dict)
     insider_clients: tuple[int, ...] = ()
+    targets: Table = field(default_factory=dict)
 
     def __or__(self, other: "Columns") -> "Columns":
         """Return the columns of both; of those that both name, the other's."""

@@ -4,16 +4,21 @@ Data owners and the insider call the same functions with the same shapes, so tha
 the owners sent.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isinf
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game
-from fl_audit.learning.local_training import clip_updates, local_batches, local_updates
+from fl_audit.learning.local_training import LocalOptimizer, clip_updates, local_batches, local_updates, trains_stacked
+from fl_audit.learning.member_training import member_batches, member_updates
 from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining, RecordGradients
+from fl_audit.mechanisms.law import ReleaseLaw
 from fl_audit.randomness import Purpose, generator
 
 
@@ -85,13 +90,13 @@ def contributed(
     client
         Whose examples they are: the order of local training is keyed by it.
     examples
-        The examples; of clients all that it trains on.
+        The examples, in every world the same or each world's own; of clients all that it trains on.
     models
         Float32 tensor (worlds, parameters).
     moment
         The round.
     taking_part
-        Which examples take part, bool (worlds, n); None is all of them. Only for gradients of records.
+        Which examples take part, bool (worlds, n); None is all of them.
     """
     law = game.public.law
     match law.contribution:
@@ -101,18 +106,83 @@ def contributed(
             features, labels = examples.features, examples.labels
             return Contributed(game.model.clipped_sum(models, features, labels, norm, shapes, taking_part))
         case LocalTraining():
-            return _trained(game, client, examples, models, moment)
+            if taking_part is None and law.contribution.schedule.optimizer is LocalOptimizer.SGD:
+                return _trained(game, client, examples, models, moment)
+            return _trained_members(game, client, examples, models, moment, taking_part)
         case PrivateTraining():
             raise AssertionError("what a client draws in its training nobody can recompute: see `private_training`")
 
 
+def contributed_together(game: Game, clients: Sequence[int], models: Tensor, moment: Moment) -> list[Contributed]:
+    """Return what some clients contribute in one world, each what `contributed` gives of it, worked out together.
+
+    Their models are stacked, like worlds with records of their own, which takes less time than one after the other.
+
+    Parameters
+    ----------
+    game
+        The game; `trains_together` holds for these clients.
+    clients
+        Numbers of the clients, at least 1.
+    models
+        The world's model, float32 (1, parameters).
+    moment
+        The round.
+    """
+    law, held = game.public.law, [game.honest_shard(client) for client in clients]
+    assert isinstance(law.contribution, LocalTraining)
+    orders = [_order(game, client, len(one.labels), moment) for client, one in zip(clients, held, strict=True)]
+    updates = local_updates(
+        game.model,
+        models.expand(len(clients), -1),
+        torch.stack([one.features for one in held]),
+        torch.stack([one.labels for one in held]),
+        law.contribution.schedule,
+        [np.stack(step) for step in zip(*orders, strict=True)],
+    )
+    return [_clipped(law, updates[row : row + 1], moment) for row in range(len(clients))]
+
+
+def trains_together(game: Game, clients: Sequence[int]) -> bool:
+    """Return whether `contributed_together` can take these clients: all train locally, on equally many records."""
+    contribution, sizes = game.public.law.contribution, {len(game.honest_shard(client).labels) for client in clients}
+    if not isinstance(contribution, LocalTraining) or len(sizes) != 1:
+        return False
+    return trains_stacked(game.model, sizes.pop(), contribution.schedule)
+
+
 def _trained(game: Game, client: int, examples: Examples, models: Tensor, moment: Moment) -> Contributed:
-    law, count = game.public.law, len(examples.labels)
+    law = game.public.law
+    assert isinstance(law.contribution, LocalTraining)
+    batches = _order(game, client, examples.count, moment)
+    schedule = law.contribution.schedule
+    updates = local_updates(game.model, models, examples.features, examples.labels, schedule, batches)
+    return _clipped(law, updates, moment)
+
+
+def _trained_members(
+    game: Game, client: int, examples: Examples, models: Tensor, moment: Moment, taking_part: Tensor | None
+) -> Contributed:
+    """Return what a client adds that trains in each world on those of its examples that are in."""
+    law, count = game.public.law, examples.count
     assert isinstance(law.contribution, LocalTraining)
     schedule = law.contribution.schedule
+    everything = np.ones((len(models), count), dtype=np.bool_)
     draw = generator(game.public.data_seed, Purpose.LOCAL_ORDER, round=moment.number, client=client)
-    batches = local_batches(count, schedule, draw)
-    updates = local_updates(game.model, models, examples.features, examples.labels, schedule, batches)
+    batches = member_batches(everything if taking_part is None else taking_part.cpu().numpy(), schedule, draw)
+    updates = member_updates(game.model, models, examples.features, examples.labels, schedule, batches)
+    return _clipped(law, updates, moment)
+
+
+def _order(game: Game, client: int, records: int, moment: Moment) -> tuple[NDArray[np.int64], ...]:
+    """Return which of its records a client takes in each local step of a round: public, and the same in all worlds."""
+    assert isinstance(game.public.law.contribution, LocalTraining)
+    draw = generator(game.public.data_seed, Purpose.LOCAL_ORDER, round=moment.number, client=client)
+    return local_batches(records, game.public.law.contribution.schedule, draw)
+
+
+def _clipped(law: ReleaseLaw, updates: Tensor, moment: Moment) -> Contributed:
+    """Return a client's clipped updates, in the memory of the updates."""
     if isinf(law.clipping_norm):
         return Contributed(updates)
     clipped, lengths = clip_updates(updates, law.clipping_norm if moment.norms is None else moment.norms)
@@ -127,12 +197,22 @@ def nothing(models: Tensor, is_adaptive: bool) -> Contributed:
     return Contributed(torch.zeros_like(models), within)
 
 
-def differing_contributions(game: Game, models: Tensor, moment: Moment) -> tuple[Contributed, Contributed]:
+def differing_contributions(
+    game: Game, models: Tensor, moment: Moment, told: tuple[Examples, Examples | None] | None = None
+) -> tuple[Contributed, Contributed]:
     """Return what the differing unit contributes, and what stands in its place under D'.
 
     Victim and insider both call this, with the same shapes, so that they agree to the last bit.
+
+    Parameters
+    ----------
+    game, models, moment
+        As for `contributed`.
+    told
+        The differing unit and its stand-in as their owner randomised them; None where it did not.
     """
-    present = contributed(game, game.victim, game.differing, models, moment)
-    if game.replacement is None:
+    differing, replacement = (game.differing, game.replacement) if told is None else told
+    present = contributed(game, game.victim, differing, models, moment)
+    if replacement is None:
         return present, nothing(models, game.public.law.is_adaptive)
-    return present, contributed(game, game.victim, game.replacement, models, moment)
+    return present, contributed(game, game.victim, replacement, models, moment)

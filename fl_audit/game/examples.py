@@ -9,22 +9,61 @@ from torch import Tensor
 
 from fl_audit.data.records import Records
 from fl_audit.device import Device
+from fl_audit.errors import require
+from fl_audit.learning.frozen_cores import VggCore, core_shape
+from fl_audit.learning.models import READ_GRAPHS, ModelSpec
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Records as tensors: features (n, *shape) in float32, labels (n,) in int64."""
+    """Records as tensors: features (n, *shape) in float32, labels (n,) in int64.
+
+    Behind a frozen core the features are what the core makes of the records. Where owners randomise their records,
+    every world has features of its own, (worlds, n, *shape), of a type that may take less memory, and labels
+    (worlds, n).
+    """
 
     features: Tensor
     labels: Tensor
 
     @classmethod
-    def of(cls, records: Records, device: Device = Device.CPU) -> "Examples":
-        """Return records as tensors on a device."""
+    def of(cls, records: Records, device: Device = Device.CPU, core: VggCore | None = None) -> "Examples":
+        """Return records as tensors on a device, passed through a frozen core if there is one."""
         features, labels = torch.from_numpy(records.features).clone(), torch.from_numpy(records.labels).clone()
-        return cls(features.to(device), labels.to(device))
+        features = features.to(device)
+        if core is not None:
+            with torch.no_grad():
+                features = core.to(device)(features)
+        return cls(features, labels.to(device))
+
+    @property
+    def count(self) -> int:
+        """Number of examples, of one world where each has its own."""
+        return self.labels.shape[-1]
 
     def take(self, indices: NDArray[np.int64]) -> "Examples":
-        """Return the examples at `indices`."""
+        """Return the examples at `indices`, of every world where each has its own."""
         chosen = torch.from_numpy(indices)
+        if self.labels.dim() == 2:
+            return Examples(self.features[:, chosen], self.labels[:, chosen])
         return Examples(self.features[chosen], self.labels[chosen])
+
+
+def model_for(name: str, records: Records) -> ModelSpec:
+    """Return which model is trained on records: behind a frozen core, the head that reads what the core makes of them.
+
+    Parameters
+    ----------
+    name
+        Name of the model.
+    records
+        Records of the data set.
+
+    Raises
+    ------
+    InputError
+        If the model cannot read them.
+    """
+    reads = not records.graphs or ":" in name or name in READ_GRAPHS
+    require(reads, f"model is {name} and the records are graphs: accepted are {', '.join(READ_GRAPHS)} and your own")
+    return ModelSpec(name, core_shape(name, records.shape), records.classes)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -16,19 +17,36 @@ from fl_audit.data.partition import partition_records
 from fl_audit.data.records import Records
 from fl_audit.data.split import FEWEST_POPULATION, Split, select_records
 from fl_audit.device import require_device
-from fl_audit.game.examples import Examples
+from fl_audit.game.examples import Examples, model_for
+from fl_audit.game.membership import Membership
 from fl_audit.game.public import PublicGame
-from fl_audit.learning.models import ModelSpec
+from fl_audit.learning.frozen_cores import VggCore, load_core
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.randomness import Purpose, generator
 
 _COORDINATES = 4096
 """Most coordinates that the public directions live on: directions over a large model would not stay in cache."""
+_SERIALS = count()
 
 
 def number_of_directions(parameters: int) -> int:
     """Return along how many public directions the noise of a model is looked at: at most half of its parameters."""
     return min(16, parameters // 2)
+
+
+class RawRecords(NamedTuple):
+    """Records as their owners hold them, before they are randomised and before a frozen core reads them.
+
+    Parameters
+    ----------
+    inside
+        D.
+    replacement
+        What stands in D' in the place of the differing unit; None if nothing does.
+    """
+
+    inside: Records
+    replacement: Records | None
 
 
 @dataclass(frozen=True)
@@ -50,12 +68,18 @@ class Game:
         Indices of D per client; a client reads its own only.
     victim
         Client that holds the differing unit.
-    test, population
-        Held-out examples, and examples outside D and D'.
+    test_records, population_records
+        Held-out records, and records outside D and D'.
     classes
         Number of classes.
     model
         The model, run in all worlds at once.
+    core
+        The frozen core that all records pass through before the model reads them; None if there is none.
+    raw
+        The records as owners hold them, where they randomise them; None elsewhere.
+    serial
+        Number of the game in this process, under which others keep what they derive from it.
     """
 
     public: PublicGame
@@ -63,11 +87,14 @@ class Game:
     replacement: Examples | None
     shards: tuple[NDArray[np.int64], ...]
     victim: int
-    test: Examples
-    population: Examples
+    test_records: Records
+    population_records: Records
     classes: int
     model: StackedModel
-    _held: dict[int, Examples] = field(default_factory=dict, init=False, repr=False, compare=False)
+    core: VggCore | None = None
+    raw: RawRecords | None = None
+    serial: int = field(default_factory=_SERIALS.__next__, init=False, repr=False, compare=False)
+    _held: dict[tuple[int, bool], Examples] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def unit(self) -> Unit:
@@ -95,8 +122,8 @@ class Game:
 
     @property
     def insider(self) -> int:
-        """The first client that attacks."""
-        return self.insiders[0]
+        """The first client that attacks; where there is one client alone, which nobody asks, that one."""
+        return self.insiders[0] if self.insiders else 0
 
     def colluders(self, insider: int) -> tuple[int, ...]:
         """Return the clients whose noise an insider knows beside its own: those that follow it, but the victim."""
@@ -104,14 +131,55 @@ class Game:
         return tuple(client for client in others if client != self.victim)[: self.public.standpoint.colluders]
 
     @cached_property
+    def targets(self) -> NDArray[np.int64]:
+        """Numbers of the units that are in or out by chance, ascending; one in the game of identifiability."""
+        if not self.public.plays_membership:
+            return np.array([self.target])
+        others = np.delete(np.arange(self.units), self.target)
+        draw = generator(self.public.data_seed, Purpose.TARGET_CHOICE)
+        return np.sort(np.append(draw.choice(others, self.public.targets - 1, replace=False), self.target))
+
+    @cached_property
+    def target_records(self) -> NDArray[np.int64]:
+        """Positions in D of the records of all targets, target by target."""
+        match self.unit:
+            case Unit.RECORD:
+                return self.targets
+            case Unit.CLIENT:
+                return np.concatenate([self.shards[client] for client in self.targets])
+
+    @cached_property
+    def target_of_records(self) -> NDArray[np.int64]:
+        """Which target, from 0, each of the `target_records` belongs to."""
+        match self.unit:
+            case Unit.RECORD:
+                return np.arange(len(self.targets))
+            case Unit.CLIENT:
+                return np.repeat(np.arange(len(self.targets)), [len(self.shards[client]) for client in self.targets])
+
+    @cached_property
+    def test(self) -> Examples:
+        """Held-out examples; made when they are asked for, which clients never do."""
+        return self.examples(self.test_records)
+
+    @cached_property
+    def population(self) -> Examples:
+        """Examples outside D and D', made likewise."""
+        return self.examples(self.population_records)
+
+    def examples(self, records: Records) -> Examples:
+        """Return records as the model reads them."""
+        return Examples.of(records, self.public.device, self.core)
+
+    @cached_property
     def differing(self) -> Examples:
-        """What D holds and D' does not: x, or the victim's shard."""
-        return self.training.take(self.shards[self.victim][self.differs(self.victim)])
+        """What D holds and D' does not: x, or the victim's shard; of many targets what all of them hold."""
+        return self.training.take(self.target_records)
 
     @cached_property
     def common(self) -> Examples:
-        """What D and D' share."""
-        return self.training.take(np.delete(np.arange(len(self.training.labels)), self._differing_indices))
+        """What is in every world: what D and D' share, or what belongs to no target."""
+        return self.training.take(np.delete(np.arange(len(self.training.labels)), self.target_records))
 
     @cached_property
     def directions(self) -> Tensor:
@@ -126,22 +194,42 @@ class Game:
 
     def targets_of(self, client: int) -> tuple[int, ...]:
         """Return the targets of the game that a client holds: what it is told the secret of."""
-        return (0,) if client == self.victim else ()
+        match self.unit:
+            case Unit.RECORD:
+                return tuple(np.flatnonzero(np.isin(self.targets, self.shards[client])).tolist())
+            case Unit.CLIENT:
+                return tuple(np.flatnonzero(self.targets == client).tolist())
 
     def honest_shard(self, client: int) -> Examples:
         """Return what a client holds in every world: its shard, without the differing unit; taken once."""
-        if client not in self._held:
-            self._held[client] = self.training.take(self.shards[client][~self.differs(client)])
-        return self._held[client]
+        if (client, False) not in self._held:
+            self._held[client, False] = self.training.take(self.shards[client][~self.differs(client)])
+        return self._held[client, False]
 
-    def differs(self, client: int) -> NDArray[np.bool_]:
-        """Return for each record of a client's shard whether D' lacks it."""
+    def shard(self, client: int) -> Examples:
+        """Return all records of a client, those of its targets among them; taken once."""
+        if (client, True) not in self._held:
+            self._held[client, True] = self.training.take(self.shards[client])
+        return self._held[client, True]
+
+    def present(self, client: int, membership: Membership) -> NDArray[np.bool_]:
+        """Return which records of a client's shard are in, (worlds, records), by which of its targets are."""
+        held = np.ones((membership.worlds, len(self.shards[client])), dtype=np.bool_)
         match self.unit:
             case Unit.RECORD:
-                marks: NDArray[np.bool_] = self.shards[client] == self.target
-                return marks
+                marks, own = self.differs(client), self.targets[list(self.targets_of(client))]
+                held[:, marks] = membership.is_in[:, np.searchsorted(own, self.shards[client][marks])]
             case Unit.CLIENT:
-                return np.full(len(self.shards[client]), client == self.victim)
+                held &= membership.is_in[:, :1] if membership.targets else True
+        return held
+
+    def differs(self, client: int) -> NDArray[np.bool_]:
+        """Return for each record of a client's shard whether some worlds lack it."""
+        match self.unit:
+            case Unit.RECORD:
+                return np.isin(self.shards[client], self.targets)
+            case Unit.CLIENT:
+                return np.full(len(self.shards[client]), client in self.targets)
 
     @property
     def offers_meter(self) -> bool:
@@ -152,10 +240,6 @@ class Game:
         """
         is_secret = self.public.law.is_sampled and not self.public.standpoint.sees_participation
         return not (is_secret and self.replacement is not None)
-
-    @property
-    def _differing_indices(self) -> NDArray[np.int64]:
-        return self.shards[self.victim][self.differs(self.victim)]
 
     def losses(self, models: Tensor, examples: Examples | None) -> NDArray[np.float64]:
         """Return the cross-entropy losses (worlds, n) of examples under every model; of none, shape (worlds, 0)."""
@@ -198,16 +282,24 @@ def load_game(public: PublicGame) -> Game:
         case Unit.CLIENT:
             victim = public.pair.index
     outside = _outside(public, split, shards[victim])
+    model = StackedModel.of(model_for(public.model, split.inside))
+    core = None if public.weights is None else load_core(public.weights)
+
+    def read(records: Records) -> Examples:
+        return Examples.of(records, public.device, core)
+
     return Game(
         public=public,
-        training=Examples.of(split.inside, public.device),
-        replacement=None if outside.replacement is None else Examples.of(outside.replacement, public.device),
+        training=read(split.inside),
+        replacement=None if outside.replacement is None else read(outside.replacement),
         shards=shards,
         victim=victim,
-        test=Examples.of(split.test, public.device),
-        population=_population(public, split, outside.left),
+        test_records=split.test,
+        population_records=_population(public, split, outside.left),
         classes=split.inside.classes,
-        model=StackedModel.of(ModelSpec(public.model, source.feature_shape, split.inside.classes)),
+        model=model,
+        core=core,
+        raw=None if public.randomiser is None else RawRecords(split.inside, outside.replacement),
     )
 
 
@@ -234,10 +326,10 @@ def _outside(public: PublicGame, split: Split, shard: NDArray[np.int64]) -> _Out
     return _Outside(split.outside.take(taken), np.delete(everything, taken))
 
 
-def _population(public: PublicGame, split: Split, left: NDArray[np.int64]) -> Examples:
+def _population(public: PublicGame, split: Split, left: NDArray[np.int64]) -> Records:
     """Sample the population from records outside D and D'; where too few are left, use the test records."""
     if split.outside is None or len(left) < FEWEST_POPULATION:
-        return Examples.of(split.test, public.device)
+        return split.test
     draw = generator(public.data_seed, Purpose.POPULATION_SAMPLE)
     chosen = draw.choice(left, size=min(public.population_records, len(left)), replace=False)
-    return Examples.of(split.outside.take(np.sort(chosen)), public.device)
+    return split.outside.take(np.sort(chosen))

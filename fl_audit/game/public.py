@@ -11,14 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from fl_audit.adjacency import NeighbourPair
+from fl_audit.adjacency import Adjacency, NeighbourPair, Relation, Unit
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
+from fl_audit.data.randomisers import RecordRandomiser
 from fl_audit.device import Device
 from fl_audit.errors import require
 from fl_audit.game.seen import View, require_view
+from fl_audit.learning.frozen_cores import CoreWeights
+from fl_audit.mechanisms.contribution import PrivateTraining, RecordGradients
 from fl_audit.mechanisms.law import ReleaseLaw, require_weighable
-from fl_audit.mechanisms.noise import CorrelatedGaussian, InsideTraining, NoiseScaling
+from fl_audit.mechanisms.noise import CentralGaussian, CorrelatedGaussian, InsideTraining, NoiseScaling
 from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Place, Standpoint
 
@@ -64,6 +67,17 @@ class PublicGame:
         From where the insider looks.
     insiders
         How many clients attack, each by itself; 1 and more, and fewer than there are clients.
+    ascent
+        How many records' worth of gradient a malicious insider adds to its contribution for each target, to push the
+        targets' losses up; 0 is an honest one.
+    targets
+        How many units are in with probability 1/2 in each world, independently: 1 in the game of identifiability, whose
+        target is that of the pair; from 2 in the game of membership, whose pair names the first of them.
+    weights
+        The file of the model's frozen core, which every party reads; None if the model has none.
+    randomiser
+        What every owner does to its own records, once, before anything is trained on them; None if nothing. What it
+        draws is its secret, so nobody else can recompute what it contributes, and there is no insider.
     """
 
     data: DataSpec
@@ -84,14 +98,25 @@ class PublicGame:
     with_insider: bool = True
     standpoint: Standpoint = CLIENT_ALONE
     insiders: int = 1
+    targets: int = 1
+    ascent: float = 0.0
+    weights: CoreWeights | None = None
+    randomiser: RecordRandomiser | None = None
 
     def __post_init__(self) -> None:
-        require(self.clients >= 2, f"clients is {self.clients}: accepted are 2 and more (a victim and an insider)")
+        fewest = 1 if self.plays_membership and not self.with_insider else 2
+        who = "" if fewest == 1 else " (a victim and an insider)"
+        require(self.clients >= fewest, f"clients is {self.clients}: accepted are {fewest} and more{who}")
         require(self.rounds >= 1, f"rounds is {self.rounds}: accepted are 1 and more")
-        accepted = 1 <= self.insiders < self.clients
+        require(self.targets >= 1, f"targets is {self.targets}: accepted are 1 and more")
+        accepted = 1 <= self.insiders < max(2, self.clients)
         require(
             accepted, f"insiders is {self.insiders}: accepted are 1 to {self.clients - 1}, all clients but the victim"
         )
+        if self.plays_membership:
+            self._require_membership()
+        if self.randomiser is not None:
+            self._require_randomisable(self.randomiser.kind)
         require_view(self.view, self.law)
         noise = self.law.noise
         if isinstance(noise, CorrelatedGaussian):
@@ -111,6 +136,55 @@ class PublicGame:
         else:
             is_global = self.law.scaling is NoiseScaling.GLOBAL
             require(is_global, "sensitivity is 'local' without the insider, whose device it is: accepted is 'global'")
+
+    @property
+    def plays_membership(self) -> bool:
+        """Whether many targets are in or out, and not one."""
+        return self.targets > 1
+
+    @property
+    def clients_draw(self) -> bool:
+        """Whether clients draw in secret, each from a seed of its own: noise, or what becomes of their records."""
+        return self.law.clients_add_noise or self.randomiser is not None
+
+    def _require_randomisable(self, name: str) -> None:
+        """Refuse what does not go with randomised records."""
+        require(
+            not self.with_insider,
+            f"insider is true with randomiser = '{name}', whose draws are every owner's secret, and the insider's "
+            "log-odds are not known there: accepted in [audit] is insider = false",
+        )
+        is_private = isinstance(self.law.contribution, PrivateTraining)
+        require(
+            not is_private,
+            f"strategy is 'dp-sgd-clients' with randomiser = '{name}': accepted are 'dp-fedsgd' and 'dp-fedavg'",
+        )
+
+    def _require_membership(self) -> None:
+        """Refuse what the game of membership is not played with."""
+        law, game = self.law, "game = 'membership'"
+        relation = law.adjacency.relation
+        require(
+            relation is Relation.ADD_REMOVE,
+            f"adjacency is '{law.adjacency}' with {game}, whose targets come or go: accepted are "
+            f"{' and '.join(one for one in Adjacency if one.relation is Relation.ADD_REMOVE)}",
+        )
+        is_private = isinstance(law.contribution, PrivateTraining)
+        require(not is_private, f"strategy is 'dp-sgd-clients' with {game}: accepted are 'dp-fedsgd' and 'dp-fedavg'")
+        is_global = law.scaling is NoiseScaling.GLOBAL
+        require(is_global, f"sensitivity is 'local' with {game}, where every target has its own: accepted is 'global'")
+        alone = self.standpoint.place is Place.CLIENT and self.standpoint.colluders == 0 and self.insiders == 1
+        require(alone, f"{game} has one insider, a client without colluders: leave out place, colluders and insiders")
+        if self.ascent > 0:
+            of_records = isinstance(law.contribution, RecordGradients) and law.unit is Unit.RECORD
+            require(of_records, "the active attack pushes records up: accepted with it is strategy 'dp-fedsgd'")
+        if self.with_insider:
+            is_plain = isinstance(law.noise, CentralGaussian)
+            require(
+                is_plain and not law.is_adaptive,
+                f"insider is true with {game}, and its log-odds are known for central noise at a fixed clipping norm: "
+                "with other noise, adaptive clipping or without a promise set insider = false in [audit]",
+            )
 
     def cohort(self, server_round: int) -> NDArray[np.int64] | None:
         """Return the clients of a round, in ascending order, where cohorts take part; None where there are none."""

@@ -5,7 +5,8 @@ worlds see the same records X, and the first layer is linear: with D the gradien
 rate and summed over the steps so far, its weights stand at W - D' X, and its outputs at X W' - (X X') D. So the outputs
 of the first weights and the products between records are computed once for a stretch of steps, a step reads small
 matrices only, and the weights move once at the end. The other layers move at every step. The backward pass is written
-out: torch's own costs more than the arithmetic of such steps.
+out: torch's own costs more than the arithmetic of such steps. Where each world has records of its own, as where the
+clients of a round are stacked or records are randomised, the same holds record by record.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -42,11 +43,13 @@ def chain_updates(
     models
         Start of every world, float32 (worlds, parameters).
     features, labels
-        Records (n, *shape) in float32 and their classes (n,) in int64.
+        Records (n, *shape) in float32 and their classes (n,) in int64; or of each world its own (worlds, n, *shape) and
+        (worlds, n), of any type.
     rate
         Learning rate.
     batches
-        Indices of the records of each step, at least one step.
+        Indices of the records of each step, at least one step: (batch,). Where worlds have records of their own and
+        `fits_one_stretch` holds, each may have its own steps, (worlds, batch).
     worlds_together
         How many worlds should work together on so many records.
 
@@ -55,21 +58,33 @@ def chain_updates(
     Tensor
         Float32 (worlds, parameters).
     """
-    moved = torch.empty_like(models)
-    for number, (chosen, steps) in enumerate(_stretches(len(labels), batches)):
-        stretch = _Stretch.of(layers, features[chosen], labels[chosen], steps)
-        together = worlds_together(len(stretch.features))
+    moved = models.new_empty(models.shape)  # stacked clients share one start, whose memory is that of one model
+    is_own = labels.dim() == 2
+    for number, (chosen, steps) in enumerate(_stretches(labels.shape[-1], batches)):
+        shared = None if is_own else _Stretch.of(layers, features[chosen], labels[chosen], steps)
+        together = worlds_together(labels.shape[-1] if isinstance(chosen, slice) else len(chosen))
         for first in range(0, len(models), together):
             rows = slice(first, first + together)
+            stretch = shared or _OwnStretch.of(layers, features[rows, chosen], labels[rows, chosen], _of(steps, rows))
             start = models[rows]
             now = start if number == 0 else start - moved[rows]
             _move(layers, start, now, moved[rows], stretch, rate)
     return moved
 
 
+def _of(steps: Sequence[NDArray[np.int64]], rows: slice) -> list[NDArray[np.int64]]:
+    """Return the steps of some worlds, where each has its own; steps of all worlds as they are."""
+    return [step[rows] if step.ndim == 2 else step for step in steps]
+
+
+def fits_one_stretch(records: int, used: int) -> bool:
+    """Return whether steps that use so many records, some repeatedly, are one stretch of all the records there are."""
+    return records <= min(_STRETCH, used)
+
+
 @dataclass(frozen=True)
 class _Stretch:
-    """Some records and the steps that are taken on them.
+    """Some records, the same in all worlds, and the steps that are taken on them.
 
     Parameters
     ----------
@@ -98,13 +113,73 @@ class _Stretch:
             products += 1
         return cls(flat, targets, products, tuple(torch.from_numpy(step) for step in steps))
 
+    def inputs(self, worlds: int) -> Tensor:
+        """Return the records of every world, (worlds, n, ins)."""
+        return self.features.expand(worlds, -1, -1)
+
+    def picked(self, values: Tensor, step: Tensor) -> Tensor:
+        """Return the rows of a step's records from values (worlds, n, width)."""
+        return values.index_select(1, step)
+
+    def targets_of(self, step: Tensor) -> Tensor:
+        """Return the targets of a step's records, of a shape that broadcasts to (worlds, batch, classes)."""
+        return self.targets[step]
+
+    def products_with(self, step: Tensor, worlds: int) -> Tensor:
+        """Return the products of a step's records with all records, (worlds, batch, n)."""
+        return self.products[step].expand(worlds, -1, -1)
+
+    def add(self, values: Tensor, step: Tensor, more: Tensor) -> None:
+        """Add to the rows of a step's records in values (worlds, n, width)."""
+        values.index_add_(1, step, more)
+
+
+class _OwnStretch(_Stretch):
+    """Records of which each world has its own: everything has a leading axis of worlds.
+
+    The records of a step are named by their places among those of all worlds together, (worlds * batch,).
+    """
+
+    @classmethod
+    def of(
+        cls, layers: Sequence[ChainLayer], features: Tensor, labels: Tensor, steps: Sequence[NDArray[np.int64]]
+    ) -> "_OwnStretch":
+        flat = features.flatten(2).float()
+        targets = F.one_hot(labels, layers[-1].outs).to(flat.dtype)
+        products = torch.bmm(flat, flat.transpose(1, 2)) if len(steps) > 1 else flat.new_empty(0)
+        if layers[0].bias is not None:
+            products += 1
+        # Steps that are the same in all worlds are named world by world here.
+        firsts = np.arange(len(flat))[:, np.newaxis] * flat.shape[1]
+        return cls(flat, targets, products, tuple(torch.from_numpy((firsts + step).reshape(-1)) for step in steps))
+
+    def inputs(self, worlds: int) -> Tensor:
+        """See `_Stretch`."""
+        return self.features
+
+    def picked(self, values: Tensor, step: Tensor) -> Tensor:
+        """See `_Stretch`."""
+        return values.flatten(0, 1).index_select(0, step).view(len(values), -1, values.shape[2])
+
+    def targets_of(self, step: Tensor) -> Tensor:
+        """See `_Stretch`."""
+        return self.picked(self.targets, step)
+
+    def products_with(self, step: Tensor, worlds: int) -> Tensor:
+        """See `_Stretch`."""
+        return self.picked(self.products, step)
+
+    def add(self, values: Tensor, step: Tensor, more: Tensor) -> None:
+        """See `_Stretch`."""
+        values.view(-1, values.shape[2]).index_add_(0, step, more.flatten(0, 1))
+
 
 def _stretches(
     records: int, batches: Sequence[NDArray[np.int64]]
 ) -> Iterator[tuple[slice | Tensor, Sequence[NDArray[np.int64]]]]:
     """Divide the steps into stretches: yield the records of each, and its steps in indices of these records."""
-    sizes = [len(batch) for batch in batches]
-    if records <= min(_STRETCH, sum(sizes)):
+    sizes = [batch.shape[-1] for batch in batches]
+    if fits_one_stretch(records, sum(sizes)):
         yield slice(None), batches
         return
     first = 0
@@ -126,7 +201,7 @@ def _move(
         for layer in upper:
             values = layer.forward(values)
         # The gradient of cross-entropy at the logits; here it takes the learning rate and the mean once for all.
-        signal = torch.softmax(values, 2).sub_(stretch.targets[step]).mul_(rate / len(step))
+        signal = torch.softmax(values, 2).sub_(stretch.targets_of(step)).mul_(rate / values.shape[1])
         for layer in reversed(upper):
             signal = layer.backward(signal)
         front.backward(signal)
@@ -140,20 +215,20 @@ class _Front:
 
     def __init__(self, layer: ChainLayer, now: Tensor, stretch: _Stretch) -> None:
         self._layer, self._stretch = layer, stretch
-        self._inputs = stretch.features.expand(len(now), -1, -1)
+        self._inputs = stretch.inputs(len(now))
         self._first = _applied(self._inputs, layer.weights(now), layer.biases(now))
         self._pulled = torch.zeros_like(self._first)
         self._is_moved = False
 
     def forward(self, step: Tensor) -> Tensor:
-        outputs = self._first.index_select(1, step)
+        outputs = self._stretch.picked(self._first, step)
         if self._is_moved:
-            outputs.baddbmm_(self._stretch.products[step].expand(len(outputs), -1, -1), self._pulled, alpha=-1)
+            outputs.baddbmm_(self._stretch.products_with(step, len(outputs)), self._pulled, alpha=-1)
         self._step, self._outputs = step, self._layer.activation.apply(outputs)
         return self._outputs
 
     def backward(self, signal: Tensor) -> None:
-        self._pulled.index_add_(1, self._step, self._layer.activation.pull_back(signal, self._outputs))
+        self._stretch.add(self._pulled, self._step, self._layer.activation.pull_back(signal, self._outputs))
         self._is_moved = True
 
     def settle(self, moved: Tensor, is_fresh: bool) -> None:

@@ -40,8 +40,17 @@ class StackedConv2d(StackedLayer):
     def forward(self, inputs: Tensor) -> Tensor:
         """Apply the convolution of every world."""
         shared = self.frame.is_shared(inputs)
+        if not self.unfolds:
+            return self.record(inputs.detach(), self.respond(inputs, shared), shared)
+        patches = self.frame.derive(self.prefix, inputs, self._patches)
+        sides = (self._side(inputs.shape[2], 0), self._side(inputs.shape[3], 1))
+        outputs = self.respond(patches, shared)
+        return self.record(patches.detach(), outputs.reshape(*outputs.shape[:2], *sides), shared)
+
+    def respond(self, inputs: Tensor, shared: bool) -> Tensor:
+        """See `StackedLayer`; patches for inputs where they are unfolded."""
         if self.unfolds:
-            return self._forward_unfolded(inputs, shared)
+            return self._respond_to_patches(inputs, shared)
         frame, weight, bias = self.frame, self.required("weight"), self.parameter("bias")
         worlds = len(weight)
         # Every world has a group of channels, except in a model's raw input, which all worlds read.
@@ -55,22 +64,19 @@ class StackedConv2d(StackedLayer):
             self.dilation,
             groups=1 if shared else worlds,
         )
-        outputs = flat.view(len(flat), worlds, -1, *flat.shape[2:]).transpose(0, 1).flatten(0, 1)
-        return self.record(inputs.detach(), outputs, shared)
+        return flat.view(len(flat), worlds, -1, *flat.shape[2:]).transpose(0, 1).flatten(0, 1)
 
-    def _forward_unfolded(self, inputs: Tensor, shared: bool) -> Tensor:
-        frame, weight, bias = self.frame, self.required("weight").flatten(2), self.parameter("bias")
+    def _respond_to_patches(self, patches: Tensor, shared: bool) -> Tensor:
+        weight, bias = self.required("weight").flatten(2), self.parameter("bias")
         worlds, outs = weight.shape[0], weight.shape[1]
-        patches = frame.derive(self.prefix, inputs, self._patches)
         if shared:
             flat = torch.matmul(weight.reshape(-1, weight.shape[2]), patches)
             outputs = flat.view(len(flat), worlds, outs, -1).transpose(0, 1)
         else:
-            outputs = torch.matmul(weight.unsqueeze(1), frame.split(patches))
+            outputs = torch.matmul(weight.unsqueeze(1), self.frame.split(patches))
         if bias is not None:
             outputs = outputs + bias[:, None, :, None]
-        sides = (self._side(inputs.shape[2], 0), self._side(inputs.shape[3], 1))
-        return self.record(patches.detach(), outputs.reshape(-1, outs, *sides), shared)
+        return outputs.reshape(-1, outs, outputs.shape[3])
 
     def _patches(self, inputs: Tensor) -> Tensor:
         return F.unfold(inputs, self.kernel, dilation=self.dilation, padding=self.padding, stride=self.stride)

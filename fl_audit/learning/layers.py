@@ -4,7 +4,8 @@ A stacked layer takes the examples of all worlds merged into the leading axis, w
 around it sees one large batch and needs no change. The raw input of a model is the same in every world: a layer that
 reads it gets each example once, not once for every world. After the backward pass each layer gives the squared norm of
 every example's gradient and the weighted sum of these gradients. A dense layer needs no per-example gradient for
-either, since ||d a^T||^2 = ||d||^2 ||a||^2 (Goodfellow 2015, "Efficient per-example gradient computations").
+either, since ||d a^T||^2 = ||d||^2 ||a||^2 (Goodfellow 2015, "Efficient per-example gradient computations"). No layer
+needs one for the product of a gradient with a vector: outputs are linear in a layer's own parameters.
 """
 
 from collections.abc import Callable, Mapping
@@ -83,7 +84,7 @@ def _same_memory(left: Tensor, right: Tensor) -> bool:
 
 @dataclass
 class Visit:
-    """One call of a stacked layer: its input and its output, and whether all worlds shared the input."""
+    """One call of a stacked layer: what it made its output of, the output, and whether all worlds shared the former."""
 
     layer: "StackedLayer"
     inputs: Tensor
@@ -115,6 +116,19 @@ class StackedLayer(nn.Module):
             self.frame.tape.append(Visit(self, inputs, outputs, shared))
         return outputs
 
+    def respond(self, inputs: Tensor, shared: bool) -> Tensor:
+        """Return the outputs for what a visit holds, linear in the parameters; trailing axes may still be merged."""
+        raise AssertionError("each stacked layer computes its own outputs")
+
+    def products(self, visit: Visit, signal: Tensor) -> Tensor:
+        """Return the gradients' products (worlds, examples) with what now stands in the frame in place of parameters.
+
+        Outputs are linear in the layer's parameters, so what it makes of the same inputs with a vector in their place
+        is the outputs' derivative along the vector.
+        """
+        moved = self.frame.split(self.respond(visit.inputs, visit.shared)).flatten(2)
+        return (self.frame.split(signal).flatten(2) * moved).sum(2)
+
     def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
         """Return the squared gradient norms (worlds, examples) and what `weighted_sum` can reuse."""
         raise AssertionError("each stacked layer computes its own norms")
@@ -129,20 +143,23 @@ class StackedLinear(StackedLayer):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Apply the dense layer of every world."""
+        shared = self.frame.is_shared(inputs)
+        return self.record(inputs, self.respond(inputs, shared), shared)
+
+    def respond(self, inputs: Tensor, shared: bool) -> Tensor:
+        """See `StackedLayer`."""
         frame, weight, bias = self.frame, self.required("weight"), self.parameter("bias")
         worlds, outs = weight.shape[0], weight.shape[1]
-        shared = frame.is_shared(inputs)
         if shared and outs < _NARROW:
             flat = F.linear(inputs, weight.reshape(-1, weight.shape[2]), None if bias is None else bias.reshape(-1))
-            outputs = flat.view(-1, worlds, outs).transpose(0, 1).reshape(-1, outs)
-            return self.record(inputs, outputs, shared=True)
+            return flat.view(-1, worlds, outs).transpose(0, 1).reshape(-1, outs)
         stacked = inputs.expand(worlds, -1, -1) if shared else frame.split(inputs)
         product = (
             torch.bmm(stacked, weight.transpose(1, 2))
             if bias is None
             else torch.baddbmm(bias.unsqueeze(1), stacked, weight.transpose(1, 2))
         )
-        return self.record(inputs, product.flatten(0, 1), shared)
+        return product.flatten(0, 1)
 
     def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
         """See `StackedLayer`."""
@@ -195,12 +212,15 @@ class StackedAffine(StackedLayer):
         frame, standardised = self.frame, self._standardise(inputs)
         if frame.is_shared(inputs):
             standardised = standardised.repeat(frame.worlds, *([1] * (inputs.dim() - 1)))
-        weight, bias = self._aligned(self.required("weight"), standardised), self.parameter("bias")
-        values = frame.split(standardised)
-        outputs = values * weight
+        return self.record(standardised.detach(), self.respond(standardised, shared=False), shared=False)
+
+    def respond(self, inputs: Tensor, shared: bool) -> Tensor:
+        """See `StackedLayer`."""
+        weight, bias = self._aligned(self.required("weight"), inputs), self.parameter("bias")
+        outputs = self.frame.split(inputs) * weight
         if bias is not None:
-            outputs.add_(self._aligned(bias, standardised))
-        return self.record(standardised.detach(), outputs.flatten(0, 1), shared=False)
+            outputs.add_(self._aligned(bias, inputs))
+        return outputs.flatten(0, 1)
 
     def _reduced(self, values: Tensor) -> Tensor:
         """Return values (worlds, examples, ...) summed over the axes along which one entry of a parameter is shared."""

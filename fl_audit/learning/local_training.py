@@ -3,12 +3,13 @@
 A client starts from the round's model and takes plain SGD steps on its own records; the difference between start and
 end is its pseudo-gradient (McMahan et al. 2018, "Learning differentially private recurrent language models"; Reddi et
 al. 2021, "Adaptive federated optimization"). Local randomness is public and the same in all worlds: at each step all
-worlds see the same records.
+worlds see the same records, or what each of them made of these where records are randomised.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import islice
 
 import numpy as np
@@ -17,9 +18,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.errors import require
-from fl_audit.learning.chain_training import chain_updates
+from fl_audit.learning.chain_training import chain_updates, fits_one_stretch
 from fl_audit.learning.portions import cached_rows
 from fl_audit.learning.stacked import StackedModel
+
+
+class LocalOptimizer(StrEnum):
+    """Rules by which a client moves its model."""
+
+    SGD = "sgd"
+    ADAM = "adam"
 
 
 @dataclass(frozen=True)
@@ -29,13 +37,15 @@ class LocalSchedule:
     Parameters
     ----------
     learning_rate
-        Step size of plain SGD, positive.
+        Step size, positive.
     batch
         Records of one step, at least 1; the last step of an epoch takes those that are left.
     epochs
         How often each record is used, at least 1; None if `steps` is given.
     steps
         How many steps are taken, at least 1; None if `epochs` is given.
+    optimizer
+        Plain SGD, or Adam with its usual constants, which begins anew in every round.
 
     Raises
     ------
@@ -47,6 +57,7 @@ class LocalSchedule:
     batch: int
     epochs: int | None = None
     steps: int | None = None
+    optimizer: LocalOptimizer = LocalOptimizer.SGD
 
     def __post_init__(self) -> None:
         rate = self.learning_rate
@@ -60,6 +71,13 @@ class LocalSchedule:
         )
         for name, value in (("epochs", self.epochs), ("steps", self.steps)):
             require(value is None or value >= 1, f"local {name} are {value}: accepted are whole numbers from 1")
+
+    def steps_on(self, records: int) -> int:
+        """Return how many steps a client takes that has so many records."""
+        if self.steps is not None:
+            return self.steps
+        assert self.epochs is not None, "one of the two is given"
+        return self.epochs * math.ceil(records / self.batch)
 
 
 def local_batches(records: int, schedule: LocalSchedule, draw: np.random.Generator) -> tuple[NDArray[np.int64], ...]:
@@ -84,9 +102,7 @@ def local_batches(records: int, schedule: LocalSchedule, draw: np.random.Generat
     """
     if records == 0:
         return ()
-    epochs = schedule.epochs
-    steps = schedule.steps if epochs is None else epochs * math.ceil(records / schedule.batch)
-    return tuple(islice(_endless_batches(records, schedule.batch, draw), steps))
+    return tuple(islice(_endless_batches(records, schedule.batch, draw), schedule.steps_on(records)))
 
 
 def _endless_batches(records: int, batch: int, draw: np.random.Generator) -> Iterator[NDArray[np.int64]]:
@@ -113,18 +129,20 @@ def local_updates(
     models
         Start of every world, float32 (worlds, parameters); it is not changed.
     features, labels
-        The client's records (n, *shape) in float32 and their classes (n,) in int64; n may be 0.
+        The client's records (n, *shape) in float32 and their classes (n,) in int64; n may be 0. Or of each world its
+        own, (worlds, n, *shape) and (worlds, n); such features may be of a type that takes less memory, see `Workload`.
     schedule
         Gives the learning rate.
     batches
-        Indices of the records of each step, as `local_batches` draws them.
+        Indices of the records of each step, as `local_batches` draws them. Where worlds have records of their own and
+        `trains_stacked` holds, steps may be each world's own too, (worlds, batch).
 
     Returns
     -------
     Tensor
         The client's pseudo-gradients, float32 (worlds, parameters); zeros where there is no step.
     """
-    if not batches or len(labels) == 0:
+    if not batches or labels.shape[-1] == 0:
         return torch.zeros_like(models)
     if model.fast and model.chain is not None:
         rate, together = schedule.learning_rate, model.worlds_per_pass
@@ -132,9 +150,18 @@ def local_updates(
     current = models.clone()
     for batch in batches:
         index = torch.from_numpy(batch)
-        gradients = model.mean_gradients(current, features[index], labels[index])
+        chosen = (slice(None), index) if labels.dim() == 2 else index
+        gradients = model.mean_gradients(current, features[chosen], labels[chosen])
         current.sub_(gradients, alpha=schedule.learning_rate)
     return models - current
+
+
+def trains_stacked(model: StackedModel, records: int, schedule: LocalSchedule) -> bool:
+    """Return whether worlds may take steps of their own: on so many records in each, not too many for one stretch."""
+    if schedule.optimizer is not LocalOptimizer.SGD:
+        return False
+    used = schedule.steps_on(records) * schedule.batch
+    return records > 0 and model.fast and model.chain is not None and fits_one_stretch(records, used)
 
 
 def clip_updates(updates: Tensor, norm: float | Tensor) -> tuple[Tensor, Tensor]:

@@ -1,9 +1,12 @@
-"""Which examples the passes of a clipped sum work on, where every world has drawn a sample of its own.
+"""Which examples the passes of a computation work on, where worlds have drawn samples or hold records of their own.
 
 There are two ways. Either every world works on all examples, and those outside its sample get the weight 0; the first
 layer can then still compute all worlds in one product. Or every world works on its own examples only, which are
 gathered and padded to the size of the largest sample with examples of weight 0; this is less work, but no product is
 shared.
+
+Records that every world has for itself are no product's that worlds could share. They may be held in a type that takes
+less memory than the models', such as bytes for bits: what a pass works on is converted for that pass alone.
 """
 
 from dataclasses import dataclass
@@ -63,7 +66,7 @@ class Workload:
     Parameters
     ----------
     features, labels
-        All examples (n, *shape) and their labels (n,).
+        All examples (n, *shape) and their labels (n,), or each world's own, (worlds, n, *shape) and (worlds, n).
     counted
         Float32 (worlds, width), 1 where an example counts and 0 where it does not; None if all count in every world.
     chosen
@@ -84,7 +87,7 @@ class Workload:
         Parameters
         ----------
         features, labels
-            All examples (n, *shape) and their labels (n,).
+            All examples, as for `Workload`.
         taking_part
             Bool (worlds, n), which examples are in each world's sample; None means all of them.
         gathered_below
@@ -94,20 +97,30 @@ class Workload:
             return cls(features, labels)
         largest = int(taking_part.sum(1).max()) if taking_part.numel() else 0
         share = GATHERED_BELOW if gathered_below is None else gathered_below
-        if largest > share * len(labels):
+        if largest > share * labels.shape[-1]:
             return cls(features, labels, taking_part.float())
         return cls(features, labels, *_gathered(taking_part, largest))
 
     @property
+    def is_own(self) -> bool:
+        """Whether each world has examples of its own."""
+        return self.labels.dim() == 2
+
+    @property
     def width(self) -> int:
         """Number of examples that one world works on."""
-        return len(self.labels) if self.chosen is None else self.chosen.shape[1]
+        return self.labels.shape[-1] if self.chosen is None else self.chosen.shape[1]
 
     def portion(self, rows: slice, some: slice) -> Portion:
-        """Return what a pass over some worlds and some examples works on."""
+        """Return what a pass over some worlds and some examples works on, features in float32."""
         counted = None if self.counted is None else self.counted[rows, some]
         index = some if self.chosen is None else self.chosen[rows, some]
-        return Portion(self.features[index], self.labels[index], counted)
+        if not self.is_own:
+            return Portion(self.features[index].float(), self.labels[index], counted)
+        if self.chosen is None:
+            return Portion(self.features[rows, some].float(), self.labels[rows, some], counted)
+        worlds = torch.arange(len(self.labels), device=self.labels.device)[rows].unsqueeze(1)
+        return Portion(self.features[worlds, index].float(), self.labels[worlds, index], counted)
 
 
 def _gathered(taking_part: Tensor, largest: int) -> tuple[Tensor, Tensor]:

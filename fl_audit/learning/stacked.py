@@ -117,13 +117,14 @@ class StackedModel:
         models
             Float32 tensor (worlds, parameters).
         features, labels
-            Examples (n, *shape) in float32 and their classes (n,) in int64; n may be 0.
+            Examples (n, *shape) in float32 and their classes (n,) in int64; n may be 0. Or each world's own, (worlds,
+            n, *shape) and (worlds, n); such features may be of a type that takes less memory, see `Workload`.
         clipping_norm
             C, positive; the norm runs over all parameters together. None sums the gradients as they are.
         batch_worlds
             World count of the original batch, when only its first worlds are computed again. The work is then done in
             the shapes of the whole batch, since matrix products of other shapes differ in their last bits. It cannot
-            be combined with `taking_part`.
+            be combined with `taking_part`, nor with examples of each world's own.
         taking_part
             Bool tensor (worlds, n): the examples over which each world sums; None means all of them.
 
@@ -132,10 +133,11 @@ class StackedModel:
         Tensor
             Float32 tensor (worlds, parameters).
         """
-        assert batch_worlds is None or taking_part is None, "samples of a part of a batch are not of its shapes"
         self._parts.frame.forget()
         way = self._clipped_sum_fast if self.fast else self._clipped_sum_generic
         work = Workload.of(features, labels, taking_part)
+        is_shared = taking_part is None and not work.is_own
+        assert batch_worlds is None or is_shared, "a part of a batch has not the shapes of its samples or own records"
         if work.width == 0:
             return torch.zeros_like(models)
         total = torch.empty_like(models)
@@ -160,21 +162,20 @@ class StackedModel:
         models
             Float32 tensor (worlds, parameters).
         features, labels
-            Examples (n, *shape) in float32 and their classes (n,) in int64, n at least 1.
+            Examples (n, *shape) in float32 and their classes (n,) in int64, n at least 1; or each world's own, as for
+            `clipped_sum`.
 
         Returns
         -------
         Tensor
             Float32 tensor (worlds, parameters).
         """
-        self._parts.frame.forget()
-        total = torch.zeros_like(models)
-        for some in self._portions(len(labels)):
-            for rows in self._passes(len(models), some.stop - some.start):
-                found = self._summed_gradients(models[rows], features[some], labels[some])
-                for name, columns in self.layout.slices().items():
-                    total[rows, columns] += found[name].reshape(rows.stop - rows.start, -1)
-        return total.div_(len(labels))
+        total, work = torch.zeros_like(models), Workload(features, labels)
+        for rows, some in self.passes(len(models), work.width):
+            found = self._summed_gradients(models[rows], work.portion(rows, some))
+            for name, columns in self.layout.slices().items():
+                total[rows, columns] += found[name].reshape(rows.stop - rows.start, -1)
+        return total.div_(work.width)
 
     def logits(self, models: Tensor, features: Tensor) -> Tensor:
         """Return the logits (worlds, n, classes) of examples under every model."""
@@ -191,6 +192,16 @@ class StackedModel:
         logits = self.logits(models, features)
         losses = F.cross_entropy(logits.flatten(0, 1), labels.repeat(len(models)), reduction="none")
         return losses.reshape(len(models), len(labels))
+
+    def passes(self, worlds: int, examples: int) -> Iterator[tuple[slice, slice]]:
+        """Yield the worlds and the examples of passes that fit the budgets, all together every example of every world.
+
+        What an earlier computation in this thread kept of its features is forgotten.
+        """
+        self._parts.frame.forget()
+        for some in self._portions(examples):
+            for rows in self._passes(worlds, some.stop - some.start):
+                yield rows, some
 
     def _portions(self, examples: int) -> Iterator[slice]:
         """Divide examples into portions of which one world's activations fit the budget of a pass."""
@@ -227,18 +238,21 @@ class StackedModel:
             merged, frame = self._run_stacked(self.layout.views(models), features, len(features), recording=False)
             return frame.split(merged)
 
-    def _summed_gradients(self, models: Tensor, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    def _summed_gradients(self, models: Tensor, portion: Portion) -> dict[str, Tensor]:
         """Return each parameter's gradient (worlds, *shape) of the summed loss of a pass."""
         views = self.layout.views(models)
         with without_hints():
             if len(models) > 1 and not self.fast:
-                gradients: dict[str, Tensor] = vmap(grad(self._summed_loss), (0, None, None))(views, features, labels)
+                axis = 0 if portion.is_own else None
+                each_world = vmap(grad(self._summed_loss), (0, axis, axis))
+                gradients: dict[str, Tensor] = each_world(views, portion.features, portion.labels)
                 return gradients
             leaves = {name: view.detach().requires_grad_() for name, view in views.items()}
+            features, labels = portion.merged(len(models))
             with torch.enable_grad():
                 if len(models) > 1:
-                    merged, _ = self._run_stacked(leaves, features, len(labels), recording=False)
-                    loss = F.cross_entropy(merged, labels.repeat(len(models)), reduction="sum")
+                    merged, _ = self._run_stacked(leaves, features, portion.examples, recording=False)
+                    loss = F.cross_entropy(merged, labels, reduction="sum")
                 else:  # one model is run as it is: the stacked layers would only add to the work
                     alone = {name: leaf.squeeze(0) for name, leaf in leaves.items()}
                     loss = self._summed_loss(alone, features, labels)
@@ -251,21 +265,27 @@ class StackedModel:
 
     def _clipped_sum_fast(self, models: Tensor, portion: Portion, clipping_norm: float | None, total: Tensor) -> None:
         """Write the clipped sums of one pass, computed by stacked layers, to `total`."""
+        taped = self.backward(models, portion)
+        with torch.no_grad():
+            measured = [visit.layer.squared_norms(visit, signal) for visit, signal in taped]
+            squared_norms = torch.stack([norms for norms, _ in measured]).sum(0)
+            weights = _weights(squared_norms, clipping_norm, portion.counted)
+            columns = self.layout.slices()
+            for (visit, signal), (_, kept) in zip(taped, measured, strict=True):
+                for name, summed in visit.layer.weighted_sum(visit, signal, weights, kept).items():
+                    total[:, columns[visit.layer.prefix + name]] = summed.flatten(1)
+
+    def backward(self, models: Tensor, portion: Portion) -> list[tuple[Visit, Tensor]]:
+        """Return the calls of the stacked layers in a pass, each with the gradients of the losses at its outputs.
+
+        For a `fast` model. What the layers give of a call is good until the model runs again in this thread.
+        """
         features, labels = portion.merged(len(models))
         with torch.enable_grad():
             merged, frame = self._run_stacked(self.layout.views(models), features, portion.examples, recording=True)
             loss = F.cross_entropy(merged, labels, reduction="sum")
-        tape = frame.tape
-        signals = torch.autograd.grad(loss, [visit.outputs for visit in tape])
-        with torch.no_grad():
-            measured = [visit.layer.squared_norms(visit, signal) for visit, signal in zip(tape, signals, strict=True)]
-            squared_norms = torch.stack([norms for norms, _ in measured]).sum(0)
-            weights = _weights(squared_norms, clipping_norm, portion.counted)
-            columns = self.layout.slices()
-            for visit, signal, (_, kept) in zip(tape, signals, measured, strict=True):
-                for name, summed in visit.layer.weighted_sum(visit, signal, weights, kept).items():
-                    total[:, columns[visit.layer.prefix + name]] = summed.flatten(1)
-        frame.tape = []
+        tape, frame.tape = frame.tape, []
+        return list(zip(tape, torch.autograd.grad(loss, [visit.outputs for visit in tape]), strict=True))
 
     def _clipped_sum_generic(
         self, models: Tensor, portion: Portion, clipping_norm: float | None, total: Tensor
@@ -275,11 +295,11 @@ class StackedModel:
         together = max(1, GRADIENT_BUDGET // models.numel())
         for first in range(0, portion.examples, together):
             part = portion.take(slice(first, first + together))
-            gradients = self._example_gradients(models, part)
+            gradients = self.example_gradients(models, part)
             weights = _weights(gradients.square().sum(2), clipping_norm, part.counted)
             total += torch.einsum("wn,wnp->wp", weights, gradients)
 
-    def _example_gradients(self, models: Tensor, portion: Portion) -> Tensor:
+    def example_gradients(self, models: Tensor, portion: Portion) -> Tensor:
         """Return every example's gradient (worlds, n, parameters), computed by `torch.func`."""
 
         def loss(parameters: dict[str, Tensor], example: Tensor, label: Tensor) -> Tensor:

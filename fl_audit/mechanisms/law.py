@@ -81,7 +81,7 @@ class ReleaseLaw:
     def __post_init__(self) -> None:
         unit = self.contribution.unit
         require(
-            self.adjacency.unit is unit,
+            self.adjacency.unit is unit or isinstance(self.noise, NoNoise),
             f"adjacency is '{self.adjacency}', and what is clipped are contributions of a {unit}: accepted are "
             f"{' and '.join(one for one in Adjacency if one.unit is unit)}",
         )
@@ -96,8 +96,8 @@ class ReleaseLaw:
 
     @property
     def unit(self) -> Unit:
-        """Whose contribution is clipped."""
-        return self.contribution.unit
+        """Whose data make the difference: who is promised something, or, where nobody is, who may be asked about."""
+        return self.adjacency.unit
 
     @property
     def is_sampled(self) -> bool:

@@ -168,15 +168,23 @@ def weigh_gaussian(
     means = [(part * comparison.difference).sum(dim=1) / (sigma * distance) for part in parts]
     place = along + (means[0] + means[1]) / 2
     scores = torch.stack([_normal_score(place, mean, weight) for mean in means], dim=1)
-    return Weighed(_mixture(each[0], weight) - _mixture(each[1], weight), scores)
+    return Weighed(mixed_log_odds(each[0], weight) - mixed_log_odds(each[1], weight), scores)
 
 
 def _sides(hypotheses: Hypotheses, rows: slice) -> tuple[Tensor, Tensor] | None:
     return None if hypotheses.sides is None else (hypotheses.sides[0][rows], hypotheses.sides[1][rows])
 
 
-def _mixture(log_odds: Tensor, weight: float) -> Tensor:
-    """Return log((1 - q) + q e^l)."""
+def mixed_log_odds(log_odds: Tensor, weight: float) -> Tensor:
+    """Return log((1 - q) + q e^l): the log-odds of "in, if it takes part" against "out".
+
+    Parameters
+    ----------
+    log_odds
+        l, of taking part against not taking part.
+    weight
+        q, the probability of taking part, above 0 and below 1.
+    """
     return torch.logaddexp(torch.full_like(log_odds, math.log1p(-weight)), math.log(weight) + log_odds)
 
 

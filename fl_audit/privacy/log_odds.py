@@ -190,14 +190,15 @@ def log_odds_law(events: Sequence[ReleaseEvent], adjacency: Adjacency, under: Tr
     profile = PrivacyProfile(tuple(events), adjacency)
     if profile.gaussian_mu is not None:
         return NormalLogOdds(profile.gaussian_mu, under)
-    curves = _fine_curves(profile.events, adjacency) if fine else pld.loss_curves(profile.events, adjacency)
+    curves = fine_curves(profile.events, adjacency) if fine else pld.loss_curves(profile.events, adjacency)
     if under is Truth.PRESENT:
         return _gridded(curves, curves.curves[0].losses, curves.curves[0].probabilities, beyond=0.0)
     curve = curves.curves[-1]
     return _gridded(curves, -curve.losses[::-1], curve.probabilities[::-1], curve.infinity)
 
 
-def _fine_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency) -> pld.LossCurves:
+def fine_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency) -> pld.LossCurves:
+    """Return `pld.loss_curves` on a grid up to 32 times as fine, of about half a million points at most."""
     finer = min(_FINER, _GRID // pld.loss_curves(events, adjacency).size)
     return pld.loss_curves(events, adjacency, pld.FINE * max(1, finer))
 

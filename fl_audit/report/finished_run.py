@@ -15,11 +15,15 @@ from fl_audit.adversaries.noise_meter import Residuals
 from fl_audit.errors import require
 from fl_audit.evidence.belief.innovations import increments_of
 from fl_audit.evidence.belief.measured import Measured
+from fl_audit.evidence.membership.one_target import OneTargetScores, one_target_scores
 from fl_audit.evidence.star.epsilon_star import StarSettings
+from fl_audit.game.membership import Membership
 from fl_audit.game.public import PublicGame
+from fl_audit.game.record_pair import RecordClaim
 from fl_audit.mechanisms.noise import NoiseScaling, faced
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.log_odds import LogOddsLaw, Truth, log_odds_law
+from fl_audit.randomness import Purpose, generator
 from fl_audit.report.units import UnitWords, unit_words
 
 Floats = NDArray[np.float64]
@@ -57,6 +61,10 @@ class RunTables:
         One row a world and insider: world, insider (the client), log_odds, belief (in the dataset that was really
         used), won; of insiders without beliefs their score alone. None where one insider played alone.
 
+    targets
+        One row a world and target, in the game of membership: world, target (the unit), is_in, and the scores of every
+        attack. None in the game of identifiability.
+
     Raises
     ------
     InputError
@@ -69,6 +77,7 @@ class RunTables:
     clients: pd.DataFrame | None = None
     residuals: pd.DataFrame | None = None
     insiders: pd.DataFrame | None = None
+    targets: pd.DataFrame | None = None
 
     def __post_init__(self) -> None:
         _require_table("worlds", self.worlds, WORLD_COLUMNS)
@@ -105,6 +114,8 @@ class RunFacts:
         How Epsilon* was computed; None where it was turned off.
     configuration
         The resolved configuration, nested by section, without the challenger's seed.
+    record_claim
+        What randomising promises each record by itself; None where records are not randomised.
     """
 
     game: PublicGame
@@ -114,6 +125,7 @@ class RunFacts:
     neighbour: str
     star: StarSettings | None
     configuration: Mapping[str, Any]
+    record_claim: RecordClaim | None = None
 
     @property
     def has_promise(self) -> bool:
@@ -269,6 +281,17 @@ class FinishedRun:
         """What the insider scored each world, shape (worlds,), where it has no log-odds; None elsewhere."""
         table = self.tables.worlds
         return table["score"].to_numpy(dtype=np.float64) if "score" in table else None
+
+    @cached_property
+    def target_scores(self) -> OneTargetScores | None:
+        """Log-odds of one target of every world, in the game of membership; None elsewhere, or without insiders."""
+        table = self.tables.targets
+        if table is None or "log_odds" not in table:
+            return None
+        shape = (self.worlds, -1)
+        membership = Membership(table["is_in"].to_numpy(dtype=np.bool_).reshape(shape))
+        log_odds = table["log_odds"].to_numpy(dtype=np.float64).reshape(shape)
+        return one_target_scores(log_odds, membership, generator(0, Purpose.TARGET_CHOICE, round=1))
 
     @cached_property
     def signal(self) -> Floats:

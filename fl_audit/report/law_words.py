@@ -1,6 +1,9 @@
 """The release law and the insider's standpoint in words: who adds the noise, who takes part, what is clipped."""
 
+from typing import assert_never
+
 from fl_audit.adjacency import Unit
+from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.mechanisms.clipping import AdaptiveClipping, FixedClipping, NoClipping
 from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining, RecordGradients
@@ -16,8 +19,25 @@ from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSam
 from fl_audit.mechanisms.standpoint import Place, Standpoint
 from fl_audit.privacy.events import GaussianRelease
 from fl_audit.privacy.matrices import StrategyKind
+from fl_audit.privacy.randomised_response import truth_probability
 from fl_audit.report.finished_run import RunFacts
 from fl_audit.report.wording import number_text, percent, plural
+
+
+def randomiser_text(randomiser: RecordRandomiser) -> str:
+    """Return what every owner did to its records, as what follows `every owner`."""
+    match randomiser:
+        case RandomisedBits(epsilon):
+            truth = percent(truth_probability(epsilon))
+            return f"told every feature of its records truly with probability {truth} and falsely otherwise"
+        case RandomisedEdges(epsilon):
+            truth = percent(truth_probability(epsilon))
+            return f"told of every pair of nodes of its graphs whether it is joined, truly with probability {truth}"
+        case LaplacePixelation():
+            block, scale = f"{randomiser.block}x{randomiser.block}", number_text(randomiser.scale)
+            return f"added Laplace noise of scale {scale} to the mean of every {block} block of its images' pixels"
+        case _:
+            assert_never(randomiser)
 
 
 def contribution_text(facts: RunFacts) -> str:

@@ -108,11 +108,6 @@ def test_other_class_counts_are_refused(tmp_path: Path) -> None:
         load("texas", tmp_path, classes=10)
 
 
-def test_graphs_are_no_records(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"collab holds graphs, .*load_collab reads them"):
-        load("collab", tmp_path)
-
-
 @pytest.mark.parametrize("classes", SKEWED_CLASSES)
 def test_skewed_purchases_follow_their_definition(classes: int) -> None:
     """Shares of ones at a class' own positions and at others, within five standard errors; all positions alike."""

@@ -11,8 +11,11 @@ from hypothesis.extra.numpy import arrays
 
 from fl_audit.data.catalogue import is_found
 from fl_audit.data.collab import load_collab, parse_graphs
+from fl_audit.data.graph_records import GRAPH_NODES, cut_graph, graph_records
 from fl_audit.data.graphs import Graphs
 from fl_audit.errors import InputError
+from fl_audit.learning.graph_convolutions import SORTED_NODES
+from fl_audit.learning.packed_graphs import unpack_graph
 
 TEXT = "2\n3 7\n0 2 1 2\n0 1 0\n0 2 2 0\n2 5\n0 0\n0 0\n"
 """A path of three nodes whose last one is joined to itself, and two nodes that are not joined."""
@@ -125,3 +128,10 @@ def test_published_collab(published: str) -> None:
     first, second = graphs.edges.T
     assert (len(graphs.edges), int((first == second).sum())) == (12_288_916, 2837)
     assert max(int(graphs.degrees(number).max()) for number in range(len(graphs))) == 491
+    # What the defaults of the model and of the records say.
+    assert (graphs.nodes >= SORTED_NODES).mean() >= 0.9 > (graphs.nodes > SORTED_NODES).mean()
+    assert int((graphs.nodes > GRAPH_NODES).sum()) == 508
+    some = graphs.take(np.arange(0, 5000, 100))
+    records = graph_records(some)
+    for number in range(len(some)):
+        assert np.array_equal(unpack_graph(records.features[number]), cut_graph(some.adjacency(number), GRAPH_NODES))

@@ -28,7 +28,9 @@ def test_the_roc_and_its_area_are_scikit_learns(seed: int, grain: float) -> None
     curve = roc_curve(scores, Membership(is_in))
     assert curve.fpr == pytest.approx(fpr)
     assert curve.tpr == pytest.approx(tpr)
-    assert found.auc.value == pytest.approx(roc_auc_score(is_in.ravel(), scores.ravel()))
+    assert curve.area == pytest.approx(roc_auc_score(is_in.ravel(), scores.ravel()))
+    won = np.concatenate([np.subtract.outer(s[i], s[~i]).ravel() for s, i in zip(scores, is_in, strict=True)])
+    assert found.auc.value == pytest.approx(((won > 0) + (won == 0) / 2).mean())
     assert found.tpr_at_fpr_001.value == pytest.approx(tpr[fpr <= 0.01].max())
     for one in (found.auc, found.tpr_at_fpr_0001, found.tpr_at_fpr_001, found.balanced_accuracy):
         assert 0 <= one.low <= one.value <= one.high <= 1
@@ -45,6 +47,28 @@ def test_order_alone_counts_and_worlds_may_be_shuffled(seed: int) -> None:
     after = membership_rates(scores[order], Membership(is_in[order]), draws(1), resamples=100)
     assert after.auc.value == pytest.approx(before.auc.value)
     assert after.balanced_accuracy.value == pytest.approx(before.balanced_accuracy.value)
+
+
+def test_scores_of_different_worlds_are_not_compared_by_the_auc() -> None:
+    """Each world has a scale of its own, by which members of one lie under all of another."""
+    draw = draws(2)
+    is_in = draw.random((10, 40)) < 0.5
+    scores = is_in + 100.0 * draw.permutation(10)[:, np.newaxis]
+    found = membership_rates(scores, Membership(is_in), draw, resamples=100)
+    assert (found.auc.value, found.auc.low, found.auc.high) == (1.0, 1.0, 1.0)
+    assert roc_curve(scores, Membership(is_in)).area < 0.7
+
+
+def test_each_of_four_intervals_errs_a_quarter_as_often() -> None:
+    """At a confidence of 1 - 4 x 0.0455 the intervals of many worlds reach two standard errors."""
+    draw = draws(8)
+    is_in = draw.random((100, 20)) < 0.5
+    scores = draw.normal(size=is_in.shape) + is_in
+    areas = np.array([roc_auc_score(a, b) for a, b in zip(is_in, scores, strict=True)])
+    found = membership_rates(scores, Membership(is_in), draw, 1 - 4 * 0.0455, 1000, shadows_of_each_other=False)
+    assert found.auc.high - found.auc.value == pytest.approx(2 * areas.std() / 10, rel=0.15)
+    wider = membership_rates(scores, Membership(is_in), draws(8), 1 - 4 * 0.0455, 1000)
+    assert wider.auc.high - wider.auc.value == pytest.approx(2 * np.sqrt(2) * areas.std() / 10, rel=0.15)
 
 
 def test_a_thousand_records_of_one_world_are_no_thousand_worlds() -> None:
@@ -86,6 +110,8 @@ def test_wrong_input_is_named() -> None:
         membership_rates(np.full((2, 2), np.nan), Membership(is_in), draws())
     with pytest.raises(InputError, match="there are 4 members and 0 others"):
         membership_rates(np.zeros((2, 2)), Membership(np.ones_like(is_in)), draws())
+    with pytest.raises(InputError, match="no world has members and others"):
+        membership_rates(np.zeros((2, 2)), Membership(np.array([[True, True], [False, False]])), draws())
     with pytest.raises(InputError, match="there are 1 worlds"):
         membership_rates(np.zeros((1, 2)), Membership(is_in[:1]), draws())
     with pytest.raises(InputError, match="drawn targets 2 were in"):

@@ -11,7 +11,7 @@ from flwr.app import Context, RecordDict, UserConfig
 from safetensors.torch import load_file
 
 from clients.app import app as client_app
-from experiments.runs.config import load_config
+from experiments.runs.config_file import load_config
 from experiments.runs.engines import Engine
 from experiments.runs.flower_app import server_app
 from experiments.runs.local_engine import LocalGrid

@@ -4,28 +4,27 @@ Seeds are fixed once. A sound federation is called wrong with a probability of 1
 less knowledge is called better with one of 0.1 % a comparison at most.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from experiments.studies.guarantee_settings import (
-    CLIPPING,
-    NOISE,
-    PARTICIPATION,
-    Combination,
-    combinations,
-    plan_of,
-    write_records,
+from experiments.studies.guarantee_evidence import Evidence, Found, Scored
+from experiments.studies.guarantee_settings import COLUMNS, write_records
+from experiments.studies.guarantees import (
+    QUICK,
+    Row,
+    guarantee_table,
+    holm,
+    problems,
+    reasons,
+    refusal_table,
+    study,
 )
-from experiments.studies.guarantees import QUICK, Row, holm, problems, reasons, study
 from experiments.studies.knowledge import compare, comparisons
-from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError
 
-WORLDS = 300
+WORLDS, PRIVATE_WORLDS = 300, 40
 
 
 @pytest.fixture(scope="module")
@@ -37,43 +36,74 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def rows(records: Path) -> tuple[Row, ...]:
-    return tuple(study(one, records, WORLDS, seed=number) for number, one in enumerate(QUICK))
+    found = [
+        study(one, records, PRIVATE_WORLDS if one.strategy == "dp-sgd-clients" else WORLDS, seed=number)
+        for number, one in enumerate(QUICK)
+    ]
+    return tuple(row for row in found if row is not None)
 
 
 def test_combinations_of_every_kind_agree_with_exact_theory(rows: tuple[Row, ...]) -> None:
     assert problems(rows) == []
-    assert all(row.found is not None for row in rows)
-    assert {one.adjacency for one in QUICK} == set(Adjacency)
-    assert {one.clipping for one in QUICK} == set(CLIPPING)
-    assert {one.participation for one in QUICK} == set(PARTICIPATION)
+    assert len(rows) == len(QUICK)
+    used = [set(values) for values in zip(*(one.parts() for one in QUICK), strict=True)]
+    for column, values, every in zip(COLUMNS, used, COLUMNS.values(), strict=True):
+        # One optimizer is enough for each view, and one of them is refused.
+        assert values == set(every) or column == "shown, optimizer", column
+    weighed = [row.found for row in rows if isinstance(row.found, Found)]
     # Nothing is compared with nothing: the log-odds of nearly all have a law that is known.
-    assert sum(row.found.law_p is not None for row in rows if row.found) >= len(rows) - 1
+    assert sum(found.law_p is not None for found in weighed) >= len(weighed) - 1
+    assert len(weighed) == len(rows) - 1
 
 
 def test_wrong_numbers_are_called_wrong(rows: tuple[Row, ...]) -> None:
     found = rows[0].found
-    assert found is not None
+    assert isinstance(found, Found)
     for change in ({"scores_p": 1e-5}, {"law_p": 1e-5}, {"meter_p": 1e-5}, {"advantage": 0.9}, {"lower_bound": 1.5}):
-        spoiled = replace(rows[0], found=replace(found, **change))  # type: ignore[arg-type]
-        assert len(problems((spoiled, *rows[1:]))) == 1, change
+        _assert_called_wrong(rows, 0, replace(found, **change))  # type: ignore[arg-type]
 
 
-def _refused(records: Path) -> Iterator[tuple[Combination, str]]:
-    for one in combinations():
-        try:
-            plan_of(one, records, 10, 0, {"noise-multiplier": 1.0})
-        except InputError as error:
-            yield one, str(error)
+def test_scores_and_accountants_that_contradict_the_promise_are_called_wrong(rows: tuple[Row, ...]) -> None:
+    found = rows[-1].found
+    assert isinstance(found, Scored)
+    assert found.advantage_low <= found.advantage <= found.advantage_high
+    assert len(found.epsilon_opacus) > 1
+    off = tuple(epsilon * (1 + 1e-6) for epsilon in found.epsilon_opacus)
+    for change in (
+        {"advantage_p": 1e-5},
+        {"lower_bound": found.epsilon + 0.01},
+        {"epsilon_opacus": off},
+        {"epsilon_of_clients": found.epsilon + 0.01},
+    ):
+        _assert_called_wrong(rows, -1, replace(found, **change))
 
 
-def test_whatever_cannot_be_accounted_or_weighed_is_refused_with_its_reason(records: Path) -> None:
-    refused = dict(_refused(records))
-    everything = list(combinations())
-    assert len(everything) == len(Adjacency) * len(CLIPPING) * len(PARTICIPATION) * len(NOISE)
-    assert len(everything) - len(refused) == 50
-    assert all("accepted" in reason or "needs" in reason for reason in refused.values())
-    listed = [Row(one, None, reason) for one, reason in refused.items()]
-    assert len(reasons(listed)) == len(set(refused.values())) == 8
+def _assert_called_wrong(rows: tuple[Row, ...], place: int, found: Evidence) -> None:
+    spoiled = list(rows)
+    spoiled[place] = replace(rows[place], found=found)
+    assert len(problems(spoiled)) == 1, found
+
+
+def test_the_tables_show_what_there_is(rows: tuple[Row, ...]) -> None:
+    table = guarantee_table(rows)
+    cells = {str(column.header): list(column.cells) for column in table.columns}
+    assert table.row_count == len(rows)
+    assert [values[-1] for values in cells.values()].count("no likelihood ratio") == 4
+    assert cells["worlds"][-1] == str(PRIVATE_WORLDS)
+    one = rows[0].combination
+    refused = [
+        Row(replace(one, **parts), None, reason)  # type: ignore[arg-type]
+        for parts, reason in (
+            ({}, "accepted is another"),
+            ({"release": "models, sgd"}, "accepted is another"),
+            ({"noise": "tree"}, "accepted is another"),
+            ({"adversary": "server", "release": "models, adam"}, "accepted is none"),
+        )
+    ]
+    assert reasons(refused) == ["accepted is another", "accepted is none"]
+    columns = [list(column.cells) for column in refusal_table(refused).columns]
+    assert columns[list(COLUMNS).index("noise")] == ["central; tree", "central"]
+    assert columns[-1] == ["(1)", "(2)"]
 
 
 def test_more_knowledge_helps() -> None:

@@ -133,3 +133,21 @@ def test_one_stacked_model_serves_several_threads(way: str) -> None:
             together = list(threads.map(lambda given: model.clipped_sum(*given, 1.0), work))
             for found, expected in zip(together, alone, strict=True):
                 assert torch.equal(found, expected)
+
+
+def test_what_fails_while_it_is_read_ahead_fails_the_call_and_keeps_nobody_waiting() -> None:
+    app = ClientApp()
+
+    @app.query()
+    def query(message: Message, context: Context) -> Message:
+        return Message(RecordDict(), reply_to=message)
+
+    def read_ahead(calls: object) -> None:
+        raise ValueError("no such record")
+
+    grid = LocalGrid(app, 4, 20.0, actors=2, read_ahead=read_ahead)
+    began = time.monotonic()
+    failed = [reply for reply in grid.send_and_receive(_messages(grid, [0, 1, 2, 3])) if reply.has_error()]
+    assert time.monotonic() - began < 10.0
+    assert failed
+    assert all("no such record" in reply.error.reason for reply in failed)

@@ -80,7 +80,7 @@ def test_every_figure_is_drawn_as_png(make_contents, shape):
     assert all(picture.caption.text and picture.caption.alternative for picture in pictures)
 
 
-OF_OTHER_LAWS = {"insiders", "clipping-norm", "colluders"}
+OF_OTHER_LAWS = {"insiders", "attacks", "attacks-auc", "clipping-norm", "colluders"}
 EXPECTED = {picture.name for section in SECTIONS for picture in section.pictures} - OF_OTHER_LAWS
 MANY_WORLDS_ONLY = {"pair", "reliability"}
 

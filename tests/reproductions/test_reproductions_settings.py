@@ -35,11 +35,15 @@ from fl_audit.privacy.targets import BeliefTarget
 B, U = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
 LS, GS = NoiseScaling.LOCAL, NoiseScaling.GLOBAL
 ALL = (MNIST, PURCHASE, ADULT)
+OF_2019 = ("table2", "table3", *(f"fig{number}" for number in range(3, 8)), "claims")
 
 
 def test_names() -> None:
     numbered = ["table2", "table3", *(f"fig{number}" for number in range(1, 10))]
-    assert item_names()[:12] == ("bernau2021", *(f"bernau2021-{key}" for key in numbered))
+    names = item_names()
+    first = names.index("bernau2021")
+    assert names[first : first + 12] == ("bernau2021", *(f"bernau2021-{key}" for key in numbered))
+    assert names[:9] == ("bernau2019", *(f"bernau2019-{key}" for key in OF_2019))
     assert chosen_items("bernau2021") == (PAPER, PAPER.items)
     assert [item.key for item in chosen_items("bernau2021-fig4")[1]] == ["fig4"]
 

@@ -1,7 +1,6 @@
 """The audit runs that tables and figures share: each is carried out once and then read from its directory."""
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from experiments.runs.config import RunConfig
 from experiments.runs.engines import Engine
 from experiments.runs.laws import rounds_of
 from experiments.runs.plan import resolve
-from experiments.runs.progress import Progress, RunsProgress, no_runs_progress
+from experiments.runs.progress import RunsProgress, no_runs_progress, part_of
 from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory, read_json, read_public
 from experiments.runs.store import read_frame
@@ -148,7 +147,7 @@ def play(
                     chosen,
                     ray_address if chosen is Engine.RAY else None,
                     resume=run.configuration.exists(),
-                    progress=_part_of(on_round, _world_rounds(config)),
+                    progress=part_of(on_round, _world_rounds(config)),
                     with_report=extent is Extent.FULL,
                 )
     return {setting: read_findings(setting, configurations[setting], directories[setting]) for setting in wanted}
@@ -156,19 +155,6 @@ def play(
 
 def _world_rounds(config: RunConfig) -> int:
     return config.audit.worlds * rounds_of(config)
-
-
-def _part_of(on_round: Callable[[int], None], planned: int) -> Progress:
-    """Return the progress display of one run within that of all runs.
-
-    What an earlier attempt has finished is counted when the run begins.
-    """
-
-    def begin(pending: int) -> AbstractContextManager[Callable[[int], None]]:
-        on_round(planned - pending)
-        return nullcontext(on_round)
-
-    return begin
 
 
 def read_findings(setting: Setting, config: RunConfig, run: RunDirectory) -> Findings:

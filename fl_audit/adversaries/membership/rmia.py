@@ -91,7 +91,8 @@ def rmia_scores(
     Source: Zarifzadeh, Liu & Shokri 2024, Low-cost high-power membership inference attacks, equations 2 to 4 and
     appendix B.2. The mean confidence of reference models is (mean_in + mean_out) / 2 online and
     ((1 + a) mean_out + 1 - a) / 2 offline; population records are out everywhere, so theirs is the mean over the
-    reference worlds, offline mapped likewise, as the authors' code does.
+    reference worlds, offline mapped likewise. (The run_rmia of ML Privacy Meter takes the mean over the larger half of
+    a population record's confidences, as if half of the models had used it, and counts > where the paper has >=.)
 
     Examples
     --------

@@ -194,6 +194,7 @@ def judge_scores(
     confidence: float,
     neighbour_description: str,
     seed_description: str,
+    why_alone: str = NOT_WEIGHED,
 ) -> Judgement:
     """Return whether scores that are no likelihood ratio contradict the promise, by a bound that assumes nothing.
 
@@ -207,6 +208,8 @@ def judge_scores(
         Of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
     neighbour_description, seed_description
         As for `judge`.
+    why_alone
+        Why nothing but the scores is judged, in a sentence.
 
     Returns
     -------
@@ -229,7 +232,7 @@ def judge_scores(
         broken=(test,) if test.violated else (),
         level=FAMILY_LEVEL,
         noise=no_estimate(confidence),
-        not_offered=tuple((str(name), NOT_WEIGHED) for name in _FAMILY),
+        not_offered=tuple((str(name), why_alone) for name in _FAMILY),
         epsilon_lower_bound=bound,
         confidence=confidence,
         epsilon_lower_bound_at_level=at_level,

@@ -2,6 +2,15 @@
 
 Scores of one world share its model: they are not independent, and a thousand records of three worlds say little about a
 fourth. So a **world** is what is drawn again in the bootstrap, with all its targets.
+
+**The AUC compares scores of the same world**, as everybody does who attacks models one by one and takes the mean. No
+score of a world rests on its own coins (of a white-box attack, on those of the half that it judges), so each world's
+AUC is 1/2 in the mean over coins where nothing leaks, whatever the attack and its shadows. Between two worlds that are
+each other's shadows this fails. Let w have used a target that v did not use. The score of w is worked out without w's
+own value on the side of those who used it, and that of v without v's on the other side: the one comes out too low, the
+other too high. Such pairs alone give online LiRA an AUC of 0.41, 0.43 and 0.44 with 24, 48 and 96 worlds of coins, and
+a bias of about (0.41 - 0.5) / targets to an AUC over all pairs.
+The ROC and the TPR at a small FPR need more records than a world has: there all worlds share a threshold.
 """
 
 import math
@@ -10,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, stdtrit
+from scipy.stats import rankdata
 
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
@@ -35,6 +45,11 @@ class RocCurve:
     fpr: Array
     tpr: Array
 
+    @property
+    def area(self) -> float:
+        """Area under the curve, from 0 to 1: of pairs of scores of all worlds, unlike `MembershipRates.auc`."""
+        return float(np.trapezoid(self.tpr, self.fpr))
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -52,7 +67,8 @@ class MembershipRates:
     Parameters
     ----------
     auc
-        Probability that a member's score is above another's, ties counting half; 1/2 without a leak.
+        Probability that a member's score is above that of another in the same world, ties counting half; 1/2 without a
+        leak. Over all such pairs, so that worlds count by their number of pairs.
     tpr_at_fpr_0001, tpr_at_fpr_001
         Largest TPR of a threshold with a share of false alarms of at most 0.1 % and 1 %. Not interpolated: with fewer
         than 1000 (100) others no false alarm is allowed at all, and few allowed ones make a rough interval.
@@ -60,7 +76,7 @@ class MembershipRates:
         (TPR + TNR) / 2 of the rule that calls those targets members whose score is above their world's median. The rule
         is fixed beforehand; the best of all thresholds would lie above 1/2 where nothing leaks.
     confidence
-        Of each interval, approximately: they come from a bootstrap.
+        That all four intervals hold together, approximately: they come from a bootstrap.
     worlds, members, others
         How many there were; members and others are counted over worlds.
     """
@@ -118,7 +134,7 @@ def membership_rates(
     generator
         Draws the worlds of each resample.
     confidence
-        Of each interval, above 0.5 and below 1.
+        Of the four intervals together, above 0.5 and below 1: each leaves out a quarter of the level (Bonferroni).
     resamples
         How many, at least 100.
     shadows_of_each_other
@@ -128,23 +144,24 @@ def membership_rates(
     Raises
     ------
     InputError
-        If shapes do not fit, a score is NaN, a number is out of its range, or there are no members or no others.
+        If shapes do not fit, a score is NaN, a number is out of its range, there are no members or no others, or no
+        world has both.
 
     Notes
     -----
-    Quantiles of the bootstrap, taken further out than the confidence says: at Phi(sqrt(W / (W - 1)) t), t the quantile
-    of Student's law with W - 1 degrees of freedom. Plain quantiles of W worlds miss too often (Hesterberg 2015, What
-    teachers should know about the bootstrap, section 3.5).
+    The half-width is the largest of three: the distances to the two quantiles of the bootstrap, and t standard errors.
+    t is the quantile of Student's law with W - 1 degrees of freedom for W worlds, the standard error that of the
+    bootstrap times sqrt(W / (W - 1)), and the quantiles are taken at Phi of the product, further out than the
+    confidence says (Hesterberg 2015, What teachers should know about the bootstrap, section 3.5).
 
-    The wider side is taken on both. The factor of the square root of 2: where nothing leaks, what an attack on world w
-    takes from world v is a product of both worlds' chance, h(v, w), and the attack on v takes the same from w. A sum
-    over worlds holds every pair twice, so its variance is twice the sum of the worlds' own variances, which is what
-    drawing worlds again sees. In simulation intervals of online LiRA without the factor covered 1/2 in 80 to 84 % of
-    runs, as this predicts (a normal number lies within 1.96 / sqrt(2) of its mean in 83 %).
+    The factor of the square root of 2: where nothing leaks, what an attack on world w takes from world v is to first
+    order a product of both worlds' chance, h(w, v), and the attack on v takes h(v, w) from w. For online LiRA they are
+    equal, so that every pair of worlds counts twice: the variance of the mean over worlds is twice what worlds drawn
+    again by themselves show. More than that it cannot be, by the inequality of Cauchy and Schwarz. Where something
+    leaks, each world's own chance weighs more, and the interval is wider than it need be. Attacked worlds that are
+    nobody's shadows (`shadows` of the attacks) need no factor.
 
-    With the factor online LiRA covered in 92 to 97 % of runs of 24 or 60 worlds with 10 targets, and missed almost
-    always to the side of *less* than 1/2: a world that was in leaves one shadow fewer on that side, which biases the
-    AUC downwards, by 0.01 with 24 worlds. Shadow worlds that are named and left out here have neither flaw.
+    Held against coins in `experiments.studies.membership_coins`.
     """
     values = _checked(scores, membership)
     worlds = membership.worlds
@@ -152,20 +169,28 @@ def membership_rates(
     require(0.5 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0.5 and below 1")
     require(resamples >= 100, f"number of resamples is {resamples}: accepted are whole numbers from 100")
     ranked = _Ranked(values, membership)
+    require(bool(ranked.pairs.any()), "no world has members and others: accepted is one at least, to compare scores")
     point = ranked.rates(np.ones((1, worlds)))[0]
     weights = generator.multinomial(worlds, np.full(worlds, 1 / worlds), size=resamples).astype(np.float64)
     step = max(1, _CELLS_AT_ONCE // values.size)
     drawn = np.concatenate([ranked.rates(weights[start : start + step]) for start in range(0, resamples, step)])
-    tail = float(ndtr(np.sqrt(worlds / (worlds - 1)) * stdtrit(worlds - 1, (1 - confidence) / 2)))
-    low, high = np.nanquantile(drawn, [tail, 1 - tail], axis=0)
     stretch = math.sqrt(2) if shadows_of_each_other else 1.0
-    half = stretch * np.maximum(point - low, high - point)
+    half = stretch * _half_widths(drawn, point, worlds, (1 - confidence) / point.size)
     low, high = np.clip(point - half, 0, 1), np.clip(point + half, 0, 1)
     auc, tpr_0001, tpr_001, balanced = (
         Interval(float(p), float(a), float(b)) for p, a, b in zip(point, low, high, strict=True)
     )
     members = int(membership.is_in.sum())
     return MembershipRates(auc, tpr_0001, tpr_001, balanced, confidence, worlds, members, values.size - members)
+
+
+def _half_widths(drawn: Array, point: Array, worlds: int, level: float) -> Array:
+    """Return half the width of each interval at a level, from resampled figures (resamples, figures)."""
+    reach = math.sqrt(worlds / (worlds - 1)) * float(stdtrit(worlds - 1, 1 - level / 2))
+    tail = float(ndtr(-reach))
+    low, high = np.nanquantile(drawn, [tail, 1 - tail], axis=0)
+    widest = np.maximum(reach * np.nanstd(drawn, axis=0), np.maximum(point - low, high - point))
+    return np.asarray(widest, dtype=np.float64)
 
 
 class _Ranked:
@@ -180,6 +205,10 @@ class _Ranked:
         called = values > np.median(values, axis=1, keepdims=True)
         self._size = membership.is_in.sum(axis=1), (~membership.is_in).sum(axis=1)
         self._right = (called & membership.is_in).sum(axis=1), (~called & ~membership.is_in).sum(axis=1)
+        members, others = self._size
+        self.pairs = members * others
+        ranks = np.where(membership.is_in, rankdata(values, axis=1), 0.0)
+        self._won = ranks.sum(axis=1) - members * (members + 1) / 2
 
     def counts(self, weights: Array) -> tuple[Array, Array]:
         """Return the weights of members and of others at or above each score, shapes (resamples, scores)."""
@@ -191,10 +220,9 @@ class _Ranked:
         hits, alarms = self.counts(weights)
         hits, alarms = hits[:, self.last], alarms[:, self.last]
         members, others = hits[:, -1], alarms[:, -1]
-        steps = np.diff(alarms, axis=1, prepend=0.0)
-        area = (steps * (hits - np.diff(hits, axis=1, prepend=0.0) / 2)).sum(axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):
-            found = [area / (members * others)]
+            # The rank sum of Mann and Whitney, world by world.
+            found = [weights @ self._won / (weights @ self.pairs)]
             for rate in SMALL_RATES:
                 # Compared with a little slack, so that rounding cannot turn 3 of 3000 into more than a share of 0.001.
                 allowed = alarms <= (rate * others * (1 + 1e-12))[:, np.newaxis]

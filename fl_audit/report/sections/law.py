@@ -19,6 +19,7 @@ from fl_audit.report.law_words import (
     known_noise_text,
     noise_source_text,
     participation_text,
+    randomiser_text,
     standpoint_text,
     units_text,
 )
@@ -60,7 +61,11 @@ def not_private_label(facts: RunFacts) -> str:
     """Return why the models are no private release, in a line; empty where they are one."""
     if facts.is_private_release:
         return ""
-    return AUDIT_DEVICE if facts.has_promise else "Not a private release: no clipping, no noise, no promise"
+    if facts.has_promise:
+        return AUDIT_DEVICE
+    if facts.game.randomiser is not None:
+        return "Private as far as the records are randomised: no clipping, no noise"
+    return "Not a private release: no clipping, no noise, no promise"
 
 
 def scaling_text(facts: RunFacts) -> str:
@@ -86,7 +91,9 @@ def _tables(_: LawNumbers, contents: RunContents) -> list[Table]:
 
 def _promise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
     """Return whom the law protects, and what a round is made of."""
+    randomiser = facts.game.randomiser
     return [
+        *([] if randomiser is None else [("What every owner did first", randomiser_text(randomiser))]),
         ("Neighbours", f"{facts.relation}: {relation_text(facts.relation)}"),
         (f"{capital(facts.words.many)} that are protected", units_text(facts)),
         ("What a round adds up", contribution_text(facts)),

@@ -79,6 +79,8 @@ def _measure(run: FinishedRun, _: Findings) -> PromiseNumbers:
 def promise_sentence(numbers: PromiseNumbers, contents: RunContents) -> str:
     """Return what was promised, in terms of how sure anybody may become."""
     promise, facts = numbers.guarantee, contents.facts
+    if promise is None and facts.game.randomiser is not None:
+        return "The training itself had no protection, and of its models alone nothing was promised."
     if promise is None:
         return "These models were trained without any protection: nothing was promised."
     watcher, words = watcher_text(facts), facts.words

@@ -5,6 +5,7 @@ from typing import Any
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Section
+from fl_audit.report.sections.attacks import ATTACKS
 from fl_audit.report.sections.client_promises import CLIENT_PROMISES
 from fl_audit.report.sections.clients import CLIENTS
 from fl_audit.report.sections.clipping import CLIPPING
@@ -18,6 +19,7 @@ from fl_audit.report.sections.membership import MEMBERSHIP
 from fl_audit.report.sections.noise import NOISE
 from fl_audit.report.sections.pair import PAIR
 from fl_audit.report.sections.promise import PROMISE
+from fl_audit.report.sections.record_promise import RECORD_PROMISE
 from fl_audit.report.sections.released_model import RELEASED_MODEL
 from fl_audit.report.sections.scores import SCORES
 from fl_audit.report.sections.timing import TIMING
@@ -29,10 +31,12 @@ SECTIONS: tuple[Section[Any], ...] = (
     VERDICT,
     NOISE,
     PROMISE,
+    RECORD_PROMISE,
     CLIENT_PROMISES,
     INSIDER,
     INSIDERS,
     SCORES,
+    ATTACKS,
     PAIR,
     MEMBERSHIP,
     INNOVATIONS,

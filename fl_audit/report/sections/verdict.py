@@ -12,6 +12,9 @@ from fl_audit.report.units import UnitWords
 from fl_audit.report.wording import capital, one_in, plural, whole_sentence
 
 SECRET_SEED = "the challenger's secret"
+_OF_MANY_TARGETS = (
+    "In the game of membership the log-odds of one target a world are judged: all targets of a world share its noise."
+)
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,13 @@ class Banner:
 
 def _measure(run: FinishedRun, _: Findings) -> VerdictNumbers:
     facts, promise = run.facts, run.facts.guarantee
-    scores = run.insider_scores
-    if promise is None or (scores is None and not run.has_insider):
+    scores, targets = run.insider_scores, run.target_scores
+    if promise is None or (scores is None and targets is None and not run.has_insider):
         return VerdictNumbers(*unjudged(promise), None, facts.words)
     said = (promise, facts.confidence, facts.neighbour, SECRET_SEED)
-    if scores is not None:
+    if targets is not None:
+        found = judge_scores(targets.members, targets.nonmembers, *said, _OF_MANY_TARGETS)
+    elif scores is not None:
         found = judge_scores(scores[run.bits], scores[~run.bits], *said)
     else:
         found = judge(run.measured, *said)
@@ -166,6 +171,11 @@ def _closing(numbers: VerdictNumbers, contents: RunContents) -> str:
             text = (
                 "Our verdict is open: nothing we saw contradicts the promise, but with so few trials only a gross "
                 f"breach would have shown. Even that covers {where}."
+            )
+        case Verdict.NO_PROMISE if contents.facts.game.randomiser is not None:
+            return (
+                "There was no promise of the training to test, so there is no verdict. What protects the records in "
+                "these models is what their owners did to them, and no more."
             )
         case Verdict.NO_PROMISE:
             return (

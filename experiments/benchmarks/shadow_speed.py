@@ -1,0 +1,174 @@
+"""Shadow models trained as worlds of a membership run, beside a plain torch loop with the same optimizer.
+
+    python -m experiments.benchmarks.shadow_speed [--quick] [--repeat N]
+
+One client holds all records; in every world about half of them are in. A world trains for some epochs with Adam in
+batches of 64, as a shadow model does. Loop and worlds train on the same members in the same batches, in turns, each in
+one thread. Seconds of the processor are counted beside those of the clock, for whoever has no machine to himself. With
+`--whole` the run goes through Flower's app on the local engine, evaluation and LiRA included.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+from experiments.cli.main import guarded
+from experiments.runs.config import parse_config
+from experiments.runs.engines import Engine
+from experiments.runs.plan import resolve
+from experiments.runs.run import run_audit
+from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule
+from fl_audit.learning.member_training import member_batches, member_updates
+from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.stacked import StackedModel
+
+_RATE, _BATCH = 0.001, 64
+
+
+class Shape(NamedTuple):
+    """What is trained."""
+
+    name: str
+    model: str
+    features: int
+    classes: int
+    records: int
+    target: float
+
+
+SHAPES = (
+    Shape("446-128-30", "dense-128", 446, 30, 1600, 2.0),
+    Shape("104-6-6-2", "adult-mlp", 104, 2, 1600, 10.0),
+)
+
+
+class Seconds(NamedTuple):
+    """What one model took."""
+
+    clock: float
+    processor: float
+
+
+def timed(work: Callable[[], int]) -> Seconds:
+    """Return the seconds of a model where work returns how many it trained."""
+    clock, processor = time.perf_counter(), time.process_time()
+    count = work()
+    return Seconds((time.perf_counter() - clock) / count, (time.process_time() - processor) / count)
+
+
+def compare(shape: Shape, worlds: int, epochs: int, loops: int) -> tuple[Seconds, Seconds]:
+    """Return what a model takes in a plain loop, and as one of many worlds."""
+    torch.set_num_threads(1)
+    spec = ModelSpec(shape.model, (shape.features,), shape.classes)
+    model, source = StackedModel.of(spec), np.random.default_rng(0)
+    features = torch.from_numpy(source.random((shape.records, shape.features), dtype=np.float32))
+    labels = torch.from_numpy(source.integers(shape.classes, size=shape.records))
+    present = source.random((worlds, shape.records)) < 0.5
+    schedule = LocalSchedule(_RATE, _BATCH, epochs=epochs, optimizer=LocalOptimizer.ADAM)
+    models, batches = initial_models(spec, 0, range(worlds)), member_batches(present, schedule, source)
+
+    def one_by_one() -> int:
+        for world in range(loops):
+            _loop(model.template, model, models[world], [batch[world] for batch in batches], features, labels)
+        return loops
+
+    def together() -> int:
+        member_updates(model, models, features, labels, schedule, batches)
+        return worlds
+
+    return timed(one_by_one), timed(together)
+
+
+def _loop(
+    template: nn.Module,
+    model: StackedModel,
+    start: torch.Tensor,
+    batches: list[np.ndarray[tuple[int], np.dtype[np.int64]]],
+    features: torch.Tensor,
+    labels: torch.Tensor,
+) -> None:
+    """Train one model as anybody would."""
+    values = model.layout.views(start.unsqueeze(0))
+    template.load_state_dict({name: value[0] for name, value in values.items()})
+    template.requires_grad_(True)
+    optimizer = torch.optim.Adam(template.parameters(), lr=_RATE)
+    for batch in batches:
+        index = torch.from_numpy(batch[batch >= 0])
+        if len(index) == 0:
+            continue
+        optimizer.zero_grad()
+        F.cross_entropy(template(features[index]), labels[index]).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    template.requires_grad_(False)
+
+
+def whole(epochs: int, worlds: int) -> Seconds:
+    """Return the seconds of a whole run of LiRA on Location-30, from the configuration to its tables."""
+    with tempfile.TemporaryDirectory() as scratch:
+        settings: dict[str, Any] = {
+            "data": {"name": "location30", "records": 2000, "clients": 1, "test-records": 1000},
+            "model": {"name": "dense-128"},
+            "training": {"strategy": "dp-fedavg", "rounds": 1, "local-epochs": epochs, "local-batch": _BATCH}
+            | {"local-optimizer": "adam", "local-learning-rate": _RATE},
+            "privacy": {"private": False, "adjacency": "add-remove-record"},
+            "audit": {"game": "membership", "targets": 2000, "worlds": worlds, "attacks": ["lira"]}
+            | {"epsilon-star": False},
+        }
+        directory = Path(scratch) / "run"
+        return timed(lambda: _play(settings, directory))
+
+
+def _play(settings: dict[str, Any], directory: Path) -> int:
+    run_audit(resolve(parse_config(settings)), directory, Engine.LOCAL, with_report=False)
+    return 1
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer worlds and epochs")
+    parser.add_argument("--repeat", type=int, default=3, help="turns (default: 3)")
+    parser.add_argument(
+        "--whole", action="store_true", help="time a whole run of LiRA with 65 worlds on Location-30 too"
+    )
+    options = parser.parse_args()
+    console, table = Console(width=120), Table(title="Seconds of a shadow model, one thread")
+    for column in (
+        "network",
+        "loop, clock",
+        "worlds, clock",
+        "loop, processor",
+        "worlds, processor",
+        "ratio",
+        "target",
+    ):
+        table.add_column(column, justify="right")
+    worlds, epochs, loops = (32, 3, 4) if options.quick else (64, 20, 6)
+    for shape in SHAPES:
+        turns = [compare(shape, worlds, epochs, loops) for _ in range(options.repeat)]
+        loop, ours = (
+            Seconds(*(median(getattr(turn[place], name) for turn in turns) for name in Seconds._fields))
+            for place in (0, 1)
+        )
+        ratio = median(turn[0].processor / turn[1].processor for turn in turns)
+        cells = [f"{value:.4f}" for value in (loop.clock, ours.clock, loop.processor, ours.processor)]
+        table.add_row(shape.name, *cells, f"{ratio:.1f}", f">= {shape.target:g}")
+    console.print(table)
+    if options.whole:
+        found = whole(50, 65)
+        console.print(f"LiRA, 65 worlds, Location-30, 50 epochs: {found.clock:.0f} s (target: under 180 s)")
+
+
+if __name__ == "__main__":
+    guarded(main)

@@ -1,0 +1,346 @@
+"""What Bernau et al. 2019 say of their results in words, each held against our runs with an interval."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf, isfinite, nan
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.reproductions.bernau2019.figures import ATTACK_NAMES, Runs, is_at_chance, phi_of, runs_of_method
+from experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, Study
+from experiments.reproductions.bernau2019.runs import CONFIDENCE, Findings
+from experiments.reproductions.bernau2019.settings import BLACK_BOX, WHITE_BOX, DataSetting, Method
+from experiments.reproductions.bernau2019.tradeoffs import (
+    curve,
+    difference_at_like_accuracy,
+    gain,
+    interval_of,
+    mean_interval,
+    phis,
+)
+from experiments.reproductions.items import ItemResult, Row, table
+from experiments.reproductions.looks import name_panel
+from experiments.reproductions.statistics import resampling, welch_interval
+from fl_audit.evidence.membership.rates import Interval
+from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, new_figure
+
+MARGIN = WHITE_BOX_GAIN[0]
+"""What counts as no difference of an AUC or accuracy: the smallest one that the paper speaks of."""
+
+
+class Verdict(StrEnum):
+    """What our runs say of a claim."""
+
+    HOLDS = "holds on our data"
+    FAILS = "does not hold on our data"
+    OPEN = "not decided"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper, made into a range for one number of ours.
+
+    Parameters
+    ----------
+    section
+        Where the paper says so.
+    statement
+        What it says, in our words.
+    where
+        On what it was tested.
+    quantity
+        The number.
+    found
+        The number as measured, with its interval.
+    lowest, highest
+        The range in which the claim has the number.
+    """
+
+    section: str
+    statement: str
+    where: str
+    quantity: str
+    found: Interval
+    lowest: float = -inf
+    highest: float = inf
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the whole interval lies in the range, or all of it outside, or neither."""
+        low, high = self.found.low, self.found.high
+        if not (isfinite(low) and isfinite(high)):
+            return Verdict.OPEN
+        if self.lowest <= low and high <= self.highest:
+            return Verdict.HOLDS
+        return Verdict.FAILS if high < self.lowest or low > self.highest else Verdict.OPEN
+
+    @property
+    def range_text(self) -> str:
+        """The range in words."""
+        if self.lowest == -inf:
+            return f"at most {self.highest:g}"
+        return f"at least {self.lowest:g}" if self.highest == inf else f"{self.lowest:g} to {self.highest:g}"
+
+
+@dataclass(frozen=True)
+class Played:
+    """The runs of one data set: the original model, and those under each kind of privacy with falling epsilon."""
+
+    data: DataSetting
+    original: Findings
+    local: tuple[Findings, ...]
+    central: tuple[Findings, ...]
+
+    @property
+    def private(self) -> tuple[Findings, ...]:
+        """All runs with privacy."""
+        return (*self.local, *self.central)
+
+    @property
+    def attacks(self) -> tuple[str, ...]:
+        """Those of the paper's attacks that were played."""
+        return tuple(attack for attack in (BLACK_BOX, WHITE_BOX) if attack in self.original.scores)
+
+    @property
+    def of_phi(self) -> str:
+        """The attack by which phi is found, the white-box one as in the paper."""
+        return self.attacks[-1]
+
+    def of(self, method: Method) -> tuple[Findings, ...]:
+        """Return the runs under one kind of privacy."""
+        return self.local if method is Method.LOCAL else self.central
+
+
+def played_of(data: DataSetting, runs: Runs) -> Played:
+    """Return the runs of one data set."""
+    original, *local = runs_of_method(runs, data, Method.LOCAL)
+    _, *central = runs_of_method(runs, data, Method.CENTRAL)
+    return Played(data, original, tuple(local), tuple(central))
+
+
+def at_chance(played: Played) -> Iterator[Claim]:
+    """Yield whether attacks do no better than guessing where section 6 says so."""
+    for run in played.private:
+        if not is_at_chance(run.setting):
+            continue
+        for attack in played.attacks:
+            yield Claim(
+                "6", "attacks do no better than guessing at this noise", run.setting.label, ATTACK_NAMES[attack],
+                run.areas[attack], 0.5 - MARGIN, 0.5 + MARGIN,
+            )  # fmt: skip
+
+
+def white_over_black(played: Played) -> Iterator[Claim]:
+    """Yield whether the view inside helps, and only a little."""
+    if WHITE_BOX not in played.attacks:
+        return
+    found = gain((played.original, *played.private), WHITE_BOX, BLACK_BOX)
+    quantity, where = "white-box AUC less black-box AUC, mean over settings", played.data.title
+    if played.data.study is Study.COLLAB:
+        yield Claim("6", "both attacks achieve the same on COLLAB", where, quantity, found, -MARGIN, MARGIN)
+        return
+    yield Claim("6", "white-box attacks achieve more than black-box ones", where, quantity, found, 0.0)
+    yield Claim("6", "what they achieve more is small", where, quantity, found, highest=WHITE_BOX_GAIN[1])
+
+
+def alike(played: Played) -> Iterator[Claim]:
+    """Yield whether local and central DP give the same AUC at the same accuracy."""
+    if not played.local or not played.central:
+        return
+    for attack in played.attacks:
+        found = difference_at_like_accuracy(
+            played.original, played.local, played.central, attack, _random("alike", played, attack)
+        )
+        yield Claim(
+            "6", "local and central DP trade privacy for accuracy alike", played.data.title,
+            f"{ATTACK_NAMES[attack]} under LDP less under CDP, at the same test accuracy", found, -MARGIN, MARGIN,
+        )  # fmt: skip
+
+
+def phi_above_one(played: Played) -> Iterator[Claim]:
+    """Yield whether phi exceeds 1 for some epsilon; intervals of all levels hold together (Bonferroni)."""
+    for method in (Method.LOCAL, Method.CENTRAL):
+        runs = played.of(method)
+        if not runs:
+            continue
+        confidence = 1 - (1 - CONFIDENCE) / len(runs)
+        found = [phi_of(played.original, run, played.of_phi, confidence) for run in runs]
+        known = [one for one in found if isfinite(one.low)] or [Interval(nan, nan, nan)]
+        # That some phi is above 1 is shown by one lower end; that none is, by all upper ends.
+        largest = Interval(*(max(getattr(one, end) for one in known) for end in ("value", "low", "high")))
+        below = played.data.study is Study.COLLAB
+        said = "phi is above 1 for no epsilon on COLLAB" if below else "phi is above 1 for some epsilon"
+        yield Claim(
+            "6", said, f"{played.data.title}, {method}", f"largest phi ({ATTACK_NAMES[played.of_phi]})", largest,
+            -inf if below else 1.0, 1.0 if below else inf,
+        )  # fmt: skip
+
+
+_HIGHER_PHI = {
+    Study.TEXAS: Method.CENTRAL,
+    Study.LFW: Method.CENTRAL,
+    Study.PURCHASES: Method.LOCAL,
+    Study.SKEWED: Method.LOCAL,
+}
+"""Which kind of privacy has the higher phi, as section 6 says."""
+
+
+def order_of_phi(played: Played) -> Iterator[Claim]:
+    """Yield whether phi is higher, on average over levels, for the kind of privacy of which the paper says so."""
+    better = _HIGHER_PHI.get(played.data.study)
+    if better is None or not played.local or not played.central:
+        return
+    worse = Method.LOCAL if better is Method.CENTRAL else Method.CENTRAL
+    ahead, classes = len(played.of(better)), played.data.classes
+    runs = (played.original, *played.of(better), *played.of(worse))
+
+    def difference(auc: np.ndarray, accuracy: np.ndarray) -> float:
+        found = phis(auc, accuracy, classes)
+        return float(np.mean(found[:ahead]) - np.mean(found[ahead:]))
+
+    attack = played.of_phi
+    found = interval_of(curve(runs, attack, _random("order", played, attack)), difference)
+    yield Claim(
+        "6", f"phi is higher under {better}", played.data.title,
+        f"mean phi ({ATTACK_NAMES[attack]}) under {better} less under {worse}", found, 0.0,
+    )  # fmt: skip
+
+
+def accuracy_on_skewed(played: Played) -> Iterator[Claim]:
+    """Yield whether local DP keeps a higher test accuracy at every level; intervals hold together (Bonferroni)."""
+    if played.data.study is not Study.SKEWED:
+        return
+    pairs = [(one, other) for one, other in zip(played.local, played.central, strict=False)]
+    confidence = 1 - (1 - CONFIDENCE) / max(1, len(pairs))
+    found = [welch_interval(one.test_accuracy, other.test_accuracy, confidence) for one, other in pairs]
+    if found:
+        least = Interval(*(min(one[end] for one in found) for end in range(3)))
+        yield Claim(
+            "5.5", "test accuracy under LDP is higher at every level", played.data.title,
+            "smallest difference of test accuracies, LDP less CDP, level by level", least, 0.0,
+        )  # fmt: skip
+
+
+def majority_on_collab(played: Played) -> Iterator[Claim]:
+    """Yield whether test accuracy ends at the share of the largest class."""
+    if played.data.study is not Study.COLLAB:
+        return
+    for run in (one[-1] for one in (played.local, played.central) if one):
+        found = mean_interval(run.test_accuracy)
+        yield Claim(
+            "5.3", "under strong noise test accuracy is the share of the largest class", run.setting.label,
+            "test accuracy", found, MAJORITY_OF_COLLAB - MARGIN, MAJORITY_OF_COLLAB + MARGIN,
+        )  # fmt: skip
+
+
+TESTS: tuple[Callable[[Played], Iterator[Claim]], ...] = (
+    at_chance, white_over_black, alike, phi_above_one, order_of_phi, accuracy_on_skewed, majority_on_collab,
+)  # fmt: skip
+
+
+def claims_of(data: Sequence[DataSetting], runs: Runs) -> list[Claim]:
+    """Return all claims, in the order of `TESTS` and of the data sets."""
+    played = [played_of(one, runs) for one in data]
+    return [claim for test in TESTS for one in played for claim in test(one)]
+
+
+def claims_table(data: Sequence[DataSetting], runs: Runs) -> ItemResult:
+    """Return every claim with its number, its interval and what our runs say of it."""
+    claims = claims_of(data, runs)
+    figure = new_figure(2.6 + 0.27 * len(claims))
+    _draw_all(figure, claims)
+    return ItemResult(
+        table(map(_claim_row, claims)),
+        figure,
+        "Each number with its 95 % interval (dot and line), and the range in which the claim has it (grey bar, cut at "
+        "the frame). Filled: holds on our data; crossed: does not hold; open: not decided.",
+        tuple(_remarks(claims)),
+        shown_rows=len(claims),
+        data=tuple(one.title for one in data),
+    )
+
+
+def _claim_row(claim: Claim) -> Row:
+    return Row(
+        f"{claim.where} (section {claim.section})", claim.quantity, measured=claim.found.value, low=claim.found.low,
+        high=claim.found.high, note=f"{claim.verdict}: {claim.statement}; claimed: {claim.range_text}",
+    )  # fmt: skip
+
+
+def counted(claims: Sequence[Claim]) -> Mapping[Verdict, int]:
+    """Return how many claims there are of each verdict."""
+    return {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in Verdict}
+
+
+def _remarks(claims: Sequence[Claim]) -> Iterator[str]:
+    for statement in dict.fromkeys(claim.statement for claim in claims):
+        own = [claim for claim in claims if claim.statement == statement]
+        said = ", ".join(f"{count} {verdict}" for verdict, count in counted(own).items() if count)
+        yield f"{statement[0].upper()}{statement[1:]}: of {len(own)}, {said}."
+    yield (
+        f"Differences of up to {MARGIN:g} count as none: the smallest that the paper speaks of. A claim holds where "
+        "the whole interval lies in the range, does not hold where none of it does, and is not decided otherwise. Each "
+        "interval holds by itself with 95 %, so that of twenty verdicts one may be chance."
+    )
+
+
+_MARKS = {
+    Verdict.HOLDS: ("o", "#12426e", "#12426e"),
+    Verdict.FAILS: ("X", "#b35806", "#b35806"),
+    Verdict.OPEN: ("o", "#5c5c5c", "white"),
+}
+
+
+def _draw_all(figure: Figure, claims: Sequence[Claim]) -> None:
+    """Draw every kind of number in a panel of its own, for their axes differ."""
+    kinds = [(name, [claim for claim in claims if _kind(claim) == name]) for name in _AXES]
+    there = [(name, own) for name, own in kinds if own]
+    panels = np.atleast_1d(figure.subplots(len(there), 1, height_ratios=[len(own) + 1.5 for _, own in there]))
+    for axes, (name, own) in zip(panels, there, strict=True):
+        _draw(axes, own, name)
+
+
+_AXES = {"AUC or test accuracy": (0.3, 1.0), "Difference of AUC or test accuracy": (-0.3, 0.3), "phi": (-1.0, 2.1)}
+"""What the panels show, and the least range of their axes."""
+
+
+def _kind(claim: Claim) -> str:
+    level, difference, of_phi = _AXES
+    if "phi" in claim.quantity:
+        return of_phi
+    return difference if " less " in claim.quantity else level
+
+
+def _draw(axes: Axes, claims: Sequence[Claim], name: str) -> None:
+    ends = [end for claim in claims for end in (claim.found.low, claim.found.high) if isfinite(end)]
+    left, right = min([_AXES[name][0], *ends]), max([_AXES[name][1], *ends])
+    for place, claim in enumerate(claims):
+        low, high = max(claim.lowest, left), min(claim.highest, right)
+        axes.barh(place, high - low, left=low, height=0.62, color=MUTED, alpha=0.22, linewidth=0)
+        marker, colour, fill = _MARKS[claim.verdict]
+        axes.plot([claim.found.low, claim.found.high], [place, place], color=colour, linewidth=1.6)
+        axes.plot(claim.found.value, place, marker, color=colour, markerfacecolor=fill, markersize=6)
+    named = [f"{claim.where}: {_short(claim.quantity)}" for claim in claims]
+    axes.set_yticks(range(len(claims)), named)
+    axes.set_ylim(len(claims) - 0.4, -0.6)
+    axes.set_xlim(left, right)
+    name_panel(axes, "", "", name, "")
+    axes.tick_params(axis="y", labelsize=SMALL_TEXT_SIZE - 3.5)
+
+
+def _short(quantity: str) -> str:
+    for long, short in (
+        ("white-box AUC less black-box AUC, mean over settings", "white less black"),
+        (", at the same test accuracy", ""), ("smallest difference of test accuracies, LDP less CDP, level by level",
+        "accuracy, LDP less CDP"), ("under LDP less under CDP", "LDP less CDP"),
+        ("under CDP less under LDP", "CDP less LDP"), ("(white-box AUC)", "(white-box)"),
+    ):  # fmt: skip
+        quantity = quantity.replace(long, short)
+    return quantity
+
+
+def _random(what: str, played: Played, attack: str) -> np.random.Generator:
+    return resampling(f"{what} {played.data.key} {attack}")

@@ -1,0 +1,142 @@
+"""The tables and figures of Bernau, Grassal, Robl and Kerschbaum 2019, made from runs that they share."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from html import escape
+
+from experiments.reproductions.bernau2019.claims import Verdict as OfClaim
+from experiments.reproductions.bernau2019.claims import claims_of, claims_table, counted
+from experiments.reproductions.bernau2019.epsilons import Verdict, promises, table_2, table_3
+from experiments.reproductions.bernau2019.figures import Runs, figure_of
+from experiments.reproductions.bernau2019.published import Study
+from experiments.reproductions.bernau2019.runs import Findings, play
+from experiments.reproductions.bernau2019.settings import REPETITIONS, DataSetting, settings_of
+from experiments.reproductions.bernau2019.sources import find_data
+from experiments.reproductions.items import ItemResult
+from experiments.reproductions.papers import Context, Extent, Item, Made, Paper
+from fl_audit.report.page.markup import html_table
+from fl_audit.report.wording import plural
+
+QUICK_WARNING = (
+    "Quick form: few records, few epochs, some of the levels. It shows that everything works, and proves little."
+)
+_NO_FACES = (
+    "The weights of VGG-16 that were learned from faces cannot be had: a small network stands in for it on LFW, and "
+    "the images are those of 64 x 64 pixels of the 62 people with 20 images or more."
+)
+
+
+@dataclass(frozen=True)
+class SharedItem(Item):
+    """A table or figure, with the data sets whose runs it shows; without any it needs none."""
+
+    build: Callable[[Sequence[DataSetting], Runs], ItemResult]
+    studies: tuple[Study, ...] = ()
+
+
+def _figure(key: str, number: int, study: Study) -> SharedItem:
+    title = f"Figure {number}. Accuracy and privacy on {study}"
+    return SharedItem(key, title, partial(figure_of, study), (study,))
+
+
+ITEMS = (
+    SharedItem("table2", "Table 2. Epsilon of local DP", lambda data, runs: table_2()),
+    SharedItem("table3", "Table 3. Epsilon of central DP", lambda data, runs: table_3()),
+    _figure("fig3", 3, Study.TEXAS),
+    _figure("fig4", 4, Study.PURCHASES),
+    _figure("fig5", 5, Study.COLLAB),
+    _figure("fig6", 6, Study.LFW),
+    _figure("fig7", 7, Study.SKEWED),
+    SharedItem("claims", "Claims of sections 5 and 6", claims_table, tuple(Study)),
+)
+
+
+def make(items: Sequence[SharedItem], context: Context) -> Made:
+    """Make items from runs that are carried out once for all of them.
+
+    Raises
+    ------
+    InputError
+        If a setting cannot be run, or its directory holds something else.
+    FederationError
+        If a federation had to stop; the runs that were finished are kept.
+    """
+    found = find_data(context.data_dir, dict.fromkeys(study for item in items for study in item.studies))
+    remarks = (*found.remarks, *([_NO_FACES] if any(one.study is Study.LFW for one in found.data) else []))
+    for remark in remarks:
+        context.announce(remark)
+    data = tuple(one for one in found.data if one.size(context.extent) is not None)
+    runs = play([setting for one in data for setting in settings_of(one, context.extent)], context)
+    makeable = [item for item in items if not item.studies or _data_of(item, data)]
+    others = [item for item in items if item not in makeable]
+    return Made(
+        tuple((item, item.build(_data_of(item, data), runs)) for item in makeable),
+        tuple(f"{item.title}: left out, {_why(item, found.data, context.extent)}" for item in others),
+        remarks,
+        (", ".join(one.title for one in data) or "no data needed", plural(len(runs), "run")),
+        (QUICK_WARNING,) if context.extent is Extent.QUICK and runs else (),
+        _played(tuple(runs.values())),
+        _opening(data, runs),
+    )
+
+
+PAPER = Paper(
+    "bernau2019",
+    "Bernau et al. 2019",
+    "D. Bernau, P. W. Grassal, J. Robl, F. Kerschbaum (2019). Assessing differentially private deep learning with "
+    "membership inference. arXiv:1912.11328.",
+    ITEMS,
+    make,
+)
+
+
+def _data_of(item: SharedItem, data: Sequence[DataSetting]) -> tuple[DataSetting, ...]:
+    return tuple(one for one in data if one.study in item.studies)
+
+
+def _why(item: SharedItem, found: Sequence[DataSetting], extent: Extent) -> str:
+    return f"not played in the {extent} form" if _data_of(item, found) else "its data are not there"
+
+
+def _opening(data: Sequence[DataSetting], runs: Runs) -> str:
+    """Return what agrees, what does not, and what could not be held against the paper."""
+    printed = list(promises())
+    of = {verdict: sum(one.verdict is verdict for one in printed) for verdict in Verdict}
+    epsilons = (
+        f"What agrees with the paper: of {len(printed)} printed epsilons of central DP the authors' accountant gives "
+        f"{of[Verdict.AS_PRINTED]} to the printed digit, nearly all on LFW, and {of[Verdict.SMALLER]} more are smaller "
+        f"in print than all stated epochs would make them, as training that ends early would; {of[Verdict.LARGER]} are "
+        "larger, those of COLLAB by far."
+    )
+    if not runs:
+        return epsilons
+    claims = counted(claims_of(data, runs))
+    return (
+        f"{epsilons} Of {sum(claims.values())} tests of what the paper says in words, {claims[OfClaim.HOLDS]} find "
+        f"that it holds on our data, {claims[OfClaim.FAILS]} that it does not, and {claims[OfClaim.OPEN]} decide "
+        "nothing. Its test accuracies, AUCs and phi are printed as pictures only, so that no number of ours stands "
+        "beside them."
+    )
+
+
+def _played(runs: Sequence[Findings]) -> str:
+    if not runs:
+        return "<p>Nothing: everything here follows from closed forms.</p>"
+    common = (
+        "Every run is a game of membership: each target is in with probability 1/2 in each world. Every world's model "
+        "is attacked, with all other worlds' models as its shadow models, so that target and shadow models come from "
+        f"one run. The paper repeats each experiment {REPETITIONS} times; here every world is a repetition, numbers "
+        f"are means over all of them, and the rows name what {REPETITIONS} of them give. DP-Adam, Poisson samples of "
+        "records, batch, clipping norm and learning rates of Table 3 where nothing else is said; training ends where "
+        "the loss on records that are neither targets nor test records falls no more, while the promise counts all "
+        "epochs. Under local DP models are trained on perturbed records, and asked about true ones. What was cut: n, "
+        "epochs and the number of shadow models, so that everything takes about two hours on two cores."
+    )
+    rows = [
+        (run.setting.label, run.setting.data.model.rpartition(":")[2], f"{run.config.data.records:,}",
+         f"{run.config.training.epochs:g}", f"{run.chosen_epoch.mean():.1f}", f"{run.epsilon:.4g}", f"{run.worlds}")
+        for run in runs
+    ]  # fmt: skip
+    columns = ("Setting", "Model", "Targets", "Epochs at most", "Epochs chosen", "Epsilon of a record", "Worlds")
+    return f"<p>{escape(common)}</p>\n{html_table(columns, rows, numbers=range(2, 7))}"

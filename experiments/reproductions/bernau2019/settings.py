@@ -1,0 +1,353 @@
+"""The runs behind the figures of Bernau et al. 2019: data sets and their stand-ins, kinds of privacy, sizes."""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+from experiments.reproductions.bernau2019.models import SMALL_FACES
+from experiments.reproductions.bernau2019.published import (
+    NOISE_MULTIPLIERS,
+    PIXEL_EPSILONS,
+    RECIPES,
+    RECORD_EPSILONS,
+    TABLE_2,
+    Recipe,
+    Study,
+)
+from experiments.reproductions.papers import Extent
+from experiments.runs.config import RunConfig, parse_config
+from fl_audit.adversaries.membership.names import USUAL, Attack
+
+BLACK_BOX, WHITE_BOX, STRONGEST = "shadow", "white-box", "lira"
+"""The paper's two attacks (Shokri et al. 2017, Nasr et al. 2019), and one that came after it (Carlini et al. 2022)."""
+ATTACKS = tuple(str(attack) for attack in (*USUAL, Attack.WHITE_BOX))
+CLIENTS = 2
+"""In every round all records of the sample take part, whoever holds them: the number of clients changes nothing."""
+PATIENCE = 8
+"""Evaluated releases without a smaller loss that end the training of a world; the paper does not state its own."""
+REPETITIONS = 5
+"""The paper repeats each experiment five times. Every world is such a repetition, as all others are its shadows."""
+
+
+class Method(StrEnum):
+    """A kind of privacy."""
+
+    ORIGINAL = "original"
+    LOCAL = "LDP"
+    CENTRAL = "CDP"
+
+
+class Randomiser(StrEnum):
+    """How an owner perturbs its records, by the names that a configuration has."""
+
+    BITS = "randomised-response"
+    EDGES = "randomised-edges"
+    PIXELS = "pixelation"
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a form of the reproduction plays of a data set.
+
+    Parameters
+    ----------
+    records
+        Targets, of which half are members on average.
+    epochs, central_epochs
+        Largest number of passes over the members, without and with central DP.
+    worlds
+        Target models that are each other's shadow models.
+    test_records, population_records
+        Largest numbers of records for accuracy, and for the loss that ends training early.
+    levels
+        Which of the five epsilon_i and of the five z are played, by position.
+    """
+
+    records: int
+    epochs: int
+    central_epochs: int
+    worlds: int = 24
+    test_records: int = 1000
+    population_records: int = 500
+    levels: tuple[int, ...] = (0, 1, 2, 3, 4)
+
+
+@dataclass(frozen=True)
+class DataSetting:
+    """A data set in one of its forms, with all that is fixed for it.
+
+    Parameters
+    ----------
+    study
+        The data set of the paper.
+    name, options
+        Its name in the catalogue, and more settings of `[data]`.
+    title
+        Its name in tables; it says where one data set stands in for another.
+    classes
+        Number of classes.
+    model
+        The model.
+    column
+        The column of Table 3 whose hyper-parameters are used.
+    values
+        Values in a record, as the paper counts them for epsilon of local DP.
+    full, quick
+        What the two forms play; None if the quick form leaves the data set out.
+    rates
+        Learning rates without and with central DP in place of those of Table 3, None to keep them.
+    """
+
+    study: Study
+    name: str
+    title: str
+    classes: int
+    model: str
+    column: int
+    values: int
+    full: Size
+    quick: Size | None = None
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    rates: tuple[float, float] | None = None
+
+    @property
+    def recipe(self) -> Recipe:
+        """The hyper-parameters of Table 3, with learning rates of our own where the model is another."""
+        recipe = RECIPES[self.study, self.column]
+        return recipe if self.rates is None else recipe._replace(rate=self.rates[0], central_rate=self.rates[1])
+
+    @property
+    def key(self) -> str:
+        """The first part of the names of its run directories."""
+        return f"{self.study.lower().replace(' ', '-')}-{self.name}-{self.classes}"
+
+    @property
+    def randomiser(self) -> Randomiser:
+        """How local DP perturbs its records."""
+        match self.study:
+            case Study.COLLAB:
+                return Randomiser.EDGES
+            case Study.LFW:
+                return Randomiser.PIXELS
+            case _:
+                return Randomiser.BITS
+
+    def size(self, extent: Extent) -> Size | None:
+        """Return what a form plays; None if it leaves the data set out."""
+        return self.full if extent is Extent.FULL else self.quick
+
+    def epsilons(self) -> tuple[float, ...]:
+        """Return epsilon_i of local DP, falling."""
+        return PIXEL_EPSILONS if self.study is Study.LFW else RECORD_EPSILONS
+
+
+_FEW = (0, 4)
+"""The levels of the quick form."""
+
+
+def _skewed(classes: int) -> DataSetting:
+    return DataSetting(
+        Study.SKEWED, "skewed-purchases", f"Skewed Purchases, {classes} classes", classes, "dense-128", classes, 600,
+        Size(1000, 40, 40),
+        Size(240, 12, 12, test_records=300, population_records=200, levels=_FEW) if classes == 10 else None,
+        {"classes": classes, "generated-records": 10_000},
+    )  # fmt: skip
+
+
+_PURCHASES, _TEXAS = TABLE_2[Study.PURCHASES], TABLE_2[Study.TEXAS]
+_LOCATION = {
+    Study.PURCHASES: DataSetting(
+        Study.PURCHASES, "location30", "Location-30 for Purchases", 30, "dense-128", 50, 446, Size(1600, 60, 60),
+        Size(240, 10, 10, test_records=300, population_records=200, levels=_FEW),
+    ),
+    Study.TEXAS: DataSetting(
+        Study.TEXAS, "location30", "Location-30 for Texas", 30, "dense-512-128", 100, 446, Size(1600, 20, 40),
+        # The rate of Table 3, .01, is Texas's with 6,169 features.
+        rates=(0.001, 0.001),
+    ),
+}  # fmt: skip
+COLLAB = DataSetting(
+    Study.COLLAB, "collab", "COLLAB", 3, "dgcnn", 3, 64, Size(600, 20, 20, population_records=200, test_records=400),
+    Size(80, 2, 2, test_records=50, population_records=50, levels=(4,)), {"graph-nodes": 64}, rates=(0.001, 0.001),
+)  # fmt: skip
+
+
+def _faces(classes: int, records: int) -> DataSetting:
+    # A small network from random weights needs larger steps than the last layer of a trained one.
+    return DataSetting(
+        Study.LFW, "lfw", f"LFW at 64 x 64, {classes} people", classes, SMALL_FACES, classes, 64 * 64,
+        Size(records, 20, 25, test_records=500, population_records=300),
+        Size(240, 5, 5, test_records=200, population_records=100, levels=_FEW) if classes == 20 else None,
+        {"classes": classes}, rates=(0.003, 0.003),
+    )  # fmt: skip
+
+
+def _published(study: Study, name: str, classes: int, model: str) -> DataSetting:
+    values, members = TABLE_2[study].values, RECIPES[study, classes].members
+    assert members is not None, study
+    recipe, title = RECIPES[study, classes], f"{study}, {classes} classes"
+    size = Size(2 * members, recipe.epochs, recipe.central_epochs)
+    return DataSetting(study, name, title, classes, model, classes, values, size, options={"classes": classes})
+
+
+CANDIDATES: dict[Study, tuple[tuple[DataSetting, ...], ...]] = {
+    Study.TEXAS: (
+        tuple(_published(Study.TEXAS, "texas", classes, "dense-512-128") for classes in _TEXAS.classes),
+        (_LOCATION[Study.TEXAS],),
+    ),
+    Study.PURCHASES: (
+        tuple(_published(Study.PURCHASES, "purchases", classes, "dense-128") for classes in _PURCHASES.classes),
+        (_LOCATION[Study.PURCHASES],),
+    ),
+    Study.COLLAB: ((COLLAB,),),
+    Study.LFW: ((_faces(20, 2 * 368), _faces(50, 2 * 544)),),
+    Study.SKEWED: (tuple(_skewed(classes) for classes in TABLE_2[Study.SKEWED].classes),),
+}
+"""For each data set of the paper what may be played for it, best first, each in one or several forms."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One run: a data set under one kind of privacy at one level.
+
+    Parameters
+    ----------
+    data
+        The data set.
+    method
+        The kind of privacy.
+    level
+        epsilon_i of local DP, z of central DP, 0 of the original model.
+    """
+
+    data: DataSetting
+    method: Method = Method.ORIGINAL
+    level: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Name of the run's directory."""
+        method = str(self.method).lower()
+        return f"{self.data.key}-{method}" + ("" if self.method is Method.ORIGINAL else f"-{self.level:g}")
+
+    @property
+    def label(self) -> str:
+        """Name in tables."""
+        match self.method:
+            case Method.ORIGINAL:
+                return f"{self.data.title}, original"
+            case Method.LOCAL:
+                return f"{self.data.title}, LDP, epsilon_i {self.level:g}"
+            case Method.CENTRAL:
+                return f"{self.data.title}, CDP, z {self.level:g}"
+
+    @property
+    def position(self) -> int:
+        """Its place in the paper's lists: 0 for the original model, then 1 to 5 with falling epsilon."""
+        match self.method:
+            case Method.ORIGINAL:
+                return 0
+            case Method.LOCAL:
+                return 1 + self.data.epsilons().index(self.level)
+            case Method.CENTRAL:
+                return 1 + NOISE_MULTIPLIERS.index(self.level)
+
+    @property
+    def seed(self) -> int:
+        """Seed of the run; it differs between settings, so that no two share coins or noise."""
+        return zlib.crc32(self.name.encode())
+
+
+def settings_of(data: DataSetting, extent: Extent) -> tuple[Setting, ...]:
+    """Return the runs on a data set: the original model, then local and central DP with falling epsilon."""
+    size = data.size(extent)
+    if size is None:
+        return ()
+    local = (Setting(data, Method.LOCAL, data.epsilons()[level]) for level in size.levels)
+    central = (Setting(data, Method.CENTRAL, NOISE_MULTIPLIERS[level]) for level in size.levels)
+    return (Setting(data), *local, *central)
+
+
+def configuration(setting: Setting, extent: Extent, data_dir: Path | None) -> RunConfig:
+    """Return the configuration of a run.
+
+    Raises
+    ------
+    InputError
+        If a value is not accepted.
+    """
+    return parse_config(values_of(setting, extent, data_dir))
+
+
+def values_of(setting: Setting, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
+    """Return the values of the configuration of a run, unchecked.
+
+    Of 2n targets n are members on average, so that a round of 2b expected records, members or not, samples a member
+    with the paper's probability b/n. Adam's steps do not depend on the divisor of the sum.
+    """
+    data, size = setting.data, setting.data.size(extent)
+    assert size is not None, setting
+    is_central = setting.method is Method.CENTRAL
+    recipe = data.recipe
+    batch = min(2 * (recipe.central_batch if is_central else recipe.batch), size.records // 4)
+    rounds_an_epoch = max(1, round(size.records / batch))
+    return {
+        "data": {
+            "name": data.name,
+            "records": size.records,
+            "test-records": size.test_records,
+            "population-records": size.population_records,
+            "clients": CLIENTS,
+            **data.options,
+            **({} if data_dir is None else {"data-dir": str(data_dir.absolute())}),
+        },
+        "model": {"name": data.model, "seed": setting.seed},
+        "training": {
+            "optimizer": "adam",
+            "learning-rate": recipe.central_rate if is_central else recipe.rate,
+            "expected-batch": batch,
+            "epochs": size.central_epochs if is_central else size.epochs,
+            "early-stopping": PATIENCE,
+        },
+        "privacy": _privacy(setting, size),
+        "audit": {
+            "game": "membership",
+            "worlds": size.worlds,
+            "targets": size.records,
+            "attacks": list(ATTACKS),
+            "insider": False,
+            "epsilon-star": False,
+            "evaluate-every": rounds_an_epoch,
+        },
+        "run": {
+            "seed": setting.seed,
+            "worlds-per-batch": size.worlds,
+            "keep-releases": 0,
+            "keep-final-models": True,
+            "actors": 1,  # runs are played side by side instead
+        },
+    }
+
+
+def _privacy(setting: Setting, size: Size) -> dict[str, Any]:
+    data = setting.data
+    common = {"delta": 2 / size.records, "adjacency": "add-remove-record"}
+    match setting.method:
+        case Method.ORIGINAL:
+            return common | {"private": False}
+        case Method.CENTRAL:
+            return common | {
+                "noise-multiplier": setting.level,
+                "clipping-norm": data.recipe.clipping_norm,
+                "accountant": "rdp-classic",
+            }
+        case Method.LOCAL:
+            local = {"private": False, "randomiser": str(data.randomiser), "record-epsilon": setting.level}
+            if data.randomiser is Randomiser.PIXELS:
+                # b = 1 keeps every pixel; m is the square root of the number of pixels (section 4.4).
+                local |= {"pixelation-block": 1, "pixelation-pixels": round(sqrt(data.values))}
+            return common | local

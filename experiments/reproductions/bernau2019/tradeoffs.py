@@ -1,0 +1,138 @@
+"""Privacy against accuracy, with intervals over worlds: phi, and what local and central DP have at like accuracy."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import nan, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.reproductions.bernau2019.runs import CONFIDENCE, Findings
+from experiments.reproductions.statistics import t_interval
+from fl_audit.evidence.membership.rates import Interval
+from fl_audit.evidence.membership.relative_tradeoff import relative_tradeoff
+
+Floats = NDArray[np.float64]
+
+_RESAMPLES = 400
+_FEWEST_DEFINED = 0.5
+"""Share of the resamples in which a number must be defined for its interval to be stated."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What an attack achieves on several runs, and what their models do: once as found, and in each resample.
+
+    Parameters
+    ----------
+    auc, accuracy
+        Mean over worlds of the AUC and of the test accuracy; the first row as found, then one row a resample of worlds.
+        Shape (1 + resamples, runs).
+    """
+
+    auc: Floats
+    accuracy: Floats
+
+
+def curve(runs: Sequence[Findings], attack: str, random: np.random.Generator) -> Curve:
+    """Return the AUC of an attack and the test accuracy of several runs, with resamples of their worlds.
+
+    Parameters
+    ----------
+    runs
+        The runs; the worlds of each are drawn again by themselves.
+    attack
+        Name of the attack.
+    random
+        Source of the resamples.
+
+    Notes
+    -----
+    The AUC of a resample lies sqrt(2) times as far from the mean as worlds drawn again show, since the worlds are each
+    other's shadows (`fl_audit.evidence.membership.rates`).
+    """
+    areas, accuracies = [], []
+    for run in runs:
+        drawn = random.integers(run.worlds, size=(_RESAMPLES, run.worlds))
+        area, accuracy = run.areas_of_worlds[attack], run.test_accuracy
+        middle = area.mean()
+        stretched = np.clip(middle + sqrt(2) * (area[drawn].mean(axis=1) - middle), 0.0, 1.0)
+        areas.append(np.append(middle, stretched))
+        accuracies.append(np.append(accuracy.mean(), accuracy[drawn].mean(axis=1)))
+    return Curve(np.stack(areas, axis=1), np.stack(accuracies, axis=1))
+
+
+def interval_of(found: Curve, statistic: Callable[[Floats, Floats], float], confidence: float = CONFIDENCE) -> Interval:
+    """Return a statistic of AUCs and accuracies, shapes (runs,), with the interval of its resamples.
+
+    The interval is NaN where the statistic is not defined in half of the resamples or more.
+    """
+    values = np.array([statistic(*pair) for pair in zip(found.auc, found.accuracy, strict=True)])
+    drawn = values[1:][np.isfinite(values[1:])]
+    if len(drawn) < _FEWEST_DEFINED * _RESAMPLES or not np.isfinite(values[0]):
+        return Interval(float(values[0]), nan, nan)
+    low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(float(values[0]), float(min(low, values[0])), float(max(high, values[0])))
+
+
+def phi(
+    original: Findings,
+    private: Findings,
+    attack: str,
+    random: np.random.Generator,
+    confidence: float = CONFIDENCE,
+) -> Interval:
+    """Return phi of a run with privacy against the original model, with its interval; NaN where it is not defined."""
+    found, classes = curve((original, private), attack, random), original.setting.data.classes
+    return interval_of(found, lambda auc, accuracy: phis(auc, accuracy, classes)[0], confidence)
+
+
+def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
+    """Return phi of every run but the first, which is the original model."""
+    return [
+        relative_tradeoff(float(auc[0]), float(area), float(accuracy[0]), float(right), classes)
+        for area, right in zip(auc[1:], accuracy[1:], strict=True)
+    ]
+
+
+def difference_at_like_accuracy(
+    original: Findings,
+    local: Sequence[Findings],
+    central: Sequence[Findings],
+    attack: str,
+    random: np.random.Generator,
+) -> Interval:
+    """Return by how much the AUC under local DP exceeds that under central DP at the same test accuracy.
+
+    The mean over the runs with local DP whose accuracy central DP reaches, between whose points the AUC is taken to run
+    straight; the original model belongs to both curves. NaN where there is no such run.
+    """
+    split = 1 + len(central)
+
+    def difference(auc: Floats, accuracy: Floats) -> float:
+        order = np.argsort(accuracy[:split], kind="stable")
+        reached, area = accuracy[:split][order], auc[:split][order]
+        asked = (accuracy[split:] >= reached[0]) & (accuracy[split:] <= reached[-1])
+        if not asked.any():
+            return nan
+        return float(np.mean(auc[split:][asked] - np.interp(accuracy[split:][asked], reached, area)))
+
+    return interval_of(curve((original, *central, *local), attack, random), difference)
+
+
+def mean_interval(values: Floats) -> Interval:
+    """Return the mean over worlds with its t interval."""
+    return Interval(float(values.mean()), *t_interval(values))
+
+
+def gain(runs: Sequence[Findings], stronger: str, weaker: str) -> Interval:
+    """Return by how much one attack's AUC exceeds another's, the mean over runs and worlds.
+
+    Both attacks see the same models, so that differences are taken world by world. The interval is that of a mean over
+    as many worlds as the smallest run has, wider by sqrt(2) as the worlds are each other's shadows.
+    """
+    worlds = min(run.worlds for run in runs)
+    each = [(run.areas_of_worlds[stronger] - run.areas_of_worlds[weaker])[:worlds] for run in runs]
+    found = mean_interval(np.mean(each, axis=0))
+    low, high = (found.value + sqrt(2) * (end - found.value) for end in (found.low, found.high))
+    return Interval(found.value, low, high)

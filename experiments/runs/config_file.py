@@ -1,0 +1,93 @@
+"""From a TOML file, and settings that replace its own, to the values of a configuration."""
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.runs.config import RunConfig, parse_config
+from experiments.runs.config_errors import shown
+from fl_audit.errors import InputError
+
+
+def load_config(path: Path, overrides: Sequence[str] = (), data_dir: str | None = None) -> RunConfig:
+    """Read and check a configuration file.
+
+    Parameters
+    ----------
+    path, overrides, data_dir
+        As for `load_values`.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or a key or value is not accepted.
+    """
+    return parse_config(load_values(path, overrides, data_dir))
+
+
+def load_values(path: Path, overrides: Sequence[str] = (), data_dir: str | None = None) -> dict[str, Any]:
+    """Read the values of a configuration file, unchecked.
+
+    Parameters
+    ----------
+    path
+        TOML file. Relative paths inside it are relative to its directory.
+    overrides
+        Settings of the form `section.key=value` that replace those of the file; `section.key=` takes one away.
+    data_dir
+        Data directory that replaces that of the file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is no TOML, or an override is written otherwise.
+    """
+    try:
+        # Some editors begin a file with a byte-order mark, which TOML does not know.
+        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise InputError(f"configuration {path} cannot be read: {error.strerror}") from error
+    # ValueError: not only what is no TOML, but numbers of thousands of digits; RecursionError: lists in lists in lists
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"configuration {path} is no valid TOML: {_first_sentence(error)}") from error
+    for override in overrides:
+        _apply(values, override)
+    if data_dir is not None:
+        values.setdefault("data", {})["data-dir"] = str(Path(data_dir).absolute())
+    for section in ("data", "model"):
+        _anchor_paths(values.get(section), path.absolute().parent)
+    return values
+
+
+def _apply(values: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    section, dot, name = key.strip().partition(".")
+    if not equals or not dot or not name:
+        raise InputError(f"--set {shown(override)}: accepted is section.key=value, such as audit.worlds=1000")
+    table = values.setdefault(section, {})
+    if not isinstance(table, dict):
+        raise InputError(f"--set {shown(override)}: {section!r} is no section of the file")
+    if not text.strip():
+        table.pop(name, None)
+        return
+    try:
+        table[name] = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        table[name] = text.strip()
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"--set {shown(override)} is no valid TOML value: {_first_sentence(error)}") from error
+
+
+def _first_sentence(error: Exception) -> str:
+    """Return what an error says, without Python's advice to Python programmers."""
+    return str(error).splitlines()[0].partition(";")[0] if str(error) else type(error).__name__
+
+
+def _anchor_paths(section: Any, directory: Path) -> None:
+    """Make the paths of a section absolute, so that client processes elsewhere find the same files."""
+    if not isinstance(section, dict):
+        return
+    for key in ("data-dir", "path", "test-path", "images", "labels", "test-images", "test-labels", "weights"):
+        if isinstance(section.get(key), str):
+            section[key] = str(directory / Path(section[key]).expanduser())

@@ -1,0 +1,199 @@
+"""Membership attacks beside those of public packages, on the same trained models.
+
+    python -m experiments.studies.attack_packages [--quick] [--data NAME] [--art PYTHON] [--mialibrary PYTHON]
+                                                  [--privacy-tests PYTHON]
+
+Models of half of the targets each are trained once; what they say goes to the packages in interpreters of their own.
+Each is installed into an environment of its own, and those that are not named are skipped:
+
+    --art             pip install adversarial-robustness-toolbox==1.20.1 scikit-learn packaging
+    --mialibrary      pip install mialibrary==0.1.5
+    --privacy-tests   pip install numpy scipy; pip install --no-deps tensorflow-empirical-privacy==0.1.0
+
+LiRA and RMIA attack every world with all others as shadows; Shokri's attack learns from half of the worlds. An AUC is
+the mean over worlds, its standard error that over worlds. The exit status is 1 where scores that must be equal are not,
+or an AUC lies further from the package's than its standard error. Lines that name a reason may differ; for LiRA the
+reason is proved, with scores that are worked out anew with the package's change and must equal the package's.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+from sklearn.metrics import roc_auc_score
+
+from experiments.cli.main import guarded
+from experiments.studies.attack_comparisons import PACKAGES, Comparison, Package
+from experiments.studies.trained_worlds import MODEL, Trained, train
+from fl_audit.data.catalogue import DataSpec
+from fl_audit.errors import require
+
+Array = NDArray[np.float64]
+
+_SAME = 1e-6
+"""Largest relative difference of scores that count as equal."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Two attacks on the same models.
+
+    Parameters
+    ----------
+    package
+        Whose the other one is.
+    comparison
+        Which.
+    ours, theirs
+        AUC, mean over attacked worlds.
+    error
+        Standard error of our AUC over worlds.
+    apart
+        Largest difference of scores that must be equal, relative to 1 + the larger of both; None where none must.
+    """
+
+    package: str
+    comparison: Comparison
+    ours: float
+    theirs: float
+    error: float
+    apart: float | None
+
+    @property
+    def problem(self) -> str | None:
+        """What contradicts the claims, if anything does."""
+        name = f"{self.comparison.attack} beside {self.package}, {self.comparison.key}"
+        if self.apart is not None and self.apart > _SAME:
+            return f"{name}: scores differ by {self.apart:.2g}"
+        if self.comparison.reason is None and abs(self.ours - self.theirs) > self.error:
+            return f"{name}: AUC {self.ours:.4f} and {self.theirs:.4f}, standard error {self.error:.4f}"
+        return None
+
+
+def compared(package: str, comparison: Comparison, trained: Trained, theirs: Array) -> Row:
+    """Return a line of the table from the package's scores."""
+    ours = comparison.scores(trained)
+    attacked = ~np.isnan(ours).any(axis=1)
+    ours, other, is_in = ours[attacked], theirs[attacked], trained.is_in[attacked]
+    areas = np.array([[roc_auc_score(coins, one[w]) for one in (ours, other)] for w, coins in enumerate(is_in)])
+    return Row(
+        package,
+        comparison,
+        ours=float(areas[:, 0].mean()),
+        theirs=float(areas[:, 1].mean()),
+        error=float(areas[:, 0].std(ddof=1) / np.sqrt(len(areas))),
+        apart=None if comparison.equal is None else _apart(comparison.equal(trained)[attacked], other),
+    )
+
+
+def _apart(one: Array, other: Array) -> float:
+    return float((np.abs(one - other) / (1 + np.maximum(np.abs(one), np.abs(other)))).max())
+
+
+def asked(python: str, script: str, trained: Trained) -> dict[str, Array]:
+    """Return the scores that a script computes in another interpreter.
+
+    Parameters
+    ----------
+    python
+        The interpreter.
+    script
+        Its text; it is given the paths of the archive to read and of that to write.
+    trained
+        What the models say.
+
+    Raises
+    ------
+    InputError
+        If there is no such interpreter, or it fails; the last line that it wrote says why.
+    """
+    require(shutil.which(python) is not None, f"{python} is no interpreter: accepted is the path of a Python")
+    with tempfile.TemporaryDirectory() as scratch:
+        told, answered, path = (Path(scratch) / name for name in ("told.npz", "answered.npz", "attack.py"))
+        np.savez(told, **asdict(trained))
+        path.write_text(script)
+        done = subprocess.run([python, str(path), str(told), str(answered)], capture_output=True, text=True)
+        wrote = done.stderr.strip().splitlines()[-1:] or ["nothing"]
+        require(done.returncode == 0, f"{python} failed with the packages' attacks; it wrote: {wrote[0]}")
+        with np.load(answered) as arrays:
+            return {name: np.asarray(arrays[name], dtype=np.float64) for name in arrays.files}
+
+
+def compare(
+    trained: Trained, interpreters: Mapping[str, str | None], packages: Sequence[Package] = PACKAGES
+) -> list[Row]:
+    """Return the lines of all packages that there is an interpreter for.
+
+    Parameters
+    ----------
+    trained
+        What the models say.
+    interpreters
+        By the package's option; None skips it.
+    packages
+        Which.
+    """
+    rows = list[Row]()
+    for package in packages:
+        python = interpreters.get(package.option)
+        if python is not None:
+            theirs = asked(python, package.script, trained)
+            rows += [compared(package.title, one, trained, theirs[one.key]) for one in package.comparisons]
+    return rows
+
+
+def packages_table(rows: Sequence[Row], title: str) -> Table:
+    """Return the table of all comparisons."""
+    table = Table(title=title)
+    columns = ("ours", "package", "its attack", "AUC ours", "theirs", "difference", "s.e.", "scores apart", "must be")
+    for column in columns:
+        table.add_column(column, justify="right" if column in columns[3:8] else "left")
+    for row in rows:
+        one = row.comparison
+        must = one.reason or ("within 1 s.e." if one.equal is None else "equal scores")
+        numbers = (f"{row.ours:.4f}", f"{row.theirs:.4f}", f"{row.ours - row.theirs:+.4f}", f"{row.error:.4f}")
+        apart = "" if row.apart is None else f"{row.apart:.1g}"
+        table.add_row(one.attack, row.package, one.key, *numbers, apart, must)
+    return table
+
+
+def main() -> None:
+    """Print the table; the exit status is 1 where attacks differ without a reason."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="16 worlds of 200 targets")
+    for package in PACKAGES:
+        parser.add_argument(f"--{package.option}", metavar="PYTHON", help=f"interpreter that has {package.title}")
+    parser.add_argument("--data", default="digits", help="name of the data set (default: digits)")
+    parser.add_argument("--data-dir", help="data directory (default: FL_AUDIT_DATA)")
+    parser.add_argument("--worlds", type=int, help="worlds (default: 64, quick: 16)")
+    parser.add_argument("--targets", type=int, help="targets (default: 600, quick: 200)")
+    parser.add_argument("--steps", type=int, help="steps of training (default: 200, quick: 50)")
+    options = parser.parse_args()
+    sizes = (16, 200, 50) if options.quick else (64, 600, 200)
+    worlds, targets, steps = options.worlds or sizes[0], options.targets or sizes[1], options.steps or sizes[2]
+    interpreters = {one.option: getattr(options, one.option.replace("-", "_")) for one in PACKAGES}
+    skipped = [one for one in PACKAGES if interpreters[one.option] is None]
+    for package in skipped:
+        print(f"{package.title} is skipped: --{package.option} names no interpreter", file=sys.stderr)
+    if len(skipped) == len(PACKAGES):
+        return
+    trained = train(DataSpec(options.data, options.data_dir), worlds, targets, steps)
+    rows = compare(trained, interpreters)
+    title = f"{options.data}, {MODEL}, {worlds} worlds, {targets} targets, {steps} steps"
+    Console(width=200).print(packages_table(rows, title))
+    found = [row.problem for row in rows if row.problem is not None]
+    print("\n".join(found) or "no attack differs without a reason")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    guarded(main)

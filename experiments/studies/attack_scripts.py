@@ -1,0 +1,124 @@
+"""Membership attacks of public packages, as scripts for environments of their own: they are no dependencies of ours.
+
+Each reads an archive with the arrays of `trained_worlds.Trained` and writes one with the scores (worlds, targets) of
+every attack, higher for a likelier member; worlds that are not attacked get NaN.
+"""
+
+MIALIBRARY_SCRIPT = """
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+from mialibrary.lira.compute_score import compute_lira_score
+from mialibrary.rmia.compute_score import compute_score_rmia
+
+table = np.load(sys.argv[1])
+is_in, phi = table["is_in"], table["confidences"]
+stats, coins = jnp.asarray(phi[:, :, None]), jnp.asarray(is_in)
+found = {
+    "lira mean each": compute_lira_score(stats, coins, False, False),
+    "lira mean shared": compute_lira_score(stats, coins, True, False),
+    "lira median each": compute_lira_score(stats, coins, False, True),
+    "lira median shared": compute_lira_score(stats, coins, True, True),
+}
+own, others = np.exp(table["log_p"]), np.exp(table["population_log_p"])
+found["rmia online"] = compute_score_rmia(own, others, is_in, False, len(own))
+found["rmia offline"] = compute_score_rmia(own, others, is_in, True, len(own))
+np.savez(sys.argv[2], **found)
+"""
+"""mialibrary 0.1.5: LiRA in its four forms, RMIA in two; every world is attacked with all others."""
+
+PRIVACY_TESTS_SCRIPT = """
+import importlib
+import sys
+
+import numpy as np
+
+attack = importlib.import_module(
+    "tensorflow_privacy.privacy.privacy_tests.membership_inference_attack.advanced_mia"
+)
+table = np.load(sys.argv[1])
+is_in, logits, labels = table["is_in"], table["logits"], table["labels"]
+worlds = len(is_in)
+phi = np.stack([attack.calculate_statistic(logits[w].copy(), labels) for w in range(worlds)])
+ways = {
+    "lira mean each": ("both", False, "mean"),
+    "lira mean shared": ("both", True, "mean"),
+    "lira median each": ("both", False, "median"),
+    "lira density of out": ("out", False, "mean"),
+}
+found = {name: np.zeros(is_in.shape) for name in ways}
+for w in range(worlds):
+    rest = np.arange(worlds) != w
+    inside = [phi[rest & is_in[:, t], t, None] for t in range(phi.shape[1])]
+    out = [phi[rest & ~is_in[:, t], t, None] for t in range(phi.shape[1])]
+    for name, (option, fixed, middle) in ways.items():
+        found[name][w] = -attack.compute_score_lira(phi[w, :, None], inside, out, option, fixed, middle)
+np.savez(sys.argv[2], **found)
+"""
+"""tensorflow-empirical-privacy 0.1.0, without TensorFlow: LiRA from logits; there a member scores low."""
+
+ART_SCRIPT = """
+import sys
+import warnings
+
+warnings.simplefilter("ignore")
+import numpy as np
+from art.attacks.inference.membership_inference import MembershipInferenceBlackBox
+from art.estimators.classification import BlackBoxClassifier, SklearnClassifier
+from sklearn.neural_network import MLPClassifier
+
+
+class Fitted(type(SklearnClassifier(model=MLPClassifier()))):
+    # The wrapper's own method expects labels in columns, and the attack hands it one number for each.
+    def fit(self, x, y, **options):
+        self.model.fit(x, y)
+
+
+def network():
+    return Fitted(model=MLPClassifier((64,), random_state=0, max_iter=50))
+
+
+table = np.load(sys.argv[1])
+is_in, labels, shadows = table["is_in"], table["labels"], table["shadows"]
+confidences = np.exp(table["logits"] - np.logaddexp.reduce(table["logits"], axis=-1, keepdims=True))
+classes = confidences.shape[-1]
+estimator = BlackBoxClassifier(lambda x: x, input_shape=(classes,), nb_classes=classes)
+
+
+def scored(own, with_labels, **options):
+    asked, coins = confidences[:, own], is_in[:, own]
+    wide = np.broadcast_to(labels[own], coins.shape)
+    attack = MembershipInferenceBlackBox(estimator, **options)
+    learnt, coins = asked[shadows], coins[shadows]
+    known = wide[shadows]
+    told = {"y": known[coins], "test_y": known[~coins]} if with_labels else {}
+    attack.fit(pred=learnt[coins], test_pred=learnt[~coins], **told)
+    rest = asked[~shadows].reshape(-1, classes)
+    y = wide[~shadows].ravel() if with_labels else None
+    return attack.infer(None, y, pred=rest, probabilities=True)[:, -1].reshape(-1, own.sum())
+
+
+def of_each_class(make):
+    scores = np.full(is_in.shape, np.nan)
+    for label in np.unique(labels):
+        own = labels == label
+        scores[np.ix_(~shadows, own)] = scored(own, False, **make())
+    return scores
+
+
+def of_all_classes(kind):
+    scores = np.full(is_in.shape, np.nan)
+    scores[~shadows] = scored(np.ones(len(labels), dtype=bool), True, attack_model_type=kind)
+    return scores
+
+
+found = {
+    "logistic each class": of_each_class(lambda: {"attack_model_type": "lr"}),
+    "network each class": of_each_class(lambda: {"attack_model": network()}),
+    "logistic all classes": of_all_classes("lr"),
+    "boosting all classes": of_all_classes("gb"),
+}
+np.savez(sys.argv[2], **found)
+"""
+"""Adversarial Robustness Toolbox 1.20: the black-box attack, an attack model for each class and one for all."""

@@ -1,0 +1,272 @@
+"""Made-up releases whose exact trade-off is known, and every attack of the membership game on them.
+
+A release tells of each target of each world one number, which stands for the model's confidence in the record. Nothing
+is trained, so that thousands of games take seconds, and what an attacker can reach at most is known in closed form.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, ndtr, ndtri
+
+from fl_audit.adversaries.membership.active import active_scores
+from fl_audit.adversaries.membership.attribute import attribute_guesses, sampled_law
+from fl_audit.adversaries.membership.lira import LiraForm, LiraSpread, lira_scores
+from fl_audit.adversaries.membership.loss import loss_scores
+from fl_audit.adversaries.membership.rmia import RmiaForm, RmiaRule, rmia_scores
+from fl_audit.adversaries.membership.shadow import AttackModel, ShadowRule, shadow_scores
+from fl_audit.adversaries.membership.white_box import known_halves, white_box_scores
+from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
+from fl_audit.adversaries.membership.white_box_rule import WhiteBoxRule
+from fl_audit.game.membership import Membership
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+_PLACES = 1.5
+"""Spread of what is known of a record before the game: how hard it is to learn."""
+_POPULATION = 100
+_QUERIES = 3
+_STEPS = 50
+"""Steps in which a white-box attack learns: fewer than by default, for it is played often."""
+_LOSSES_LEARNT = 300
+"""Losses of members that are enough to learn their law from."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """What the models of all worlds say.
+
+    Parameters
+    ----------
+    confidences
+        On the scale of log-odds: of the targets, shape (worlds, targets).
+    wrong
+        Of the targets with a wrong value of an attribute, which no coin moves; same shape.
+    population
+        Of records that no world used, shape (worlds, records).
+    membership
+        The coins.
+    """
+
+    confidences: Array
+    wrong: Array
+    population: Array
+    membership: Membership
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """A mechanism that tells of each coin by itself.
+
+    Parameters
+    ----------
+    name
+        For people.
+    tell
+        Draws what is told of the coins (worlds, targets).
+    tpr
+        The exact trade-off curve: the largest TPR at each FPR, both from 0 to 1.
+    auc
+        The area under it.
+    """
+
+    name: str
+    tell: Callable[[np.random.Generator, Flags], Array]
+    tpr: Callable[[Array], Array]
+    auc: float
+
+    def release(self, draw: np.random.Generator, worlds: int, targets: int, shared: float = 0.0) -> Release:
+        """Return what is told, moved by a place of each record's own.
+
+        Parameters
+        ----------
+        draw
+            Draws coins, places and noise.
+        worlds, targets
+            Numbers of them, at least 1.
+        shared
+            Standard deviation of a shift of all of a world's confidences together: it makes records of one world
+            depend on each other and tells nothing of any coin.
+        """
+        is_in = draw.random((worlds, targets)) < 0.5
+        place = draw.normal(0, _PLACES, (2, targets))
+        shift = shared * draw.normal(size=(worlds, 1))
+        told = place[0] + self.tell(draw, is_in) + shift
+        wrong = place[1] + draw.normal(size=is_in.shape) + shift
+        population = draw.normal(0, _PLACES, _POPULATION) + draw.normal(size=(worlds, _POPULATION)) + shift
+        return Release(told, wrong, population, Membership(is_in))
+
+
+def gaussian_mean(mu: float) -> Mechanism:
+    """Return one that tells N(mu coin, 1): the trade-off of a Gaussian mechanism (Dong, Roth & Su 2022, section 2.2).
+
+    Parameters
+    ----------
+    mu
+        At least 0; at 0 nothing depends on the coins.
+    """
+    return Mechanism(
+        f"Gaussian mean, mu = {mu:g}",
+        lambda draw, is_in: mu * is_in + draw.normal(size=is_in.shape),
+        lambda fpr: np.asarray(ndtr(ndtri(fpr) + mu), dtype=np.float64),
+        float(ndtr(mu / np.sqrt(2))),
+    )
+
+
+def randomised_response(epsilon: float) -> Mechanism:
+    """Return one that tells each coin right with probability e^epsilon / (1 + e^epsilon): the worst under pure DP.
+
+    Parameters
+    ----------
+    epsilon
+        At least 0.
+    """
+    up = np.exp(epsilon)
+    return Mechanism(
+        f"randomised response, epsilon = {epsilon:g}",
+        lambda draw, is_in: (is_in ^ (draw.random(is_in.shape) >= expit(epsilon))).astype(np.float64),
+        lambda fpr: np.minimum(up * fpr, 1 - (1 - fpr) / up),
+        float(expit(epsilon)),
+    )
+
+
+def leaky_response(epsilon: float, delta: float) -> Mechanism:
+    """Return randomised response that tells a coin outright, and says so, with probability delta.
+
+    Parameters
+    ----------
+    epsilon
+        At least 0.
+    delta
+        From 0 to 1. No other mechanism with (epsilon, delta)-DP has a larger TPR at any FPR (Kairouz, Oh & Viswanath
+        2017, section 3).
+    """
+    up = np.exp(epsilon)
+
+    def tell(draw: np.random.Generator, is_in: Flags) -> Array:
+        told = is_in ^ (draw.random(is_in.shape) >= expit(epsilon))
+        outright = draw.random(is_in.shape) < delta
+        return np.where(outright, np.where(is_in, 2.0, -1.0), told.astype(np.float64))
+
+    return Mechanism(
+        f"randomised response, epsilon = {epsilon:g}, delta = {delta:g}",
+        tell,
+        lambda fpr: np.minimum(1.0, np.minimum(delta + up * fpr, 1 - (1 - delta - fpr) / up)),
+        float(delta + (1 - delta) * (delta + (1 - delta) * expit(epsilon))),
+    )
+
+
+Attack = Callable[[Release, Flags | None], Array]
+"""Scores (worlds, targets) from a release and the worlds that may serve as shadows: all others, if None."""
+
+
+def _loss(release: Release, shadows: Flags | None) -> Array:
+    return loss_scores(np.logaddexp(0, -release.confidences))
+
+
+def _lira(form: LiraForm, spread: LiraSpread) -> Attack:
+    return lambda release, shadows: lira_scores(release.confidences, release.membership, form, spread, shadows)
+
+
+def _lira_of_queries(release: Release, shadows: Flags | None) -> Array:
+    """LiRA that asks in several ways: the other answers are the first with noise, which tells no more of the coin."""
+    noise = np.random.default_rng(0).normal(size=(*release.confidences.shape, _QUERIES))
+    noise[..., 0] = 0.0
+    return lira_scores(release.confidences[..., np.newaxis] + noise, release.membership, shadows=shadows)
+
+
+def _rmia(rule: RmiaRule) -> Attack:
+    def attack(release: Release, shadows: Flags | None) -> Array:
+        own, others = (-np.logaddexp(0, -one) for one in (release.confidences, release.population))
+        return rmia_scores(own, others, release.membership, rule, shadows)
+
+    return attack
+
+
+def _shadow(model: AttackModel) -> Attack:
+    def attack(release: Release, shadows: Flags | None) -> Array:
+        phi, coins = release.confidences, release.membership
+        values = np.stack([-np.logaddexp(0, -phi), -np.logaddexp(0, phi)], axis=-1)
+        return shadow_scores(values, np.zeros(coins.targets, dtype=np.int64), coins, ShadowRule(model), shadows)
+
+    return attack
+
+
+def _active(release: Release, shadows: Flags | None) -> Array:
+    """Score by losses under two releases, the second of which has told nothing of the coins."""
+    return active_scores(np.logaddexp(0, -np.stack([release.confidences, release.wrong])))
+
+
+def _white_box(release: Release, shadows: Flags | None) -> Array:
+    """Show gradients of two classes, with activations that no coin moves; known halves are always the same."""
+    phi, coins = release.confidences, release.membership
+    told = np.stack([-np.logaddexp(0, -phi), -np.logaddexp(0, phi)], axis=-1)[:, :, np.newaxis]
+    hidden = np.stack([release.wrong, np.ones_like(phi)], axis=-1)[:, :, np.newaxis]
+    features = WhiteBoxFeatures(
+        signals=(np.exp(told) - [1.0, 0.0]).astype(np.float32),
+        inputs=hidden.astype(np.float32),
+        log_probabilities=told.astype(np.float32),
+        losses=-told[..., 0].astype(np.float32),
+        labels=np.zeros(coins.targets, dtype=np.int64),
+    )
+    known = known_halves(coins.worlds, coins.targets, np.random.default_rng(0))
+    return white_box_scores(features, coins, known, WhiteBoxRule(steps=_STEPS))
+
+
+def _attribute(release: Release, shadows: Flags | None) -> Array:
+    """Score 1 where a binary attribute is guessed right and 0 where it is not, the law of losses being unknown."""
+    return _guessed_right(release).astype(np.float64)
+
+
+def _attribute_by_law(release: Release, shadows: Flags | None) -> Array:
+    """Score as `_attribute`, with the law of members' losses as shadow worlds show it: those named, or another half."""
+    worlds = np.arange(release.membership.worlds)
+    parts = [(shadows, ~shadows)] if shadows is not None else [(worlds % 2 == p, worlds % 2 != p) for p in (0, 1)]
+    scores = np.full(release.confidences.shape, np.nan)
+    losses = np.logaddexp(0, -release.confidences)
+    for learnt_from, attacked in parts:
+        law = sampled_law(losses[learnt_from][release.membership.is_in[learnt_from]][:_LOSSES_LEARNT])
+        scores[attacked] = _guessed_right(release, law)[attacked]
+    return scores
+
+
+def _guessed_right(release: Release, law: Callable[[Array], Array] | None = None) -> Flags:
+    losses = np.logaddexp(0, -np.stack([release.confidences, release.wrong], axis=-1))
+    truth = np.zeros(release.membership.targets, dtype=np.int64)
+    return attribute_guesses(losses, truth, [0.5, 0.5], law).right
+
+
+ATTACKS: dict[str, Attack] = {
+    "loss": _loss,
+    "LiRA, online": _lira(LiraForm.ONLINE, LiraSpread.EACH),
+    "LiRA, online, shared spread": _lira(LiraForm.ONLINE, LiraSpread.SHARED),
+    f"LiRA, online, {_QUERIES} queries": _lira_of_queries,
+    "LiRA, offline": _lira(LiraForm.OFFLINE, LiraSpread.EACH),
+    "LiRA, offline, shared spread": _lira(LiraForm.OFFLINE, LiraSpread.SHARED),
+    "RMIA, online": _rmia(RmiaRule(RmiaForm.ONLINE)),
+    "RMIA, offline": _rmia(RmiaRule(RmiaForm.OFFLINE)),
+    "RMIA, offline, gamma 2": _rmia(RmiaRule(RmiaForm.OFFLINE, gamma=2.0)),
+    "shadow, logistic": _shadow(AttackModel.LOGISTIC),
+    "shadow, trees": _shadow(AttackModel.TREES),
+    "shadow, network": _shadow(AttackModel.NETWORK),
+    "white-box": _white_box,
+    "active": _active,
+    "attribute": _attribute,
+    "attribute, law of losses": _attribute_by_law,
+}
+"""Every attack that gives scores from what a release says."""
+
+WITHOUT_SHADOWS = ("loss", "white-box", "active", "attribute")
+"""Attacks on a world that look at no other world."""
+
+LEARNS_FROM_TARGETS = ("white-box",)
+"""Attacks that learn from half of a world's own targets, and need some tens of them."""
+
+YES_OR_NO = ("attribute", "attribute, law of losses")
+"""Attacks whose scores are 0 and 1."""
+
+SLOW = ("shadow, trees", "shadow, network", "white-box")
+"""Attacks that train a large attack model for each game."""

@@ -1,0 +1,111 @@
+"""Who attacks in the game of membership, by name: each attack from what is seen of the models of a run.
+
+Every world's model is attacked with all other worlds as its shadow models, where an attack has shadow models.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.adversaries.membership.active import active_scores
+from fl_audit.adversaries.membership.confidence import log_probabilities
+from fl_audit.adversaries.membership.lira import LiraSpread, lira_scores
+from fl_audit.adversaries.membership.loss import loss_scores
+from fl_audit.adversaries.membership.names import OF_ANY_UNIT, Attack
+from fl_audit.adversaries.membership.rmia import rmia_scores
+from fl_audit.adversaries.membership.shadow import shadow_scores
+from fl_audit.adversaries.membership.white_box import white_box_scores
+from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
+from fl_audit.errors import require
+from fl_audit.game.membership import Membership
+
+Floats = NDArray[np.float64]
+
+_FEW_WORLDS = 64
+"""With fewer worlds than this LiRA takes one spread for all targets (Carlini et al. 2022, section VI-B)."""
+
+
+@dataclass(frozen=True)
+class ModelAnswers:
+    """What the models of all worlds answer to the records of the targets.
+
+    Parameters
+    ----------
+    log_probability, confidence
+        log p_y and the scaled confidence of every target, (worlds, targets); of a client means over its records.
+    logits
+        Logits of the targets' records (worlds, records, classes), where there is one record a target; None elsewhere.
+    labels
+        Classes of these records (records,); None with `logits`.
+    population
+        log p_y of records that no world was trained on, (worlds, p).
+    white_box
+        What is seen of the targets' gradients in three releases, the final one last; None if nobody asked.
+    known
+        Of which targets the attacker of each world knows whether they are in, bool (worlds, targets); None likewise.
+    under_ascent
+        Mean loss of every target while the insider pushed it up, (worlds, targets); None if it did not.
+    """
+
+    log_probability: Floats
+    confidence: Floats
+    logits: NDArray[np.floating] | None
+    labels: NDArray[np.int64] | None
+    population: Floats
+    white_box: WhiteBoxFeatures | None = None
+    known: NDArray[np.bool_] | None = None
+    under_ascent: Floats | None = None
+
+
+def attack_scores(
+    attack: Attack, answers: ModelAnswers, membership: Membership, shadows: NDArray[np.bool_] | None = None
+) -> Floats:
+    """Return the scores of an attack, higher for a likelier member, shape (worlds, targets).
+
+    Parameters
+    ----------
+    attack
+        Which.
+    answers
+        What the models answer.
+    membership
+        Who was in: of a world's own targets no attack uses it.
+    shadows
+        Worlds that are shadow models alone, (worlds,), whose scores are NaN; None attacks each world with all others.
+
+    Raises
+    ------
+    InputError
+        If there are too few worlds for the attack, or it is asked about targets of several records.
+    """
+    match attack:
+        case Attack.LOSS:
+            return loss_scores(-answers.log_probability)
+        case Attack.LIRA:
+            count = membership.worlds if shadows is None else int(shadows.sum())
+            spread = LiraSpread.SHARED if count < _FEW_WORLDS else LiraSpread.EACH
+            return lira_scores(answers.confidence, membership, spread=spread, shadows=shadows)
+        case Attack.RMIA:
+            return rmia_scores(answers.log_probability, answers.population, membership, shadows=shadows)
+        case Attack.WHITE_BOX | Attack.WHITE_BOX_ROUNDS:
+            assert answers.white_box is not None, "a run that names the attack keeps what it sees"
+            assert answers.known is not None
+            seen = answers.white_box if attack is Attack.WHITE_BOX_ROUNDS else answers.white_box.of_last_release()
+            return white_box_scores(seen, membership, answers.known)
+        case Attack.ACTIVE:
+            assert answers.under_ascent is not None, "a run that names the attack keeps what it sees"
+            return active_scores(answers.under_ascent[np.newaxis])
+        case Attack.SHADOW:
+            single = answers.logits is not None and answers.labels is not None
+            require(
+                single, f"attack '{attack}' is asked about records: accepted about clients are {_said(OF_ANY_UNIT)}"
+            )
+            assert answers.logits is not None
+            assert answers.labels is not None
+            return shadow_scores(log_probabilities(answers.logits), answers.labels, membership, shadows=shadows)
+
+
+def _said(attacks: Sequence[Attack]) -> str:
+    return " and ".join(attacks)

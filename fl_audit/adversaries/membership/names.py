@@ -1,0 +1,37 @@
+"""The membership attacks of a run by name, apart from what they need: a configuration names them, no more."""
+
+from enum import StrEnum
+
+
+class Attack(StrEnum):
+    """Membership attacks.
+
+    LOSS: the loss (Yeom et al. 2018). SHADOW: a classifier of confidences (Shokri et al. 2017). LIRA: the likelihood
+    ratio (Carlini et al. 2022). RMIA: the robust attack (Zarifzadeh et al. 2024). WHITE_BOX: a network that sees
+    gradients, and knows of half of the targets whether they are in (Nasr et al. 2019); WHITE_BOX_ROUNDS: the same over
+    three releases, as an insider sees them. ACTIVE: an insider that pushes targets' losses up in every round (ibid.).
+    """
+
+    LOSS = "loss"
+    SHADOW = "shadow"
+    LIRA = "lira"
+    RMIA = "rmia"
+    WHITE_BOX = "white-box"
+    WHITE_BOX_ROUNDS = "white-box-rounds"
+    ACTIVE = "active"
+
+    @property
+    def has_shadows(self) -> bool:
+        """Whether worlds are shadow models of each other."""
+        return self in (Attack.SHADOW, Attack.LIRA, Attack.RMIA)
+
+    @property
+    def sees_weights(self) -> bool:
+        """Whether it is shown gradients."""
+        return self in (Attack.WHITE_BOX, Attack.WHITE_BOX_ROUNDS)
+
+
+USUAL = (Attack.LOSS, Attack.SHADOW, Attack.LIRA, Attack.RMIA)
+"""Attacks of a run that names none: they need final models alone."""
+OF_ANY_UNIT = (Attack.LOSS, Attack.LIRA, Attack.RMIA)
+"""Attacks that need one number of a target, so that they can be asked about a client as well."""

@@ -1,0 +1,296 @@
+"""What a white-box attacker looks at: gradient, activations, outputs and loss of each target under a released model.
+
+The gradient is that of the last dense layer. For one example it has rank one: with h the layer's inputs and d the
+gradient of the loss at its outputs (softmax - one-hot, where these are the logits), the weight's gradient is d h' and
+the bias's is d. So d and h are kept, outs + ins numbers in place of outs (ins + 1), and say all that the gradient says.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fl_audit.errors import require
+from fl_audit.learning.module_checks import without_hints
+from fl_audit.learning.stacked import StackedModel
+
+Numbers = NDArray[np.float32]
+
+_PROBES = 2
+_ARRAYS = ("signals", "inputs", "log_probabilities", "losses")
+
+
+@dataclass(frozen=True)
+class WhiteBoxFeatures:
+    """What the attacker sees of each target in each world, under one released model or several.
+
+    Parameters
+    ----------
+    signals
+        Gradient of a target's loss at the outputs of the last dense layer, shape (worlds, targets, releases, outs).
+    inputs
+        Inputs of that layer, the activations of the last hidden layer, shape (worlds, targets, releases, ins).
+    log_probabilities
+        Logarithms of the model's confidences, shape (worlds, targets, releases, classes).
+    losses
+        Cross-entropy, shape (worlds, targets, releases).
+    labels
+        Class of each target, int64 (targets,).
+    has_bias
+        Whether the layer has a bias, whose gradient is `signals`.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit, or a number is not finite.
+    """
+
+    signals: Numbers
+    inputs: Numbers
+    log_probabilities: Numbers
+    losses: Numbers
+    labels: NDArray[np.int64]
+    has_bias: bool = True
+
+    def __post_init__(self) -> None:
+        shape = self.losses.shape
+        require(len(shape) == 3, f"losses have shape {shape}: accepted is (worlds, targets, releases)")
+        for name in ("signals", "inputs", "log_probabilities"):
+            found = getattr(self, name).shape
+            fits = found[:-1] == shape and len(found) == 4
+            require(fits, f"{name} have shape {found}: accepted is {shape} and an axis of their own")
+        labels, classes = self.labels, self.log_probabilities.shape[-1]
+        fits = labels.shape == shape[1:2] and np.issubdtype(labels.dtype, np.integer)
+        require(fits, f"labels are {labels.dtype} of shape {labels.shape}: accepted are whole numbers {shape[1:2]}")
+        is_class = bool(((labels >= 0) & (labels < classes)).all())
+        require(is_class, f"labels lie outside 0 to {classes - 1}: accepted are the {classes} classes of the outputs")
+        for name in _ARRAYS:
+            is_finite = bool(np.isfinite(getattr(self, name)).all())
+            require(is_finite, f"{name} contain NaN or infinity: accepted are finite numbers; did training diverge?")
+
+    @property
+    def worlds(self) -> int:
+        """Number of worlds."""
+        return int(self.losses.shape[0])
+
+    @property
+    def targets(self) -> int:
+        """Number of targets."""
+        return int(self.losses.shape[1])
+
+    @property
+    def releases(self) -> int:
+        """Number of released models that were looked at."""
+        return int(self.losses.shape[2])
+
+    @property
+    def gradient_norms(self) -> NDArray[np.float64]:
+        """Euclidean norm of the layer's gradient, ||d|| sqrt(||h||^2 + 1), shape (worlds, targets, releases)."""
+        inputs = np.square(self.inputs, dtype=np.float64).sum(axis=-1) + (1.0 if self.has_bias else 0.0)
+        signals = np.square(self.signals, dtype=np.float64).sum(axis=-1)
+        return np.asarray(np.sqrt(signals * inputs), dtype=np.float64)
+
+    def weight_gradients(self, worlds: slice = slice(None), targets: slice = slice(None)) -> Numbers:
+        """Return gradients of the weight, d h', shape (worlds, targets, releases, outs, ins).
+
+        Parameters
+        ----------
+        worlds, targets
+            Which; all would be large.
+        """
+        signals, inputs = self.signals[worlds, targets], self.inputs[worlds, targets]
+        return np.asarray(signals[..., :, np.newaxis] * inputs[..., np.newaxis, :], dtype=np.float32)
+
+    def of_worlds(self, worlds: slice) -> "WhiteBoxFeatures":
+        """Return the features of some worlds, as views."""
+        return self._with({name: getattr(self, name)[worlds] for name in _ARRAYS}, self.labels)
+
+    def of_targets(self, targets: NDArray[np.integer]) -> "WhiteBoxFeatures":
+        """Return the features of some targets, in the order in which they are named."""
+        return self._with({name: getattr(self, name)[:, targets] for name in _ARRAYS}, self.labels[targets])
+
+    def of_last_release(self) -> "WhiteBoxFeatures":
+        """Return what is seen of the last release alone."""
+        arrays = {name: getattr(self, name)[:, :, -1:] for name in _ARRAYS}
+        return WhiteBoxFeatures(**arrays, labels=self.labels, has_bias=self.has_bias)
+
+    @staticmethod
+    def over_releases(parts: Sequence["WhiteBoxFeatures"]) -> "WhiteBoxFeatures":
+        """Return one value of several releases of the same worlds and targets, in the order in which they are given.
+
+        Parameters
+        ----------
+        parts
+            One or more, each of one release or several.
+        """
+        return _joined(parts, axis=2)
+
+    @staticmethod
+    def over_worlds(parts: Sequence["WhiteBoxFeatures"]) -> "WhiteBoxFeatures":
+        """Return one value of several batches of worlds with the same targets and releases.
+
+        Parameters
+        ----------
+        parts
+            One or more.
+        """
+        return _joined(parts, axis=0)
+
+    def _with(self, arrays: dict[str, Numbers], labels: NDArray[np.int64]) -> "WhiteBoxFeatures":
+        return WhiteBoxFeatures(**arrays, labels=labels, has_bias=self.has_bias)
+
+
+def _joined(parts: Sequence[WhiteBoxFeatures], axis: int) -> WhiteBoxFeatures:
+    """Return parts put together along one axis, or refuse parts that do not belong together."""
+    require(len(parts) > 0, "there are no features to put together: accepted is one part or more")
+    first = parts[0]
+    for part in parts:
+        alike = part.has_bias == first.has_bias and np.array_equal(part.labels, first.labels)
+        require(alike, "features of other targets or of another layer cannot be put together: accepted are the same")
+    for name in _ARRAYS:
+        shapes = [getattr(part, name).shape for part in parts]
+        rest = {shape[:axis] + shape[axis + 1 :] for shape in shapes}
+        require(len(rest) == 1, f"{name} have shapes {shapes}: accepted are shapes that differ along axis {axis} alone")
+    arrays = {name: np.concatenate([getattr(part, name) for part in parts], axis) for name in _ARRAYS}
+    return WhiteBoxFeatures(**arrays, labels=first.labels, has_bias=first.has_bias)
+
+
+def white_box_features(model: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> WhiteBoxFeatures:
+    """Return what the attacker sees of targets under stacked models, as features of one release.
+
+    Parameters
+    ----------
+    model
+        Any module with a dense layer (`torch.nn.Linear`) that is called once, with one row for each example. Of
+        several the last one called is looked at; what follows it (a temperature, a normalisation) does no harm.
+    models
+        Float32 (worlds, parameters).
+    features, labels
+        Targets (n, *shape) in float32 and their classes (n,) in int64.
+
+    Raises
+    ------
+    InputError
+        If the module has no such layer, the layer's gradient is not what autograd says of the first examples (its
+        weight is shared, or its forward was replaced), or a result is not finite.
+
+    Notes
+    -----
+    Source: Nasr, Shokri & Houmansadr 2019, section II; the last layer and no activations are what the code of Bernau et
+    al. 2019 feeds to the attack. Logits are float32, but what follows from them is computed in float64: of a record
+    that the model is sure of, 1 - p would otherwise round to 0, and all such records would look the same.
+
+    Memory: a world at a time, in portions of as many examples as `model.examples_per_pass`.
+    """
+    require(len(labels) > 0, "there are no targets: accepted is one or more")
+    layer = _last_dense_layer(model, models[:1], features[:1])
+    _require_rank_one(model, layer, models[:1], features[:_PROBES], labels[:_PROBES])
+    worlds = [_of_world(model, layer, models[world : world + 1], features, labels) for world in range(len(models))]
+    signals, inputs, log_probabilities, losses = (
+        torch.stack(found).unsqueeze(2).cpu().numpy() for found in zip(*worlds, strict=True)
+    )
+    has_bias = _linear(model, layer).bias is not None
+    classes = labels.cpu().numpy().astype(np.int64)
+    return WhiteBoxFeatures(signals, inputs, log_probabilities, losses, classes, has_bias)
+
+
+def _of_world(model: StackedModel, layer: str, one: Tensor, features: Tensor, labels: Tensor) -> list[Tensor]:
+    """Return signals, inputs, log-probabilities and losses of all targets under one model, each (n, ...)."""
+    width, parameters = model.examples_per_pass, _parameters(model, one)
+    portions = [slice(first, first + width) for first in range(0, len(labels), width)]
+    seen = [_seen(model, layer, parameters, features[some], labels[some]) for some in portions]
+    return [torch.cat(found) for found in zip(*seen, strict=True)]
+
+
+def _seen(
+    model: StackedModel, layer: str, parameters: dict[str, Tensor], features: Tensor, labels: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return signals, inputs, log-probabilities and losses of some targets under one model, in float32."""
+    with torch.enable_grad(), _watched(_linear(model, layer)) as calls:
+        log_probabilities = _log_probabilities(model, parameters, features)
+        losses = F.nll_loss(log_probabilities, labels, reduction="none")
+        inputs, outputs = calls[0]
+        (signals,) = torch.autograd.grad(losses.sum(), [outputs])
+    return signals, inputs, log_probabilities.detach().float(), losses.detach().float()
+
+
+def _log_probabilities(model: StackedModel, parameters: dict[str, Tensor], features: Tensor) -> Tensor:
+    """Return log-probabilities of one model in float64, shape (n, classes)."""
+    with without_hints():
+        logits: Tensor = functional_call(model.template, parameters, (features,))
+    return F.log_softmax(logits.double(), dim=1)
+
+
+def _parameters(model: StackedModel, one: Tensor) -> dict[str, Tensor]:
+    """Return the parameters of one model (1, parameters) by their names."""
+    return {name: value[0] for name, value in model.layout.views(one).items()}
+
+
+def _linear(model: StackedModel, layer: str) -> nn.Linear:
+    """Return this thread's copy of a dense layer."""
+    found = model.template.get_submodule(layer)
+    assert isinstance(found, nn.Linear)
+    return found
+
+
+@contextmanager
+def _watched(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
+    """Note inputs and outputs of every call of a layer inside the block; gradients end at the noted outputs."""
+    calls: list[tuple[Tensor, Tensor]] = []
+
+    def note(module: nn.Module, given: tuple[Tensor, ...], named: dict[str, Tensor], outputs: Tensor) -> Tensor:
+        leaf = outputs.detach().requires_grad_()
+        calls.append(((given or tuple(named.values()))[0].detach(), leaf))
+        return leaf.clone()  # what follows may change its inputs in place, which a leaf would not allow
+
+    handle = layer.register_forward_hook(note, with_kwargs=True)
+    try:
+        yield calls
+    finally:
+        handle.remove()
+
+
+def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str:
+    """Return the path of the dense layer that is called last, or refuse a model that has none of the accepted kind."""
+    dense = {name: layer for name, layer in model.template.named_modules() if type(layer) is nn.Linear}
+    order: list[str] = []
+    handles = [layer.register_forward_hook(lambda *_, name=name: order.append(name)) for name, layer in dense.items()]
+    try:
+        with torch.no_grad():
+            _log_probabilities(model, _parameters(model, one), features)
+    finally:
+        for handle in handles:
+            handle.remove()
+    require(len(order) > 0, "the model calls no dense layer: accepted are models with a torch.nn.Linear")
+    layer = order[-1]
+    with torch.no_grad(), _watched(dense[layer]) as calls:
+        _log_probabilities(model, _parameters(model, one), features)
+    times, shape = len(calls), tuple(calls[-1][0].shape)
+    accepted = f"accepted is one call with shape ({len(features)}, {dense[layer].in_features}), a row for each example"
+    is_plain = times == 1 and shape == (len(features), dense[layer].in_features)
+    require(
+        is_plain, f"dense layer {layer!r} is called {times} times, at last with inputs of shape {shape}: {accepted}"
+    )
+    return layer
+
+
+def _require_rank_one(model: StackedModel, layer: str, one: Tensor, features: Tensor, labels: Tensor) -> None:
+    """Refuse a layer whose gradient is not d h', by autograd on single examples."""
+    signals, inputs, _, _ = _seen(model, layer, _parameters(model, one), features, labels)
+    name = f"{layer}.weight" if layer else "weight"
+    for index in range(len(labels)):
+        parameters = _parameters(model, one)
+        require(name in parameters, f"the weight of dense layer {layer!r} is no parameter of its own: accepted is one")
+        parameters[name] = parameters[name].detach().requires_grad_()
+        with torch.enable_grad():
+            found = _log_probabilities(model, parameters, features[index : index + 1])
+            (gradient,) = torch.autograd.grad(-found[0, labels[index]], [parameters[name]])
+        away = (torch.outer(signals[index], inputs[index]) - gradient).abs().max()
+        is_alike = not bool(away > 1e-2 * gradient.abs().max())  # a gradient of NaN is named by the features
+        require(is_alike, f"the weight of dense layer {layer!r} serves elsewhere, too: accepted is a weight used once")

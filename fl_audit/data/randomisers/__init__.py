@@ -1,0 +1,25 @@
+"""Local differential privacy: data owners randomise their records before anybody else sees them.
+
+A randomiser changes every record on its own, once, before training (Bernau et al. 2019, section 2.2, Definitions 4 and
+5). Whoever sees a randomised record weighs the two records that it can come from by `log_odds`. What is promised is
+said as releases, which `PrivacyProfile` composes, in two ways:
+
+* `counted_events`: as the paper counts, every feature a release of epsilon_i of its own, whatever two records are told
+  apart.
+* `pair_events`: what tells two given records apart, and no more. For randomised bits and pixelation this is the exact
+  law of `log_odds`; for graphs whose nodes without an edge were joined to others it is an upper bound.
+
+Labels are not randomised, as in the paper. The draws come from a generator that the caller keys by
+`Purpose.RECORD_RANDOMISER`, world and client, so that every world has draws of its own; records that follow later never
+change what is drawn for those before them.
+"""
+
+from fl_audit.data.randomisers.bits import RandomisedBits
+from fl_audit.data.randomisers.common import pure_epsilon
+from fl_audit.data.randomisers.edges import RandomisedEdges
+from fl_audit.data.randomisers.pixelation import LaplacePixelation
+
+RecordRandomiser = RandomisedBits | RandomisedEdges | LaplacePixelation
+"""What owners do to their records: a public value, without any draw."""
+
+__all__ = ["LaplacePixelation", "RandomisedBits", "RandomisedEdges", "RecordRandomiser", "pure_epsilon"]

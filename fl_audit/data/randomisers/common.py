@@ -1,0 +1,60 @@
+"""What all randomisers have in common: draws, shapes of records, and the sum that a claim of the paper is."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.errors import InputError, require
+from fl_audit.privacy.events import LaplaceRelease, RandomizedResponse, ReleaseEvent
+
+Features = NDArray[np.float32]
+Floats = NDArray[np.float64]
+
+_DRAWS = 2**20
+"""Numbers drawn at a time, so that memory does not grow with the records."""
+
+
+def pure_epsilon(events: Iterable[ReleaseEvent]) -> float:
+    """Return the sum of the epsilons of all releases: Definition 5 of Bernau et al. 2019. Of no release it is 0.
+
+    Raises
+    ------
+    InputError
+        If a release has Gaussian noise, which promises no epsilon without a delta.
+    """
+    total = 0.0
+    for event in events:
+        if not isinstance(event, LaplaceRelease | RandomizedResponse):
+            raise InputError(f"event is a {event}: accepted are Laplace releases and randomized response")
+        total += event.count * event.epsilon
+    return total
+
+
+def responses(epsilon: float, count: int) -> tuple[ReleaseEvent, ...]:
+    """Return so many tellings of a bit as a release; none where nothing is told."""
+    return (RandomizedResponse(epsilon, count),) if epsilon > 0 and count > 0 else ()
+
+
+def draws_above(limit: float, count: int, generator: np.random.Generator) -> NDArray[np.bool_]:
+    """Return which of so many uniform draws are at least `limit`, shape (count,)."""
+    found = np.empty(count, dtype=np.bool_)
+    for start in range(0, count, _DRAWS):
+        part = found[start : start + _DRAWS]
+        part[:] = generator.random(part.size) >= limit
+    return found
+
+
+def record_axes(record: NDArray[np.generic]) -> tuple[int, ...]:
+    """Return the trailing axes that are those of one record."""
+    return tuple(range(-record.ndim, 0))
+
+
+def require_pair(observed: NDArray[np.generic], first: NDArray[np.generic], second: NDArray[np.generic]) -> None:
+    """Refuse observed records and a pair that they can come from whose shapes do not fit."""
+    fits = first.ndim >= 1 and first.shape == second.shape == observed.shape[observed.ndim - first.ndim :]
+    require(
+        fits,
+        f"observed records have shape {observed.shape} and the two records {first.shape} and {second.shape}: "
+        "accepted are two equal shapes, and observed ones with axes of their own before",
+    )

@@ -1,0 +1,186 @@
+"""Pixelation of grey images with Laplace noise."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.data.randomisers.common import Features, Floats, record_axes, require_pair
+from fl_audit.errors import require
+from fl_audit.privacy.events import LaplaceRelease, ReleaseEvent
+from fl_audit.privacy.gaussian import require_epsilon
+
+_FINEST_DIFFERENCE = 1e-6
+"""Differences of block means are rounded up to multiples of this, so that few distinct releases remain."""
+_ROUNDING = 1e-12
+"""Relative error up to which the largest difference counts as the last of the steps that it is divided into."""
+
+
+@dataclass(frozen=True)
+class LaplacePixelation:
+    """Coarse grey images with Laplace noise (Fan 2018, used in section 2.2 of Bernau et al. 2019).
+
+    An image is cut into blocks of b x b pixels. The mean of each block gets Laplace noise, of scale
+    255 m / (b^2 epsilon) in grey levels or m / (b^2 epsilon) for pixels in [0, 1] as here, is clipped to [0, 1], and
+    stands for all pixels of its block. Images that differ in at most m pixels are told apart by at most epsilon.
+
+    Clipping costs an observer nothing: all values beyond one end of [0, 1] have the same log-odds.
+
+    Parameters
+    ----------
+    epsilon
+        epsilon_i of m changed pixels, positive.
+    neighbourhood
+        m, number of pixels in which neighbouring images may differ, from 1. The paper takes 250 of 250 x 250.
+    block
+        b, side of a block in pixels, from 1 (no coarsening, as in the paper).
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+
+    Examples
+    --------
+    >>> LaplacePixelation(epsilon=2.0, neighbourhood=16, block=4).scale
+    0.5
+    """
+
+    epsilon: float
+    neighbourhood: int
+    block: int = 1
+    kind: Literal["pixelation"] = "pixelation"
+
+    def __post_init__(self) -> None:
+        require_epsilon(self.epsilon)
+        require(self.epsilon > 0, f"epsilon is {self.epsilon}: accepted are positive finite numbers")
+        for name, value in (("neighbourhood", self.neighbourhood), ("block", self.block)):
+            require(
+                value >= 1 and int(value) == value, f"{name} is {value}: accepted are whole numbers of pixels from 1"
+            )
+
+    @property
+    def scale(self) -> float:
+        """Scale of the noise, m / (b^2 epsilon), in units of the range of a pixel (255 grey levels)."""
+        return self.neighbourhood / (self.block**2 * self.epsilon)
+
+    def perturb(self, features: NDArray[np.floating], generator: np.random.Generator) -> Features:
+        """Return pixelated images of the same shape.
+
+        Parameters
+        ----------
+        features
+            Grey images in [0, 1], shape (images, 1, height, width) or (images, height, width).
+        generator
+            Where one number a block is drawn from, image after image.
+
+        Raises
+        ------
+        InputError
+            If a pixel is outside [0, 1], there are several channels, or a side is no multiple of the block's.
+        """
+        self.require_images(features)
+        means = self._block_means(features)
+        noisy = np.clip(means + generator.laplace(scale=self.scale, size=means.shape), 0.0, 1.0).astype(np.float32)
+        return noisy.repeat(self.block, axis=-2).repeat(self.block, axis=-1)
+
+    def log_odds(
+        self, observed: NDArray[np.floating], first: NDArray[np.floating], second: NDArray[np.floating]
+    ) -> Floats:
+        """Return log p(observed | first) / p(observed | second), in nats.
+
+        The sum over blocks of (|o - mean'| - |o - mean|) / scale, o the observed value. It holds as it stands where o
+        was clipped to 0 or 1: there both probabilities are tails of Laplace laws.
+
+        Parameters
+        ----------
+        observed
+            Pixelated images, shape (..., height, width).
+        first, second
+            The two images that they can come from, shape (1, height, width) or (height, width).
+
+        Returns
+        -------
+        NDArray
+            Shape of `observed` without the axes of an image: one number for each observed image.
+
+        Raises
+        ------
+        InputError
+            If a pixel is outside [0, 1], shapes do not fit, or a side is no multiple of the block's.
+        """
+        require_pair(observed, first, second)
+        for images in (observed, first, second):
+            self.require_images(images)
+        seen = observed[..., :: self.block, :: self.block].astype(np.float64)
+        distances = np.abs(seen - self._block_means(second)) - np.abs(seen - self._block_means(first))
+        return np.asarray(distances.sum(axis=record_axes(first)) / self.scale, dtype=np.float64)
+
+    def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
+        """Return what the paper promises for images of a shape: a release of epsilon_i for every released value.
+
+        So it counts 62,500 epsilon_i for 250 x 250 pixels. That is far too much: the noise of one value covers m
+        changed pixels, and its block has b^2 of them. `whole_events` has what can be told of any two images.
+        """
+        return (LaplaceRelease(self.neighbourhood / self.block**2, self.scale, self._blocks(shape)),)
+
+    def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
+        """Return what tells two images of a shape apart at most: a black one from a white one, epsilon_i pixels / m."""
+        return (LaplaceRelease(1.0, self.scale, self._blocks(shape)),)
+
+    def pair_events(
+        self, first: NDArray[np.floating], second: NDArray[np.floating], most: int | None = None
+    ) -> tuple[ReleaseEvent, ...]:
+        """Return what tells two images apart: a release for each block whose means differ, none if no means differ.
+
+        Parameters
+        ----------
+        first, second
+            The two images, as for `log_odds`.
+        most
+            How many different releases there may be, at least 1. Differences are rounded up to that many steps of equal
+            width, so that the releases tell a little more than the images do. None rounds up to millionths of the range
+            of a pixel. Equal differences are counted together in either case.
+        """
+        require_pair(first, first, second)
+        for images in (first, second):
+            self.require_images(images)
+        differences = np.abs(self._block_means(first) - self._block_means(second))
+        width = (
+            _FINEST_DIFFERENCE
+            if most is None
+            else max(_FINEST_DIFFERENCE, float(differences.max()) / most * (1 + _ROUNDING))
+        )
+        steps, counts = np.unique(np.ceil(differences / width), return_counts=True)
+        found = zip(steps.tolist(), counts.tolist(), strict=True)
+        return tuple(LaplaceRelease(step * width, self.scale, count) for step, count in found if step > 0)
+
+    def require_images(self, images: NDArray[np.floating]) -> None:
+        """Refuse what cannot be pixelated.
+
+        Raises
+        ------
+        InputError
+            If a pixel is outside [0, 1], there are several channels, or a side is no multiple of the block's.
+        """
+        one_channel = images.ndim in (2, 3) or (images.ndim > 3 and images.shape[-3] == 1)
+        require(
+            one_channel and images.size > 0, f"images have shape {images.shape}: accepted are grey ones, (n, 1, h, w)"
+        )
+        height, width = images.shape[-2:]
+        require(
+            height % self.block == 0 and width % self.block == 0,
+            f"images have {height}x{width} pixels: accepted are multiples of the block's side, {self.block}",
+        )
+        low, high = float(images.min()), float(images.max())
+        wrong = high if low >= 0 else low
+        require(low >= 0 and high <= 1, f"a pixel is {wrong:g}: accepted are numbers from 0 to 1")
+
+    def _blocks(self, shape: tuple[int, ...]) -> int:
+        return int(np.prod(shape)) // self.block**2
+
+    def _block_means(self, images: NDArray[np.floating]) -> Floats:
+        *leading, height, width = images.shape
+        cut = (*leading, height // self.block, self.block, width // self.block, self.block)
+        return np.asarray(images.astype(np.float64).reshape(cut).mean(axis=(-3, -1)), dtype=np.float64)

@@ -1,0 +1,141 @@
+"""What a promise allows a membership attack at most: the largest TPR at each FPR, and the largest area under the curve.
+
+To call a target a member is to test "in" against "out". What a promise leaves to such tests is the trade-off f: the
+smallest share of members missed at a given share of false alarms (Dong, Roth & Su 2022). For every epsilon at least 0,
+delta_in(epsilon) of the loss of "in" against "out", and delta_out of the reverse,
+
+    f(a) >= max(0, 1 - delta_in(epsilon) - e^epsilon a, e^-epsilon (1 - delta_out(epsilon) - a)),
+
+and the supremum over epsilon is f itself where both deltas belong to one pair of laws. `PrivacyProfile.tradeoff` takes
+the larger delta for both, which bounds tests either way. Here the direction is known, and under secret sampling the
+curve is lower for it where many false alarms are allowed.
+
+The limits hold for every target by itself, and so for scores of all targets together, where units that come and go are
+promised (add-remove): a target that is out is absent, and not replaced.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri
+
+from fl_audit.errors import require
+from fl_audit.privacy import pld
+from fl_audit.privacy.log_odds import fine_curves
+from fl_audit.privacy.profile import PrivacyProfile
+
+Array = NDArray[np.float64]
+
+
+def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Array:
+    """Return the largest true-positive rate of an attack at each false-positive rate, float64 in the shape of `fpr`.
+
+    Parameters
+    ----------
+    profile
+        What is promised over all rounds; of a `Claim`, its `profile`, whatever the accountant.
+    fpr
+        False-positive rates, from 0 to 1.
+
+    Returns
+    -------
+    array
+        1 - f(fpr). For Gaussian releases without sampling Phi(Phi^-1(fpr) + mu), otherwise from the privacy loss
+        distribution, never too small.
+
+    Raises
+    ------
+    InputError
+        If a rate is out of its range, or there is so little noise that a grid cannot hold the losses.
+
+    Examples
+    --------
+    >>> from fl_audit.adjacency import Adjacency
+    >>> from fl_audit.privacy.events import gaussian_rounds
+    >>> profile = PrivacyProfile(gaussian_rounds(4.0, 16), Adjacency.ADD_REMOVE_RECORD)
+    >>> largest_tpr(profile, [0.001, 0.01]).round(4).tolist()
+    [0.0183, 0.0924]
+    """
+    alarms = np.asarray(fpr, dtype=np.float64)
+    require(bool(((alarms >= 0) & (alarms <= 1)).all()), f"FPR is {alarms}: accepted are numbers from 0 to 1")
+    mu = profile.gaussian_mu
+    if mu is not None:
+        return np.asarray(ndtr(ndtri(alarms) + mu), dtype=np.float64)
+    return 1 - _Tradeoff(fine_curves(profile.events, profile.adjacency)).missed(alarms)
+
+
+def largest_auc(profile: PrivacyProfile) -> float:
+    """Return the largest area under the ROC curve of an attack, 1 less the integral of f, from 1/2 to 1.
+
+    Parameters
+    ----------
+    profile
+        As for `largest_tpr`.
+
+    Returns
+    -------
+    float
+        Phi(mu / sqrt 2) for Gaussian releases without sampling; otherwise the area of a curve that is never too low.
+
+    Raises
+    ------
+    InputError
+        If there is so little noise that a grid cannot hold the losses.
+
+    Examples
+    --------
+    >>> from fl_audit.adjacency import Adjacency
+    >>> from fl_audit.privacy.events import RandomizedResponse
+    >>> profile = PrivacyProfile((RandomizedResponse(math.log(3)),), Adjacency.REPLACE_RECORD)
+    >>> round(largest_auc(profile), 9)  # a coin that tells the truth with probability 3/4
+    0.75
+    """
+    mu = profile.gaussian_mu
+    if mu is not None:
+        return float(ndtr(mu / math.sqrt(2)))
+    curve = _Tradeoff(fine_curves(profile.events, profile.adjacency))
+    corners = np.unique(np.concatenate([[0.0], curve.small[0], curve.large[0], [1.0]]))
+    return 1 - float(np.trapezoid(curve.missed(corners), corners))
+
+
+class _Tradeoff:
+    """f from the laws of the loss on a grid: two chains of corners, and between them a line of slope -1.
+
+    At the grid point l >= 0 of the loss of "in" against "out" the best test calls those members who have a larger loss.
+    It has P_out(L > l) false alarms and misses P_in(L <= l). Those are the corners at small rates of false alarms,
+    where f is steeper than -1. The reverse loss gives the corners at large rates in the same way, with both shares
+    exchanged. Neither uses losses under 0, whose tails rounding spoils.
+
+    Parameters
+    ----------
+    curves
+        The law of the loss of "in" against "out", and that of the reverse where it is another.
+    """
+
+    def __init__(self, curves: pld.LossCurves) -> None:
+        missed, alarms = _corners(curves.curves[0])
+        self.small = alarms[::-1], missed[::-1]
+        self.large = _corners(curves.curves[-1])
+        # Both are the line 1 - delta(0) - a; those of two grids may differ by what the grids are off.
+        self._height = max(
+            float(chain[0][place] + chain[1][place]) for chain, place in ((self.small, -1), (self.large, 0))
+        )
+
+    def missed(self, alarms: Array) -> Array:
+        """Return f at rates of false alarms."""
+        line = self._height - alarms
+        small = np.where(alarms <= self.small[0][-1], np.interp(alarms, *self.small), line)
+        large = np.where(alarms >= self.large[0][0], np.interp(alarms, *self.large, right=0.0), line)
+        return np.maximum(np.maximum(small, large), 0.0)
+
+
+def _corners(curve: pld.LossCurve) -> tuple[Array, Array]:
+    """Return P(L <= l) and the other law's P(L > l) at the grid points l >= 0: the former rises, the latter falls."""
+    # One more point under the grid: where a loss under 0 is all but impossible, the grid begins above 0.
+    losses = np.append(curve.losses[0] - curve.interval, curve.losses)
+    kept = losses > -curve.interval / 2
+    above = np.append(np.cumsum(curve.probabilities[::-1])[::-1], 0.0)[kept] + curve.infinity
+    scaled = np.append(math.exp(-curve.interval) * (curve.probabilities[0] + curve.lower_masses[0]), curve.lower_masses)
+    beyond = np.exp(-losses[kept]) * scaled[kept]
+    return np.maximum.accumulate(1 - np.minimum(above, 1.0)), np.minimum.accumulate(beyond)

@@ -1,0 +1,124 @@
+"""Randomised records: what every owner makes of its own records, once, before anything is trained on them.
+
+An owner draws from its own secret seed, keyed by world and client, so that a world's records are the same in whatever
+batch it is played, on whatever engine, and in every round. They are kept between rounds as bytes where they are bits,
+in 32-bit numbers otherwise, up to `BYTES_HELD` in a process; beyond that they are drawn again in every round. A call
+has those of its own worlds at hand besides.
+
+What is trained on is randomised; what is asked about is not. Accuracy is measured on test records as they are, and
+members' losses and attacks are about the records that owners really hold. So it is in Bernau et al. 2019 (section 3.3):
+shadow models learn from perturbed records, and the attack model from what they say of unperturbed ones, lest it learns
+to tell perturbed records from others.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fl_audit.data.record_stage import Lean, randomised
+from fl_audit.game.examples import Examples
+from fl_audit.game.game import Game
+from fl_audit.game.held_tensors import HeldTensors
+from fl_audit.game.private_training import OwnDraws
+from fl_audit.randomness import Purpose, generator
+
+_HELD = HeldTensors()
+
+
+@dataclass(frozen=True)
+class ToldRecords:
+    """What a client trains on in place of its records, in every world of a batch.
+
+    Parameters
+    ----------
+    shard
+        What became of its shard, each world's own.
+    replacement
+        What became of what stands in D' in the place of its differing unit; None where there is no such thing.
+    """
+
+    shard: Examples
+    replacement: Examples | None
+
+
+def told_by(game: Game, client: int, draws: OwnDraws) -> ToldRecords:
+    """Return what a client made of its records.
+
+    Parameters
+    ----------
+    game
+        The game, with a randomiser.
+    client
+        Which client; it reads its own shard only.
+    draws
+        Its secret seed, and the worlds.
+    """
+    records = len(game.shards[client])
+    features = torch.stack(_of_worlds(game, client, draws)).to(game.public.device)
+
+    def own(some: Tensor, labels: Tensor) -> Examples:
+        return Examples(some, labels.expand(len(draws.worlds), -1))
+
+    shard = own(features[:, :records], game.shard(client).labels)
+    if client != game.victim or game.replacement is None:
+        return ToldRecords(shard, None)
+    return ToldRecords(shard, own(features[:, records:], game.replacement.labels))
+
+
+def randomised_records(game: Game, client: int, seed: int, world: int, first: int | None = None) -> Lean:
+    """Return what became of a client's records in a world, before a frozen core reads them.
+
+    Parameters
+    ----------
+    game, client
+        As for `told_by`.
+    seed
+        The client's secret seed.
+    world
+        Number of the world.
+    first
+        How many of the records are needed, of the shard and then of what stands in for its differing unit; None is all.
+
+    Returns
+    -------
+    NDArray
+        Shape (records, *shape).
+    """
+    assert game.public.randomiser is not None, "asked only where records are randomised"
+    source = generator(seed, Purpose.RECORD_RANDOMISER, world=world, client=client)
+    return randomised(game.public.randomiser, _own_features(game, client)[:first], source)
+
+
+def _of_worlds(game: Game, client: int, draws: OwnDraws) -> list[Tensor]:
+    """Return a client's randomised records world by world: those that are held, and the others drawn."""
+    found = []
+    for world in draws.worlds:
+        key = (game.serial, client, draws.seed, world)
+        tensor = _HELD.find(key)
+        if tensor is None:
+            tensor = _read_by_model(game, randomised_records(game, client, draws.seed, world))
+            _HELD.hold(key, tensor)
+        found.append(tensor)
+    return found
+
+
+def _own_features(game: Game, client: int) -> NDArray[np.float32]:
+    """Return the features of a client's shard, and after them those of what stands in for its differing unit."""
+    assert game.raw is not None, "a game with a randomiser keeps the records"
+    shard = game.raw.inside.features[game.shards[client]]
+    if client != game.victim or game.raw.replacement is None:
+        return shard
+    return np.concatenate([shard, game.raw.replacement.features])
+
+
+def _read_by_model(game: Game, records: Lean) -> Tensor:
+    """Return records as the model reads them, on the processor: behind a frozen core what the core makes of them."""
+    features = torch.from_numpy(records)
+    if game.core is None:
+        return features
+    with torch.no_grad():
+        read: Tensor = game.core.to(game.public.device)(features.float().to(game.public.device)).cpu()
+    return read

@@ -1,0 +1,138 @@
+"""One record and another that it could be taken for: what whoever sees a randomised record tells apart."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.data.randomisers import RecordRandomiser
+from fl_audit.data.record_stage import differing, pair_events, told_shape
+from fl_audit.game.game import Game
+from fl_audit.privacy.events import ReleaseEvent
+
+_STEPS = 64
+"""Different releases that tell two images apart, at most: with 250 their composition takes a quarter of a minute."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedRecord:
+    """A record, and who randomises it.
+
+    Parameters
+    ----------
+    client
+        Its owner.
+    place
+        Position among the records that the owner randomises: those of its shard, then those that stand in D' in the
+        place of its differing unit.
+    features
+        Shape (*shape), as the owner holds them.
+    """
+
+    client: int
+    place: int
+    features: NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class RecordPair:
+    """A record of the first target, and another of the same shape.
+
+    Parameters
+    ----------
+    first
+        The first record of the first target.
+    second
+        What stands in its place in D', or else the record of D that is farthest from it; of several the first one.
+    differing
+        Number of features in which they differ: bits, pairs of nodes, or pixels.
+    """
+
+    first: PlacedRecord
+    second: PlacedRecord
+    differing: int
+
+
+@dataclass(frozen=True)
+class RecordClaim:
+    """What randomising promises a record by itself, as releases.
+
+    Parameters
+    ----------
+    randomiser
+        What owners do to their records.
+    shape
+        Shape of what it works on: features, (nodes, nodes), or an image.
+    pair
+        What tells the two records of `record_pair` apart at most; None where there is no such pair.
+    differing
+        Number of features in which they differ.
+    """
+
+    randomiser: RecordRandomiser
+    shape: tuple[int, ...]
+    pair: tuple[ReleaseEvent, ...] | None
+    differing: int | None
+
+
+def record_claim(game: Game) -> RecordClaim | None:
+    """Return what a game promises each record by itself; None where records are not randomised."""
+    randomiser = game.public.randomiser
+    if randomiser is None or game.raw is None:
+        return None
+    shape, pair = told_shape(randomiser, game.raw.inside.shape), record_pair(game)
+    if pair is None:
+        return RecordClaim(randomiser, shape, None, None)
+    events = pair_events(randomiser, pair.first.features, pair.second.features, _STEPS)
+    return RecordClaim(randomiser, shape, events, pair.differing)
+
+
+def record_pair(game: Game) -> RecordPair | None:
+    """Return the pair of records of a game with a randomiser that a report is about; it is public.
+
+    None where no other record has as many nodes, which are not randomised and tell graphs apart for sure.
+    """
+    assert game.raw is not None, "a game with a randomiser keeps the records"
+    number = int(game.target_records[0])
+    first = _placed(game, number)
+    seconds = [] if game.raw.replacement is None else [_stand_in(game, game.raw.replacement.features[0])]
+    farthest = _farthest(game, number)
+    if farthest is not None:
+        seconds.append(_placed(game, farthest))
+    for second in seconds:
+        found = _differing(game, first.features, second.features)
+        if found is not None:
+            return RecordPair(first, second, found)
+    return None
+
+
+def _placed(game: Game, number: int) -> PlacedRecord:
+    """Return the record of D at a position, with its owner."""
+    assert game.raw is not None, "a game with a randomiser keeps the records"
+    client = next(owner for owner, shard in enumerate(game.shards) if number in shard)
+    place = int(np.flatnonzero(game.shards[client] == number)[0])
+    return PlacedRecord(client, place, game.raw.inside.features[number])
+
+
+def _stand_in(game: Game, features: NDArray[np.float32]) -> PlacedRecord:
+    return PlacedRecord(game.victim, len(game.shards[game.victim]), features)
+
+
+def _farthest(game: Game, number: int) -> int | None:
+    """Return the position in D of the record that is farthest from one of them, of those it can be compared with."""
+    assert game.raw is not None, "a game with a randomiser keeps the records"
+    records = game.raw.inside
+    one = records.features[number]
+    if records.graphs:
+        counts = (_differing(game, one, other) for other in records.features)
+        distances = np.array([-1.0 if count is None else float(count) for count in counts])
+    else:
+        distances = np.array([float(np.square(other - one).sum()) for other in records.features])
+    distances[number] = -1.0
+    farthest = int(distances.argmax())
+    return farthest if distances[farthest] >= 0 else None
+
+
+def _differing(game: Game, first: NDArray[np.float32], second: NDArray[np.float32]) -> int | None:
+    assert game.public.randomiser is not None, "asked only where records are randomised"
+    return differing(game.public.randomiser, first, second)

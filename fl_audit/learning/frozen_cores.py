@@ -1,0 +1,194 @@
+"""Frozen convolutional cores: layers that nobody trains, whose weights come from a file that the user has.
+
+What a frozen core makes of a record is the same in all worlds and rounds. So records pass through it once, when they
+are loaded, and the model that is trained, stacked and clipped is the head on top of it.
+"""
+
+import hashlib
+import pickle
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from fl_audit.errors import InputError, require
+from fl_audit.learning.module_checks import without_hints
+
+VGG16 = "vgg16"
+_PLAN: tuple[int | None, ...] = (
+    *(64, 64, None, 128, 128, None, 256, 256, 256, None),
+    *(512, 512, 512, None, 512, 512, 512, None),
+)
+"""Output channels of the 13 convolutions, None for a pooling: configuration D of Simonyan & Zisserman 2015, Table 1."""
+_COLOURS, _SHRINKING = 3, 32
+_MEAN, _SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""By which torchvision's weights want colours in [0, 1] standardised."""
+_TOGETHER = 16
+"""Images that pass at a time: always as many, so that all parties compute alike."""
+_SUFFIXES = (".safetensors", ".pt", ".pth")
+
+
+@dataclass(frozen=True)
+class CoreWeights:
+    """A file with the weights of a frozen core.
+
+    Parameters
+    ----------
+    path
+        Absolute path.
+    digest
+        SHA-256 digest of the file.
+    """
+
+    path: str
+    digest: str
+
+
+class VggCore(nn.Module):
+    """The 13 convolutions of VGG-16, frozen: weights are named as torchvision names them, `features.N.weight`.
+
+    Grey images stand in all three colours. Colours are standardised as torchvision does. There is no averaging to 7x7
+    at the end, which for small images would only repeat values.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(*_layers())
+        self.requires_grad_(False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return what images (n, 1 or 3, height, width) in [0, 1] look like to the head: see `core_shape`."""
+        colours = images.expand(-1, _COLOURS, -1, -1)
+        mean, spread = (colours.new_tensor(one).reshape(1, _COLOURS, 1, 1) for one in (_MEAN, _SPREAD))
+        return torch.cat([self.features((some - mean) / spread) for some in torch.split(colours, _TOGETHER)])
+
+
+def _layers() -> Iterator[nn.Module]:
+    inputs = _COLOURS
+    for outputs in _PLAN:
+        if outputs is None:
+            yield nn.MaxPool2d(2)
+            continue
+        yield nn.Conv2d(inputs, outputs, 3, padding=1)
+        yield nn.ReLU()
+        inputs = outputs
+
+
+def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of what the trained part of a model reads of one record.
+
+    Parameters
+    ----------
+    model
+        Name of the model.
+    feature_shape
+        Shape of one record.
+
+    Raises
+    ------
+    InputError
+        If the model has a frozen core and records are no images, or smaller than 32x32.
+
+    Examples
+    --------
+    >>> core_shape("vgg16", (1, 64, 64)), core_shape("logistic", (1, 64, 64))
+    ((512, 2, 2), (1, 64, 64))
+    """
+    if model != VGG16:
+        return feature_shape
+    images = len(feature_shape) == 3 and feature_shape[0] in (1, _COLOURS)
+    require(images, f"vgg16: records have shape {feature_shape}: accepted are images (1 or 3, height, width)")
+    channels, height, width = 512, *feature_shape[1:]
+    require(min(height, width) >= _SHRINKING, f"vgg16: images are {height}x{width}: accepted are 32x32 and larger")
+    return channels, height // _SHRINKING, width // _SHRINKING
+
+
+def find_weights(model: str, path: str | None) -> CoreWeights | None:
+    """Return the file that a model's frozen core takes its weights from; None if the model has no frozen core.
+
+    Parameters
+    ----------
+    model
+        Name of the model.
+    path
+        What the user named; None if nothing.
+
+    Raises
+    ------
+    InputError
+        If a frozen core has no file, a model without one is given a file, or the file cannot be read.
+    """
+    if model != VGG16:
+        require(path is None, f"weights is {path} and the model is {model}: accepted is a file for vgg16 alone")
+        return None
+    if path is None:
+        raise InputError(f"model vgg16 needs weights in [model]: {_wanted()}")
+    file = Path(path).absolute()
+    return CoreWeights(str(file), _digest(file))
+
+
+@lru_cache(maxsize=1)
+def load_core(weights: CoreWeights) -> VggCore:
+    """Read a frozen core. Nothing in the file is run.
+
+    Parameters
+    ----------
+    weights
+        The file, as `find_weights` found it.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is another file by now, or does not hold the tensors.
+    """
+    path = Path(weights.path)
+    found = _digest(path)
+    require(
+        found == weights.digest,
+        f"{path} has the SHA-256 digest {found[:16]}... and the run was begun with {weights.digest[:16]}...: accepted "
+        "is the same file",
+    )
+    core, tensors = VggCore(), _read(path)
+    wanted = core.state_dict()
+    for name, like in wanted.items():
+        given = tensors.get(name)
+        shape = tuple(given.shape) if isinstance(given, Tensor) else "nothing"
+        require(shape == tuple(like.shape), f"{path} has {shape} under {name}: {_wanted()}")
+    core.load_state_dict({name: tensors[name].float() for name in wanted})
+    for name, tensor in core.state_dict().items():
+        require(bool(torch.isfinite(tensor).all()), f"{path} has numbers that are not finite under {name}")
+    return core.eval()
+
+
+def _read(path: Path) -> Mapping[str, Tensor]:
+    try:
+        if path.suffix == ".safetensors":
+            return dict(load_file(path))
+        # With weights_only no pickle of anything but tensors and plain containers is loaded.
+        with without_hints():
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+        raise InputError(f"{path} holds no tensors that can be read ({type(error).__name__}): {_wanted()}") from error
+    require(isinstance(found, Mapping), f"{path} holds a {type(found).__name__}: {_wanted()}")
+    return found  # type: ignore[no-any-return]
+
+
+def _digest(path: Path) -> str:
+    require(path.suffix in _SUFFIXES, f"weights is {path}: {_wanted()}")
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"weights {path} cannot be read ({error.strerror}): {_wanted()}") from error
+
+
+def _wanted() -> str:
+    return (
+        "accepted is a file of tensors (.safetensors, or .pt or .pth of torch.save) with the 26 of torchvision's vgg16 "
+        "from features.0.weight (64, 3, 3, 3) to features.28.bias (512,); others are passed over"
+    )

@@ -1,0 +1,108 @@
+"""DGCNN: graph classification by graph convolutions, sort pooling and one-dimensional convolutions.
+
+Zhang et al. 2018, "An end-to-end deep learning architecture for graph classification" (AAAI), as Bernau et al. 2019
+(section 4.3) use it on COLLAB: without the dropout layer.
+
+All layers with weights are two-dimensional convolutions and dense layers, which `StackedModel` runs in all worlds at
+once, without a gradient for each example.
+"""
+
+from itertools import pairwise
+from math import log1p
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fl_audit.errors import require
+from fl_audit.learning.packed_graphs import unpack_graphs
+
+SORTED_NODES = 34
+"""k of the sort pooling unless another is named: the largest number of nodes that 90 % of COLLAB's graphs have."""
+_NODE_FEATURES = 2
+_WIDTHS = (32, 32, 32, 1)
+_CHANNELS, _REACH, _HIDDEN = (16, 32), 5, 128
+_FEWEST_SORTED = 2 * _REACH
+"""Of fewer nodes, in pairs, none would be left for the last convolution."""
+_LARGEST_DEGREE = 491
+"""The largest degree in COLLAB."""
+_BEHIND_ALL = -2.0
+"""The key of absent nodes; those of others are hyperbolic tangents."""
+
+
+class GraphNetwork(nn.Module):
+    """DGCNN on packed graphs (`fl_audit.learning.packed_graphs`).
+
+    Four graph convolutions H' = tanh(D^-1 (A + I) H W) of widths 32, 32, 32 and 1, where D holds the row sums of A + I
+    (Zhang et al. 2018, Eq. 1). What they give stands side by side, 97 numbers for each node. Sort pooling puts the
+    nodes in falling order of the last of these, keeps the first k, and fills up with zeros. Then come a convolution
+    with 16 channels whose kernel and stride are the 97 numbers of a node, a maximum over pairs of nodes, a convolution
+    with 32 channels over 5 places, and 128 dense units, all rectified, and the classes.
+
+    The nodes of COLLAB have no labels. Their features here are a 1, which gives the first convolution a bias, and
+    log(1 + degree) / log(492). (The authors' code has constant features, and biases that the degree divides.)
+
+    An absent node is 0 in all graph convolutions, which have no biases, and comes last in the order: it has no effect
+    at all. The order of the nodes has none either, unless nodes that differ have equal keys.
+
+    Parameters
+    ----------
+    classes
+        Number of classes.
+    kept
+        k, number of nodes that sort pooling keeps, at least 10. It is public and the same for all graphs. The authors
+        of DGCNN let 60 % of the graphs have more nodes.
+
+    Raises
+    ------
+    InputError
+        If fewer nodes are to be kept.
+    """
+
+    def __init__(self, classes: int, kept: int = SORTED_NODES) -> None:
+        super().__init__()
+        require(kept >= _FEWEST_SORTED, f"sort pooling keeps {kept} nodes: accepted are {_FEWEST_SORTED} and more")
+        self.kept = kept
+        pairs = pairwise((_NODE_FEATURES, *_WIDTHS))
+        # The same dense layer on every node is a convolution over one place.
+        self.graph = nn.ModuleList(nn.Conv2d(inputs, outputs, 1, bias=False) for inputs, outputs in pairs)
+        self.rows = nn.Conv2d(sum(_WIDTHS), _CHANNELS[0], 1)
+        self.places = nn.Conv2d(_CHANNELS[0], _CHANNELS[1], (_REACH, 1))
+        self.hidden = nn.Linear(_CHANNELS[1] * (kept // 2 - _REACH + 1), _HIDDEN)
+        self.outputs = nn.Linear(_HIDDEN, classes)
+
+    def forward(self, packed: Tensor) -> Tensor:
+        """Return the logits (n, classes) of packed graphs (n, nodes, numbers)."""
+        adjacency, present = unpack_graphs(packed)
+        looped = adjacency + torch.diag_embed(present)
+        averaging = looped / looped.sum(2, keepdim=True).clamp(min=1.0)
+        degrees = torch.log1p(adjacency.sum(2)) / log1p(_LARGEST_DEGREE)
+        values, found = torch.stack([present, degrees], dim=1), []
+        for layer in self.graph:
+            values = torch.tanh(layer(_averaged(values, averaging).unsqueeze(3)).squeeze(3))
+            found.append(values)
+        rows = self._sort_pooled(torch.cat(found, dim=1), present)
+        pooled = F.max_pool2d(torch.relu(self.rows(rows.unsqueeze(3))), (2, 1))
+        places = torch.relu(self.places(pooled)).flatten(1)
+        logits: Tensor = self.outputs(torch.relu(self.hidden(places)))
+        return logits
+
+    def _sort_pooled(self, rows: Tensor, present: Tensor) -> Tensor:
+        """Return what stands side by side (m, 97, nodes) of the k nodes that come first: (m, 97, k)."""
+        there = present.repeat(len(rows) // len(present), 1)
+        keys = torch.where(there > 0, rows[:, -1], _BEHIND_ALL)
+        order = keys.argsort(dim=1, descending=True, stable=True)[:, : self.kept]
+        chosen = rows.gather(2, order.unsqueeze(1).expand(-1, rows.shape[1], -1))
+        return F.pad(chosen, (0, self.kept - chosen.shape[2]))
+
+
+def _averaged(values: Tensor, averaging: Tensor) -> Tensor:
+    """Return every node's values (m, width, nodes), averaged over itself and the nodes that it is joined to.
+
+    `averaging` is D^-1 (A + I) of n graphs (n, nodes, nodes). Several worlds may have the same graphs: then m is a
+    multiple of n, and worlds stand one after the other.
+    """
+    graphs, (_, width, nodes) = len(averaging), values.shape
+    side_by_side = values.reshape(-1, graphs, width, nodes).transpose(0, 1).reshape(graphs, -1, nodes)
+    found = side_by_side @ averaging.transpose(1, 2)
+    return found.reshape(graphs, -1, width, nodes).transpose(0, 1).reshape(-1, width, nodes)

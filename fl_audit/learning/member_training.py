@@ -1,0 +1,181 @@
+"""Local training where every world has members of its own: of the same records, each world trains on another part.
+
+All worlds go through the records in one public order, and each cuts its own members out of that order into batches. A
+step gathers every world's own batch. Worlds train in groups that fit the cache, each from its first step to its last,
+so that models and the optimizer's moments are read from memory once.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fl_audit.learning.dense_chains import ChainLayer
+from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule
+from fl_audit.learning.stacked import StackedModel
+
+_GROUP_SCALARS = 2**19
+"""Scalars of the models of a group: with weights, gradients and two moments 8 MiB, which stay in cache."""
+
+Gradients = Callable[[Tensor, Tensor], Tensor]
+"""From models (worlds, parameters) and batches (worlds, batch), padded with -1, to mean gradients of each batch."""
+
+
+def member_batches(
+    present: NDArray[np.bool_], schedule: LocalSchedule, draw: np.random.Generator
+) -> tuple[NDArray[np.int64], ...]:
+    """Draw which records each world takes in each local step.
+
+    Parameters
+    ----------
+    present
+        Which records each world trains on, (worlds, records).
+    schedule
+        Size of the batches, and how many epochs or steps.
+    draw
+        Source of the order (purpose `LOCAL_ORDER`), which is the same in all worlds.
+
+    Returns
+    -------
+    tuple of arrays
+        Indices of the records of each step, int64 (worlds, batch), padded with -1. An epoch has as many steps as the
+        world with the most members needs; others have smaller or empty batches at its end.
+    """
+    worlds, records = present.shape
+    most = int(present.sum(axis=1).max(initial=0))
+    if most == 0:
+        return ()
+    found: list[NDArray[np.int64]] = []
+    wanted = schedule.steps_on(most)
+    while len(found) < wanted:
+        order = draw.permutation(records)
+        rows, places = np.nonzero(present[:, order])
+        width = -(-most // schedule.batch) * schedule.batch
+        padded = np.full((worlds, width), -1, dtype=np.int64)
+        rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
+        padded[rows, rank] = order[places]
+        found += np.split(padded, width // schedule.batch, axis=1)
+    return tuple(found[:wanted])
+
+
+def member_updates(
+    model: StackedModel,
+    models: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    schedule: LocalSchedule,
+    batches: Sequence[NDArray[np.int64]],
+) -> Tensor:
+    """Return theta_start - theta_end after one step of the local optimizer on each batch, in every world.
+
+    Parameters
+    ----------
+    model
+        The network.
+    models
+        Start of every world, float32 (worlds, parameters); it is not changed.
+    features, labels
+        The client's records (n, *shape) in float32 and their classes (n,) in int64; or each world's own, (worlds, n,
+        *shape), of a type that may take less memory, and (worlds, n).
+    schedule
+        Gives the optimizer and its learning rate; Adam begins anew in every round.
+    batches
+        As `member_batches` draws them.
+
+    Returns
+    -------
+    Tensor
+        Float32 (worlds, parameters); zeros where there is no step.
+    """
+    moved = torch.zeros_like(models)
+    if not batches:
+        return moved
+    steps = [torch.from_numpy(batch).to(models.device) for batch in batches]
+    for rows in _groups(len(models), models.shape[1]):
+        some = (features[rows], labels[rows]) if labels.dim() == 2 else (features, labels)
+        gradients = _gradients(model, *some, rows.stop - rows.start)
+        moved[rows] = models[rows] - _trained(models[rows], [step[rows] for step in steps], schedule, gradients)
+    return moved
+
+
+def _groups(worlds: int, parameters: int) -> Iterator[slice]:
+    together = max(1, _GROUP_SCALARS // parameters)
+    for first in range(0, worlds, together):
+        yield slice(first, min(worlds, first + together))
+
+
+def _trained(start: Tensor, steps: Sequence[Tensor], schedule: LocalSchedule, gradients: Gradients) -> Tensor:
+    """Return where some worlds end."""
+    weights = start.clone()
+    worlds = list(weights.unbind())  # views, each of which the optimizer moves by itself, with a step count of its own
+    optimizer = _optimizer(worlds, schedule)
+    for step in steps:
+        has_records = (step >= 0).any(dim=1).tolist()
+        for world, gradient, is_moved in zip(worlds, gradients(weights, step), has_records, strict=True):
+            # Where a world has no record left in this step, it takes none.
+            world.grad = gradient if is_moved else None
+        optimizer.step()
+    return weights
+
+
+def _optimizer(worlds: list[Tensor], schedule: LocalSchedule) -> torch.optim.Optimizer:
+    match schedule.optimizer:
+        case LocalOptimizer.SGD:
+            return torch.optim.SGD(worlds, lr=schedule.learning_rate)
+        case LocalOptimizer.ADAM:
+            return torch.optim.Adam(worlds, lr=schedule.learning_rate, fused=True)
+
+
+def _gradients(model: StackedModel, features: Tensor, labels: Tensor, worlds: int) -> Gradients:
+    if model.fast and model.chain is not None:
+        return _ChainGradients(model.chain, model.layout.size, features, labels)
+
+    def masked(weights: Tensor, step: Tensor) -> Tensor:
+        records = labels.shape[-1]
+        taking_part = torch.zeros(worlds, records + 1, dtype=torch.bool, device=step.device)
+        taking_part.scatter_(1, step.where(step >= 0, records), True)
+        taking_part = taking_part[:, :-1]
+        total = model.clipped_sum(weights, features, labels, None, None, taking_part)
+        return total.div_(taking_part.sum(dim=1, keepdim=True).clamp_(min=1))
+
+    return masked
+
+
+class _ChainGradients:
+    """Mean gradients of a chain of dense layers, every world on its own batch, the backward pass written out."""
+
+    def __init__(self, layers: Sequence[ChainLayer], parameters: int, features: Tensor, labels: Tensor) -> None:
+        self._layers, self._size = layers, parameters
+        self._is_own = labels.dim() == 2
+        self._features, self._labels = features.flatten(2 if self._is_own else 1), labels
+        self._classes = layers[-1].outs
+
+    def __call__(self, weights: Tensor, step: Tensor) -> Tensor:
+        counted = step >= 0
+        index, seen = step.clamp(min=0), list[Tensor]()
+        place = (torch.arange(len(step), device=step.device).unsqueeze(1), index) if self._is_own else index
+        values = self._features[place].float()
+        for layer in self._layers:
+            seen.append(values)
+            biases, matrix = layer.biases(weights), layer.weights(weights).transpose(1, 2)
+            values = torch.bmm(values, matrix) if biases is None else torch.baddbmm(biases, values, matrix)
+            values = layer.activation.apply(values)
+            seen.append(values)
+        share = counted / counted.sum(dim=1, keepdim=True).clamp_(min=1)
+        signal = torch.softmax(values, 2).sub_(F.one_hot(self._labels[place], self._classes)).mul_(share.unsqueeze(2))
+        return self._backward(weights, seen, signal)
+
+    def _backward(self, weights: Tensor, seen: list[Tensor], signal: Tensor) -> Tensor:
+        gradient = weights.new_empty(len(weights), self._size)
+        for number in reversed(range(len(self._layers))):
+            layer, inputs, outputs = self._layers[number], seen[2 * number], seen[2 * number + 1]
+            signal = layer.activation.pull_back(signal, outputs)
+            layer.weights(gradient).baddbmm_(signal.transpose(1, 2), inputs, beta=0)
+            if layer.bias is not None:
+                gradient[:, layer.bias] = signal.sum(dim=1)
+            if number > 0:
+                signal = torch.bmm(signal, layer.weights(weights))
+        return gradient

@@ -1,0 +1,195 @@
+"""Lengths of the gradients of single records, and their products with vectors, in many worlds.
+
+What is asked of a gradient is two numbers, so where a model is made of stacked layers no gradient need be formed. One
+forward and one backward pass give every layer its inputs and the gradients of the losses at its outputs. With them
+||g||^2 follows as in a clipped sum, and <g, v> as well: the outputs of a layer are linear in its parameters, so <g, v>
+is the sum over its outputs of their gradients times what the layer makes of the same inputs with v in place of its
+parameters; for a dense layer d^T V a. Both together take the time of a clipped sum. (A forward-mode derivative along v
+takes as long by itself, and needs a derivative rule for all code of the model.) Other models form gradients example by
+example.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fl_audit.errors import require
+from fl_audit.learning import stacked
+from fl_audit.learning.layers import Visit
+from fl_audit.learning.layout import ParameterLayout
+from fl_audit.learning.sampling import Portion
+from fl_audit.learning.stacked import StackedModel
+
+
+class RecordGradients(NamedTuple):
+    """What is known of the gradient of every record's loss, without clipping.
+
+    Parameters
+    ----------
+    norms
+        Lengths over all parameters together, at least 0, float32 (worlds, n).
+    products
+        Inner products with one vector for each world, float32 (worlds, n).
+    """
+
+    norms: Tensor
+    products: Tensor
+
+
+def gradient_norms(model: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+    """Return ||g||, g the gradient of one record's cross-entropy, over all parameters together.
+
+    Parameters
+    ----------
+    model
+        The model.
+    models
+        Float32 tensor (worlds, parameters).
+    features, labels
+        Records (n, *shape) in float32 and their classes (n,) in int64; n may be 0.
+
+    Returns
+    -------
+    Tensor
+        Float32 tensor (worlds, n), with the relative error of float32 sums.
+
+    Raises
+    ------
+    InputError
+        If the models have another number of parameters, or features and labels are not equally many.
+    """
+    _check(model, models, features, labels)
+    norms = models.new_empty(len(models), len(labels))
+    for rows, some, gradients in _passes(model, models, features, labels):
+        norms[rows, some] = gradients.norms()
+    return norms
+
+
+def gradient_products(model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, vectors: Tensor) -> Tensor:
+    """Return <v, g>, g the gradient of one record's cross-entropy and v a vector of its world.
+
+    Parameters
+    ----------
+    model
+        The model.
+    models
+        Float32 tensor (worlds, parameters).
+    features, labels
+        Records (n, *shape) in float32 and their classes (n,) in int64; n may be 0.
+    vectors
+        One for each world, finite, (worlds, parameters); it is read in float32.
+
+    Returns
+    -------
+    Tensor
+        Float32 tensor (worlds, n). Its error is that of float32 sums: relative to ||v|| ||g||, not to a product that
+        may be far smaller.
+
+    Raises
+    ------
+    InputError
+        If the models have another number of parameters, vectors are not as many and as long as models, or features
+        and labels are not equally many.
+    """
+    _check(model, models, features, labels, vectors)
+    products = models.new_empty(len(models), len(labels))
+    for rows, some, gradients in _passes(model, models, features, labels):
+        products[rows, some] = gradients.products(vectors[rows].float())
+    return products
+
+
+def record_gradients(
+    model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, vectors: Tensor
+) -> RecordGradients:
+    """Return `gradient_norms` and `gradient_products` at once, for one forward and one backward pass in place of two.
+
+    Parameters
+    ----------
+    model, models, features, labels, vectors
+        As in `gradient_products`.
+
+    Raises
+    ------
+    InputError
+        As in `gradient_products`.
+
+    Examples
+    --------
+    >>> model = StackedModel(torch.nn.Linear(2, 2, bias=False), (2,))
+    >>> records, labels = torch.tensor([[3.0, 4.0]]), torch.tensor([0])
+    >>> found = record_gradients(model, torch.zeros(1, 4), records, labels, torch.tensor([[1.0, 0.0, 0.0, 0.0]]))
+    >>> round(float(found.norms), 4), round(float(found.products), 4)  # of the gradient (-3, -4, 3, 4) / 2
+    (3.5355, -1.5)
+    """
+    _check(model, models, features, labels, vectors)
+    found = RecordGradients(*(models.new_empty(len(models), len(labels)) for _ in range(2)))
+    for rows, some, gradients in _passes(model, models, features, labels):
+        found.norms[rows, some] = gradients.norms()
+        found.products[rows, some] = gradients.products(vectors[rows].float())
+    return found
+
+
+@dataclass(frozen=True)
+class _Taped:
+    """Gradients of a pass that are not formed: the calls of the stacked layers, and the gradients at their outputs."""
+
+    taped: list[tuple[Visit, Tensor]]
+    layout: ParameterLayout
+
+    def norms(self) -> Tensor:
+        with torch.no_grad():
+            squares = [visit.layer.squared_norms(visit, signal)[0] for visit, signal in self.taped]
+            return torch.stack(squares).sum(0).sqrt_()
+
+    def products(self, vectors: Tensor) -> Tensor:
+        views = self.layout.views(vectors)
+        for visit, _ in self.taped:
+            visit.layer.frame.parameters = views
+        with torch.no_grad():
+            return torch.stack([visit.layer.products(visit, signal) for visit, signal in self.taped]).sum(0)
+
+
+@dataclass(frozen=True)
+class _Formed:
+    """Gradients of a pass themselves, (worlds, n, parameters)."""
+
+    gradients: Tensor
+
+    def norms(self) -> Tensor:
+        norms: Tensor = torch.linalg.vector_norm(self.gradients, dim=2)
+        return norms
+
+    def products(self, vectors: Tensor) -> Tensor:
+        return torch.bmm(self.gradients, vectors.unsqueeze(2)).squeeze(2)
+
+
+def _passes(
+    model: StackedModel, models: Tensor, features: Tensor, labels: Tensor
+) -> Iterator[tuple[slice, slice, _Taped | _Formed]]:
+    """Yield the worlds, the records and the gradients of passes that fit the budgets of memory."""
+    for rows, some in model.passes(len(models), len(labels)):
+        if model.fast:
+            taped = model.backward(models[rows], Portion(features[some], labels[some]))
+            yield rows, some, _Taped(taped, model.layout)
+            continue
+        together = max(1, stacked.GRADIENT_BUDGET // models[rows].numel())
+        for first in range(some.start, some.stop, together):
+            part = slice(first, min(some.stop, first + together))
+            yield rows, part, _Formed(model.example_gradients(models[rows], Portion(features[part], labels[part])))
+
+
+def _check(
+    model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, vectors: Tensor | None = None
+) -> None:
+    size = model.layout.size
+    fits = models.dim() == 2 and models.shape[1] == size
+    require(fits, f"models have shape {tuple(models.shape)}: accepted is (worlds, {size}), as the model has parameters")
+    require(
+        len(features) == len(labels), f"{len(features)} features and {len(labels)} labels: accepted are equally many"
+    )
+    if vectors is not None:
+        found, accepted = tuple(vectors.shape), tuple(models.shape)
+        require(found == accepted, f"vectors have shape {found}: accepted is {accepted}, one for each model")

@@ -1,0 +1,69 @@
+"""Early stopping on a public rule: every world keeps the release that did best on records of nobody's training set."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fl_audit.game.columns import Columns
+from fl_audit.worlds import WorldBatch
+
+
+class EarlyStopping:
+    """Chooses the release of every world after which the loss on the population sample fell no more.
+
+    The rule reads releases and public records alone, so it is part of no promise: whatever is chosen among releases
+    follows from them.
+
+    Parameters
+    ----------
+    patience
+        So many evaluated releases without a smaller loss end the training of a world, from 1.
+    """
+
+    def __init__(self, patience: int) -> None:
+        self._patience = patience
+        self._best: dict[str, NDArray[np.float64]] = {}
+        self._chosen: dict[str, NDArray[np.int64]] = {}
+        self._waited: dict[str, NDArray[np.int64]] = {}
+        self._models: dict[str, Tensor] = {}
+
+    def look(self, batch: WorldBatch, number: int, models: Tensor, losses: Callable[[], NDArray[np.float64]]) -> None:
+        """Take note of an evaluated release; they come in order, 0 being the initial models.
+
+        Parameters
+        ----------
+        batch, number, models
+            The release (worlds, parameters).
+        losses
+            Returns the losses on the population sample, (worlds, p).
+        """
+        if batch.name not in self._best:
+            self._best[batch.name] = np.full(batch.count, np.inf)
+            self._chosen[batch.name], self._waited[batch.name] = (np.zeros(batch.count, np.int64) for _ in range(2))
+            self._models[batch.name] = models.clone()
+        if self.is_over(batch):
+            return
+        mean, best, waited = losses().mean(axis=1), self._best[batch.name], self._waited[batch.name]
+        runs = waited < self._patience
+        better = runs & (mean < best)
+        waited[runs & ~better] += 1
+        waited[better] = 0
+        best[better], self._chosen[batch.name][better] = mean[better], number
+        rows = torch.from_numpy(better).to(models.device)
+        self._models[batch.name][rows] = models[rows]
+
+    def is_over(self, batch: WorldBatch) -> bool:
+        """Whether no world of a batch trains on."""
+        waited = self._waited.get(batch.name)
+        return waited is not None and bool((waited >= self._patience).all())
+
+    def models(self, batch: WorldBatch) -> Tensor:
+        """Return the chosen models (worlds, parameters)."""
+        return self._models[batch.name]
+
+    def columns(self, batch: WorldBatch) -> Columns:
+        """Return the number of the chosen release of every world."""
+        return Columns(worlds={"chosen_release": self._chosen[batch.name].astype(np.float64)})

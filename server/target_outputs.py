@@ -1,0 +1,91 @@
+"""What the final models answer to the records of the targets: what attacks that see a model alone begin from."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fl_audit.adversaries.membership.confidence import label_log_probability, scaled_confidence
+from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures, white_box_features
+from fl_audit.game.columns import Columns
+from fl_audit.worlds import WorldBatch
+from server.evaluator import Release
+
+Floats = NDArray[np.float64]
+
+LOGITS, POPULATION = "logits", "population"
+"""Names of what is kept of a batch: logits of the targets' records, and log p_y of the population sample."""
+WHITE_BOX = ("signals", "inputs", "log_probabilities", "losses")
+"""Names of what a white-box attacker sees, see `WhiteBoxFeatures`."""
+UNDER_ASCENT = "loss_under_ascent"
+"""Column of the table of targets."""
+
+
+class TargetOutputs:
+    """Keeps what models answer about the records of the targets.
+
+    Of the final models these are the outputs on them, and on the population sample.
+
+    Parameters
+    ----------
+    evaluated
+        Numbers of the releases that are shown.
+    sees_weights
+        Whether what a white-box attacker sees is kept, of the final models and of two releases before.
+    is_active
+        Whether the losses of all releases are, because an insider pushes them up.
+    """
+
+    def __init__(self, evaluated: Sequence[int], sees_weights: bool = False, is_active: bool = False) -> None:
+        self._columns: dict[str, Columns] = {}
+        self._outputs: dict[str, dict[str, Tensor]] = {}
+        self._seen: dict[str, list[WhiteBoxFeatures]] = {}
+        self._losses: dict[str, list[Floats]] = {}
+        self._is_active = is_active
+        self._looked_at = {evaluated[len(evaluated) * third // 3 - 1] for third in (1, 2, 3)} if sees_weights else set()
+
+    def look(self, release: Release) -> None:
+        """Ask a release."""
+        game, records, name = release.game, release.game.differing, release.batch.name
+        if release.number in self._looked_at:
+            found = white_box_features(game.model, release.models, records.features, records.labels)
+            self._seen.setdefault(name, []).append(found)
+        if self._is_active and release.number > 0:
+            self._losses.setdefault(name, []).append(release.differing_losses)
+        if release.is_last:
+            self._look_at_last(release)
+
+    def _look_at_last(self, release: Release) -> None:
+        game, records, name = release.game, release.game.differing, release.batch.name
+        logits = game.model.logits(release.models, records.features).cpu()
+        wide, labels = logits.double().numpy(), records.labels.cpu().numpy()
+        told = {
+            "log_probability": _by_target(label_log_probability(wide, labels), game.target_of_records),
+            "confidence": _by_target(scaled_confidence(wide, labels), game.target_of_records),
+        }
+        if self._is_active:
+            told[UNDER_ASCENT] = _by_target(np.mean(self._losses.pop(name), axis=0), game.target_of_records)
+        self._columns[name] = Columns(targets=told)
+        population = torch.from_numpy(-release.population_losses).float()
+        self._outputs[name] = {LOGITS: logits, POPULATION: population}
+        if self._seen:
+            found = WhiteBoxFeatures.over_releases(self._seen.pop(name))
+            for part in WHITE_BOX:
+                self._outputs[name][part] = torch.from_numpy(getattr(found, part)).float()
+
+    def columns(self, batch: WorldBatch) -> Columns:
+        """Return log p_y and scaled confidence of every target, (worlds, targets); of clients means over records."""
+        return self._columns[batch.name]
+
+    def outputs(self, batch: WorldBatch) -> dict[str, Tensor]:
+        """Return logits (worlds, records, classes) and log p_y of the population (worlds, p), both float32."""
+        return self._outputs[batch.name]
+
+
+def _by_target(values: Floats, target_of_records: NDArray[np.int64]) -> Floats:
+    """Return the mean over the records of each target, (worlds, targets)."""
+    counts = np.bincount(target_of_records)
+    sums = np.add.reduceat(values, np.append(0, np.cumsum(counts)[:-1]), axis=1)
+    return np.asarray(sums / counts, dtype=np.float64)

@@ -1,0 +1,142 @@
+"""Graphs as records: cut, packed, randomised, compared."""
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.client_neighbours import client_dissimilarities
+from fl_audit.data.dissimilarity import Dissimilarity
+from fl_audit.data.graph_records import comparable, cut_graph, graph_records, randomised_graphs
+from fl_audit.data.graphs import Graphs
+from fl_audit.data.neighbours import NeighbourChoice, choose_neighbour
+from fl_audit.data.randomisers import RandomisedEdges
+from fl_audit.data.ranking import ranked_pairs, ranked_records
+from fl_audit.data.records import Records
+from fl_audit.errors import InputError
+from fl_audit.learning.packed_graphs import unpack_graph
+from fl_audit.randomness import Purpose, generator
+
+STAR = np.zeros((5, 5), dtype=np.bool_)
+STAR[2, :2] = STAR[:2, 2] = STAR[2, 3:] = STAR[3:, 2] = True
+
+
+def random_graphs(sizes: list[int], seed: int = 0, labels: np.ndarray | None = None) -> Graphs:
+    draw = np.random.default_rng(seed)
+    above = [np.triu(draw.random((nodes, nodes)) < 0.4, 1) for nodes in sizes]
+    found = np.arange(len(sizes)) % 2 if labels is None else labels
+    return Graphs.of_adjacency([matrix | matrix.T for matrix in above], found, 2)
+
+
+def test_records_hold_the_graphs() -> None:
+    graphs = random_graphs([3, 30, 17])
+    records = graph_records(graphs, 40)
+    assert records.graphs
+    assert records.shape == (30, 3)
+    assert records.labels.tolist() == [0, 1, 0]
+    for number in range(3):
+        assert np.array_equal(unpack_graph(records.features[number]), graphs.adjacency(number))
+    taken = records.take([2, 0])
+    assert taken.graphs
+    assert np.array_equal(unpack_graph(taken.features[0]), graphs.adjacency(2))
+    with pytest.raises(InputError, match="graph-nodes is 1: accepted are whole numbers from 2"):
+        graph_records(graphs, 1)
+
+
+def test_large_graphs_keep_the_nodes_of_highest_degree_in_their_order() -> None:
+    assert np.array_equal(cut_graph(STAR, 5), STAR)
+    # Node 2 is joined to all; of the others, which are joined to it alone, the first ones stay.
+    assert cut_graph(STAR, 3).astype(int).tolist() == [[0, 0, 1], [0, 0, 1], [1, 1, 0]]
+    graphs = random_graphs([40])
+    matrix, degrees = graphs.adjacency(0), graphs.degrees(0)
+    kept = [
+        node for node in range(40) if (degrees > degrees[node]).sum() + (degrees[:node] == degrees[node]).sum() < 25
+    ]
+    assert np.array_equal(cut_graph(matrix, 25), matrix[np.ix_(kept, kept)])
+    assert np.array_equal(unpack_graph(graph_records(graphs, 25).features[0]), cut_graph(matrix, 25))
+
+
+def test_randomised_graphs_are_what_the_randomiser_makes_of_the_matrices() -> None:
+    graphs, randomiser = random_graphs([3, 30, 17]), RandomisedEdges(1.0)
+    records = graph_records(graphs, 40)
+    told = randomised_graphs(records.features, randomiser, generator(3, Purpose.RECORD_RANDOMISER))
+    assert told.shape == records.features.shape
+    draws = generator(3, Purpose.RECORD_RANDOMISER)
+    for number in range(3):
+        matrix = randomiser.perturb(graphs.adjacency(number), draws)
+        assert np.array_equal(unpack_graph(told[number]), matrix)
+        assert randomiser.log_odds(unpack_graph(told[number]), matrix, matrix) == 0
+    assert np.array_equal(
+        randomised_graphs(records.features[:2], randomiser, generator(3, Purpose.RECORD_RANDOMISER)), told[:2]
+    )
+    assert not np.array_equal(told[1:], records.features[1:])
+    # With epsilon 50 nothing is told wrongly but once in 10^19 times; these graphs have no lonely node.
+    nearly_all = randomised_graphs(records.features[1:], RandomisedEdges(50.0), generator(3, Purpose.RECORD_RANDOMISER))
+    assert np.array_equal(nearly_all, records.features[1:])
+
+
+def test_graphs_are_as_far_apart_as_they_have_different_pairs() -> None:
+    graphs = random_graphs([4, 30, 30, 17, 9])
+    features = comparable(graph_records(graphs)).features
+    assert set(np.unique(features)) == {0.0, 1.0}
+    for one in range(5):
+        for other in range(5):
+            left, right = np.zeros((2, 30, 30), dtype=np.bool_)
+            for number, whole in ((one, left), (other, right)):
+                nodes = graphs.nodes[number]
+                whole[:nodes, :nodes] = graphs.adjacency(number)
+            pairs = np.triu(left != right).sum() + abs(int(graphs.nodes[one] - graphs.nodes[other]))
+            assert np.square(features[one] - features[other]).sum() == pairs
+    others = Records(np.eye(3), np.arange(3), 3)
+    assert comparable(others) is others
+
+
+@pytest.mark.parametrize("measure", [Dissimilarity.EUCLIDEAN, Dissimilarity.HAMMING, Dissimilarity.MANHATTAN])
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD])
+@pytest.mark.parametrize("choice", [NeighbourChoice.MOST_DISSIMILAR, NeighbourChoice.LEAST_DISSIMILAR, 4])
+def test_neighbours_are_chosen_by_pairs_of_nodes(
+    choice: NeighbourChoice | int, adjacency: Adjacency, measure: Dissimilarity
+) -> None:
+    records = graph_records(random_graphs([9, 30, 12, 25, 17, 30, 5, 22]))
+    flat = comparable(records)
+    halves = np.arange(5), np.arange(5, 8)
+    found, expected = (
+        choose_neighbour(adjacency, one.take(halves[0]), one.take(halves[1]), choice, measure, 0)
+        for one in (records, flat)
+    )
+    assert found == expected
+    (inside, outside), (left, right) = ([one.take(half) for half in halves] for one in (records, flat))
+    assert ranked_pairs(inside, outside, measure, 15) == ranked_pairs(left, right, measure, 15)
+    assert ranked_records(records, measure, 8) == ranked_records(flat, measure, 8)
+    clients = [np.arange(3), np.arange(3, 8)]
+    if measure is not Dissimilarity.HAMMING:
+        assert np.array_equal(
+            client_dissimilarities(clients, records, measure), client_dissimilarities(clients, flat, measure)
+        )
+
+
+def collab(directory: Path, graphs: Graphs) -> Path:
+    """Write graphs as the text of DGCNN."""
+    lines = [str(len(graphs))]
+    for number in range(len(graphs)):
+        lines.append(f"{graphs.nodes[number]} {graphs.labels[number]}")
+        for row in graphs.adjacency(number):
+            joined = np.flatnonzero(row)
+            lines.append(" ".join(map(str, [0, len(joined), *joined])))
+    with zipfile.ZipFile(directory / "COLLAB.zip", "w") as archive:
+        archive.writestr("COLLAB/COLLAB.txt", "\n".join(lines))
+    return directory
+
+
+def test_the_catalogue_has_collab(tmp_path: Path) -> None:
+    graphs = random_graphs([9, 30, 12])
+    source = load_source(DataSpec("collab", str(collab(tmp_path, graphs)), (("graph-nodes", 12),)))
+    assert source.pool.graphs
+    assert source.feature_shape == (12, 2)
+    assert source.description == "COLLAB, 3 graphs of up to 12 nodes, 1 of them cut to that"
+    assert np.array_equal(unpack_graph(source.pool.features[1]), cut_graph(graphs.adjacency(1), 12))
+    with pytest.raises(InputError, match="graph-nodes is 1: accepted are whole numbers from 2"):
+        load_source(DataSpec("collab", str(tmp_path), (("graph-nodes", 1),)))

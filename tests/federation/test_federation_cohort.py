@@ -1,0 +1,87 @@
+"""Clients of one world that train together contribute what each contributes alone, and runs are the same."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from audits import MakePlan
+from test_federation_engines import assert_same
+
+from experiments.runs import run as runs
+from experiments.runs.engines import Engine
+from experiments.runs.run import run_audit
+from fl_audit.game.contributing import Moment, contributed, contributed_together, trains_together
+from fl_audit.game.game import load_game
+from fl_audit.learning.local_training import LocalSchedule, local_batches, local_updates, trains_stacked
+from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.stacked import StackedModel
+
+_CLIENTS = {
+    "data": {"clients": 8, "records": 80, "test-records": 40},
+    "model": {"name": "dense-128"},
+    "training": {"strategy": "dp-fedavg", "rounds": 3, "learning-rate": 1.0, "local-batch": 4, "local-epochs": 2},
+    "privacy": {"clipping-norm": 1.0, "sensitivity": "global", "adjacency": "add-remove-client"},
+    "run": {"worlds-per-batch": 1, "actors": 2},
+}
+
+
+@pytest.mark.parametrize("schedule", [LocalSchedule(0.1, 4, epochs=2), LocalSchedule(0.1, 7, steps=5)])
+def test_stacked_clients_end_where_each_ends_alone(schedule: LocalSchedule) -> None:
+    model = StackedModel.of(ModelSpec("dense-128", (20,), 3))
+    source, records = torch.Generator().manual_seed(3), 11
+    start = initial_models(ModelSpec("dense-128", (20,), 3), 0, [0])
+    features = torch.randn(5, records, 20, generator=source)
+    labels = torch.randint(3, (5, records), generator=source)
+    orders = [local_batches(records, schedule, np.random.default_rng(client)) for client in range(5)]
+    assert trains_stacked(model, records, schedule)
+    steps = [np.stack(step) for step in zip(*orders, strict=True)]
+    together = local_updates(model, start.expand(5, -1), features, labels, schedule, steps)
+    for client, order in enumerate(orders):
+        alone = local_updates(model, start, features[client], labels[client], schedule, order)
+        assert torch.equal(together[client], alone[0])
+        # That the order matters shows that each client's own was used.
+        other = local_updates(model, start, features[client], labels[client], schedule, orders[client - 1])
+        assert not torch.equal(alone, other)
+
+
+def test_too_many_records_for_one_stretch_do_not_train_together() -> None:
+    model = StackedModel.of(ModelSpec("logistic", (4,), 2))
+    assert trains_stacked(model, 256, LocalSchedule(0.1, 10, epochs=1))
+    assert not trains_stacked(model, 257, LocalSchedule(0.1, 10, epochs=1))
+    assert not trains_stacked(model, 30, LocalSchedule(0.1, 10, steps=2))
+
+
+@pytest.mark.parametrize("clipping", ["fixed", "adaptive"])
+def test_a_cohort_contributes_what_its_clients_do(clipping: str, small_plan: MakePlan) -> None:
+    game = load_game(small_plan(**(_CLIENTS | {"privacy": _CLIENTS["privacy"] | {"clipping": clipping}})).public)
+    clients = [client for client in range(8) if client != game.victim]
+    moment = Moment(2, torch.tensor([0.3], dtype=torch.float64) if clipping == "adaptive" else None)
+    models = initial_models(ModelSpec("dense-128", game.model.feature_shape, game.classes), 0, [0])
+    assert trains_together(game, clients)
+    assert not trains_together(game, range(8)), "the victim holds nothing in common with D'"
+    for client, found in zip(clients, contributed_together(game, clients, models, moment), strict=True):
+        alone = contributed(game, client, game.honest_shard(client), models, moment)
+        assert torch.equal(found.total, alone.total)
+        assert (found.within is None) == (alone.within is None) == (clipping == "fixed")
+        assert found.within is None or torch.equal(found.within, alone.within)
+
+
+@pytest.mark.parametrize("training", [{}, {"cohort": 6}, {"client-sampling-rate": 0.7}])
+def test_runs_are_the_same_whether_clients_train_together_or_not(
+    training: dict[str, int | float], small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = small_plan(**(_CLIENTS | {"training": _CLIENTS["training"] | training}), audit={"worlds": 3})
+    sizes: list[int] = []
+    read_ahead = runs.read_ahead
+
+    def noting(calls: object) -> None:
+        sizes.append(len(calls))  # type: ignore[arg-type]
+        read_ahead(calls)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(runs, "read_ahead", noting)
+    together = run_audit(plan, tmp_path / "together", Engine.LOCAL, with_report=False)
+    assert max(sizes) > 1
+    monkeypatch.setattr(runs, "read_ahead", lambda calls: None)
+    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    assert_same(together, alone)

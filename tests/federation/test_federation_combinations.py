@@ -1,0 +1,166 @@
+"""The table of guarantees has every combination that a release law takes, and gives a reason for every other one."""
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from experiments.runs.plan import AuditPlan
+from experiments.studies.guarantee_settings import (
+    CLIENTS,
+    ROUNDS,
+    Combination,
+    boxes,
+    combinations,
+    is_repetition,
+    plan_of,
+    write_records,
+)
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import InputError
+from fl_audit.game.seen import View, require_view
+from fl_audit.learning.local_training import LocalSchedule
+from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
+from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, FixedClipping, NoClipping
+from fl_audit.mechanisms.contribution import Contribution, LocalTraining, PrivateTraining, RecordGradients
+from fl_audit.mechanisms.law import ReleaseLaw, require_weighable
+from fl_audit.mechanisms.noise import (
+    CentralGaussian,
+    CorrelatedGaussian,
+    DistributedGaussian,
+    InsideTraining,
+    LocalGaussian,
+    Noise,
+    NoiseScaling,
+    NoNoise,
+)
+from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, PoissonSampling
+from fl_audit.mechanisms.standpoint import Place, Standpoint, TargetsParticipation
+from fl_audit.privacy.matrices import StrategyKind
+
+SCHEDULE = LocalSchedule(0.1, 4, None, 2)
+CONTRIBUTIONS: tuple[Contribution, ...] = (RecordGradients(), LocalTraining(SCHEDULE), PrivateTraining(SCHEDULE, 4))
+CLIPPINGS: tuple[Clipping, ...] = (FixedClipping(1.0), AdaptiveClipping(1.0), NoClipping())
+PARTICIPATIONS: tuple[Participation, ...] = (Everybody(), PoissonSampling(0.3), FixedCohort(CLIENTS // 2, CLIENTS))
+NOISES: tuple[Noise, ...] = (
+    *(CentralGaussian(1.0, scaling) for scaling in NoiseScaling),
+    DistributedGaussian(1.0, CLIENTS),
+    LocalGaussian(1.0, CLIENTS),
+    *(CorrelatedGaussian(1.0, matrix, ROUNDS, bands=2) for matrix in StrategyKind),
+    InsideTraining(1.0),
+    NoNoise(),
+)
+
+Named = tuple[Any, ...]
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[Combination, AuditPlan | str]:
+    """The plan of every combination of the table, or why it is refused."""
+    records = tmp_path_factory.mktemp("guarantees") / "records.npz"
+    write_records(records)
+    return {one: _plan_or_reason(one, records) for one in combinations()}
+
+
+def _plan_or_reason(combination: Combination, records: Path) -> AuditPlan | str:
+    try:
+        return plan_of(combination, records, 10, 0, {"noise-multiplier": 1.0})
+    except InputError as error:
+        return str(error)
+
+
+def _named(law: ReleaseLaw, standpoint: Standpoint) -> Named:
+    """Return the parts of a law and who attacks it, without what makes no difference."""
+    noise = law.noise
+    which = getattr(noise, "scaling", None) or getattr(noise, "matrix", None)
+    seen = standpoint.participation if law.is_sampled else TargetsParticipation.SECRET
+    known = standpoint.colluders > 0 and law.clients_add_noise
+    kinds = (law.contribution.kind, law.clipping.kind, law.participation.kind, noise.kind)
+    return (law.adjacency, *kinds, which, standpoint.place, seen, known)
+
+
+def _laws() -> Iterator[ReleaseLaw]:
+    optimizer = ServerOptimizer(OptimizerKind.SGD, 1.0)
+    for adjacency, contribution, clipping, participation, noise in product(
+        Adjacency, CONTRIBUTIONS, CLIPPINGS, PARTICIPATIONS, NOISES
+    ):
+        try:
+            yield ReleaseLaw(adjacency, clipping, participation, noise, 6.0, optimizer, contribution)
+        except InputError:
+            continue
+
+
+def _offered() -> Iterator[Named]:
+    """Return every law that can be written down, with every adversary who can weigh it."""
+    for law, place, seen, colluders in product(_laws(), Place, TargetsParticipation, (0, 2)):
+        try:
+            standpoint = Standpoint(place, seen, colluders)
+            require_weighable(law, standpoint)
+        except InputError:
+            continue
+        yield _named(law, standpoint)
+
+
+def test_every_kind_of_every_part_is_tried() -> None:
+    for kinds, examples in (
+        (Contribution, CONTRIBUTIONS),
+        (Clipping, CLIPPINGS),
+        (Participation, PARTICIPATIONS),
+        (Noise, NOISES),
+    ):
+        assert {type(one) for one in examples} == set(get_args(kinds))
+
+
+def test_the_table_lists_every_law_that_can_be_written_down(plans: dict[Combination, AuditPlan | str]) -> None:
+    listed = [
+        _named(plan.public.law, plan.public.standpoint)
+        for one, plan in plans.items()
+        if isinstance(plan, AuditPlan) and not is_repetition(plan) and one.is_usual
+    ]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == set(_offered())
+
+
+def test_the_table_lists_what_may_become_of_every_release(plans: dict[Combination, AuditPlan | str]) -> None:
+    """With everybody's contributions at a fixed norm, as a single client sees them."""
+    listed = {
+        (_named(plan.public.law, plan.public.standpoint), plan.public.view, plan.public.law.optimizer.kind)
+        for plan in plans.values()
+        if isinstance(plan, AuditPlan)
+    }
+    for law in _laws():
+        if not law.adds_noise or law.is_adaptive or not isinstance(law.participation, Everybody):
+            continue
+        for view, kind in product(View, OptimizerKind):
+            made = ReleaseLaw(
+                law.adjacency, law.clipping, law.participation, law.noise, law.denominator,
+                ServerOptimizer(kind, 1.0), law.contribution,
+            )  # fmt: skip
+            is_listed = (_named(law, Standpoint()), view, kind) in listed
+            try:
+                require_view(view, made)
+            except InputError:
+                assert not is_listed
+            else:
+                assert is_listed, (law, view, kind)
+
+
+def test_whatever_cannot_be_accounted_or_weighed_is_refused_with_its_reason(
+    plans: dict[Combination, AuditPlan | str],
+) -> None:
+    refused = {one: plan for one, plan in plans.items() if isinstance(plan, str)}
+    assert 0 < len(refused) < len(plans)
+    assert all("accepted" in reason or "needs" in reason for reason in refused.values())
+
+
+def test_refused_combinations_stand_in_few_rows_and_each_in_one(plans: dict[Combination, AuditPlan | str]) -> None:
+    refused = {one: plan for one, plan in plans.items() if isinstance(plan, str)}
+    rows, spelled = 0, list[tuple[str, ...]]()
+    for reason in set(refused.values()):
+        found = boxes(one for one, other in refused.items() if other == reason)
+        rows += len(found)
+        spelled += [parts for box in found for parts in product(*box)]
+    assert rows < len(refused) / 20
+    assert sorted(spelled) == sorted(one.parts() for one in refused)

@@ -1,0 +1,264 @@
+"""Randomised graphs and pixelated images in runs, what is refused, and what the report says of each record."""
+
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from audits import MakePlan
+from federation.test_federation_randomised import ALONE, MEMBERS, NOT_PRIVATE, bits, carts_plan
+from numpy.typing import NDArray
+from torch import nn
+
+from experiments.runs.engines import Engine
+from experiments.runs.plan import AuditPlan
+from experiments.runs.run import rebuild_report, run_audit
+from experiments.runs.run_directory import read_json
+from fl_audit.data.randomisers import LaplacePixelation, RandomisedEdges
+from fl_audit.errors import InputError
+from fl_audit.game.game import load_game
+from fl_audit.game.private_training import OwnDraws
+from fl_audit.game.public import PublicGame
+from fl_audit.game.randomised import randomised_records, told_by
+from fl_audit.game.record_pair import record_pair
+from fl_audit.learning.packed_graphs import pack_graph, unpack_graph
+from fl_audit.privacy.randomised_response import response_advantage
+from fl_audit.randomness import Purpose, generator
+from fl_audit.report.sections.record_promise import advantage_of, measured_advantage
+from fl_audit.worlds import WorldBatch
+from server.challenger import SeededChallenger
+from server.record_draws import OF_FIRST, OF_SECOND, RecordDraws
+
+
+def _graph(nodes: int, source: np.random.Generator) -> NDArray[np.bool_]:
+    above = np.triu(source.random((nodes, nodes)) < 0.5, 1)
+    return above | above.T
+
+
+@pytest.fixture
+def collab(tmp_path: Path) -> Path:
+    """A data directory with 40 graphs of 6 to 9 nodes in COLLAB's format."""
+    source, lines = np.random.default_rng(0), ["40"]
+    for number in range(40):
+        joined = _graph(6 + number % 4, source)
+        lines.append(f"{len(joined)} {number % 3}")
+        lines += [" ".join(map(str, [0, row.sum(), *np.flatnonzero(row)])) for row in joined]
+    with zipfile.ZipFile(tmp_path / "COLLAB.zip", "w") as archive:
+        archive.writestr("COLLAB/COLLAB.txt", "\n".join(lines))
+    return tmp_path
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """An archive with 60 grey images of 8x8."""
+    source = np.random.default_rng(1)
+    np.savez(tmp_path / "images.npz", x=source.integers(0, 256, (60, 8, 8), dtype=np.uint8), y=np.arange(60) % 3)
+    return tmp_path / "images.npz"
+
+
+def graphs_plan(make: MakePlan, directory: Path, **changes: dict[str, Any]) -> AuditPlan:
+    base: dict[str, dict[str, Any]] = {
+        "data": {"name": "collab", "data-dir": str(directory), "records": 20, "test-records": 10, "clients": 2},
+        "model": {"name": "dgcnn"},
+        "training": {"rounds": 1, "learning-rate": 0.1},
+        "privacy": NOT_PRIVATE | {"randomiser": "randomised-edges", "record-epsilon": 1.0},
+        "audit": ALONE | {"worlds": 2},
+        "run": {"worlds-per-batch": 2},
+    }
+    return make(**{name: base.get(name, {}) | changes.get(name, {}) for name in {**base, **changes}})
+
+
+def images_plan(make: MakePlan, path: Path, **changes: dict[str, Any]) -> AuditPlan:
+    pixels = {"randomiser": "pixelation", "record-epsilon": 40.0, "pixelation-pixels": 16, "pixelation-block": 2}
+    base: dict[str, dict[str, Any]] = {
+        "data": {"name": "npz", "path": str(path), "records": 20, "test-records": 10, "clients": 2},
+        "training": {"rounds": 2, "learning-rate": 0.1},
+        "privacy": NOT_PRIVATE | pixels,
+        "audit": ALONE,
+    }
+    return make(**{name: base.get(name, {}) | changes.get(name, {}) for name in {**base, **changes}})
+
+
+def test_clients_train_on_graphs_with_randomised_edges(collab: Path, small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = graphs_plan(small_plan, collab)
+    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    game = load_game(plan.public)
+    shard, told = game.shards[1], randomised_records(game, 1, 5, world=3)
+    source = generator(5, Purpose.RECORD_RANDOMISER, world=3, client=1)
+    for packed, record in zip(told, game.training.features[shard].numpy(), strict=False):
+        expected = RandomisedEdges(1.0).perturb(unpack_graph(record), source)
+        assert np.array_equal(packed, pack_graph(expected, len(record)))
+    promise = found.summary["record_promise"]
+    # All pairs of one of up to nine nodes, and all pairs of nodes.
+    assert (promise["unit"], promise["counted"], promise["whole_epsilon"]) == ("pair of nodes", 8, 36)
+    pair = record_pair(game)
+    assert pair is not None
+    first, second = unpack_graph(pair.first.features), unpack_graph(pair.second.features)
+    assert pair.differing == promise["pair"]["differing"] == np.count_nonzero(np.triu(first ^ second)) > 0
+    assert promise["pair"]["advantage"] == pytest.approx(response_advantage(1.0, pair.differing))
+    assert promise["pair"]["is_exact"] is False
+
+
+def test_clients_train_on_pixelated_images(images: Path, small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = images_plan(small_plan, images)
+    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    game, shown = load_game(plan.public), LaplacePixelation(40.0, 16, 2)
+    assert game.public.randomiser == shown
+    expected = shown.perturb(
+        game.training.features[game.shards[1]].numpy(), generator(5, Purpose.RECORD_RANDOMISER, world=3, client=1)
+    )
+    told = randomised_records(game, 1, 5, world=3)
+    assert np.array_equal(told[: len(expected)], expected)
+    promise = found.summary["record_promise"]
+    # The paper counts 16 blocks of epsilon 40 each; a whole image of 64 pixels is 4 neighbourhoods of 16.
+    assert promise["counted_epsilon"] == pytest.approx(16 * 40)
+    assert promise["whole_epsilon"] == pytest.approx(64 * 40 / 16)
+    assert promise["unit"] == "change of 16 pixels"
+    pair = record_pair(game)
+    assert pair is not None
+    means = [one.features.reshape(4, 2, 4, 2).mean(axis=(1, 3)) for one in (pair.first, pair.second)]
+    tight = np.abs(means[0] - means[1]).sum() / shown.scale
+    assert tight * (1 - 1e-6) <= promise["pair"]["epsilon"] <= tight * 1.1
+    assert promise["pair"]["epsilon"] < promise["whole_epsilon"]
+
+
+def test_a_frozen_core_reads_what_became_of_the_records(images: Path, small_plan: MakePlan) -> None:
+    game, core = load_game(images_plan(small_plan, images).public), nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+    behind = replace(game, core=core)
+    told = told_by(behind, 0, OwnDraws(5, (3, 4))).shard.features
+    for row, world in enumerate((3, 4)):
+        records = randomised_records(behind, 0, 5, world)[: len(game.shards[0])]
+        assert torch.allclose(told[row], core(torch.from_numpy(records)).detach(), atol=1e-6)
+    # What is kept of a game is its own.
+    assert told_by(game, 0, OwnDraws(5, (3, 4))).shard.features.shape[2:] == (1, 8, 8)
+
+
+def _drawn(plan: AuditPlan, worlds: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    columns = RecordDraws(load_game(plan.public), SeededChallenger(3)).columns(WorldBatch(0, 0, worlds)).worlds
+    return columns[OF_FIRST], columns[OF_SECOND]
+
+
+@pytest.mark.parametrize("adjacency", ["replace-record", "add-remove-record"])
+@pytest.mark.parametrize("epsilon", [0.05, 0.1])
+def test_the_optimal_test_on_the_draws_of_a_run_is_as_good_as_theory_says(
+    epsilon: float, adjacency: str, small_plan: MakePlan
+) -> None:
+    plan = carts_plan(small_plan, privacy=NOT_PRIVATE | bits(epsilon) | {"adjacency": adjacency})
+    pair = record_pair(load_game(plan.public))
+    assert pair is not None
+    # Four settings, each with an interval that misses once in 10,000 times.
+    found = measured_advantage(*_drawn(plan, 1500), 1 - 1e-4)
+    assert found.low <= response_advantage(epsilon, pair.differing) <= found.high
+    assert found.high - found.low < 0.25
+
+
+def test_the_measured_advantage_stays_under_the_bound_where_theory_is_one(images: Path, small_plan: MakePlan) -> None:
+    privacy = {"record-epsilon": 10.0}
+    plan = images_plan(small_plan, images, privacy=privacy)
+    found = measured_advantage(*_drawn(plan, 1500), 1 - 1e-4)
+    game = load_game(plan.public)
+    pair, shown = record_pair(game), game.public.randomiser
+    assert pair is not None
+    assert isinstance(shown, LaplacePixelation)
+    exact = advantage_of(shown.pair_events(pair.first.features, pair.second.features))
+    coarse = advantage_of(shown.pair_events(pair.first.features, pair.second.features, 64))
+    assert found.low <= exact <= found.high
+    assert exact <= coarse <= exact * 1.05
+
+
+def test_the_interval_of_an_advantage_covers_it() -> None:
+    source, truth, missed = np.random.default_rng(2), (0.7, 0.4), 0
+    for _ in range(400):
+        first, second = (np.where(source.random(30) < share, 1.0, -1.0) for share in truth)
+        found = measured_advantage(first, second, 0.9)
+        missed += not found.low <= 0.3 <= found.high
+    # At most one in ten misses; more than 70 of 400 would happen once in 10^6 times.
+    assert missed <= 70
+    assert measured_advantage(np.zeros(5), np.zeros(5), 0.9).advantage == 0
+
+
+def test_a_report_says_what_each_record_is_promised(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = carts_plan(small_plan, audit=MEMBERS | {"targets": 20}, run={"worlds-per-batch": 24})
+    run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    promise = read_json(tmp_path / "run" / "summary.json")["record_promise"]
+    assert (promise["epsilon"], promise["counted"], promise["counted_epsilon"]) == (1.0, 600, 600.0)
+    assert (promise["accountant"], promise["delta"], promise["unit"]) == ("pure epsilon", 0.0, "feature")
+    assert promise["pair"]["is_exact"]
+    assert promise["pair"]["measured"]["worlds"] == 24
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "What each record is promised by itself" in page
+    assert "truly with probability 73.1" in page
+    assert "without any protection" not in page
+    rebuild_report(tmp_path / "run")
+    assert read_json(tmp_path / "run" / "summary.json")["record_promise"] == promise
+
+
+def test_where_nothing_is_randomised_nothing_is_said(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = small_plan(audit={"worlds": 2, "insider": False}, privacy={"sensitivity": None})
+    found = run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    assert found.summary["record_promise"] is None
+    stored = read_json(tmp_path / "run" / "public" / "configuration.json")["configuration"]["privacy"]
+    assert not {"randomiser", "record-epsilon", "pixelation-pixels", "pixelation-block"} & set(stored)
+    assert "each record is promised by itself" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_randomiser_leaves_the_insider_out(small_plan: MakePlan) -> None:
+    plan = carts_plan(small_plan)
+    assert plan.config.audit.insider is False
+    assert carts_plan(small_plan, audit=MEMBERS | {"targets": 5}).config.audit.insider is False
+    assert PublicGame.from_json(plan.public.to_json()) == plan.public
+    stored = plan.config.as_dict()["privacy"]
+    assert (stored["randomiser"], stored["record-epsilon"]) == ("randomised-response", 1.0)
+    assert "pixelation-pixels" not in stored
+
+
+TUMOURS: dict[str, Any] = {"name": "breast-cancer", "classes": None, "generated-records": None}
+PIXELS: dict[str, Any] = {"randomiser": "pixelation", "pixelation-pixels": 10}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"data": TUMOURS}, "randomiser is 'randomised-response' and a feature is 0.* accepted are features that are"),
+        ({"privacy": {"randomiser": "randomised-edges"}}, "'randomised-edges' and the records are no graphs"),
+        ({"privacy": PIXELS}, r"'pixelation' and records have shape \(600,\): accepted are grey images"),
+        ({"privacy": {"randomiser": "laplace"}}, "privacy.randomiser is 'laplace'"),
+        ({"privacy": {"record-epsilon": None}}, "randomised-response needs record-epsilon, which is left out"),
+        ({"privacy": {"record-epsilon": -1.0}}, "privacy.record-epsilon is -1"),
+        ({"privacy": {"randomiser": None}}, "record-epsilon = 1.0 needs a randomiser"),
+        ({"privacy": {"pixelation-block": 2}}, "pixelation-block = 2 needs randomiser = pixelation"),
+        ({"privacy": PIXELS | {"pixelation-pixels": None}}, "pixelation needs pixelation-pixels, which is left out"),
+        ({"privacy": PIXELS | {"record-epsilon": 0}}, "record-epsilon = 0 with randomiser = pixelation"),
+        ({"privacy": {"private": True, "epsilon": 1.0}, "audit": {"insider": True}}, "insider is true with randomiser"),
+        (
+            {"privacy": {"private": True, "epsilon": 1.0}, "training": {"strategy": "dp-sgd-clients"}},
+            "'dp-sgd-clients' with randomiser",
+        ),
+    ],
+)
+def test_what_cannot_be_randomised_is_refused_in_one_line(
+    changes: dict[str, dict[str, Any]], said: str, small_plan: MakePlan
+) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        carts_plan(small_plan, **changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_graphs_and_images_take_their_own_randomiser_alone(
+    collab: Path, images: Path, small_plan: MakePlan, tmp_path: Path
+) -> None:
+    for said, change in (
+        ("the records are graphs: use 'randomised-edges'", {"randomiser": "randomised-response"}),
+        ("accepted are grey images", {"randomiser": "pixelation", "pixelation-pixels": 3}),
+    ):
+        with pytest.raises(InputError, match=said):
+            graphs_plan(small_plan, collab, privacy=change)
+    for said, wrong in (
+        ("multiples of the block's side, 3", {"pixelation-block": 3}),
+        ("pixelation-pixels is 65: accepted are 1 to 64", {"pixelation-pixels": 65}),
+    ):
+        with pytest.raises(InputError, match=said):
+            images_plan(small_plan, images, privacy=wrong)

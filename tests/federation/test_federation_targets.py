@@ -1,0 +1,304 @@
+"""The game of membership in real runs: who is in, what is trained on, what attacks find, when training ends."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from audits import MakePlan
+from scipy.stats import kstest
+from test_federation_engines import assert_same
+
+from clients.data_owner import Task, contribute_members
+from experiments.runs.attacks import SCORE, by_target
+from experiments.runs.engines import Engine
+from experiments.runs.replay import replay
+from experiments.runs.run import run_audit
+from fl_audit.errors import InputError
+from fl_audit.evidence.membership.rates import membership_rates
+from fl_audit.game.contributing import Moment
+from fl_audit.game.game import load_game
+from fl_audit.game.membership import Membership
+from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.report.contents import RunContents
+from fl_audit.worlds import WorldBatch
+from server.challenger import SeededChallenger
+from server.early_stopping import EarlyStopping
+
+_CONFIDENCE = 0.999
+
+_GAME: dict[str, Any] = {"game": "membership", "worlds": 24, "insider": False, "targets": 20}
+_PROMISE: dict[str, Any] = {"belief": None, "epsilon": 4.0, "sensitivity": None}
+_NOTHING: dict[str, Any] = {
+    "belief": None,
+    "private": False,
+    "clipping-norm": None,
+    "sensitivity": None,
+}
+_BY_HEART: dict[str, Any] = {
+    "data": {"name": "digits", "records": 40, "clients": 2, "population-records": 300},
+    "training": {"rounds": 30, "learning-rate": 4.0},
+    "run": {"worlds-per-batch": 24},
+}
+
+
+def _is_in(contents: RunContents) -> np.ndarray:
+    assert contents.run.tables.targets is not None
+    return by_target(contents.run.tables.targets, "is_in").astype(bool)
+
+
+def _scores(contents: RunContents, attack: str) -> np.ndarray:
+    assert contents.run.tables.targets is not None
+    return by_target(contents.run.tables.targets, f"{SCORE}{attack}")
+
+
+@pytest.mark.parametrize("sampling", [{}, {"expected-batch": 15}])
+def test_clients_contribute_exactly_the_records_that_are_in(sampling: dict[str, int], small_plan: MakePlan) -> None:
+    game = load_game(small_plan(privacy=_PROMISE, training=sampling, audit=_GAME).public)
+    challenger, worlds = SeededChallenger(5, game.public.targets), range(7)
+    membership = challenger.membership(worlds)
+    models = initial_models(ModelSpec("logistic", game.model.feature_shape, game.classes), 0, worlds)
+    total, expected = torch.zeros_like(models), torch.zeros_like(models)
+    is_in = np.ones((7, 60), dtype=np.bool_)
+    is_in[:, game.targets] = membership.is_in
+    for client, shard in enumerate(game.shards):
+        sample = challenger.participation(worlds, 1, client, len(shard), 0.25) if sampling else None
+        if sample is not None:
+            is_in[:, shard] &= sample
+        own = membership.of_targets(game.targets_of(client))
+        total += contribute_members(game, client, Task(models, Moment(1), sample), own).total
+    for world in worlds:
+        held = game.training.take(np.flatnonzero(is_in[world]))
+        expected[world] = game.model.clipped_sum(models[[world]], held.features, held.labels, 1.0)[0]
+    assert torch.allclose(total, expected, rtol=1e-4, atol=1e-5)
+    assert sorted(target for client in range(3) for target in game.targets_of(client)) == list(range(20))
+
+
+def test_a_client_that_is_out_adds_nothing(small_plan: MakePlan) -> None:
+    training, audit = {"strategy": "dp-fedavg", "local-epochs": 1}, _GAME | {"targets": 2}
+    game = load_game(small_plan(privacy=_PROMISE, training=training, audit=audit).public)
+    models = initial_models(ModelSpec("logistic", game.model.feature_shape, game.classes), 0, range(2))
+    membership = Membership(np.array([[True], [False]]))
+    for client in range(3):
+        own = membership if client in game.targets else Membership(np.empty((2, 0), dtype=np.bool_))
+        added = contribute_members(game, client, Task(models, Moment(1)), own).total.norm(dim=1) > 0
+        assert added.tolist() == [True, client not in game.targets]
+
+
+def test_attacks_find_members_of_models_that_learned_by_heart(small_plan: MakePlan, tmp_path: Path) -> None:
+    settings = {name: _BY_HEART[name] for name in _BY_HEART}
+    found = run_audit(
+        small_plan(**settings, privacy=_NOTHING, audit=_GAME | {"epsilon-star": False}),
+        tmp_path / "run",
+        Engine.LOCAL,
+        with_report=False,
+    )
+    membership, areas = Membership(_is_in(found)), {}
+    for attack in ("loss", "shadow", "lira", "rmia"):
+        rates = membership_rates(_scores(found, attack), membership, np.random.default_rng(0), _CONFIDENCE)
+        areas[attack] = rates.auc
+    # Of each attack an interval at 99.9 %: one in 250 runs of all four would fail where nothing is found.
+    assert all(area.low > 0.5 for area in areas.values()), areas
+    assert areas["lira"].value > areas["loss"].value
+    assert 0.4 < membership.is_in.mean() < 0.6
+
+
+def test_white_box_and_active_insiders_find_members(small_plan: MakePlan, tmp_path: Path) -> None:
+    """Each interval fails to lie above 1/2 once in 40 runs where nothing is found."""
+    data = {"data": _BY_HEART["data"] | {"records": 80}, "run": {"worlds-per-batch": 48}}
+    audit = _GAME | {"worlds": 48, "epsilon-star": False}
+    passive = small_plan(
+        **data,
+        training={"rounds": 30, "learning-rate": 4.0},
+        privacy=_NOTHING,
+        audit=audit | {"targets": 80, "attacks": ["white-box", "white-box-rounds"]},
+    )
+    # An ascent on all records would undo all learning: the insider pushes a quarter of them.
+    active, honest = (
+        small_plan(
+            **data,
+            training={"rounds": 30, "learning-rate": 1.0},
+            privacy=_NOTHING,
+            audit=audit | {"attacks": attacks},
+        )
+        for attacks in (["loss", "active"], ["loss"])
+    )
+    runs = {
+        name: run_audit(plan, tmp_path / name, Engine.LOCAL, with_report=False)
+        for name, plan in (("passive", passive), ("active", active), ("honest", honest))
+    }
+    for name, attack in (("passive", "white-box"), ("passive", "white-box-rounds"), ("active", "active")):
+        found = runs[name]
+        rates = membership_rates(_scores(found, attack), Membership(_is_in(found)), np.random.default_rng(0))
+        assert rates.auc.low > 0.5, (attack, rates.auc)
+    # The ascent moves the models: the same worlds answer otherwise.
+    assert not np.allclose(_scores(runs["active"], "loss"), _scores(runs["honest"], "loss"))
+
+
+def test_an_insider_takes_its_own_ascent_out_of_what_it_weighs(small_plan: MakePlan, tmp_path: Path) -> None:
+    audit = {"game": "membership", "worlds": 400, "targets": 4, "attacks": ["active"], "epsilon-star": False}
+    privacy = _PROMISE | {"epsilon": None, "noise-multiplier": 1.0}
+    plan = small_plan(audit=audit, privacy=privacy, training={"rounds": 2}, run={"worlds-per-batch": 400})
+    table = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).run.tables.targets
+    assert table is not None
+    log_odds, is_in = by_target(table, "log_odds"), by_target(table, "is_in").astype(bool)
+    ratio = np.where(is_in, np.exp(-log_odds), np.exp(log_odds)).mean(axis=1)
+    assert abs(ratio.mean() - 1) < 4 * ratio.std(ddof=1) / np.sqrt(len(ratio))
+
+
+def test_strong_noise_hides_everybody(small_plan: MakePlan, tmp_path: Path) -> None:
+    found = run_audit(
+        small_plan(**_BY_HEART, privacy=_PROMISE | {"epsilon": 0.1}, audit=_GAME | {"epsilon-star": False}),
+        tmp_path / "run",
+        Engine.LOCAL,
+        with_report=False,
+    )
+    membership = Membership(_is_in(found))
+    for attack in ("loss", "shadow", "lira", "rmia"):
+        rates = membership_rates(_scores(found, attack), membership, np.random.default_rng(0), _CONFIDENCE)
+        assert rates.auc.low < 0.5 < rates.auc.high, (attack, rates.auc)
+
+
+@pytest.mark.parametrize("unit", ["record", "client"])
+def test_worlds_are_the_same_in_other_batches(unit: str, small_plan: MakePlan, tmp_path: Path) -> None:
+    training = {} if unit == "record" else {"strategy": "dp-fedavg", "local-epochs": 1}
+    audit = _GAME | {"targets": 20 if unit == "record" else 3, "epsilon-star": unit == "record"}
+    tables = [
+        run_audit(
+            small_plan(privacy=_PROMISE, training=training, audit=audit, run={"worlds-per-batch": size}),
+            tmp_path / str(size),
+            Engine.LOCAL,
+            with_report=False,
+        ).run.tables.targets
+        for size in (5, 24)
+    ]
+    assert tables[0] is not None
+    assert tables[1] is not None
+    assert (tables[0]["is_in"] == tables[1]["is_in"]).all()
+    assert np.allclose(tables[0]["confidence"], tables[1]["confidence"], rtol=1e-3, atol=1e-4)
+
+
+_CLIENTS = {"strategy": "dp-fedavg", "local-epochs": 1}
+
+
+@pytest.mark.parametrize(
+    "training",
+    [{}, {"expected-batch": 30}, _CLIENTS, _CLIENTS | {"cohort": 3}, _CLIENTS | {"client-sampling-rate": 0.6}],
+    ids=["records", "sampled-records", "clients", "cohorts", "sampled-clients"],
+)
+def test_insiders_of_all_targets_weigh_exactly(training: dict[str, Any], small_plan: MakePlan, tmp_path: Path) -> None:
+    """Normal innovations in one round, and a likelihood ratio in more; each check fails once in 10,000 by chance."""
+    audit = {"game": "membership", "worlds": 400, "targets": 4, "attacks": ["loss"], "epsilon-star": False}
+    common: dict[str, Any] = {
+        "data": {"clients": 5},
+        "privacy": _PROMISE | {"epsilon": None, "noise-multiplier": 1.0},
+        "run": {"worlds-per-batch": 400, "keep-releases": 0},
+    }
+    sampled = training.keys() & {"expected-batch", "client-sampling-rate"}
+    for rounds in (1, 3):
+        plan = small_plan(**common, audit=audit, training=training | {"rounds": rounds})
+        assert plan.public.with_insider
+        found = run_audit(plan, tmp_path / str(rounds), Engine.LOCAL, with_report=False)
+        table = found.run.tables.targets
+        assert table is not None
+        log_odds, is_in, mu = by_target(table, "log_odds"), _is_in(found), by_target(table, "mu")
+        # The mean of e^-L over "in" is 1 whatever the law of the rounds; targets of one world share their noise.
+        ratio = np.where(is_in, np.exp(-log_odds), np.exp(log_odds)).mean(axis=1)
+        assert abs(ratio.mean() - 1) < 4 * ratio.std(ddof=1) / np.sqrt(len(ratio))
+        if rounds == 1 and not sampled:
+            one = np.arange(400), np.arange(400) % 4
+            known = mu[one] > 0
+            scores = ((log_odds[one] - np.where(is_in[one], 0.5, -0.5) * mu[one] ** 2) / mu[one])[known]
+            assert known.mean() >= (0.5 if "cohort" in training else 1.0)
+            assert kstest(scores, "norm").pvalue > 1e-4
+
+
+def test_training_ends_where_the_loss_falls_no_more(small_plan: MakePlan, tmp_path: Path) -> None:
+    # With this step the loss on the population rises from some round on, in every world.
+    settings = _BY_HEART | {"training": {"rounds": 300, "learning-rate": 1.0, "early-stopping": 3}}
+    plan = small_plan(**settings, privacy=_NOTHING, audit=_GAME | {"epsilon-star": False, "attacks": ["loss"]})
+    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    chosen = found.worlds["chosen_release"].to_numpy()
+    assert ((chosen > 0) & (chosen < 290)).all()
+    accuracy = found.releases.pivot(index="world", columns="round", values="test_accuracy").to_numpy()
+    rows = np.arange(len(chosen))
+    assert np.array_equal(accuracy[rows, chosen.astype(int)], found.worlds["test_accuracy"].to_numpy())
+
+
+def test_early_stopping_keeps_the_best_release_and_waits_as_long_as_it_says() -> None:
+    batch, stopping = WorldBatch(0, 0, 2), EarlyStopping(2)
+    losses = np.array([[5, 4, 4.5, 3, 6, 6, 1], [5, 6, 7, 1, 1, 1, 1]], dtype=float)
+    for number in range(7):
+        models = torch.full((2, 3), float(number))
+        stopping.look(batch, number, models, lambda number=number: losses[:, [number]])
+        # The first world finds its best release at 3 and waits for two more, the second stops waiting after two.
+        assert stopping.is_over(batch) == (number >= 5)
+    assert stopping.models(batch)[:, 0].tolist() == [3.0, 0.0]
+    assert stopping.columns(batch).worlds["chosen_release"].tolist() == [3.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"audit": {"targets": 61}}, "targets is 61 of 60 records: accepted are 2 to 60"),
+        ({"audit": {"worlds": 5}}, "worlds = 5 are too few"),
+        ({"audit": {"attacks": ["white-box"]}}, "targets = 20 are too few to learn from half of them"),
+        (
+            {"audit": {"attacks": ["active"], "targets": 2}, "training": {"strategy": "dp-fedavg"}},
+            "the active attack pushes records up",
+        ),
+        ({"audit": {"game": "identifiability"}}, "targets = 20 needs game = membership"),
+        ({"audit": {"attacks": ["guess"]}}, "attacks"),
+        ({"audit": {"insiders": 2}}, "one insider, a client without colluders"),
+        ({"privacy": {"adjacency": "replace-record"}}, "'replace-record' with game"),
+        ({"privacy": {"sensitivity": "local"}}, "sensitivity is 'local' with game = 'membership'"),
+        ({"training": {"strategy": "dp-sgd-clients"}, "privacy": {"clipping-norm": 1.0}}, "'dp-sgd-clients' with game"),
+    ],
+)
+def test_what_cannot_be_played_is_refused_in_one_line(
+    changes: dict[str, dict[str, Any]], said: str, small_plan: MakePlan
+) -> None:
+    base = {"privacy": _PROMISE, "audit": _GAME}
+    with pytest.raises(InputError, match=said) as caught:
+        small_plan(**{name: base.get(name, {}) | changes.get(name, {}) for name in {*base, *changes}})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.ray
+def test_ray_gives_the_same_targets(small_plan: MakePlan, tmp_path: Path) -> None:
+    audit = {"game": "membership", "worlds": 4, "targets": 20, "attacks": ["loss"], "epsilon-star": False}
+    plan = small_plan(privacy=_PROMISE, training={"expected-batch": 30, "rounds": 2}, audit=audit, run={"actors": 2})
+    local = run_audit(plan, tmp_path / "local", Engine.LOCAL, with_report=False)
+    ray = run_audit(plan, tmp_path / "ray", Engine.RAY, with_report=False)
+    assert_same(local, ray)
+    assert local.run.tables.targets is not None
+    pd.testing.assert_frame_equal(local.run.tables.targets, ray.run.tables.targets, check_exact=True)
+
+
+def test_one_owner_trains_alone_on_those_who_are_in(small_plan: MakePlan, tmp_path: Path) -> None:
+    """Training in one place, with Adam and batches: what a shadow model is."""
+    training = {"strategy": "dp-fedavg", "rounds": 2, "local-epochs": 30, "local-batch": 8, "learning-rate": None}
+    plan = small_plan(
+        data={"name": "digits", "records": 40, "clients": 1, "population-records": 300},
+        training=training | {"local-optimizer": "adam", "local-learning-rate": 0.02},
+        privacy=_NOTHING | {"adjacency": "add-remove-record"},
+        audit=_GAME | {"epsilon-star": False, "attacks": ["loss", "lira"]},
+    )
+    assert plan.public.clients == 1
+    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    membership = Membership(_is_in(found))
+    for attack in ("loss", "lira"):
+        rates = membership_rates(_scores(found, attack), membership, np.random.default_rng(0), _CONFIDENCE)
+        assert rates.auc.low > 0.5, (attack, rates.auc)
+    assert membership.targets == 20
+
+
+def test_a_run_of_many_targets_is_not_replayed(small_plan: MakePlan, tmp_path: Path) -> None:
+    audit = _GAME | {"worlds": 3, "attacks": ["loss"], "insider": True, "epsilon-star": False}
+    plan = small_plan(privacy=_PROMISE, audit=audit, training={"rounds": 1})
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    assert list((tmp_path / "run" / "public").glob("releases-*")) == []
+    with pytest.raises(InputError, match="holds a run of the game of membership"):
+        replay(tmp_path / "run")

@@ -1,0 +1,139 @@
+"""Norms of single records' gradients and their products with vectors, against float64 gradients by backward passes."""
+
+import pytest
+import torch
+from learning.gradient_truth import example_gradients
+from learning.test_learning_stacked import NETS, _budget_for, _setting
+from learning.test_learning_ways import FAST, GENERIC
+from torch import Tensor
+
+from fl_audit.errors import InputError
+from fl_audit.learning import stacked
+from fl_audit.learning.record_gradients import gradient_norms, gradient_products, record_gradients
+from fl_audit.learning.stacked import StackedModel
+
+CLOSE = 5e-6
+"""Largest error of a norm relative to the norm, and of a product relative to both norms. (2.1e-6 was seen, at a record
+whose class is so probable that its gradient is the difference of nearly equal numbers.)"""
+
+
+def _assert_right(model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, vectors: Tensor) -> None:
+    gradients = example_gradients(model.template, models, features, labels)
+    norms, lengths = gradients.norm(dim=2), vectors.double().norm(dim=1, keepdim=True)
+    products = torch.einsum("wnp,wp->wn", gradients, vectors.double())
+    both = record_gradients(model, models, features, labels, vectors)
+    for found in (both.norms, gradient_norms(model, models, features, labels)):
+        assert found.dtype == torch.float32
+        assert float(((found - norms).abs() / norms).max()) < CLOSE
+    for found in (both.products, gradient_products(model, models, features, labels, vectors)):
+        assert found.dtype == torch.float32
+        assert float(((found - products).abs() / (norms * lengths)).max()) < CLOSE
+
+
+def _vectors(models: Tensor) -> Tensor:
+    """Return vectors of which those of different worlds differ in length too."""
+    scales = torch.arange(1.0, len(models) + 1).unsqueeze(1)
+    return scales * torch.randn(models.shape, generator=torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize("way", ["fast", "generic"])
+@pytest.mark.parametrize("name", NETS)
+def test_they_are_those_of_float64_backward_passes(name: str, way: str) -> None:
+    model, models, features, labels = _setting(name)
+    assert model.fast
+    model.fast = way == "fast"
+    _assert_right(model, models, features, labels, _vectors(models))
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
+@pytest.mark.parametrize("name", FAST | GENERIC)
+def test_they_are_right_for_every_module_that_is_accepted(name: str) -> None:
+    torch.manual_seed(5)
+    make, shape = (FAST | GENERIC)[name]
+    module = make()
+    model = StackedModel(module, shape)
+    assert model.fast == (name in FAST)
+    models = model.layout.flatten(dict(module.named_parameters())) + 0.3 * torch.randn(3, model.layout.size)
+    _assert_right(model, models, torch.randn(4, *shape), torch.arange(4) % 3, _vectors(models))
+
+
+@pytest.mark.parametrize("way", ["fast", "generic"])
+@pytest.mark.parametrize("name", ["adult-mlp", "mnist-cnn"])
+@pytest.mark.parametrize("budget", ["worlds", "examples", "gradients"])
+def test_passes_of_any_size_find_the_same(name: str, way: str, budget: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, models, features, labels = _setting(name, worlds=7)
+    model.fast = way == "fast"
+    vectors = _vectors(models)
+    match budget:
+        case "worlds":
+            _budget_for(monkeypatch, model, len(labels), 3)
+        case "examples":
+            monkeypatch.setattr(stacked, "PASS_BUDGET", 3 * model.activations - 1)
+            assert model.examples_per_pass == 2
+        case "gradients":
+            monkeypatch.setattr(stacked, "GRADIENT_BUDGET", 3 * models.numel() - 1)
+    sizes = _noted_sizes(monkeypatch, model)
+    _assert_right(model, models, features, labels, vectors)
+    once = {"worlds": [(3, 5), (3, 5), (1, 5)], "examples": [(7, 2), (7, 2), (7, 1)], "gradients": [(7, 5)]}[budget]
+    if budget == "gradients" and way == "generic":
+        once = [(7, 2), (7, 2), (7, 1)]
+    assert sizes == 3 * once
+
+
+def _noted_sizes(monkeypatch: pytest.MonkeyPatch, model: StackedModel) -> list[tuple[int, int]]:
+    """Note how many worlds and records are computed at once."""
+    noted: list[tuple[int, int]] = []
+    name = "backward" if model.fast else "example_gradients"
+    compute = getattr(model, name)
+
+    def noting(models: Tensor, portion: stacked.Portion) -> object:
+        noted.append((len(models), portion.examples))
+        return compute(models, portion)
+
+    monkeypatch.setattr(model, name, noting)
+    return noted
+
+
+def test_no_record_needs_no_pass() -> None:
+    model, models, features, labels = _setting("adult-mlp")
+    found = record_gradients(model, models, features[:0], labels[:0], models)
+    assert found.norms.shape == found.products.shape == (3, 0)
+
+
+def test_a_clipped_sum_follows_from_them() -> None:
+    """||sum of g min(1, C / ||g||)||^2 is the sum of its products with the clipped gradients."""
+    model, models, features, labels = _setting("mnist-cnn")
+    clipping_norm = float(gradient_norms(model, models, features, labels).median())
+    total = model.clipped_sum(models, features, labels, clipping_norm)
+    norms, products = record_gradients(model, models, features, labels, total)
+    squared = (products * (clipping_norm / norms).clamp(max=1)).sum(1)
+    torch.testing.assert_close(squared, total.square().sum(1), rtol=1e-5, atol=0)
+
+
+def test_a_computation_before_or_after_changes_nothing() -> None:
+    """The vectors stand in the place of parameters only while products are computed."""
+    model, models, features, labels = _setting("mnist-cnn")
+    vectors = _vectors(models)
+    total = model.clipped_sum(models, features, labels, 1.0)
+    found = record_gradients(model, models, features, labels, vectors)
+    assert torch.equal(model.clipped_sum(models, features, labels, 1.0), total)
+    before = features.clone()
+    features += 0.5
+    assert not torch.equal(gradient_products(model, models, features, labels, vectors), found.products)
+    features.copy_(before)
+    assert torch.equal(record_gradients(model, models, features, labels, vectors).products, found.products)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"models": torch.zeros(3, 5)}, r"models have shape \(3, 5\): accepted is \(worlds, 182\)"),
+        ({"vectors": torch.zeros(1, 182)}, r"vectors have shape \(1, 182\): accepted is \(3, 182\), one for each"),
+        ({"labels": torch.zeros(4, dtype=torch.int64)}, "5 features and 4 labels: accepted are equally many"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change: dict[str, Tensor], message: str) -> None:
+    model, models, features, labels = _setting("adult-mlp")
+    given = {"models": models, "features": features, "labels": labels, "vectors": models} | change
+    with pytest.raises(InputError, match=message):
+        record_gradients(model, **given)

@@ -1,0 +1,90 @@
+"""The section on membership attacks: rates, bounds and curves of every attacker, on scores of known quality."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import ndtr
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.report import FinishedRun, report_contents
+from fl_audit.report.page.html import render_html
+from fl_audit.report.page.pictures import draw_all
+from fl_audit.report.sections.attacks import INSIDER, AttackNumbers, auc_figure, roc_figure
+from fl_audit.report.sections.verdict import VerdictNumbers
+
+WORLDS, TARGETS, MU = 80, 30, 0.55
+
+
+def with_targets(run: FinishedRun, seed: int = 5) -> FinishedRun:
+    """Return a run with scores of coins, of a perfect attack, and of insiders at the signal that is promised."""
+    source = np.random.default_rng(seed)
+    is_in = source.random((WORLDS, TARGETS)) < 0.5
+    log_odds = np.where(is_in, 0.5, -0.5) * MU**2 + MU * source.standard_normal(is_in.shape)
+    table = pd.DataFrame(
+        {
+            "world": np.repeat(np.arange(WORLDS), TARGETS),
+            "target": np.tile(np.arange(TARGETS), WORLDS),
+            "is_in": is_in.ravel(),
+            "log_odds": log_odds.ravel(),
+            "mu": MU,
+            "score_loss": source.random(is_in.size),
+            "score_lira": is_in.ravel() + source.random(is_in.size) * 0.9,
+            "score_shadow": source.random(is_in.size),
+        }
+    )
+    configuration = dict(run.facts.configuration) | {"privacy": {"delta": 0.001}}
+    return replace(
+        run, tables=replace(run.tables, targets=table), facts=replace(run.facts, configuration=configuration)
+    )
+
+
+@pytest.fixture
+def contents(make_contents):
+    shape = {"worlds": WORLDS, "exact": False, "mu": MU, "with_insider": False}
+    return report_contents(with_targets(make_contents(**shape, adjacency=Adjacency.ADD_REMOVE_RECORD).run))
+
+
+def test_attackers_get_what_their_scores_are_worth(contents):
+    numbers = contents.find(AttackNumbers)
+    assert numbers is not None
+    assert (numbers.worlds, numbers.targets) == (WORLDS, TARGETS)
+    assert list(numbers.achieved) == ["loss", "lira", "shadow", INSIDER]
+    rates = {name: found.rates.auc for name, found in numbers.achieved.items()}
+    assert rates["loss"].low < 0.5 < rates["loss"].high
+    assert rates["lira"].value == 1.0
+    # Exactly Phi(mu / sqrt 2), for insiders whose signal is mu: also what the promise allows at most.
+    exact = float(ndtr(MU / np.sqrt(2)))
+    assert rates[INSIDER].low < exact < rates[INSIDER].high
+    assert numbers.insider_auc == pytest.approx(exact)
+    assert numbers.largest_auc == pytest.approx(exact, abs=1e-6)
+
+
+def test_bounds_are_given_where_they_hold(contents):
+    numbers = contents.find(AttackNumbers)
+    # The worlds of attacks with shadow models were each other's, and none were kept apart.
+    has_bound = {name: found.bound is not None for name, found in numbers.achieved.items()}
+    assert has_bound == {"loss": True, "lira": False, "shadow": False, INSIDER: True}
+    assert numbers.achieved[INSIDER].one_run is None, "who knows other coins of a world is no test of a single run"
+    one_run = numbers.achieved["lira"].one_run
+    assert (one_run.guesses.right, one_run.guesses.guessed, one_run.guesses.coins) == (6, 6, TARGETS)
+    told = contents.summary["attacks"]["by_name"]
+    assert told["lira"]["one_run"]["right"] == 6
+    assert told["loss"]["lower_bound"]["delta"] == 0.001
+    assert contents.find(VerdictNumbers).judgement is not None, "the insiders' log-odds are judged"
+
+
+def test_figures_and_page_show_them(contents):
+    numbers = contents.find(AttackNumbers)
+    curves = roc_figure(numbers, contents).axes[0]
+    assert (curves.get_xscale(), curves.get_yscale()) == ("log", "log")
+    labels = [line.get_label() for line in curves.get_lines()]
+    assert "coin-flipping" in labels
+    assert "most that is promised" in labels
+    assert any(label.startswith("LiRA: AUC 1.000") for label in labels)
+    marks = [line.get_label() for line in auc_figure(numbers, contents).axes[0].get_lines()]
+    assert f"theory of the insider: {numbers.insider_auc:.3f}" in marks
+    page = render_html(contents, draw_all(contents))
+    for text in ("Membership attacks on 30 targets in 80 worlds", "Nobody, by the promise", "picked the right one in"):
+        assert text in page

@@ -1,0 +1,336 @@
+"""Bernau et al. 2019: printed numbers against the accountant, settings, trade-offs, claims, and a slice of the runs."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import ndtri
+from sklearn.metrics import roc_auc_score
+
+from experiments.reproductions import reproduce
+from experiments.reproductions.bernau2019 import paper, runs, settings
+from experiments.reproductions.bernau2019.claims import TESTS, Claim, claims_of
+from experiments.reproductions.bernau2019.claims import Verdict as OfClaim
+from experiments.reproductions.bernau2019.epsilons import (
+    Verdict,
+    central_epsilon,
+    promises,
+    steps_for,
+    table_2,
+    table_3,
+)
+from experiments.reproductions.bernau2019.figures import figure_of
+from experiments.reproductions.bernau2019.models import small_faces
+from experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, Study
+from experiments.reproductions.bernau2019.runs import Findings, areas
+from experiments.reproductions.bernau2019.settings import (
+    BLACK_BOX,
+    CANDIDATES,
+    WHITE_BOX,
+    DataSetting,
+    Method,
+    Setting,
+    Size,
+    configuration,
+    settings_of,
+)
+from experiments.reproductions.bernau2019.sources import DataFound, find_data
+from experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_like_accuracy, gain, phi
+from experiments.reproductions.papers import Extent
+from experiments.runs.engines import Engine
+from experiments.runs.laws import sampling_rate
+from fl_audit.adjacency import Adjacency
+from fl_audit.adversaries.membership import shadow
+from fl_audit.errors import InputError
+from fl_audit.evidence.membership.rates import Interval
+from fl_audit.evidence.membership.relative_tradeoff import relative_tradeoff
+from fl_audit.game.membership import Membership
+from fl_audit.privacy.accounting import Accountant, account
+from fl_audit.privacy.events import SampledGaussianRelease
+from fl_audit.privacy.profile import PrivacyProfile
+
+SKEWED = CANDIDATES[Study.SKEWED][0][0]
+ALL = [one for groups in CANDIDATES.values() for forms in groups for one in forms]
+
+
+# ---------------------------------------------------------------- Tables 2 and 3
+
+
+def test_every_column_has_hyper_parameters_and_ten_numbers_more() -> None:
+    assert list(TABLE_3) == list(RECIPES) == [(study, c) for study, row in TABLE_2.items() for c in row.classes]
+    for column in TABLE_3.values():
+        assert (len(column.local), len(column.central), len(column.epsilon)) == (6, 6, 5)
+
+
+@pytest.mark.parametrize(
+    ("members", "batch", "epochs", "expected"),
+    [
+        (368, 16, 110, (84.28, 4.75, 2.08, 1.34, 0.48)),
+        (8000, 128, 200, (87.82, 4.54, 2.04, 1.32, 0.48)),
+    ],
+)
+def test_epsilon_is_that_of_the_accountants(members: int, batch: int, epochs: int, expected: Sequence[float]) -> None:
+    for z, value in zip((0.5, 2.0, 4.0, 6.0, 16.0), expected, strict=True):
+        steps = epochs * members // batch
+        found = central_epsilon(members, batch, steps, z)
+        event = SampledGaussianRelease(z, batch / members, steps)
+        profile = PrivacyProfile((event,), Adjacency.ADD_REMOVE_RECORD)
+        assert found == pytest.approx(account(profile, Accountant.RDP_CLASSIC, 1 / members), rel=1e-9)
+        assert round(found, 2) == value
+
+
+def test_steps_are_those_that_give_epsilon() -> None:
+    for epsilon in (0.3, 2.0, 60.0):
+        steps = steps_for(2500, 50, 4.0, epsilon)
+        assert central_epsilon(2500, 50, steps, 4.0) == pytest.approx(epsilon, rel=1e-9)
+    assert steps_for(2500, 50, 4.0, 0.1) == 0.0
+
+
+def test_what_the_page_says_of_the_printed_epsilons() -> None:
+    found = list(promises())
+    of = {study: [one for one in found if one.study is study] for study in Study}
+    verdicts = {study: [one.verdict for one in ones] for study, ones in of.items()}
+    assert verdicts[Study.LFW].count(Verdict.AS_PRINTED) == 13
+    assert Verdict.LARGER not in verdicts[Study.SKEWED]
+    assert verdicts[Study.COLLAB] == [Verdict.LARGER] * 5
+    # 300 epochs fit COLLAB from z = 2 on, and not at z = .5.
+    assert [one.fewest <= 300 <= one.most for one in of[Study.COLLAB]] == [False, True, False, True, True]
+    # Texas at larger z: 600 of 1000 epochs at most.
+    assert max(one.most for one in of[Study.TEXAS] if one.noise_multiplier > 1) < 600
+    assert all(abs(one.printed / one.ours - 1) < 0.005 for one in of[Study.PURCHASES] if one.noise_multiplier < 1)
+    assert central_epsilon(100_000, 100, 200_000, 0.5) == pytest.approx(22.1, abs=0.05)
+
+
+def test_tables_without_runs() -> None:
+    assert len(table_3().frame) == 80
+    rows = table_2().frame.set_index("setting")
+    assert rows.loc["LFW, epsilon_i 0.1", "theory"] == rows.loc["LFW, epsilon_i 0.1", "published"] == 6250
+    assert rows.loc["Texas, epsilon_i 3", "theory"] == 19146
+
+
+# ---------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize("data", ALL, ids=lambda data: data.key)
+def test_every_run_can_be_configured(data: DataSetting) -> None:
+    for extent in Extent:
+        size = data.size(extent)
+        if size is None:
+            assert settings_of(data, extent) == ()
+            continue
+        chosen = settings_of(data, extent)
+        assert len({one.name for one in chosen} | {one.seed for one in chosen}) == 2 * len(chosen)
+        assert len(chosen) == 1 + 2 * len(size.levels)
+        for setting in chosen:
+            config = configuration(setting, extent, None)
+            assert config.audit.targets == config.data.records
+            assert config.privacy.private == (setting.method is Method.CENTRAL)
+            assert (config.privacy.randomiser is not None) == (setting.method is Method.LOCAL)
+            assert config.privacy.delta == pytest.approx(2 / size.records)
+
+
+def test_a_member_is_sampled_as_in_the_paper() -> None:
+    # LFW keeps the n of the paper, so that q and epsilon of its noise follow.
+    faces = CANDIDATES[Study.LFW][0][0]
+    config = configuration(Setting(faces, Method.CENTRAL, 4.0), Extent.FULL, None)
+    assert float(sampling_rate(config)) == pytest.approx(16 / 368)
+    config = configuration(Setting(faces, Method.LOCAL, 0.1), Extent.FULL, None)
+    assert float(sampling_rate(config)) == pytest.approx(32 / 368)
+    assert (config.privacy.pixelation_block, config.privacy.pixelation_pixels) == (1, 64)
+
+
+def test_the_small_network_for_faces() -> None:
+    module = small_faces((1, 64, 64), 20)
+    assert sum(parameter.numel() for parameter in module.parameters()) == 16_740
+
+
+def test_missing_data_are_named_and_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FL_AUDIT_DATA", raising=False)
+    found = find_data(tmp_path, (Study.TEXAS, Study.COLLAB, Study.SKEWED))
+    assert [one.study for one in found.data] == [Study.SKEWED] * 4
+    assert [line.partition(" is left out")[0] for line in found.remarks] == ["Texas", "COLLAB"]
+
+
+# ---------------------------------------------------------------- trade-offs and claims
+
+
+def made_up(setting: Setting, auc: float, accuracy: float, worlds: int = 40, spread: float = 0.01) -> Findings:
+    """Return findings whose attacks reach about an AUC: scores of members are moved by as much."""
+    random = np.random.default_rng(setting.seed)
+    is_in = random.random((worlds, 60)) < 0.5
+    shift = np.sqrt(2) * ndtri(auc)
+    scores = {
+        BLACK_BOX: random.normal(size=is_in.shape) + shift * is_in,
+        WHITE_BOX: random.normal(size=is_in.shape) + (shift + 0.1) * is_in,
+    }
+    right = np.clip(accuracy + spread * random.normal(size=worlds), 0, 1)
+    epsilon = {"guarantee": {"epsilon": 10 / max(setting.level, 0.1)}}
+    config = configuration(setting, Extent.FULL, None)
+    losses = np.abs(scores[BLACK_BOX])
+    chosen = np.full(worlds, 3.0)
+    return Findings(setting, config, epsilon, Membership(is_in), scores, right, right, chosen, losses, None)
+
+
+def test_areas_are_those_of_scikit_learn() -> None:
+    random = np.random.default_rng(1)
+    scores, is_in = random.integers(5, size=(6, 30)).astype(float), random.random((6, 30)) < 0.5
+    expected = [roc_auc_score(*pair) for pair in zip(is_in, scores, strict=True)]
+    assert areas(scores, is_in) == pytest.approx(expected)
+
+
+def test_phi_is_that_of_the_means_and_its_interval_covers_it() -> None:
+    original, private = made_up(Setting(SKEWED), 0.8, 0.9), made_up(Setting(SKEWED, Method.LOCAL, 1.0), 0.6, 0.5)
+    found = phi(original, private, BLACK_BOX, np.random.default_rng(0))
+    areas = [run.areas_of_worlds[BLACK_BOX].mean() for run in (original, private)]
+    accuracies = [run.test_accuracy.mean() for run in (original, private)]
+    assert found.value == pytest.approx(relative_tradeoff(*areas, *accuracies, 10))
+    assert found.low < relative_tradeoff(0.8, 0.6, 0.9, 0.5, 10) < found.high
+    assert found.high - found.low < 0.5
+    # An attack that guessed from the start gives no phi.
+    guessing = replace(original, scores={BLACK_BOX: -original.scores[BLACK_BOX]})
+    assert np.isnan(phi(guessing, private, BLACK_BOX, np.random.default_rng(0)).low)
+
+
+def test_resamples_of_auc_are_stretched() -> None:
+    run = made_up(Setting(SKEWED), 0.7, 0.9)
+    found = curve((run,), BLACK_BOX, np.random.default_rng(0))
+    error = run.areas_of_worlds[BLACK_BOX].std() / np.sqrt(run.worlds)
+    assert found.auc[1:].std() == pytest.approx(np.sqrt(2) * error, rel=0.15)
+    assert found.accuracy[1:].std() == pytest.approx(run.test_accuracy.std() / np.sqrt(run.worlds), rel=0.15)
+
+
+def _ladder(method: Method, shift: float) -> list[Findings]:
+    return [
+        made_up(Setting(SKEWED, method, level), 0.8 - 0.06 * step + shift, 0.9 - 0.1 * step)
+        for step, level in enumerate((0.1, 0.5, 1.0) if method is Method.LOCAL else (0.5, 2.0, 4.0), start=1)
+    ]
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.05])
+def test_difference_at_like_accuracy(shift: float) -> None:
+    original = made_up(Setting(SKEWED), 0.8, 0.9)
+    found = difference_at_like_accuracy(
+        original, _ladder(Method.LOCAL, shift), _ladder(Method.CENTRAL, 0.0), BLACK_BOX, np.random.default_rng(0)
+    )
+    # The intervals of two seeds at 95 %: one in ten such pairs would fail by chance, and these seeds do not.
+    assert found.low < shift < found.high
+    assert found.high - found.low < 0.06
+
+
+def test_gain_is_the_mean_difference_of_the_same_models() -> None:
+    runs = _ladder(Method.LOCAL, 0.0)
+    found = gain(runs, WHITE_BOX, BLACK_BOX)
+    differences = [run.areas_of_worlds[WHITE_BOX] - run.areas_of_worlds[BLACK_BOX] for run in runs]
+    assert found.value == pytest.approx(np.mean(differences))
+    assert found.low < found.value < found.high
+
+
+@pytest.mark.parametrize(
+    ("interval", "verdict"),
+    [
+        (Interval(0.51, 0.49, 0.52), OfClaim.HOLDS),
+        (Interval(0.51, 0.49, 0.54), OfClaim.OPEN),
+        (Interval(0.6, 0.55, 0.65), OfClaim.FAILS),
+        (Interval(0.6, np.nan, np.nan), OfClaim.OPEN),
+    ],
+)
+def test_a_claim_holds_where_its_whole_interval_lies_in_the_range(interval: Interval, verdict: OfClaim) -> None:
+    assert Claim("6", "said", "there", "AUC", interval, 0.47, 0.53).verdict is verdict
+
+
+def test_claims_find_what_was_put_in() -> None:
+    runs = {
+        run.setting: run
+        for run in (made_up(Setting(SKEWED), 0.8, 0.9), *_ladder(Method.LOCAL, 0.0), *_ladder(Method.CENTRAL, 0.15))
+    }
+    claims = {claim.statement: claim for claim in claims_of([SKEWED], runs) if "white" not in claim.quantity}
+    alike = claims["local and central DP trade privacy for accuracy alike"]
+    assert alike.verdict is OfClaim.FAILS
+    assert alike.found.value == pytest.approx(-0.15, abs=0.04)
+    assert len(claims_of([SKEWED], runs)) >= len(TESTS) - 2
+
+
+def test_the_figure_shows_every_run() -> None:
+    runs = {
+        run.setting: run
+        for run in (made_up(Setting(SKEWED), 0.8, 0.9), *_ladder(Method.LOCAL, 0.0), *_ladder(Method.CENTRAL, 0.0))
+    }
+    made = figure_of(Study.SKEWED, [SKEWED], runs)
+    panels = made.figure.get_axes()
+    assert len(panels) == 14
+    assert all(panel.get_xlabel() and panel.get_ylabel() for panel in panels)
+    # ROC curves: the original model and three levels on each side, beside the diagonal.
+    assert [len(panel.get_lines()) for panel in panels[8:12]] == [5] * 4
+    by = made.frame.set_index(["setting", "quantity"])
+    published = by.loc[(Setting(SKEWED, Method.LOCAL, 0.1).label, "training accuracy"), "published"]
+    assert published == TABLE_3[Study.SKEWED, 10].local[-1] == 0.52
+    assert set(by.index.get_level_values("quantity")) >= {"phi, black-box", "phi, white-box", "test accuracy"}
+
+
+# ---------------------------------------------------------------- runs side by side
+
+
+@dataclass(frozen=True)
+class _Stub:
+    """A task that notes itself, or fails."""
+
+    label: str
+    done: list[str]
+    world_rounds: int = 3
+
+    def carry_out(self, engine: Engine) -> None:
+        if self.label == "wrong":
+            raise InputError("wrong")
+        self.done.append(f"{self.label} {engine}")
+
+
+def test_runs_side_by_side_are_counted_and_fail_with_their_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "ProcessPoolExecutor", ThreadPoolExecutor)
+    monkeypatch.setattr(runs, "_cores", lambda: 2)
+    done: list[str] = []
+    counted: list[int] = []
+    tasks = [_Stub(label, done) for label in ("a", "b", "c")]
+    runs._play_side_by_side(tasks, lambda name: counted.append)  # type: ignore[arg-type]
+    assert sorted(done) == ["a local", "b local", "c local"]
+    assert counted == [3, 3, 3]
+    with pytest.raises(InputError, match="wrong"):
+        runs._play_side_by_side([_Stub("wrong", done), *tasks], lambda name: counted.append)  # type: ignore[list-item]
+
+
+# ---------------------------------------------------------------- a slice of the runs
+
+_TINY = Size(64, 2, 2, test_records=40, population_records=20, levels=(2,))
+
+
+@pytest.fixture
+def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = replace(SKEWED, quick=_TINY, options={**SKEWED.options, "generated-records": 400}, model="logistic")
+    monkeypatch.setattr(paper, "find_data", lambda data_dir, wanted: DataFound((small,), ("Texas is gone",)))
+    # The white-box attack takes seconds a run: its panels are drawn from made-up runs above.
+    monkeypatch.setattr(settings, "ATTACKS", ("loss", "shadow"))
+    monkeypatch.setattr(shadow, "_EPOCHS", 2)
+    monkeypatch.setattr(runs, "_cores", lambda: 1)
+
+
+@pytest.mark.usefixtures("_slice")
+def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
+    said: list[str] = []
+    made = reproduce.reproduce("bernau2019-fig7", tmp_path, extent=Extent.QUICK, announce=said.append)
+    assert said == ["Texas is gone"]
+    frame = pd.read_csv(tmp_path / "fig7.csv")
+    assert sorted(path.name.rpartition("10-")[2] for path in (tmp_path / "runs-quick").iterdir()) == [
+        "cdp-4", "ldp-1", "original",
+    ]  # fmt: skip
+    by = frame.set_index(["setting", "quantity"])["measured"]
+    label = f"{SKEWED.title}, LDP, epsilon_i 1"
+    worlds = pd.read_parquet(tmp_path / "runs-quick" / Setting(SKEWED, Method.LOCAL, 1.0).name / "worlds.parquet")
+    assert by[label, "test accuracy"] == pytest.approx(worlds["test_accuracy"].mean())
+    assert {"black-box AUC", "AUC of the loss", "training accuracy"} <= set(frame["quantity"])
+    assert any("members against test records" in quantity for quantity in frame["quantity"])
+    text = made.page.read_text(encoding="utf-8")
+    for words in ("What agrees with the paper", "Quick form", "Texas is gone", "its shadow models", "does not state n"):
+        assert words in text, words
