@@ -40,9 +40,7 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
     rank = audit.neighbour_rank or 1
     if adjacency.unit is Unit.CLIENT:
         shards = shards_of(config, split)
-        return choose_client(
-            adjacency, shards, split.inside, audit.neighbour, audit.dissimilarity, data.seed, rank
-        )
+        return choose_client(adjacency, shards, split.inside, audit.neighbour, audit.dissimilarity, data.seed, rank)
     return choose_neighbour(
         adjacency, split.inside, split.outside, audit.neighbour, audit.dissimilarity, data.seed, rank
     )

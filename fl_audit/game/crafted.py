@@ -41,6 +41,8 @@ class CraftedMeasures:
         Mean of ||f(D) - f(D')|| over the global sensitivity, 0 to 1.
     models
         Of how many worlds.
+    opposite
+        Features of what replaces x, where that is crafted as well; None elsewhere.
     """
 
     record: NDArray[np.float32]
@@ -50,6 +52,7 @@ class CraftedMeasures:
     cosine: float
     sensitivity: float
     models: int
+    opposite: NDArray[np.float32] | None = None
 
 
 def box_of(features: NDArray[np.float32]) -> Box:
@@ -146,4 +149,5 @@ def measured(game: Game, models: Tensor) -> CraftedMeasures | None:
         cosine=float(cosines.mean()),
         sensitivity=float(moved.norm(dim=1).mean()) / law.global_sensitivity,
         models=len(models),
+        opposite=None if pair.opposite is None or instead is None else instead.features[0].cpu().numpy(),
     )
