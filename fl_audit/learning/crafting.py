@@ -188,12 +188,9 @@ def _descend(
     best = torch.full((len(starts.labels),), torch.inf, device=place.device)
     kept = torch.empty_like(starts.features)
     for _ in range(steps):
-        with torch.enable_grad():
-            features = scene.box.rounded(scene.box.low + place * span)
-            wanted, rank = measure(_gradients(scene, Candidates(features, starts.labels)))
-            (place.grad,) = torch.autograd.grad(wanted.sum(), [place])
-        better = rank.detach() < best
-        best, kept[better] = torch.where(better, rank.detach(), best), features.detach()[better]
+        features, rank, place.grad = _looked_at(scene, place, span, starts.labels, measure)
+        better = rank < best
+        best, kept[better] = torch.where(better, rank, best), features[better]
         optimizer.step()
         with torch.no_grad():
             place.clamp_(0, 1)
@@ -201,12 +198,18 @@ def _descend(
     return Found(kept[winner], int(starts.labels[winner])), float(best[winner])
 
 
-def _gradients(scene: Scene, candidates: Candidates) -> Tensor:
-    """Return the gradients (m, n, parameters) of the losses of candidates, differentiable in their features."""
+def _looked_at(
+    scene: Scene, place: Tensor, span: Tensor, labels: Tensor, measure: Callable[[Tensor], Measured]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the features of some places in the box, their ranks, and where descent leads from there."""
     try:
-        return scene.model.example_gradients(scene.models, Portion(*candidates))
+        with torch.enable_grad():
+            features = scene.box.rounded(scene.box.low + place * span)
+            wanted, rank = measure(scene.model.example_gradients(scene.models, Portion(features, labels)))
+            (downhill,) = torch.autograd.grad(wanted.sum(), [place])
     except (RuntimeError, NotImplementedError) as error:
         raise InputError(
             f"no record can be crafted for this model, whose gradient is not differentiable in the features "
             f"({said(error)}): accepted for neighbour in [audit] are records of the data"
         ) from error
+    return features.detach(), rank.detach(), downhill
