@@ -82,7 +82,7 @@ class Setting:
     records: int = 1000
 
 
-FULL = (Setting(CNN, 5, 600, 4.0), Setting("logistic", 30, 1000, 1.0))
+FULL = (Setting("logistic", 10, 1000, 2.0), Setting(CNN, 5, 400, 4.0))
 QUICK = (Setting("logistic", 10, 120, 2.0),)
 
 
@@ -206,7 +206,7 @@ def lines_table(lines: Sequence[Line]) -> Table:
         title=f"The final model alone: lower bounds on epsilon {EPSILON:g} (delta {DELTA:g}) at {CONFIDENCE:.0%}"
     )
     names = ("model", "rounds", "worlds", "weights", "others' gradients / C", "record", "its gradient / C", "accuracy",
-             "AUC", *(f"{method} *" if method is BoundMethod.GDP else str(method) for method in METHODS), "ceiling")  # fmt: skip
+             "AUC", "clopper-pearson", "order-statistic", "gdp *", "ceiling")  # fmt: skip
     for name in names:
         table.add_column(name, justify="left" if name in ("model", "weights", "record") else "right")
     for line in lines:
@@ -227,11 +227,15 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     directory = data_directory(options.data_dir)
+    data_dir = None if directory is None else str(directory)
+    settings = QUICK if options.quick else FULL
+    wanted = [(one, start, canary) for one in settings for start in InitialWeights for canary in CANARIES]
     lines = []
-    for setting in QUICK if options.quick else FULL:
-        for start in InitialWeights:
-            for canary in CANARIES:
-                lines.append(play(setting, start, canary, None if directory is None else str(directory)))
+    for number, (setting, start, canary) in enumerate(wanted, start=1):
+        Console(stderr=True).print(f"{number} of {len(wanted)}: {setting.model}, {start} weights, {canary} record")
+        lines.append(play(setting, start, canary, data_dir))
+        found = ", ".join(f"{bound.method} {bound.epsilon:.2f}" for bound in lines[-1].bounds)
+        Console(stderr=True).print(f"AUC {lines[-1].area:.3f}, {found}")
     console = Console(width=170)
     console.print(lines_table(lines))
     console.print(

@@ -17,9 +17,9 @@ from fl_audit.game.game import Game
 from fl_audit.learning.crafting import Box, Candidates, Found, Scene, craft_opposite, craft_record
 from fl_audit.randomness import Purpose, generator
 
-STARTS = 12
+STARTS = 8
 """Where the search for a crafted record begins: one half at random features, the other at records of D."""
-MODELS = 4
+MODELS = 8
 """Of how many worlds the initial weights are looked at, where worlds have weights of their own."""
 
 

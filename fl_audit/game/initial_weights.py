@@ -7,6 +7,7 @@ the model stands out: worst-case initial weights for whoever sees the final mode
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
 
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fl_audit.adjacency import NeighbourPair
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.split import select_records
 from fl_audit.errors import require
@@ -61,7 +63,10 @@ def starting_models(game: Game, kind: InitialWeights, seed: int, worlds: Sequenc
         case InitialWeights.DRAWN:
             return initial_models(spec, seed, worlds)
         case InitialWeights.PRETRAINED:
-            return _pretrained(game.public, seed).expand(len(worlds), -1).clone()
+            # What stands in the place of a record changes nothing outside D, so it is trained once for all of them.
+            pair = game.public.pair
+            ordinary = replace(game.public, pair=NeighbourPair(pair.index, pair.replacement))
+            return _pretrained(ordinary, seed).expand(len(worlds), -1).clone()
 
 
 def pretraining_examples(game: Game) -> Examples:

@@ -104,7 +104,7 @@ def craft_record(scene: Scene, others: Tensor, starts: Candidates, steps: int = 
 
     What is minimised is the mean over the models of cos(g, S)^2 + max(0, 2 - ||g|| / C)^2. Of all that were met, one
     that is clipped at every model and has the smallest mean |cos(g, S)| is returned; where none is clipped at every
-    model, the one whose shortest gradient is longest.
+    model, the one whose clipped gradient is longest on average.
 
     Parameters
     ----------
@@ -128,8 +128,8 @@ def craft_record(scene: Scene, others: Tensor, starts: Candidates, steps: int = 
         cosines = torch.nn.functional.cosine_similarity(gradients, others.unsqueeze(1), dim=2, eps=_NOTHING)
         wanted = (cosines.square() + (_MARGIN - lengths).clamp(min=0).square()).mean(0)
         # Below 1 where all are clipped, and from 1 to 2 where one is not.
-        shortest = lengths.amin(0)
-        return wanted, torch.where(shortest >= 1, cosines.abs().mean(0), 2 - shortest)
+        clipped = lengths.clamp(max=1).mean(0)
+        return wanted, torch.where(lengths.amin(0) >= 1, cosines.abs().mean(0), 2 - clipped)
 
     return _search(scene, starts, measure, steps)
 
