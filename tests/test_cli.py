@@ -112,7 +112,8 @@ def test_run_replay_report(fl_audit: FlAudit, config: Path, tmp_path: Path) -> N
         (["audit.neighbour=60"], "60"),
         (
             ["audit.neighbour=-1"],
-            "audit.neighbour is -1: accepted are most-dissimilar, least-dissimilar, random, or the",
+            "audit.neighbour is -1: accepted are most-dissimilar, least-dissimilar, random, crafted, crafted-opposite, "
+            "or the",
         ),
         (["audit.neighbour=nearest"], "audit.neighbour is 'nearest': accepted are most-dissimilar"),
         (["audit.neighbour=true"], "audit.neighbour is true: accepted are most-dissimilar"),
