@@ -18,7 +18,7 @@ from fl_audit.adversaries.membership.rmia import rmia_scores
 from fl_audit.adversaries.membership.shadow import shadow_scores
 from fl_audit.adversaries.membership.white_box import white_box_scores
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
-from fl_audit.errors import require
+from fl_audit.errors import InputError, require
 from fl_audit.game.membership import Membership
 
 Floats = NDArray[np.float64]
@@ -47,6 +47,8 @@ class ModelAnswers:
         Of which targets the attacker of each world knows whether they are in, bool (worlds, targets); None likewise.
     under_ascent
         Mean loss of every target while the insider pushed it up, (worlds, targets); None if it did not.
+    queries
+        Scaled confidence of every query about every target, (worlds, targets, queries); None if one was asked.
     """
 
     log_probability: Floats
@@ -57,6 +59,7 @@ class ModelAnswers:
     white_box: WhiteBoxFeatures | None = None
     known: NDArray[np.bool_] | None = None
     under_ascent: Floats | None = None
+    queries: Floats | None = None
 
 
 def attack_scores(
@@ -86,7 +89,8 @@ def attack_scores(
         case Attack.LIRA:
             count = membership.worlds if shadows is None else int(shadows.sum())
             spread = LiraSpread.SHARED if count < _FEW_WORLDS else LiraSpread.EACH
-            return lira_scores(answers.confidence, membership, spread=spread, shadows=shadows)
+            asked = answers.confidence if answers.queries is None else answers.queries
+            return lira_scores(asked, membership, spread=spread, shadows=shadows)
         case Attack.RMIA:
             return rmia_scores(answers.log_probability, answers.population, membership, shadows=shadows)
         case Attack.WHITE_BOX | Attack.WHITE_BOX_ROUNDS:
@@ -105,6 +109,8 @@ def attack_scores(
             assert answers.logits is not None
             assert answers.labels is not None
             return shadow_scores(log_probabilities(answers.logits), answers.labels, membership, shadows=shadows)
+        case Attack.ATTRIBUTE:
+            raise InputError(f"attack '{attack}' guesses values: accepted are attacks that score membership")
 
 
 def _said(attacks: Sequence[Attack]) -> str:

@@ -125,6 +125,8 @@ def _measure(run: FinishedRun, _: Findings) -> AttackNumbers | None:
         achieved[INSIDER] = achieved_by_insiders(column("log_odds"), membership, asked)
         is_secret = run.facts.is_sampled and not run.facts.game.standpoint.sees_participation
         known = None if is_secret else _auc_of_signals(column("mu"), membership)
+    if not achieved:
+        return None
     limit = None if promise is None else largest_auc(promise.claim.profile)
     return AttackNumbers(achieved, worlds, membership.targets, known, limit)
 
