@@ -62,6 +62,9 @@ class ModelAnswers:
     queries: Floats | None = None
 
 
+_WORLDS_AT_ONCE = 32
+
+
 def attack_scores(
     attack: Attack, answers: ModelAnswers, membership: Membership, shadows: NDArray[np.bool_] | None = None
 ) -> Floats:
@@ -108,7 +111,10 @@ def attack_scores(
             )
             assert answers.logits is not None
             assert answers.labels is not None
-            return shadow_scores(log_probabilities(answers.logits), answers.labels, membership, shadows=shadows)
+            # In single precision and piece by piece: with many worlds this is the largest array of a report.
+            pieces = np.array_split(answers.logits, -(-len(answers.logits) // _WORLDS_AT_ONCE))
+            values = np.concatenate([log_probabilities(piece).astype(np.float32) for piece in pieces])
+            return shadow_scores(values, answers.labels, membership, shadows=shadows)
         case Attack.ATTRIBUTE:
             raise InputError(f"attack '{attack}' guesses values: accepted are attacks that score membership")
 

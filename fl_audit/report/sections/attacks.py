@@ -95,11 +95,12 @@ def _json(found: Achieved) -> dict[str, Any]:
     named = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
     told: dict[str, Any] = {name: asdict(getattr(rates, name)) for name in named}
     told |= {"confidence": rates.confidence, "lower_bound": None if found.bound is None else bound_json(found.bound)}
-    if one_run is None:
+    if one_run is None or found.by_tradeoff is None:
         return told | {"one_run": None}
     guesses = one_run.guesses
     counted = {"coins": guesses.coins, "guessed": guesses.guessed, "right": guesses.right}
-    return told | {"one_run": {"epsilon": finite(one_run.epsilon), "ceiling": finite(one_run.ceiling), **counted}}
+    bounds = {"epsilon": finite(one_run.epsilon), "ceiling": finite(one_run.ceiling)}
+    return told | {"one_run": bounds | {"epsilon_by_tradeoff": finite(found.by_tradeoff.parameter)} | counted}
 
 
 def _measure(run: FinishedRun, _: Findings) -> AttackNumbers | None:
@@ -175,6 +176,8 @@ def _console(numbers: AttackNumbers, _: RunContents) -> list[tuple[str, str]]:
     lines = []
     for name, found in numbers.achieved.items():
         bound = "" if found.bound is None else f"; epsilon at least {number_text(found.bound.epsilon, 3)}"
+        if found.one_run is not None:
+            bound += f", by one run {number_text(found.one_run.epsilon, 3)}"
         tpr = _interval(found.rates.tpr_at_fpr_001, 2)
         lines.append((_NAMES.get(name, name), f"AUC {_interval(found.rates.auc)}; TPR at 1 % FPR {tpr}{bound}"))
     return lines
@@ -219,13 +222,20 @@ def _bounds_table(numbers: AttackNumbers, contents: RunContents) -> Table:
             _NAMES.get(name, name),
             None if found.bound is None else found.bound.epsilon,
             None if found.one_run is None else found.one_run.epsilon,
+            None if found.by_tradeoff is None else found.by_tradeoff.parameter,
             None if found.one_run is None else f"{found.one_run.guesses.right} of {found.one_run.guesses.guessed}",
         )
         for name, found in numbers.achieved.items()
     ]
     if facts.guarantee is not None:
-        rows.append(("The promise", facts.guarantee.epsilon, facts.guarantee.epsilon, None))
-    columns = ("Who attacks", "epsilon from one target a world", "epsilon from one world", "right guesses there")
+        rows.append(("The promise", *(facts.guarantee.epsilon,) * 3, None))
+    columns = (
+        "Who attacks",
+        "one target of every world",
+        "one-run bound (world 0)",
+        "one-run bound by the trade-off curve",
+        "right guesses in world 0",
+    )
     delta = float(facts.configuration["privacy"]["delta"])
     return Table(f"Epsilon that is proved at {percent(facts.confidence)} confidence{at_delta(delta)}", columns,
                  tuple(rows))  # fmt: skip
@@ -252,6 +262,14 @@ def _entries(numbers: AttackNumbers, contents: RunContents) -> list[Entry]:
                 Entry(f"One-run bound on epsilon, {said} (nats)", finite(one.one_run.epsilon), DASH,
                       f"holds at {percent(one.one_run.confidence)} confidence",
                       f"Steinke et al. 2023{at_delta(one.one_run.delta)}; {counted}", "coins are independent")
+            )  # fmt: skip
+        if one.one_run is not None and one.by_tradeoff is not None:
+            found.append(
+                Entry(f"One-run bound on epsilon by the trade-off curve, {said} (nats)",
+                      finite(one.by_tradeoff.parameter), DASH,
+                      f"holds at {percent(one.by_tradeoff.confidence)} confidence",
+                      f"after Mahloujifar et al. 2024{at_delta(one.one_run.delta)}; the same guesses",
+                      "coins are independent")
             )  # fmt: skip
     if numbers.insider_auc is not None:
         found.append(
