@@ -48,7 +48,16 @@ def sweep_page(sweep: Sweep, title: str) -> str:
 
 def points_html(sweep: Sweep) -> str:
     """Return the points as a table, the frontier marked, by rising Epsilon*."""
-    columns = ("Setting", "Promised epsilon", "Models", "Utility", "Range", "Epsilon*", "Range", "Frontier")
+    columns: tuple[str, ...] = (
+        "Setting",
+        "Promised epsilon",
+        "Models",
+        "Utility",
+        "Range",
+        "Epsilon*",
+        "Range",
+        "Frontier",
+    )
     rows = [_row(row) for _, row in sweep.points.sort_values("epsilon_star").iterrows()]
     if ATTACKED[0] in sweep.points:
         columns += ("Strongest attack", "Its AUC", "Its TPR at 1 % FPR")
@@ -63,5 +72,6 @@ def _row(row: "pd.Series[float]") -> list[str]:
     cells.append("on it" if row["on_frontier"] else "")
     if ATTACKED[0] not in row:
         return cells
-    name, auc, tpr = (row[column] for column in ATTACKED)
-    return [*cells, *(("none", "", "") if pd.isna(name) else (str(name), number_text(auc, 3), number_text(tpr, 3)))]
+    if pd.isna(row[ATTACKED[0]]):
+        return [*cells, "none", "", ""]
+    return [*cells, str(row[ATTACKED[0]]), *(number_text(row[column], 3) for column in ATTACKED[1:])]

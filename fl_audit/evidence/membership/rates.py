@@ -30,8 +30,8 @@ SMALL_RATES = (0.001, 0.01)
 """The false-positive rates at which the TPR is reported (Carlini et al. 2022)."""
 
 _CELLS_AT_ONCE = 500_000
-_TOP_SHARE, _LEAST_TOP = 0.05, 1000
-"""Share of the scores, and their least number, among which 1 % of the others are looked for first."""
+_ROOM = 1.5
+"""Among the top scores that hold so many times the alarms of a small rate, a resample finds these nearly always."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def membership_rates(
     require(bool(ranked.pairs.any()), "no world has members and others: accepted is one at least, to compare scores")
     point = ranked.rates(np.ones((1, worlds)))[0]
     weights = generator.multinomial(worlds, np.full(worlds, 1 / worlds), size=resamples).astype(np.float64)
-    step = max(1, _CELLS_AT_ONCE // max(_LEAST_TOP, int(_TOP_SHARE * values.size)))
+    step = max(1, _CELLS_AT_ONCE // ranked.top)
     drawn = np.concatenate([ranked.rates(weights[start : start + step]) for start in range(0, resamples, step)])
     stretch = math.sqrt(2) if shadows_of_each_other else 1.0
     half = stretch * _half_widths(drawn, point, worlds, (1 - confidence) / point.size)
@@ -204,6 +204,8 @@ class _Ranked:
         self.last = np.append(ordered[1:] != ordered[:-1], True)
         self._world = order // membership.targets
         self._is_in = membership.is_in.ravel()[order]
+        alarms = np.cumsum(~self._is_in)
+        self.top = 1 + int(np.searchsorted(alarms[:-1], _ROOM * SMALL_RATES[-1] * alarms[-1], side="right"))
         called = values > np.median(values, axis=1, keepdims=True)
         self._size = membership.is_in.sum(axis=1), (~membership.is_in).sum(axis=1)
         self._right = (called & membership.is_in).sum(axis=1), (~called & ~membership.is_in).sum(axis=1)
@@ -227,8 +229,7 @@ class _Ranked:
         others
             Weights of all others together, (resamples,).
         """
-        all_scores, most = len(self._world), SMALL_RATES[-1] * (1 + 1e-12) * others
-        taken = min(all_scores, max(_LEAST_TOP, int(_TOP_SHARE * all_scores)))
+        all_scores, most, taken = len(self._world), SMALL_RATES[-1] * (1 + 1e-12) * others, self.top
         while True:
             hits, alarms = self.counts(weights, taken)
             if taken == all_scores or bool(((alarms[:, -1] > most) | (others == 0)).all()):
