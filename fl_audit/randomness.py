@@ -37,7 +37,8 @@ class Purpose(IntEnum):
     RECORD_RANDOMISER = 18
     SYNTHETIC_RECORDS = 19
     TARGET_CHOICE = 20
-    TARGET_QUERIES = 21
+    LABORATORY = 21
+    TARGET_QUERIES = 22
 
 
 def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:

@@ -141,6 +141,7 @@ def test_purposes_keep_their_numbers() -> None:
         "RECORD_RANDOMISER": 18,
         "SYNTHETIC_RECORDS": 19,
         "TARGET_CHOICE": 20,
+        "LABORATORY": 21,
     }
 
 

@@ -41,6 +41,7 @@ _NAMES = {
     INSIDER: "Insider (exact)",
 }
 _SMALLEST_RATE = 1e-3
+_RATES_SHOWN = np.concatenate([[0.0], np.logspace(np.log10(_SMALLEST_RATE / 10), 0, 2000)])
 _WORLDS_OF_PAIRS = 100
 """In so many worlds the theory of the insiders goes through all pairs; more would change no digit that is shown."""
 _LOOKS = (("#12426e", "-"), ("#b35806", "--"), ("#4d7a2a", "-."), ("#7a3b69", ":"), ("#2a7f86", (0, (5, 1, 1, 1))))
@@ -291,9 +292,11 @@ def roc_figure(numbers: AttackNumbers, contents: RunContents) -> Figure:
     axes = figure.add_subplot()
     for place, (name, found) in enumerate(numbers.achieved.items()):
         colour, line = (INK, "-") if name == INSIDER else _LOOKS[place % len(_LOOKS)]
-        fpr = np.maximum(found.roc.fpr, _SMALLEST_RATE / 10)
+        # Of the corners of many worlds as many as a figure can show: memory would grow with every score.
+        shown = np.unique(np.searchsorted(found.roc.fpr, _RATES_SHOWN, side="right") - 1)
+        fpr = np.maximum(found.roc.fpr[shown], _SMALLEST_RATE / 10)
         width, label = (2.6 if name == INSIDER else 1.8), f"{_NAMES.get(name, name)}: AUC {found.rates.auc.value:.3f}"
-        axes.plot(fpr, found.roc.tpr, linestyle=line, color=colour, linewidth=width, label=label)
+        axes.plot(fpr, found.roc.tpr[shown], linestyle=line, color=colour, linewidth=width, label=label)
     rates = np.logspace(np.log10(_SMALLEST_RATE), 0, 60)
     axes.plot(rates, rates, linestyle=":", color=MUTED, linewidth=1.4, label="coin-flipping")
     promise = contents.facts.guarantee
