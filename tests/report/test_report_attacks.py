@@ -102,3 +102,11 @@ def test_figures_and_page_show_them(contents):
     said = ("Membership attacks on 30 targets in 80 worlds", "Nobody, by the promise", "picked the right one in")
     for text in (*said, "one-run bound (world 0)"):
         assert text in page
+
+
+def test_a_report_on_the_insider_alone_names_no_attacker(contents):
+    table = contents.run.tables.targets.drop(columns=["score_loss", "score_lira", "score_shadow"])
+    alone = report_contents(replace(contents.run, tables=replace(contents.run.tables, targets=table)))
+    page = render_html(alone, draw_all(alone))
+    assert "A participant who knows everything but that one coin" in page
+    assert "picked the right one in" not in page

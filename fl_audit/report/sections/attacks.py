@@ -155,13 +155,18 @@ def _interval(found: Interval, digits: int = 3) -> str:
 
 
 def _sentence(numbers: AttackNumbers, contents: RunContents) -> str:
-    words, (name, rates) = contents.facts.words, _best(numbers)
+    words = contents.facts.words
     text = (
         f"In {plural(numbers.worlds, 'training')} we tossed a coin for each of {plural(numbers.targets, words.one)}, "
-        "and trained with those that won. Attackers who saw the finished models alone were then shown one that was in "
-        f"and one that was not; the best of them, {_NAMES.get(name, name)}, picked the right one in "
-        f"{percent(rates.auc.value)} of cases, where coin-flipping has 50 %."
+        "and trained with those that won."
     )
+    if numbers.outsiders:
+        name, rates = _best(numbers)
+        text += (
+            " Attackers who saw the finished models alone were then shown one that was in and one that was not; the "
+            f"best of them, {_NAMES.get(name, name)}, picked the right one in {percent(rates.auc.value)} of cases, "
+            "where coin-flipping has 50 %."
+        )
     insider = numbers.achieved.get(INSIDER)
     if insider is not None:
         text += (
