@@ -15,10 +15,10 @@ from fl_audit.adversaries.noise_meter import column_names
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.columns import Columns
 from fl_audit.game.game import Game, load_game, number_of_directions
+from fl_audit.game.initial_weights import InitialWeights, starting_models
 from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import Made, View, kept_of
 from fl_audit.learning.memory import give_back_freed_memory
-from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.standpoint import Place
 from fl_audit.packing import pack
@@ -88,6 +88,8 @@ class FederationPlan:
         Whether what white-box attackers see of the targets is kept.
     more
         What final models are asked about the targets beside their records.
+    initial
+        Where training begins.
     """
 
     public: PublicGame
@@ -105,6 +107,7 @@ class FederationPlan:
     patience: int | None = None
     sees_weights: bool = False
     more: MoreQuestions = field(default_factory=MoreQuestions)
+    initial: InitialWeights = InitialWeights.DRAWN
 
     @property
     def evaluated_releases(self) -> tuple[int, ...]:
@@ -239,10 +242,6 @@ def run_federation(
     clock.finished = time.monotonic()
 
 
-def _spec(game: Game) -> ModelSpec:
-    return ModelSpec(game.public.model, game.model.feature_shape, game.classes)
-
-
 def _play_wave(
     plan: FederationPlan,
     game: Game,
@@ -316,10 +315,9 @@ def _insiders(game: Game, challenger: SeededChallenger) -> dict[int, list[int]]:
 def _initial_models(
     plan: FederationPlan, game: Game, wave: tuple[WorldBatch, ...], recorder: ReleaseRecorder
 ) -> ArrayRecord:
-    spec = ModelSpec(plan.public.model, game.model.feature_shape, game.classes)
     initial = ArrayRecord()
     for batch in wave:
-        models = initial_models(spec, plan.model_seed, batch.worlds)
+        models = starting_models(game, plan.initial, plan.model_seed, batch.worlds)
         recorder.start(batch, models)
         initial[batch.name] = Array(*pack(models.numpy()))
     return initial

@@ -143,6 +143,8 @@ def test_purposes_keep_their_numbers() -> None:
         "TARGET_CHOICE": 20,
         "LABORATORY": 21,
         "TARGET_QUERIES": 22,
+        "CRAFTED_START": 23,
+        "PRETRAINING": 24,
     }
 
 

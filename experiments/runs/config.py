@@ -15,6 +15,7 @@ from fl_audit.data.neighbours import RANKED, NeighbourChoice
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.device import Device
 from fl_audit.errors import InputError
+from fl_audit.game.initial_weights import InitialWeights
 from fl_audit.game.seen import View
 from fl_audit.learning.local_training import LocalOptimizer
 from fl_audit.learning.optimizers import OptimizerKind
@@ -95,11 +96,15 @@ class DataSection(_Section):
 class ModelSection(_Section):
     """Which model: a built-in name or `package.module:factory`. `seed` draws the initial weights, which are public.
 
+    `initial = "pretrained"` begins in every world with the same weights, trained without privacy on records that serve
+    for nothing else: the worst case for an observer of the final model.
+
     `weights` is the file that `vgg16` takes the weights of its frozen core from.
     """
 
     name: str = "logistic"
     weights: str | None = None
+    initial: Choice[InitialWeights] = InitialWeights.DRAWN
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
 
 

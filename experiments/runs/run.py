@@ -203,6 +203,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
         public=plan.public,
         seed=run.seed,
         model_seed=plan.config.model.seed,
+        initial=plan.config.model.initial,
         batches=pending,
         batches_in_flight=run.batches_in_flight,
         time_limit=run.client_time_limit,

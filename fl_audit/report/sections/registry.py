@@ -11,6 +11,7 @@ from fl_audit.report.sections.client_promises import CLIENT_PROMISES
 from fl_audit.report.sections.clients import CLIENTS
 from fl_audit.report.sections.clipping import CLIPPING
 from fl_audit.report.sections.colluders import COLLUDERS
+from fl_audit.report.sections.crafted import CRAFTED
 from fl_audit.report.sections.empirical_epsilon import EMPIRICAL_EPSILON
 from fl_audit.report.sections.innovations import INNOVATIONS
 from fl_audit.report.sections.insider import INSIDER
@@ -40,6 +41,7 @@ SECTIONS: tuple[Section[Any], ...] = (
     ATTACKS,
     ATTRIBUTES,
     PAIR,
+    CRAFTED,
     MEMBERSHIP,
     INNOVATIONS,
     LAW,
