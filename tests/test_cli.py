@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -241,13 +240,6 @@ def test_the_chosen_neighbour_is_public(config: Path) -> None:
 
 def test_defaults_leave_configurations_as_older_runs_stored_them(config: Path) -> None:
     assert "neighbour-rank" not in load_config(config).as_dict()["audit"]
-
-
-def test_the_module_runs_as_a_program(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "experiments.cli.main", "run", "gone.toml"]
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False)
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr.count("\n") == 1
 
 
 def test_calibrate_and_account_invert_each_other(fl_audit: FlAudit) -> None:

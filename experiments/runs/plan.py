@@ -14,8 +14,8 @@ from experiments.runs.laws import (
     shards_of,
     standpoint_of,
 )
-from experiments.runs.questions import with_questions
 from experiments.runs.pairs import choose_pair, with_crafted_records
+from experiments.runs.questions import with_questions
 from fl_audit.adjacency import NeighbourPair, Unit
 from fl_audit.adversaries.membership.names import Attack
 from fl_audit.data.catalogue import DataSpec, load_source

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from audits import MakePlan
+from elsewhere import AppElsewhere
 from scipy.stats import kstest
 from test_federation_engines import assert_same
 
@@ -16,7 +17,7 @@ from experiments.runs.attacks import SCORE, by_target
 from experiments.runs.engines import Engine
 from experiments.runs.questions import attribute_of
 from experiments.runs.replay import replay
-from experiments.runs.run import run_audit
+from experiments.runs.run import Parties, run_audit
 from experiments.runs.run_directory import RunDirectory
 from fl_audit.adversaries.membership.lira import LiraSpread, lira_scores
 from fl_audit.errors import InputError
@@ -321,15 +322,19 @@ def test_what_cannot_be_played_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.ray
-def test_ray_gives_the_same_targets(small_plan: MakePlan, tmp_path: Path) -> None:
+@pytest.mark.xdist_group("elsewhere")
+def test_clients_in_another_process_give_the_same_targets(
+    small_plan: MakePlan, app_elsewhere: AppElsewhere, tmp_path: Path
+) -> None:
     audit = {"game": "membership", "worlds": 4, "targets": 20, "attacks": ["loss"], "epsilon-star": False}
-    plan = small_plan(privacy=_PROMISE, training={"expected-batch": 30, "rounds": 2}, audit=audit, run={"actors": 2})
+    plan = small_plan(privacy=_PROMISE, training={"expected-batch": 30, "rounds": 2}, audit=audit)
     local = run_audit(plan, tmp_path / "local", Engine.LOCAL, with_report=False)
-    ray = run_audit(plan, tmp_path / "ray", Engine.RAY, with_report=False)
-    assert_same(local, ray)
+    apart = run_audit(
+        plan, tmp_path / "apart", Engine.LOCAL, parties=Parties(client_app=app_elsewhere), with_report=False
+    )
+    assert_same(local, apart)
     assert local.run.tables.targets is not None
-    pd.testing.assert_frame_equal(local.run.tables.targets, ray.run.tables.targets, check_exact=True)
+    pd.testing.assert_frame_equal(local.run.tables.targets, apart.run.tables.targets, check_exact=True)
 
 
 def test_one_owner_trains_alone_on_those_who_are_in(small_plan: MakePlan, tmp_path: Path) -> None:
