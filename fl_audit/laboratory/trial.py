@@ -42,9 +42,11 @@ class Budget:
     shares
         Share of the level that every stage has; they add up to 1.
     tried
-        Leads that are tried, each of another kind of game, in the first stage.
+        Leads that are tried at least, each of another kind of game, in the first stage.
+    most
+        Leads that are tried at most, if so many seem to break the claim.
     deep
-        Of them, those that are tried in the later stages as well, as long as nothing is broken.
+        Of them, those that are tried in the later stages as well, as long as they break nothing.
 
     Raises
     ------
@@ -55,7 +57,8 @@ class Budget:
     pilot: int = 200
     stages: tuple[int, ...] = (1000, 4000, 12000)
     shares: tuple[float, ...] = (0.3, 0.3, 0.4)
-    tried: int = 6
+    tried: int = 3
+    most: int = 12
     deep: int = 2
 
     def __post_init__(self) -> None:
@@ -66,7 +69,7 @@ class Budget:
         require(abs(sum(self.shares) - 1) < 1e-9, f"shares of the level are {self.shares}: they have to add up to 1")
 
 
-QUICK = Budget(pilot=120, stages=(600, 2000), shares=(0.5, 0.5), tried=4, deep=1)
+QUICK = Budget(pilot=120, stages=(600, 2000), shares=(0.5, 0.5), tried=2, most=8, deep=1)
 """A budget of seconds."""
 
 
@@ -209,7 +212,8 @@ def put_on_trial(
             if (refusal.is_allowed and refusal.share_present > 0) or np.all(games.refused):
                 continue
         found += leads(kind, games, present, claim.limits)[:1]
-    chosen = sorted(found, key=lambda lead: -lead.margin)[: budget.tried]
+    found.sort(key=lambda lead: -lead.margin)
+    chosen = found[: min(budget.most, max(budget.tried, sum(lead.margin > 0 for lead in found)))]
     level = (1 - confidence) / max(1, len(chosen))
     attempts = [_tried(lead, play, budget, level, place < budget.deep, tell) for place, lead in enumerate(chosen)]
     attempts.sort(key=lambda attempt: attempt.lead.limit.epsilon - attempt.bound)
