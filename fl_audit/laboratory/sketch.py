@@ -46,7 +46,9 @@ class Sketch:
     def columns(self) -> tuple[tuple[str, slice], ...]:
         """Names and slices of the columns, as `Games.tensors`."""
         count = len(self.parts)
-        along = [(f"{name}, along the difference", slice(place, place + 1)) for place, (name, _) in enumerate(self.parts)]
+        along = [
+            (f"{name}, along the difference", slice(place, place + 1)) for place, (name, _) in enumerate(self.parts)
+        ]
         sums = ("the sums of its tensors", slice(count, 2 * count))
         return (*along, sums, ("its sums along public random directions", slice(2 * count, 2 * count + _PUBLIC)))
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Message
+from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
 from fl_audit.randomness import Purpose, generator
@@ -12,8 +12,8 @@ from strategies.in_place.notes import Deed, Replies
 Floats = NDArray[np.float64]
 Arrays = dict[str, NDArray[np.generic]]
 
-_LEAST_CHANGE = 4
-"""Steps of floating point by which one value changes where almost nothing is contributed."""
+_STEPS, _LEAST = 4, 1e-6
+"""By how many steps of floating point one value changes where almost nothing is contributed, and how much at least."""
 
 
 def arrays_of(record: Mapping[str, Array]) -> Arrays:
@@ -31,12 +31,10 @@ def flat(arrays: Mapping[str, NDArray[np.generic]]) -> Floats:
     return np.concatenate([np.asarray(arrays[name], dtype=np.float64).ravel() for name in sorted(arrays)])
 
 
-def model_keys(message: Message, keys: set[str]) -> str | None:
-    """Return the name of the record of a message that has the tensors of the model; None if there is none."""
-    for name, record in message.content.array_records.items():
-        if set(record.keys()) == keys:
-            return name
-    return None
+def with_names(records: Mapping[str, Arrays], names: set[str], record: str) -> Arrays | None:
+    """Return the record that has tensors of these names, the one called `record` first; None if none has."""
+    first = [records[record]] if record in records else []
+    return next((arrays for arrays in [*first, *records.values()] if set(arrays) == names), None)
 
 
 def base_of(reply: Arrays, received: Arrays | None, replies: Replies) -> Arrays:
@@ -121,8 +119,8 @@ def _nearly(base: Arrays) -> Arrays:
     for name in sorted(found):
         if _is_float(found[name]) and found[name].size:
             value = np.array(found[name])
-            first = value.reshape(-1)[:1]
-            first += np.maximum(_LEAST_CHANGE * np.spacing(np.abs(first)), first.dtype.type(1e-6))
+            first = value.reshape(-1)[0]
+            value.reshape(-1)[0] = first + max(_STEPS * np.spacing(np.abs(first)), _LEAST)
             found[name] = value
             break
     return found

@@ -2,41 +2,30 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 
-from strategies.in_place.contributions import Arrays, arrays_of, base_of, contribution, flat, model_keys, record_of
+from strategies.in_place.contributions import (
+    Arrays,
+    Floats,
+    arrays_of,
+    base_of,
+    contribution,
+    flat,
+    record_of,
+    with_names,
+)
 from strategies.in_place.notes import ANSWER, Answer, Deed, Note, Numbers, read_note
+from strategies.in_place.records import shard_of
 
 _OURS, _GAME = "fl-audit.", "fl-audit.game"
 _OWN, _BEFORE = "fl-audit.own.", "fl-audit.before."
 """Names in the state of a client: the number of its game, its state of the app's own training, and the one before."""
 _WITHOUT = (Deed.ALMOST_NOTHING, Deed.NOTHING)
-
-
-@dataclass
-class _Shard:
-    """Which records a client holds while it answers a message.
-
-    Parameters
-    ----------
-    deed
-        What it sends.
-    was_asked
-        Whether the app asked.
-    """
-
-    deed: Deed | None = None
-    was_asked: bool = field(default=False)
-
-
-_shard: ContextVar[_Shard | None] = ContextVar("shard", default=None)
 
 
 def insider(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -59,12 +48,8 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
             return call_next(message, context)
         received = {name: arrays_of(record) for name, record in message.content.array_records.items()}
         is_train = message.metadata.message_type.startswith("train")
-        shard = _Shard(note.deed if is_train else None)
-        token = _shard.set(shard)
-        try:
+        with shard_of(note.deed if is_train else None) as shard:
             reply = call_next(message, context)
-        finally:
-            _shard.reset(token)
     if reply.has_error():
         return reply
     partition = context.node_config.get("partition-id")
@@ -75,28 +60,22 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
     return reply
 
 
-def _played(reply: Message, received: dict[str, Arrays], note: Note) -> np.ndarray[Any, np.dtype[np.float64]] | None:
+def _played(reply: Message, received: dict[str, Arrays], note: Note) -> Floats | None:
     """Change a reply as a game wants it; return the update that the client has made."""
     assert note.deed is not None
     update = None
     for name, record in list(reply.content.array_records.items()):
         own = arrays_of(record)
-        sent = model_keys_of(received, set(own), name)
+        sent = with_names(received, set(own), name)
         base = base_of(own, sent, note.replies)
         if update is None:
             update = flat(own) - flat(base)
         if note.deed is not Deed.OWN:
             reply.content[name] = record_of(contribution(note.deed, own, base, note.length))
     if note.numbers is Numbers.WITHHELD and note.deed in _WITHOUT:
-        for record in reply.content.metric_records.values():
-            _withhold(record)
+        for numbers in reply.content.metric_records.values():
+            _withhold(numbers)
     return update
-
-
-def model_keys_of(received: dict[str, Arrays], keys: set[str], name: str) -> Arrays | None:
-    """Return the received tensors with these names, of the record of the same name first; None if there are none."""
-    first = [received[name]] if name in received else []
-    return next((arrays for arrays in [*first, *received.values()] if set(arrays) == keys), None)
 
 
 def _withhold(record: MetricRecord) -> None:
