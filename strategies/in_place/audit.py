@@ -170,7 +170,7 @@ class Audit:
 
     def deed(self, present: bool, strategy: Strategy) -> Deed:
         """Return what the target's client does under D or D'."""
-        is_crafted = self._contribution(strategy) is Contribution.CRAFTED
+        is_crafted = self.is_crafted(strategy)
         if present:
             return Deed.CRAFTED if is_crafted else Deed.OWN
         match self.claim.adjacency.unit, self.claim.adjacency.relation:
@@ -182,6 +182,10 @@ class Audit:
                 return Deed.WITHOUT_RECORD
             case _:
                 return Deed.OTHER_RECORD
+
+    def is_crafted(self, strategy: Strategy) -> bool:
+        """Return whether the target's contribution is crafted under the app's strategy."""
+        return self._contribution(strategy) is Contribution.CRAFTED
 
     def _contribution(self, strategy: Strategy) -> Contribution:
         if self.contribution is not None:

@@ -55,6 +55,15 @@ def in_place_findings(trial: Trial) -> tuple[Finding, ...]:
     return findings(trial, _WORDS, dict.fromkeys(_WORDS, _MEND))
 
 
+def _refused(refusal: Refusal) -> str:
+    if refusal.kind != ZERO:
+        return refusal_words(refusal)
+    return (
+        f"An update of exactly zero, as of a client that has learned nothing, is not borne: {refusal.said}. Games have "
+        "the smallest change of one value in its place."
+    )
+
+
 def report_text(trial: Trial, found: Sequence[Finding], notes: Sequence[str]) -> str:
     """Return the report for the console.
 
@@ -73,6 +82,6 @@ def report_text(trial: Trial, found: Sequence[Finding], notes: Sequence[str]) ->
             lines.append(f"    {finding.mend}")
         if finding.noise is not None:
             lines.append(f"    {finding.noise.words}")
-    lines += [f"  {refusal_words(refusal)}" for refusal in trial.refusals]
+    lines += [f"  {_refused(refusal)}" for refusal in trial.refusals]
     lines += [f"  {note}" for note in notes]
     return "\n".join(lines)

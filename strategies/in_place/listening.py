@@ -8,7 +8,7 @@ from flwr.app import Message
 from fl_audit.laboratory.seen import Seen
 from fl_audit.laboratory.sketch import Sketch
 from strategies.in_place.contributions import Arrays, Floats, arrays_of, base_of, crafted, flat, with_names
-from strategies.in_place.notes import Answer, Deed, Note, Replies, read_note, taken_answer
+from strategies.in_place.notes import Answer, Note, Replies, read_note, taken_answer
 from strategies.laboratory.subject import Observer
 
 _WEIGHT = "num-examples"
@@ -31,6 +31,8 @@ class Part:
         How many rounds a game has.
     observer
         Who looks.
+    is_crafted
+        Whether the target's contribution is crafted, if it is there: what is looked at must not follow from the coin.
     reference
         Along what to look where the difference is not known, shape (parameters,): for claims about records, what the
         target's client has once learned.
@@ -42,6 +44,7 @@ class Part:
     model: Arrays
     rounds: int
     observer: Observer
+    is_crafted: bool = False
     reference: Floats | None = None
 
 
@@ -220,18 +223,16 @@ class GameEars:
     def _difference(self, heard: _Round | None) -> Floats:
         """Return what the contributions under D and D' differ by, as far as the observer knows it."""
         part, size = self._part, sum(value.size for value in self._part.model.values())
-        match part.note.deed:
-            case Deed.CRAFTED | Deed.CRAFTED_OPPOSITE:
-                shapes = {
-                    name: value.shape for name, value in part.model.items() if np.issubdtype(value.dtype, np.floating)
-                }
-                steps = crafted(shapes, part.note.length)
-                return flat({name: steps.get(name, np.zeros(value.shape)) for name, value in part.model.items()})
-            case _ if part.reference is not None:
-                return part.reference
-            case _:
-                known = None if heard is None else heard.difference
-                return known if known is not None and known.shape == (size,) else np.zeros(size)
+        if part.is_crafted:
+            shapes = {
+                name: value.shape for name, value in part.model.items() if np.issubdtype(value.dtype, np.floating)
+            }
+            steps = crafted(shapes, part.note.length)
+            return flat({name: steps.get(name, np.zeros(value.shape)) for name, value in part.model.items()})
+        if part.reference is not None:
+            return part.reference
+        known = None if heard is None else heard.difference
+        return known if known is not None and known.shape == (size,) else np.zeros(size)
 
 
 def released_arrays(result: object) -> Arrays | None:

@@ -180,7 +180,9 @@ class Table:
         audit = self._audit
         note = Note(game, "", deed, audit.replies, audit.numbers, audit.length)
         reference: Floats | None = self._roll.updates.get(target) if audit.is_about_records else None
-        ears = GameEars(Part(note, target, watcher, self._model, rounds, audit.observer, reference), self._sketch)
+        is_crafted = audit.is_crafted(self._pristine.strategy)
+        part = Part(note, target, watcher, self._model, rounds, audit.observer, is_crafted, reference)
+        ears = GameEars(part, self._sketch)
         draws = generator(self._campaign.seed, Purpose.LABORATORY, world=game)
         seed_generators(draws)
         result, refusal = None, None
