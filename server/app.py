@@ -37,7 +37,7 @@ from server.evaluator import (
 from server.record_draws import RecordDraws
 from server.results import BatchResult, ResultSink
 from server.roll_call import call_the_roll
-from server.target_outputs import TargetOutputs
+from server.target_outputs import MoreQuestions, TargetOutputs
 from server.watched_grid import WatchedGrid
 from strategies.accountant_notes import AccountantNotes
 from strategies.contributors import Roster
@@ -86,6 +86,8 @@ class FederationPlan:
         `EarlyStopping`; None trains all rounds.
     sees_weights
         Whether what white-box attackers see of the targets is kept.
+    more
+        What final models are asked about the targets beside their records.
     initial
         Where training begins.
     """
@@ -104,6 +106,7 @@ class FederationPlan:
     strategy: type[DPStrategy] = DPStrategy
     patience: int | None = None
     sees_weights: bool = False
+    more: MoreQuestions = field(default_factory=MoreQuestions)
     initial: InitialWeights = InitialWeights.DRAWN
 
     @property
@@ -256,7 +259,7 @@ def _play_wave(
     stopping = None if plan.patience is None else EarlyStopping(plan.patience)
     outputs = None
     if plan.public.plays_membership:
-        outputs = TargetOutputs(plan.evaluated_releases, plan.sees_weights, plan.public.ascent > 0)
+        outputs = TargetOutputs(plan.evaluated_releases, plan.sees_weights, plan.public.ascent > 0, plan.more)
     looking = findings if outputs is None else (*findings, outputs)
     evaluator = ReleaseEvaluator(game, challenger, wave, looking, stopping)
     threads = plan.public.threads

@@ -15,6 +15,7 @@ from experiments.runs.laws import (
     standpoint_of,
 )
 from experiments.runs.pairs import choose_pair, with_crafted_records
+from experiments.runs.questions import with_questions
 from fl_audit.adjacency import NeighbourPair, Unit
 from fl_audit.adversaries.membership.names import Attack
 from fl_audit.data.catalogue import DataSpec, load_source
@@ -92,7 +93,7 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
         require(config.privacy.private, NOTHING_TO_WEIGH)
     split = _split(config)
     _require_randomisable(config, split)
-    config = _with_clients(config, split)
+    config = with_questions(_with_clients(config, split), load_source(data_spec(config.data)), split)
     at_unit_noise = law_of(config, 1.0, split)
     law = at_unit_noise.with_multiplier(_calibrated(config, at_unit_noise)) if config.privacy.private else at_unit_noise
     public = _public_game(config, law, split, pair or choose_pair(config, split))

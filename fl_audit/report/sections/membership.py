@@ -333,4 +333,5 @@ MEMBERSHIP = Section(
     sentence=_sentence,
     console=_console,
     unmeasured=("Membership",),
+    belongs=lambda facts: not facts.game.plays_membership,
 )

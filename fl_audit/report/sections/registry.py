@@ -6,6 +6,7 @@ from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Section
 from fl_audit.report.sections.attacks import ATTACKS
+from fl_audit.report.sections.attributes import ATTRIBUTES
 from fl_audit.report.sections.client_promises import CLIENT_PROMISES
 from fl_audit.report.sections.clients import CLIENTS
 from fl_audit.report.sections.clipping import CLIPPING
@@ -38,6 +39,7 @@ SECTIONS: tuple[Section[Any], ...] = (
     INSIDERS,
     SCORES,
     ATTACKS,
+    ATTRIBUTES,
     PAIR,
     CRAFTED,
     MEMBERSHIP,
