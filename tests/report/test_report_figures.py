@@ -8,8 +8,7 @@ from scipy import stats
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.report import FinishedRun, RunContents, RunTables, report_contents
-from fl_audit.report import style
+from fl_audit.report import FinishedRun, RunContents, RunTables, report_contents, style
 from fl_audit.report.curves import quantiles_by_round
 from fl_audit.report.page.pictures import draw_all
 from fl_audit.report.section import Caption
