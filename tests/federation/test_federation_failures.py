@@ -128,7 +128,9 @@ def test_on_ray_a_fault_that_stays_ends_run_and_processes(
 def test_on_ray_a_call_whose_process_died_is_made_again_and_one_that_raises_ends_the_run(
     small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    plan = small_plan(run={"client-retries": 2, "actors": 1, "batches-in-flight": 1})
+    # Two processes are started within one call, and a busy machine takes its time for each.
+    settings = {"client-retries": 2, "actors": 1, "batches-in-flight": 1, "client-time-limit": 200.0}
+    plan = small_plan(run=settings)
     mark = tmp_path / "died"
     faulty = Parties(client_app=faulty_app("dies, later raises", mark, always=True))
     with pytest.raises(FederationError) as caught:
