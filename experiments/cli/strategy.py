@@ -8,7 +8,6 @@ import typer
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.privacy.gaussian import require_noise_multiplier
 
 if TYPE_CHECKING:
     from fl_audit.laboratory.findings import Finding
@@ -57,6 +56,10 @@ WithoutOption = Annotated[
     list[str] | None,
     typer.Option("--without", metavar="GAME", help="A kind of game that the claim does not cover; may be repeated."),
 ]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="GAME", help="Play this kind of game and no other one; may be repeated."),
+]
 OutOption = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Write report.html and summary.json there.")
 ]
@@ -75,6 +78,7 @@ def strategy(
     mod: ModOption = None,
     observer: ObserverOption = "client",
     without: WithoutOption = None,
+    only: OnlyOption = None,
     confidence: Annotated[float, typer.Option("--confidence", metavar="P", help="Confidence, in (0.5, 1).")] = 0.95,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer games: seconds in place of a minute.")] = False,
     processes: Annotated[int, typer.Option("--processes", metavar="N", help="Games played at the same time.")] = 2,
@@ -92,14 +96,13 @@ def strategy(
     from strategies.laboratory.kinds import KINDS
     from strategies.laboratory.mends import MENDS
 
-    if claim_noise_multiplier is not None:
-        require_noise_multiplier(claim_noise_multiplier)
     if adjacency not in list(Adjacency):
         raise InputError(f"--adjacency {adjacency!r}: accepted are {', '.join(Adjacency)}")
     names = [kind.name for kind in KINDS]
-    for name in without or []:
-        if name not in names:
-            raise InputError(f"--without {name!r}: accepted are {', '.join(names)}")
+    for flag, named in (("--without", without), ("--only", only)):
+        for name in named or []:
+            if name not in names:
+                raise InputError(f"{flag} {name!r}: accepted are {', '.join(names)}")
     claim = Claim(Adjacency(adjacency), claim_epsilon, claim_delta, claim_noise_multiplier, rounds)
     subject = subject_of(factory, mod or [], clients, clipping_norm, not clients_clip, observer)
     with at_work(f"games against {factory}"):
@@ -111,6 +114,7 @@ def strategy(
             seed=seed,
             processes=processes,
             without=without or [],
+            only=only,
         )
     found = findings(trial, {kind.name: kind.words for kind in KINDS}, MENDS)
     path = None

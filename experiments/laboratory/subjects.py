@@ -37,7 +37,7 @@ def subject_of(
     try:
         made = make()
     except Exception as error:
-        raise InputError(f"factory {factory!r} raised {type(error).__name__}: {error}") from error
+        raise InputError(f"factory {factory!r} raised {_in_a_line(error)}") from error
     if isinstance(made, Subject):
         return made
     if not isinstance(made, Strategy):
@@ -69,7 +69,11 @@ def imported(name: str) -> Callable[..., Any]:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"{name!r} cannot be imported ({type(error).__name__}: {error})") from error
+        raise InputError(f"{name!r} cannot be imported ({_in_a_line(error)})") from error
     if not callable(found):
         raise InputError(f"{name!r} is a {type(found).__name__}: accepted is something that can be called")
     return found
+
+
+def _in_a_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
 
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
@@ -14,7 +14,6 @@ from fl_audit.laboratory.claim import Limit
 from fl_audit.laboratory.features import feature_groups
 from fl_audit.laboratory.rules import Rule, learned_rule
 from fl_audit.laboratory.seen import Floats, Games
-from fl_audit.privacy.gaussian import gdp_epsilon
 
 METHODS = (BoundMethod.ORDER_STATISTIC, BoundMethod.CLOPPER_PEARSON)
 """The bounds that assume nothing of the scores."""
@@ -22,6 +21,10 @@ _SURE = 12.0
 """A shift, in spreads, beyond which two groups never overlap in any number of games that anybody plays."""
 _RANKING_CONFIDENCE = 0.8
 """Confidence of bounds that rank leads; nothing is certified by it."""
+_RANKING_QUANTILE = 2.3
+"""Standard errors that a bound of fresh games is expected to lose on each of its two rates."""
+_RATES = np.geomspace(1e-4, 0.5, 200)
+"""Rates of false alarms at which a bound is expected."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Lead:
     threshold: float
 
 
-def leads(kind: str, games: Games, present: NDArray[np.bool_], limits: tuple[Limit, ...]) -> list[Lead]:
+def leads(kind: str, games: Games, present: NDArray[np.bool_], limits: tuple[Limit, ...], fresh: int) -> list[Lead]:
     """Return a lead for every group of features, the best first.
 
     Half of the games teach the rules and the other half ranks them, after which the rules are learned on all of them.
@@ -70,13 +73,15 @@ def leads(kind: str, games: Games, present: NDArray[np.bool_], limits: tuple[Lim
         Whether D was played, shape (games,).
     limits
         What follows from the claim.
+    fresh
+        How many games may try a lead: few games prove little at a small delta.
     """
     teaches = _half(present)
     found = []
     for group, features in feature_groups(games).items():
         rule = learned_rule(features[teaches], present[teaches])
         scores, truth = rule(features[~teaches]), present[~teaches]
-        margin, limit, method = max(_margins(scores, truth, limits), key=lambda entry: entry[0])
+        margin, limit, method = max(_margins(scores, truth, limits, fresh // 2), key=lambda entry: entry[0])
         final = learned_rule(features, present)
         threshold = _best_threshold(final(features), present)
         found.append(Lead(kind, group, final, limit, method, margin, threshold))
@@ -92,19 +97,28 @@ def _half(present: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _margins(
-    scores: Floats, truth: NDArray[np.bool_], limits: tuple[Limit, ...]
+    scores: Floats, truth: NDArray[np.bool_], limits: tuple[Limit, ...], fresh: int
 ) -> list[tuple[float, Limit, BoundMethod]]:
-    """Return how far every limit seems passed: by the shift of the scores, or by their tails, whichever says more."""
+    """Return how far every limit will be passed: by the shift of the scores, or by their tails, whichever says more."""
     one, zero = scores[truth], scores[~truth]
     mu = _cautious_shift(one, zero)
     entries = []
     for limit in limits:
-        by_shift = gdp_epsilon(max(limit.delta, 1e-12), mu) if mu > 0 else 0.0
+        by_shift = _expected_epsilon(mu, limit.delta, fresh)
         for method in METHODS:
             by_tail = epsilon_lower_bound(one, zero, limit.delta, _RANKING_CONFIDENCE, method).epsilon
             # The second term decides between methods, and between leads that no number of games could tell apart.
             entries.append((max(by_shift, by_tail) - limit.epsilon + 1e-3 * by_tail + 1e-6 * mu, limit, method))
     return entries
+
+
+def _expected_epsilon(mu: float, delta: float, fresh: int) -> float:
+    """Return about the epsilon that so many fresh games of either truth would prove of normal scores."""
+    lost = _RANKING_QUANTILE / math.sqrt(fresh)
+    found = ndtr(mu + ndtri(_RATES))
+    at_least = found - lost * np.sqrt(found * (1 - found)) - delta
+    at_most = _RATES + lost * np.sqrt(_RATES * (1 - _RATES)) + lost**2
+    return max(0.0, float(np.max(np.log(np.maximum(at_least, 1e-300) / at_most))))
 
 
 def _cautious_shift(one: Floats, zero: Floats) -> float:

@@ -211,7 +211,7 @@ def put_on_trial(
             refusals.append(refusal)
             if (refusal.is_allowed and refusal.share_present > 0) or np.all(games.refused):
                 continue
-        found += leads(kind, games, present, claim.limits)[:1]
+        found += leads(kind, games, present, claim.limits, budget.stages[-1])[:1]
     found.sort(key=lambda lead: -lead.margin)
     chosen = found[: min(budget.most, max(budget.tried, sum(lead.margin > 0 for lead in found)))]
     level = (1 - confidence) / max(1, len(chosen))

@@ -22,18 +22,20 @@ def draw_attempt(claim: Claim, attempt: Attempt) -> Figure:
 
 
 def _scores(axes: Axes, attempt: Attempt) -> None:
-    low, high = np.quantile(attempt.scores, [0.001, 0.999])
+    # A score has no unit: it is shown in spreads of all scores, from where the guess changes.
+    shown = (attempt.scores - attempt.lead.threshold) / max(float(attempt.scores.std()), 1e-300)
+    low, high = np.quantile(shown, [0.001, 0.999])
     pad = max(float(high - low), 1e-9) * 0.05
     edges = np.linspace(low - pad, high + pad, _BINS + 1)
     for bit in (1, 0):
         style = BIT_STYLES[bit]
-        values = np.clip(attempt.scores[attempt.present == bool(bit)], edges[0], edges[-1])
+        values = np.clip(shown[attempt.present == bool(bit)], edges[0], edges[-1])
         heights, _ = np.histogram(values, edges)
         axes.stairs(heights, edges, fill=True, color=style.fill, alpha=0.6, hatch=style.hatch)
         axes.stairs(heights, edges, color=style.colour, linestyle=style.line, linewidth=1.6, label=style.short)
-    axes.axvline(attempt.lead.threshold, color=INK, linewidth=1, linestyle=":")
+    axes.axvline(0, color=INK, linewidth=1, linestyle=":")
     axes.legend(frameon=False, fontsize=9)
-    finish_axes(axes, "Scores of fresh games", "score (dotted: the guess changes)", "games")
+    finish_axes(axes, "Scores of fresh games", "score, in spreads (right of the line: guess D)", "games")
 
 
 def _tradeoff(axes: Axes, claim: Claim, attempt: Attempt) -> None:
