@@ -6,11 +6,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from experiments.cli.main import main
+from experiments.cli.main import app, main
 from experiments.runs.config_file import load_config
 from experiments.runs.plan import resolve
 from experiments.runs.run_directory import public_part
@@ -93,6 +95,21 @@ def test_run_replay_report(fl_audit: FlAudit, config: Path, tmp_path: Path) -> N
     assert again.returncode == 2
     assert "--resume" in again.stderr
     assert "Traceback" not in again.stderr
+
+
+def test_a_violation_ends_with_its_own_status_where_that_is_asked_for(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Contents(NamedTuple):
+        summary: dict[str, str]
+
+    monkeypatch.setattr("experiments.runs.run.run_audit", lambda *_: Contents({"verdict": "violated"}))
+    monkeypatch.setattr("fl_audit.report.page.console.summary_table", lambda _: "")
+    arguments = ["run", str(config), "--out", str(tmp_path / "out"), "--engine", "local"]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert CliRunner().invoke(app, [*arguments, "--fail-on-violation"]).exit_code == 4
+    monkeypatch.setattr("experiments.runs.run.run_audit", lambda *_: Contents({"verdict": "consistent"}))
+    assert CliRunner().invoke(app, [*arguments, "--fail-on-violation"]).exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,10 @@ def test_purposes_keep_their_numbers() -> None:
         "RECORD_RANDOMISER": 18,
         "SYNTHETIC_RECORDS": 19,
         "TARGET_CHOICE": 20,
+        "LABORATORY": 21,
+        "TARGET_QUERIES": 22,
+        "CRAFTED_START": 23,
+        "PRETRAINING": 24,
     }
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from audits import small_settings
+from matplotlib.figure import Figure
 from untold import assert_untold
 
 from experiments.cli.main import main
@@ -23,11 +24,12 @@ from experiments.runs.run_directory import RunDirectory, with_seed
 from experiments.sweeps import schedule
 from experiments.sweeps.grid import Axis, Point, baselines, grid
 from experiments.sweeps.landscape import landscape_figure
-from experiments.sweeps.page import sweep_page
-from experiments.sweeps.sweep import run_sweep
+from experiments.sweeps.page import points_html, sweep_page
+from experiments.sweeps.sweep import Sweep, run_sweep
 from experiments.sweeps.tables import Utility, choose_utility, models_table, points_table
 from fl_audit.errors import InputError
 from fl_audit.report.style import to_png
+from fl_audit.report.wording import number_text
 from strategies.errors import FederationError
 
 VALUES = small_settings(
@@ -158,6 +160,26 @@ def test_values_of_several_kinds_are_written_as_words(tmp_path: Path) -> None:
     table = models_table(both, tmp_path)
     table.to_parquet(tmp_path / "models.parquet")
     assert table["audit.neighbour"].unique().tolist() == ["0", "random"]
+
+
+def test_points_of_the_game_of_membership_name_their_strongest_attack(tmp_path: Path) -> None:
+    game = {"game": "membership", "targets": 40, "worlds": 2, "attacks": ["loss"], "insider": True}
+    settings = small_settings(
+        training={"rounds": 1},
+        privacy={"belief": None, "epsilon": 1.0, "sensitivity": None, "adjacency": "add-remove-record"},
+        audit=game,
+    )
+    both = grid(settings, [Axis("audit.game", ("membership",))]) + grid(VALUES, [Axis("training.rounds", (1,))])
+    found = [run_audit(resolve(one.config), tmp_path / one.name, Engine.LOCAL, with_report=False) for one in both]
+    models = models_table(both, tmp_path)
+    table = points_table(models, both, Utility.ACCURACY)
+    rates = found[0].summary["attacks"]["by_name"]["loss"]
+    assert table["attack"].fillna("none").tolist() == ["loss", "none"]
+    assert table["attack_auc"][0] == rates["auc"]["value"]
+    assert table["attack_tpr_at_fpr_001"][0] == rates["tpr_at_fpr_001"]["value"]
+    page = points_html(Sweep(models, table, Utility.ACCURACY, Figure()))
+    assert "Strongest attack" in page
+    assert f">{number_text(rates['auc']['value'], 3)}</td>" in page
 
 
 def test_unbounded_models_are_not_drawn() -> None:

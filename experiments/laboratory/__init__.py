@@ -1,0 +1,1 @@
+"""Audits of strategies that other people wrote."""

@@ -1,0 +1,107 @@
+"""What somebody says of their mechanism: the claim that games try to refute."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import InputError, require
+from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta, gdp_epsilon
+
+_DELTAS = (1e-5, 1e-3, 0.01, 0.05, 0.1)
+"""Where the curve of a claim about Gaussian noise is held against games; its total variation is a sixth place."""
+
+
+class Limit(NamedTuple):
+    """One inequality that follows from a claim: the mechanism is (epsilon, delta)-DP."""
+
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is promised of a mechanism, with nothing said about how it works.
+
+    There are two kinds. A pair of `epsilon` and `delta` promises (epsilon, delta)-DP over all rounds together. A
+    `noise_multiplier` promises that the whole is no easier to tell than so many rounds of a Gaussian mechanism with
+    this noise over its sensitivity: a whole curve of epsilon over delta, and so a stricter promise.
+
+    Parameters
+    ----------
+    adjacency
+        How neighbours differ, or the name of it, such as `add-remove-client`.
+    epsilon
+        At least 0; None if the noise multiplier says it.
+    delta
+        Of `epsilon`, at least 0 and below 1.
+    noise_multiplier
+        Standard deviation of the noise over the sensitivity of what it is added to, above 0; None if `epsilon` says it.
+    rounds
+        How many rounds the claim is for; every game lasts so long.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range, the adjacency has another name, or not exactly one kind of promise is given.
+
+    Examples
+    --------
+    >>> Claim("add-remove-client", epsilon=4.0, delta=1e-5).limits
+    (Limit(epsilon=4.0, delta=1e-05),)
+    """
+
+    adjacency: Adjacency
+    epsilon: float | None = None
+    delta: float = 1e-5
+    noise_multiplier: float | None = None
+    rounds: int = 1
+
+    def __post_init__(self) -> None:
+        if self.adjacency not in list(Adjacency):
+            raise InputError(f"adjacency is {self.adjacency!r}: accepted are {', '.join(Adjacency)}")
+        # A plain name is accepted where the enum is meant, as in configurations.
+        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        one = (self.epsilon is None) != (self.noise_multiplier is None)
+        require(one, "a claim has either an epsilon or a noise multiplier: accepted is exactly one of them")
+        require(0 <= self.delta < 1, f"delta is {self.delta}: accepted are numbers from 0 to below 1")
+        if self.epsilon is not None:
+            require(0 <= self.epsilon < 100, f"epsilon is {self.epsilon}: accepted are numbers from 0 to below 100")
+        if self.noise_multiplier is not None:
+            accepted = "accepted are numbers from 0.01 to 1000000"
+            require(0.01 <= self.noise_multiplier <= 1e6, f"noise multiplier is {self.noise_multiplier}: {accepted}")
+        require(self.rounds >= 1, f"rounds are {self.rounds}: accepted are whole numbers from 1")
+
+    @property
+    def mu(self) -> float | None:
+        """The Gaussian-DP parameter of a claim about Gaussian noise; None of the other kind."""
+        return None if self.noise_multiplier is None else gaussian_mu(self.noise_multiplier, self.rounds)
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """The inequalities that are tried: one for (epsilon, delta), several along the curve of Gaussian noise."""
+        if self.mu is None:
+            assert self.epsilon is not None
+            return (Limit(self.epsilon, self.delta),)
+        variation = gdp_delta(0.0, self.mu)
+        curve = [Limit(gdp_epsilon(delta, self.mu), delta) for delta in _DELTAS if delta < variation]
+        return (*curve, Limit(0.0, variation))
+
+    @property
+    def words(self) -> str:
+        """The claim in words."""
+        over = "one round" if self.rounds == 1 else f"{self.rounds} rounds"
+        if self.epsilon is not None:
+            return f"epsilon {self.epsilon:g} at delta {self.delta:g} over {over}, {self.adjacency}"
+        return f"Gaussian noise with multiplier {self.noise_multiplier:g} over {over}, {self.adjacency}"
+
+    @property
+    def success(self) -> float:
+        """The largest probability with which a fair coin may be guessed if the claim holds (prior 1/2)."""
+        if self.mu is not None:
+            return (1 + gdp_delta(0.0, self.mu)) / 2
+        from math import expm1
+
+        assert self.epsilon is not None
+        # Both error rates of the best rule lie on the two lines of (epsilon, delta)-DP: Kairouz et al. 2015, Eq. (4).
+        odds = expm1(self.epsilon)
+        return (1 + (odds + 2 * self.delta) / (odds + 2)) / 2

@@ -1,0 +1,118 @@
+"""What of the things seen in a game may tell: groups of numbers, each ready for a rule that is learned.
+
+A group is one idea of where a leak may hide. Every rule is learned on games that are used for nothing else, so a group
+that tells nothing costs time and no validity. Leaks that are no shift of a mean (a spread, a rounding, a missing value)
+become one here: squares are shown by their logarithms, roundings by shares.
+"""
+
+import numpy as np
+
+from fl_audit.laboratory.seen import Floats, Games
+
+_MOST = 400
+"""Most columns of a group; where there are more, their sums over rounds are shown, or projections alone."""
+_ROUNDS_SHOWN = 12
+_GRAINS = tuple(range(8, 41, 2))
+"""Binary places at which roundings are looked for: multiples of 2**-k, k from 8 to 40."""
+
+ALONG = "what was released along the differing contribution"
+"""The group for which a normal law is expected, if noise is Gaussian."""
+
+
+def feature_groups(games: Games) -> dict[str, Floats]:
+    """Return the groups of features, each of shape (games, columns).
+
+    Missing and non-finite values become 0, and every column has another one beside it that says where.
+
+    Parameters
+    ----------
+    games
+        Any number of games of one kind.
+
+    Returns
+    -------
+    dict
+        By what a group shows, in words that a report can use.
+    """
+    groups: dict[str, Floats] = {ALONG: along(games)[:, None]}
+    if games.steps.shape[1] > 1:
+        groups["what was released along it, round by round"] = _by_round(games)
+        groups["the released arrays, first against later rounds"] = _alternating(games)
+    for name, part in games.tensors:
+        groups[f"the released values of {name}"] = _shown(games.steps[:, :, part])
+    groups["all released values"] = _shown(games.steps)
+    if np.any(games.own):
+        own = np.concatenate([games.steps, games.own], axis=2)
+        groups["released values beside the noise of one's own"] = _shown(own)
+    if np.any(games.others):
+        groups["what was released along it, beside what others contributed"] = _beside_others(games)
+    groups["the size of what was released"] = _sizes(games)
+    groups["the low bits of what was released"] = _grains(games)
+    for column, name in enumerate(games.names):
+        groups[name] = games.numbers[:, column : column + 1]
+    return {name: _finite(values) for name, values in groups.items()}
+
+
+def along(games: Games) -> Floats:
+    """Return the sum over rounds of what was released, along the differing contribution; shape (games,)."""
+    return np.asarray(np.sum(_projections(games), axis=1))
+
+
+def _projections(games: Games) -> Floats:
+    """Return the released steps along the unit vector of the difference, shape (games, rounds); NaN counts as 0."""
+    norms = np.linalg.norm(games.direction, axis=2)
+    products = np.sum(np.nan_to_num(games.steps, nan=0.0, posinf=0.0, neginf=0.0) * games.direction, axis=2)
+    return np.asarray(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0))
+
+
+def _by_round(games: Games) -> Floats:
+    projections = _projections(games)
+    rounds = projections.shape[1]
+    if rounds <= _ROUNDS_SHOWN:
+        return projections
+    return np.stack([part.sum(axis=1) for part in np.array_split(projections, _ROUNDS_SHOWN, axis=1)], axis=1)
+
+
+def _alternating(games: Games) -> Floats:
+    """Return the values of the first round less those of each of some later rounds: noise that repeats cancels."""
+    later = games.steps[:, 1:_ROUNDS_SHOWN]
+    differences = games.steps[:, :1] - later
+    return _flat(differences) if differences[0].size <= _MOST else differences[:, 0, :_MOST]
+
+
+def _shown(steps: Floats) -> Floats:
+    """Return the values of every round where they are few, else their sums over rounds; long ones are cut."""
+    if steps[0].size <= _MOST:
+        return _flat(steps)
+    return np.asarray(steps.sum(axis=1))[:, :_MOST]
+
+
+def _beside_others(games: Games) -> Floats:
+    """Return, summed over rounds, the released step and the others' mean along the difference, and its length."""
+    norms = np.linalg.norm(games.direction, axis=2)
+    others = np.sum(games.others * games.direction, axis=2)
+    beside = np.divide(others, norms, out=np.zeros_like(others), where=norms > 0)
+    return np.stack([along(games), beside.sum(axis=1), norms.sum(axis=1)], axis=1)
+
+
+def _sizes(games: Games) -> Floats:
+    """Return logarithms of the squared length of every tensor's step, averaged over rounds."""
+    squares = [np.sum(games.steps[:, :, part] ** 2, axis=2) for _, part in games.tensors]
+    return np.stack([np.log(np.maximum(square, 1e-300)).mean(axis=1) for square in squares], axis=1)
+
+
+def _grains(games: Games) -> Floats:
+    """Return the share of released values that are whole multiples of 2**-k, for some k."""
+    values = _flat(games.released)
+    shares = [np.mean(np.equal(np.mod(values * 2.0**k, 1.0), 0.0), axis=1) for k in _GRAINS]
+    return np.stack(shares, axis=1)
+
+
+def _flat(values: Floats) -> Floats:
+    return np.asarray(values.reshape(len(values), -1))
+
+
+def _finite(values: Floats) -> Floats:
+    """Return the columns with 0 for what is no number, followed by a column for each of them that says where."""
+    missing = ~np.isfinite(values)
+    return np.concatenate([np.where(missing, 0.0, values), missing.astype(np.float64)], axis=1)

@@ -1,0 +1,96 @@
+"""The noise of a foreign mechanism, measured where it looks Gaussian: a reading with an assumption, which it names."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import normaltest
+
+from fl_audit.evidence.bounds.shift import gaussian_shift
+from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.trial import Attempt
+from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
+
+_NORMAL_LEVEL = 0.01
+"""A residual whose test of normality has a smaller p-value gets no reading."""
+
+
+@dataclass(frozen=True)
+class NoiseReading:
+    """What was released along the differing contribution, if its noise is Gaussian.
+
+    Parameters
+    ----------
+    shift
+        By how much D is ahead of D', in the model's units.
+    spread
+        Standard deviation of the noise there.
+    mu, mu_low
+        Shift over spread, and its lower bound: what a Gaussian mechanism of this strength has as its parameter.
+    confidence
+        Of the bound, if the noise is Gaussian.
+    epsilon_low
+        The epsilon of `mu_low` at `delta`.
+    delta
+        Of `epsilon_low`.
+    claimed_mu
+        The largest shift over spread that the claim leaves room for, had the noise been Gaussian.
+    p_value
+        Of the test of normality.
+    """
+
+    shift: float
+    spread: float
+    mu: float
+    mu_low: float
+    confidence: float
+    epsilon_low: float
+    delta: float
+    claimed_mu: float
+    p_value: float
+
+    @property
+    def words(self) -> str:
+        """The reading in one sentence, with what it rests on."""
+        return (
+            f"If the noise is Gaussian (its test has p = {self.p_value:.2g}): shift {self.shift:.3g} over noise of "
+            f"{self.spread:.3g} is mu {self.mu:.2f}, at least {self.mu_low:.2f} with {self.confidence:.0%} confidence; "
+            f"the claim allows {self.claimed_mu:.2f}."
+        )
+
+
+def noise_reading(claim: Claim, attempt: Attempt, confidence: float = 0.95) -> NoiseReading | None:
+    """Return the reading of the noise in the games of an attempt; None where it is not Gaussian.
+
+    Parameters
+    ----------
+    claim
+        What is claimed.
+    attempt
+        Games of one kind.
+    confidence
+        0.5 or more, below 1.
+    """
+    one, zero = attempt.along[attempt.present], attempt.along[~attempt.present]
+    if min(one.size, zero.size) < 20:
+        return None
+    residual = np.concatenate([one - one.mean(), zero - zero.mean()])
+    if np.ptp(residual) == 0:
+        return None
+    p_value = float(normaltest(residual).pvalue)
+    if not p_value >= _NORMAL_LEVEL:
+        return None
+    sign = 1.0 if one.mean() >= zero.mean() else -1.0
+    estimate = gaussian_shift(sign * one, sign * zero, confidence)
+    limit = claim.limits[0]
+    delta = max(limit.delta, 1e-12)
+    return NoiseReading(
+        shift=float(abs(one.mean() - zero.mean())),
+        spread=float(residual.std(ddof=2)),
+        mu=estimate.shift,
+        mu_low=estimate.low,
+        confidence=confidence,
+        epsilon_low=gdp_epsilon(delta, estimate.low) if estimate.low > 0 else 0.0,
+        delta=delta,
+        claimed_mu=claim.mu if claim.mu is not None else gdp_mu(limit.epsilon, delta),
+        p_value=p_value,
+    )

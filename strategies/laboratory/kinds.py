@@ -1,0 +1,220 @@
+"""The kinds of games: what the target contributes under D and under D', and what everybody else does."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from fl_audit.adjacency import Adjacency, Relation, Unit
+
+HUGE = 1000.0
+"""Times the clipping norm: what must not pass."""
+
+
+class Direction(Enum):
+    """Where an update points.
+
+    NOWHERE is a millionth of the norm, so that a mechanism which cannot bear an update of exactly zero (ZERO) can still
+    be asked everything else.
+    """
+
+    NOWHERE = "almost nowhere"
+    ZERO = "nowhere"
+    FIRST = "first"
+    SECOND = "second"
+    EVERY_TENSOR = "every tensor"
+    SCALAR = "scalar"
+    COUNTER = "counter"
+
+
+class Form(Enum):
+    """In which form a reply arrives."""
+
+    PLAIN = "plain"
+    MISSING = "missing"
+    NOT_A_NUMBER = "not a number"
+    PERMUTED = "permuted keys"
+    HALF = "half precision"
+    MISSHAPED = "wrong shape"
+
+
+class Model(Enum):
+    """Which parameters the model has."""
+
+    PLAIN = "plain"
+    WITH_SCALAR = "with a parameter without axes"
+    WITH_COUNTER = "with a parameter of whole numbers"
+    HALF = "in half precision"
+
+
+class Schedule(Enum):
+    """In which rounds the target contributes, and with which sign."""
+
+    STEADY = "steady"
+    ALTERNATING = "alternating"
+    ONCE = "once"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one client contributes.
+
+    Parameters
+    ----------
+    direction
+        Where its update points.
+    length
+        Length of the update, as a multiple of the clipping norm.
+    examples
+        Number of examples that it names.
+    loss
+        A metric that it reports.
+    form
+        Form of its reply.
+    """
+
+    direction: Direction = Direction.NOWHERE
+    length: float = 1.0
+    examples: int = 10
+    loss: float = 1.0
+    form: Form = Form.PLAIN
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of game.
+
+    Parameters
+    ----------
+    name
+        By which it is called.
+    words
+        What happens in it.
+    present, absent
+        What the target contributes under D and under D'. For claims about records this is the differing record, and
+        `absent` is a record only where the relation is replacement.
+    others
+        What everybody else contributes.
+    model
+        Which parameters there are.
+    schedule
+        In which rounds the target contributes.
+    relation
+        The relation for which these are neighbours; None for both.
+    units
+        For which units this is played.
+    is_malformed
+        Whether an input may be refused: an ordinary client would not send it.
+    is_beyond
+        Whether more than the clipping norm is sent.
+    least_rounds
+        Fewest rounds in which it says anything new.
+    """
+
+    name: str
+    words: str
+    present: Part
+    absent: Part = Part()
+    others: Part = Part(Direction.SECOND)
+    model: Model = Model.PLAIN
+    schedule: Schedule = Schedule.STEADY
+    relation: Relation | None = None
+    units: tuple[Unit, ...] = (Unit.CLIENT,)
+    is_malformed: bool = False
+    is_beyond: bool = False
+    least_rounds: int = 1
+
+    def is_played(self, adjacency: Adjacency, rounds: int, is_clipped: bool) -> bool:
+        """Return whether this kind says something about such a claim."""
+        return (
+            (self.relation is None or self.relation is adjacency.relation)
+            and adjacency.unit in self.units
+            and rounds >= self.least_rounds
+            and (is_clipped or not self.is_beyond)
+        )
+
+
+_BOTH = (Unit.CLIENT, Unit.RECORD)
+_FIRST = Part(Direction.FIRST)
+
+KINDS: tuple[Kind, ...] = (
+    Kind("removed", "an update at the clipping norm against none", _FIRST, units=_BOTH, relation=Relation.ADD_REMOVE),
+    Kind(
+        "opposite",
+        "an update at the clipping norm against its opposite",
+        _FIRST,
+        Part(Direction.FIRST, -1.0),
+        relation=Relation.REPLACE,
+        units=_BOTH,
+    ),
+    Kind(
+        "replaced",
+        "an update at the clipping norm against another one",
+        _FIRST,
+        Part(Direction.SECOND),
+        relation=Relation.REPLACE,
+        units=_BOTH,
+    ),
+    Kind(
+        "huge",
+        "an update of a thousand times the clipping norm against none",
+        Part(Direction.FIRST, HUGE),
+        is_beyond=True,
+        units=_BOTH,
+        relation=Relation.ADD_REMOVE,
+    ),
+    Kind(
+        "huge in every tensor",
+        "an update far beyond the clipping norm in every tensor against none",
+        Part(Direction.EVERY_TENSOR, HUGE),
+        is_beyond=True,
+        units=_BOTH,
+        relation=Relation.ADD_REMOVE,
+    ),
+    Kind(
+        "huge and opposite",
+        "an update of a thousand times the clipping norm against its opposite",
+        Part(Direction.EVERY_TENSOR, HUGE),
+        Part(Direction.EVERY_TENSOR, -HUGE),
+        is_beyond=True,
+        units=_BOTH,
+        relation=Relation.REPLACE,
+    ),
+    Kind("zero", "an update at the clipping norm against one of exactly zero", _FIRST, Part(Direction.ZERO)),
+    Kind("all zero", "an update at the clipping norm against one of exactly zero, while all others are exactly zero",
+         _FIRST, Part(Direction.ZERO), others=Part(Direction.ZERO)),
+    Kind("tiny", "an update of a ten-thousandth of the clipping norm against none", Part(Direction.FIRST, 1e-4),
+         units=_BOTH, relation=Relation.ADD_REMOVE),
+    Kind("alone", "an update at the clipping norm against none, while nobody else changes anything", _FIRST,
+         others=Part(), relation=Relation.ADD_REMOVE),
+    Kind("nothing", "no update, with another number of examples, while nobody else changes anything",
+         Part(examples=11), others=Part()),
+    Kind("many examples", "an update of a client that names a thousand times as many examples against none",
+         Part(Direction.FIRST, examples=10_000), Part(examples=10_000), relation=Relation.ADD_REMOVE),
+    Kind("more examples than true", "no update, and a thousand times as many examples named",
+         Part(examples=10_000)),
+    Kind("metrics", "no update, and another loss reported", Part(loss=5.0)),
+    Kind("parameter without axes", "an update of nothing but a parameter without axes, against none",
+         Part(Direction.SCALAR, HUGE), model=Model.WITH_SCALAR, is_beyond=True),
+    Kind("parameter of whole numbers", "an update of nothing but a counter of whole numbers, against none",
+         Part(Direction.COUNTER, HUGE), model=Model.WITH_COUNTER, is_beyond=True),
+    Kind("half precision", "an update at the clipping norm against none, in a model of half precision", _FIRST,
+         model=Model.HALF, relation=Relation.ADD_REMOVE),
+    Kind("alternating", "an update whose sign changes from round to round against none", _FIRST,
+         schedule=Schedule.ALTERNATING, relation=Relation.ADD_REMOVE, least_rounds=2, units=_BOTH),
+    Kind("once", "an update in the first round alone against none", _FIRST,
+         schedule=Schedule.ONCE, relation=Relation.ADD_REMOVE, least_rounds=2, units=_BOTH),
+    Kind("missing reply", "an update at the clipping norm against no reply", _FIRST, Part(form=Form.MISSING),
+         is_malformed=True, relation=Relation.ADD_REMOVE),
+    Kind("not a number", "an update with a value that is no number against none", Part(form=Form.NOT_A_NUMBER),
+         is_malformed=True),
+    Kind("permuted keys", "an update with its tensors in another order against none",
+         Part(Direction.FIRST, form=Form.PERMUTED), is_malformed=True, relation=Relation.ADD_REMOVE),
+    Kind("half-precision reply", "an update in half precision against none", Part(Direction.FIRST, form=Form.HALF),
+         is_malformed=True, relation=Relation.ADD_REMOVE),
+    Kind("wrong shape", "an update of a wrong shape against none", Part(form=Form.MISSHAPED), is_malformed=True),
+)  # fmt: skip
+"""Every kind of game."""
+
+
+def kinds_for(adjacency: Adjacency, rounds: int, is_clipped: bool) -> tuple[Kind, ...]:
+    """Return the kinds of games that say something about a claim, in the order in which they are played."""
+    return tuple(kind for kind in KINDS if kind.is_played(adjacency, rounds, is_clipped))

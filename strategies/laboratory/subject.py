@@ -1,0 +1,100 @@
+"""What is on trial: a strategy as its users would build it, with what its clients do."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from flwr.app import Message
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+
+from fl_audit.errors import InputError, require
+
+Floats = NDArray[np.float64]
+Mod = Callable[..., Message]
+"""A modifier of Flower's client app: of a message, a context and `call_next`."""
+
+
+class Observer(StrEnum):
+    """Who looks: another client, who sees what is released, or the server, who sees every reply."""
+
+    CLIENT = "client"
+    SERVER = "server"
+
+
+@dataclass(frozen=True)
+class LocalReply:
+    """What a client makes of its records in a round.
+
+    Parameters
+    ----------
+    update
+        What its model is ahead of the model that it was sent, shape (parameters,).
+    examples
+        The number of examples that it names.
+    metrics
+        Other numbers that it sends.
+    """
+
+    update: Floats
+    examples: int
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+Local = Callable[[Floats, int, np.random.Generator], LocalReply]
+"""From the gradients of a client's records (records, parameters), the round from 1, and a generator, to its reply."""
+
+
+def clipped_sum(norm: float) -> Local:
+    """Return local training that sums gradients clipped to a norm, and names the true number of its records."""
+
+    def local(gradients: Floats, _round: int, _random: np.random.Generator) -> LocalReply:
+        lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
+        factors = np.minimum(1.0, norm / np.maximum(lengths, 1e-300))
+        return LocalReply(np.asarray((gradients * factors).sum(axis=0)), len(gradients))
+
+    return local
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A strategy on trial, and how its clients behave.
+
+    Parameters
+    ----------
+    strategy
+        Makes a new strategy, as at the start of a run; it is called once a game.
+    mods
+        Modifiers of the client app that belong to the mechanism, in Flower's order: the first is the outermost.
+    local
+        What clients do with their records, for claims about records; None for sums of clipped gradients.
+    clients
+        How many take part, at least 2.
+    norm
+        The clipping norm that the claim refers to, above 0.
+    is_clipped
+        Whether strategy or modifiers clip what clients send. If not, clients are trusted to keep the norm, and no
+        game sends more.
+    observer
+        Who looks.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
+
+    strategy: Callable[[], Strategy]
+    mods: tuple[Mod, ...] = ()
+    local: Local | None = None
+    clients: int = 4
+    norm: float = 1.0
+    is_clipped: bool = True
+    observer: Observer = Observer.CLIENT
+
+    def __post_init__(self) -> None:
+        require(self.clients >= 2, f"clients are {self.clients}: accepted are whole numbers from 2")
+        require(0 < self.norm < 1e6, f"norm is {self.norm}: accepted are numbers above 0 and below 1000000")
+        if self.observer not in list(Observer):
+            raise InputError(f"observer is {self.observer!r}: accepted are {' and '.join(Observer)}")
