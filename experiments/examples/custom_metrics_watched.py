@@ -8,7 +8,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-from experiments.examples.digits import Net, dataset, evaluate, save, seeded, shard, train, train_settings
+from experiments.examples.digits import Net, dataset, evaluate, rate, save, seeded, shard, train, train_settings
 from strategies.in_place import Audit, Claim
 
 audit = Audit(Claim("add-remove-client", epsilon=4.0, delta=1e-5, rounds=2), games=200)
@@ -16,9 +16,9 @@ client_app = ClientApp(mods=[audit.insider()])
 server_app = ServerApp()
 
 
-def spread(replies: list[RecordDict], weighted_by_key: str) -> MetricRecord:
+def spread(replies: list[RecordDict], _weighted_by_key: str) -> MetricRecord:
     """Return the mean and the largest loss, each client counting once."""
-    losses = [float(next(iter(reply.metric_records.values()))["loss"]) for reply in replies]
+    losses = [float(str(next(iter(reply.metric_records.values()))["loss"])) for reply in replies]
     return MetricRecord({"loss": sum(losses) / len(losses), "worst_loss": max(losses)})
 
 
@@ -36,20 +36,21 @@ class LoweringFedAvg(FedAvg):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         metrics = super().aggregate_evaluate(server_round, replies)
         assert metrics is not None
-        self.best = min(self.best, float(metrics["loss"]))
+        self.best = min(self.best, float(str(metrics["loss"])))
         return MetricRecord(dict(metrics) | {"best": self.best})
 
 
 @client_app.train()
 def train_client(message: Message, context: Context) -> Message:
-    seeded(message.content["config"], context)
+    seeded(message, context)
     net = Net()
-    net.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     records = dataset(*shard(context))
     # How often this client has trained is kept in its state, as momentum or a personal head would be.
     before = context.state.metric_records.get("trained", MetricRecord({"times": 0}))
-    context.state["trained"] = MetricRecord({"times": before["times"] + 1})
-    loss = train(net, records, message.content["config"]["lr"] / context.state["trained"]["times"])
+    times = 1 + float(str(before["times"]))
+    context.state["trained"] = MetricRecord({"times": times})
+    loss = train(net, records, rate(message) / times)
     metrics = MetricRecord({"loss": loss, "num-examples": len(records)})
     content = RecordDict({"arrays": ArrayRecord(net.state_dict()), "metrics": metrics})
     return Message(content=content, reply_to=message)
@@ -58,7 +59,7 @@ def train_client(message: Message, context: Context) -> Message:
 @client_app.evaluate()
 def evaluate_client(message: Message, context: Context) -> Message:
     net = Net()
-    net.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     loss, _ = evaluate(net, dataset(*shard(context)))
     metrics = MetricRecord({"loss": loss, "num-examples": 100})
     return Message(content=RecordDict({"metrics": metrics}), reply_to=message)

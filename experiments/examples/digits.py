@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import ConfigRecord, Context
+from flwr.app import ConfigRecord, Context, Message
 from flwr.serverapp.strategy import Result
 from sklearn.datasets import load_digits
 from torch import nn
@@ -71,11 +71,17 @@ def evaluate(net: nn.Module, records: TensorDataset) -> tuple[float, float]:
     return float(nn.functional.cross_entropy(scores, labels)), float((scores.argmax(1) == labels).double().mean())
 
 
-def seeded(config: ConfigRecord, context: Context) -> None:
+def seeded(message: Message, context: Context) -> None:
     """Seed a client's generators if the server says so, for runs that can be repeated."""
+    config = message.content.config_records["config"]
     if "seed" in config:
         round, part = int(str(config["server-round"])), int(context.node_config["partition-id"])
         torch.manual_seed(int(str(config["seed"])) + 1000 * round + part)
+
+
+def rate(message: Message) -> float:
+    """Return the learning rate that the server wants."""
+    return float(str(message.content.config_records["config"]["lr"]))
 
 
 def train_settings(rate: float) -> ConfigRecord:

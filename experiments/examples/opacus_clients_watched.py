@@ -8,7 +8,7 @@ from flwr.serverapp.strategy import FedAvg
 from opacus import PrivacyEngine
 from torch.utils.data import DataLoader
 
-from experiments.examples.digits import Net, dataset, evaluate, save, seeded, shard, test_set, train_settings
+from experiments.examples.digits import Net, dataset, evaluate, rate, save, seeded, shard, test_set, train_settings
 from strategies.in_place import Audit, Claim, held
 
 NOISE, NORM, BATCH = 1.0, 1.0, 20
@@ -22,12 +22,12 @@ server_app = ServerApp()
 
 @client_app.train()
 def train_client(message: Message, context: Context) -> Message:
-    seeded(message.content["config"], context)
+    seeded(message, context)
     net = Net()
-    net.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     records = dataset(*held(*shard(context, RECORDS)))
     engine = PrivacyEngine()
-    optimizer = torch.optim.SGD(net.parameters(), lr=message.content["config"]["lr"])
+    optimizer = torch.optim.SGD(net.parameters(), lr=rate(message))
     private, optimizer, loader = engine.make_private(
         module=net,
         optimizer=optimizer,
@@ -47,7 +47,7 @@ def train_client(message: Message, context: Context) -> Message:
 @client_app.evaluate()
 def evaluate_client(message: Message, context: Context) -> Message:
     net = Net()
-    net.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     loss, accuracy = evaluate(net, dataset(*test_set()))
     metrics = MetricRecord({"eval_loss": loss, "eval_acc": accuracy, "num-examples": 1})
     return Message(content=RecordDict({"metrics": metrics}), reply_to=message)

@@ -6,7 +6,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-from experiments.examples.digits import Net, dataset, evaluate, save, seeded, shard, train, train_settings
+from experiments.examples.digits import Net, dataset, evaluate, rate, save, seeded, shard, train, train_settings
 
 client_app = ClientApp()
 server_app = ServerApp()
@@ -14,11 +14,11 @@ server_app = ServerApp()
 
 @client_app.train()
 def train_client(message: Message, context: Context) -> Message:
-    seeded(message.content["config"], context)
+    seeded(message, context)
     net = Net()
-    net.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     records = dataset(*shard(context))
-    loss = train(net, records, message.content["config"]["lr"])
+    loss = train(net, records, rate(message))
     metrics = MetricRecord({"train_loss": loss, "num-examples": len(records)})
     content = RecordDict({"arrays": ArrayRecord(net.state_dict()), "metrics": metrics})
     return Message(content=content, reply_to=message)
@@ -27,7 +27,7 @@ def train_client(message: Message, context: Context) -> Message:
 @client_app.evaluate()
 def evaluate_client(message: Message, context: Context) -> Message:
     net = Net()
-    net.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     records = dataset(*shard(context))
     loss, accuracy = evaluate(net, records)
     metrics = MetricRecord({"eval_loss": loss, "eval_acc": accuracy, "num-examples": len(records)})

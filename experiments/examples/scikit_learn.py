@@ -25,7 +25,7 @@ def model_of(arrays: ArrayRecord) -> LogisticRegression:
 
 @client_app.train()
 def train_client(message: Message, context: Context) -> Message:
-    model = model_of(message.content["arrays"])
+    model = model_of(message.content.array_records["arrays"])
     images, labels = shard(context)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -38,7 +38,7 @@ def train_client(message: Message, context: Context) -> Message:
 @client_app.evaluate()
 def evaluate_client(message: Message, context: Context) -> Message:
     images, labels = shard(context)
-    accuracy = model_of(message.content["arrays"]).score(images, labels)
+    accuracy = model_of(message.content.array_records["arrays"]).score(images, labels)
     metrics = MetricRecord({"accuracy": accuracy, "num-examples": len(labels)})
     return Message(content=RecordDict({"metrics": metrics}), reply_to=message)
 

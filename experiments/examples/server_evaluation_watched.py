@@ -6,7 +6,18 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
-from experiments.examples.digits import Net, dataset, evaluate, save, seeded, shard, test_set, train, train_settings
+from experiments.examples.digits import (
+    Net,
+    dataset,
+    evaluate,
+    rate,
+    save,
+    seeded,
+    shard,
+    test_set,
+    train,
+    train_settings,
+)
 from strategies.in_place import Audit, Claim
 
 NOISE, NORM, CLIENTS = 1.0, 0.5, 3
@@ -18,11 +29,11 @@ server_app = ServerApp()
 
 @client_app.train()
 def train_client(message: Message, context: Context) -> Message:
-    seeded(message.content["config"], context)
+    seeded(message, context)
     net = Net()
-    net.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     records = dataset(*shard(context))
-    loss = train(net, records, message.content["config"]["lr"])
+    loss = train(net, records, rate(message))
     metrics = MetricRecord({"train_loss": loss, "num-examples": len(records)})
     content = RecordDict({"arrays": ArrayRecord(net.state_dict()), "metrics": metrics})
     return Message(content=content, reply_to=message)

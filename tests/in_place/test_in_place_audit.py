@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.clientapp.mod import fixedclipping_mod
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
 from flwr.serverapp.strategy import DifferentialPrivacyClientSideFixedClipping, FedAvg
 from toy_app import CLIENTS, Heard, Noisy, toy_audit, toy_run
 
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
-from strategies.in_place import Claim, insider
+from strategies.in_place import Claim, held, insider
 
 
 def verdict_of(directory: Path) -> dict[str, Any]:
@@ -188,3 +189,34 @@ def test_the_insider_does_nothing_without_a_watched_strategy() -> None:
 def test_wrong_settings_are_refused_in_one_line(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         toy_audit(tmp_path, **changes)
+
+
+def test_the_server_sees_one_client_through_its_local_noise(tmp_path: Path) -> None:
+    """LocalDpMod at epsilon 10: mu = sensitivity / sigma = 10 / sqrt(2 ln(1.25e5)) = 2.06, in any message."""
+    mods = [LocalDpMod(clipping_norm=0.1, sensitivity=0.1, epsilon=10.0, delta=1e-5), insider]
+    claim = Claim("add-remove-client", epsilon=1.0)
+    toy_run(FedAvg, toy_audit(tmp_path, claim=claim, observer="server", contribution="crafted", games=80), mods=mods)
+    found = verdict_of(tmp_path)
+    assert found["verdict"] == "violated"
+    assert found["findings"][0]["if_gaussian"]["mu"] == pytest.approx(2.06, abs=0.9)
+
+
+def recorded(message: Message, context: Context, call_next: Any) -> Message:
+    """A client that sends the mean of its records, in the place of the toy app's training."""
+    if message.metadata.message_type != "train":
+        return call_next(message, context)
+    mean = held(np.array([[3.0], [1.0], [1.0]])).mean() * np.ones(6, np.float32)
+    metrics = MetricRecord({"num-examples": 1})
+    return Message(RecordDict({"arrays": ArrayRecord([mean.astype(np.float32)]), "metrics": metrics}), reply_to=message)
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove-record", "replace-record"])
+def test_claims_about_records_ask_the_app(tmp_path: Path, adjacency: str) -> None:
+    toy_run(FedAvg, toy_audit(tmp_path, claim=Claim(adjacency, epsilon=1.0)), mods=[insider, recorded])
+    assert verdict_of(tmp_path)["verdict"] == "violated"
+
+
+def test_a_claim_about_records_needs_an_app_that_asks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    toy_run(FedAvg, toy_audit(tmp_path, claim=Claim("add-remove-record", epsilon=1.0)))
+    assert "accepted is an app that calls held(records)" in capsys.readouterr().err
+    assert not (tmp_path / "games").exists()
