@@ -14,7 +14,14 @@ from fl_audit.game.columns import Columns, Table, nan_columns
 from fl_audit.game.membership import Membership
 from fl_audit.worlds import WorldBatch
 
-WORLD_FINDINGS = ("test_accuracy", "epsilon_star", "membership_advantage", "record_membership_guess", "test_auroc")
+WORLD_FINDINGS = (
+    "test_accuracy",
+    "epsilon_star",
+    "membership_advantage",
+    "record_membership_guess",
+    "record_score",
+    "test_auroc",
+)
 ROUND_FINDINGS = ("sigma", "local_sensitivity", "log_odds", "increment", "measured_sigma")
 RELEASE_FINDINGS = ("test_accuracy", "epsilon_star")
 """Columns that every run has; those that nobody found are NaN."""

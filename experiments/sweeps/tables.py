@@ -18,7 +18,7 @@ from fl_audit.report.sections.attacks import INSIDER
 PROMISED = ("epsilon", "delta", "noise_multiplier", "rounds", "sampling_rate")
 ATTACKED = ("attack", "attack_auc", "attack_tpr_at_fpr_001")
 """Columns of the strongest attack in the game of membership."""
-_LEFT_OUT = ("bit", "log_odds", "belief", "won", "record_membership_guess")
+_LEFT_OUT = ("bit", "log_odds", "belief", "won", "record_membership_guess", "record_score")
 
 
 class Utility(StrEnum):

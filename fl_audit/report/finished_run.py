@@ -48,7 +48,8 @@ class RunTables:
     ----------
     worlds
         One row a world: world, bit, log_odds, belief (in the dataset that was really used), won, test_accuracy;
-        epsilon_star, test_auroc, membership_advantage and record_membership_guess where they were computed.
+        epsilon_star, test_auroc, membership_advantage, record_membership_guess and record_score where they were
+        computed.
     rounds
         One row a world and round from 1: world, round, sigma, local_sensitivity, log_odds (cumulative, D against D').
     releases

@@ -132,7 +132,7 @@ def test_it_can_be_turned_off(small_plan: MakePlan, tmp_path: Path) -> None:
     on = run_audit(small_plan(), tmp_path / "on", Engine.LOCAL)
     assert "no other record is promised" in on.summary["membership"]["bound_scope"]
     off = run_audit(small_plan(audit={"membership": False}), tmp_path / "off", Engine.LOCAL)
-    columns = ["membership_advantage", "record_membership_guess"]
+    columns = ["membership_advantage", "record_membership_guess", "record_score"]
     assert off.worlds[columns].isna().all(axis=None)
     pd.testing.assert_frame_equal(on.worlds.drop(columns=columns), off.worlds.drop(columns=columns))
     assert off.summary["membership"] is None

@@ -8,6 +8,7 @@ from scipy import stats
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
+from fl_audit.game.crafted import CraftedMeasures
 from fl_audit.report import FinishedRun, RunContents, RunTables, report_contents, style
 from fl_audit.report.curves import quantiles_by_round
 from fl_audit.report.page.pictures import draw_all
@@ -32,6 +33,21 @@ def figures_of(contents: RunContents) -> dict[str, Figure]:
         for picture in section.pictures
         if picture.applies(numbers, contents)
     }
+
+
+def test_a_crafted_record_is_shown_as_an_image_where_it_is_one(make_contents):
+    image, table = np.eye(8, dtype=np.float32)[None], np.ones(5, dtype=np.float32)
+    for record, opposite, axes in ((image, None, 2), (image, image, 4), (table, None, 0)):
+        crafted = CraftedMeasures(record, 3, 1.0, 0.9, 0.01, 0.95, 8, opposite)
+        run = make_contents().run
+        contents = report_contents(replace(run, facts=replace(run.facts, crafted=crafted)))
+        drawn = figures_of(contents)
+        # One pair of axes for each image, and one for its scale.
+        assert len(drawn["crafted"].axes) == axes if axes else "crafted" not in drawn
+        told = contents.summary["crafted"]
+        share = run.by_world("local_sensitivity") / run.facts.global_sensitivity
+        assert (told["label"], told["clipped_gradient_norm"], told["cosine_to_others"]) == (3, 1.0, 0.01)
+        assert told["mean_sensitivity"] == pytest.approx(share.mean())
 
 
 def drawn_names(contents: RunContents) -> list[str]:
@@ -80,7 +96,7 @@ def test_every_figure_is_drawn_as_png(make_contents, shape):
     assert all(picture.caption.text and picture.caption.alternative for picture in pictures)
 
 
-OF_OTHER_LAWS = {"insiders", "attacks", "attacks-auc", "clipping-norm", "colluders"}
+OF_OTHER_LAWS = {"insiders", "crafted", "attacks", "attacks-auc", "clipping-norm", "colluders"}
 EXPECTED = {picture.name for section in SECTIONS for picture in section.pictures} - OF_OTHER_LAWS
 MANY_WORLDS_ONLY = {"pair", "reliability"}
 

@@ -22,7 +22,7 @@ FEW = ("pair", "reliability")
 """Pictures that need more than a few worlds."""
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
-OF_OTHER_LAWS = ("insiders", "attacks", "attacks-auc", "clipping-norm", "colluders")
+OF_OTHER_LAWS = ("insiders", "crafted", "attacks", "attacks-auc", "clipping-norm", "colluders")
 PICTURES = [picture.name for section in SECTIONS for picture in section.pictures if picture.name not in OF_OTHER_LAWS]
 TINY = [DrawnPicture(name, b"\x89PNG", Caption(name, "text", "alternative")) for name in PICTURES]
 
