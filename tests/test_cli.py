@@ -128,7 +128,8 @@ def test_a_violation_ends_with_its_own_status_where_that_is_asked_for(
         (["audit.neighbour=60"], "60"),
         (
             ["audit.neighbour=-1"],
-            "audit.neighbour is -1: accepted are most-dissimilar, least-dissimilar, random, or the",
+            "audit.neighbour is -1: accepted are most-dissimilar, least-dissimilar, random, crafted, crafted-opposite, "
+            "or the",
         ),
         (["audit.neighbour=nearest"], "audit.neighbour is 'nearest': accepted are most-dissimilar"),
         (["audit.neighbour=true"], "audit.neighbour is true: accepted are most-dissimilar"),

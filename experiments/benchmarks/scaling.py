@@ -6,7 +6,7 @@ Concurrency: the MNIST audit (see `audit_speed`) with two batches in flight on t
 two batches one after the other on one; the target is 1.7. Memory: the Adult audit with 250 and with 4000 worlds in
 batches of 250, each in a process of its own; the peak is that of the run and its client processes together.
 Membership: the same for the game of membership on built-in digits, 500 targets, with 64 and with 1024 worlds in batches
-of 64, attacks and report included; the table of all scores, which grows with the worlds, takes some MiB by itself.
+of 64, all in one process, attacks and report included. The table of all scores has to grow with the worlds.
 """
 
 import argparse
@@ -103,7 +103,8 @@ def _child(scratch: Path) -> None:
     from experiments.runs.config import parse_config
 
     config = parse_config(json.loads((scratch / "audit.json").read_text()))
-    run_audit(resolve(config), scratch / "run")
+    engine = Engine.LOCAL if config.audit.game == "membership" else Engine.RAY
+    run_audit(resolve(config), scratch / "run", engine)
 
 
 def main() -> None:

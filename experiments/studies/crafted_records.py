@@ -30,7 +30,7 @@ from experiments.runs.run import run_audit
 from fl_audit.report import RunContents
 
 NEIGHBOURS = ("most-dissimilar", "random", "crafted")
-_NORM = 6.0
+_NORM, _PRIVATE_NORM = 6.0, 10.0
 """Longer than most gradients of digits: noise made for it hides an ordinary record better than it has to."""
 
 
@@ -73,8 +73,8 @@ def play(adjacency: str, neighbour: str, worlds: int, trains_privately: bool = F
     privacy: dict[str, Any] = {"noise-multiplier": 4.0, "delta": 0.001, "clipping-norm": _NORM, "adjacency": adjacency,
                                "accountant": "gdp"}  # fmt: skip
     if trains_privately:
-        training = {"strategy": "dp-sgd-clients", "rounds": 4, "local-learning-rate": 0.1, "local-batch": 10}
-        privacy |= {"noise-multiplier": 0.7, "accountant": "rdp"}
+        training = {"strategy": "dp-sgd-clients", "rounds": 4, "local-learning-rate": 0.05, "local-batch": 10}
+        privacy |= {"noise-multiplier": 0.5, "clipping-norm": _PRIVATE_NORM, "accountant": "rdp"}
     values: dict[str, dict[str, Any]] = {
         "data": {"name": "digits", "records": 60 if trains_privately else 200, "clients": 3},
         "training": training,

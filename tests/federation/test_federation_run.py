@@ -34,7 +34,8 @@ def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_
     assert not [path for path in (tmp_path / "run").rglob("*") if ".part" in path.name]
     worlds = pd.read_parquet(tmp_path / "run" / "worlds.parquet")
     columns = ["world", "bit", "log_odds", "belief", "won", "test_accuracy", "epsilon_star"]
-    assert list(worlds) == [*columns, "membership_advantage", "record_membership_guess", "test_auroc"]
+    membership = ["membership_advantage", "record_membership_guess", "record_score"]
+    assert list(worlds) == [*columns, *membership, "test_auroc"]
     assert worlds["world"].tolist() == list(range(6))
     truth = np.where(worlds["bit"] == 1, 1, -1)
     np.testing.assert_allclose(worlds["belief"], expit(truth * worlds["log_odds"]))
