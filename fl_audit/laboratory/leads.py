@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
 
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
@@ -14,12 +14,13 @@ from fl_audit.laboratory.claim import Limit
 from fl_audit.laboratory.features import feature_groups
 from fl_audit.laboratory.rules import Rule, learned_rule
 from fl_audit.laboratory.seen import Floats, Games
-from fl_audit.privacy.gaussian import gdp_epsilon
 
 METHODS = (BoundMethod.ORDER_STATISTIC, BoundMethod.CLOPPER_PEARSON)
 """The bounds that assume nothing of the scores."""
 _SURE = 12.0
 """A shift, in spreads, beyond which two groups never overlap in any number of games that anybody plays."""
+_RARE = 1 / 200
+"""No rate is taken to be nearer to 0 or 1 than this: so few games cannot tell."""
 _RANKING_CONFIDENCE = 0.8
 """Confidence of bounds that rank leads; nothing is certified by it."""
 
@@ -41,7 +42,7 @@ class Lead:
     method
         The bound that did best.
     margin
-        By how much it seems to pass the claim's epsilon; only its order counts.
+        How surely it seems to break the limit, in standard errors of a single game; only its order counts.
     threshold
         Score above which D is believed, for the share of right guesses.
     """
@@ -75,11 +76,11 @@ def leads(kind: str, games: Games, present: NDArray[np.bool_], limits: tuple[Lim
     found = []
     for group, features in feature_groups(games).items():
         rule = learned_rule(features[teaches], present[teaches])
-        scores, truth = rule(features[~teaches]), present[~teaches]
-        margin, limit, method = max(_margins(scores, truth, limits), key=lambda entry: entry[0])
+        threshold = _best_threshold(rule(features[teaches]), present[teaches])
+        entries = _margins(rule(features[~teaches]), present[~teaches], threshold, limits)
+        margin, limit, method = max(entries, key=lambda entry: entry[0])
         final = learned_rule(features, present)
-        threshold = _best_threshold(final(features), present)
-        found.append(Lead(kind, group, final, limit, method, margin, threshold))
+        found.append(Lead(kind, group, final, limit, method, margin, _best_threshold(final(features), present)))
     return sorted(found, key=lambda lead: -lead.margin)
 
 
@@ -92,19 +93,47 @@ def _half(present: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _margins(
-    scores: Floats, truth: NDArray[np.bool_], limits: tuple[Limit, ...]
+    scores: Floats, truth: NDArray[np.bool_], threshold: float, limits: tuple[Limit, ...]
 ) -> list[tuple[float, Limit, BoundMethod]]:
-    """Return how far every limit seems passed: by the shift of the scores, or by their tails, whichever says more."""
+    """Return how surely every limit seems passed: by the shift of the scores, or by a threshold, whichever says more."""
     one, zero = scores[truth], scores[~truth]
     mu = _cautious_shift(one, zero)
+    rates = _smoothed(one, threshold), _smoothed(zero, threshold)
     entries = []
     for limit in limits:
-        by_shift = gdp_epsilon(max(limit.delta, 1e-12), mu) if mu > 0 else 0.0
+        sureness = max(_sureness_of_shift(mu, limit), _sureness(*rates, limit), _sureness(*_turned(*rates), limit))
         for method in METHODS:
             by_tail = epsilon_lower_bound(one, zero, limit.delta, _RANKING_CONFIDENCE, method).epsilon
-            # The second term decides between methods, and between leads that no number of games could tell apart.
-            entries.append((max(by_shift, by_tail) - limit.epsilon + 1e-3 * by_tail + 1e-6 * mu, limit, method))
+            # The second term decides between methods, the third between leads that no number of games could tell apart.
+            entries.append((sureness + 1e-3 * by_tail + 1e-6 * mu, limit, method))
     return entries
+
+
+def _smoothed(scores: Floats, threshold: float) -> float:
+    """Return the share of scores above a threshold, drawn a little towards one half."""
+    return (float(np.sum(scores > threshold)) + 1) / (scores.size + 2)
+
+
+def _turned(hits: float, alarms: float) -> tuple[float, float]:
+    """Return the rates of the rule that looks for D' instead of D."""
+    return 1 - alarms, 1 - hits
+
+
+def _sureness(hits: float | Floats, alarms: float | Floats, limit: Limit) -> float:
+    """Return by how many standard errors of a single game a rule breaks hits <= e^epsilon alarms + delta.
+
+    The largest epsilon is not what counts: at a tiny delta it may be large, and take a million games to be shown.
+    """
+    alarms, hits = np.clip(alarms, _RARE, 1.0), np.clip(hits, 0.0, 1 - _RARE)
+    odds = math.exp(limit.epsilon)
+    spread = np.sqrt(hits * (1 - hits) + odds**2 * alarms * (1 - alarms))
+    return float(np.max((hits - odds * alarms - limit.delta) / spread))
+
+
+def _sureness_of_shift(mu: float, limit: Limit) -> float:
+    """Return the same of the best threshold on normal scores with a shift."""
+    thresholds = np.linspace(-_SURE, 2 * _SURE, 361)
+    return _sureness(ndtr(mu - thresholds), ndtr(-thresholds), limit)
 
 
 def _cautious_shift(one: Floats, zero: Floats) -> float:

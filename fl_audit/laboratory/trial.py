@@ -45,6 +45,8 @@ class Budget:
         Leads that are tried, each of another kind of game, in the first stage.
     deep
         Of them, those that are tried in the later stages as well, as long as nothing is broken.
+    until_broken
+        Whether the trial ends with the first lead that breaks the claim, and says nothing of the others.
 
     Raises
     ------
@@ -57,6 +59,7 @@ class Budget:
     shares: tuple[float, ...] = (0.3, 0.3, 0.4)
     tried: int = 6
     deep: int = 2
+    until_broken: bool = False
 
     def __post_init__(self) -> None:
         for count in (self.pilot, *self.stages):
@@ -206,12 +209,16 @@ def put_on_trial(
         if np.any(games.refused):
             refusal = _refusal(kind, said(kind), games, present, kind in malformed)
             refusals.append(refusal)
-            if (refusal.is_allowed and refusal.share_present > 0) or np.all(games.refused):
+            if refusal.is_allowed or np.all(games.refused):
                 continue
         found += leads(kind, games, present, claim.limits)[:1]
     chosen = sorted(found, key=lambda lead: -lead.margin)[: budget.tried]
     level = (1 - confidence) / max(1, len(chosen))
-    attempts = [_tried(lead, play, budget, level, place < budget.deep, tell) for place, lead in enumerate(chosen)]
+    attempts = list[Attempt]()
+    for place, lead in enumerate(chosen):
+        attempts.append(_tried(lead, play, budget, level, place < budget.deep, tell))
+        if budget.until_broken and attempts[-1].is_broken:
+            break
     attempts.sort(key=lambda attempt: attempt.lead.limit.epsilon - attempt.bound)
     return Trial(claim, _verdict(attempts), tuple(attempts), tuple(refusals), budget.pilot * len(kinds))
 

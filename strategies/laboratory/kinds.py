@@ -5,6 +5,8 @@ from enum import Enum
 
 from fl_audit.adjacency import Adjacency, Relation, Unit
 
+RECORDS_OF_OTHERS = 3
+"""Records in a shard besides the differing one, for claims about records: what others contribute is shared out."""
 HUGE = 1000.0
 """Times the clipping norm: what must not pass."""
 
@@ -178,6 +180,8 @@ KINDS: tuple[Kind, ...] = (
         units=_BOTH,
         relation=Relation.REPLACE,
     ),
+    Kind("removed among full ones", "a record at the clipping norm against none, among others that are all at the norm",
+         _FIRST, others=Part(Direction.SECOND, RECORDS_OF_OTHERS), units=(Unit.RECORD,), relation=Relation.ADD_REMOVE),
     Kind("zero", "an update at the clipping norm against one of exactly zero", _FIRST, Part(Direction.ZERO)),
     Kind("all zero", "an update at the clipping norm against one of exactly zero, while all others are exactly zero",
          _FIRST, Part(Direction.ZERO), others=Part(Direction.ZERO)),
