@@ -19,10 +19,12 @@ METHODS = (BoundMethod.ORDER_STATISTIC, BoundMethod.CLOPPER_PEARSON)
 """The bounds that assume nothing of the scores."""
 _SURE = 12.0
 """A shift, in spreads, beyond which two groups never overlap in any number of games that anybody plays."""
-_RARE = 1 / 200
-"""No rate is taken to be nearer to 0 or 1 than this: so few games cannot tell."""
 _RANKING_CONFIDENCE = 0.8
 """Confidence of bounds that rank leads; nothing is certified by it."""
+_RANKING_QUANTILE = 2.3
+"""Standard errors that a bound of fresh games is expected to lose on each of its two rates."""
+_RATES = np.geomspace(1e-4, 0.5, 200)
+"""Rates of false alarms at which a bound is expected."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Lead:
     method
         The bound that did best.
     margin
-        How surely it seems to break the limit, in standard errors of a single game; only its order counts.
+        By how much it seems to pass the claim's epsilon; only its order counts.
     threshold
         Score above which D is believed, for the share of right guesses.
     """
@@ -56,7 +58,7 @@ class Lead:
     threshold: float
 
 
-def leads(kind: str, games: Games, present: NDArray[np.bool_], limits: tuple[Limit, ...]) -> list[Lead]:
+def leads(kind: str, games: Games, present: NDArray[np.bool_], limits: tuple[Limit, ...], fresh: int) -> list[Lead]:
     """Return a lead for every group of features, the best first.
 
     Half of the games teach the rules and the other half ranks them, after which the rules are learned on all of them.
@@ -71,16 +73,18 @@ def leads(kind: str, games: Games, present: NDArray[np.bool_], limits: tuple[Lim
         Whether D was played, shape (games,).
     limits
         What follows from the claim.
+    fresh
+        How many games may try a lead: few games prove little at a small delta.
     """
     teaches = _half(present)
     found = []
     for group, features in feature_groups(games).items():
         rule = learned_rule(features[teaches], present[teaches])
-        threshold = _best_threshold(rule(features[teaches]), present[teaches])
-        entries = _margins(rule(features[~teaches]), present[~teaches], threshold, limits)
-        margin, limit, method = max(entries, key=lambda entry: entry[0])
+        scores, truth = rule(features[~teaches]), present[~teaches]
+        margin, limit, method = max(_margins(scores, truth, limits, fresh // 2), key=lambda entry: entry[0])
         final = learned_rule(features, present)
-        found.append(Lead(kind, group, final, limit, method, margin, _best_threshold(final(features), present)))
+        threshold = _best_threshold(final(features), present)
+        found.append(Lead(kind, group, final, limit, method, margin, threshold))
     return sorted(found, key=lambda lead: -lead.margin)
 
 
@@ -93,47 +97,28 @@ def _half(present: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _margins(
-    scores: Floats, truth: NDArray[np.bool_], threshold: float, limits: tuple[Limit, ...]
+    scores: Floats, truth: NDArray[np.bool_], limits: tuple[Limit, ...], fresh: int
 ) -> list[tuple[float, Limit, BoundMethod]]:
-    """Return how surely every limit seems passed: by the shift of the scores, or by a threshold, whichever says more."""
+    """Return how far every limit will be passed: by the shift of the scores, or by their tails, whichever says more."""
     one, zero = scores[truth], scores[~truth]
     mu = _cautious_shift(one, zero)
-    rates = _smoothed(one, threshold), _smoothed(zero, threshold)
     entries = []
     for limit in limits:
-        sureness = max(_sureness_of_shift(mu, limit), _sureness(*rates, limit), _sureness(*_turned(*rates), limit))
+        by_shift = _expected_epsilon(mu, limit.delta, fresh)
         for method in METHODS:
             by_tail = epsilon_lower_bound(one, zero, limit.delta, _RANKING_CONFIDENCE, method).epsilon
-            # The second term decides between methods, the third between leads that no number of games could tell apart.
-            entries.append((sureness + 1e-3 * by_tail + 1e-6 * mu, limit, method))
+            # The second term decides between methods, and between leads that no number of games could tell apart.
+            entries.append((max(by_shift, by_tail) - limit.epsilon + 1e-3 * by_tail + 1e-6 * mu, limit, method))
     return entries
 
 
-def _smoothed(scores: Floats, threshold: float) -> float:
-    """Return the share of scores above a threshold, drawn a little towards one half."""
-    return (float(np.sum(scores > threshold)) + 1) / (scores.size + 2)
-
-
-def _turned(hits: float, alarms: float) -> tuple[float, float]:
-    """Return the rates of the rule that looks for D' instead of D."""
-    return 1 - alarms, 1 - hits
-
-
-def _sureness(hits: float | Floats, alarms: float | Floats, limit: Limit) -> float:
-    """Return by how many standard errors of a single game a rule breaks hits <= e^epsilon alarms + delta.
-
-    The largest epsilon is not what counts: at a tiny delta it may be large, and take a million games to be shown.
-    """
-    alarms, hits = np.clip(alarms, _RARE, 1.0), np.clip(hits, 0.0, 1 - _RARE)
-    odds = math.exp(limit.epsilon)
-    spread = np.sqrt(hits * (1 - hits) + odds**2 * alarms * (1 - alarms))
-    return float(np.max((hits - odds * alarms - limit.delta) / spread))
-
-
-def _sureness_of_shift(mu: float, limit: Limit) -> float:
-    """Return the same of the best threshold on normal scores with a shift."""
-    thresholds = np.linspace(-_SURE, 2 * _SURE, 361)
-    return _sureness(ndtr(mu - thresholds), ndtr(-thresholds), limit)
+def _expected_epsilon(mu: float, delta: float, fresh: int) -> float:
+    """Return about the epsilon that so many fresh games of either truth would prove of normal scores."""
+    lost = _RANKING_QUANTILE / math.sqrt(fresh)
+    found = ndtr(mu + ndtri(_RATES))
+    at_least = found - lost * np.sqrt(found * (1 - found)) - delta
+    at_most = _RATES + lost * np.sqrt(_RATES * (1 - _RATES)) + lost**2
+    return max(0.0, float(np.max(np.log(np.maximum(at_least, 1e-300) / at_most))))
 
 
 def _cautious_shift(one: Floats, zero: Floats) -> float:
