@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import experiments  # noqa: F401  # sets the environment before Flower is imported
 from experiments.runs.engines import quiet_flower
+from fl_audit.errors import require
 from fl_audit.laboratory.claim import Claim
 from fl_audit.laboratory.seen import Games, Seen, stacked
 from fl_audit.laboratory.trial import CHUNK, Budget, Tell, Trial, put_on_trial
@@ -34,6 +35,7 @@ def hold_to_claim(
     seed: int = 0,
     processes: int = 1,
     without: Sequence[str] = (),
+    only: Sequence[str] | None = None,
     tell: Tell = lambda _: None,
 ) -> Trial:
     """Hold a strategy to its claim with thousands of short games.
@@ -55,6 +57,8 @@ def hold_to_claim(
         How many play at the same time.
     without
         Kinds of games that are left out, because the claim does not cover them.
+    only
+        Kinds of games that are played, None for all that say something about the claim.
     tell
         Takes progress.
 
@@ -69,7 +73,12 @@ def hold_to_claim(
         If a number is out of its range.
     """
     quiet_flower()
-    kinds = [kind for kind in kinds_for(claim.adjacency, claim.rounds, subject.is_clipped) if kind.name not in without]
+    kinds = [
+        kind
+        for kind in kinds_for(claim.adjacency, claim.rounds, subject.is_clipped)
+        if kind.name not in without and (only is None or kind.name in only)
+    ]
+    require(len(kinds) > 0, "no kind of game is left that says something about this claim")
     last_words = dict[str, str]()
     with _players(subject, claim, seed, processes) as play_chunks:
         play = partial(_played, play_chunks, last_words)

@@ -15,7 +15,7 @@ _ROUNDS_SHOWN = 12
 _GRAINS = tuple(range(8, 41, 2))
 """Binary places at which roundings are looked for: multiples of 2**-k, k from 8 to 40."""
 
-ALONG = "along the differing contribution"
+ALONG = "what was released along the differing contribution"
 """The group for which a normal law is expected, if noise is Gaussian."""
 
 
@@ -36,7 +36,7 @@ def feature_groups(games: Games) -> dict[str, Floats]:
     """
     groups: dict[str, Floats] = {ALONG: along(games)[:, None]}
     if games.steps.shape[1] > 1:
-        groups["along it, round by round"] = _by_round(games)
+        groups["what was released along it, round by round"] = _by_round(games)
         groups["the released arrays, first against later rounds"] = _alternating(games)
     for name, part in games.tensors:
         groups[f"the released values of {name}"] = _shown(games.steps[:, :, part])
@@ -45,7 +45,7 @@ def feature_groups(games: Games) -> dict[str, Floats]:
         own = np.concatenate([games.steps, games.own], axis=2)
         groups["released values beside the noise of one's own"] = _shown(own)
     if np.any(games.others):
-        groups["along it, beside what others contributed"] = _beside_others(games)
+        groups["what was released along it, beside what others contributed"] = _beside_others(games)
     groups["the size of what was released"] = _sizes(games)
     groups["the low bits of what was released"] = _grains(games)
     for column, name in enumerate(games.names):

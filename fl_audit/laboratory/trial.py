@@ -42,9 +42,11 @@ class Budget:
     shares
         Share of the level that every stage has; they add up to 1.
     tried
-        Leads that are tried, each of another kind of game, in the first stage.
+        Leads that are tried at least, each of another kind of game, in the first stage.
+    most
+        Leads that are tried at most, if so many seem to break the claim.
     deep
-        Of them, those that are tried in the later stages as well, as long as nothing is broken.
+        Of them, those that are tried in the later stages as well, as long as they break nothing.
     until_broken
         Whether the trial ends with the first lead that breaks the claim, and says nothing of the others.
 
@@ -57,7 +59,8 @@ class Budget:
     pilot: int = 200
     stages: tuple[int, ...] = (1000, 4000, 12000)
     shares: tuple[float, ...] = (0.3, 0.3, 0.4)
-    tried: int = 6
+    tried: int = 3
+    most: int = 12
     deep: int = 2
     until_broken: bool = False
 
@@ -69,7 +72,7 @@ class Budget:
         require(abs(sum(self.shares) - 1) < 1e-9, f"shares of the level are {self.shares}: they have to add up to 1")
 
 
-QUICK = Budget(pilot=120, stages=(600, 2000), shares=(0.5, 0.5), tried=4, deep=1)
+QUICK = Budget(pilot=120, stages=(600, 2000), shares=(0.5, 0.5), tried=2, most=8, deep=1)
 """A budget of seconds."""
 
 
@@ -211,8 +214,9 @@ def put_on_trial(
             refusals.append(refusal)
             if refusal.is_allowed or np.all(games.refused):
                 continue
-        found += leads(kind, games, present, claim.limits)[:1]
-    chosen = sorted(found, key=lambda lead: -lead.margin)[: budget.tried]
+        found += leads(kind, games, present, claim.limits, budget.stages[-1])[:1]
+    found.sort(key=lambda lead: -lead.margin)
+    chosen = found[: min(budget.most, max(budget.tried, sum(lead.margin > 0 for lead in found)))]
     level = (1 - confidence) / max(1, len(chosen))
     attempts = list[Attempt]()
     for place, lead in enumerate(chosen):

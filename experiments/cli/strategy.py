@@ -1,0 +1,146 @@
+"""The command that holds a foreign strategy to its claim: strategy."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import InputError
+
+if TYPE_CHECKING:
+    from fl_audit.laboratory.findings import Finding
+    from fl_audit.laboratory.trial import Trial
+
+FactoryArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="PACKAGE.MODULE:FACTORY",
+        help="A function without arguments that returns a Flower strategy, or a strategies.laboratory.Subject.",
+    ),
+]
+EpsilonOption = Annotated[float | None, typer.Option("--claim-epsilon", metavar="E", help="The claimed epsilon.")]
+DeltaOption = Annotated[float, typer.Option("--claim-delta", metavar="D", help="delta of the claimed epsilon.")]
+NoiseOption = Annotated[
+    float | None,
+    typer.Option(
+        "--claim-noise-multiplier",
+        metavar="Z",
+        help="In place of epsilon: no easier to tell than Gaussian noise with this multiplier.",
+    ),
+]
+AdjacencyOption = Annotated[
+    str, typer.Option("--adjacency", metavar="NAME", help=f"How neighbours differ: one of {', '.join(Adjacency)}.")
+]
+RoundsOption = Annotated[int, typer.Option("--rounds", metavar="K", help="Rounds that the claim is for.")]
+ModOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--mod", metavar="PACKAGE.MODULE:NAME", help="A mod of the client app, outermost first; may be repeated."
+    ),
+]
+NormOption = Annotated[
+    float | None,
+    typer.Option(
+        "--clipping-norm", metavar="C", help="Norm that the claim refers to.  [default: the strategy's, or 1]"
+    ),
+]
+TrustOption = Annotated[
+    bool, typer.Option("--clients-clip", help="Nothing but the client's own code clips: no game sends more.")
+]
+ObserverOption = Annotated[
+    str, typer.Option("--observer", metavar="client|server", help="Who looks: another client, or the server.")
+]
+WithoutOption = Annotated[
+    list[str] | None,
+    typer.Option("--without", metavar="GAME", help="A kind of game that the claim does not cover; may be repeated."),
+]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="GAME", help="Play this kind of game and no other one; may be repeated."),
+]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Write report.html and summary.json there.")
+]
+
+
+def strategy(
+    factory: FactoryArgument,
+    claim_epsilon: EpsilonOption = None,
+    claim_delta: DeltaOption = 1e-5,
+    claim_noise_multiplier: NoiseOption = None,
+    adjacency: AdjacencyOption = str(Adjacency.ADD_REMOVE_CLIENT),
+    rounds: RoundsOption = 1,
+    clients: Annotated[int, typer.Option("--clients", metavar="N", help="Clients in a game, at least 2.")] = 4,
+    clipping_norm: NormOption = None,
+    clients_clip: TrustOption = False,
+    mod: ModOption = None,
+    observer: ObserverOption = "client",
+    without: WithoutOption = None,
+    only: OnlyOption = None,
+    confidence: Annotated[float, typer.Option("--confidence", metavar="P", help="Confidence, in (0.5, 1).")] = 0.95,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer games: seconds in place of a minute.")] = False,
+    processes: Annotated[int, typer.Option("--processes", metavar="N", help="Games played at the same time.")] = 2,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the games.")] = 0,
+    out: OutOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Hold a Flower strategy to its claim, with thousands of short games through its own interface."""
+    from experiments.laboratory.campaign import hold_to_claim
+    from experiments.laboratory.subjects import subject_of
+    from experiments.runs.progress import at_work
+    from fl_audit.laboratory.claim import Claim
+    from fl_audit.laboratory.findings import findings, trial_json
+    from fl_audit.laboratory.trial import QUICK
+    from strategies.laboratory.kinds import KINDS
+    from strategies.laboratory.mends import MENDS
+
+    if adjacency not in list(Adjacency):
+        raise InputError(f"--adjacency {adjacency!r}: accepted are {', '.join(Adjacency)}")
+    names = [kind.name for kind in KINDS]
+    for flag, named in (("--without", without), ("--only", only)):
+        for name in named or []:
+            if name not in names:
+                raise InputError(f"{flag} {name!r}: accepted are {', '.join(names)}")
+    claim = Claim(Adjacency(adjacency), claim_epsilon, claim_delta, claim_noise_multiplier, rounds)
+    subject = subject_of(factory, mod or [], clients, clipping_norm, not clients_clip, observer)
+    with at_work(f"games against {factory}"):
+        trial = hold_to_claim(
+            subject,
+            claim,
+            budget=QUICK if quick else None,
+            confidence=confidence,
+            seed=seed,
+            processes=processes,
+            without=without or [],
+            only=only,
+        )
+    found = findings(trial, {kind.name: kind.words for kind in KINDS}, MENDS)
+    path = None
+    if out is not None:
+        from experiments.laboratory.page import write_trial
+
+        path = write_trial(trial, found, factory, out)
+    if as_json:
+        print(json.dumps(trial_json(trial, found, claim.limits), allow_nan=False))
+        return
+    _print(trial, found)
+    if path is not None:
+        print(f"report: {path}")
+
+
+def _print(trial: "Trial", found: "tuple[Finding, ...]") -> None:
+    from fl_audit.laboratory.findings import opening, refusal_words
+
+    print(opening(trial))
+    for finding in found:
+        print(f"* {finding.sentence}")
+        if finding.noise is not None:
+            print(f"    {finding.noise.words}")
+        if finding.attempt.is_broken:
+            for line in finding.attempt.lines:
+                print(f"    {line}")
+            print(f"    Usual mend: {finding.mend}")
+    for refusal in trial.refusals:
+        print(f"* {refusal_words(refusal)}")

@@ -1,0 +1,98 @@
+"""The files of a trial: one page that loads nothing, and the same as JSON."""
+
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from fl_audit.laboratory.findings import Finding, opening, refusal_words, trial_json
+from fl_audit.laboratory.trial import Trial
+from fl_audit.report.claim_figure import draw_attempt
+from fl_audit.report.page.markup import html_figure, html_table
+from fl_audit.report.page.shell import html_page
+from fl_audit.report.style import to_png
+from fl_audit.whole_files import whole_file
+
+NOTICE = (
+    "The bounds assume nothing of the mechanism but that games are independent. They are corrected for the number of "
+    "leads and stages that were tried. Readings that assume Gaussian noise are marked, and decide nothing."
+)
+
+
+def write_trial(trial: Trial, found: Sequence[Finding], name: str, directory: Path) -> Path:
+    """Write `summary.json` and `report.html` into a directory, and return the path of the page.
+
+    Parameters
+    ----------
+    trial, found
+        The trial and its findings.
+    name
+        What was on trial.
+    directory
+        Where to write; made where it is missing.
+    """
+    page = _page(trial, found, name)
+    with whole_file(directory / "summary.json") as file:
+        text = json.dumps(trial_json(trial, tuple(found), trial.claim.limits), indent=2, allow_nan=False)
+        file.write_text(text + "\n", encoding="utf-8")
+    path = directory / "report.html"
+    with whole_file(path) as file:
+        file.write_text(page, encoding="utf-8")
+    return path
+
+
+def _page(trial: Trial, found: Sequence[Finding], name: str) -> str:
+    body = [_table(found), *(_section(trial, finding) for finding in found), _refusals(trial), f"<p>{NOTICE}</p>"]
+    return html_page(
+        title=f"{name}: {trial.verdict}",
+        heading=f"{name}: {trial.verdict}",
+        subtitle=f"Claim: {trial.claim.words} · {trial.pilots} games looked for leads",
+        opening=opening(trial),
+        body="\n".join(part for part in body if part),
+        footer="Written by fl_audit.",
+    )
+
+
+def _table(found: Sequence[Finding]) -> str:
+    if not found:
+        return "<p>No game could be played.</p>"
+    columns = ("game", "what told", "epsilon at least", "claimed", "at delta", "guessed right", "games")
+    rows = [
+        (
+            finding.attempt.lead.kind,
+            finding.attempt.lead.group,
+            f"{finding.attempt.bound:.2f}",
+            f"{finding.attempt.lead.limit.epsilon:.2f}",
+            f"{finding.attempt.lead.limit.delta:.3g}",
+            f"{finding.attempt.right / finding.attempt.games:.1%}",
+            str(finding.attempt.games),
+        )
+        for finding in found
+    ]
+    return html_table(columns, rows, numbers=(2, 3, 4, 5, 6))
+
+
+def _section(trial: Trial, finding: Finding) -> str:
+    attempt = finding.attempt
+    lines = "".join(f"<li>{escape(line)}</li>" for line in attempt.lines)
+    broken = "breaks the claim" if attempt.is_broken else "does not contradict the claim"
+    parts = [
+        f"<h2>{escape(attempt.lead.kind.capitalize())}: {broken}</h2>",
+        f"<p>{escape(finding.sentence)}</p>",
+        html_figure(
+            to_png(draw_attempt(trial.claim, attempt)),
+            f"Scores under D and D' and their trade-off, game: {attempt.lead.kind}",
+            escape(f"{attempt.games} fresh games of the kind '{attempt.lead.kind}': {finding.words}."),
+        ),
+        f"<p>What differs most in the transcript:</p><ul>{lines}</ul>" if lines else "",
+        f"<p>{escape(finding.noise.words)} This reading is marked, and decides nothing.</p>" if finding.noise else "",
+        f"<p>Usual mend: {escape(finding.mend)}</p>" if attempt.is_broken else "",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _refusals(trial: Trial) -> str:
+    if not trial.refusals:
+        return ""
+    lines = "".join(f"<li>{escape(refusal_words(refusal))}</li>" for refusal in trial.refusals)
+    return f"<h2>What the mechanism would not play</h2><ul>{lines}</ul>"

@@ -1,0 +1,79 @@
+"""What a name on the command line puts on trial."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flwr.serverapp.strategy import Strategy
+
+from fl_audit.errors import InputError
+from fl_audit.user_modules import import_user_module
+from strategies.laboratory.subject import Mod, Observer, Subject
+
+_DEFAULT_NORM = 1.0
+
+
+def subject_of(
+    factory: str, mods: Sequence[str], clients: int, norm: float | None, is_clipped: bool, observer: str
+) -> Subject:
+    """Return the subject that a factory makes, or that is made around its strategy.
+
+    Parameters
+    ----------
+    factory
+        `package.module:name` of a function without arguments that returns a strategy or a subject.
+    mods
+        `package.module:name` of modifiers of the client app, outermost first.
+    clients, is_clipped, observer
+        As of `Subject`; a subject that the factory returns has its own.
+    norm
+        The clipping norm; None takes `clipping_norm` of the strategy, or 1.
+
+    Raises
+    ------
+    InputError
+        If a name cannot be imported, or the factory returns something else.
+    """
+    make = imported(factory)
+    try:
+        made = make()
+    except Exception as error:
+        raise InputError(f"factory {factory!r} raised {_in_a_line(error)}") from error
+    if isinstance(made, Subject):
+        return made
+    if not isinstance(made, Strategy):
+        raise InputError(
+            f"factory {factory!r} returned {type(made).__name__}: accepted are a Flower strategy of the message API "
+            "and a Subject"
+        )
+    own = getattr(made, "clipping_norm", _DEFAULT_NORM)
+    chosen = norm if norm is not None else float(own) if isinstance(own, (int, float)) else _DEFAULT_NORM
+    if observer not in list(Observer):
+        raise InputError(f"--observer {observer!r}: accepted are {' and '.join(Observer)}")
+    modifiers: tuple[Mod, ...] = tuple(imported(mod) for mod in mods)
+    return Subject(make, modifiers, None, clients, chosen, is_clipped, Observer(observer))
+
+
+def imported(name: str) -> Callable[..., Any]:
+    """Return what `package.module:name` names.
+
+    Raises
+    ------
+    InputError
+        If it cannot be had, or cannot be called.
+    """
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise InputError(f"{name!r} names no function: accepted is package.module:name")
+    try:
+        found = getattr(import_user_module(module), attribute)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{name!r} cannot be imported ({_in_a_line(error)})") from error
+    if not callable(found):
+        raise InputError(f"{name!r} is a {type(found).__name__}: accepted is something that can be called")
+    return found
+
+
+def _in_a_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -1,0 +1,105 @@
+"""`fl-audit strategy`: what it prints, writes and refuses."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg, Strategy
+from typer.testing import CliRunner
+
+from experiments.cli.main import app
+from experiments.laboratory.subjects import subject_of
+from fl_audit.errors import InputError
+from strategies.laboratory.kinds import KINDS
+from strategies.laboratory.mends import _BY_NAME
+
+
+def private() -> Strategy:
+    """Return Flower's wrapper: noise 1 at norm 1 for four clients."""
+    return DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 1.0, 1.0, 4)
+
+
+def plain() -> Strategy:
+    """Return averaging without noise."""
+    return FedAvg(fraction_evaluate=0.0)
+
+
+def failing() -> Strategy:
+    """Raise, in two lines."""
+    raise ValueError("no noise\nnamed")
+
+
+def _strategy(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["strategy", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "strategies_of_mine", sys.modules[__name__])
+
+
+def test_averaging_without_noise_breaks_a_claim(tmp_path: Path) -> None:
+    out = _strategy(
+        "strategies_of_mine:plain", "--claim-epsilon", "4", "--adjacency", "add-remove-client", "--only", "removed",
+        "--quick", "--processes", "1", "--out", str(tmp_path / "trial"), "--json",
+    )  # fmt: skip
+    told = json.loads(out)
+    assert told["verdict"] == "violated"
+    assert told["game"] == "removed"
+    assert told["lower_bound"] > 4
+    finding = told["findings"][0]
+    assert finding["right"] == finding["games"] == 600
+    assert any("step of" in line for line in finding["transcript"])
+    assert json.loads((tmp_path / "trial" / "summary.json").read_text()) == told
+    page = (tmp_path / "trial" / "report.html").read_text()
+    assert "breaks the claim" in page
+    assert page.count("<figure") == len(told["findings"])
+
+
+def test_exchanging_a_client_tells_twice_as_much_as_leaving_it_out() -> None:
+    # One round with z = 1: the shift is 2 spreads, so about 84 % are guessed right; the claim allows 69 %.
+    out = _strategy(
+        "strategies_of_mine:private", "--claim-noise-multiplier", "1", "--adjacency", "replace-client",
+        "--only", "opposite", "--quick", "--processes", "1", "--json",
+    )  # fmt: skip
+    told = json.loads(out)
+    finding = told["findings"][0]
+    assert told["verdict"] == "violated"
+    assert finding["claimed_success"] == pytest.approx(0.6915, abs=1e-4)
+    # 600 games: 3.6 standard errors on either side of Phi(1), so one run in 3000 would fail.
+    assert finding["right"] / finding["games"] == pytest.approx(0.8413, abs=0.054)
+    assert finding["if_gaussian"]["mu_low"] > 1
+    assert finding["if_gaussian"]["mu"] == pytest.approx(2.0, abs=0.4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        (("nothing", "--claim-epsilon", "1"), "names no function"),
+        (("missing_module:f", "--claim-epsilon", "1"), "cannot be imported"),
+        (("strategies_of_mine:KINDS", "--claim-epsilon", "1"), "tuple"),
+        (("strategies_of_mine:failing", "--claim-epsilon", "1"), "raised ValueError: no noise named"),
+        (("strategies_of_mine:plain",), "either an epsilon or a noise multiplier"),
+        (("strategies_of_mine:plain", "--claim-epsilon", "-1"), "epsilon is -1"),
+        (("strategies_of_mine:plain", "--claim-epsilon", "1", "--adjacency", "client"), "--adjacency 'client'"),
+        (("strategies_of_mine:plain", "--claim-epsilon", "1", "--only", "all"), "--only 'all'"),
+        (("strategies_of_mine:plain", "--claim-epsilon", "1", "--observer", "me"), "--observer 'me'"),
+        (("strategies_of_mine:plain", "--claim-epsilon", "1", "--clients", "1"), "clients are 1"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: tuple[str, ...], wrong: str) -> None:
+    with pytest.raises(InputError, match=wrong) as caught:
+        CliRunner().invoke(app, ["strategy", *arguments], catch_exceptions=False)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_norm_of_a_strategy_is_taken_from_it() -> None:
+    assert subject_of("strategies_of_mine:private", [], 4, None, True, "client").norm == 1.0
+    assert subject_of("strategies_of_mine:private", [], 4, 0.5, True, "client").norm == 0.5
+
+
+def test_every_kind_of_game_has_a_mend() -> None:
+    assert set(_BY_NAME) == {kind.name for kind in KINDS}
