@@ -36,7 +36,7 @@ _NOISE = (
         CENTRAL,
         subject(ONE_ROUND.with_(deviation=parts.of_all_registered)),
         "The mean is taken over the clients that take part, the noise is divided by all that are registered.",
-        "Tramèr et al. 2022, \"Debugging Differential Privacy\": a factor of the batch size was wrong in the "
+        'Tramèr et al. 2022, "Debugging Differential Privacy": a factor of the batch size was wrong in the '
         "sensitivity, and an epsilon of 0.21 was at least 2.79.",
         "Divide sum and noise by one and the same public number.",
     ),
@@ -45,7 +45,7 @@ _NOISE = (
         REPLACED,
         subject(ONE_ROUND),
         "The noise is for a client that comes or goes, the claim is about one that is replaced.",
-        f"The fixed-clipping wrappers of {_FLOWER} add noise for removal; Ponomareva et al. 2023, \"How to DP-fy ML\", "
+        f'The fixed-clipping wrappers of {_FLOWER} add noise for removal; Ponomareva et al. 2023, "How to DP-fy ML", '
         "warn that the two relations differ by a factor of two.",
         "Double the noise, or claim removal.",
     ),
@@ -90,7 +90,7 @@ _NOISE = (
         ),
         "Every client draws its share of the noise from the seed that the server sends, so each knows all shares.",
         "An analogue: the workers of PyTorch's data loaders returned identical numpy random numbers for years "
-        "(PyTorch FAQ, \"My data loader workers return identical random numbers\").",
+        '(PyTorch FAQ, "My data loader workers return identical random numbers").',
         "Let every client draw on the randomness of its own operating system.",
     ),
     Animal(
@@ -98,7 +98,7 @@ _NOISE = (
         CENTRAL,
         subject(ONE_ROUND.with_(source=parts.seeded_with_round)),
         "The noise is seeded with the number of the round: whoever runs the code can take it away.",
-        "Garfinkel & Leclerc 2020, \"Randomness Concerns When Deploying Differential Privacy\"; Opacus offers a "
+        'Garfinkel & Leclerc 2020, "Randomness Concerns When Deploying Differential Privacy"; Opacus offers a '
         "secure mode for this reason.",
         "Seed with the operating system's randomness, and use a cryptographic generator.",
     ),
@@ -107,7 +107,7 @@ _NOISE = (
         CENTRAL,
         subject(ONE_ROUND.with_(add=parts.in_half)),
         "Noise is added in float16, and the low bits of the result tell what it was added to.",
-        "Mironov 2012, \"On Significance of the Least Significant Bits for Differential Privacy\".",
+        'Mironov 2012, "On Significance of the Least Significant Bits for Differential Privacy".',
         "Add in float64 and round to a fixed grid, or draw discrete noise on a grid.",
     ),
     Animal(
@@ -116,8 +116,8 @@ _NOISE = (
         subject(ONE_ROUND.with_(add=parts.in_single)),
         "Noise is added in float32, and the low bits of the result tell whether it was added to exactly zero. Shown "
         "for updates of zero; how much the low bits tell of two updates that are not zero is not shown.",
-        "Mironov 2012, \"On Significance of the Least Significant Bits for Differential Privacy\"; Jin et al. 2022, "
-        "\"Are We There Yet? Timing and Floating-Point Attacks on Differential Privacy Systems\".",
+        'Mironov 2012, "On Significance of the Least Significant Bits for Differential Privacy"; Jin et al. 2022, '
+        '"Are We There Yet? Timing and Floating-Point Attacks on Differential Privacy Systems".',
         "Add in float64 and round to a fixed grid, or draw discrete noise on a grid.",
     ),
 )
@@ -128,8 +128,8 @@ _SENSITIVITY = (
         CENTRAL,
         subject(ONE_ROUND.with_(weights=parts.by_examples)),
         "Updates are weighted by the number of examples that clients name, the noise is for equal weights.",
-        f"The default of FedAvg inside the wrappers of {_FLOWER}; McMahan et al. 2018, \"Learning Differentially "
-        "Private Recurrent Language Models\", cap the weights for this reason.",
+        f'The default of FedAvg inside the wrappers of {_FLOWER}; McMahan et al. 2018, "Learning Differentially '
+        'Private Recurrent Language Models", cap the weights for this reason.',
         "Weigh equally, or cap the weights and count the cap in the sensitivity.",
     ),
     Animal(
@@ -153,7 +153,7 @@ _SENSITIVITY = (
         RECORDS,
         replace(RECORDS.subject, local=clients.clipped_batch),
         "The gradient of a batch is clipped, the noise is as if each record's had been.",
-        "\"Finding Private Bugs: Debugging Implementations of Differentially Private Stochastic Gradient Descent\" "
+        '"Finding Private Bugs: Debugging Implementations of Differentially Private Stochastic Gradient Descent" '
         "(submitted to ICLR 2023) looks for such improper gradient computations.",
         "Clip the gradient of every record by itself, as Opacus does.",
     ),
@@ -162,7 +162,7 @@ _SENSITIVITY = (
         RECORDS,
         replace(RECORDS.subject, local=clients.mean_of_those_there),
         "Sums are divided by the true number of records, which differs by the record that comes or goes.",
-        "Cebere et al. 2026, \"Privacy in Theory, Bugs in Practice\", found scales that depend on the data set in "
+        'Cebere et al. 2026, "Privacy in Theory, Bugs in Practice", found scales that depend on the data set in '
         "libraries in use; Opacus divides by an expected batch size for this reason.",
         "Divide by a public number.",
     ),
@@ -198,7 +198,7 @@ _BESIDE = (
         ADAPTIVE_CLIPPING,
         subject(ADAPTIVE.with_(next_norm=parts.towards_median(RATE, 0.0))),
         "The share of clients within the clipping norm gets no noise, and the next norm tells it.",
-        "Geyer et al. 2017, \"Differentially Private Federated Learning: A Client Level Perspective\", clip at the "
+        'Geyer et al. 2017, "Differentially Private Federated Learning: A Client Level Perspective", clip at the '
         "median of the lengths without noise; Andrew et al. 2021 add it.",
         "Add noise to the count of bits, and account for it.",
     ),
@@ -229,7 +229,9 @@ _BESIDE = (
     Animal(
         "running-statistics",
         RECORDS,
-        replace(subject(OF_RECORDS.with_(buffers=parts.running_means), RECORDS.subject), local=clients.with_running_mean),
+        replace(
+            subject(OF_RECORDS.with_(buffers=parts.running_means), RECORDS.subject), local=clients.with_running_mean
+        ),
         "The running mean of a batch normalisation is averaged and released without clipping and noise.",
         "Opacus refuses models with batch normalisation; its documentation says why.",
         "Use group normalisation, or keep the statistics on the clients.",
@@ -250,8 +252,8 @@ _ACCOUNTING = (
         POISSON,
         replace(subject(SAMPLED, POISSON.subject), local=clients.fixed_batches(POISSON_ROUNDS)),
         "Amplification by sampling is claimed, while records go through fixed batches in order.",
-        "Chua et al. 2024, \"How Private are DP-SGD Implementations?\"; Annamalai et al. 2024, \"To Shuffle or not to "
-        "Shuffle: Auditing DP-SGD with Shuffling\".",
+        'Chua et al. 2024, "How Private are DP-SGD Implementations?"; Annamalai et al. 2024, "To Shuffle or not to '
+        'Shuffle: Auditing DP-SGD with Shuffling".',
         "Sample batches as the accountant assumes, or claim no amplification.",
     ),
     Animal(
@@ -267,7 +269,7 @@ _ACCOUNTING = (
         LONG_RUN,
         subject(ONE_ROUND),
         "The epsilon of one round is claimed of all four.",
-        "Tang et al. 2017, \"Privacy Loss in Apple's Implementation of Differential Privacy on MacOS 10.12\": the "
+        'Tang et al. 2017, "Privacy Loss in Apple\'s Implementation of Differential Privacy on MacOS 10.12": the '
         "budget was renewed every day.",
         "Compose over all rounds.",
     ),

@@ -47,17 +47,13 @@ SHARE = 1 / math.sqrt(CLIENTS - 1)
 MESSAGE_DEVIATION = 2.0
 """Noise on one message for mu = 1: a replaced client moves its update by twice the norm."""
 
-CENTRAL = Honest(
-    "one round", Claim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0), subject(ONE_ROUND)
-)
+CENTRAL = Honest("one round", Claim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0), subject(ONE_ROUND))
 REPLACED = Honest(
     "one round, replaced clients",
     Claim(Adjacency.REPLACE_CLIENT, noise_multiplier=1.0),
     subject(ONE_ROUND.with_(multiplier=2.0)),
 )
-SHORT_RUN = Honest(
-    "two rounds", gaussian_claim(Adjacency.ADD_REMOVE_CLIENT, 1.0, SHORT), subject(TWO_ROUNDS)
-)
+SHORT_RUN = Honest("two rounds", gaussian_claim(Adjacency.ADD_REMOVE_CLIENT, 1.0, SHORT), subject(TWO_ROUNDS))
 LONG_RUN = Honest(
     "four rounds",
     gaussian_claim(Adjacency.ADD_REMOVE_CLIENT, 1.0, LONG),

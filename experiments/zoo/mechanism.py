@@ -143,9 +143,7 @@ class MechanismStrategy(Strategy):
         """Names of the parameters: buffers come back from the server and are no part of an update."""
         return {name for name in self._sent if not name.startswith(parts.BUFFER)}
 
-    def _release(
-        self, name: str, mean: Floats, deviation: float, noise: np.random.Generator
-    ) -> NDArray[np.generic]:
+    def _release(self, name: str, mean: Floats, deviation: float, noise: np.random.Generator) -> NDArray[np.generic]:
         """Return a tensor of the next model, in the type in which it was sent."""
         drawn = noise.standard_normal(mean.shape) * deviation
         if not self._mechanism.is_noised(name, mean.ndim):
