@@ -91,9 +91,10 @@ def copy_to_tensor(values: NDArray[Any]) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[str, bytes]:
-    """Return the type's name and the header of an array that is stored by rows; they are few, and writing one takes longer than the rest."""
+    """Return name and header of an array that is stored by rows: they are few, and slow to write."""
     header = BytesIO()
-    npy.write_array_header_1_0(header, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
+    fields = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    npy.write_array_header_1_0(header, fields)
     return str(dtype), header.getvalue()
 
 

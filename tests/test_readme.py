@@ -27,15 +27,7 @@ COMMANDS = [
 
 
 def test_the_readme_names_what_it_should() -> None:
-    assert set(FILES) == {
-        "audit.toml",
-        "clients.toml",
-        "membership.toml",
-        "make_data.py",
-        "my_models.py",
-        "my_strategies.py",
-        "promise.py",
-    }
+    assert set(FILES) == {"audit.toml", "clients.toml", "membership.toml", "make_data.py", "my_models.py", "my_strategies.py", "promise.py"}
     assert len(COMMANDS) == 18
     assert "make demo" in README
     assert "make test" in README

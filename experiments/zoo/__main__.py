@@ -7,9 +7,11 @@ zoo.csv and zoo.md. The exit status is 1 where an animal got away or an honest m
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
 
 from experiments.cli.main import guarded
@@ -49,6 +51,10 @@ def table(rows: Sequence[tuple[Animal | Honest, Row]]) -> Table:
     return made
 
 
+def _show(status: Status, name: str, words: str) -> None:
+    status.update(f"{name}: {words}")
+
+
 def main() -> None:
     """Hunt, print the table, and write it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -61,13 +67,12 @@ def main() -> None:
     animals = chosen(options.only)
     twins = list({animal.twin.name: animal.twin for animal in animals}.values())
     console = Console(width=200)
+    mechanisms: list[Animal | Honest] = [*animals, *twins]
+    budget = QUICK if options.quick else BUDGET
     rows = list[tuple[Animal | Honest, Row]]()
     with console.status("starting") as status:
-        for what in [*animals, *twins]:
-            budget = QUICK if options.quick else BUDGET
-            row = hunt(
-                what, budget, options.processes, tell=lambda words, name=what.name: status.update(f"{name}: {words}")
-            )
+        for what in mechanisms:
+            row = hunt(what, budget, options.processes, tell=partial(_show, status, what.name))
             rows.append((what, row))
             console.print(f"{row.name}: {row.verdict} in {row.seconds:.0f} s", style="dim")
     console.print(table(rows))

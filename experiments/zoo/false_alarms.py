@@ -1,4 +1,4 @@
-"""Is anybody accused who is honest? `python -m experiments.zoo.false_alarms [--audits 200] [--only NAME,...] [--out DIR]`.
+"""Is anybody accused who is honest? `python -m experiments.zoo.false_alarms [--audits 200] [--only NAME,...]`.
 
 Every honest mechanism of the zoo is audited many times, with games of its own each time; an audit plays some kinds of
 games, the next audit others, so that all kinds have their turn. At a confidence of 95 % at

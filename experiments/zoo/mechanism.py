@@ -149,7 +149,7 @@ class MechanismStrategy(Strategy):
         if not self._mechanism.is_noised(name, mean.ndim):
             drawn = np.zeros(mean.shape)
         sent = self._sent[name]
-        moved = sent + self._mechanism.add(mean, np.asarray(drawn))
+        moved = sent.astype(np.float64) + self._mechanism.add(mean, np.asarray(drawn))
         return np.asarray(np.rint(moved) if sent.dtype.kind == "i" else moved).astype(sent.dtype)
 
     def configure_evaluate(

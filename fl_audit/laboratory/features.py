@@ -5,6 +5,8 @@ that tells nothing costs time and no validity. Leaks that are no shift of a mean
 become one here: squares are shown by their logarithms, roundings by shares.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from fl_audit.laboratory.seen import Floats, Games
@@ -47,6 +49,7 @@ def feature_groups(games: Games) -> dict[str, Floats]:
     if np.any(games.own):
         own = np.concatenate([games.steps, games.own], axis=2)
         groups["released values beside the noise of one's own"] = _shown(own)
+        groups["along it, beside the noise of one's own"] = np.stack([along(games), _own_along(games)], axis=1)
     if np.any(games.others):
         groups["what was released along it, beside what others contributed"] = _beside_others(games)
     groups["the size of what was released"] = _sizes(games)
@@ -60,6 +63,11 @@ def feature_groups(games: Games) -> dict[str, Floats]:
 def along(games: Games) -> Floats:
     """Return the sum over rounds of what was released, along the differing contribution; shape (games,)."""
     return np.asarray(np.sum(_projections(games), axis=1))
+
+
+def _own_along(games: Games) -> Floats:
+    """Return the same of the noise of one's own."""
+    return np.asarray(np.sum(_projections(replace(games, steps=games.own)), axis=1))
 
 
 def _projections(games: Games) -> Floats:
@@ -122,7 +130,7 @@ def _finest(games: Games) -> Floats:
     sizes = np.abs(games.direction)
     relative = _places(games.released) + np.log2(np.where(sizes > 0, sizes, 1.0))
     known = np.where((sizes > 0) & np.isfinite(games.released), relative, -_LARGEST)
-    return np.max(_flat(known), axis=1, keepdims=True)
+    return np.asarray(np.max(_flat(known), axis=1, keepdims=True))
 
 
 def _places(values: Floats) -> Floats:
