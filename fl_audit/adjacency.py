@@ -70,6 +70,22 @@ class Adjacency(StrEnum):
 
 
 @dataclass(frozen=True)
+class CraftedRecord:
+    """A record that is in no data set: made for an audit, and told to every party, so that no one makes it again.
+
+    Parameters
+    ----------
+    features
+        Its features, float32 in little-endian order, row by row, in the letters of base 64.
+    label
+        Its class, from 0.
+    """
+
+    features: str
+    label: int
+
+
+@dataclass(frozen=True)
 class NeighbourPair:
     """The unit by which D and D' differ.
 
@@ -80,7 +96,13 @@ class NeighbourPair:
     replacement
         Position in the outside pool of the record x' that takes its place, or number of the shard that stands in for
         the client; None where the unit is removed.
+    crafted
+        What stands in D as record x, in the place of the one that the data have there; None leaves that.
+    opposite
+        What takes the place of x in D', where it is in no data set either; None elsewhere.
     """
 
     index: int
     replacement: int | None
+    crafted: CraftedRecord | None = None
+    opposite: CraftedRecord | None = None

@@ -38,6 +38,9 @@ class Purpose(IntEnum):
     SYNTHETIC_RECORDS = 19
     TARGET_CHOICE = 20
     LABORATORY = 21
+    TARGET_QUERIES = 22
+    CRAFTED_START = 23
+    PRETRAINING = 24
 
 
 def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:

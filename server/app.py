@@ -15,10 +15,10 @@ from fl_audit.adversaries.noise_meter import column_names
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.columns import Columns
 from fl_audit.game.game import Game, load_game, number_of_directions
+from fl_audit.game.initial_weights import InitialWeights, starting_models
 from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import Made, View, kept_of
 from fl_audit.learning.memory import give_back_freed_memory
-from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.standpoint import Place
 from fl_audit.packing import pack
@@ -37,7 +37,7 @@ from server.evaluator import (
 from server.record_draws import RecordDraws
 from server.results import BatchResult, ResultSink
 from server.roll_call import call_the_roll
-from server.target_outputs import TargetOutputs
+from server.target_outputs import MoreQuestions, TargetOutputs
 from server.watched_grid import WatchedGrid
 from strategies.accountant_notes import AccountantNotes
 from strategies.contributors import Roster
@@ -86,6 +86,10 @@ class FederationPlan:
         `EarlyStopping`; None trains all rounds.
     sees_weights
         Whether what white-box attackers see of the targets is kept.
+    more
+        What final models are asked about the targets beside their records.
+    initial
+        Where training begins.
     """
 
     public: PublicGame
@@ -102,6 +106,8 @@ class FederationPlan:
     strategy: type[DPStrategy] = DPStrategy
     patience: int | None = None
     sees_weights: bool = False
+    more: MoreQuestions = field(default_factory=MoreQuestions)
+    initial: InitialWeights = InitialWeights.DRAWN
 
     @property
     def evaluated_releases(self) -> tuple[int, ...]:
@@ -236,10 +242,6 @@ def run_federation(
     clock.finished = time.monotonic()
 
 
-def _spec(game: Game) -> ModelSpec:
-    return ModelSpec(game.public.model, game.model.feature_shape, game.classes)
-
-
 def _play_wave(
     plan: FederationPlan,
     game: Game,
@@ -257,7 +259,7 @@ def _play_wave(
     stopping = None if plan.patience is None else EarlyStopping(plan.patience)
     outputs = None
     if plan.public.plays_membership:
-        outputs = TargetOutputs(plan.evaluated_releases, plan.sees_weights, plan.public.ascent > 0)
+        outputs = TargetOutputs(plan.evaluated_releases, plan.sees_weights, plan.public.ascent > 0, plan.more)
     looking = findings if outputs is None else (*findings, outputs)
     evaluator = ReleaseEvaluator(game, challenger, wave, looking, stopping)
     threads = plan.public.threads
@@ -313,10 +315,9 @@ def _insiders(game: Game, challenger: SeededChallenger) -> dict[int, list[int]]:
 def _initial_models(
     plan: FederationPlan, game: Game, wave: tuple[WorldBatch, ...], recorder: ReleaseRecorder
 ) -> ArrayRecord:
-    spec = ModelSpec(plan.public.model, game.model.feature_shape, game.classes)
     initial = ArrayRecord()
     for batch in wave:
-        models = initial_models(spec, plan.model_seed, batch.worlds)
+        models = starting_models(game, plan.initial, plan.model_seed, batch.worlds)
         recorder.start(batch, models)
         initial[batch.name] = Array(*pack(models.numpy()))
     return initial

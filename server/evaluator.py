@@ -204,13 +204,20 @@ class LossThresholdFinding:
         advantage = np.empty(release.batch.count)
         for rows, members, population in release.members_and_population():
             advantage[rows] = membership_attack(members, population).advantage
-        guess = record_membership_guess(release.differing_losses.mean(axis=1), release.common_losses)
+        own = release.differing_losses.mean(axis=1)
+        guess = record_membership_guess(own, release.common_losses)
+        # Higher where x rather was in: the smaller its loss, and where another stood in for it, the larger that one's.
+        stand_in = release.replacement_losses.mean(axis=1) if release.replacement_losses.shape[1] else 0.0
         self._found[release.batch.name] = Columns(
-            worlds={"membership_advantage": advantage, "record_membership_guess": guess.astype(np.float64)}
+            worlds={
+                "membership_advantage": advantage,
+                "record_membership_guess": guess.astype(np.float64),
+                "record_score": stand_in - own,
+            }
         )
 
     def columns(self, batch: WorldBatch) -> Columns:
-        """Return the advantage over members, and the guess about x."""
+        """Return the advantage over members, the guess about x, and the score that its loss gives it."""
         return self._found[batch.name]
 
 

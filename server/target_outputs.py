@@ -1,6 +1,7 @@
 """What the final models answer to the records of the targets: what attacks that see a model alone begin from."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -8,8 +9,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.adversaries.membership.confidence import label_log_probability, scaled_confidence
+from fl_audit.adversaries.membership.queries import Queries
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures, white_box_features
+from fl_audit.data.attributes import Attribute
 from fl_audit.game.columns import Columns
+from fl_audit.game.game import Game
 from fl_audit.worlds import WorldBatch
 from server.evaluator import Release
 
@@ -21,6 +25,27 @@ WHITE_BOX = ("signals", "inputs", "log_probabilities", "losses")
 """Names of what a white-box attacker sees, see `WhiteBoxFeatures`."""
 UNDER_ASCENT = "loss_under_ascent"
 """Column of the table of targets."""
+QUERIES, VALUES = "queries", "values"
+"""Names of the confidences of all queries about the targets, and of the losses with each value of an attribute."""
+
+
+@dataclass(frozen=True)
+class MoreQuestions:
+    """What final models are asked about the targets beside their records.
+
+    Parameters
+    ----------
+    queries
+        How many ways of asking about each target; 1 is its records alone.
+    ways
+        Which ways these are; None with one.
+    attribute
+        The attribute whose values are tried; None if none are.
+    """
+
+    queries: int = 1
+    ways: Queries | None = None
+    attribute: Attribute | None = None
 
 
 class TargetOutputs:
@@ -36,9 +61,18 @@ class TargetOutputs:
         Whether what a white-box attacker sees is kept, of the final models and of two releases before.
     is_active
         Whether the losses of all releases are, because an insider pushes them up.
+    more
+        What else is asked.
     """
 
-    def __init__(self, evaluated: Sequence[int], sees_weights: bool = False, is_active: bool = False) -> None:
+    def __init__(
+        self,
+        evaluated: Sequence[int],
+        sees_weights: bool = False,
+        is_active: bool = False,
+        more: MoreQuestions | None = None,
+    ) -> None:
+        self._more = more or MoreQuestions()
         self._columns: dict[str, Columns] = {}
         self._outputs: dict[str, dict[str, Tensor]] = {}
         self._seen: dict[str, list[WhiteBoxFeatures]] = {}
@@ -69,19 +103,44 @@ class TargetOutputs:
             told[UNDER_ASCENT] = _by_target(np.mean(self._losses.pop(name), axis=0), game.target_of_records)
         self._columns[name] = Columns(targets=told)
         population = torch.from_numpy(-release.population_losses).float()
-        self._outputs[name] = {LOGITS: logits, POPULATION: population}
+        self._outputs[name] = {LOGITS: logits, POPULATION: population, **self._answers(game, release.models)}
         if self._seen:
             found = WhiteBoxFeatures.over_releases(self._seen.pop(name))
             for part in WHITE_BOX:
                 self._outputs[name][part] = torch.from_numpy(getattr(found, part)).float()
+
+    def _answers(self, game: Game, models: Tensor) -> dict[str, Tensor]:
+        """Return what the models say to everything else that they are asked."""
+        found, records, more = dict[str, Tensor](), game.differing, self._more
+        labels = records.labels.cpu().numpy()
+        if more.ways is not None:
+            asked = (
+                scaled_confidence(_logits(game, models, features), labels)
+                for features in more.ways.asked(records.features, more.queries)
+            )
+            confidences = [torch.from_numpy(_by_target(one, game.target_of_records)).float() for one in asked]
+            found[QUERIES] = torch.stack(confidences, dim=2)
+        if more.attribute is not None:
+            place, losses = more.attribute.column.places, list[Tensor]()
+            for value in torch.from_numpy(more.attribute.values):
+                features = records.features.clone()
+                features[:, place] = value.to(features.device)
+                losses.append(torch.from_numpy(-label_log_probability(_logits(game, models, features), labels)).float())
+            found[VALUES] = torch.stack(losses, dim=2)
+        return found
 
     def columns(self, batch: WorldBatch) -> Columns:
         """Return log p_y and scaled confidence of every target, (worlds, targets); of clients means over records."""
         return self._columns[batch.name]
 
     def outputs(self, batch: WorldBatch) -> dict[str, Tensor]:
-        """Return logits (worlds, records, classes) and log p_y of the population (worlds, p), both float32."""
+        """Return logits (worlds, records, classes), log p_y of the population (worlds, p), and what else was asked."""
         return self._outputs[batch.name]
+
+
+def _logits(game: Game, models: Tensor, features: Tensor) -> Floats:
+    """Return logits (worlds, records, classes) in float64."""
+    return np.asarray(game.model.logits(models, features).cpu().double().numpy(), dtype=np.float64)
 
 
 def _by_target(values: Floats, target_of_records: NDArray[np.int64]) -> Floats:

@@ -11,6 +11,7 @@ from audits import MakePlan, small_settings
 import experiments  # noqa: F401  # sets the environment before Flower is imported
 from experiments.runs.config import parse_config
 from experiments.runs.plan import resolve
+from fl_audit.report import style
 
 # A busy machine takes longer than a fifth of a second for anything now and then.
 hypothesis.settings.register_profile("any-machine", deadline=None)
@@ -20,15 +21,26 @@ hypothesis.settings.load_profile("any-machine")
 # Before pytest-xdist reads the groups, which is in the same hook.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give all tests that start a Ray to one worker: they mostly wait, and would disturb each other's time limits."""
+    """Give all tests that start a Ray to one worker: they mostly wait, and would disturb each other's time limits.
+
+    They come first, so that at the end no worker has a long row of them left while the others have nothing to do.
+    """
     for item in items:
         if item.get_closest_marker("ray"):
             item.add_marker(pytest.mark.xdist_group("ray"))
+    items.sort(key=lambda item: item.get_closest_marker("ray") is None)
 
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _small_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw figures with a tenth of their pixels: hundreds are drawn, and what stands in them does not depend on it."""
+    if request.node.get_closest_marker("full_size") is None:
+        monkeypatch.setattr(style, "DOTS_PER_INCH", 45)
 
 
 @pytest.fixture(scope="session")

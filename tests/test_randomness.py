@@ -142,6 +142,9 @@ def test_purposes_keep_their_numbers() -> None:
         "SYNTHETIC_RECORDS": 19,
         "TARGET_CHOICE": 20,
         "LABORATORY": 21,
+        "TARGET_QUERIES": 22,
+        "CRAFTED_START": 23,
+        "PRETRAINING": 24,
     }
 
 

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 import experiments  # noqa: F401  # sets the environment before Flower is imported
+from experiments.cli.compare import compare
 from experiments.cli.epsilon_star import epsilon_star
 from experiments.cli.evidence import bound
 from experiments.cli.interrupts import goes_on_with, options, without_seed
@@ -28,6 +29,9 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
+
+VIOLATED = 4
+"""Exit status of a run whose promise is violated, where that is asked for; others are in `_fail` and `interrupts`."""
 
 ConfigArgument = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Configuration of the run.")]
 DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Directory of a run.")]
@@ -47,6 +51,9 @@ AddressOption = Annotated[
 ]
 DeviceOption = Annotated[
     str | None, typer.Option("--device", metavar="cpu|cuda", help="What clients compute on.  [default: run.device]")
+]
+FailOption = Annotated[
+    bool, typer.Option("--fail-on-violation", help="End with status 4 if the verdict is violated: for CI.")
 ]
 DataDirOption = Annotated[
     Path | None, typer.Option("--data-dir", metavar="DIR", help="Data directory.  [default: FL_AUDIT_DATA]")
@@ -71,10 +78,13 @@ def _options(
 
 
 @app.command()
-def demo(out: OutOption = None, engine: EngineOption = "ray") -> None:
+def demo(
+    out: OutOption = None, set_: SetOption = None, engine: EngineOption = "ray", fail_on_violation: FailOption = False
+) -> None:
     """Run the main job on built-in data: ten clients, an insider, a verdict, a report."""
     with resources.as_file(resources.files("experiments") / "configs" / "demo.toml") as path:
-        _run(path, out, [], False, engine, None, None)
+        verdict = _run(path, out, set_ or [], False, engine, None, None)
+    _end_if_violated(verdict, fail_on_violation)
 
 
 @app.command()
@@ -87,10 +97,19 @@ def run(
     ray_address: AddressOption = None,
     device: DeviceOption = None,
     data_dir: DataDirOption = None,
+    fail_on_violation: FailOption = False,
 ) -> None:
     """Carry out the audit that a configuration describes."""
     overrides = [*(set_ or []), *([] if device is None else [f"run.device={device}"])]
-    _run(config, out, overrides, resume, engine, ray_address, data_dir)
+    verdict = _run(config, out, overrides, resume, engine, ray_address, data_dir)
+    _end_if_violated(verdict, fail_on_violation)
+
+
+def _end_if_violated(verdict: str, is_failure: bool) -> None:
+    from fl_audit.evidence.belief.verdict import Verdict
+
+    if is_failure and verdict == Verdict.VIOLATED:
+        raise typer.Exit(VIOLATED)
 
 
 @app.command()
@@ -120,7 +139,7 @@ def report(directory: DirectoryArgument) -> None:
     print(f"report: {rebuild_report(directory)}")
 
 
-for _command in (calibrate, account, bound, epsilon_star, strategy, reproduce, sweep):
+for _command in (calibrate, account, bound, epsilon_star, strategy, compare, reproduce, sweep):
     app.command()(_command)
 
 
@@ -147,7 +166,8 @@ def _run(
     engine: str,
     ray_address: str | None,
     data_dir: Path | None,
-) -> None:
+) -> str:
+    """Carry out a run, print its summary, and return the verdict."""
     from experiments.runs.config_file import load_config
     from experiments.runs.engines import Engine
     from experiments.runs.plan import resolve
@@ -184,6 +204,7 @@ def _run(
         contents = run_audit(plan, directory, Engine(engine), ray_address, resume, progress_bar)
     Console().print(summary_table(contents))
     print(f"report: {directory / 'report.html'}")
+    return str(contents.summary["verdict"])
 
 
 def _fail(message: str, status: int) -> NoReturn:

@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from experiments.runs.plan import AuditPlan
+from experiments.runs.questions import attribute_of
 from experiments.runs.store import RunStore
 from fl_audit.adjacency import Unit
 from fl_audit.adversaries.membership.attacks import ModelAnswers, attack_scores
+from fl_audit.adversaries.membership.attribute import attribute_guesses, attribute_guesses_with_shadows
 from fl_audit.adversaries.membership.names import Attack
 from fl_audit.adversaries.membership.white_box import known_halves
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
@@ -19,7 +21,8 @@ from fl_audit.game.game import Game, load_game
 from fl_audit.game.membership import Membership
 from fl_audit.randomness import Purpose, generator
 from fl_audit.report.sections.attacks import APART, SCORE
-from server.target_outputs import LOGITS, POPULATION, UNDER_ASCENT, WHITE_BOX
+from fl_audit.report.sections.attributes import GUESSED, GUESSED_BLINDLY, GUESSED_BY_LAW, TRUTH
+from server.target_outputs import LOGITS, POPULATION, QUERIES, UNDER_ASCENT, VALUES, WHITE_BOX
 
 _ENOUGH_TO_KEEP_APART = 64
 """With so many worlds half of them are shadows enough for the other half."""
@@ -44,7 +47,9 @@ def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.
     """
     membership = Membership(by_target(targets, "is_in").astype(np.bool_))
     answers = _answers(plan, store, targets)
-    attacks: Sequence[Attack] = plan.config.audit.attacks or ()
+    named: Sequence[Attack] = plan.config.audit.attacks or ()
+    attacks = [attack for attack in named if attack.scores_membership]
+    found: dict[str, NDArray[np.float64] | NDArray[np.int64]]
     found = {f"{SCORE}{attack}": attack_scores(attack, answers, membership).reshape(-1) for attack in attacks}
     if membership.worlds >= _ENOUGH_TO_KEEP_APART:
         # Scores of worlds that are nobody's shadows are independent, as a bound on epsilon needs.
@@ -52,7 +57,26 @@ def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.
         for attack in attacks:
             if attack.has_shadows:
                 found[f"{APART}{attack}"] = attack_scores(attack, answers, membership, shadows).reshape(-1)
+    if Attack.ATTRIBUTE in named:
+        found |= _guesses(plan, store, membership)
     return targets.assign(**found)
+
+
+def _guesses(plan: AuditPlan, store: RunStore, membership: Membership) -> dict[str, NDArray[np.int64]]:
+    """Return the attribute of every target, and what attackers guess with and without the law of losses, as columns."""
+    game = load_game(plan.public)
+    attribute = attribute_of(plan.config, game)
+    assert attribute is not None, "the attack is named"
+    kept = store.outputs(plan.config.audit.worlds)
+    losses = torch.cat([one[VALUES] for one in kept]).double().numpy()
+    truth = attribute.codes(game.differing.features.cpu().numpy())
+    guessed = {
+        GUESSED: attribute_guesses(losses, truth, attribute.prior),
+        GUESSED_BY_LAW: attribute_guesses_with_shadows(losses, truth, attribute.prior, membership),
+    }
+    commonest = np.full(membership.is_in.size, attribute.prior.argmax())
+    told = {TRUTH: np.tile(truth, membership.worlds), GUESSED_BLINDLY: commonest}
+    return told | {name: found.values.reshape(-1) for name, found in guessed.items()}
 
 
 def by_target(targets: pd.DataFrame, column: str) -> NDArray[np.float64]:
@@ -74,6 +98,7 @@ def _answers(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> ModelAn
         white_box=_white_box(kept, load_game(plan.public)) if WHITE_BOX[0] in kept[0] else None,
         known=_known(plan, targets) if WHITE_BOX[0] in kept[0] else None,
         under_ascent=by_target(targets, UNDER_ASCENT) if UNDER_ASCENT in targets else None,
+        queries=torch.cat([one[QUERIES] for one in kept]).double().numpy() if QUERIES in kept[0] else None,
     )
 
 

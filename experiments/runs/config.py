@@ -15,6 +15,7 @@ from fl_audit.data.neighbours import RANKED, NeighbourChoice
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.device import Device
 from fl_audit.errors import InputError
+from fl_audit.game.initial_weights import InitialWeights
 from fl_audit.game.seen import View
 from fl_audit.learning.local_training import LocalOptimizer
 from fl_audit.learning.optimizers import OptimizerKind
@@ -95,11 +96,15 @@ class DataSection(_Section):
 class ModelSection(_Section):
     """Which model: a built-in name or `package.module:factory`. `seed` draws the initial weights, which are public.
 
+    `initial = "pretrained"` begins in every world with the same weights, trained without privacy on records that serve
+    for nothing else: the worst case for an observer of the final model.
+
     `weights` is the file that `vgg16` takes the weights of its frozen core from.
     """
 
     name: str = "logistic"
     weights: str | None = None
+    initial: Choice[InitialWeights] = InitialWeights.DRAWN
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
 
 
@@ -197,6 +202,10 @@ PROMISE_ONLY = (
 
 def _given(section: BaseModel, names: Sequence[str]) -> list[str]:
     return [name for name in names if getattr(section, name.replace("-", "_")) is not None]
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 def _named(section: BaseModel, names: Sequence[str]) -> str:
@@ -330,7 +339,14 @@ class AuditSection(_Section):
     targets: Annotated[int, Field(ge=2, le=10**9)] | None = None
     """Units that are in or out in the game of membership; None is 200, or all there are."""
     attacks: Annotated[tuple[Choice[Attack], ...], Strict(False)] | None = None
-    """Who attacks in the game of membership; None is everybody who can."""
+    """Who attacks in the game of membership; None is everybody who can, but `attribute`."""
+    attribute: str | Annotated[int, Field(ge=0, le=10**9)] | None = None
+    """Column that attack `attribute` guesses, by its name or number from 0.
+
+    None is the column of two values whose rarer value is most common among the records outside D.
+    """
+    queries: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """How many times `lira` asks about each target, in ways that vary its records; None is 1."""
     insider: bool = True
     """Left out, it is false where records are randomised, and in the game of membership where its log-odds are unknown.
     """
@@ -362,10 +378,13 @@ class AuditSection(_Section):
 
     @model_validator(mode="after")
     def _of_membership(self) -> Self:
-        idle = _given(self, ("targets", "attacks"))
+        idle = _given(self, ("targets", "attacks", "attribute", "queries"))
         if idle and self.game != "membership":
             raise ValueError(f"{_named(self, idle)} needs game = membership, and game is {self.game}")
         attacks = self.attacks or ()
+        for name, attack in (("attribute", Attack.ATTRIBUTE), ("queries", Attack.LIRA)):
+            if _given(self, (name,)) and attack not in attacks:
+                raise ValueError(f"{_named(self, (name,))} needs {attack} among attacks, and they are {_list(attacks)}")
         if self.worlds < FEWEST_SHADOWS and any(attack.has_shadows for attack in attacks):
             raise ValueError(
                 f"worlds = {self.worlds} are too few to be shadow models of each other: accepted with "

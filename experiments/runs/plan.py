@@ -14,12 +14,12 @@ from experiments.runs.laws import (
     shards_of,
     standpoint_of,
 )
+from experiments.runs.pairs import choose_pair, with_crafted_records
+from experiments.runs.questions import with_questions
 from fl_audit.adjacency import NeighbourPair, Unit
 from fl_audit.adversaries.membership.names import Attack
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.client_neighbours import choose_client
 from fl_audit.data.files import data_directory
-from fl_audit.data.neighbours import choose_neighbour
 from fl_audit.data.partition import owners_of
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
 from fl_audit.data.record_stage import require_randomisable
@@ -81,7 +81,7 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
     config
         The configuration.
     pair
-        Where D and D' differ, if that search was done before; None searches.
+        Where D and D' differ, if that search was done before; None searches, and crafts.
 
     Raises
     ------
@@ -93,10 +93,11 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
         require(config.privacy.private, NOTHING_TO_WEIGH)
     split = _split(config)
     _require_randomisable(config, split)
-    config = _with_clients(config, split)
+    config = with_questions(_with_clients(config, split), load_source(data_spec(config.data)), split)
     at_unit_noise = law_of(config, 1.0, split)
     law = at_unit_noise.with_multiplier(_calibrated(config, at_unit_noise)) if config.privacy.private else at_unit_noise
-    public = _public_game(config, law, split, pair or _pair(config, split))
+    public = _public_game(config, law, split, pair or choose_pair(config, split))
+    public = public if pair is not None else with_crafted_records(public, config)
     return AuditPlan(_sized(config), guarantee_of(law, config), public)
 
 
@@ -243,32 +244,6 @@ def _targets(config: RunConfig) -> int:
     targets = config.audit.targets or min(_USUAL_TARGETS, units)
     require(targets <= units, f"targets is {targets} of {units} {name}: accepted are 2 to {units}")
     return targets
-
-
-def _pair(config: RunConfig, split: Split) -> NeighbourPair:
-    """Choose where D and D' differ; the search over a large data set takes a while and is done here only."""
-    data, audit = config.data, config.audit
-    if audit.game == "membership":
-        return NeighbourPair(0, None)  # nobody asks which of many targets is first
-    if config.privacy.adjacency.unit is Unit.CLIENT:
-        return choose_client(
-            config.privacy.adjacency,
-            shards_of(config, split),
-            split.inside,
-            audit.neighbour,
-            audit.dissimilarity,
-            data.seed,
-            audit.neighbour_rank or 1,
-        )
-    return choose_neighbour(
-        config.privacy.adjacency,
-        split.inside,
-        split.outside,
-        audit.neighbour,
-        audit.dissimilarity,
-        data.seed,
-        audit.neighbour_rank or 1,
-    )
 
 
 def data_spec(data: DataSection) -> DataSpec:

@@ -17,6 +17,7 @@ from experiments.runs.first_step import require_finite_steps
 from experiments.runs.local_engine import run_locally
 from experiments.runs.plan import AuditPlan
 from experiments.runs.progress import Progress, no_progress
+from experiments.runs.questions import more_questions
 from experiments.runs.run_directory import RunDirectory, read_json, read_plan
 from experiments.runs.store import write_json
 from experiments.runs.summary import summarise
@@ -202,6 +203,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
         public=plan.public,
         seed=run.seed,
         model_seed=plan.config.model.seed,
+        initial=plan.config.model.initial,
         batches=pending,
         batches_in_flight=run.batches_in_flight,
         time_limit=run.client_time_limit,
@@ -216,6 +218,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
         strategy=parties.strategy,
         patience=plan.config.training.early_stopping,
         sees_weights=any(attack.sees_weights for attack in audit.attacks or ()),
+        more=more_questions(plan.config, load_game(plan.public)),
     )
 
 

@@ -25,6 +25,9 @@ PLACES = (
 """Settings that say where files lie. Whether what stands in them is the same is told by digests."""
 GROWING = "audit.worlds"
 """The setting that may be raised: more worlds of the same run."""
+_CRAFTED = (f"pair.{which}.{part}" for which in ("crafted", "opposite") for part in ("features", "label"))
+_NOT_COMPARED = ("weights.path", *_CRAFTED)
+"""Parts of a public game that may be others: a file lies elsewhere, a search ends elsewhere on another machine."""
 _NEARLY = 1e-6
 """Relative difference up to which two numbers that follow from one configuration count as the same."""
 
@@ -70,13 +73,13 @@ def contradictions(stored: Mapping[str, Any], follows: Mapping[str, Any]) -> lis
     """Return in words where a stored public game is another than the one that follows from its configuration.
 
     Numbers may differ in their last digits, as those of a calibration do between versions of a library. Files may lie
-    somewhere else.
+    somewhere else. Crafted records follow from the configuration by a long search, whose end depends on last digits.
     """
     old, new = (dict(_flat({key: values[key] for key in values if key != "data"})) for values in (stored, follows))
     return [
         f"{key} is {_said(old, key)} where {_said(new, key)} follows from the configuration"
         for key in old  # what an older version did not write has the value that leaves all as it was
-        if key != "weights.path" and not _nearly_equal(old.get(key), new.get(key))
+        if key not in _NOT_COMPARED and not _nearly_equal(old.get(key), new.get(key))
     ]
 
 

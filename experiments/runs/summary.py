@@ -3,10 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
+from experiments.runs.pairs import looked_at
 from experiments.runs.plan import AuditPlan
 from fl_audit.adjacency import Unit
 from fl_audit.evidence.star.epsilon_star import StarSettings
+from fl_audit.game.crafted import CraftedMeasures, measured
 from fl_audit.game.game import load_game
+from fl_audit.game.initial_weights import starting_models
 from fl_audit.game.record_pair import record_claim
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.guarantee import Guarantee, guarantee
@@ -55,7 +58,16 @@ def run_facts(plan: AuditPlan) -> RunFacts:
         star=StarSettings(privacy.delta, audit.epsilon_star_cut) if audit.epsilon_star else None,
         configuration=configuration,
         record_claim=None if plan.public.randomiser is None else record_claim(load_game(plan.public)),
+        crafted=_crafted(plan),
     )
+
+
+def _crafted(plan: AuditPlan) -> CraftedMeasures | None:
+    if plan.public.pair.crafted is None:
+        return None
+    game, start = load_game(plan.public), plan.config.model.initial
+    models = starting_models(game, start, plan.config.model.seed, looked_at(start))
+    return measured(game, models.to(plan.public.device))
 
 
 def _neighbour_text(plan: AuditPlan) -> str:
@@ -65,4 +77,6 @@ def _neighbour_text(plan: AuditPlan) -> str:
     if plan.public.plays_membership:
         return f"{law.adjacency}, one of {plan.public.targets} targets in each world, data seed {plan.public.data_seed}"
     which = f" is client {pair.index}" if law.unit is Unit.CLIENT else ""
+    if pair.crafted is not None:
+        which = f" in the place of record {pair.index}"
     return f"{law.adjacency}, neighbour {audit.neighbour}{rank}{which}, data seed {plan.public.data_seed}"

@@ -6,6 +6,7 @@ import pandas as pd
 
 from experiments.sweeps.landscape import UTILITY_NAMES
 from experiments.sweeps.sweep import Sweep
+from experiments.sweeps.tables import ATTACKED
 from fl_audit.report.page.markup import html_figure, html_table
 from fl_audit.report.page.shell import html_page
 from fl_audit.report.sections.law import SIMULATION_NOTICE
@@ -47,8 +48,19 @@ def sweep_page(sweep: Sweep, title: str) -> str:
 
 def points_html(sweep: Sweep) -> str:
     """Return the points as a table, the frontier marked, by rising Epsilon*."""
-    columns = ("Setting", "Promised epsilon", "Models", "Utility", "Range", "Epsilon*", "Range", "Frontier")
+    columns: tuple[str, ...] = (
+        "Setting",
+        "Promised epsilon",
+        "Models",
+        "Utility",
+        "Range",
+        "Epsilon*",
+        "Range",
+        "Frontier",
+    )
     rows = [_row(row) for _, row in sweep.points.sort_values("epsilon_star").iterrows()]
+    if ATTACKED[0] in sweep.points:
+        columns += ("Strongest attack", "Its AUC", "Its TPR at 1 % FPR")
     return html_table(columns, rows, numbers=range(1, len(columns)))
 
 
@@ -57,4 +69,9 @@ def _row(row: "pd.Series[float]") -> list[str]:
     cells = [str(row["settings"]), promised, str(row["models"])]
     for name in ("utility", "epsilon_star"):
         cells += [number_text(row[name]), f"{number_text(row[f'{name}_low'])} to {number_text(row[f'{name}_high'])}"]
-    return [*cells, "on it" if row["on_frontier"] else ""]
+    cells.append("on it" if row["on_frontier"] else "")
+    if ATTACKED[0] not in row:
+        return cells
+    if pd.isna(row[ATTACKED[0]]):
+        return [*cells, "none", "", ""]
+    return [*cells, str(row[ATTACKED[0]]), *(number_text(row[column], 3) for column in ATTACKED[1:])]

@@ -20,6 +20,7 @@ from experiments.sweeps.schedule import play_points
 from experiments.sweeps.tables import Utility, choose_utility, models_table, points_table
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.data.catalogue import load_source
+from fl_audit.data.neighbours import CRAFTED
 from fl_audit.errors import InputError, require
 from fl_audit.report.style import to_png
 from fl_audit.whole_files import whole_file
@@ -110,10 +111,12 @@ def _plans(points: Sequence[Point], utility: Utility | None) -> dict[str, AuditP
     pairs: dict[str, NeighbourPair] = {}
     plans = {}
     for one in points:
-        audit = one.config.audit
+        audit, privacy = one.config.audit, one.config.privacy
         require(audit.epsilon_star, f"point {one.name}: epsilon-star = false: a landscape needs it true")
-        question = repr((one.config.data, one.config.privacy.adjacency, audit.neighbour, audit.neighbour_rank,
+        question = repr((one.config.data, privacy.adjacency, audit.neighbour, audit.neighbour_rank,
                          audit.dissimilarity))  # fmt: skip
+        if audit.neighbour in CRAFTED:
+            question += repr((one.config.model, privacy.clipping_norm))
         try:
             plan = resolve(one.config, pairs.get(question))
             classes = load_source(plan.public.data).pool.classes

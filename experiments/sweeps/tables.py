@@ -13,8 +13,11 @@ from experiments.runs.store import read_frame
 from experiments.sweeps.grid import Point, describe
 from fl_audit.errors import require
 from fl_audit.evidence.tradeoff import convex_frontier
+from fl_audit.report.sections.attacks import INSIDER
 
 PROMISED = ("epsilon", "delta", "noise_multiplier", "rounds", "sampling_rate")
+ATTACKED = ("attack", "attack_auc", "attack_tpr_at_fpr_001")
+"""Columns of the strongest attack in the game of membership."""
 _LEFT_OUT = ("bit", "log_odds", "belief", "won", "record_membership_guess")
 
 
@@ -45,7 +48,8 @@ def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
     DataFrame
         point, the settings under their keys (missing where a point does not set them), private, the promise (epsilon,
         delta, noise_multiplier, rounds, sampling_rate; NaN where nothing is promised), world, test_accuracy,
-        test_auroc, epsilon_star, membership_advantage.
+        test_auroc, epsilon_star, membership_advantage. With points that play the game of membership also, of the attack
+        on models with the largest AUC there, its name, AUC and TPR at 1 % FPR over all worlds of the point.
     """
     keys = list(dict.fromkeys(key for one in points for key, _ in one.settings))
     finished = [one for one in points if (directory / one.name / "summary.json").exists()]
@@ -62,10 +66,21 @@ def _models_of(one: Point, keys: Sequence[str], run: Path) -> pd.DataFrame:
     worlds, summary = read_frame(run / "worlds.parquet"), read_json(run / "summary.json")
     given: Mapping[str, Any] = dict(one.settings)
     head: dict[str, Any] = {"point": one.name, **{key: given.get(key) for key in keys}}
+    head |= _strongest_attack(summary)
     head |= {"private": one.config.privacy.private, **{name: summary["guarantee"][name] for name in PROMISED}}
     # A promise of nothing is no number; numbers keep their type whatever stands in the first row.
     columns = {name: np.full(len(worlds), np.nan if value is None else value) for name, value in head.items()}
     return pd.DataFrame(columns).join(worlds.drop(columns=list(_LEFT_OUT), errors="ignore"))
+
+
+def _strongest_attack(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return name, AUC and TPR of the attack on models with the largest AUC; nothing where none was made."""
+    found = (summary.get("attacks") or {}).get("by_name", {})
+    outsiders = {name: one for name, one in found.items() if name != INSIDER}
+    if not outsiders:
+        return {}
+    name, best = max(outsiders.items(), key=lambda one: float(one[1]["auc"]["value"]))
+    return dict(zip(ATTACKED, (name, best["auc"]["value"], best["tpr_at_fpr_001"]["value"]), strict=True))
 
 
 def choose_utility(models: pd.DataFrame, wanted: Utility | None) -> Utility:
@@ -97,7 +112,7 @@ def points_table(models: pd.DataFrame, points: Sequence[Point], utility: Utility
     -------
     DataFrame
         point, settings in words, private, epsilon, models, and of utility, epsilon_star and membership_advantage the
-        mean, smallest and largest; on_frontier (convex, of the means).
+        mean, smallest and largest; on_frontier (convex, of the means). The attack of `models`, where there is one.
     """
     rows = []
     for one in points:
@@ -106,7 +121,7 @@ def points_table(models: pd.DataFrame, points: Sequence[Point], utility: Utility
         row |= {"private": bool(own["private"].iloc[0]), "epsilon": own["epsilon"].iloc[0], "models": len(own)}
         for name, column in (("utility", utility.column), ("epsilon_star",) * 2, ("membership_advantage",) * 2):
             row |= {name: own[column].mean(), f"{name}_low": own[column].min(), f"{name}_high": own[column].max()}
-        rows.append(row)
+        rows.append(row | {name: own[name].iloc[0] for name in ATTACKED if name in own})
     table = pd.DataFrame(rows)
     # A model whose Epsilon* is unbounded is as risky as can be, and on no frontier.
     usable = np.flatnonzero(np.isfinite(table["epsilon_star"]) & np.isfinite(table["utility"]))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fl_audit.data.encoding import build_records, min_max
 from fl_audit.data.files import locate, read_text
-from fl_audit.data.records import Source
+from fl_audit.data.records import Source, side_by_side
 from fl_audit.errors import InputError, require
 
 
@@ -100,7 +100,13 @@ def load_adult(directory: Path | None, incomplete: bool = False) -> Source:
     )
     features = pool.features.shape[1]
     description = f"UCI Adult, {len(pool):,} + {len(test):,} records, {features} features, 2 classes"
-    return Source("adult-all" if incomplete else "adult", pool, test, description)
+    placed = side_by_side((name, max(1, len(levels))) for name, levels in sorted(columns, key=_is_of_words))
+    return Source("adult-all" if incomplete else "adult", pool, test, description, placed=placed)
+
+
+def _is_of_words(column: tuple[str, tuple[str, ...]]) -> bool:
+    """Return whether a column has levels: these stand behind those of numbers, otherwise as in the file."""
+    return bool(column[1])
 
 
 _Columns = tuple[tuple[str, tuple[str, ...]], ...]

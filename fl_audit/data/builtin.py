@@ -17,7 +17,8 @@ def load_digits() -> Source:
     """
     bunch = _bundled("load_digits")
     pool = Records(bunch.data / _DIGITS_HIGHEST_PIXEL, bunch.target, classes=10)
-    return Source("digits", pool, None, "handwritten digits 8x8, 1,797 records, 64 features, 10 classes")
+    description = "handwritten digits 8x8, 1,797 records, 64 features, 10 classes"
+    return Source("digits", pool, None, description, flat_image=(8, 8))
 
 
 def load_breast_cancer() -> Source:

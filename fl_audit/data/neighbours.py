@@ -18,8 +18,12 @@ class NeighbourChoice(StrEnum):
     MOST_DISSIMILAR = "most-dissimilar"
     LEAST_DISSIMILAR = "least-dissimilar"
     RANDOM = "random"
+    CRAFTED = "crafted"
+    CRAFTED_OPPOSITE = "crafted-opposite"
 
 
+CRAFTED = (NeighbourChoice.CRAFTED, NeighbourChoice.CRAFTED_OPPOSITE)
+"""The choices that put a crafted record in the place of a random one; the second crafts what replaces it as well."""
 RANKED = (NeighbourChoice.MOST_DISSIMILAR, NeighbourChoice.LEAST_DISSIMILAR)
 """The choices that have a second, a third and further ranks."""
 
@@ -87,8 +91,9 @@ def choose_neighbour(
     outside
         Records that may replace one of D, or None; not used by add-or-remove.
     choice
-        Most or least dissimilar (see `ranked_neighbours`), random, or the index of a record of D. A named record is
-        replaced by the outside record most dissimilar to it.
+        Most or least dissimilar (see `ranked_neighbours`), random, crafted, or the index of a record of D. A named
+        record is replaced by the outside record most dissimilar to it. A crafted one takes the place of a random
+        record, and a random outside record replaces it, unless its opposite does.
     dissimilarity
         The measure d.
     seed
@@ -116,16 +121,18 @@ def choose_neighbour(
         case Relation.ADD_REMOVE:
             _check_removable(inside)
             return NeighbourPair(_one_of(inside, choice, random), None)
+        case Relation.REPLACE if choice is NeighbourChoice.CRAFTED_OPPOSITE:
+            return NeighbourPair(_one_of(inside, choice, random), None)
         case Relation.REPLACE:
             pool = _check_replacements(len(inside), outside)
             index = _one_of(inside, choice, random)
-            if choice is NeighbourChoice.RANDOM:
+            if isinstance(choice, NeighbourChoice):
                 return NeighbourPair(index, int(random.integers(len(pool))))
             return NeighbourPair(index, ranked_pairs(inside.take([index]), pool, dissimilarity, 1)[0][1])
 
 
 def _one_of(inside: Records, choice: NeighbourChoice | int, random: np.random.Generator) -> int:
-    if choice is NeighbourChoice.RANDOM:
+    if isinstance(choice, NeighbourChoice):
         return int(random.integers(len(inside)))
     index = int(choice)
     require(

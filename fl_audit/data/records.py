@@ -1,5 +1,6 @@
 """Labelled records: what every loader returns and everything else consumes."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -140,6 +141,37 @@ class ColumnUse:
         return f"{self.name}: {self.kind}, {self.detail}" if self.detail else f"{self.name}: {self.kind}"
 
 
+@dataclass(frozen=True)
+class TableColumn:
+    """Where a column of a table stands among the features of a record.
+
+    Parameters
+    ----------
+    name
+        Its name, or its number where columns have no names.
+    start, width
+        Its first feature, and how many it became: one for a number, one a level for words.
+    """
+
+    name: str
+    start: int
+    width: int
+
+    @property
+    def places(self) -> slice:
+        """Its features."""
+        return slice(self.start, self.start + self.width)
+
+
+def side_by_side(columns: Iterable[tuple[str, int]]) -> tuple[TableColumn, ...]:
+    """Return columns that follow each other among the features, from their names and widths."""
+    placed, start = [], 0
+    for name, width in columns:
+        placed.append(TableColumn(name, start, width))
+        start += width
+    return tuple(placed)
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """A loaded data set before any record is chosen from it.
@@ -156,6 +188,10 @@ class Source:
         One line for people.
     columns
         What each column of a table became; empty where the format has no columns that could become this or that.
+    placed
+        Where each column of a table stands; empty where every feature is a column without a name, or none is.
+    flat_image
+        Height and width of images whose pixels are in one row; None of everything else.
 
     Raises
     ------
@@ -168,6 +204,8 @@ class Source:
     test: Records | None
     description: str
     columns: tuple[ColumnUse, ...] = ()
+    placed: tuple[TableColumn, ...] = ()
+    flat_image: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if self.test is None:
@@ -182,6 +220,23 @@ class Source:
     def feature_shape(self) -> tuple[int, ...]:
         """Shape of one record's features."""
         return self.pool.shape
+
+    @property
+    def is_table(self) -> bool:
+        """Whether records are rows of columns, and neither images nor graphs."""
+        return len(self.pool.shape) == 1 and self.flat_image is None and not self.pool.graphs
+
+    @property
+    def image_shape(self) -> tuple[int, ...] | None:
+        """Shape of an image, height and width last; None where records are no images."""
+        if self.flat_image is not None:
+            return self.flat_image
+        return self.pool.shape if len(self.pool.shape) in (2, 3) and not self.pool.graphs else None
+
+    @property
+    def table_columns(self) -> tuple[TableColumn, ...]:
+        """The columns of a table, those without a name by their number."""
+        return self.placed or side_by_side((str(number), 1) for number in range(self.pool.shape[0]))
 
 
 def _check_shapes(features: NDArray[np.float32], labels: NDArray[np.int64]) -> None:

@@ -24,7 +24,7 @@ from fl_audit.data.columns import (
 )
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.files import read_bytes, resolve
-from fl_audit.data.records import ColumnKind, ColumnUse, Source
+from fl_audit.data.records import ColumnKind, ColumnUse, Source, side_by_side
 from fl_audit.errors import InputError, require
 
 _LARGEST_TABLE = 2**30
@@ -142,7 +142,8 @@ def load_csv(
         *(column.use for column in encoded),
         *_dropped(settings.drop),
     )
-    return Source("csv", pool, test, description, uses)
+    placed = side_by_side((column.use.name, column.features.shape[1]) for column in encoded)
+    return Source("csv", pool, test, description, uses, placed)
 
 
 def _owners(joint: pd.DataFrame, origin: Origin, settings: TableSettings) -> tuple[Owners, dict[str, ColumnUse]]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from fl_audit.adjacency import Unit
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.client_neighbours import stand_in_shard
+from fl_audit.data.crafted import alone, with_crafted
 from fl_audit.data.partition import partition_records
 from fl_audit.data.records import Records
 from fl_audit.data.split import FEWEST_POPULATION, Split, select_records
@@ -78,6 +79,8 @@ class Game:
         The frozen core that all records pass through before the model reads them; None if there is none.
     raw
         The records as owners hold them, where they randomise them; None elsewhere.
+    spare
+        Positions outside D of the records that serve for nothing: not in D', nor in the population sample.
     serial
         Number of the game in this process, under which others keep what they derive from it.
     """
@@ -93,6 +96,7 @@ class Game:
     model: StackedModel
     core: VggCore | None = None
     raw: RawRecords | None = None
+    spare: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64), repr=False, compare=False)
     serial: int = field(default_factory=_SERIALS.__next__, init=False, repr=False, compare=False)
     _held: dict[tuple[int, bool], Examples] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -282,6 +286,8 @@ def load_game(public: PublicGame) -> Game:
         case Unit.CLIENT:
             victim = public.pair.index
     outside = _outside(public, split, shards[victim])
+    population = _population(public, outside.left)
+    inside = with_crafted(split.inside, public.pair.index, public.pair.crafted)
     model = StackedModel.of(model_for(public.model, split.inside))
     core = None if public.weights is None else load_core(public.weights)
 
@@ -290,16 +296,17 @@ def load_game(public: PublicGame) -> Game:
 
     return Game(
         public=public,
-        training=read(split.inside),
+        training=read(inside),
         replacement=None if outside.replacement is None else read(outside.replacement),
         shards=shards,
         victim=victim,
         test_records=split.test,
-        population_records=_population(public, split, outside.left),
+        population_records=split.test if population is None else _required(split.outside).take(population),
         classes=split.inside.classes,
         model=model,
         core=core,
-        raw=None if public.randomiser is None else RawRecords(split.inside, outside.replacement),
+        raw=None if public.randomiser is None else RawRecords(inside, outside.replacement),
+        spare=np.setdiff1d(outside.left, [] if population is None else population),
     )
 
 
@@ -313,6 +320,8 @@ class _Outside(NamedTuple):
 def _outside(public: PublicGame, split: Split, shard: NDArray[np.int64]) -> _Outside:
     """Divide the records outside D into what the stand-in holds, and the others."""
     number, everything = public.pair.replacement, np.arange(0 if split.outside is None else len(split.outside))
+    if public.pair.opposite is not None:
+        return _Outside(alone(public.pair.opposite, split.inside), everything)
     if number is None:
         return _Outside(None, everything)
     assert split.outside is not None
@@ -326,10 +335,14 @@ def _outside(public: PublicGame, split: Split, shard: NDArray[np.int64]) -> _Out
     return _Outside(split.outside.take(taken), np.delete(everything, taken))
 
 
-def _population(public: PublicGame, split: Split, left: NDArray[np.int64]) -> Records:
-    """Sample the population from records outside D and D'; where too few are left, use the test records."""
-    if split.outside is None or len(left) < FEWEST_POPULATION:
-        return split.test
+def _population(public: PublicGame, left: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Sample the population from records outside D and D'; None where too few are left: the test records serve then."""
+    if len(left) < FEWEST_POPULATION:
+        return None
     draw = generator(public.data_seed, Purpose.POPULATION_SAMPLE)
-    chosen = draw.choice(left, size=min(public.population_records, len(left)), replace=False)
-    return split.outside.take(np.sort(chosen))
+    return np.sort(draw.choice(left, size=min(public.population_records, len(left)), replace=False))
+
+
+def _required(outside: Records | None) -> Records:
+    assert outside is not None, "what is outside D was drawn from"
+    return outside

@@ -113,6 +113,8 @@ class PublicGame:
         require(
             accepted, f"insiders is {self.insiders}: accepted are 1 to {self.clients - 1}, all clients but the victim"
         )
+        if self.pair.crafted is not None:
+            self._require_craftable()
         if self.plays_membership:
             self._require_membership()
         if self.randomiser is not None:
@@ -146,6 +148,14 @@ class PublicGame:
     def clients_draw(self) -> bool:
         """Whether clients draw in secret, each from a seed of its own: noise, or what becomes of their records."""
         return self.law.clients_add_noise or self.randomiser is not None
+
+    def _require_craftable(self) -> None:
+        """Refuse a crafted record where the differing unit is none, or where many targets are."""
+        adjacency = self.law.adjacency
+        of_one = adjacency.unit is Unit.RECORD and not self.plays_membership
+        require(of_one, "the neighbour is crafted: accepted is the game of identifiability about a record")
+        is_replaced = adjacency.relation is Relation.REPLACE or self.pair.opposite is None
+        require(is_replaced, f"the neighbour has an opposite with adjacency '{adjacency}': accepted is replace-record")
 
     def _require_randomisable(self, name: str) -> None:
         """Refuse what does not go with randomised records."""

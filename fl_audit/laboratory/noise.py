@@ -71,8 +71,10 @@ def noise_reading(claim: Claim, attempt: Attempt, confidence: float = 0.95) -> N
         0.5 or more, below 1.
     """
     one, zero = attempt.along[attempt.present], attempt.along[~attempt.present]
+    if min(one.size, zero.size) < 20:
+        return None
     residual = np.concatenate([one - one.mean(), zero - zero.mean()])
-    if min(one.size, zero.size) < 20 or np.ptp(residual) == 0:
+    if np.ptp(residual) == 0:
         return None
     p_value = float(normaltest(residual).pvalue)
     if not p_value >= _NORMAL_LEVEL:

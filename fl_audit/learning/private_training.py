@@ -16,15 +16,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from opacus import PrivacyEngine
-from opacus.accountants import RDPAccountant
-from opacus.optimizers import DPOptimizer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -34,6 +31,12 @@ from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.module_checks import said, without_hints
 from fl_audit.learning.stacked import GRADIENT_BUDGET, StackedModel
 from fl_audit.privacy.client_side import batches_per_epoch
+
+# Opacus takes a third of the time in which a client process starts, and most federations never use it: it is imported
+# where it is needed.
+if TYPE_CHECKING:
+    from opacus import PrivacyEngine
+    from opacus.optimizers import DPOptimizer
 
 _WORDS = 624
 """Words of the state of torch's generator, a Mersenne twister; in its bytes they stand after `_BEFORE_WORDS`."""
@@ -75,6 +78,8 @@ class PrivateSteps:
 
     def accountant_after(self, rounds: int, records: int) -> str:
         """Return the state of the accountant of a client with so many records after some rounds, at least 1."""
+        from opacus.accountants import RDPAccountant
+
         rate = 1 / batches_per_epoch(records, self.schedule.batch)
         accountant = RDPAccountant()
         accountant.history = [(self.noise_multiplier, rate, rounds * self.count(records))]
@@ -166,6 +171,8 @@ def opacus_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, de
     delta
         Above 0 and below 1.
     """
+    from opacus.accountants import RDPAccountant
+
     accountant = RDPAccountant()
     accountant.history = [(noise_multiplier, sampling_rate, steps)]
     # It warns where the best of its orders is the first or the last.
@@ -190,6 +197,8 @@ class _World:
         self, start: Tensor, source: np.random.Generator, present: Tensor | None, accountant: str | None
     ) -> tuple[Tensor, str]:
         """Return theta_start - theta_end, and the accountant's state."""
+        from opacus import PrivacyEngine
+
         with torch.no_grad():
             for name, weights in self._layout.views(start.unsqueeze(0)).items():
                 self._parameters[name].copy_(weights[0])
@@ -203,8 +212,8 @@ class _World:
         return start - end, json.dumps(engine.accountant.state_dict())
 
     def _made_private(
-        self, engine: PrivacyEngine, source: np.random.Generator, present: Tensor | None
-    ) -> tuple[DPOptimizer, DataLoader[Any]]:
+        self, engine: "PrivacyEngine", source: np.random.Generator, present: Tensor | None
+    ) -> tuple["DPOptimizer", DataLoader[Any]]:
         schedule, records = self._steps.schedule, len(self._labels)
         samples, noise = torch_generator(source), torch_generator(source)
         collate = partial(_of_present, present)
@@ -229,7 +238,7 @@ class _World:
         loader.collate_fn.first_batch = torch.empty(0, dtype=torch.int64)
         return optimizer, loader
 
-    def _step(self, optimizer: DPOptimizer, slots: Tensor) -> None:
+    def _step(self, optimizer: "DPOptimizer", slots: Tensor) -> None:
         """Take one step, the gradients of records in portions that fit in memory."""
         portions = torch.split(slots, self._together) if len(slots) else (slots,)
         for left in range(len(portions) - 1, -1, -1):

@@ -8,26 +8,18 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from fl_audit.errors import require
 from fl_audit.evidence.star.empirical_star import ThresholdCounts, definition_ratios, threshold_counts, within_cut
 from fl_audit.evidence.star.loss_samples import scores_of_pair
 from fl_audit.evidence.star.mixture_star import threshold_limits, threshold_log_ratios
 from fl_audit.evidence.star.star_estimate import StarEstimate
-from fl_audit.report.style import BIT_STYLES, INK, MUTED, PALE, finish_axes
+from fl_audit.report.style import BIT_STYLES, INK, MUTED, PALE, finish_axes, require_figure_path
 from fl_audit.whole_files import whole_file
 
 Array = NDArray[np.float64]
 
-_FORMATS = (".png", ".pdf", ".svg")
 _MEMBERS, _POPULATION = BIT_STYLES[1], BIT_STYLES[0]
 _POINTS = 1500
 _SHOWN = 4000
-
-
-def require_figure_path(path: Path) -> None:
-    """Raise `InputError` unless a figure can be written there: a known ending, an existing directory."""
-    require(path.suffix in _FORMATS, f"figure {path} ends in {path.suffix!r}: accepted are {', '.join(_FORMATS)}")
-    require(path.absolute().parent.is_dir(), f"figure {path}: its directory does not exist")
 
 
 def draw_epsilon_star(found: StarEstimate, members: Array, population: Array, path: Path) -> None:

@@ -17,6 +17,7 @@ from fl_audit.evidence.belief.innovations import increments_of
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.membership.one_target import OneTargetScores, one_target_scores
 from fl_audit.evidence.star.epsilon_star import StarSettings
+from fl_audit.game.crafted import CraftedMeasures
 from fl_audit.game.membership import Membership
 from fl_audit.game.public import PublicGame
 from fl_audit.game.record_pair import RecordClaim
@@ -116,6 +117,8 @@ class RunFacts:
         The resolved configuration, nested by section, without the challenger's seed.
     record_claim
         What randomising promises each record by itself; None where records are not randomised.
+    crafted
+        What the crafted record is; None where D and D' differ in a record of the data, or in a client.
     """
 
     game: PublicGame
@@ -126,6 +129,7 @@ class RunFacts:
     star: StarSettings | None
     configuration: Mapping[str, Any]
     record_claim: RecordClaim | None = None
+    crafted: CraftedMeasures | None = None
 
     @property
     def has_promise(self) -> bool:

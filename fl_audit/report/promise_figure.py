@@ -14,6 +14,7 @@ from fl_audit.errors import InputError, require
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.report.style import require_figure_path
 from fl_audit.whole_files import whole_file
 
 _STYLES: dict[Accountant, tuple[str, str, float]] = {
@@ -23,7 +24,6 @@ _STYLES: dict[Accountant, tuple[str, str, float]] = {
     # Without sampling pld lies on gdp: thin dots on a broad line show both.
     Accountant.PLD: (":", "#7a0c0c", 2.0),
 }
-_FORMATS = (".png", ".pdf", ".svg")
 _POINTS = 9
 
 
@@ -60,8 +60,7 @@ def draw_promise(promise: Guarantee, path: Path) -> None:
     InputError
         If the file has another ending or its directory does not exist.
     """
-    require(path.suffix in _FORMATS, f"figure {path} ends in {path.suffix!r}: accepted are {', '.join(_FORMATS)}")
-    require(path.absolute().parent.is_dir(), f"figure {path}: its directory does not exist")
+    require_figure_path(path)
     with whole_file(path) as file:
         promise_figure(promise).savefig(file, dpi=150)
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from matplotlib.figure import Figure
 
 from fl_audit.report.contents import Findings, RunContents
-from fl_audit.report.finished_run import FinishedRun
+from fl_audit.report.finished_run import FinishedRun, RunFacts
 from fl_audit.report.wording import DASH
 
 
@@ -147,6 +147,8 @@ class Section(Generic[N]):
         Its lines on the terminal: names and findings.
     unmeasured
         Names of lines on the terminal that say so where the run has no such numbers.
+    belongs
+        Whether a run of this kind could have such numbers at all.
     """
 
     numbers: type[N]
@@ -160,6 +162,7 @@ class Section(Generic[N]):
     closing: Callable[[N, RunContents], str] | None = None
     console: Callable[[N, RunContents], list[tuple[str, str]]] | None = None
     unmeasured: tuple[str, ...] = ()
+    belongs: Callable[[RunFacts], bool] = lambda facts: True
 
 
 def finite(value: float | None) -> float | None:

@@ -6,6 +6,7 @@ Everything goes through matplotlib's object-oriented interface, so drawing leave
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
+
+from fl_audit.errors import require
+
+_FORMATS = (".png", ".pdf", ".svg")
 
 WIDTH = 7.6
 HEIGHT = 4.3
@@ -117,3 +122,9 @@ def to_png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
     return buffer.getvalue()
+
+
+def require_figure_path(path: Path) -> None:
+    """Raise `InputError` unless a figure can be written there: a known ending, an existing directory."""
+    require(path.suffix in _FORMATS, f"figure {path} ends in {path.suffix!r}: accepted are {', '.join(_FORMATS)}")
+    require(path.absolute().parent.is_dir(), f"figure {path}: its directory does not exist")

@@ -5,8 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
+from scipy.stats import gaussian_kde
 
-from fl_audit.adversaries.membership.attribute import attribute_guesses, normal_error_law, sampled_law
+from fl_audit.adversaries.membership.attribute import (
+    attribute_guesses,
+    attribute_guesses_with_shadows,
+    normal_error_law,
+    sampled_law,
+)
 from fl_audit.errors import InputError
 from fl_audit.game.membership import Membership
 
@@ -47,6 +53,31 @@ def test_a_sampled_law_does_about_as_well_as_the_true_one() -> None:
     learnt = attribute_guesses(losses, truth, [0.5, 0.5], sampled_law(draw.exponential(0.2, 300))).right.mean()
     exact = attribute_guesses(losses, truth, [0.5, 0.5], lambda loss: -loss / 0.2).right.mean()
     assert learnt == pytest.approx(exact, abs=0.03)
+
+
+def test_the_law_is_that_of_members_of_other_worlds() -> None:
+    losses, truth, membership = regression(4, 40, 200, overfit=0.4, weight=1.0)
+    found = attribute_guesses_with_shadows(losses, truth, [0.5, 0.5], membership)
+    exact = attribute_guesses(losses, truth, [0.5, 0.5], normal_error_law(0.4)).right
+    # Of 4,000 members the shares differ by 0.01 or less, the law being learned from as many losses.
+    assert found.right[membership.is_in].mean() == pytest.approx(exact[membership.is_in].mean(), abs=0.02)
+    changed, coins = losses.copy(), membership.is_in.copy()
+    changed[::2], coins[::2] = losses[::2] ** 2, ~coins[::2]
+    moved = attribute_guesses_with_shadows(changed, truth, [0.9, 0.1], Membership(coins))
+    unmoved = attribute_guesses_with_shadows(changed, truth, [0.9, 0.1], membership)
+    # The coins of even worlds reach those of odd number alone.
+    assert (moved.values[::2] == unmoved.values[::2]).all()
+    assert (moved.values[1::2] != unmoved.values[1::2]).any()
+
+
+def test_quantiles_and_a_table_stand_for_all_kernels() -> None:
+    draw = np.random.default_rng(5)
+    sample = draw.exponential(0.2, 5000)
+    law, offset = sampled_law(sample), sample.mean() / 1000
+    kernels = gaussian_kde(np.log(sample + offset), bw_method="silverman")
+    asked = np.quantile(sample, np.linspace(0.005, 0.995, 4000))
+    exact = kernels.logpdf(np.log(asked + offset)) - np.log(asked + offset)
+    assert np.abs(law(asked) - exact).max() < 0.05
 
 
 @given(seed=st.integers(0, 10**6))

@@ -13,7 +13,7 @@ from flwr.clientapp.typing import ClientAppCallable
 from clients.app import build_app
 from fl_audit.protocol import Key, Record
 
-FAULTY_CLIENT = 2
+FROZEN_CLIENT, FAULTY_CLIENT = 1, 2
 
 
 def faulty_app(
@@ -21,12 +21,15 @@ def faulty_app(
 ) -> ClientApp:
     """Return an app whose client 2 goes wrong in one round; only the first `times` if `once` names a file to note it.
 
-    With `always` the file is the note of the last time, and nothing is spared.
+    With `always` the file is the note of the last time, and nothing is spared. Where one hangs and one freezes, it is
+    client 1 that freezes. One that dies, and later raises, dies in two calls of that round, answers one, then fails.
     """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         config = message.content.config_records[Record.CONFIG]
-        due = context.node_config["partition-id"] == FAULTY_CLIENT and config[Key.ROUND] == server_round
+        client = context.node_config["partition-id"]
+        faulty = (FROZEN_CLIENT, FAULTY_CLIENT) if kind == "hangs and freezes" else (FAULTY_CLIENT,)
+        due = client in faulty and config[Key.ROUND] == server_round
         if not due or (once is not None and not always and _noted(once) >= times):
             return call_next(message, context)
         if isinstance(once, Path):
@@ -35,11 +38,17 @@ def faulty_app(
         elif once is not None:
             once.touch()
         match kind:
-            case "raises":
+            case "dies, later raises" if isinstance(once, Path) and _noted(once) <= 2:
+                os._exit(1)
+            case "dies, later raises" if isinstance(once, Path) and _noted(once) == 3:
+                return call_next(message, context)
+            case "raises" | "dies, later raises":
                 raise RuntimeError("the disk of this client is full")
             case "dies":
                 os._exit(1)
-            case "hangs":
+            case "hangs and freezes" if client == FROZEN_CLIENT:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            case "hangs" | "hangs and freezes":
                 time.sleep(600)
             case "freezes":
                 os.kill(os.getpid(), signal.SIGSTOP)

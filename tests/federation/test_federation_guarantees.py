@@ -24,7 +24,9 @@ from experiments.studies.guarantees import (
 )
 from experiments.studies.knowledge import compare, comparisons
 
-WORLDS, PRIVATE_WORLDS = 300, 40
+# One worker plays what all tests of this file share.
+pytestmark = pytest.mark.xdist_group("guarantees")
+WORLDS, PRIVATE_WORLDS = 200, 24
 
 
 @pytest.fixture(scope="module")

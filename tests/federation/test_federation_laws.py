@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import torch
 from audits import MakePlan
+from elsewhere import AppElsewhere
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
@@ -314,15 +315,15 @@ def test_batches_change_no_world_of_clients(name: str, small_plan: MakePlan, tmp
             np.testing.assert_allclose(other[column], columns[0][column], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.ray
-def test_ray_gives_the_worlds_of_the_local_engine_for_clients(
-    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.xdist_group("elsewhere")
+@pytest.mark.parametrize("name", ["adaptive, sampled", "distributed"])
+def test_clients_in_another_process_give_the_same_worlds(
+    name: str, small_plan: MakePlan, app_elsewhere: AppElsewhere, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # an embedded Ray joins no cluster, whatever the variable names
-    plan = play("adaptive, sampled", small_plan, tmp_path / "local", actors=2)
-    run_audit(plan, tmp_path / "ray", Engine.RAY, with_report=False)
-    for name in ("worlds", "rounds"):
-        tables = [pd.read_parquet(tmp_path / engine / f"{name}.parquet") for engine in ("local", "ray")]
+    plan = play(name, small_plan, tmp_path / "local")
+    run_audit(plan, tmp_path / "apart", Engine.LOCAL, parties=Parties(client_app=app_elsewhere), with_report=False)
+    for label in ("worlds", "rounds"):
+        tables = [pd.read_parquet(tmp_path / place / f"{label}.parquet") for place in ("local", "apart")]
         pd.testing.assert_frame_equal(*tables, check_exact=True)
 
 

@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from audits import MakePlan
+from elsewhere import AppElsewhere
 
 from experiments.runs.engines import Engine
 from experiments.runs.replay import replay
-from experiments.runs.run import run_audit
+from experiments.runs.run import HONEST, Parties, run_audit
 from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
 from fl_audit.privacy.accounting import Accountant
@@ -113,14 +114,20 @@ def test_other_places_and_views(small_plan: MakePlan, tmp_path: Path, audit: dic
     assert contents.summary["client_promises"] is not None
 
 
-@pytest.mark.ray
-def test_ray_gives_the_same_worlds(small_plan: MakePlan, tmp_path: Path) -> None:
-    plan = plan_of(small_plan, training={"rounds": 2}, audit={"worlds": 4}, run={"worlds-per-batch": 2, "actors": 1})
-    local, ray = (
-        run_audit(plan, tmp_path / str(engine), engine, with_report=False) for engine in (Engine.LOCAL, Engine.RAY)
+@pytest.mark.xdist_group("elsewhere")
+def test_clients_in_another_process_give_the_same_worlds(
+    small_plan: MakePlan, app_elsewhere: AppElsewhere, tmp_path: Path
+) -> None:
+    """The state of an accountant travels with its client's context."""
+    plan = plan_of(small_plan, training={"rounds": 2}, audit={"worlds": 4}, run={"worlds-per-batch": 2})
+    made = app_elsewhere.calls
+    local, apart = (
+        run_audit(plan, tmp_path / name, Engine.LOCAL, parties=parties, with_report=False)
+        for name, parties in (("local", HONEST), ("apart", Parties(client_app=app_elsewhere)))
     )
-    np.testing.assert_array_equal(local.worlds["score"], ray.worlds["score"])
-    np.testing.assert_array_equal(local.worlds["test_accuracy"], ray.worlds["test_accuracy"])
-    assert ray.summary["client_promises"] == local.summary["client_promises"]
-    summary = json.loads((tmp_path / "ray" / "summary.json").read_text())
-    assert summary["scores"] == ray.summary["scores"]
+    assert app_elsewhere.calls > made
+    np.testing.assert_array_equal(local.worlds["score"], apart.worlds["score"])
+    np.testing.assert_array_equal(local.worlds["test_accuracy"], apart.worlds["test_accuracy"])
+    assert apart.summary["client_promises"] == local.summary["client_promises"]
+    summary = json.loads((tmp_path / "apart" / "summary.json").read_text())
+    assert summary["scores"] == apart.summary["scores"]

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,7 +34,8 @@ def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_
     assert not [path for path in (tmp_path / "run").rglob("*") if ".part" in path.name]
     worlds = pd.read_parquet(tmp_path / "run" / "worlds.parquet")
     columns = ["world", "bit", "log_odds", "belief", "won", "test_accuracy", "epsilon_star"]
-    assert list(worlds) == [*columns, "membership_advantage", "record_membership_guess", "test_auroc"]
+    membership = ["membership_advantage", "record_membership_guess", "record_score"]
+    assert list(worlds) == [*columns, *membership, "test_auroc"]
     assert worlds["world"].tolist() == list(range(6))
     truth = np.where(worlds["bit"] == 1, 1, -1)
     np.testing.assert_allclose(worlds["belief"], expit(truth * worlds["log_odds"]))
@@ -89,18 +91,28 @@ def test_public_files_hold_no_seed_and_no_bit(small_plan: MakePlan, tmp_path: Pa
         assert set(load_file(path)) <= {"worlds", "batch_worlds", "initial", "releases", "models"}
 
 
+def replayed(directory: Path, in_another_process: bool) -> dict[str, Any]:
+    """Replay a run, and return what the command prints as JSON."""
+    if not in_another_process:
+        found = replay(directory)
+        last = found.log_odds[:, -1]
+        return {"worlds": found.worlds.tolist(), "log_odds": last, "noise_ratio": found.noise_ratio}
+    command = [sys.executable, "-m", "experiments.cli.main", "replay", str(directory), "--json"]
+    return dict(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+
+
 @pytest.mark.parametrize(
-    ("view", "optimizer"), [("update", "sgd"), ("update", "adam"), ("model", "sgd"), ("model", "momentum")]
+    ("view", "optimizer", "in_another_process"),
+    [("update", "sgd", False), ("update", "adam", True), ("model", "sgd", False), ("model", "momentum", False)],
 )
 def test_replay_without_the_challenger_gives_the_same_log_odds(
-    view: str, optimizer: str, small_plan: MakePlan, tmp_path: Path
+    view: str, optimizer: str, in_another_process: bool, small_plan: MakePlan, tmp_path: Path
 ) -> None:
     plan = small_plan(audit={"view": view}, training={"optimizer": optimizer, "rounds": 6})
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     shutil.copytree(tmp_path / "run" / "public", tmp_path / "elsewhere" / "public")
     shutil.rmtree(tmp_path / "run")
-    command = [sys.executable, "-m", "experiments.cli.main", "replay", str(tmp_path / "elsewhere"), "--json"]
-    again = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    again = replayed(tmp_path / "elsewhere", in_another_process)
     assert again["worlds"] == [0, 1, 2, 3]
     np.testing.assert_allclose(again["log_odds"], contents.worlds["log_odds"][:4], rtol=0, atol=1e-6)
     rounds = contents.rounds[contents.rounds["world"] < 4]

@@ -174,12 +174,12 @@ def test_what_is_no_graph_is_refused() -> None:
 
 
 def test_nodes_that_nearly_tie_are_not_taken_for_mixed_examples() -> None:
-    # On two threads single precision puts two nodes in another order, in 8 of these networks, where examples run one by
-    # one.
+    # On two threads single precision puts two nodes in another order in each of these networks, where examples run one
+    # by one.
     torch.set_num_threads(2)
     try:
         with torch.random.fork_rng(devices=[]):
-            for seed in range(20):
+            for seed in (0, 1, 5, 7):
                 torch.manual_seed(seed)
                 check_outputs(dgcnn(packed_shape(64), 3), packed_shape(64), 3)
     finally:

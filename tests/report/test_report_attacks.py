@@ -1,14 +1,18 @@
 """The section on membership attacks: rates, bounds and curves of every attacker, on scores of known quality."""
 
+import io
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from scipy.special import ndtr
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.evidence.membership.one_run_tradeoff import one_run_epsilon_by_tradeoff
 from fl_audit.report import FinishedRun, report_contents
+from fl_audit.report.page.console import summary_table
 from fl_audit.report.page.html import render_html
 from fl_audit.report.page.pictures import draw_all
 from fl_audit.report.sections.attacks import INSIDER, AttackNumbers, auc_figure, roc_figure
@@ -71,6 +75,10 @@ def test_bounds_are_given_where_they_hold(contents):
     assert (one_run.guesses.right, one_run.guesses.guessed, one_run.guesses.coins) == (6, 6, TARGETS)
     told = contents.summary["attacks"]["by_name"]
     assert told["lira"]["one_run"]["right"] == 6
+    # Of six right guesses the trade-off curve proves as much as the binomial law does, or a little less or more.
+    assert told["lira"]["one_run"]["epsilon_by_tradeoff"] == pytest.approx(
+        one_run_epsilon_by_tradeoff(one_run.guesses, 0.001).parameter
+    )
     assert told["loss"]["lower_bound"]["delta"] == 0.001
     assert contents.find(VerdictNumbers).judgement is not None, "the insiders' log-odds are judged"
 
@@ -86,5 +94,19 @@ def test_figures_and_page_show_them(contents):
     marks = [line.get_label() for line in auc_figure(numbers, contents).axes[0].get_lines()]
     assert f"theory of the insider: {numbers.insider_auc:.3f}" in marks
     page = render_html(contents, draw_all(contents))
-    for text in ("Membership attacks on 30 targets in 80 worlds", "Nobody, by the promise", "picked the right one in"):
+    with Console(width=200, record=True, file=io.StringIO()) as terminal:
+        terminal.print(summary_table(contents))
+    lines = terminal.export_text()
+    assert ", by one run " in lines
+    assert "not measured" not in lines, "the membership adversary has no part in this game"
+    said = ("Membership attacks on 30 targets in 80 worlds", "Nobody, by the promise", "picked the right one in")
+    for text in (*said, "one-run bound (world 0)"):
         assert text in page
+
+
+def test_a_report_on_the_insider_alone_names_no_attacker(contents):
+    table = contents.run.tables.targets.drop(columns=["score_loss", "score_lira", "score_shadow"])
+    alone = report_contents(replace(contents.run, tables=replace(contents.run.tables, targets=table)))
+    page = render_html(alone, draw_all(alone))
+    assert "A participant who knows everything but that one coin" in page
+    assert "picked the right one in" not in page

@@ -8,7 +8,7 @@ from scipy import stats
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.report import FinishedRun, RunContents, RunTables, report_contents
+from fl_audit.report import FinishedRun, RunContents, RunTables, report_contents, style
 from fl_audit.report.curves import quantiles_by_round
 from fl_audit.report.page.pictures import draw_all
 from fl_audit.report.section import Caption
@@ -85,8 +85,14 @@ EXPECTED = {picture.name for section in SECTIONS for picture in section.pictures
 MANY_WORLDS_ONLY = {"pair", "reliability"}
 
 
+@pytest.mark.full_size
+def test_a_figure_is_as_large_as_its_page_wants_it(make_contents):
+    png = to_png(figure_of(make_contents(worlds=30, rounds=3), "beliefs"))
+    assert int.from_bytes(png[16:20]) == round(style.WIDTH * 150)  # the width stands first in a PNG's header
+
+
 def test_large_runs_are_drawn(make_contents):
-    assert set(figures_of(make_contents(worlds=2000, rounds=100))) == EXPECTED
+    assert set(figures_of(make_contents(worlds=2000, rounds=40))) == EXPECTED
 
 
 def test_same_run_gives_the_same_bytes_and_leaves_no_global_state(make_contents):

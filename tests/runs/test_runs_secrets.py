@@ -4,52 +4,22 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from audits import MakePlan, small_settings
+from untold import assert_untold, spellings
 
 from experiments.runs.config import parse_config
-from experiments.runs.engines import Engine, RayOptions
+from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
 from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory
-from experiments.sweeps.grid import Axis, Point, grid
-from experiments.sweeps.page import sweep_page
-from experiments.sweeps.sweep import run_sweep
+from experiments.sweeps.grid import Axis, grid
 from fl_audit.errors import InputError
-from fl_audit.whole_files import whole_file
 
 SEED = 0x9E3779B97F4A7C15  # 64 bits that turn up nowhere by chance
-
-
-def spellings(seed: int) -> list[bytes]:
-    """Return a seed as text and as the bytes of an integer or a float."""
-    import struct
-
-    texts = [str(seed), f"{seed:x}", f"{seed:X}", str(float(seed)), str(seed - 2**64)]
-    packed = [struct.pack(form, seed) for form in ("<Q", ">Q", "<d", ">d")]
-    return [text.encode() for text in texts] + packed
-
-
-def files_outside_the_challenger(directory: Path) -> Iterator[Path]:
-    for path in directory.rglob("*"):
-        if path.is_file() and "challenger" not in path.relative_to(directory).parts:
-            yield path
-
-
-def assert_untold(directory: Path, seed: int) -> None:
-    seen = 0
-    for path in files_outside_the_challenger(directory):
-        content, seen = path.read_bytes() + path.name.encode(), seen + 1
-        # Compression hides from the search, so what is compressed is read as well.
-        if path.suffix == ".parquet":
-            content += pd.read_parquet(path).to_csv().encode()
-        for spelling in spellings(seed):
-            assert spelling not in content, f"{path.name} tells the seed"
-    assert seen >= 5
 
 
 def test_no_file_of_a_run_tells_the_seed(
@@ -94,40 +64,6 @@ def test_initial_weights_follow_a_seed_of_their_own(small_plan: MakePlan, tmp_pa
     first = begun_with("a", 0, 0)
     assert first.equal(begun_with("b", 0, 1))
     assert not first.equal(begun_with("c", 1, 0))
-
-
-@pytest.fixture
-def sweep_points() -> tuple[Point, ...]:
-    values = small_settings(
-        training={"rounds": 2},
-        privacy={"belief": None, "epsilon": 1.0, "sensitivity": "global", "adjacency": "add-remove-record"},
-        audit={"worlds": 2, "insider": False},
-        run={"seed": None},
-    )
-    return grid(values, [Axis("privacy.epsilon", (1.0, 8.0))])
-
-
-@pytest.mark.ray
-def test_points_of_a_sweep_have_seeds_of_their_own_that_stay_when_it_grows(
-    sweep_points: tuple[Point, ...], tmp_path: Path
-) -> None:
-    found = run_sweep(sweep_points, tmp_path / "sweep", RayOptions(actors=1))
-    with whole_file(tmp_path / "sweep" / "sweep.html") as file:
-        file.write_text(sweep_page(found, "A sweep"), encoding="utf-8")
-    runs = {one.name: RunDirectory(tmp_path / "sweep" / "points" / one.name) for one in sweep_points}
-    seeds = {name: run.secret().seed for name, run in runs.items()}
-    assert len(set(seeds.values())) == 2
-    secret = json.loads((tmp_path / "sweep" / "challenger" / "seed.json").read_text())["seed"]
-    for seed in (*seeds.values(), int(secret, 16) % 2**64):
-        assert_untold(tmp_path / "sweep", seed)
-    assert secret not in "".join(path.read_text() for path in (tmp_path / "sweep").glob("*.html"))
-    name, lost = next(iter(runs.items()))
-    shutil.rmtree(lost.path)
-    again = run_sweep(sweep_points, tmp_path / "sweep", RayOptions(actors=1))
-    assert lost.secret().seed == seeds[name]
-    pd.testing.assert_frame_equal(again.models, found.models, check_exact=True)
-    assert stat.S_IMODE(lost.secrets.stat().st_mode) == 0o600
-    assert stat.S_IMODE(lost.secrets.parent.stat().st_mode) == 0o700
 
 
 def test_a_sweep_over_the_seed_is_refused() -> None:

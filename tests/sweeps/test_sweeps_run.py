@@ -1,5 +1,9 @@
 """Sweeps on Ray: ordinary runs, kept one by one, one row a model."""
 
+import json
+import os
+import shutil
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,19 +13,23 @@ import numpy as np
 import pandas as pd
 import pytest
 from audits import small_settings
+from matplotlib.figure import Figure
+from untold import assert_untold
 
 from experiments.cli.main import main
 from experiments.runs.engines import Engine, RayOptions
 from experiments.runs.plan import resolve
 from experiments.runs.run import run_audit
+from experiments.runs.run_directory import RunDirectory, with_seed
 from experiments.sweeps import schedule
 from experiments.sweeps.grid import Axis, Point, baselines, grid
 from experiments.sweeps.landscape import landscape_figure
-from experiments.sweeps.page import sweep_page
-from experiments.sweeps.sweep import run_sweep
+from experiments.sweeps.page import points_html, sweep_page
+from experiments.sweeps.sweep import Sweep, run_sweep
 from experiments.sweeps.tables import Utility, choose_utility, models_table, points_table
 from fl_audit.errors import InputError
 from fl_audit.report.style import to_png
+from fl_audit.report.wording import number_text
 from strategies.errors import FederationError
 
 VALUES = small_settings(
@@ -49,8 +57,12 @@ def interrupts(total: int) -> Iterator[Callable[[str], Callable[[int], None]]]:
     yield begin
 
 
-@pytest.mark.xdist_group("ray-sweeps")
-def test_a_sweep_is_its_runs_survives_interrupts_and_failures_and_grows(tmp_path: Path) -> None:
+@pytest.mark.ray
+def test_a_sweep_is_its_runs_survives_interrupts_and_failures_and_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its points have seeds of their own, which no file tells and which stay when it grows or a point is lost."""
+    monkeypatch.setitem(VALUES, "run", {**VALUES["run"], "seed": None})
     runs = tmp_path / "sweep" / "points"
     with pytest.raises(KeyboardInterrupt):
         run_sweep(points(1.0), tmp_path / "sweep", ONE_ACTOR, progress=interrupts)
@@ -63,7 +75,12 @@ def test_a_sweep_is_its_runs_survives_interrupts_and_failures_and_grows(tmp_path
         run_sweep((*points(1.0, 8.0), *hopeless), tmp_path / "sweep", ONE_ACTOR)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert (tmp_path / "sweep" / "landscape.png").exists()
+    before = pd.read_parquet(first / "worlds.parquet")
+    seed = RunDirectory(first).secret().seed
+    shutil.rmtree(first)
     found = run_sweep(points(1.0, 8.0), tmp_path / "sweep", ONE_ACTOR)
+    assert RunDirectory(first).secret().seed == seed
+    pd.testing.assert_frame_equal(pd.read_parquet(first / "worlds.parquet"), before, check_exact=True)
     models = pd.read_parquet(tmp_path / "sweep" / "models.parquet")
     names = ["epsilon=1.0", "epsilon=8.0", "private=false_learning-rate=0.5"]
     assert sorted(path.name for path in runs.iterdir()) == names
@@ -71,13 +88,29 @@ def test_a_sweep_is_its_runs_survives_interrupts_and_failures_and_grows(tmp_path
     assert models["privacy.epsilon"].tolist()[:6] == [1.0] * 3 + [8.0] * 3
     assert models["privacy.epsilon"].isna().tolist() == [False] * 6 + [True] * 3
     np.testing.assert_allclose(models["epsilon"][:6], [1.0] * 3 + [8.0] * 3, atol=1e-3)
-    alone = run_audit(resolve(points(8.0)[0].config), tmp_path / "alone", Engine.LOCAL, with_report=False)
+    seeds = {path.name: RunDirectory(path).secret().seed for path in runs.iterdir()}
+    plan = with_seed(resolve(points(8.0)[0].config), seeds["epsilon=8.0"])
+    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
     for column in ("test_accuracy", "test_auroc", "epsilon_star", "membership_advantage"):
         np.testing.assert_array_equal(models.loc[models["point"] == "epsilon=8.0", column], alone.worlds[column])
     assert found.utility is Utility.AUROC
     page = sweep_page(found, "A sweep")
     assert "privacy.epsilon = 8.0" in page
     assert "training.learning-rate = 0.5" in page
+    (tmp_path / "sweep" / "sweep.html").write_text(page, encoding="utf-8")
+    _assert_seeds_are_secret(tmp_path / "sweep", seeds)
+
+
+def _assert_seeds_are_secret(sweep: Path, seeds: dict[str, int]) -> None:
+    assert len(set(seeds.values())) == len(seeds) == 3
+    secret = json.loads((sweep / "challenger" / "seed.json").read_text())["seed"]
+    for seed in (*seeds.values(), int(secret, 16) % 2**64):
+        assert_untold(sweep, seed)
+    assert secret not in (sweep / "sweep.html").read_text()
+    if os.name != "nt":
+        kept = RunDirectory(sweep / "points" / "epsilon=1.0").secrets
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
 
 
 def test_an_interrupted_command_says_how_to_go_on(
@@ -127,6 +160,26 @@ def test_values_of_several_kinds_are_written_as_words(tmp_path: Path) -> None:
     table = models_table(both, tmp_path)
     table.to_parquet(tmp_path / "models.parquet")
     assert table["audit.neighbour"].unique().tolist() == ["0", "random"]
+
+
+def test_points_of_the_game_of_membership_name_their_strongest_attack(tmp_path: Path) -> None:
+    game = {"game": "membership", "targets": 40, "worlds": 2, "attacks": ["loss"], "insider": True}
+    settings = small_settings(
+        training={"rounds": 1},
+        privacy={"belief": None, "epsilon": 1.0, "sensitivity": None, "adjacency": "add-remove-record"},
+        audit=game,
+    )
+    both = grid(settings, [Axis("audit.game", ("membership",))]) + grid(VALUES, [Axis("training.rounds", (1,))])
+    found = [run_audit(resolve(one.config), tmp_path / one.name, Engine.LOCAL, with_report=False) for one in both]
+    models = models_table(both, tmp_path)
+    table = points_table(models, both, Utility.ACCURACY)
+    rates = found[0].summary["attacks"]["by_name"]["loss"]
+    assert table["attack"].fillna("none").tolist() == ["loss", "none"]
+    assert table["attack_auc"][0] == rates["auc"]["value"]
+    assert table["attack_tpr_at_fpr_001"][0] == rates["tpr_at_fpr_001"]["value"]
+    page = points_html(Sweep(models, table, Utility.ACCURACY, Figure()))
+    assert "Strongest attack" in page
+    assert f">{number_text(rates['auc']['value'], 3)}</td>" in page
 
 
 def test_unbounded_models_are_not_drawn() -> None:

@@ -18,7 +18,7 @@ from fl_audit.adversaries.membership.rmia import rmia_scores
 from fl_audit.adversaries.membership.shadow import shadow_scores
 from fl_audit.adversaries.membership.white_box import white_box_scores
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
-from fl_audit.errors import require
+from fl_audit.errors import InputError, require
 from fl_audit.game.membership import Membership
 
 Floats = NDArray[np.float64]
@@ -47,6 +47,8 @@ class ModelAnswers:
         Of which targets the attacker of each world knows whether they are in, bool (worlds, targets); None likewise.
     under_ascent
         Mean loss of every target while the insider pushed it up, (worlds, targets); None if it did not.
+    queries
+        Scaled confidence of every query about every target, (worlds, targets, queries); None if one was asked.
     """
 
     log_probability: Floats
@@ -57,6 +59,10 @@ class ModelAnswers:
     white_box: WhiteBoxFeatures | None = None
     known: NDArray[np.bool_] | None = None
     under_ascent: Floats | None = None
+    queries: Floats | None = None
+
+
+_WORLDS_AT_ONCE = 32
 
 
 def attack_scores(
@@ -86,7 +92,8 @@ def attack_scores(
         case Attack.LIRA:
             count = membership.worlds if shadows is None else int(shadows.sum())
             spread = LiraSpread.SHARED if count < _FEW_WORLDS else LiraSpread.EACH
-            return lira_scores(answers.confidence, membership, spread=spread, shadows=shadows)
+            asked = answers.confidence if answers.queries is None else answers.queries
+            return lira_scores(asked, membership, spread=spread, shadows=shadows)
         case Attack.RMIA:
             return rmia_scores(answers.log_probability, answers.population, membership, shadows=shadows)
         case Attack.WHITE_BOX | Attack.WHITE_BOX_ROUNDS:
@@ -104,7 +111,12 @@ def attack_scores(
             )
             assert answers.logits is not None
             assert answers.labels is not None
-            return shadow_scores(log_probabilities(answers.logits), answers.labels, membership, shadows=shadows)
+            # In single precision and piece by piece: with many worlds this is the largest array of a report.
+            pieces = np.array_split(answers.logits, -(-len(answers.logits) // _WORLDS_AT_ONCE))
+            values = np.concatenate([log_probabilities(piece).astype(np.float32) for piece in pieces])
+            return shadow_scores(values, answers.labels, membership, shadows=shadows)
+        case Attack.ATTRIBUTE:
+            raise InputError(f"attack '{attack}' guesses values: accepted are attacks that score membership")
 
 
 def _said(attacks: Sequence[Attack]) -> str:

@@ -10,6 +10,7 @@ class Attack(StrEnum):
     ratio (Carlini et al. 2022). RMIA: the robust attack (Zarifzadeh et al. 2024). WHITE_BOX: a network that sees
     gradients, and knows of half of the targets whether they are in (Nasr et al. 2019); WHITE_BOX_ROUNDS: the same over
     three releases, as an insider sees them. ACTIVE: an insider that pushes targets' losses up in every round (ibid.).
+    ATTRIBUTE: the value of one attribute of a target, from the loss with each value in its place (Yeom et al. 2018).
     """
 
     LOSS = "loss"
@@ -19,11 +20,22 @@ class Attack(StrEnum):
     WHITE_BOX = "white-box"
     WHITE_BOX_ROUNDS = "white-box-rounds"
     ACTIVE = "active"
+    ATTRIBUTE = "attribute"
 
     @property
     def has_shadows(self) -> bool:
         """Whether worlds are shadow models of each other."""
-        return self in (Attack.SHADOW, Attack.LIRA, Attack.RMIA)
+        return self in (Attack.SHADOW, Attack.LIRA, Attack.RMIA, Attack.ATTRIBUTE)
+
+    @property
+    def asks_about_records(self) -> bool:
+        """Whether every target has to be one record. (An active insider says so itself, and why.)"""
+        return self not in (*OF_ANY_UNIT, Attack.ACTIVE)
+
+    @property
+    def scores_membership(self) -> bool:
+        """Whether it gives every target a score of membership; one that does not guesses something else."""
+        return self is not Attack.ATTRIBUTE
 
     @property
     def sees_weights(self) -> bool:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from fl_audit.evidence.bounds.lower_bounds import LowerBound
 from fl_audit.evidence.membership.one_run import OneRunBound, guesses_of_scores, one_run_epsilon
+from fl_audit.evidence.membership.one_run_tradeoff import TradeoffBound, one_run_epsilon_by_tradeoff
 from fl_audit.evidence.membership.one_target import epsilon_of_one_target
 from fl_audit.evidence.membership.rates import MembershipRates, RocCurve, membership_rates, roc_curve
 from fl_audit.game.membership import Membership
@@ -51,12 +52,15 @@ class Achieved:
         shadows and none were kept apart.
     one_run
         The epsilon that the first world proves by itself; None of who knows other coins of it.
+    by_tradeoff
+        The same by the whole trade-off curve of (epsilon, delta)-DP, from the same guesses; each bound holds by itself.
     """
 
     rates: MembershipRates
     roc: RocCurve
     bound: LowerBound | None
     one_run: OneRunBound | None
+    by_tradeoff: TradeoffBound | None = None
 
 
 def achieved_by_attack(
@@ -80,12 +84,13 @@ def achieved_by_attack(
     """
     has_shadows = apart is not scores
     rates = membership_rates(scores, membership, _draws(), asked.confidence, shadows_of_each_other=has_shadows)
-    one_run = None
+    one_run, by_tradeoff = None, None
     if not knows_coins:
         few = max(1, floor(GUESSED * membership.targets))
         guesses = guesses_of_scores(scores[0], membership.is_in[0], few, few)
         one_run = one_run_epsilon(guesses, asked.delta, asked.confidence)
-    return Achieved(rates, roc_curve(scores, membership), _bound(apart, membership, asked), one_run)
+        by_tradeoff = one_run_epsilon_by_tradeoff(guesses, asked.delta, asked.confidence)
+    return Achieved(rates, roc_curve(scores, membership), _bound(apart, membership, asked), one_run, by_tradeoff)
 
 
 def achieved_by_insiders(log_odds: Floats, membership: Membership, asked: Asked) -> Achieved:

@@ -35,9 +35,9 @@ def _lines(contents: RunContents) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     for section in SECTIONS:
         numbers = contents.find(section.numbers)
-        if numbers is None:
+        if numbers is None and section.belongs(contents.facts):
             lines.extend((name, UNMEASURED) for name in section.unmeasured)
-        elif section.console is not None:
+        elif numbers is not None and section.console is not None:
             lines.extend(section.console(numbers, contents))
     return lines
 

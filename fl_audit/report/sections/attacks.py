@@ -41,6 +41,7 @@ _NAMES = {
     INSIDER: "Insider (exact)",
 }
 _SMALLEST_RATE = 1e-3
+_RATES_SHOWN = np.concatenate([[0.0], np.logspace(np.log10(_SMALLEST_RATE / 10), 0, 2000)])
 _WORLDS_OF_PAIRS = 100
 """In so many worlds the theory of the insiders goes through all pairs; more would change no digit that is shown."""
 _LOOKS = (("#12426e", "-"), ("#b35806", "--"), ("#4d7a2a", "-."), ("#7a3b69", ":"), ("#2a7f86", (0, (5, 1, 1, 1))))
@@ -95,11 +96,12 @@ def _json(found: Achieved) -> dict[str, Any]:
     named = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
     told: dict[str, Any] = {name: asdict(getattr(rates, name)) for name in named}
     told |= {"confidence": rates.confidence, "lower_bound": None if found.bound is None else bound_json(found.bound)}
-    if one_run is None:
+    if one_run is None or found.by_tradeoff is None:
         return told | {"one_run": None}
     guesses = one_run.guesses
     counted = {"coins": guesses.coins, "guessed": guesses.guessed, "right": guesses.right}
-    return told | {"one_run": {"epsilon": finite(one_run.epsilon), "ceiling": finite(one_run.ceiling), **counted}}
+    bounds = {"epsilon": finite(one_run.epsilon), "ceiling": finite(one_run.ceiling)}
+    return told | {"one_run": bounds | {"epsilon_by_tradeoff": finite(found.by_tradeoff.parameter)} | counted}
 
 
 def _measure(run: FinishedRun, _: Findings) -> AttackNumbers | None:
@@ -125,6 +127,8 @@ def _measure(run: FinishedRun, _: Findings) -> AttackNumbers | None:
         achieved[INSIDER] = achieved_by_insiders(column("log_odds"), membership, asked)
         is_secret = run.facts.is_sampled and not run.facts.game.standpoint.sees_participation
         known = None if is_secret else _auc_of_signals(column("mu"), membership)
+    if not achieved:
+        return None
     limit = None if promise is None else largest_auc(promise.claim.profile)
     return AttackNumbers(achieved, worlds, membership.targets, known, limit)
 
@@ -151,13 +155,18 @@ def _interval(found: Interval, digits: int = 3) -> str:
 
 
 def _sentence(numbers: AttackNumbers, contents: RunContents) -> str:
-    words, (name, rates) = contents.facts.words, _best(numbers)
+    words = contents.facts.words
     text = (
         f"In {plural(numbers.worlds, 'training')} we tossed a coin for each of {plural(numbers.targets, words.one)}, "
-        "and trained with those that won. Attackers who saw the finished models alone were then shown one that was in "
-        f"and one that was not; the best of them, {_NAMES.get(name, name)}, picked the right one in "
-        f"{percent(rates.auc.value)} of cases, where coin-flipping has 50 %."
+        "and trained with those that won."
     )
+    if numbers.outsiders:
+        name, rates = _best(numbers)
+        text += (
+            " Attackers who saw the finished models alone were then shown one that was in and one that was not; the "
+            f"best of them, {_NAMES.get(name, name)}, picked the right one in {percent(rates.auc.value)} of cases, "
+            "where coin-flipping has 50 %."
+        )
     insider = numbers.achieved.get(INSIDER)
     if insider is not None:
         text += (
@@ -173,6 +182,8 @@ def _console(numbers: AttackNumbers, _: RunContents) -> list[tuple[str, str]]:
     lines = []
     for name, found in numbers.achieved.items():
         bound = "" if found.bound is None else f"; epsilon at least {number_text(found.bound.epsilon, 3)}"
+        if found.one_run is not None:
+            bound += f", by one run {number_text(found.one_run.epsilon, 3)}"
         tpr = _interval(found.rates.tpr_at_fpr_001, 2)
         lines.append((_NAMES.get(name, name), f"AUC {_interval(found.rates.auc)}; TPR at 1 % FPR {tpr}{bound}"))
     return lines
@@ -217,13 +228,20 @@ def _bounds_table(numbers: AttackNumbers, contents: RunContents) -> Table:
             _NAMES.get(name, name),
             None if found.bound is None else found.bound.epsilon,
             None if found.one_run is None else found.one_run.epsilon,
+            None if found.by_tradeoff is None else found.by_tradeoff.parameter,
             None if found.one_run is None else f"{found.one_run.guesses.right} of {found.one_run.guesses.guessed}",
         )
         for name, found in numbers.achieved.items()
     ]
     if facts.guarantee is not None:
-        rows.append(("The promise", facts.guarantee.epsilon, facts.guarantee.epsilon, None))
-    columns = ("Who attacks", "epsilon from one target a world", "epsilon from one world", "right guesses there")
+        rows.append(("The promise", *(facts.guarantee.epsilon,) * 3, None))
+    columns = (
+        "Who attacks",
+        "one target of every world",
+        "one-run bound (world 0)",
+        "one-run bound by the trade-off curve",
+        "right guesses in world 0",
+    )
     delta = float(facts.configuration["privacy"]["delta"])
     return Table(f"Epsilon that is proved at {percent(facts.confidence)} confidence{at_delta(delta)}", columns,
                  tuple(rows))  # fmt: skip
@@ -251,6 +269,14 @@ def _entries(numbers: AttackNumbers, contents: RunContents) -> list[Entry]:
                       f"holds at {percent(one.one_run.confidence)} confidence",
                       f"Steinke et al. 2023{at_delta(one.one_run.delta)}; {counted}", "coins are independent")
             )  # fmt: skip
+        if one.one_run is not None and one.by_tradeoff is not None:
+            found.append(
+                Entry(f"One-run bound on epsilon by the trade-off curve, {said} (nats)",
+                      finite(one.by_tradeoff.parameter), DASH,
+                      f"holds at {percent(one.by_tradeoff.confidence)} confidence",
+                      f"after Mahloujifar et al. 2024{at_delta(one.one_run.delta)}; the same guesses",
+                      "coins are independent")
+            )  # fmt: skip
     if numbers.insider_auc is not None:
         found.append(
             Entry("AUC that the insiders' signals lead to", numbers.insider_auc, DASH, "none: a point estimate",
@@ -271,9 +297,11 @@ def roc_figure(numbers: AttackNumbers, contents: RunContents) -> Figure:
     axes = figure.add_subplot()
     for place, (name, found) in enumerate(numbers.achieved.items()):
         colour, line = (INK, "-") if name == INSIDER else _LOOKS[place % len(_LOOKS)]
-        fpr = np.maximum(found.roc.fpr, _SMALLEST_RATE / 10)
+        # Of the corners of many worlds as many as a figure can show: memory would grow with every score.
+        shown = np.unique(np.searchsorted(found.roc.fpr, _RATES_SHOWN, side="right") - 1)
+        fpr = np.maximum(found.roc.fpr[shown], _SMALLEST_RATE / 10)
         width, label = (2.6 if name == INSIDER else 1.8), f"{_NAMES.get(name, name)}: AUC {found.rates.auc.value:.3f}"
-        axes.plot(fpr, found.roc.tpr, linestyle=line, color=colour, linewidth=width, label=label)
+        axes.plot(fpr, found.roc.tpr[shown], linestyle=line, color=colour, linewidth=width, label=label)
     rates = np.logspace(np.log10(_SMALLEST_RATE), 0, 60)
     axes.plot(rates, rates, linestyle=":", color=MUTED, linewidth=1.4, label="coin-flipping")
     promise = contents.facts.guarantee

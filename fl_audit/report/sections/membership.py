@@ -14,17 +14,20 @@ from fl_audit.evidence.belief.advantage import (
     empirical_advantage,
     mean_advantage,
 )
+from fl_audit.evidence.bounds.lower_bounds import LowerBound, bound_json, epsilon_lower_bound
+from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.privacy.membership_bounds import MembershipBounds, membership_bounds
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun, RunFacts
 from fl_audit.report.section import Caption, Entry, Picture, Section, finite
 from fl_audit.report.sections.insider import EXACT, INDEPENDENT, POINT, InsiderNumbers
-from fl_audit.report.sections.promise import COMPUTED, exact_accountant, noise_text
+from fl_audit.report.sections.promise import COMPUTED, at_delta, exact_accountant, noise_text
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, new_figure
 from fl_audit.report.units import UnitWords
 from fl_audit.report.wording import DASH, number_text, percent
 
 _COLUMNS = ["membership_advantage", "record_membership_guess"]
+_SCORE = "record_score"
 
 _EVERY_RECORD = (
     "The bounds for members and others hold on average over data sets drawn from the population; by the luck of this D "
@@ -50,6 +53,9 @@ class MembershipNumbers:
         What the promise leaves to anybody who is asked about that record; None likewise.
     bound_scope
         Whom the bounds cover, in words.
+    lower_bound
+        The epsilon that the losses of that record under the final models prove, without any assumption about their law;
+        None where nothing was promised or one kind of world is missing.
     """
 
     over_worlds: MeanAdvantage
@@ -57,6 +63,7 @@ class MembershipNumbers:
     bounds: MembershipBounds | None
     record_bound: float | None
     bound_scope: str
+    lower_bound: LowerBound | None = None
 
     @property
     def yeom_bound_fits(self) -> bool:
@@ -82,6 +89,7 @@ class MembershipNumbers:
                     "low": record.low,
                     "high": record.high,
                     "bound": self.record_bound,
+                    "lower_bound": None if self.lower_bound is None else bound_json(self.lower_bound),
                 },
             }
         }
@@ -98,7 +106,18 @@ def _measure(run: FinishedRun, _: Findings) -> MembershipNumbers | None:
         bounds=None if promise is None else membership_bounds(promise),
         record_bound=None if promise is None else promise.advantage_bound_exact,
         bound_scope=_bound_scope(facts),
+        lower_bound=_lower_bound(run),
     )
+
+
+def _lower_bound(run: FinishedRun) -> LowerBound | None:
+    """Return what the losses of the differing record prove: an audit of the final model alone."""
+    promise, worlds = run.facts.guarantee, run.tables.worlds
+    if promise is None or _SCORE not in worlds or run.bits.all() or not run.bits.any():
+        return None
+    scores = worlds[_SCORE].to_numpy(dtype=np.float64)
+    members, others = scores[run.bits], scores[~run.bits]
+    return epsilon_lower_bound(members, others, promise.delta, run.facts.confidence, BoundMethod.ORDER_STATISTIC)
 
 
 def _bound_scope(facts: RunFacts) -> str:
@@ -158,6 +177,22 @@ def _entries(numbers: MembershipNumbers, contents: RunContents) -> list[Entry]:
         Entry("The same, lower end", record.low, DASH, at, exact, INDEPENDENT),
         Entry("The same, upper end", record.high, DASH, at, exact, INDEPENDENT),
         *record_bound,
+        *_proved(numbers, contents),
+    ]  # fmt: skip
+
+
+def _proved(numbers: MembershipNumbers, contents: RunContents) -> list[Entry]:
+    bound = numbers.lower_bound
+    if bound is None:
+        return []
+    words = contents.facts.words
+    return [
+        Entry(f"Lower bound from the loss of {words.differing} (nats)", finite(bound.epsilon), DASH,
+              f"holds at {percent(bound.confidence)} confidence",
+              f"{bound.method}{at_delta(bound.delta)}; final release alone, less the loss of what takes its place",
+              bound.assumption),
+        Entry("Largest bound that so many losses could prove (nats)", finite(bound.limit_of_detection), DASH, DASH,
+              str(bound.method), bound.limit_meaning),
     ]  # fmt: skip
 
 
@@ -298,4 +333,5 @@ MEMBERSHIP = Section(
     sentence=_sentence,
     console=_console,
     unmeasured=("Membership",),
+    belongs=lambda facts: not facts.game.plays_membership,
 )

@@ -6,10 +6,12 @@ from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Section
 from fl_audit.report.sections.attacks import ATTACKS
+from fl_audit.report.sections.attributes import ATTRIBUTES
 from fl_audit.report.sections.client_promises import CLIENT_PROMISES
 from fl_audit.report.sections.clients import CLIENTS
 from fl_audit.report.sections.clipping import CLIPPING
 from fl_audit.report.sections.colluders import COLLUDERS
+from fl_audit.report.sections.crafted import CRAFTED
 from fl_audit.report.sections.empirical_epsilon import EMPIRICAL_EPSILON
 from fl_audit.report.sections.innovations import INNOVATIONS
 from fl_audit.report.sections.insider import INSIDER
@@ -37,7 +39,9 @@ SECTIONS: tuple[Section[Any], ...] = (
     INSIDERS,
     SCORES,
     ATTACKS,
+    ATTRIBUTES,
     PAIR,
+    CRAFTED,
     MEMBERSHIP,
     INNOVATIONS,
     LAW,

@@ -1,0 +1,42 @@
+"""The figure of a comparison: what every run promises and shows, and what its models are worth."""
+
+from collections.abc import Callable, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.comparisons.rows import Row
+from fl_audit.report.style import INK, MUTED, add_legend, finish_axes, new_figure
+
+_KINDS: tuple[tuple[str, Callable[[Row], float | None], dict[str, object]], ...] = (
+    ("promised", lambda row: row.epsilon, {"marker": "|", "markersize": 16, "color": INK, "markeredgewidth": 2}),
+    ("shown by the insider", lambda row: row.shown, {"marker": "o", "color": INK, "markersize": 7}),
+    ("shown by an attack", lambda row: row.attack,
+     {"marker": "s", "color": MUTED, "markersize": 6, "markerfacecolor": "white"}),
+    ("Epsilon*, mean of the models", lambda row: row.epsilon_star, {"marker": "x", "color": MUTED, "markersize": 7}),
+)  # fmt: skip
+
+
+def comparison_figure(rows: Sequence[Row]) -> Figure:
+    """Return the figure: a line for every run, epsilon on the left and accuracy on the right."""
+    figure = new_figure(1.9 + 0.42 * len(rows))
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[2, 1])
+    places = list(range(len(rows)))[::-1]
+    for name, value, look in _KINDS:
+        known = [(found, place) for row, place in zip(rows, places, strict=True) if (found := value(row)) is not None]
+        if known:
+            left.plot([found for found, _ in known], [place for _, place in known], linestyle="", label=name, **look)
+    accuracy = [(row.accuracy, place) for row, place in zip(rows, places, strict=True) if row.accuracy is not None]
+    right.plot([value for value, _ in accuracy], [place for _, place in accuracy], linestyle="", marker="D", color=INK)
+    left.set_yticks(places, [f"{row.run}\n{row.verdict}" for row in rows])
+    left.set_ylim(-0.6, len(rows) - 0.4)
+    left.set_xlim(left=0)
+    right.set_xlim(0, 1)
+    _finish(left, right)
+    add_legend(left, columns=2)
+    return figure
+
+
+def _finish(left: Axes, right: Axes) -> None:
+    finish_axes(left, "What is promised, and what was shown", "epsilon, at the delta of the run", "")
+    finish_axes(right, "What models are worth", "accuracy on test records", "")

@@ -1,0 +1,73 @@
+"""A strategy of one's own that aggregates metrics, remembers the best round, and lowers the learning rate."""
+
+from collections.abc import Iterable
+
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+from experiments.examples.digits import Net, dataset, evaluate, rate, save, seeded, shard, train, train_settings
+from strategies.in_place import Audit, Claim
+
+audit = Audit(Claim("add-remove-client", epsilon=4.0, delta=1e-5, rounds=2), games=200)
+client_app = ClientApp(mods=[audit.insider()])
+server_app = ServerApp()
+
+
+def spread(replies: list[RecordDict], _weighted_by_key: str) -> MetricRecord:
+    """Return the mean and the largest loss, each client counting once."""
+    losses = [float(str(next(iter(reply.metric_records.values()))["loss"])) for reply in replies]
+    return MetricRecord({"loss": sum(losses) / len(losses), "worst_loss": max(losses)})
+
+
+class LoweringFedAvg(FedAvg):
+    def __init__(self) -> None:
+        super().__init__(train_metrics_aggr_fn=spread, evaluate_metrics_aggr_fn=spread)
+        self.best = float("inf")
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        config["lr"] = float(str(config["lr"])) * 0.9
+        return super().configure_train(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        metrics = super().aggregate_evaluate(server_round, replies)
+        assert metrics is not None
+        self.best = min(self.best, float(str(metrics["loss"])))
+        return MetricRecord(dict(metrics) | {"best": self.best})
+
+
+@client_app.train()
+def train_client(message: Message, context: Context) -> Message:
+    seeded(message, context)
+    net = Net()
+    net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
+    records = dataset(*shard(context))
+    # How often this client has trained is kept in its state, as momentum or a personal head would be.
+    before = context.state.metric_records.get("trained", MetricRecord({"times": 0}))
+    times = 1 + float(str(before["times"]))
+    context.state["trained"] = MetricRecord({"times": times})
+    loss = train(net, records, rate(message) / times)
+    metrics = MetricRecord({"loss": loss, "num-examples": len(records)})
+    content = RecordDict({"arrays": ArrayRecord(net.state_dict()), "metrics": metrics})
+    return Message(content=content, reply_to=message)
+
+
+@client_app.evaluate()
+def evaluate_client(message: Message, context: Context) -> Message:
+    net = Net()
+    net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
+    loss, _ = evaluate(net, dataset(*shard(context)))
+    metrics = MetricRecord({"loss": loss, "num-examples": 100})
+    return Message(content=RecordDict({"metrics": metrics}), reply_to=message)
+
+
+@server_app.main()
+def main(grid: Grid, context: Context) -> None:
+    torch.manual_seed(0)
+    strategy = audit.watch(LoweringFedAvg())
+    arrays = ArrayRecord(Net().state_dict())
+    save(strategy.start(grid, arrays, num_rounds=3, train_config=train_settings(0.2)))

@@ -1,0 +1,54 @@
+"""Evaluation on the server: no client evaluates, the server has a test set; noise and clipping by Flower's wrapper."""
+
+import torch
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
+
+from experiments.examples.digits import (
+    Net,
+    dataset,
+    evaluate,
+    rate,
+    save,
+    seeded,
+    shard,
+    test_set,
+    train,
+    train_settings,
+)
+
+NOISE, NORM, CLIENTS = 1.0, 0.5, 3
+
+client_app = ClientApp()
+server_app = ServerApp()
+
+
+@client_app.train()
+def train_client(message: Message, context: Context) -> Message:
+    seeded(message, context)
+    net = Net()
+    net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
+    records = dataset(*shard(context))
+    loss = train(net, records, rate(message))
+    metrics = MetricRecord({"train_loss": loss, "num-examples": len(records)})
+    content = RecordDict({"arrays": ArrayRecord(net.state_dict()), "metrics": metrics})
+    return Message(content=content, reply_to=message)
+
+
+def evaluate_server(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+    net = Net()
+    net.load_state_dict(arrays.to_torch_state_dict())
+    loss, accuracy = evaluate(net, dataset(*test_set()))
+    return MetricRecord({"loss": loss, "accuracy": accuracy})
+
+
+@server_app.main()
+def main(grid: Grid, context: Context) -> None:
+    torch.manual_seed(0)
+    averaging = FedAvg(fraction_evaluate=0.0)
+    strategy = DifferentialPrivacyServerSideFixedClipping(averaging, NOISE, NORM, CLIENTS)
+    arrays = ArrayRecord(Net().state_dict())
+    settings = train_settings(0.1)
+    save(strategy.start(grid, arrays, num_rounds=3, train_config=settings, evaluate_fn=evaluate_server))

@@ -1,0 +1,94 @@
+"""Where D and D' differ: chosen among the records or clients that there are, or crafted."""
+
+from dataclasses import replace
+
+from experiments.runs.config import RunConfig
+from experiments.runs.laws import shards_of
+from fl_audit.adjacency import NeighbourPair, Relation, Unit
+from fl_audit.data.catalogue import load_source
+from fl_audit.data.client_neighbours import choose_client
+from fl_audit.data.neighbours import CRAFTED, NeighbourChoice, choose_neighbour
+from fl_audit.data.records import Records
+from fl_audit.data.split import Split
+from fl_audit.errors import require
+from fl_audit.game.crafted import MODELS, box_of, craft_pair
+from fl_audit.game.game import load_game
+from fl_audit.game.initial_weights import InitialWeights, starting_models
+from fl_audit.game.public import PublicGame
+
+
+def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
+    """Return where D and D' differ; of a crafted pair its place alone. The search over a large data set takes a while.
+
+    Parameters
+    ----------
+    config
+        The configuration.
+    split
+        Its records.
+
+    Raises
+    ------
+    InputError
+        If there is no such neighbour, or a crafted record is asked for where none can be.
+    """
+    data, audit, adjacency = config.data, config.audit, config.privacy.adjacency
+    if audit.neighbour in CRAFTED:
+        _require_craftable(config, split.inside)
+    if audit.game == "membership":
+        return NeighbourPair(0, None)  # nobody asks which of many targets is first
+    rank = audit.neighbour_rank or 1
+    if adjacency.unit is Unit.CLIENT:
+        shards = shards_of(config, split)
+        return choose_client(adjacency, shards, split.inside, audit.neighbour, audit.dissimilarity, data.seed, rank)
+    return choose_neighbour(
+        adjacency, split.inside, split.outside, audit.neighbour, audit.dissimilarity, data.seed, rank
+    )
+
+
+def with_crafted_records(public: PublicGame, config: RunConfig) -> PublicGame:
+    """Return a game with the crafted records that its configuration asks for, if it asks for any that are not there.
+
+    Parameters
+    ----------
+    public
+        The game, with the place that the crafted record is to have.
+    config
+        The configuration.
+
+    Raises
+    ------
+    InputError
+        If no record can be crafted for the model.
+    """
+    choice, start = config.audit.neighbour, config.model.initial
+    if choice not in CRAFTED or public.pair.crafted is not None:
+        return public
+    game = load_game(public)
+    pool = load_source(public.data).pool
+    opposite = choice is NeighbourChoice.CRAFTED_OPPOSITE
+    models = starting_models(game, start, config.model.seed, looked_at(start)).to(public.device)
+    return replace(public, pair=craft_pair(game, models, box_of(pool.features), opposite))
+
+
+def looked_at(start: InitialWeights) -> range:
+    """Return the worlds at whose initial weights a record is crafted and measured: one where all have the same."""
+    return range(1 if start is InitialWeights.PRETRAINED else MODELS)
+
+
+def _require_craftable(config: RunConfig, records: Records) -> None:
+    """Refuse to craft a record where none can be, or where none would be in the game."""
+    choice, adjacency, privacy = config.audit.neighbour, config.privacy.adjacency, config.privacy
+    asked = f"neighbour is '{choice}' in [audit]"
+    of_records = adjacency.unit is Unit.RECORD
+    require(of_records, f"{asked} with adjacency = '{adjacency}': accepted are those of records")
+    is_replaced = choice is not NeighbourChoice.CRAFTED_OPPOSITE or adjacency.relation is Relation.REPLACE
+    require(is_replaced, f"{asked} with adjacency = '{adjacency}', which has no opposite: accepted is 'crafted'")
+    is_one = config.audit.game == "identifiability"
+    require(is_one, f"{asked} with game = '{config.audit.game}', whose targets are records of D: leave it out")
+    require(privacy.private, f"{asked} with private = false, which clips nothing to be aimed at: leave it out")
+    named = f"{asked} with randomiser = '{privacy.randomiser}', after which no record is what it was: leave it out"
+    require(privacy.randomiser is None, named)
+    require(not records.graphs, f"{asked} and the records are graphs, of which none can be crafted: leave it out")
+    has_core = config.model.weights is not None
+    require(not has_core, f"{asked} with model.weights, a frozen core that is not differentiated: leave it out")

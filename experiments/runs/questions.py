@@ -1,0 +1,72 @@
+"""What attackers ask the models of a run: which of the units, how often, and with which attribute left open."""
+
+from experiments.runs.config import RunConfig
+from fl_audit.adjacency import Unit
+from fl_audit.adversaries.membership.names import OF_ANY_UNIT, Attack
+from fl_audit.adversaries.membership.queries import queries_for
+from fl_audit.data.attributes import Attribute, choose_attribute
+from fl_audit.data.catalogue import load_source
+from fl_audit.data.records import Source
+from fl_audit.data.split import Split
+from fl_audit.errors import require
+from fl_audit.game.game import Game
+from server.target_outputs import MoreQuestions
+
+
+def with_questions(config: RunConfig, source: Source, split: Split) -> RunConfig:
+    """Fill in which attribute is guessed, and refuse attacks that cannot be asked.
+
+    Parameters
+    ----------
+    config
+        The configuration.
+    source, split
+        Its data.
+
+    Raises
+    ------
+    InputError
+        If an attack asks about records where clients are the targets, there is no such attribute, or there is no way to
+        vary the records.
+    """
+    audit, relation = config.audit, config.privacy.adjacency
+    of_records = [attack for attack in audit.attacks or () if attack.asks_about_records]
+    require(
+        relation.unit is Unit.RECORD or not of_records,
+        f"attacks {', '.join(of_records)} ask about records, and adjacency is {relation}: accepted about clients are "
+        f"{', '.join(OF_ANY_UNIT)}",
+    )
+    if audit.queries is not None and audit.queries > 1:
+        weights = config.model.weights
+        require(weights is None, f"queries is {audit.queries} behind a frozen core: accepted is 1, or another model")
+        queries_for(source, split.test.features, config.data.seed, audit.queries)
+    if Attack.ATTRIBUTE not in (audit.attacks or ()):
+        return config
+    named = None if audit.attribute is None else str(audit.attribute)
+    chosen = choose_attribute(source, split.test if split.outside is None else split.outside, named)
+    return config.model_copy(update={"audit": audit.model_copy(update={"attribute": chosen.column.name})})
+
+
+def more_questions(config: RunConfig, game: Game) -> MoreQuestions:
+    """Return what the final models are asked about the targets beside their records.
+
+    Parameters
+    ----------
+    config
+        Of a plan that is resolved.
+    game
+        Its game.
+    """
+    audit, source, public = config.audit, load_source(game.public.data), game.population_records
+    queries = audit.queries or 1
+    ways = None
+    if queries > 1:
+        ways = queries_for(source, public.features, game.public.data_seed, queries)
+    return MoreQuestions(queries, ways, attribute_of(config, game))
+
+
+def attribute_of(config: RunConfig, game: Game) -> Attribute | None:
+    """Return the attribute that is guessed, by which values are common in the population sample; None if none is."""
+    if Attack.ATTRIBUTE not in (config.audit.attacks or ()):
+        return None
+    return choose_attribute(load_source(game.public.data), game.population_records, str(config.audit.attribute))

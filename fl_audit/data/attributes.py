@@ -1,0 +1,113 @@
+"""Attributes of a table: columns with few values, of which somebody may ask which one a record has."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.data.records import Records, Source, TableColumn
+from fl_audit.errors import InputError, require
+
+Features = NDArray[np.float32]
+
+MOST_VALUES = 100
+"""A column with more values is a measurement; each value costs a query a record and a model."""
+_NAMES_SHOWN = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Attribute:
+    """A column, the values that it can have, and how common each is.
+
+    Parameters
+    ----------
+    column
+        Where it stands among the features.
+    values
+        Every value as features, ascending, shape (values, width), two values or more.
+    prior
+        Share of each among records that no model is trained on, from 0, with a sum of 1, shape (values,).
+    """
+
+    column: TableColumn
+    values: Features
+    prior: NDArray[np.float64]
+
+    def codes(self, features: Features) -> NDArray[np.int64]:
+        """Return which of the values records have, from 0, shape (n,).
+
+        Parameters
+        ----------
+        features
+            Of records of the same data set, shape (n, features).
+        """
+        return _codes(features[:, self.column.places], self.values)
+
+
+def choose_attribute(source: Source, outside: Records, named: str | None = None) -> Attribute:
+    """Return the attribute with a name, or the one that is hardest to guess without a model.
+
+    Parameters
+    ----------
+    source
+        The data set; which values its columns can have is public.
+    outside
+        Records that no model is trained on. How common values are among them is all that is known beforehand.
+    named
+        Name of a column, or its number from 0. None takes, of the columns with two values, the one whose rarer value
+        is most common in `outside`, and the first of equal ones.
+
+    Raises
+    ------
+    InputError
+        If the records are no table, or there is no such column with 2 to 100 values.
+    """
+    kind = "graphs" if source.pool.graphs else "images"
+    require(source.is_table, f"records of {source.name} are {kind}: accepted with attack attribute are tables")
+    if named is not None:
+        column = _named(source, named)
+        values = np.unique(source.pool.features[:, column.places], axis=0)
+        accepted = f"accepted are columns of 2 to {MOST_VALUES} values"
+        require(2 <= len(values) <= MOST_VALUES, f"attribute {column.name} has {len(values)} values: {accepted}")
+        return _with_prior(column, values, outside)
+    found = [
+        _with_prior(column, np.unique(source.pool.features[:, column.places], axis=0), outside)
+        for column in _of_two_values(source)
+    ]
+    needed = f"accepted for attribute in [audit] are columns of 2 to {MOST_VALUES} values, by name or number"
+    require(bool(found), f"records of {source.name} have no column of two values: {needed}")
+    return max(found, key=lambda one: float(one.prior.min()))  # of equal ones the first
+
+
+def _of_two_values(source: Source) -> list[TableColumn]:
+    features = source.pool.features
+    low, high = features.min(axis=0), features.max(axis=0)
+    is_two = ((features == low) | (features == high)).all(axis=0) & (low < high)
+    # Two levels of a column of words are two features, of which one is the other's opposite.
+    return [one for one in source.table_columns if one.width <= 2 and bool(is_two[one.places].all())]
+
+
+def _with_prior(column: TableColumn, values: Features, outside: Records) -> Attribute:
+    counts = np.bincount(_codes(outside.features[:, column.places], values), minlength=len(values))
+    return Attribute(column, values, counts / counts.sum())
+
+
+def _codes(own: Features, values: Features) -> NDArray[np.int64]:
+    same = (own[:, np.newaxis, :] == values).all(axis=2)
+    require(
+        bool(same.any(axis=1).all()), "a record has a value that no record of the pool has: accepted are its values"
+    )
+    return np.asarray(same.argmax(axis=1), dtype=np.int64)
+
+
+def _named(source: Source, named: str) -> TableColumn:
+    columns = source.table_columns
+    by_name = {one.name: one for one in columns}
+    if named in by_name:
+        return by_name[named]
+    if named.isdecimal() and int(named) < len(columns):
+        return columns[int(named)]
+    names = ", ".join(list(by_name)[:_NAMES_SHOWN]) + (", ..." if len(columns) > _NAMES_SHOWN else "")
+    raise InputError(
+        f"attribute is {named}: accepted for {source.name} are the names {names} or the numbers 0 to {len(columns) - 1}"
+    )

@@ -1,0 +1,78 @@
+"""Crafted records among those of a data set."""
+
+import base64
+import binascii
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.adjacency import CraftedRecord
+from fl_audit.data.records import Records
+from fl_audit.errors import InputError
+
+
+def told_record(features: NDArray[np.float32], label: int) -> CraftedRecord:
+    """Return a record as it is told to the parties.
+
+    Parameters
+    ----------
+    features
+        Shape (*shape).
+    label
+        Its class, from 0.
+    """
+    raw = np.ascontiguousarray(features, dtype="<f4").tobytes()
+    return CraftedRecord(base64.b64encode(raw).decode("ascii"), label)
+
+
+def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) -> Records:
+    """Return records with a crafted one in the place of one of them, whose owner it keeps.
+
+    Parameters
+    ----------
+    records
+        The records.
+    index
+        The place, from 0.
+    crafted
+        What stands there; None leaves all as it is.
+
+    Raises
+    ------
+    InputError
+        If the index is out of range, or the crafted record is not of the shape and the classes of the others.
+    """
+    if crafted is None:
+        return records
+    records.check_index(index)
+    features, labels = records.features.copy(), records.labels.copy()
+    features[index], labels[index] = _features(crafted, records.shape), crafted.label
+    return replace(records, features=features, labels=labels)
+
+
+def alone(crafted: CraftedRecord, like: Records) -> Records:
+    """Return a crafted record by itself, of nobody.
+
+    Parameters
+    ----------
+    crafted
+        The record.
+    like
+        Records of the same shape and classes.
+
+    Raises
+    ------
+    InputError
+        If it is not of that shape, or of none of the classes.
+    """
+    features = _features(crafted, like.shape)[np.newaxis]
+    return Records(features, np.array([crafted.label]), like.classes, graphs=like.graphs)
+
+
+def _features(crafted: CraftedRecord, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    try:
+        raw = base64.b64decode(crafted.features, validate=True)
+        return np.frombuffer(raw, dtype="<f4").reshape(shape).astype(np.float32)
+    except (binascii.Error, ValueError):
+        raise InputError(f"a crafted record is damaged: accepted are features of shape {shape}") from None

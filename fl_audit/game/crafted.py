@@ -1,0 +1,153 @@
+"""The crafted record of a game: made from what is public, put in its place in D, and measured.
+
+What is public is all that crafting takes: the other records of D are known to the insider, the initial weights to
+everybody, and its own random numbers follow from the seed of the data.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fl_audit.adjacency import CraftedRecord, NeighbourPair
+from fl_audit.data.crafted import told_record
+from fl_audit.game.game import Game
+from fl_audit.learning.crafting import Box, Candidates, Found, Scene, craft_opposite, craft_record
+from fl_audit.randomness import Purpose, generator
+
+STARTS = 8
+"""Where the search for a crafted record begins: one half at random features, the other at records of D."""
+MODELS = 8
+"""Of how many worlds the initial weights are looked at, where worlds have weights of their own."""
+
+
+@dataclass(frozen=True, eq=False)
+class CraftedMeasures:
+    """What crafting came to at the initial weights; means are over the weights of a few worlds.
+
+    Parameters
+    ----------
+    record
+        Features of x, shape (*shape).
+    label
+        Its class.
+    length, shortest
+        Norm of the clipped gradient over the clipping norm C, 0 to 1: mean, and that of the world where it is least.
+    cosine
+        Mean of |cos| between the gradient of x and the sum of the clipped gradients of all other records, 0 to 1.
+    sensitivity
+        Mean of ||f(D) - f(D')|| over the global sensitivity, 0 to 1.
+    models
+        Of how many worlds.
+    opposite
+        Features of what replaces x, where that is crafted as well; None elsewhere.
+    """
+
+    record: NDArray[np.float32]
+    label: int
+    length: float
+    shortest: float
+    cosine: float
+    sensitivity: float
+    models: int
+    opposite: NDArray[np.float32] | None = None
+
+
+def box_of(features: NDArray[np.float32]) -> Box:
+    """Return which values the features of a crafted record may have, from all records that there are.
+
+    Where all features lie in [0, 1], as those of images and of scaled tables do, the range of each is [0, 1]; elsewhere
+    it is what the records have. A feature that is 0 or 1 in all records is kept 0 or 1; that one-hot features go
+    together is not.
+
+    Parameters
+    ----------
+    features
+        Shape (n, *shape).
+    """
+    low, high = features.min(axis=0), features.max(axis=0)
+    if low.min() >= 0 and high.max() <= 1:
+        low, high = np.zeros_like(low), np.ones_like(high)
+    binary = ((features == 0) | (features == 1)).all(axis=0)
+    return Box(torch.from_numpy(low), torch.from_numpy(high), torch.from_numpy(binary))
+
+
+def craft_pair(game: Game, models: Tensor, box: Box, with_opposite: bool) -> NeighbourPair:
+    """Return the pair of a game with a crafted record as x.
+
+    Parameters
+    ----------
+    game
+        The game, with a record of the data in the place that x is to have.
+    models
+        Initial weights, float32 (m, parameters).
+    box
+        Which values features may have.
+    with_opposite
+        Whether the record that replaces x is crafted too, as its opposite.
+
+    Raises
+    ------
+    InputError
+        If no record can be crafted for the model.
+    """
+    public, norm = game.public, game.public.law.clipping_norm
+    source = generator(public.data_seed, Purpose.CRAFTED_START)
+    scene = Scene(game.model, models, norm, box.to(models.device))
+    others = game.model.clipped_sum(models, game.common.features, game.common.labels, norm)
+    found = craft_record(scene, others, _starts(game, scene.box, source))
+    opposite = craft_opposite(scene, found, _starts(game, scene.box, source)) if with_opposite else None
+    told = None if opposite is None else _told(opposite)
+    return NeighbourPair(public.pair.index, public.pair.replacement, _told(found), told)
+
+
+def _starts(game: Game, box: Box, source: np.random.Generator) -> Candidates:
+    """Draw where a search begins: features and labels, these from all classes alike."""
+    ordinary = source.integers(len(game.common.labels), size=STARTS // 2)
+    drawn = source.random((STARTS - len(ordinary), *box.low.shape), dtype=np.float32)
+    random = box.low + torch.from_numpy(drawn).to(box.low.device) * (box.high - box.low)
+    features = torch.cat([random, game.common.take(ordinary).features])
+    labels = torch.from_numpy(source.integers(game.classes, size=STARTS)).to(features.device)
+    return Candidates(features, labels)
+
+
+def _told(found: Found) -> CraftedRecord:
+    return told_record(found.features.cpu().numpy(), found.label)
+
+
+def measured(game: Game, models: Tensor) -> CraftedMeasures | None:
+    """Return what crafting came to; None where x is a record of the data.
+
+    Parameters
+    ----------
+    game
+        The game.
+    models
+        Initial weights, float32 (m, parameters).
+    """
+    pair, law = game.public.pair, game.public.law
+    if pair.crafted is None:
+        return None
+    norm = law.clipping_norm
+
+    def clipped(features: Tensor, labels: Tensor) -> Tensor:
+        return game.model.clipped_sum(models, features, labels, norm).double()
+
+    own = clipped(game.differing.features, game.differing.labels)
+    others = clipped(game.common.features, game.common.labels)
+    instead = game.replacement
+    moved = own if instead is None else own - clipped(instead.features, instead.labels)
+    lengths = own.norm(dim=1) / norm
+    cosines = torch.nn.functional.cosine_similarity(own, others, dim=1).abs()
+    return CraftedMeasures(
+        record=game.differing.features[0].cpu().numpy(),
+        label=pair.crafted.label,
+        length=float(lengths.mean()),
+        shortest=float(lengths.min()),
+        cosine=float(cosines.mean()),
+        sensitivity=float(moved.norm(dim=1).mean()) / law.global_sensitivity,
+        models=len(models),
+        opposite=None if pair.opposite is None or instead is None else instead.features[0].cpu().numpy(),
+    )

@@ -1,0 +1,200 @@
+"""A claim held against few games: each is guessed by what the games before it taught, and right guesses are counted.
+
+Whoever plays a whole app a few hundred times cannot afford games that only look for leads. So every game is guessed
+before it teaches anything: the way of guessing follows from earlier games alone, and whether D is played is decided by
+a fair coin that nothing else depends on. Under (epsilon, delta)-DP no guess is then right with a probability above
+(e^epsilon + delta) / (e^epsilon + 1), whatever happened before (Kairouz et al. 2015, Theorem 2.1), so the number of
+right guesses is, in law, at most binomial. Nothing else is assumed.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta
+
+from fl_audit.errors import require
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.evidence.bounds.methods import BoundMethod
+from fl_audit.laboratory.claim import Claim, Limit
+from fl_audit.laboratory.features import along, feature_groups
+from fl_audit.laboratory.leads import Lead
+from fl_audit.laboratory.rules import Rule, learned_rule
+from fl_audit.laboratory.seen import Floats, Games
+from fl_audit.laboratory.transcript import telling_lines
+from fl_audit.laboratory.trial import Attempt, Trial
+
+LESSONS = 20
+"""Games at the start that are not counted: the first half teaches, the second tells which features guess well."""
+_BLOCK = 10
+"""Fewest games after which everything is learned anew."""
+_HEAD_START = 1.5
+"""By how many standard deviations of mere luck another group has to lead before it takes the place of the first."""
+
+
+def guess_trial(claim: Claim, kind: str, games: Games, present: NDArray[np.bool_], confidence: float = 0.95) -> Trial:
+    """Hold a claim against games that were played one after the other.
+
+    Parameters
+    ----------
+    claim
+        The claim.
+    kind
+        The name of the kind of game.
+    games
+        All games that were planned, in order, more than `LESSONS`; a number of games that depends on how they went
+        would void the confidence.
+    present
+        Whether D was played, shape (games,): fair coins, independent of everything else.
+    confidence
+        Probability with which a claim that holds is not called violated, above 0.5 and below 1.
+
+    Raises
+    ------
+    InputError
+        If there are too few games, or the confidence is out of its range.
+    """
+    require(len(games) > LESSONS, f"games are {len(games)}: accepted are whole numbers from {LESSONS + 1}")
+    require(0.5 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0.5 and below 1")
+    guesses = _guesses(games, present)
+    count, right = len(guesses.right), int(guesses.right.sum())
+    limit = claim.limits[-1]
+    bound = guessed_epsilon(right, count, limit.delta, confidence)
+    ceiling = guessed_epsilon(count, count, limit.delta, confidence)
+    lead = Lead(kind, guesses.group, guesses.rule, limit, BoundMethod.CLOPPER_PEARSON, bound - limit.epsilon, 0.0)
+    attempt = Attempt(
+        lead=lead,
+        bound=bound,
+        confidence=confidence,
+        ceiling=ceiling,
+        games=count,
+        right=right,
+        scores=guesses.scores,
+        present=present[LESSONS:],
+        along=along(games)[LESSONS:],
+        lines=telling_lines(games, present, guesses.group),
+    )
+    return Trial(claim, _verdict(attempt), (attempt,), (), LESSONS)
+
+
+def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -> float:
+    """Return a lower bound on epsilon at delta from right guesses of fair coins.
+
+    The share of right guesses that is certain by Clopper & Pearson, put into the limit on it under (epsilon, delta)-DP:
+    epsilon = ln((share - delta) / (1 - share)).
+
+    Parameters
+    ----------
+    right, guesses
+        How many guesses were right, and how many there were; 0 <= right <= guesses, at least one guess.
+    delta
+        At least 0, below 1.
+    confidence
+        Above 0.5, below 1.
+
+    Returns
+    -------
+    float
+        At least 0; 0 certifies nothing.
+
+    Examples
+    --------
+    >>> round(guessed_epsilon(180, 180, 1e-5, 0.95), 2)
+    4.09
+    >>> guessed_epsilon(95, 180, 1e-5, 0.95)
+    0.0
+    """
+    require(0 <= right <= guesses and guesses >= 1, f"{right} of {guesses} guesses are right: accepted are 0 to all")
+    if right == 0:
+        return 0.0
+    share = float(beta.ppf(1 - confidence, right, guesses - right + 1))
+    return float(np.log((share - delta) / (1 - share))) if 2 * share > 1 + delta else 0.0
+
+
+def fewest_games(claim: Claim, confidence: float = 0.95) -> int:
+    """Return how many games a claim takes at least: with fewer, not even right guesses alone could refute it.
+
+    Parameters
+    ----------
+    claim
+        The claim.
+    confidence
+        Above 0.5, below 1.
+
+    Examples
+    --------
+    >>> fewest_games(Claim("add-remove-client", epsilon=4.0))
+    186
+    """
+    return LESSONS + int(np.floor(np.log(1 - confidence) / np.log(claim.success))) + 1
+
+
+class _Guesses(NamedTuple):
+    """The guesses that count.
+
+    Parameters
+    ----------
+    right
+        Whether each was right, bool (guesses,).
+    scores
+        The scores behind them, less the threshold, shape (guesses,).
+    group, rule
+        What was looked at most, and its last rule.
+    """
+
+    right: NDArray[np.bool_]
+    scores: Floats
+    group: str
+    rule: Rule
+
+
+def _guesses(games: Games, present: NDArray[np.bool_]) -> _Guesses:
+    """Guess block by block, each by the group of features that had guessed best before."""
+    groups = feature_groups(games)
+    names = list(groups)
+    scores = np.zeros((len(names), len(games)))
+    rules: dict[str, Rule] = {}
+    followed = np.zeros(len(games), dtype=np.int64)
+    for start, stop in _blocks(len(games)):
+        past = present[:start]
+        followed[start:stop] = _leader((scores[:, _BLOCK:start] > 0) == past[_BLOCK:])
+        if min(np.sum(past), np.sum(~past)) < 2:
+            continue
+        for place, name in enumerate(names):
+            rules[name] = learned_rule(groups[name][:start], past)
+            seen = rules[name](groups[name][:stop])
+            scores[place, start:stop] = seen[start:] - _middle(seen[:start], past)
+    chosen = scores[followed, np.arange(len(games))][LESSONS:]
+    group = names[int(np.bincount(followed[LESSONS:]).argmax())]
+    nothing: Rule = lambda values: np.zeros(len(values))  # noqa: E731
+    return _Guesses((chosen > 0) == present[LESSONS:], chosen, group, rules.get(group, nothing))
+
+
+def _blocks(count: int) -> Iterator[tuple[int, int]]:
+    """Give the blocks of games that are guessed with the same rules; later ones are longer."""
+    start = _BLOCK
+    while start < count:
+        stop = min(count, start + max(_BLOCK, start // 10))
+        yield start, stop
+        start = stop
+
+
+def _leader(right: NDArray[np.bool_]) -> int:
+    """Return which group guessed best, from whether guesses were right (groups, games); the first unless beaten."""
+    counts = right.sum(axis=1)
+    best = int(np.argmax(counts))
+    head_start = _HEAD_START * np.sqrt(right.shape[1]) / 2
+    return best if counts[best] > counts[0] + head_start else 0
+
+
+def _middle(scores: Floats, present: NDArray[np.bool_]) -> float:
+    """Return the middle between the medians under D and D'."""
+    return float(np.median(scores[present]) + np.median(scores[~present])) / 2
+
+
+def _verdict(attempt: Attempt) -> Verdict:
+    if attempt.is_broken:
+        return Verdict.VIOLATED
+    limit: Limit = attempt.lead.limit
+    return Verdict.CONSISTENT if attempt.ceiling > limit.epsilon else Verdict.INCONCLUSIVE

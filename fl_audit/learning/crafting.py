@@ -1,0 +1,215 @@
+"""Crafted records: inputs found by gradient descent so that the gradient of their loss is what an audit wants.
+
+A record that tells most has a gradient that is clipped, so that it counts as much as a record can, and that nothing
+else in the data has: at right angles to what all other records add up to, whose training then leaves it as large as it
+was (the design of CANIFE, Maddock et al. 2023). Both are differentiable in the features of the record, through the
+gradient of the loss in the parameters. Where a record is replaced, the opposite of a record is what moves the sum most.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fl_audit.errors import InputError, require
+from fl_audit.learning import stacked
+from fl_audit.learning.module_checks import said
+from fl_audit.learning.sampling import Portion
+from fl_audit.learning.stacked import StackedModel
+
+STEPS = 150
+_RATE = 0.05
+"""Step size of Adam, as a share of a feature's range."""
+_MARGIN = 2.0
+"""Length that is aimed at, over the clipping norm: a gradient that begins longer stays clipped longer."""
+_NOTHING = 1e-12
+
+
+@dataclass(frozen=True)
+class Box:
+    """Which values the features of a record may have.
+
+    Parameters
+    ----------
+    low, high
+        Least and largest value of every feature, float32 (*shape).
+    binary
+        Which features have no value between, bool (*shape): they are searched for between, and rounded before the
+        model reads them, so that what is measured is what a record would be.
+    """
+
+    low: Tensor
+    high: Tensor
+    binary: Tensor
+
+    def to(self, device: torch.device) -> "Box":
+        """Return the box on a device."""
+        return Box(self.low.to(device), self.high.to(device), self.binary.to(device))
+
+    def within(self, features: Tensor) -> Tensor:
+        """Return features (n, *shape) cut to their ranges."""
+        return torch.minimum(torch.maximum(features, self.low), self.high)
+
+    def rounded(self, features: Tensor) -> Tensor:
+        """Return features as records have them; to a derivative it is as if nothing were rounded."""
+        nearest = torch.where(features - self.low < self.high - features, self.low, self.high)
+        return features + (torch.where(self.binary, nearest, features) - features).detach()
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a record is crafted for.
+
+    Parameters
+    ----------
+    model
+        The network.
+    models
+        Weights at which gradients are looked at, float32 (m, parameters).
+    clipping_norm
+        C, above 0.
+    box
+        Which values features may have.
+    """
+
+    model: StackedModel
+    models: Tensor
+    clipping_norm: float
+    box: Box
+
+
+class Candidates(NamedTuple):
+    """Records to begin from, or found: features (n, *shape) in float32 and labels (n,) in int64."""
+
+    features: Tensor
+    labels: Tensor
+
+
+class Found(NamedTuple):
+    """A crafted record: features (*shape) and its class."""
+
+    features: Tensor
+    label: int
+
+
+Measured = tuple[Tensor, Tensor]
+"""For every candidate what is minimised, and its rank: of two candidates the one with the smaller rank is better."""
+
+
+def craft_record(scene: Scene, others: Tensor, starts: Candidates, steps: int = STEPS) -> Found:
+    """Return the record whose gradient is clipped and nearest to right angles to what the others add up to.
+
+    What is minimised is the mean over the models of cos(g, S)^2 + max(0, 2 - ||g|| / C)^2. Of all that were met, one
+    that is clipped at every model and has the smallest mean |cos(g, S)| is returned; where none is clipped at every
+    model, the one whose clipped gradient is longest on average.
+
+    Parameters
+    ----------
+    scene
+        What it is crafted for.
+    others
+        S, the sums of the clipped gradients of all other records, float32 (m, parameters).
+    starts
+        Where the search begins; their labels stay.
+    steps
+        Steps of Adam, at least 1.
+
+    Raises
+    ------
+    InputError
+        If the gradient of the model cannot be differentiated in its inputs.
+    """
+
+    def measure(gradients: Tensor) -> Measured:
+        lengths = gradients.norm(dim=2) / scene.clipping_norm
+        cosines = torch.nn.functional.cosine_similarity(gradients, others.unsqueeze(1), dim=2, eps=_NOTHING)
+        wanted = (cosines.square() + (_MARGIN - lengths).clamp(min=0).square()).mean(0)
+        # Below 1 where all are clipped, and from 1 to 2 where one is not.
+        clipped = lengths.clamp(max=1).mean(0)
+        return wanted, torch.where(lengths.amin(0) >= 1, cosines.abs().mean(0), 2 - clipped)
+
+    return _search(scene, starts, measure, steps)
+
+
+def craft_opposite(scene: Scene, record: Found, starts: Candidates, steps: int = STEPS) -> Found:
+    """Return the record whose clipped gradient lies farthest from that of another: what replaces it to most effect.
+
+    Parameters
+    ----------
+    scene
+        What it is crafted for.
+    record
+        The record that it is to replace.
+    starts
+        Where the search begins.
+    steps
+        Steps of Adam, at least 1.
+
+    Raises
+    ------
+    InputError
+        As `craft_record`.
+    """
+    features, labels = record.features.unsqueeze(0), torch.tensor([record.label], device=record.features.device)
+    own = scene.model.clipped_sum(scene.models, features, labels, scene.clipping_norm).unsqueeze(1)
+
+    def measure(gradients: Tensor) -> Measured:
+        lengths = gradients.norm(dim=2, keepdim=True)
+        clipped = gradients * (scene.clipping_norm / lengths.clamp(min=_NOTHING)).clamp(max=1)
+        missing = 2 - (own - clipped).norm(dim=2) / scene.clipping_norm
+        # Length beyond the clipping norm changes nothing at once, but keeps the record clipped later on.
+        short = (_MARGIN - lengths.squeeze(2) / scene.clipping_norm).clamp(min=0)
+        return (missing + 0.1 * short.square()).mean(0), missing.mean(0)
+
+    return _search(scene, starts, measure, steps)
+
+
+def _search(scene: Scene, starts: Candidates, measure: Callable[[Tensor], Measured], steps: int) -> Found:
+    """Return the record of the smallest rank among all that descent passes, from groups of starts that fit memory."""
+    together = max(1, stacked.GRADIENT_BUDGET // scene.models.numel())
+    parts = [slice(first, first + together) for first in range(0, len(starts.labels), together)]
+    found = [_descend(scene, Candidates(starts.features[one], starts.labels[one]), measure, steps) for one in parts]
+    record, rank = min(found, key=lambda one: one[1])
+    require(math.isfinite(rank), "no record could be crafted: the gradients of the model are not finite")
+    return record
+
+
+def _descend(
+    scene: Scene, starts: Candidates, measure: Callable[[Tensor], Measured], steps: int
+) -> tuple[Found, float]:
+    """Return the best record that descent from some starts passes, and its rank."""
+    span = (scene.box.high - scene.box.low).clamp(min=0)
+    # In units of the ranges, so that one step size does for all features.
+    place = ((scene.box.within(starts.features) - scene.box.low) / span.clamp(min=_NOTHING)).requires_grad_()
+    optimizer = torch.optim.Adam([place], lr=_RATE)
+    best = torch.full((len(starts.labels),), torch.inf, device=place.device)
+    kept = torch.empty_like(starts.features)
+    for _ in range(steps):
+        features, rank, place.grad = _looked_at(scene, place, span, starts.labels, measure)
+        better = rank < best
+        best, kept[better] = torch.where(better, rank, best), features[better]
+        optimizer.step()
+        with torch.no_grad():
+            place.clamp_(0, 1)
+    winner = int(best.argmin())
+    return Found(kept[winner], int(starts.labels[winner])), float(best[winner])
+
+
+def _looked_at(
+    scene: Scene, place: Tensor, span: Tensor, labels: Tensor, measure: Callable[[Tensor], Measured]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the features of some places in the box, their ranks, and where descent leads from there."""
+    try:
+        with torch.enable_grad():
+            features = scene.box.rounded(scene.box.low + place * span)
+            wanted, rank = measure(scene.model.example_gradients(scene.models, Portion(features, labels)))
+            (downhill,) = torch.autograd.grad(wanted.sum(), [place])
+    except (RuntimeError, NotImplementedError) as error:
+        raise InputError(
+            f"no record can be crafted for this model, whose gradient is not differentiable in the features "
+            f"({said(error)}): accepted for neighbour in [audit] are records of the data"
+        ) from error
+    return features.detach(), rank.detach(), downhill

@@ -1,0 +1,117 @@
+"""The audit inside the client app: a modifier that plays the target, and keeps the games of a client apart."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp.typing import ClientAppCallable
+
+from strategies.in_place.contributions import (
+    Arrays,
+    Floats,
+    arrays_of,
+    base_of,
+    contribution,
+    flat,
+    record_of,
+    with_names,
+)
+from strategies.in_place.notes import ANSWER, Answer, Deed, Note, Numbers, read_note
+from strategies.in_place.records import shard_of
+
+_OURS, _GAME = "fl-audit.", "fl-audit.game"
+_OWN, _BEFORE = "fl-audit.own.", "fl-audit.before."
+"""Names in the state of a client: the number of its game, its state of the app's own training, and the one before."""
+_WITHOUT = (Deed.ALMOST_NOTHING, Deed.NOTHING)
+
+
+def insider(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """Answer as the client app does, or as the game wants it: the modifier of the client app.
+
+    Without a watched strategy at the other end it does nothing.
+
+    Parameters
+    ----------
+    message
+        What the client is sent.
+    context
+        The client's context; its state is kept for every game by itself.
+    call_next
+        The app, or the modifiers nearer to it.
+    """
+    note = read_note(message)
+    with _kept_apart(context, 0 if note is None else note.game, is_noted=note is not None):
+        if note is None:
+            return call_next(message, context)
+        received = {name: arrays_of(record) for name, record in message.content.array_records.items()}
+        is_train = message.metadata.message_type.startswith("train")
+        with shard_of(note.deed if is_train else None) as shard:
+            reply = call_next(message, context)
+    if reply.has_error():
+        return reply
+    partition = context.node_config.get("partition-id")
+    answer = Answer(partition if isinstance(partition, int) else None, has_record=shard.was_asked)
+    if note.deed is not None and is_train:
+        answer = replace(answer, update=_played(reply, received, note))
+    reply.content[ANSWER] = answer.record()
+    return reply
+
+
+def _played(reply: Message, received: dict[str, Arrays], note: Note) -> Floats | None:
+    """Change a reply as a game wants it; return the update that the client has made."""
+    assert note.deed is not None
+    update = None
+    for name, record in list(reply.content.array_records.items()):
+        own = arrays_of(record)
+        sent = with_names(received, set(own), name)
+        base = base_of(own, sent, note.replies)
+        if update is None:
+            update = flat(own) - flat(base)
+        if note.deed is not Deed.OWN:
+            reply.content[name] = record_of(contribution(note.deed, own, base, note.length))
+    if note.numbers is Numbers.WITHHELD and note.deed in _WITHOUT:
+        for numbers in reply.content.metric_records.values():
+            _withhold(numbers)
+    return update
+
+
+def _withhold(record: MetricRecord) -> None:
+    """Set every number of a record to 0."""
+    for key, value in record.items():
+        record[key] = [0 * one for one in value] if isinstance(value, list) else 0 * value
+
+
+@contextmanager
+def _kept_apart(context: Context, game: int, is_noted: bool) -> Iterator[None]:
+    """Give a client the state that it has in a game: what happened in other games never happened."""
+    ours = {key: context.state.pop(key) for key in list(context.state) if key.startswith(_OURS)}
+    if not ours and not is_noted:
+        yield
+        return
+    _enter(context.state, ours, game)
+    try:
+        yield
+    finally:
+        context.state.update(ours)
+
+
+def _enter(state: RecordDict, ours: dict[str, Any], game: int) -> None:
+    """Exchange a state for that of a game, if it is another one than before; `ours` is what is kept for later."""
+    if not ours:
+        ours |= {_BEFORE + key: deepcopy(record) for key, record in state.items()}
+        ours[_GAME] = ConfigRecord({"game": 0})
+    before = int(ours[_GAME]["game"])
+    if before == game:
+        return
+    if before == 0:
+        ours |= {_OWN + key: record for key, record in state.items()}
+    state.clear()
+    kept = _BEFORE if game else _OWN
+    state.update({key.removeprefix(kept): deepcopy(record) for key, record in ours.items() if key.startswith(kept)})
+    if game == 0:
+        for key in [key for key in ours if key.startswith(_OWN)]:
+            del ours[key]
+    ours[_GAME] = ConfigRecord({"game": game})

@@ -1,0 +1,160 @@
+"""What the audit writes on messages, where neither the app nor its modifiers look.
+
+A message keeps its content: the note to the client stands in its group id, which Flower hands on and nobody uses, and
+is taken away before the app sees the message. The answer travels in a `ConfigRecord` of its own, which the watched
+strategy takes out before the app's strategy sees the reply. Flower's modifiers count arrays and metrics, not these.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+import numpy as np
+from flwr.app import ConfigRecord, Message
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_PREFIX = "fl-audit:"
+ANSWER = "fl-audit"
+"""Name of the record in a reply that the insider adds."""
+
+
+class Deed(StrEnum):
+    """What the target's client sends in a game.
+
+    Parameters
+    ----------
+    OWN
+        What it has learned.
+    OWN_OPPOSITE
+        The opposite of its update.
+    CRAFTED, CRAFTED_OPPOSITE
+        An update along a public direction, far longer than any mechanism may let pass, or its opposite.
+    ALMOST_NOTHING
+        The model that it was sent, but for the smallest change that can be seen: some mechanisms cannot bear none.
+    NOTHING
+        The model that it was sent.
+    WITHOUT_RECORD
+        What it has learned without its differing record.
+    OTHER_RECORD
+        What it has learned with another record in the place of the differing one.
+    """
+
+    OWN = "own"
+    OWN_OPPOSITE = "own, opposite"
+    CRAFTED = "crafted"
+    CRAFTED_OPPOSITE = "crafted, opposite"
+    ALMOST_NOTHING = "almost nothing"
+    NOTHING = "nothing"
+    WITHOUT_RECORD = "without its record"
+    OTHER_RECORD = "with another record"
+
+
+class Replies(StrEnum):
+    """What the arrays in a reply are: the client's model, or how far it has moved."""
+
+    MODELS = "models"
+    UPDATES = "updates"
+
+
+class Numbers(StrEnum):
+    """What becomes of the numbers that the target's client reports where it contributes nothing.
+
+    KEPT
+        They stay: the claim is about models alone, and every client counts as much as ever.
+    WITHHELD
+        They are 0, and so is its weight: the claim is about everything that leaves the client.
+    """
+
+    KEPT = "kept"
+    WITHHELD = "withheld"
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a client is told with a message.
+
+    Parameters
+    ----------
+    game
+        Number of the game; 0 is the app's own training.
+    group
+        The group id that the message has without us.
+    deed
+        What the target's client sends; None for everybody else.
+    replies
+        What the arrays in replies are.
+    numbers
+        What becomes of numbers where nothing is contributed.
+    length
+        Length of crafted updates.
+    """
+
+    game: int
+    group: str = ""
+    deed: Deed | None = None
+    replies: Replies = Replies.MODELS
+    numbers: Numbers = Numbers.KEPT
+    length: float = 0.0
+
+    def written(self) -> str:
+        """Return the note as a group id."""
+        return _PREFIX + json.dumps(asdict(self))
+
+
+def read_note(message: Message) -> Note | None:
+    """Return the note on a message, None if there is none; the message then has its own group id again."""
+    written = message.metadata.group_id
+    if not written.startswith(_PREFIX):
+        return None
+    entries = json.loads(written.removeprefix(_PREFIX))
+    deed = None if entries["deed"] is None else Deed(entries["deed"])
+    kinds = {"deed": deed, "replies": Replies(entries["replies"]), "numbers": Numbers(entries["numbers"])}
+    note = Note(**(entries | kinds))
+    message.metadata.group_id = note.group
+    return note
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a client says to the audit.
+
+    Parameters
+    ----------
+    partition
+        The number of its partition; None where the app has none.
+    update
+        What the target's client would have sent, less the model that it was sent, shape (parameters,); None from
+        everybody else.
+    has_record
+        Whether the client app asked which records it holds.
+    """
+
+    partition: int | None
+    update: Floats | None = None
+    has_record: bool = False
+
+    def record(self) -> ConfigRecord:
+        """Return the answer as a record of a reply."""
+        found = ConfigRecord({"has-record": self.has_record})
+        if self.partition is not None:
+            found["partition"] = self.partition
+        if self.update is not None:
+            found["update"] = self.update.astype(np.float32).tobytes()
+        return found
+
+
+def taken_answer(reply: Message) -> Answer | None:
+    """Take the audit's answer out of a reply; None if there is none."""
+    if reply.has_error() or ANSWER not in reply.content:
+        return None
+    record = reply.content[ANSWER]
+    assert isinstance(record, ConfigRecord)
+    del reply.content[ANSWER]
+    partition, update = record.get("partition"), record.get("update")
+    return Answer(
+        partition=partition if isinstance(partition, int) else None,
+        update=np.frombuffer(update, np.float32).astype(np.float64) if isinstance(update, bytes) else None,
+        has_record=bool(record["has-record"]),
+    )

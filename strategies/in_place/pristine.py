@@ -1,0 +1,114 @@
+"""What an app hands to its strategy, kept as it was, so that it can be played again and again."""
+
+import inspect
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+
+@dataclass(frozen=True)
+class Start:
+    """One call of `Strategy.start`.
+
+    Parameters
+    ----------
+    strategy
+        The app's strategy.
+    arguments
+        What `start` is called with, by name.
+    """
+
+    strategy: Strategy
+    arguments: dict[str, Any]
+
+    @property
+    def model(self) -> ArrayRecord:
+        """The initial model."""
+        found = self.arguments["initial_arrays"]
+        assert isinstance(found, ArrayRecord)
+        return found
+
+    def copied(self) -> "Start":
+        """Return a copy that shares nothing with this one that a strategy may change; the grid is left out."""
+        # What the server evaluates follows from the releases: it tells nothing more, and may have effects elsewhere.
+        rest = {name: value for name, value in self.arguments.items() if name not in ("grid", "evaluate_fn")}
+        return Start(*deepcopy((self.strategy, rest)))
+
+    def again(self, rounds: int, draws: np.random.Generator) -> "Start":
+        """Return a short game of the same app.
+
+        Random generators of its own that the strategy holds go on differently in every game: where their seed came
+        from the operating system, the noise of a new run would be new.
+
+        Parameters
+        ----------
+        rounds
+            How many rounds.
+        draws
+            Where the new states of generators come from.
+        """
+        copies: dict[int, Any] = {}
+        strategy, rest = deepcopy((self.strategy, self.arguments), copies)
+        for found in list(copies.values()):
+            _renew(found, draws)
+        return Start(strategy, rest | {"num_rounds": rounds})
+
+    def played(self, grid: Grid) -> Result:
+        """Have the strategy play on a grid."""
+        return self.strategy.start(**(self.arguments | {"grid": grid}))
+
+
+def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Start:
+    """Return a call of `start` with its arguments by name.
+
+    Raises
+    ------
+    TypeError
+        If the strategy cannot be started with them, as without an audit.
+    """
+    bound = inspect.signature(strategy.start).bind(*args, **kwargs)
+    found = dict(bound.arguments)
+    # What `start` of a strategy takes beyond names is handed on as it came.
+    found |= found.pop("kwargs", {})
+    return Start(strategy, found)
+
+
+def _renew(found: object, draws: np.random.Generator) -> None:
+    """Give a random generator a new state."""
+    match found:
+        case np.random.Generator():
+            found.bit_generator.state = type(found.bit_generator)(int(draws.integers(2**32))).state
+        case np.random.RandomState() | random.Random():
+            found.seed(int(draws.integers(2**32)))
+        case torch.Generator():
+            found.manual_seed(int(draws.integers(2**32)))
+        case _:
+            pass
+
+
+@contextmanager
+def spared_generators() -> Iterator[None]:
+    """Leave the global random generators behind as they were: what the app draws afterwards is as without games."""
+    # Apps of other people draw from numpy's old global generator, as Flower's own wrappers do.
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+        torch.set_rng_state(states[2])
+
+
+def seed_generators(draws: np.random.Generator) -> None:
+    """Seed the global random generators, where most strategies draw their noise, for one game."""
+    for seeded in (random.seed, np.random.seed, torch.manual_seed):
+        seeded(int(draws.integers(2**32)))

@@ -1,0 +1,39 @@
+import numpy as np
+import pytest
+
+from fl_audit.adjacency import CraftedRecord
+from fl_audit.data.crafted import alone, told_record, with_crafted
+from fl_audit.data.records import Records
+from fl_audit.errors import InputError
+
+SOURCE = np.random.default_rng(0)
+RECORDS = Records(
+    SOURCE.random((4, 2, 3), dtype=np.float32), np.array([0, 1, 2, 0]), 3, np.array([1, 0, 1, 0]), ("a", "b")
+)
+
+
+def test_a_crafted_record_is_told_to_the_last_bit_and_takes_the_place_of_one() -> None:
+    features = np.array([[np.nextafter(np.float32(0.1), np.float32(1)), 0, 1], [1e-30, 0.3, 0.7]], dtype=np.float32)
+    told = told_record(features, 2)
+    placed = with_crafted(RECORDS, 1, told)
+    assert (placed.features[1] == features).all()
+    assert placed.labels.tolist() == [0, 2, 2, 0]
+    assert placed.owner is not None
+    assert placed.owner.tolist() == [1, 0, 1, 0]
+    others = [0, 2, 3]
+    assert (placed.features[others] == RECORDS.features[others]).all()
+    assert (RECORDS.features[1] != features).any(), "the records that were given are left as they are"
+    single = alone(told, RECORDS)
+    assert (single.features[0] == features).all()
+    assert (single.labels.tolist(), single.classes) == ([2], 3)
+
+
+@pytest.mark.parametrize("told", [CraftedRecord("no base 64!", 0), told_record(np.zeros(5, np.float32), 0)])
+def test_a_damaged_record_is_refused(told: CraftedRecord) -> None:
+    with pytest.raises(InputError, match=r"damaged: accepted are features of shape \(2, 3\)"):
+        with_crafted(RECORDS, 0, told)
+
+
+def test_a_class_that_there_is_not_is_refused() -> None:
+    with pytest.raises(InputError, match="a label is 3"):
+        alone(told_record(np.zeros((2, 3), np.float32), 3), RECORDS)

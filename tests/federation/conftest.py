@@ -1,0 +1,14 @@
+"""What tests of federations share."""
+
+from collections.abc import Iterator
+
+import pytest
+from elsewhere import AppElsewhere
+
+
+@pytest.fixture(scope="session")
+def app_elsewhere() -> Iterator[AppElsewhere]:
+    """Clients in another process, one for all tests of a worker: each start would import everything anew."""
+    app = AppElsewhere()
+    yield app
+    app.end()

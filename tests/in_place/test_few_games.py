@@ -1,0 +1,113 @@
+"""Few games: guesses that follow from earlier games alone, and sketches that keep what a known difference tells."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.guesses import LESSONS, fewest_games, guess_trial, guessed_epsilon
+from fl_audit.laboratory.seen import Games
+from fl_audit.laboratory.sketch import sketch
+from strategies.in_place.contributions import contribution, crafted, flat
+from strategies.in_place.notes import Deed
+from strategies.in_place.records import held, shard_of
+
+
+def games_of(columns: np.ndarray) -> Games:
+    """Games whose released steps are some columns (games, columns); the first lies along the difference."""
+    steps = columns[:, None, :]
+    nothing = np.zeros_like(steps)
+    direction = nothing.copy()
+    direction[:, :, 0] = 1.0
+    return Games(
+        steps=steps,
+        released=steps,
+        direction=direction,
+        others=nothing,
+        own=nothing,
+        numbers=np.zeros((len(steps), 0)),
+        names=(),
+        refused=np.zeros(len(steps), dtype=bool),
+        tensors=(("weight", slice(0, columns.shape[1])),),
+    )
+
+
+def test_a_claim_that_just_holds_is_seldom_called_violated() -> None:
+    """Randomised response at the claimed epsilon, beside columns of noise that a rule could learn by heart.
+
+    30 audits at a level of 5 %: more than 6 alarms have a probability below 0.1 %.
+    """
+    claim, alarms = Claim("add-remove-client", epsilon=1.0, delta=0.0), 0
+    for seed in range(30):
+        draws = np.random.default_rng(seed)
+        present = draws.random(40) < 0.5
+        told = np.where(draws.random(40) < claim.success, present, ~present)
+        along = told[:, None] + 1e-6 * draws.normal(size=(40, 1))
+        columns = np.concatenate([along, draws.normal(size=(40, 60))], axis=1)
+        alarms += guess_trial(claim, "toy", games_of(columns), present).verdict is Verdict.VIOLATED
+    assert binom.sf(6, 30, 0.05) < 0.001
+    assert alarms <= 6
+
+
+def test_a_leak_outside_the_difference_is_found() -> None:
+    draws = np.random.default_rng(0)
+    present = draws.random(100) < 0.5
+    columns = draws.normal(size=(100, 3))
+    columns[:, 2] = np.where(present, 3.0, -3.0) + draws.normal(size=100)
+    trial = guess_trial(Claim("add-remove-client", epsilon=1.0), "toy", games_of(columns), present)
+    assert trial.verdict is Verdict.VIOLATED
+    assert trial.attempts[0].lead.group != "along the differing contribution"
+
+
+def test_the_fewest_games_just_refute_a_claim() -> None:
+    claim = Claim("add-remove-client", epsilon=4.0, delta=1e-5)
+    counted = fewest_games(claim) - LESSONS
+    assert (
+        guessed_epsilon(counted - 1, counted - 1, claim.delta, 0.95)
+        <= 4.0
+        < guessed_epsilon(counted, counted, 1e-5, 0.95)
+    )
+
+
+def test_a_sketch_keeps_products_with_the_difference() -> None:
+    draws = np.random.default_rng(0)
+    shapes = {f"tensor {place:02d}": (place + 1, 3) for place in range(30)}
+    size = sum(3 * (place + 1) for place in range(30))
+    vectors, difference = draws.normal(size=(2, 2, size))
+    found = sketch(shapes)
+    small, along = found.of_vectors(vectors, difference), found.of_difference(difference)
+    assert small.shape == along.shape == (2, found.columns[-1][1].stop)
+    assert small.shape[1] == 40
+    np.testing.assert_allclose(np.sum(small * along, axis=1), np.sum(vectors * difference, axis=1))
+    np.testing.assert_allclose(np.linalg.norm(along, axis=1), np.linalg.norm(difference, axis=1))
+
+
+def test_every_deed_is_what_it_says() -> None:
+    base = {"b": np.array([1, 2], np.int64), "a": np.array([0.5, -0.5, 0.0], np.float32), "c": np.zeros((), np.float16)}
+    own = {"b": np.array([5, 5], np.int64), "a": np.array([1.5, 0.5, 1.0], np.float32), "c": np.ones((), np.float16)}
+    moved = {deed: flat(contribution(deed, own, base, 100.0)) - flat(base) for deed in Deed}
+    np.testing.assert_array_equal(moved[Deed.OWN], flat(own) - flat(base))
+    # A counter of whole numbers has no opposite.
+    np.testing.assert_array_equal(moved[Deed.OWN_OPPOSITE], [-1, -1, -1, 0, 0, -1])
+    assert np.linalg.norm(moved[Deed.CRAFTED]) == pytest.approx(100, rel=1e-3)
+    np.testing.assert_allclose(moved[Deed.CRAFTED_OPPOSITE], -moved[Deed.CRAFTED])
+    assert not np.any(moved[Deed.NOTHING])
+    assert 0 < np.abs(moved[Deed.ALMOST_NOTHING]).max() < 1e-5
+    assert np.count_nonzero(moved[Deed.ALMOST_NOTHING]) == 1
+    np.testing.assert_allclose(flat(crafted({"a": (3,), "c": ()}, 100.0)), moved[Deed.CRAFTED][[0, 1, 2, 5]], rtol=1e-3)
+
+
+def test_records_are_held_as_the_game_wants() -> None:
+    inputs, labels = np.arange(6).reshape(3, 2), ["x", "y", "z"]
+    assert held(labels) is labels
+    with shard_of(Deed.WITHOUT_RECORD) as shard:
+        fewer, names = held(inputs, labels)
+        assert fewer.tolist() == [[2, 3], [4, 5]]
+        assert list(names) == ["y", "z"]
+        assert len(names) == 2
+    assert shard.was_asked
+    with shard_of(Deed.OTHER_RECORD):
+        assert held(inputs).tolist() == [[4, 5], [2, 3], [4, 5]]
+    with shard_of(Deed.OWN):
+        assert held(inputs) is inputs

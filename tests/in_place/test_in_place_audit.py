@@ -1,0 +1,222 @@
+"""Audits in place: the app does not notice, its games are fair, and what they find is true."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
+from flwr.serverapp.strategy import DifferentialPrivacyClientSideFixedClipping, FedAvg
+from toy_app import CLIENTS, Heard, Noisy, toy_audit, toy_run
+
+from fl_audit.errors import InputError
+from fl_audit.evidence.belief.verdict import Verdict
+from strategies.in_place import Claim, held, insider
+
+
+def verdict_of(directory: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((directory / "verdict.json").read_text())
+    return found
+
+
+def test_the_app_sees_what_it_sees_without_an_audit(tmp_path: Path) -> None:
+    """Messages and state of its own training are the same, and games begin with the state of a new run."""
+    alone, watched = Heard(), Heard()
+    expected = toy_run(FedAvg, None, mods=[], heard=alone)
+    result = toy_run(FedAvg, toy_audit(tmp_path, games=21), heard=watched)
+    own = len(alone.messages)
+    assert sorted(watched.messages[:own]) == sorted(alone.messages)
+    assert set(watched.messages[own:]) == {(part, ("arrays", "config"), "") for part in range(CLIENTS)}
+    # Two rounds of its own training count on; games of one round each, one to try zero, begin anew.
+    assert watched.states[own:] == [0] * (len(watched.states) - own)
+    assert len(watched.states) - own == CLIENTS * 22
+    assert result.arrays == expected.arrays
+    assert result.train_metrics_clientapp == expected.train_metrics_clientapp
+    assert result.evaluate_metrics_clientapp == expected.evaluate_metrics_clientapp
+
+
+def test_no_noise_is_caught_and_the_limit_is_what_right_guesses_allow(tmp_path: Path) -> None:
+    audit = toy_audit(tmp_path)
+    toy_run(FedAvg, audit)
+    found = verdict_of(tmp_path)
+    assert found["verdict"] == "violated"
+    # Forty right guesses: 0.05 ** (1 / 40) of them are certain, ln(0.9278 / 0.0722) = 2.55.
+    share = 0.05 ** (1 / 40)
+    assert found["lower_bound"] == pytest.approx(np.log(share / (1 - share)), abs=1e-4)
+    assert found["game"] == "removed"
+    assert audit.verdict().verdict is Verdict.VIOLATED
+
+
+def test_true_noise_is_not_called_violated(tmp_path: Path) -> None:
+    """False alarm: 5 % over seeds, and this one is fixed. The generator is the app's own; a copy would repeat it."""
+    toy_run(
+        lambda: Noisy(0.1 / CLIENTS),
+        toy_audit(tmp_path, games=120, claim=Claim("add-remove-client", noise_multiplier=1.0)),
+    )
+    found = verdict_of(tmp_path)
+    assert found["verdict"] == "consistent"
+    reading = found["findings"][0]["if_gaussian"]
+    assert reading["mu"] == pytest.approx(1.0, abs=0.35)
+
+
+def test_too_little_noise_is_called_violated(tmp_path: Path) -> None:
+    claim = Claim("replace-client", noise_multiplier=2.0)
+    toy_run(lambda: Noisy(0.1 / CLIENTS), toy_audit(tmp_path, games=120, claim=claim))
+    # An update against its opposite is twice as far: mu 2 where the claim allows 0.5.
+    found = verdict_of(tmp_path)
+    assert (found["verdict"], found["game"]) == ("violated", "replaced")
+
+
+def test_client_side_modifiers_bear_the_insider_wherever_it_stands(tmp_path: Path) -> None:
+    """A crafted update of length 1000 is clipped by the modifier if the insider stands within, else it is not."""
+
+    def strategy() -> DifferentialPrivacyClientSideFixedClipping:
+        return DifferentialPrivacyClientSideFixedClipping(FedAvg(fraction_evaluate=0.0), 1.0, 0.1, CLIENTS)
+
+    shifts = {}
+    for name, mods in {"within": [fixedclipping_mod, insider], "around": [insider, fixedclipping_mod]}.items():
+        audit = toy_audit(tmp_path / name, contribution="crafted", games=40)
+        toy_run(strategy, audit, mods=mods)
+        along, present = audit.verdict().attempts[0].along, audit.verdict().attempts[0].present
+        shifts[name] = along[present].mean() - along[~present].mean()
+    assert 0 < shifts["within"] < 0.1
+    assert shifts["around"] == pytest.approx(1000 / CLIENTS, rel=0.01)
+
+
+class Refusing(FedAvg):
+    """Raises at an update of nothing, and in every tenth game."""
+
+    games = 0
+
+    def aggregate_train(self, server_round: int, replies: Any) -> Any:
+        replies = list(replies)
+        Refusing.games += 1
+        if Refusing.games > 2 and Refusing.games % 10 == 0:
+            raise RuntimeError("tenth game")
+        if min(np.abs(reply.content["arrays"].to_numpy_ndarrays()[0]).max() for reply in replies) == 0:
+            raise ZeroDivisionError("float division by zero")
+        return super().aggregate_train(server_round, replies)
+
+
+def test_what_a_strategy_raises_in_games_is_a_finding(tmp_path: Path) -> None:
+    toy_run(Refusing, toy_audit(tmp_path))
+    refusals = {refusal["game"]: refusal["said"] for refusal in verdict_of(tmp_path)["refusals"]}
+    assert refusals == {
+        "removed": "RuntimeError: tenth game",
+        "an update of exactly zero": "ZeroDivisionError: float division by zero",
+    }
+
+
+class Failing(FedAvg):
+    def aggregate_train(self, server_round: int, replies: Any) -> Any:
+        raise RuntimeError("as without an audit")
+
+
+def test_what_the_own_training_raises_is_raised(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="as without an audit"):
+        toy_run(Failing, toy_audit(tmp_path))
+    assert not (tmp_path / "games").exists()
+
+
+class GloballyNoisy(Noisy):
+    def noise(self, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        return np.random.normal(0, self.spread, shape)  # noqa: NPY002  # as Flower's wrappers do
+
+
+def test_games_over_several_runs_are_the_games_of_one(tmp_path: Path) -> None:
+    """Noise follows a global generator here, which each game seeds: so games do not depend on the run they are in."""
+
+    toy_run(lambda: GloballyNoisy(0.05), toy_audit(tmp_path / "one", games=30))
+    for _ in range(3):
+        toy_run(lambda: GloballyNoisy(0.05), toy_audit(tmp_path / "three", games=30, games_per_run=12))
+        # A file that a killed writer left is no game.
+        (tmp_path / "three" / "games" / ".000030.1.part.npz").write_bytes(b"half")
+    assert verdict_of(tmp_path / "one") == verdict_of(tmp_path / "three")
+    for file in sorted((tmp_path / "one" / "games").glob("*.npz")):
+        with np.load(file) as left, np.load(tmp_path / "three" / "games" / file.name) as right:
+            assert all(np.array_equal(left[name], right[name], equal_nan=left[name].dtype == float) for name in left)
+
+
+def test_other_settings_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    toy_run(FedAvg, toy_audit(tmp_path, games=21))
+    heard = Heard()
+    with pytest.raises(InputError, match="holds games with numbers 'kept', and now it is 'withheld'"):
+        toy_run(FedAvg, toy_audit(tmp_path, games=21, numbers="withheld"), heard=heard)
+    assert not heard.messages
+
+
+class Telling(Noisy):
+    """Far more noise than is claimed on the model, and none on the loss that it aggregates."""
+
+    def __init__(self) -> None:
+        super().__init__(10.0)
+
+
+@pytest.mark.parametrize(("numbers", "expected"), [("kept", "consistent"), ("withheld", "violated")])
+def test_numbers_that_clients_report_count_if_the_claim_covers_them(
+    tmp_path: Path, numbers: str, expected: str
+) -> None:
+    toy_run(Telling, toy_audit(tmp_path, numbers=numbers))
+    found = verdict_of(tmp_path)
+    assert found["verdict"] == expected
+    if numbers == "withheld":
+        assert found["findings"][0]["told_by"] == "metrics: loss"
+
+
+def test_a_client_app_without_insider_trains_and_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    heard = Heard()
+    result = toy_run(FedAvg, toy_audit(tmp_path), mods=[], heard=heard)
+    assert result.arrays == toy_run(FedAvg, None, mods=[]).arrays
+    assert "ClientApp(mods=[audit.insider()])" in capsys.readouterr().err
+
+
+def test_the_insider_does_nothing_without_a_watched_strategy() -> None:
+    heard = Heard()
+    assert toy_run(FedAvg, None, heard=heard).arrays == toy_run(FedAvg, None, mods=[]).arrays
+    assert heard.states == [0] * CLIENTS + [1] * CLIENTS
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"games": 20}, "games are 20: accepted are whole numbers from 21"),
+        ({"observer": "nobody"}, "observer is 'nobody': accepted are client, server"),
+        ({"claim": Claim("add-remove-record", epsilon=1.0), "contribution": "crafted"}, "accepted is own"),
+    ],
+)
+def test_wrong_settings_are_refused_in_one_line(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        toy_audit(tmp_path, **changes)
+
+
+def test_the_server_sees_one_client_through_its_local_noise(tmp_path: Path) -> None:
+    """LocalDpMod at epsilon 10: mu = sensitivity / sigma = 10 / sqrt(2 ln(1.25e5)) = 2.06, in any message."""
+    mods = [LocalDpMod(clipping_norm=0.1, sensitivity=0.1, epsilon=10.0, delta=1e-5), insider]
+    claim = Claim("add-remove-client", epsilon=1.0)
+    toy_run(FedAvg, toy_audit(tmp_path, claim=claim, observer="server", contribution="crafted", games=80), mods=mods)
+    found = verdict_of(tmp_path)
+    assert found["verdict"] == "violated"
+    assert found["findings"][0]["if_gaussian"]["mu"] == pytest.approx(2.06, abs=0.9)
+
+
+def recorded(message: Message, context: Context, call_next: Any) -> Message:
+    """A client that sends the mean of its records, in the place of the toy app's training."""
+    if message.metadata.message_type != "train":
+        return call_next(message, context)
+    mean = held(np.array([[3.0], [1.0], [1.0]])).mean() * np.ones(6, np.float32)
+    metrics = MetricRecord({"num-examples": 1})
+    return Message(RecordDict({"arrays": ArrayRecord([mean.astype(np.float32)]), "metrics": metrics}), reply_to=message)
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove-record", "replace-record"])
+def test_claims_about_records_ask_the_app(tmp_path: Path, adjacency: str) -> None:
+    toy_run(FedAvg, toy_audit(tmp_path, claim=Claim(adjacency, epsilon=1.0)), mods=[insider, recorded])
+    assert verdict_of(tmp_path)["verdict"] == "violated"
+
+
+def test_a_claim_about_records_needs_an_app_that_asks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    toy_run(FedAvg, toy_audit(tmp_path, claim=Claim("add-remove-record", epsilon=1.0)))
+    assert "accepted is an app that calls held(records)" in capsys.readouterr().err
+    assert not (tmp_path / "games").exists()
