@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
+from laboratory.made_up_games import games_of, gaussian
 
 from fl_audit.laboratory.claim import Limit
 from fl_audit.laboratory.features import feature_groups
 from fl_audit.laboratory.leads import leads
 from fl_audit.laboratory.rules import learned_rule
-from laboratory.made_up_games import games_of, gaussian
 
 _FINEST = "the finest bit beside the contribution"
 _BITS = np.arange(80) % 2 == 0

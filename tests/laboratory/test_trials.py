@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from laboratory.made_up_games import Bits, games_of, gaussian, trial_of
 from scipy.stats import binom
 
 from fl_audit.errors import InputError
@@ -7,7 +8,6 @@ from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.claim import Claim
 from fl_audit.laboratory.seen import Games
 from fl_audit.laboratory.trial import Budget
-from laboratory.made_up_games import Bits, games_of, gaussian, trial_of
 
 _CLAIM = Claim("add-remove-client", noise_multiplier=1.0)  # type: ignore[arg-type]
 
