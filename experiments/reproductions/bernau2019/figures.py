@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from experiments.reproductions.bernau2019.looks import CLASS_LOOKS, LEVEL_LOOKS, METHOD_LOOKS
 from experiments.reproductions.bernau2019.published import AT_CHANCE, PHI_AT_CHANCE, TABLE_3, Study
-from experiments.reproductions.bernau2019.runs import Findings
+from experiments.reproductions.bernau2019.runs import Findings, most_epochs
 from experiments.reproductions.bernau2019.settings import (
     BLACK_BOX,
     REPETITIONS,
@@ -295,7 +295,7 @@ def _remarks(study: Study, data: Sequence[DataSetting], runs: Runs) -> Iterator[
         size = next(run.config for setting, run in runs.items() if setting.data == one)
         yield (
             f"{one.title}: {size.data.records // 2:,} members on average of {size.data.records:,} targets, "
-            f"{size.audit.worlds} worlds, {size.training.epochs:g} epochs at most."
+            f"{size.audit.worlds} worlds, {most_epochs(size):.0f} epochs at most."
         )
     yield from _REMARKS[study]
 

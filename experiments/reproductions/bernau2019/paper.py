@@ -10,7 +10,7 @@ from experiments.reproductions.bernau2019.claims import claims_of, claims_table,
 from experiments.reproductions.bernau2019.epsilons import Verdict, promises, table_2, table_3
 from experiments.reproductions.bernau2019.figures import Runs, figure_of
 from experiments.reproductions.bernau2019.published import Study
-from experiments.reproductions.bernau2019.runs import Findings, play
+from experiments.reproductions.bernau2019.runs import Findings, most_epochs, play
 from experiments.reproductions.bernau2019.settings import REPETITIONS, DataSetting, settings_of
 from experiments.reproductions.bernau2019.sources import find_data
 from experiments.reproductions.items import ItemResult
@@ -135,7 +135,7 @@ def _played(runs: Sequence[Findings]) -> str:
     )
     rows = [
         (run.setting.label, run.setting.data.model.rpartition(":")[2], f"{run.config.data.records:,}",
-         f"{run.config.training.epochs:g}", f"{run.chosen_epoch.mean():.1f}", f"{run.epsilon:.4g}", f"{run.worlds}")
+         f"{most_epochs(run.config):.0f}", f"{run.chosen_epoch.mean():.1f}", f"{run.epsilon:.4g}", f"{run.worlds}")
         for run in runs
     ]  # fmt: skip
     columns = ("Setting", "Model", "Targets", "Epochs at most", "Epochs chosen", "Epsilon of a record", "Worlds")

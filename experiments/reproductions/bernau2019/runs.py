@@ -247,7 +247,6 @@ def read_findings(setting: Setting, config: RunConfig, run: RunDirectory) -> Fin
     right = torch.cat([one[LOGITS].argmax(dim=2) for one in outputs]) == game.differing.labels.cpu()
     models = torch.cat([load_file(path)["models"] for path in sorted((run.path / "public").glob("models-*"))])
     attacked = [name for name in map(str, targets.columns) if name.startswith(SCORE)]
-    epochs_a_round = float(sampling_rate(config))
     return Findings(
         setting=setting,
         config=config,
@@ -256,10 +255,21 @@ def read_findings(setting: Setting, config: RunConfig, run: RunDirectory) -> Fin
         scores={name.removeprefix(SCORE): by_target(targets, name) for name in attacked},
         train_accuracy=_mean_where(right.numpy(), is_in),
         test_accuracy=worlds["test_accuracy"].to_numpy(dtype=np.float64),
-        chosen_epoch=worlds["chosen_release"].to_numpy(dtype=np.float64) * epochs_a_round,
+        chosen_epoch=worlds["chosen_release"].to_numpy(dtype=np.float64) * epochs_a_round(config),
         member_losses=-by_target(targets, "log_probability"),
         test_losses=game.losses(models, game.test) if setting.data.study is Study.SKEWED else None,
     )
+
+
+def epochs_a_round(config: RunConfig) -> float:
+    """Return how often a record is used in a round, on average."""
+    epochs = config.training.local_epochs
+    return float(sampling_rate(config)) if epochs is None else float(epochs)
+
+
+def most_epochs(config: RunConfig) -> float:
+    """Return after how many epochs training ends at the latest."""
+    return rounds_of(config) * epochs_a_round(config)
 
 
 def _mean_where(values: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> Floats:

@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import sqrt
+from math import ceil, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,9 @@ ATTACKS = tuple(str(attack) for attack in (*USUAL, Attack.WHITE_BOX))
 CLIENTS = 2
 """In every round all records of the sample take part, whoever holds them: the number of clients changes nothing."""
 PATIENCE = 8
-"""Evaluated releases without a smaller loss that end the training of a world; the paper does not state its own."""
+"""Epochs without a smaller loss that end the training of a world; the paper does not state its own."""
+EPOCHS_A_ROUND = 2
+"""Epochs between two looks at the loss where nothing is added in training: there Adam's moments begin anew."""
 REPETITIONS = 5
 """The paper repeats each experiment five times. Every world is such a repetition, as all others are its shadows."""
 
@@ -147,12 +149,14 @@ class DataSetting:
 
 _FEW = (0, 4)
 """The levels of the quick form."""
+_ALL, _THREE = (0, 1, 2, 3, 4), (0, 2, 4)
+"""The levels of the full form: of data sets with several forms, all of them for the first ones."""
 
 
 def _skewed(classes: int) -> DataSetting:
     return DataSetting(
         Study.SKEWED, "skewed-purchases", f"Skewed Purchases, {classes} classes", classes, "dense-128", classes, 600,
-        Size(1000, 40, 40),
+        Size(800, 40, 40, levels=_ALL if classes == 10 else _THREE),
         Size(240, 12, 12, test_records=300, population_records=200, levels=_FEW) if classes == 10 else None,
         {"classes": classes, "generated-records": 10_000},
     )  # fmt: skip
@@ -161,17 +165,17 @@ def _skewed(classes: int) -> DataSetting:
 _PURCHASES, _TEXAS = TABLE_2[Study.PURCHASES], TABLE_2[Study.TEXAS]
 _LOCATION = {
     Study.PURCHASES: DataSetting(
-        Study.PURCHASES, "location30", "Location-30 for Purchases", 30, "dense-128", 50, 446, Size(1600, 60, 60),
+        Study.PURCHASES, "location30", "Location-30 for Purchases", 30, "dense-128", 50, 446, Size(800, 48, 40),
         Size(240, 10, 10, test_records=300, population_records=200, levels=_FEW),
     ),
     Study.TEXAS: DataSetting(
-        Study.TEXAS, "location30", "Location-30 for Texas", 30, "dense-512-128", 100, 446, Size(1600, 20, 40),
+        Study.TEXAS, "location30", "Location-30 for Texas", 30, "dense-512-128", 100, 446, Size(800, 20, 24),
         # The rate of Table 3, .01, is Texas's with 6,169 features.
         rates=(0.001, 0.001),
     ),
 }  # fmt: skip
 COLLAB = DataSetting(
-    Study.COLLAB, "collab", "COLLAB", 3, "dgcnn", 3, 64, Size(600, 20, 20, population_records=200, test_records=400),
+    Study.COLLAB, "collab", "COLLAB", 3, "dgcnn", 3, 64, Size(400, 16, 12, population_records=200, test_records=400),
     Size(80, 2, 2, test_records=50, population_records=50, levels=(4,)), {"graph-nodes": 64}, rates=(0.001, 0.001),
 )  # fmt: skip
 
@@ -180,7 +184,7 @@ def _faces(classes: int, records: int) -> DataSetting:
     # A small network from random weights needs larger steps than the last layer of a trained one.
     return DataSetting(
         Study.LFW, "lfw", f"LFW at 64 x 64, {classes} people", classes, SMALL_FACES, classes, 64 * 64,
-        Size(records, 20, 25, test_records=500, population_records=300),
+        Size(records, 20, 12, test_records=500, population_records=300, levels=_ALL if classes == 20 else _THREE),
         Size(240, 5, 5, test_records=200, population_records=100, levels=_FEW) if classes == 20 else None,
         {"classes": classes}, rates=(0.003, 0.003),
     )  # fmt: skip
@@ -284,35 +288,23 @@ def configuration(setting: Setting, extent: Extent, data_dir: Path | None) -> Ru
 
 
 def values_of(setting: Setting, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
-    """Return the values of the configuration of a run, unchecked.
-
-    Of 2n targets n are members on average, so that a round of 2b expected records, members or not, samples a member
-    with the paper's probability b/n. Adam's steps do not depend on the divisor of the sum.
-    """
+    """Return the values of the configuration of a run, unchecked."""
     data, size = setting.data, setting.data.size(extent)
     assert size is not None, setting
     is_central = setting.method is Method.CENTRAL
-    recipe = data.recipe
-    batch = min(2 * (recipe.central_batch if is_central else recipe.batch), size.records // 4)
-    rounds_an_epoch = max(1, round(size.records / batch))
+    training, evaluate_every = _with_noise(data.recipe, size) if is_central else _without_noise(data.recipe, size)
     return {
         "data": {
             "name": data.name,
             "records": size.records,
             "test-records": size.test_records,
             "population-records": size.population_records,
-            "clients": CLIENTS,
+            "clients": CLIENTS if is_central else 1,
             **data.options,
             **({} if data_dir is None else {"data-dir": str(data_dir.absolute())}),
         },
         "model": {"name": data.model, "seed": setting.seed},
-        "training": {
-            "optimizer": "adam",
-            "learning-rate": recipe.central_rate if is_central else recipe.rate,
-            "expected-batch": batch,
-            "epochs": size.central_epochs if is_central else size.epochs,
-            "early-stopping": PATIENCE,
-        },
+        "training": training,
         "privacy": _privacy(setting, size),
         "audit": {
             "game": "membership",
@@ -321,7 +313,7 @@ def values_of(setting: Setting, extent: Extent, data_dir: Path | None) -> dict[s
             "attacks": list(ATTACKS),
             "insider": False,
             "epsilon-star": False,
-            "evaluate-every": rounds_an_epoch,
+            "evaluate-every": evaluate_every,
         },
         "run": {
             "seed": setting.seed,
@@ -331,6 +323,38 @@ def values_of(setting: Setting, extent: Extent, data_dir: Path | None) -> dict[s
             "actors": 1,  # runs are played side by side instead
         },
     }
+
+
+def _with_noise(recipe: Recipe, size: Size) -> tuple[dict[str, Any], int]:
+    """Return how central DP trains, a step a round, and after how many rounds the loss is looked at: an epoch.
+
+    Of 2n targets n are members on average, so that a round of 2b expected records, members or not, samples a member
+    with the paper's probability b/n. Adam's steps do not depend on the divisor of the sum.
+    """
+    batch = min(2 * recipe.central_batch, size.records // 4)
+    training = {
+        "optimizer": "adam",
+        "learning-rate": recipe.central_rate,
+        "expected-batch": batch,
+        "epochs": size.central_epochs,
+        "early-stopping": PATIENCE,
+    }
+    return training, max(1, round(size.records / batch))
+
+
+def _without_noise(recipe: Recipe, size: Size) -> tuple[dict[str, Any], int]:
+    """Return how the others train: as a plain training in one place, of which a round is a few epochs."""
+    epochs = min(EPOCHS_A_ROUND, size.epochs)
+    training = {
+        "strategy": "dp-fedavg",
+        "rounds": ceil(size.epochs / epochs),
+        "local-epochs": epochs,
+        "local-batch": min(recipe.batch, size.records // 8),
+        "local-optimizer": "adam",
+        "local-learning-rate": recipe.rate,
+        "early-stopping": ceil(PATIENCE / epochs),
+    }
+    return training, 1
 
 
 def _privacy(setting: Setting, size: Size) -> dict[str, Any]:
