@@ -6,7 +6,9 @@ from functools import partial
 from html import escape
 
 from experiments.reproductions.bernau2019.claims import Verdict as OfClaim
-from experiments.reproductions.bernau2019.claims import claims_of, claims_table, counted
+from experiments.reproductions.bernau2019.claims import claims_of, counted
+from experiments.reproductions.bernau2019.claims_table import claims_table
+from experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE
 from experiments.reproductions.bernau2019.epsilons import Verdict, promises, table_2, table_3
 from experiments.reproductions.bernau2019.figures import Runs, figure_of
 from experiments.reproductions.bernau2019.published import Study
@@ -127,11 +129,14 @@ def _played(runs: Sequence[Findings]) -> str:
         "Every run is a game of membership: each target is in with probability 1/2 in each world. Every world's model "
         "is attacked, with all other worlds' models as its shadow models, so that target and shadow models come from "
         f"one run. The paper repeats each experiment {REPETITIONS} times; here every world is a repetition, numbers "
-        f"are means over all of them, and the rows name what {REPETITIONS} of them give. DP-Adam, Poisson samples of "
-        "records, batch, clipping norm and learning rates of Table 3 where nothing else is said; training ends where "
-        "the loss on records that are neither targets nor test records falls no more, while the promise counts all "
-        "epochs. Under local DP models are trained on perturbed records, and asked about true ones. What was cut: n, "
-        "epochs and the number of shadow models, so that everything takes about two hours on two cores."
+        f"are means over all of them, and the rows name what {REPETITIONS} of them give. Batch, clipping norm and "
+        "learning rates are those of Table 3 where nothing else is said. Central DP is DP-Adam on Poisson samples of records; "
+        "all other models are trained by Adam in shuffled batches, whose moments begin anew every "
+        f"{EPOCHS_A_ROUND} epochs. Training ends where the loss on records that are neither targets nor test records "
+        f"has not fallen for {PATIENCE} epochs, while the promise counts all epochs. Under local DP models are trained "
+        "on perturbed records, and asked about true ones. What was cut: n, epochs, the number of shadow models, and of "
+        "some data sets the levels between the largest and the smallest epsilon, so that everything takes about an "
+        "hour and a half on two cores."
     )
     rows = [
         (run.setting.label, run.setting.data.model.rpartition(":")[2], f"{run.config.data.records:,}",

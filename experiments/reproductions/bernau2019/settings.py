@@ -4,8 +4,6 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import ceil, sqrt
-from pathlib import Path
 from typing import Any
 
 from experiments.reproductions.bernau2019.models import SMALL_FACES
@@ -19,18 +17,9 @@ from experiments.reproductions.bernau2019.published import (
     Study,
 )
 from experiments.reproductions.papers import Extent
-from experiments.runs.config import RunConfig, parse_config
-from fl_audit.adversaries.membership.names import USUAL, Attack
 
 BLACK_BOX, WHITE_BOX, STRONGEST = "shadow", "white-box", "lira"
 """The paper's two attacks (Shokri et al. 2017, Nasr et al. 2019), and one that came after it (Carlini et al. 2022)."""
-ATTACKS = tuple(str(attack) for attack in (*USUAL, Attack.WHITE_BOX))
-CLIENTS = 2
-"""In every round all records of the sample take part, whoever holds them: the number of clients changes nothing."""
-PATIENCE = 8
-"""Epochs without a smaller loss that end the training of a world; the paper does not state its own."""
-EPOCHS_A_ROUND = 2
-"""Epochs between two looks at the loss where nothing is added in training: there Adam's moments begin anew."""
 REPETITIONS = 5
 """The paper repeats each experiment five times. Every world is such a repetition, as all others are its shadows."""
 
@@ -175,8 +164,9 @@ _LOCATION = {
     ),
 }  # fmt: skip
 COLLAB = DataSetting(
-    Study.COLLAB, "collab", "COLLAB", 3, "dgcnn", 3, 64, Size(400, 16, 12, population_records=200, test_records=400),
-    Size(80, 2, 2, test_records=50, population_records=50, levels=(4,)), {"graph-nodes": 64}, rates=(0.001, 0.001),
+    Study.COLLAB, "collab", "COLLAB", 3, "dgcnn", 3, 64,
+    Size(400, 12, 12, population_records=200, test_records=400, levels=_THREE),
+    Size(80, 2, 2, test_records=50, population_records=50, levels=(4,)), {"graph-nodes": 64}, rates=(0.003, 0.003),
 )  # fmt: skip
 
 
@@ -184,7 +174,7 @@ def _faces(classes: int, records: int) -> DataSetting:
     # A small network from random weights needs larger steps than the last layer of a trained one.
     return DataSetting(
         Study.LFW, "lfw", f"LFW at 64 x 64, {classes} people", classes, SMALL_FACES, classes, 64 * 64,
-        Size(records, 20, 12, test_records=500, population_records=300, levels=_ALL if classes == 20 else _THREE),
+        Size(records, 16, 10, test_records=500, population_records=300, levels=_ALL if classes == 20 else _FEW),
         Size(240, 5, 5, test_records=200, population_records=100, levels=_FEW) if classes == 20 else None,
         {"classes": classes}, rates=(0.003, 0.003),
     )  # fmt: skip
@@ -274,104 +264,3 @@ def settings_of(data: DataSetting, extent: Extent) -> tuple[Setting, ...]:
     local = (Setting(data, Method.LOCAL, data.epsilons()[level]) for level in size.levels)
     central = (Setting(data, Method.CENTRAL, NOISE_MULTIPLIERS[level]) for level in size.levels)
     return (Setting(data), *local, *central)
-
-
-def configuration(setting: Setting, extent: Extent, data_dir: Path | None) -> RunConfig:
-    """Return the configuration of a run.
-
-    Raises
-    ------
-    InputError
-        If a value is not accepted.
-    """
-    return parse_config(values_of(setting, extent, data_dir))
-
-
-def values_of(setting: Setting, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
-    """Return the values of the configuration of a run, unchecked."""
-    data, size = setting.data, setting.data.size(extent)
-    assert size is not None, setting
-    is_central = setting.method is Method.CENTRAL
-    training, evaluate_every = _with_noise(data.recipe, size) if is_central else _without_noise(data.recipe, size)
-    return {
-        "data": {
-            "name": data.name,
-            "records": size.records,
-            "test-records": size.test_records,
-            "population-records": size.population_records,
-            "clients": CLIENTS if is_central else 1,
-            **data.options,
-            **({} if data_dir is None else {"data-dir": str(data_dir.absolute())}),
-        },
-        "model": {"name": data.model, "seed": setting.seed},
-        "training": training,
-        "privacy": _privacy(setting, size),
-        "audit": {
-            "game": "membership",
-            "worlds": size.worlds,
-            "targets": size.records,
-            "attacks": list(ATTACKS),
-            "insider": False,
-            "epsilon-star": False,
-            "evaluate-every": evaluate_every,
-        },
-        "run": {
-            "seed": setting.seed,
-            "worlds-per-batch": size.worlds,
-            "keep-releases": 0,
-            "keep-final-models": True,
-            "actors": 1,  # runs are played side by side instead
-        },
-    }
-
-
-def _with_noise(recipe: Recipe, size: Size) -> tuple[dict[str, Any], int]:
-    """Return how central DP trains, a step a round, and after how many rounds the loss is looked at: an epoch.
-
-    Of 2n targets n are members on average, so that a round of 2b expected records, members or not, samples a member
-    with the paper's probability b/n. Adam's steps do not depend on the divisor of the sum.
-    """
-    batch = min(2 * recipe.central_batch, size.records // 4)
-    training = {
-        "optimizer": "adam",
-        "learning-rate": recipe.central_rate,
-        "expected-batch": batch,
-        "epochs": size.central_epochs,
-        "early-stopping": PATIENCE,
-    }
-    return training, max(1, round(size.records / batch))
-
-
-def _without_noise(recipe: Recipe, size: Size) -> tuple[dict[str, Any], int]:
-    """Return how the others train: as a plain training in one place, of which a round is a few epochs."""
-    epochs = min(EPOCHS_A_ROUND, size.epochs)
-    training = {
-        "strategy": "dp-fedavg",
-        "rounds": ceil(size.epochs / epochs),
-        "local-epochs": epochs,
-        "local-batch": min(recipe.batch, size.records // 8),
-        "local-optimizer": "adam",
-        "local-learning-rate": recipe.rate,
-        "early-stopping": ceil(PATIENCE / epochs),
-    }
-    return training, 1
-
-
-def _privacy(setting: Setting, size: Size) -> dict[str, Any]:
-    data = setting.data
-    common = {"delta": 2 / size.records, "adjacency": "add-remove-record"}
-    match setting.method:
-        case Method.ORIGINAL:
-            return common | {"private": False}
-        case Method.CENTRAL:
-            return common | {
-                "noise-multiplier": setting.level,
-                "clipping-norm": data.recipe.clipping_norm,
-                "accountant": "rdp-classic",
-            }
-        case Method.LOCAL:
-            local = {"private": False, "randomiser": str(data.randomiser), "record-epsilon": setting.level}
-            if data.randomiser is Randomiser.PIXELS:
-                # b = 1 keeps every pixel; m is the square root of the number of pixels (section 4.4).
-                local |= {"pixelation-block": 1, "pixelation-pixels": round(sqrt(data.values))}
-            return common | local
