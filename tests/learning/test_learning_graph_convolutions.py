@@ -183,6 +183,6 @@ def test_nodes_that_nearly_tie_are_not_taken_for_mixed_examples() -> None:
         with torch.random.fork_rng(devices=[]):
             for seed in range(20):
                 torch.manual_seed(seed)
-                check_outputs(dgcnn(packed_shape(64), 3), packed_shape(64), 3)
+                check_outputs(dgcnn(packed_shape(64), 3, 34), packed_shape(64), 3)
     finally:
         torch.set_num_threads(1)
