@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from html import escape
 
-from experiments.reproductions.bernau2019.claims import Verdict as OfClaim
 from experiments.reproductions.bernau2019.claims import Claim, claims_of, counted
+from experiments.reproductions.bernau2019.claims import Verdict as OfClaim
 from experiments.reproductions.bernau2019.claims_table import claims_table
 from experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE
 from experiments.reproductions.bernau2019.epsilons import Verdict, promises, table_2, table_3
