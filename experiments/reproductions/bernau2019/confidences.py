@@ -47,7 +47,7 @@ def draw_confidences(axes: Axes, data: DataSetting, local: Sequence[Findings], p
             continue
         values, share = run.confidence[chosen], 100 / called.size
         axes.hist(
-            values, _BINS, weights=np.full(values.shape, share), histtype="step", color=colour, linestyle=line,
+            values, _BINS.tolist(), weights=np.full(values.shape, share), histtype="step", color=colour, linestyle=line,
             hatch=hatch, linewidth=1.5, label=f"{name}: {chosen.mean():.0%}, mean {values.mean():.3f}",
         )  # fmt: skip
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="upper left")

@@ -139,13 +139,13 @@ class DataSetting:
 _FEW = (0, 4)
 """The levels of the quick form."""
 _ALL, _THREE = (0, 1, 2, 3, 4), (0, 2, 4)
-"""The levels of the full form: of data sets with several forms, all of them for the first ones."""
+"""Levels of the full form: where a data set has several forms, all of them are played of the first one alone."""
 
 
 def _skewed(classes: int) -> DataSetting:
     return DataSetting(
         Study.SKEWED, "skewed-purchases", f"Skewed Purchases, {classes} classes", classes, "dense-128", classes, 600,
-        Size(800, 40, 40, levels=_ALL if classes == 10 else _THREE),
+        Size(800, 40, 40, levels={10: _ALL, 20: _THREE}.get(classes, _FEW)),
         Size(240, 12, 12, test_records=300, population_records=200, levels=_FEW) if classes == 10 else None,
         {"classes": classes, "generated-records": 10_000},
     )  # fmt: skip
