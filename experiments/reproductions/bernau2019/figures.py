@@ -25,6 +25,7 @@ from experiments.reproductions.looks import Look, draw_measured, draw_published,
 from experiments.reproductions.statistics import resampling
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, new_figure
+from fl_audit.report.wording import number_text
 
 Runs = Mapping[Setting, Findings]
 
@@ -243,7 +244,7 @@ def _rocs(axes: Axes, runs: Sequence[Findings], method: Method, attack: str) -> 
     for run in runs:
         curve, look = run.roc(attack), LEVEL_LOOKS[run.setting.position]
         step = max(1, len(curve.fpr) // 400)
-        name = "no DP" if run.setting.method is Method.ORIGINAL else f"epsilon {run.epsilon:.3g}"
+        name = "no DP" if run.setting.method is Method.ORIGINAL else f"epsilon {number_text(run.epsilon)}"
         axes.plot(
             np.append(curve.fpr[::step], 1.0), np.append(curve.tpr[::step], 1.0), look.line, color=look.colour,
             linewidth=1.4, label=name,
@@ -321,19 +322,22 @@ _REMARKS = {
         "The code of the network's authors turns its share of .9 into k, the nodes that sort pooling keeps, such that "
         "90 % of the graphs have at most k. That is 130 for all of COLLAB, and with 64 nodes at most it is all 64.",
         "The paper shows accuracy and white-box AUC only; the other panels are ours.",
+        "Members are so few that their classes tell something: whoever knew of each class how many of its targets are "
+        "members, and nothing else, would get an AUC of .53. Models learn that even from graphs of coins.",
     ),
     Study.LFW: (
         "The paper trains the last layer on VGG-16 with weights learned from faces, which cannot be had. Here a small "
         "convolutional network is trained from random weights, at learning rate .003, on images of 64 x 64 instead of "
-        "250 x 250. The archive has the people with 20 images or more, 62 of them: 100 people cannot be played.",
+        "250 x 250. The archive has the people with 20 images or more, 62 of them: 100 people cannot be played, and 50 "
+        "are left out, as they would take as long again.",
         "Pixels are perturbed as the paper says, b = 1 and m the square root of the number of pixels, 64 here. That is "
         "the noise that is left when images of 250 x 250 with m = 250 are averaged to 64 x 64. Epsilon counts 4,096 "
         "pixels, as the paper counts 62,500.",
     ),
     Study.SKEWED: (
         "Data, layers, learning rate, batch and clipping norm are the paper's. It does not state n. With a few hundred "
-        "members 50 and 100 classes, whose own bits are 12 and 6 of 600, are hardly learned, so that there is little "
-        "to trade.",
+        "members 100 classes, whose own bits are 6 of 600, are hardly learned, so that there is little to trade. 50 "
+        "classes are left out.",
         "The paper's non-members are test records, whose noise bits have another law than those of the training "
         "records. An attack then tells the two laws apart as well, and gets an AUC away from .5 without any leak. "
         "Here members and others have the same law; what the loss alone gets of members against test records stands in "
