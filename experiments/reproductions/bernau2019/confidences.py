@@ -36,7 +36,7 @@ def draw_confidences(axes: Axes, data: DataSetting, local: Sequence[Findings], p
         0 for (l), 1 for (m).
     """
     level = SHOWN_LEVELS[panel]
-    title = f"Confidence, LDP, epsilon_i {level:g}, {data.classes} classes"
+    title = f"Confidence, {data.classes} classes, epsilon_i {level:g}"
     run = next((one for one in local if one.setting.method is Method.LOCAL and one.setting.level == level), None)
     if run is None or BLACK_BOX not in run.scores:
         empty_panel(axes, f"({_LETTERS[panel]}) {title}", "this level was not played")
@@ -50,6 +50,7 @@ def draw_confidences(axes: Axes, data: DataSetting, local: Sequence[Findings], p
             values, _BINS.tolist(), weights=np.full(values.shape, share), histtype="step", color=colour, linestyle=line,
             hatch=hatch, linewidth=1.5, label=f"{name}: {chosen.mean():.0%}, mean {values.mean():.3f}",
         )  # fmt: skip
+    axes.set_ylim(top=1.45 * axes.get_ylim()[1])  # room for the legend
     axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="upper left")
     name_panel(axes, _LETTERS[panel], title, "Largest confidence", "Targets, %")
 

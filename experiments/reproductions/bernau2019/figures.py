@@ -25,7 +25,6 @@ from experiments.reproductions.looks import Look, draw_measured, draw_published,
 from experiments.reproductions.statistics import resampling
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, new_figure
-from fl_audit.report.wording import number_text
 
 Runs = Mapping[Setting, Findings]
 
@@ -244,7 +243,7 @@ def _rocs(axes: Axes, runs: Sequence[Findings], method: Method, attack: str) -> 
     for run in runs:
         curve, look = run.roc(attack), LEVEL_LOOKS[run.setting.position]
         step = max(1, len(curve.fpr) // 400)
-        name = "no DP" if run.setting.method is Method.ORIGINAL else f"epsilon {number_text(run.epsilon)}"
+        name = "no DP" if run.setting.method is Method.ORIGINAL else f"epsilon {run.epsilon:,.4g}"
         axes.plot(
             np.append(curve.fpr[::step], 1.0), np.append(curve.tpr[::step], 1.0), look.line, color=look.colour,
             linewidth=1.4, label=name,
