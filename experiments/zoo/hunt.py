@@ -13,7 +13,7 @@ from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.trial import Budget, Tell, Trial
 from fl_audit.whole_files import whole_file
 
-BUDGET = Budget(pilot=160, stages=(600, 2000, 8000), shares=(0.3, 0.3, 0.4), tried=3, most=6, deep=2, until_broken=True)
+BUDGET = Budget(pilot=400, stages=(600, 2000, 8000), shares=(0.3, 0.3, 0.4), tried=3, most=6, deep=2, until_broken=True)
 """Enough games to catch every animal; a trial ends with the first lead that breaks the claim."""
 QUICK = Budget(pilot=80, stages=(400, 1200), shares=(0.5, 0.5), tried=2, most=4, deep=1, until_broken=True)
 
