@@ -169,8 +169,8 @@ def _played(runs: Sequence[Findings]) -> str:
         f"{EPOCHS_A_ROUND} epochs. Training ends where the loss on records that are neither targets nor test records "
         f"has not fallen for {PATIENCE} epochs, while the promise counts all epochs. Under local DP models are trained "
         "on perturbed records, and asked about true ones. What was cut: n, epochs, the number of shadow models, and of "
-        "some data sets the levels between the largest and the smallest epsilon, so that everything takes about an "
-        "hour and a half on two cores."
+        "some data sets the levels between the largest and the smallest epsilon: everything takes about 50 minutes of "
+        "one core."
     )
     rows = [
         (run.setting.label, run.setting.data.model.rpartition(":")[2], f"{run.config.data.records:,}",
