@@ -50,10 +50,9 @@ def pack(values: NDArray[Any]) -> PackedFields:
         Array of any shape and of a type without objects.
     """
     values = np.asarray(values, order="C")
-    header = BytesIO()
-    npy.write_array_header_1_0(header, npy.header_data_from_array_1_0(values))
-    data = b"".join((header.getvalue(), values.reshape(-1).view(np.uint8).data))
-    return PackedFields(str(values.dtype), values.shape, _KIND, data)
+    name, header = _header(values.dtype, values.shape)
+    data = b"".join((header, values.reshape(-1).view(np.uint8).data))
+    return PackedFields(name, values.shape, _KIND, data)
 
 
 def unpack(array: PackedArray) -> NDArray[Any]:
@@ -88,6 +87,15 @@ def copy_to_tensor(values: NDArray[Any]) -> Tensor:
     owned = torch.from_numpy(np.empty(0, values.dtype)).new_empty(values.shape)
     np.copyto(owned.numpy(), values)
     return owned
+
+
+@lru_cache(maxsize=64)
+def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[str, bytes]:
+    """Return name and header of an array that is stored by rows: they are few, and slow to write."""
+    header = BytesIO()
+    fields = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    npy.write_array_header_1_0(header, fields)
+    return str(dtype), header.getvalue()
 
 
 @lru_cache(maxsize=64)

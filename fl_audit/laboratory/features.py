@@ -5,6 +5,8 @@ that tells nothing costs time and no validity. Leaks that are no shift of a mean
 become one here: squares are shown by their logarithms, roundings by shares.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from fl_audit.laboratory.seen import Floats, Games
@@ -14,6 +16,9 @@ _MOST = 400
 _ROUNDS_SHOWN = 12
 _GRAINS = tuple(range(8, 41, 2))
 """Binary places at which roundings are looked for: multiples of 2**-k, k from 8 to 40."""
+
+_LARGEST = 100.0
+"""Stands for a binary place where there is none."""
 
 ALONG = "what was released along the differing contribution"
 """The group for which a normal law is expected, if noise is Gaussian."""
@@ -44,10 +49,12 @@ def feature_groups(games: Games) -> dict[str, Floats]:
     if np.any(games.own):
         own = np.concatenate([games.steps, games.own], axis=2)
         groups["released values beside the noise of one's own"] = _shown(own)
+        groups["along it, beside the noise of one's own"] = np.stack([along(games), _own_along(games)], axis=1)
     if np.any(games.others):
         groups["what was released along it, beside what others contributed"] = _beside_others(games)
     groups["the size of what was released"] = _sizes(games)
     groups["the low bits of what was released"] = _grains(games)
+    groups["the finest bit beside the contribution"] = _finest(games)
     for column, name in enumerate(games.names):
         groups[name] = games.numbers[:, column : column + 1]
     return {name: _finite(values) for name, values in groups.items()}
@@ -56,6 +63,11 @@ def feature_groups(games: Games) -> dict[str, Floats]:
 def along(games: Games) -> Floats:
     """Return the sum over rounds of what was released, along the differing contribution; shape (games,)."""
     return np.asarray(np.sum(_projections(games), axis=1))
+
+
+def _own_along(games: Games) -> Floats:
+    """Return the same of the noise of one's own."""
+    return np.asarray(np.sum(_projections(replace(games, steps=games.own)), axis=1))
 
 
 def _projections(games: Games) -> Floats:
@@ -106,6 +118,28 @@ def _grains(games: Games) -> Floats:
     values = _flat(games.released)
     shares = [np.mean(np.equal(np.mod(values * 2.0**k, 1.0), 0.0), axis=1) for k in _GRAINS]
     return np.stack(shares, axis=1)
+
+
+def _finest(games: Games) -> Floats:
+    """Return the finest binary place of any released value, beside the size of the differing contribution there.
+
+    In floating point a sum has no finer bits than the finer one of what was added. Noise of some size alone may be as
+    fine as any number near zero; noise on top of a contribution is never much finer than the contribution (Mironov
+    2012).
+    """
+    sizes = np.abs(games.direction)
+    relative = _places(games.released) + np.log2(np.where(sizes > 0, sizes, 1.0))
+    known = np.where((sizes > 0) & np.isfinite(games.released), relative, -_LARGEST)
+    return np.asarray(np.max(_flat(known), axis=1, keepdims=True))
+
+
+def _places(values: Floats) -> Floats:
+    """Return the binary place of the last bit of every value: the least k for which it is a multiple of 2**-k."""
+    mantissas, exponents = np.frexp(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0))
+    whole = np.asarray(mantissas * 2.0**53, dtype=np.int64)
+    # The last bit alone of a whole number in two's complement.
+    last = np.log2(np.maximum(whole & -whole, 1))
+    return np.where(whole == 0, -_LARGEST, 53.0 - exponents - last)
 
 
 def _flat(values: Floats) -> Floats:

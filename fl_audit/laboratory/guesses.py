@@ -127,7 +127,9 @@ def fewest_games(claim: Claim, confidence: float = 0.95) -> int:
     >>> fewest_games(Claim("add-remove-client", epsilon=4.0))
     186
     """
-    return LESSONS + int(np.floor(np.log(1 - confidence) / np.log(claim.success))) + 1
+    # A claim of a huge epsilon allows a share that is 1 in floating point.
+    wrong = max(1 - claim.success, 1e-15)
+    return LESSONS + int(np.floor(np.log(1 - confidence) / np.log1p(-wrong))) + 1
 
 
 class _Guesses(NamedTuple):

@@ -19,6 +19,8 @@ METHODS = (BoundMethod.ORDER_STATISTIC, BoundMethod.CLOPPER_PEARSON)
 """The bounds that assume nothing of the scores."""
 _SURE = 12.0
 """A shift, in spreads, beyond which two groups never overlap in any number of games that anybody plays."""
+_LARGE_DELTA = 0.03
+"""From here on counting guesses is the better bound where so few games prove nothing by either."""
 _RANKING_CONFIDENCE = 0.8
 """Confidence of bounds that rank leads; nothing is certified by it."""
 _RANKING_QUANTILE = 2.3
@@ -105,7 +107,7 @@ def _margins(
     entries = []
     for limit in limits:
         by_shift = _expected_epsilon(mu, limit.delta, fresh)
-        for method in METHODS:
+        for method in METHODS if limit.delta < _LARGE_DELTA else METHODS[::-1]:
             by_tail = epsilon_lower_bound(one, zero, limit.delta, _RANKING_CONFIDENCE, method).epsilon
             # The second term decides between methods, and between leads that no number of games could tell apart.
             entries.append((max(by_shift, by_tail) - limit.epsilon + 1e-3 * by_tail + 1e-6 * mu, limit, method))

@@ -47,6 +47,8 @@ class Budget:
         Leads that are tried at most, if so many seem to break the claim.
     deep
         Of them, those that are tried in the later stages as well, as long as they break nothing.
+    until_broken
+        Whether the trial ends with the first lead that breaks the claim, and says nothing of the others.
 
     Raises
     ------
@@ -60,6 +62,7 @@ class Budget:
     tried: int = 3
     most: int = 12
     deep: int = 2
+    until_broken: bool = False
 
     def __post_init__(self) -> None:
         for count in (self.pilot, *self.stages):
@@ -209,13 +212,17 @@ def put_on_trial(
         if np.any(games.refused):
             refusal = _refusal(kind, said(kind), games, present, kind in malformed)
             refusals.append(refusal)
-            if (refusal.is_allowed and refusal.share_present > 0) or np.all(games.refused):
+            if refusal.is_allowed or np.all(games.refused):
                 continue
         found += leads(kind, games, present, claim.limits, budget.stages[-1])[:1]
     found.sort(key=lambda lead: -lead.margin)
     chosen = found[: min(budget.most, max(budget.tried, sum(lead.margin > 0 for lead in found)))]
     level = (1 - confidence) / max(1, len(chosen))
-    attempts = [_tried(lead, play, budget, level, place < budget.deep, tell) for place, lead in enumerate(chosen)]
+    attempts = list[Attempt]()
+    for place, lead in enumerate(chosen):
+        attempts.append(_tried(lead, play, budget, level, place < budget.deep, tell))
+        if budget.until_broken and attempts[-1].is_broken:
+            break
     attempts.sort(key=lambda attempt: attempt.lead.limit.epsilon - attempt.bound)
     return Trial(claim, _verdict(attempts), tuple(attempts), tuple(refusals), budget.pilot * len(kinds))
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fl_audit.errors import InputError, require
 from fl_audit.learning.frozen_cores import VGG16
-from fl_audit.learning.graph_convolutions import SORTED_NODES, GraphNetwork
+from fl_audit.learning.graph_convolutions import FEWEST_SORTED, SORTED_NODES, GraphNetwork
 from fl_audit.learning.layout import ParameterLayout
 from fl_audit.learning.module_checks import check_module, said, without_hints
 from fl_audit.learning.packed_graphs import is_packed_shape
@@ -109,8 +109,8 @@ def mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
     return _glorot(nn.Sequential(*layers, nn.Flatten(), nn.Linear(16 * prod(pooled), classes)))
 
 
-def dgcnn(feature_shape: Sequence[int], classes: int, sorted_nodes: int = SORTED_NODES) -> nn.Module:
-    """DGCNN on packed graphs (Bernau et al. 2019, section 4.3, on COLLAB): 60,067 parameters for 3 classes.
+def dgcnn(feature_shape: Sequence[int], classes: int, sorted_nodes: int | None = None) -> nn.Module:
+    """DGCNN on packed graphs (Bernau et al. 2019, section 4.3, on COLLAB): 256,675 parameters for 3 classes.
 
     Parameters
     ----------
@@ -119,8 +119,8 @@ def dgcnn(feature_shape: Sequence[int], classes: int, sorted_nodes: int = SORTED
     classes
         Number of classes.
     sorted_nodes
-        k, number of nodes that sort pooling keeps, see `GraphNetwork`. For another than the usual one, name a function
-        of your own as the model, which calls this one.
+        k, number of nodes that sort pooling keeps, see `GraphNetwork`; 130 if None, or as many as a graph can have
+        where these are fewer. For another number, name a function of your own as the model, which calls this one.
 
     Raises
     ------
@@ -129,7 +129,8 @@ def dgcnn(feature_shape: Sequence[int], classes: int, sorted_nodes: int = SORTED
     """
     shape = tuple(feature_shape)
     require(is_packed_shape(shape), f"dgcnn: examples have shape {shape}: accepted are graphs, as of data set collab")
-    return _glorot(GraphNetwork(classes, sorted_nodes))
+    usual = max(FEWEST_SORTED, min(SORTED_NODES, shape[0]))
+    return _glorot(GraphNetwork(classes, usual if sorted_nodes is None else sorted_nodes))
 
 
 def vgg16(feature_shape: Sequence[int], classes: int) -> nn.Module:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from fl_audit.laboratory.findings import Finding, findings, opening, refusal_words
 from fl_audit.laboratory.seen import Seen
 from fl_audit.laboratory.trial import Refusal, Trial
+from strategies.in_place.listening import ERROR
 
 _WORDS = {
     "removed": "one client's contribution against almost none",
@@ -20,6 +21,7 @@ _MEND = (
     "Check that contributions are clipped before they are summed, that all arrays of a client are clipped together, "
     "that noise is scaled to the norm over the number of clients that the mean divides by, and every array gets it."
 )
+CLIENTS = "replies of clients"
 ZERO = "an update of exactly zero"
 
 
@@ -45,6 +47,11 @@ def with_refusals(
         said = next(one.refusal for one in seen if one.refusal is not None)
         shares = (float(np.mean(refused[present])), float(np.mean(refused[~present])))
         found.append(Refusal(kind, said, *shares, is_allowed=False))
+    said_by_clients = {name.removeprefix(ERROR) for one in seen for name in one.numbers if name.startswith(ERROR)}
+    for said in sorted(said_by_clients):
+        where = np.array([ERROR + said in one.numbers for one in seen])
+        shares = (float(np.mean(where[present])), float(np.mean(where[~present])))
+        found.append(Refusal(CLIENTS, said, *shares, is_allowed=False))
     if probe:
         found.append(Refusal(ZERO, probe, 0.0, 1.0, is_allowed=False))
     return replace(trial, refusals=tuple(found))

@@ -11,6 +11,8 @@ from strategies.in_place.contributions import Arrays, Floats, arrays_of, base_of
 from strategies.in_place.notes import Answer, Note, Replies, read_note, taken_answer
 from strategies.laboratory.subject import Observer
 
+ERROR = "a client replied with an error: "
+"""Begins the name of a number that counts replies which are errors."""
 _WEIGHT = "num-examples"
 """The metric by which Flower's strategies weigh replies unless they are told another one."""
 
@@ -216,7 +218,7 @@ class GameEars:
             direction=self._sketch.of_difference(difference),
             others=reduced(others, difference),
             own=np.zeros((rounds, reduced(others, difference).shape[1])),
-            numbers=_summarised(self._numbers | metrics | lengths, len(self.errors), refusal),
+            numbers=_summarised(self._numbers | metrics | lengths, self.errors, refusal),
             refusal=refusal,
         )
 
@@ -268,7 +270,7 @@ def _stacked(vectors: list[Floats | None], rounds: int, size: int, missing: floa
     return found
 
 
-def _summarised(numbers: dict[str, list[float]], errors: int, refusal: str | None) -> dict[str, float]:
+def _summarised(numbers: dict[str, list[float]], errors: list[str], refusal: str | None) -> dict[str, float]:
     """Return numbers that were noted round by round: the only one, or the last and the mean."""
     found = dict[str, float]()
     for name, values in numbers.items():
@@ -276,8 +278,8 @@ def _summarised(numbers: dict[str, list[float]], errors: int, refusal: str | Non
             found[name] = values[0]
         else:
             found |= {f"{name}, last": values[-1], f"{name}, mean": float(np.mean(values))}
-    if errors:
-        found["replies that are errors"] = float(errors)
+    for said in errors:
+        found[ERROR + said] = found.get(ERROR + said, 0.0) + 1.0
     if refusal is not None:
         found["the strategy refused to go on"] = 1.0
     return found

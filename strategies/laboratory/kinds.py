@@ -5,6 +5,8 @@ from enum import Enum
 
 from fl_audit.adjacency import Adjacency, Relation, Unit
 
+RECORDS_OF_OTHERS = 3
+"""Records in a shard besides the differing one, for claims about records: what others contribute is shared out."""
 HUGE = 1000.0
 """Times the clipping norm: what must not pass."""
 
@@ -178,6 +180,8 @@ KINDS: tuple[Kind, ...] = (
         units=_BOTH,
         relation=Relation.REPLACE,
     ),
+    Kind("removed among opposite ones", "a record at the clipping norm against none, among others that all point away",
+         _FIRST, others=Part(Direction.FIRST, -RECORDS_OF_OTHERS), units=(Unit.RECORD,), relation=Relation.ADD_REMOVE),
     Kind("zero", "an update at the clipping norm against one of exactly zero", _FIRST, Part(Direction.ZERO)),
     Kind("all zero", "an update at the clipping norm against one of exactly zero, while all others are exactly zero",
          _FIRST, Part(Direction.ZERO), others=Part(Direction.ZERO)),
@@ -202,7 +206,8 @@ KINDS: tuple[Kind, ...] = (
          schedule=Schedule.ALTERNATING, relation=Relation.ADD_REMOVE, least_rounds=2, units=_BOTH),
     Kind("once", "an update in the first round alone against none", _FIRST,
          schedule=Schedule.ONCE, relation=Relation.ADD_REMOVE, least_rounds=2, units=_BOTH),
-    Kind("missing reply", "an update at the clipping norm against no reply", _FIRST, Part(form=Form.MISSING),
+    Kind("missing reply", "an update at the clipping norm, against those of all others, and no reply at all",
+         Part(Direction.SECOND, -1.0), Part(form=Form.MISSING),
          is_malformed=True, relation=Relation.ADD_REMOVE),
     Kind("not a number", "an update with a value that is no number against none", Part(form=Form.NOT_A_NUMBER),
          is_malformed=True),

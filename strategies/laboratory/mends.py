@@ -31,6 +31,7 @@ _BY_NAME: Mapping[str, str] = {
     "huge": _CLIP,
     "huge in every tensor": _CLIP,
     "huge and opposite": f"{_CLIP} {_SENSITIVITY}",
+    "removed among opposite ones": f"Clip every record by itself, and divide by a fixed, public number. {_SENSITIVITY}",
     "zero": "Treat an update of exactly zero like any other one: divide by the norm only where it is above the limit.",
     "all zero": "Treat updates of exactly zero like any others: divide by the norm only where it is above the limit.",
     "tiny": f"Never scale an update up to a norm. {_CLIP}",

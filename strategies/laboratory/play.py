@@ -13,7 +13,8 @@ from flwr.supercore.task_identity import TaskIdentity
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.laboratory.claim import Claim
 from fl_audit.laboratory.seen import Floats, Seen
-from strategies.laboratory.kinds import Form, Kind, Part, Schedule
+from fl_audit.packing import pack, unpack
+from strategies.laboratory.kinds import RECORDS_OF_OTHERS, Form, Kind, Part, Schedule
 from strategies.laboratory.replies import Arrays, Template, flat, message_of, template, update_of
 from strategies.laboratory.subject import Local, Mod, Observer, Subject, clipped_sum
 
@@ -22,8 +23,6 @@ Answer = Callable[[Message, Context], Message]
 _RUN_ID, _SERVER, _FIRST_NODE = 1, 1, 2
 TARGET, WATCHER = 0, 1
 """Positions of the client whose contribution differs, and of the one that looks."""
-_RECORDS_OF_OTHERS = 3
-"""Records in a shard besides the differing one, for claims about records."""
 
 
 class LaboratoryGrid(Grid):
@@ -114,7 +113,7 @@ class Game:
         grid = LaboratoryGrid(self._subject.clients)
         arrays: Arrays = {name: value.copy() for name, value in self._model.arrays.items()}
         for round in range(1, self._claim.rounds + 1):
-            record = ArrayRecord({name: Array(np.asarray(value)) for name, value in arrays.items()})
+            record = ArrayRecord({name: Array(*pack(value)) for name, value in arrays.items()})
             messages = list(strategy.configure_train(round, record, ConfigRecord(), grid))
             replies = [reply for message in messages if (reply := self._reply(message, round)) is not None]
             released, metrics = strategy.aggregate_train(round, replies)
@@ -132,6 +131,8 @@ class Game:
         values = flat(arrays, self._model)
         self._released[round - 1] = values
         self._steps[round - 1] = values - flat(sent, self._model)
+        beside = {name: array.ravel() for name, array in arrays.items() if name not in self._model.arrays}
+        self._note("array", {f"{name}[{n}]": float(x) for name, one in beside.items() for n, x in enumerate(one)})
         forms = "; ".join(f"{name} {array.dtype} {array.shape}" for name, array in arrays.items())
         self._note("form", {forms: 1.0, "bytes": float(sum(array.nbytes for array in arrays.values()))})
         return arrays
@@ -145,6 +146,7 @@ class Game:
                 self._numbers.setdefault(f"{what}: length of {name}", []).append(float(len(value)))
             elif isinstance(value, list) and value and isinstance(value[0], (bool, int, float)):
                 self._numbers.setdefault(f"{what}: mean of {name}", []).append(float(np.mean(value)))
+                self._numbers.setdefault(f"{what}: length of {name}", []).append(float(len(value)))
 
     def _reply(self, message: Message, round: int) -> Message | None:
         """Return what a client answers, after its modifiers."""
@@ -193,7 +195,7 @@ class Game:
         if self._claim.adjacency.unit is Unit.CLIENT:
             update = self._vector(part, round, is_target=client == TARGET)
             return update, {"num-examples": part.examples, "loss": part.loss}
-        rest = [self._vector(self._kind.others, round, is_target=False) / _RECORDS_OF_OTHERS] * _RECORDS_OF_OTHERS
+        rest = [self._vector(self._kind.others, round, is_target=False) / RECORDS_OF_OTHERS] * RECORDS_OF_OTHERS
         own = [self._vector(part, round, is_target=True)] if client == TARGET and self._has_record(part) else []
         local: Local = self._subject.local or clipped_sum(self._subject.norm)
         reply = local(np.stack([*own, *rest]), round, self._random)
@@ -233,7 +235,7 @@ def _modified(mods: tuple[Mod, ...], train: Answer) -> Answer:
 
 
 def _arrays(record: ArrayRecord) -> Arrays:
-    return {name: array.numpy() for name, array in record.items()}
+    return {name: unpack(array) for name, array in record.items()}
 
 
 def _context(client: int, clients: int) -> Context:

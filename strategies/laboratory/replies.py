@@ -1,12 +1,14 @@
 """The replies of clients in the laboratory: what a part of a game becomes as arrays and messages."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
+from fl_audit.packing import pack
 from fl_audit.randomness import Purpose, generator
 from strategies.laboratory.kinds import Direction, Form, Model, Part, Schedule
 
@@ -43,8 +45,9 @@ class Template(NamedTuple):
         return len(self.first)
 
 
+@lru_cache
 def template(model: Model) -> Template:
-    """Return the model that a kind of game is played on; it starts at zero."""
+    """Return the model that a kind of game is played on; it starts at zero. Nobody may write to it."""
     dtype = np.float16 if model is Model.HALF else np.float32
     arrays: Arrays = {WEIGHT: np.zeros((2, 3), dtype), BIAS: np.zeros(3, dtype)}
     plain = sum(array.size for array in arrays.values())
@@ -158,7 +161,7 @@ def message_of(
             arrays[BIAS] = np.zeros(arrays[BIAS].size + 1, arrays[BIAS].dtype)
         case Form.PLAIN:
             pass
-    record = ArrayRecord({name: Array(np.asarray(array)) for name, array in arrays.items()})
+    record = ArrayRecord({name: Array(*pack(array)) for name, array in arrays.items()})
     whole: dict[str, int | float | list[int] | list[float]] = {
         name: int(value) if float(value).is_integer() else float(value) for name, value in numbers.items()
     }

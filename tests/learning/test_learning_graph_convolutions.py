@@ -159,11 +159,13 @@ def test_it_learns_how_dense_a_graph_is() -> None:
 
 
 def test_the_built_in_model_has_the_published_layers() -> None:
-    model = StackedModel.of(ModelSpec("dgcnn", packed_shape(128), 3))
+    model = StackedModel.of(ModelSpec("dgcnn", packed_shape(150), 3))
     assert model.fast
     convolutions = 2 * 32 + 32 * 32 + 32 * 32 + 32
-    assert model.layout.size == convolutions + 97 * 16 + 16 + 16 * 32 * 5 + 32 + 13 * 32 * 128 + 128 + 128 * 3 + 3
-    assert model.layout.size == 60_067
+    assert model.layout.size == convolutions + 97 * 16 + 16 + 16 * 32 * 5 + 32 + 61 * 32 * 128 + 128 + 128 * 3 + 3
+    assert model.layout.size == 256_675
+    # Of graphs of up to 34 nodes all nodes are kept.
+    assert StackedModel.of(ModelSpec("dgcnn", packed_shape(34), 3)).layout.size == 60_067
 
 
 def test_what_is_no_graph_is_refused() -> None:
@@ -181,6 +183,6 @@ def test_nodes_that_nearly_tie_are_not_taken_for_mixed_examples() -> None:
         with torch.random.fork_rng(devices=[]):
             for seed in (0, 1, 5, 7):
                 torch.manual_seed(seed)
-                check_outputs(dgcnn(packed_shape(64), 3), packed_shape(64), 3)
+                check_outputs(dgcnn(packed_shape(64), 3, 34), packed_shape(64), 3)
     finally:
         torch.set_num_threads(1)

@@ -12,9 +12,11 @@ from scipy.special import ndtri
 from sklearn.metrics import roc_auc_score
 
 from experiments.reproductions import reproduce
-from experiments.reproductions.bernau2019 import paper, runs, settings
+from experiments.reproductions.bernau2019 import configurations, paper, runs
 from experiments.reproductions.bernau2019.claims import TESTS, Claim, claims_of
 from experiments.reproductions.bernau2019.claims import Verdict as OfClaim
+from experiments.reproductions.bernau2019.confidences import surest
+from experiments.reproductions.bernau2019.configurations import configuration
 from experiments.reproductions.bernau2019.epsilons import (
     Verdict,
     central_epsilon,
@@ -35,7 +37,6 @@ from experiments.reproductions.bernau2019.settings import (
     Method,
     Setting,
     Size,
-    configuration,
     settings_of,
 )
 from experiments.reproductions.bernau2019.sources import DataFound, find_data
@@ -139,7 +140,8 @@ def test_a_member_is_sampled_as_in_the_paper() -> None:
     config = configuration(Setting(faces, Method.CENTRAL, 4.0), Extent.FULL, None)
     assert float(sampling_rate(config)) == pytest.approx(16 / 368)
     config = configuration(Setting(faces, Method.LOCAL, 0.1), Extent.FULL, None)
-    assert float(sampling_rate(config)) == pytest.approx(32 / 368)
+    assert config.training.local_batch == 32
+    assert runs.most_epochs(config) == faces.full.epochs
     assert (config.privacy.pixelation_block, config.privacy.pixelation_pixels) == (1, 64)
 
 
@@ -151,7 +153,7 @@ def test_the_small_network_for_faces() -> None:
 def test_missing_data_are_named_and_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FL_AUDIT_DATA", raising=False)
     found = find_data(tmp_path, (Study.TEXAS, Study.COLLAB, Study.SKEWED))
-    assert [one.study for one in found.data] == [Study.SKEWED] * 4
+    assert [one.study for one in found.data] == [Study.SKEWED] * 3
     assert [line.partition(" is left out")[0] for line in found.remarks] == ["Texas", "COLLAB"]
 
 
@@ -171,8 +173,8 @@ def made_up(setting: Setting, auc: float, accuracy: float, worlds: int = 40, spr
     epsilon = {"guarantee": {"epsilon": 10 / max(setting.level, 0.1)}}
     config = configuration(setting, Extent.FULL, None)
     losses = np.abs(scores[BLACK_BOX])
-    chosen = np.full(worlds, 3.0)
-    return Findings(setting, config, epsilon, Membership(is_in), scores, right, right, chosen, losses, None)
+    chosen, sure = np.full(worlds, 3.0), np.clip(right[:, np.newaxis] + 0.02 * scores[BLACK_BOX], 0, 1)
+    return Findings(setting, config, epsilon, Membership(is_in), scores, right, right, chosen, sure, losses, None)
 
 
 def test_areas_are_those_of_scikit_learn() -> None:
@@ -229,6 +231,20 @@ def test_gain_is_the_mean_difference_of_the_same_models() -> None:
     assert found.low < found.value < found.high
 
 
+def test_models_that_are_surest_at_one_level_are_found() -> None:
+    ladder = _ladder(Method.LOCAL, 0.0)  # levels 0.1, 0.5, 1.0: each less accurate, and less sure, than the one before
+    found = surest(ladder)
+    assert found is not None
+    assert found.high < 0  # at epsilon_i = 1 they are least sure
+    sure = [run.confidence.mean() for run in ladder]
+    assert found.value == pytest.approx(sure[2] - sure[0])
+    turned = [replace(run, confidence=1 - run.confidence) for run in ladder]
+    found = surest(turned)
+    assert found is not None
+    assert 0 < found.low < found.value == pytest.approx(sure[1] - sure[2])
+    assert surest(ladder[:2]) is None
+
+
 @pytest.mark.parametrize(
     ("interval", "verdict"),
     [
@@ -261,7 +277,7 @@ def test_the_figure_shows_every_run() -> None:
     }
     made = figure_of(Study.SKEWED, [SKEWED], runs)
     panels = made.figure.get_axes()
-    assert len(panels) == 14
+    assert len(panels) == 16
     assert all(panel.get_xlabel() and panel.get_ylabel() for panel in panels)
     # ROC curves: the original model and three levels on each side, beside the diagonal.
     assert [len(panel.get_lines()) for panel in panels[8:12]] == [5] * 4
@@ -311,7 +327,7 @@ def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
     small = replace(SKEWED, quick=_TINY, options={**SKEWED.options, "generated-records": 400}, model="logistic")
     monkeypatch.setattr(paper, "find_data", lambda data_dir, wanted: DataFound((small,), ("Texas is gone",)))
     # The white-box attack takes seconds a run: its panels are drawn from made-up runs above.
-    monkeypatch.setattr(settings, "ATTACKS", ("loss", "shadow"))
+    monkeypatch.setattr(configurations, "ATTACKS", ("loss", "shadow"))
     monkeypatch.setattr(shadow, "_EPOCHS", 2)
     monkeypatch.setattr(runs, "_cores", lambda: 1)
 

@@ -136,7 +136,9 @@ def test_an_interrupt_on_ray_ends_everything(delay: float, tmp_path: Path) -> No
 
 @pytest.mark.ray
 def test_nothing_outlives_a_run_that_was_killed(tmp_path: Path) -> None:
-    begun = Begun(tmp_path, "run", "audit.toml", "--out", "out")
+    # The first batch is soon over, and the last is not.
+    settings = ("--set", "training.rounds=5", "--set", "audit.worlds=1000")
+    begun = Begun(tmp_path, "run", "audit.toml", *settings, "--out", "out")
     begun.wait_until(lambda: len(batches(begun.out)) >= 1)
     begun.end(signal.SIGKILL)
 

@@ -6,9 +6,8 @@ from enum import StrEnum
 from math import inf, isfinite, nan
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from experiments.reproductions.bernau2019.confidences import surest
 from experiments.reproductions.bernau2019.figures import ATTACK_NAMES, Runs, is_at_chance, phi_of, runs_of_method
 from experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, Study
 from experiments.reproductions.bernau2019.runs import CONFIDENCE, Findings
@@ -21,11 +20,8 @@ from experiments.reproductions.bernau2019.tradeoffs import (
     mean_interval,
     phis,
 )
-from experiments.reproductions.items import ItemResult, Row, table
-from experiments.reproductions.looks import name_panel
 from experiments.reproductions.statistics import resampling, welch_interval
 from fl_audit.evidence.membership.rates import Interval
-from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, new_figure
 
 MARGIN = WHITE_BOX_GAIN[0]
 """What counts as no difference of an AUC or accuracy: the smallest one that the paper speaks of."""
@@ -224,6 +220,16 @@ def accuracy_on_skewed(played: Played) -> Iterator[Claim]:
         )  # fmt: skip
 
 
+def confidence_on_skewed(played: Played) -> Iterator[Claim]:
+    """Yield whether models are surer of themselves at epsilon_i = 1 than at all other levels."""
+    found = surest(played.local) if played.data.study is Study.SKEWED else None
+    if found is not None:
+        yield Claim(
+            "5.5", "models are surest of their answers at epsilon_i = 1", played.data.title,
+            "confidence at epsilon_i 1 less the largest at another level", found, 0.0,
+        )  # fmt: skip
+
+
 def majority_on_collab(played: Played) -> Iterator[Claim]:
     """Yield whether test accuracy ends at the share of the largest class."""
     if played.data.study is not Study.COLLAB:
@@ -237,7 +243,8 @@ def majority_on_collab(played: Played) -> Iterator[Claim]:
 
 
 TESTS: tuple[Callable[[Played], Iterator[Claim]], ...] = (
-    at_chance, white_over_black, alike, phi_above_one, order_of_phi, accuracy_on_skewed, majority_on_collab,
+    at_chance, white_over_black, alike, phi_above_one, order_of_phi, accuracy_on_skewed, confidence_on_skewed,
+    majority_on_collab,
 )  # fmt: skip
 
 
@@ -247,99 +254,9 @@ def claims_of(data: Sequence[DataSetting], runs: Runs) -> list[Claim]:
     return [claim for test in TESTS for one in played for claim in test(one)]
 
 
-def claims_table(data: Sequence[DataSetting], runs: Runs) -> ItemResult:
-    """Return every claim with its number, its interval and what our runs say of it."""
-    claims = claims_of(data, runs)
-    figure = new_figure(2.6 + 0.27 * len(claims))
-    _draw_all(figure, claims)
-    return ItemResult(
-        table(map(_claim_row, claims)),
-        figure,
-        "Each number with its 95 % interval (dot and line), and the range in which the claim has it (grey bar, cut at "
-        "the frame). Filled: holds on our data; crossed: does not hold; open: not decided.",
-        tuple(_remarks(claims)),
-        shown_rows=len(claims),
-        data=tuple(one.title for one in data),
-    )
-
-
-def _claim_row(claim: Claim) -> Row:
-    return Row(
-        f"{claim.where} (section {claim.section})", claim.quantity, measured=claim.found.value, low=claim.found.low,
-        high=claim.found.high, note=f"{claim.verdict}: {claim.statement}; claimed: {claim.range_text}",
-    )  # fmt: skip
-
-
 def counted(claims: Sequence[Claim]) -> Mapping[Verdict, int]:
     """Return how many claims there are of each verdict."""
     return {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in Verdict}
-
-
-def _remarks(claims: Sequence[Claim]) -> Iterator[str]:
-    for statement in dict.fromkeys(claim.statement for claim in claims):
-        own = [claim for claim in claims if claim.statement == statement]
-        said = ", ".join(f"{count} {verdict}" for verdict, count in counted(own).items() if count)
-        yield f"{statement[0].upper()}{statement[1:]}: of {len(own)}, {said}."
-    yield (
-        f"Differences of up to {MARGIN:g} count as none: the smallest that the paper speaks of. A claim holds where "
-        "the whole interval lies in the range, does not hold where none of it does, and is not decided otherwise. Each "
-        "interval holds by itself with 95 %, so that of twenty verdicts one may be chance."
-    )
-
-
-_MARKS = {
-    Verdict.HOLDS: ("o", "#12426e", "#12426e"),
-    Verdict.FAILS: ("X", "#b35806", "#b35806"),
-    Verdict.OPEN: ("o", "#5c5c5c", "white"),
-}
-
-
-def _draw_all(figure: Figure, claims: Sequence[Claim]) -> None:
-    """Draw every kind of number in a panel of its own, for their axes differ."""
-    kinds = [(name, [claim for claim in claims if _kind(claim) == name]) for name in _AXES]
-    there = [(name, own) for name, own in kinds if own]
-    panels = np.atleast_1d(figure.subplots(len(there), 1, height_ratios=[len(own) + 1.5 for _, own in there]))
-    for axes, (name, own) in zip(panels, there, strict=True):
-        _draw(axes, own, name)
-
-
-_AXES = {"AUC or test accuracy": (0.3, 1.0), "Difference of AUC or test accuracy": (-0.3, 0.3), "phi": (-1.0, 2.1)}
-"""What the panels show, and the least range of their axes."""
-
-
-def _kind(claim: Claim) -> str:
-    level, difference, of_phi = _AXES
-    if "phi" in claim.quantity:
-        return of_phi
-    return difference if " less " in claim.quantity else level
-
-
-def _draw(axes: Axes, claims: Sequence[Claim], name: str) -> None:
-    ends = [end for claim in claims for end in (claim.found.low, claim.found.high) if isfinite(end)]
-    left, right = min([_AXES[name][0], *ends]), max([_AXES[name][1], *ends])
-    for place, claim in enumerate(claims):
-        low, high = max(claim.lowest, left), min(claim.highest, right)
-        axes.barh(place, high - low, left=low, height=0.62, color=MUTED, alpha=0.22, linewidth=0)
-        marker, colour, fill = _MARKS[claim.verdict]
-        axes.plot([claim.found.low, claim.found.high], [place, place], color=colour, linewidth=1.6)
-        axes.plot(claim.found.value, place, marker, color=colour, markerfacecolor=fill, markersize=6)
-    named = [f"{claim.where}: {_short(claim.quantity)}" for claim in claims]
-    axes.set_yticks(range(len(claims)), named)
-    axes.set_ylim(len(claims) - 0.4, -0.6)
-    axes.set_xlim(left, right)
-    name_panel(axes, "", "", name, "")
-    axes.tick_params(axis="y", labelsize=SMALL_TEXT_SIZE - 3.5)
-
-
-def _short(quantity: str) -> str:
-    for long, short in (
-        ("white-box AUC less black-box AUC, mean over settings", "white less black"),
-        (", at the same test accuracy", ""), ("smallest difference of test accuracies, LDP less CDP, level by level",
-        "accuracy, LDP less CDP"), ("under LDP less under CDP", "LDP less CDP"),
-        ("under CDP less under LDP", "CDP less LDP"), ("(white-box AUC)", "(white-box)"),
-    ):  # fmt: skip
-        quantity = quantity.replace(long, short)
-    return quantity
 
 
 def _random(what: str, played: Played, attack: str) -> np.random.Generator:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from scipy.stats import rankdata
 
+from experiments.reproductions.bernau2019.configurations import configuration
 from experiments.reproductions.bernau2019.published import Study
-from experiments.reproductions.bernau2019.settings import Method, Setting, configuration
+from experiments.reproductions.bernau2019.settings import Method, Setting
 from experiments.reproductions.papers import Context
 from experiments.reproductions.statistics import resampling
 from experiments.runs.attacks import by_target
@@ -64,6 +65,8 @@ class Findings:
         The same of the test records, (worlds,).
     chosen_epoch
         After how many passes each world's model was taken, (worlds,).
+    confidence
+        Largest confidence of each world's model in a class, for the true record of each target (worlds, targets).
     member_losses
         Losses of all targets (worlds, targets).
     test_losses
@@ -78,6 +81,7 @@ class Findings:
     train_accuracy: Floats
     test_accuracy: Floats
     chosen_epoch: Floats
+    confidence: Floats
     member_losses: Floats
     test_losses: Floats | None
 
@@ -244,10 +248,10 @@ def read_findings(setting: Setting, config: RunConfig, run: RunDirectory) -> Fin
     plan = read_plan(run.path)
     game, is_in = load_game(plan.public), by_target(targets, "is_in").astype(np.bool_)
     outputs = run.store(config).outputs(config.audit.worlds)
-    right = torch.cat([one[LOGITS].argmax(dim=2) for one in outputs]) == game.differing.labels.cpu()
+    logits = torch.cat([one[LOGITS] for one in outputs])
+    right = logits.argmax(dim=2) == game.differing.labels.cpu()
     models = torch.cat([load_file(path)["models"] for path in sorted((run.path / "public").glob("models-*"))])
     attacked = [name for name in map(str, targets.columns) if name.startswith(SCORE)]
-    epochs_a_round = float(sampling_rate(config))
     return Findings(
         setting=setting,
         config=config,
@@ -256,10 +260,22 @@ def read_findings(setting: Setting, config: RunConfig, run: RunDirectory) -> Fin
         scores={name.removeprefix(SCORE): by_target(targets, name) for name in attacked},
         train_accuracy=_mean_where(right.numpy(), is_in),
         test_accuracy=worlds["test_accuracy"].to_numpy(dtype=np.float64),
-        chosen_epoch=worlds["chosen_release"].to_numpy(dtype=np.float64) * epochs_a_round,
+        chosen_epoch=worlds["chosen_release"].to_numpy(dtype=np.float64) * epochs_a_round(config),
+        confidence=torch.softmax(logits.double(), dim=2).amax(dim=2).numpy(),
         member_losses=-by_target(targets, "log_probability"),
         test_losses=game.losses(models, game.test) if setting.data.study is Study.SKEWED else None,
     )
+
+
+def epochs_a_round(config: RunConfig) -> float:
+    """Return how often a record is used in a round, on average."""
+    epochs = config.training.local_epochs
+    return float(sampling_rate(config)) if epochs is None else float(epochs)
+
+
+def most_epochs(config: RunConfig) -> float:
+    """Return after how many epochs training ends at the latest."""
+    return rounds_of(config) * epochs_a_round(config)
 
 
 def _mean_where(values: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> Floats:

@@ -10,6 +10,7 @@ Which scores are set apart is drawn by lot (`split`).
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,9 +86,12 @@ def above(scores: NDArray[np.float64], threshold: NDArray[np.float64] | float) -
     return np.asarray(scores.size - np.searchsorted(scores, threshold, side="right"), dtype=np.int64)
 
 
+@lru_cache(maxsize=256)
 def ranks(size: int) -> NDArray[np.int64]:
-    """Return at most 64 ranks from 1 to `size`, dense at the beginning."""
-    return np.unique(np.geomspace(1, size, _CANDIDATES).round().astype(np.int64))
+    """Return at most 64 ranks from 1 to `size`, dense at the beginning. Nobody may write to them."""
+    found = np.unique(np.geomspace(1, size, _CANDIDATES).round().astype(np.int64))
+    found.flags.writeable = False
+    return found
 
 
 def ratio_bound(

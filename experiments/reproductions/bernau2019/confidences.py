@@ -1,0 +1,70 @@
+"""Panels (l) and (m) of Figure 7 of Bernau et al. 2019: how sure models are, by what an attack says."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from experiments.reproductions.bernau2019.runs import CONFIDENCE, Findings
+from experiments.reproductions.bernau2019.settings import BLACK_BOX, DataSetting, Method
+from experiments.reproductions.looks import empty_panel, name_panel
+from experiments.reproductions.statistics import welch_interval
+from fl_audit.evidence.membership.rates import Interval
+from fl_audit.report.style import SMALL_TEXT_SIZE
+
+SHOWN_LEVELS = (1.0, 0.1)
+"""epsilon_i of the two panels."""
+SUREST_LEVEL = 1.0
+"""epsilon_i at which, section 5.5 says, models are surer than at larger and at smaller ones."""
+_LETTERS = ("l", "m")
+_BINS = np.linspace(0.0, 1.0, 26)
+_LOOKS = (("called a member", "#12426e", "-", "////"), ("called none", "#b35806", "--", ""))
+
+
+def draw_confidences(axes: Axes, data: DataSetting, local: Sequence[Findings], panel: int) -> None:
+    """Draw histograms of the largest confidence in a target's true record, by what the black-box attack calls it.
+
+    Parameters
+    ----------
+    axes
+        The panel.
+    data
+        The data set.
+    local
+        Its runs under local DP.
+    panel
+        0 for (l), 1 for (m).
+    """
+    level = SHOWN_LEVELS[panel]
+    title = f"Confidence, {data.classes} classes, epsilon_i {level:g}"
+    run = next((one for one in local if one.setting.method is Method.LOCAL and one.setting.level == level), None)
+    if run is None or BLACK_BOX not in run.scores:
+        empty_panel(axes, f"({_LETTERS[panel]}) {title}", "this level was not played")
+        return
+    called = run.scores[BLACK_BOX] > 0  # log-odds of membership
+    for chosen, (name, colour, line, hatch) in zip((called, ~called), _LOOKS, strict=True):
+        if not chosen.any():
+            continue
+        values, share = run.confidence[chosen], 100 / called.size
+        axes.hist(
+            values, _BINS.tolist(), weights=np.full(values.shape, share), histtype="step", color=colour, linestyle=line,
+            hatch=hatch, linewidth=1.5, label=f"{name}: {chosen.mean():.0%}, mean {values.mean():.3f}",
+        )  # fmt: skip
+    axes.set_ylim(top=1.45 * axes.get_ylim()[1])  # room for the legend
+    axes.legend(fontsize=SMALL_TEXT_SIZE - 2, loc="upper left")
+    name_panel(axes, _LETTERS[panel], title, "Largest confidence", "Targets, %")
+
+
+def surest(local: Sequence[Findings]) -> Interval | None:
+    """Return by how much models are surer at epsilon_i = 1 than at the other level where they are surest.
+
+    Means over worlds of the mean of the largest confidence in true records of targets; intervals of all differences
+    hold together (Bonferroni). None where that level or all others are not played.
+    """
+    own = next((one for one in local if one.setting.level == SUREST_LEVEL), None)
+    others = [one for one in local if one is not own]
+    if own is None or not others:
+        return None
+    confidence, sure = 1 - (1 - CONFIDENCE) / len(others), own.confidence.mean(axis=1)
+    found = [welch_interval(sure, one.confidence.mean(axis=1), confidence) for one in others]
+    return Interval(*(min(one[end] for one in found) for end in range(3)))

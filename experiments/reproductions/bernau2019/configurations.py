@@ -1,0 +1,120 @@
+"""The configurations of the runs behind the figures of Bernau et al. 2019."""
+
+from math import ceil, sqrt
+from pathlib import Path
+from typing import Any
+
+from experiments.reproductions.bernau2019.published import Recipe
+from experiments.reproductions.bernau2019.settings import Method, Randomiser, Setting, Size
+from experiments.reproductions.papers import Extent
+from experiments.runs.config import RunConfig, parse_config
+from fl_audit.adversaries.membership.names import USUAL, Attack
+
+ATTACKS = tuple(str(attack) for attack in (*USUAL, Attack.WHITE_BOX))
+CLIENTS = 2
+"""In every round all records of the sample take part, whoever holds them: the number of clients changes nothing."""
+PATIENCE = 8
+"""Epochs without a smaller loss that end the training of a world; the paper does not state its own."""
+EPOCHS_A_ROUND = 2
+"""Epochs between two looks at the loss where nothing is added in training: there Adam's moments begin anew."""
+
+
+def configuration(setting: Setting, extent: Extent, data_dir: Path | None) -> RunConfig:
+    """Return the configuration of a run.
+
+    Raises
+    ------
+    InputError
+        If a value is not accepted.
+    """
+    return parse_config(values_of(setting, extent, data_dir))
+
+
+def values_of(setting: Setting, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
+    """Return the values of the configuration of a run, unchecked."""
+    data, size = setting.data, setting.data.size(extent)
+    assert size is not None, setting
+    is_central = setting.method is Method.CENTRAL
+    training, evaluate_every = _with_noise(data.recipe, size) if is_central else _without_noise(data.recipe, size)
+    return {
+        "data": {
+            "name": data.name,
+            "records": size.records,
+            "test-records": size.test_records,
+            "population-records": size.population_records,
+            "clients": CLIENTS if is_central else 1,
+            **data.options,
+            **({} if data_dir is None else {"data-dir": str(data_dir.absolute())}),
+        },
+        "model": {"name": data.model, "seed": setting.seed},
+        "training": training,
+        "privacy": _privacy(setting, size),
+        "audit": {
+            "game": "membership",
+            "worlds": size.worlds,
+            "targets": size.records,
+            "attacks": list(ATTACKS),
+            "insider": False,
+            "epsilon-star": False,
+            "evaluate-every": evaluate_every,
+        },
+        "run": {
+            "seed": setting.seed,
+            "worlds-per-batch": size.worlds,
+            "keep-releases": 0,
+            "keep-final-models": True,
+            "actors": 1,  # runs are played side by side instead
+        },
+    }
+
+
+def _with_noise(recipe: Recipe, size: Size) -> tuple[dict[str, Any], int]:
+    """Return how central DP trains, a step a round, and after how many rounds the loss is looked at: an epoch.
+
+    Of 2n targets n are members on average, so that a round of 2b expected records, members or not, samples a member
+    with the paper's probability b/n. Adam's steps do not depend on the divisor of the sum.
+    """
+    batch = min(2 * recipe.central_batch, size.records // 4)
+    training = {
+        "optimizer": "adam",
+        "learning-rate": recipe.central_rate,
+        "expected-batch": batch,
+        "epochs": size.central_epochs,
+        "early-stopping": PATIENCE,
+    }
+    return training, max(1, round(size.records / batch))
+
+
+def _without_noise(recipe: Recipe, size: Size) -> tuple[dict[str, Any], int]:
+    """Return how the others train: as a plain training in one place, of which a round is a few epochs."""
+    epochs = min(EPOCHS_A_ROUND, size.epochs)
+    training = {
+        "strategy": "dp-fedavg",
+        "rounds": ceil(size.epochs / epochs),
+        "local-epochs": epochs,
+        "local-batch": min(recipe.batch, size.records // 8),
+        "local-optimizer": "adam",
+        "local-learning-rate": recipe.rate,
+        "early-stopping": ceil(PATIENCE / epochs),
+    }
+    return training, 1
+
+
+def _privacy(setting: Setting, size: Size) -> dict[str, Any]:
+    data = setting.data
+    common = {"delta": 2 / size.records, "adjacency": "add-remove-record"}
+    match setting.method:
+        case Method.ORIGINAL:
+            return common | {"private": False}
+        case Method.CENTRAL:
+            return common | {
+                "noise-multiplier": setting.level,
+                "clipping-norm": data.recipe.clipping_norm,
+                "accountant": "rdp-classic",
+            }
+        case Method.LOCAL:
+            local = {"private": False, "randomiser": str(data.randomiser), "record-epsilon": setting.level}
+            if data.randomiser is Randomiser.PIXELS:
+                # b = 1 keeps every pixel; m is the square root of the number of pixels (section 4.4).
+                local |= {"pixelation-block": 1, "pixelation-pixels": round(sqrt(data.values))}
+            return common | local

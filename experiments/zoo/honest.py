@@ -1,0 +1,102 @@
+"""The honest mechanisms of the zoo, each with the claim that it keeps."""
+
+import math
+from dataclasses import replace
+
+from experiments.zoo import clients, parts
+from experiments.zoo.animal import Honest
+from experiments.zoo.mechanism import Mechanism
+from fl_audit.adjacency import Adjacency
+from fl_audit.laboratory.claim import Claim
+from fl_audit.privacy.adaptive_clipping import combined_multiplier
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.privacy.profile import PrivacyProfile
+from strategies.laboratory.subject import Observer, Subject
+
+DELTA = 0.01
+"""Of claims with an epsilon: one over a hundred clients or records."""
+CLIENTS = 4
+SAMPLING_RATE = 0.25
+POISSON_ROUNDS, LONG, SHORT = 4, 4, 2
+BIT_MULTIPLIER = 2.0
+RATE = 0.5
+"""Learning rate of an adaptive clipping norm."""
+
+
+def gaussian_claim(adjacency: Adjacency, mu: float, rounds: int) -> Claim:
+    """Return the claim that all rounds together are no easier to tell than a Gaussian shift by mu spreads."""
+    return Claim(adjacency, noise_multiplier=math.sqrt(rounds) / mu, rounds=rounds)
+
+
+def subject(mechanism: Mechanism, like: Subject | None = None) -> Subject:
+    """Return a mechanism as what is played, with the clients of another subject."""
+    return replace(like or Subject(mechanism.strategy, clients=CLIENTS), strategy=mechanism.strategy)
+
+
+ONE_ROUND = Mechanism(multiplier=1.0)
+"""What most animals change one part of: one round, and noise as large as the clipping norm."""
+TWO_ROUNDS = Mechanism(multiplier=math.sqrt(SHORT))
+ADAPTIVE = Mechanism(1.0, next_norm=parts.towards_median(RATE, BIT_MULTIPLIER), said=parts.norm_said)
+SUMMING = Mechanism(0.0, clip=parts.untouched, weights=parts.of_all_or_none)
+"""What a server does whose clients clip and add noise themselves."""
+OF_RECORDS = Mechanism(1.0, norm=1 / clients.EXPECTED_RECORDS, clip=parts.untouched)
+SAMPLED = Mechanism(1.0, clip=parts.untouched)
+SHARE = 1 / math.sqrt(CLIENTS - 1)
+"""Noise of one client: an insider takes away its own, and the others' together has deviation 1."""
+MESSAGE_DEVIATION = 2.0
+"""Noise on one message for mu = 1: a replaced client moves its update by twice the norm."""
+
+CENTRAL = Honest("one round", Claim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0), subject(ONE_ROUND))
+REPLACED = Honest(
+    "one round, replaced clients",
+    Claim(Adjacency.REPLACE_CLIENT, noise_multiplier=1.0),
+    subject(ONE_ROUND.with_(multiplier=2.0)),
+)
+SHORT_RUN = Honest("two rounds", gaussian_claim(Adjacency.ADD_REMOVE_CLIENT, 1.0, SHORT), subject(TWO_ROUNDS))
+LONG_RUN = Honest(
+    "four rounds",
+    gaussian_claim(Adjacency.ADD_REMOVE_CLIENT, 1.0, LONG),
+    subject(ONE_ROUND.with_(multiplier=math.sqrt(LONG))),
+)
+ADAPTIVE_CLIPPING = Honest(
+    "adaptive clipping",
+    Claim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=combined_multiplier(1.0, BIT_MULTIPLIER), rounds=SHORT),
+    subject(ADAPTIVE),
+)
+DISTRIBUTED = Honest(
+    "noise of the clients",
+    Claim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0),
+    replace(subject(SUMMING), mods=(clients.noising(1.0, SHARE),)),
+)
+RECORDS = Honest(
+    "records",
+    Claim(Adjacency.ADD_REMOVE_RECORD, noise_multiplier=1.0),
+    replace(subject(OF_RECORDS), local=clients.mean_of_expected),
+)
+POISSON = Honest(
+    "sampled records",
+    Claim(
+        Adjacency.ADD_REMOVE_RECORD,
+        epsilon=PrivacyProfile(
+            gaussian_rounds(1.0, POISSON_ROUNDS, SAMPLING_RATE), Adjacency.ADD_REMOVE_RECORD
+        ).epsilon(DELTA),
+        delta=DELTA,
+        rounds=POISSON_ROUNDS,
+    ),
+    replace(subject(SAMPLED), local=clients.poisson_batches(SAMPLING_RATE)),
+)
+LOCAL = Honest(
+    "local privacy",
+    Claim(Adjacency.REPLACE_CLIENT, epsilon=gdp_epsilon(DELTA, 1.0), delta=DELTA, rounds=LONG),
+    replace(
+        subject(SUMMING),
+        mods=(clients.noising(1.0, MESSAGE_DEVIATION * math.sqrt(LONG)),),
+        observer=Observer.SERVER,
+    ),
+)
+
+HONEST = (
+    CENTRAL, REPLACED, SHORT_RUN, LONG_RUN, ADAPTIVE_CLIPPING, DISTRIBUTED, RECORDS, POISSON, LOCAL,
+)  # fmt: skip
+"""All of them."""

@@ -1,0 +1,273 @@
+"""The parts of mechanisms: the honest one of every step first, then those that break the promise, a few lines each."""
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.adjacency import Relation
+from fl_audit.privacy.adaptive_clipping import bit_sensitivity
+from fl_audit.randomness import Purpose, generator
+
+Floats = NDArray[np.float64]
+Arrays = dict[str, Floats]
+Said = Mapping[str, str | int | float]
+
+GRID = 2.0**-12
+"""Releases are multiples of this: far below any noise, far above what float32 and float64 can tell apart near 1.
+
+Noise is drawn and added in float64 before the rounding, so what float64 cannot represent changes the probability of a
+multiple by about 2**-40 of itself. Whoever needs it exact draws discrete Gaussian noise on the grid."""
+BUFFER = "buffer."
+"""How names of arrays begin that are released beside the parameters."""
+EXAMPLES, LOSS, RUNNING_MEAN = "num-examples", "loss", "running-mean"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one client sent.
+
+    Parameters
+    ----------
+    update
+        By how much it is ahead of the model that it was sent, by tensor, float64.
+    numbers
+        Numbers that it named.
+    """
+
+    update: Arrays
+    numbers: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a server knows of a round.
+
+    Parameters
+    ----------
+    number
+        From 1.
+    asked
+        How many clients were asked.
+    norm
+        The clipping norm.
+    replies
+        What came back.
+    """
+
+    number: int
+    asked: int
+    norm: float
+    replies: tuple[Reply, ...]
+
+
+# Clipping
+
+
+def length(update: Arrays) -> float:
+    """Return the norm of an update over all tensors."""
+    return math.sqrt(sum(float(np.sum(values**2)) for values in update.values()))
+
+
+def whole_update(update: Arrays, norm: float) -> Arrays:
+    """Clip an update as one vector."""
+    factor = min(1.0, norm / max(length(update), 1e-300))
+    return {name: values * factor for name, values in update.items()}
+
+
+def untouched(update: Arrays, _norm: float) -> Arrays:
+    """Clip nothing: what arrives is clipped already, or has no need of it."""
+    return update
+
+
+def every_layer(update: Arrays, norm: float) -> Arrays:
+    """Clip every tensor to the norm by itself: the whole may be longer."""
+    return {name: whole_update({name: values}, norm)[name] for name, values in update.items()}
+
+
+def all_but_scalars(update: Arrays, norm: float) -> Arrays:
+    """Clip the tensors that have axes, and pass the others on."""
+    with_axes = {name: values for name, values in update.items() if values.ndim}
+    return update | whole_update(with_axes, norm)
+
+
+def dividing_by_length(update: Arrays, norm: float) -> Arrays:
+    """Clip without a thought of updates that are exactly zero."""
+    return {name: values * min(1.0, norm / length(update)) for name, values in update.items()}
+
+
+# Weights
+
+
+def equal_weights(this: Round) -> Floats:
+    """Give every reply one share of those that were asked, whoever else replies."""
+    return np.full(len(this.replies), 1 / this.asked)
+
+
+def of_all_or_none(this: Round) -> Floats:
+    """Weigh equally, and refuse a round in which a reply is missing: its client's share of the noise is missing too."""
+    if len(this.replies) < this.asked:
+        raise ValueError(f"{len(this.replies)} of {this.asked} clients replied: accepted are all of them")
+    return equal_weights(this)
+
+
+def by_examples(this: Round) -> Floats:
+    """Give every reply the share of examples that it names."""
+    examples = np.array([reply.numbers[EXAMPLES] for reply in this.replies])
+    return np.asarray(examples / examples.sum())
+
+
+def among_replies(this: Round) -> Floats:
+    """Give every reply one share of those that came."""
+    return np.full(len(this.replies), 1 / max(1, len(this.replies)))
+
+
+# How much noise
+
+
+def of_the_sum(multiplier: float, this: Round, _next_norm: float) -> float:
+    """Return noise for a sum clipped at this round's norm, divided as the sum is."""
+    return multiplier * this.norm / this.asked
+
+
+def of_all_registered(multiplier: float, this: Round, next_norm: float) -> float:
+    """Divide the noise by all who are registered, twice as many as take part."""
+    return of_the_sum(multiplier, this, next_norm) / 2
+
+
+def of_the_next_norm(multiplier: float, this: Round, next_norm: float) -> float:
+    """Return noise for the norm that was just worked out for the next round."""
+    return multiplier * next_norm / this.asked
+
+
+# Which tensors, from where, and in which arithmetic
+
+
+def every_tensor(_name: str, _axes: int) -> bool:
+    """Noise for all."""
+    return True
+
+
+def all_but_bias(name: str, _axes: int) -> bool:
+    """No noise for the bias."""
+    return name != "bias"
+
+
+def only_with_axes(_name: str, axes: int) -> bool:
+    """No noise for parameters without axes."""
+    return axes > 0
+
+
+def fresh(secret: int, round: int) -> np.random.Generator:
+    """Return noise of its own for every round of every run."""
+    return generator(secret, Purpose.RELEASE_NOISE, round=round)
+
+
+def same_every_round(secret: int, _round: int) -> np.random.Generator:
+    """Start the generator anew in every round."""
+    return generator(secret, Purpose.RELEASE_NOISE)
+
+
+def seeded_with_round(_secret: int, round: int) -> np.random.Generator:
+    """Seed the noise with what everybody knows."""
+    return generator(0, Purpose.RELEASE_NOISE, round=round)
+
+
+def on_grid(mean: Floats, noise: Floats) -> Floats:
+    """Add in float64 and round to the grid, which hides what rounding errors say."""
+    return np.asarray(np.rint((mean + noise) / GRID) * GRID)
+
+
+def in_single(mean: Floats, noise: Floats) -> Floats:
+    """Add in float32, whose low bits tell what was added to what."""
+    return np.asarray(mean.astype(np.float32) + noise.astype(np.float32)).astype(np.float64)
+
+
+def in_half(mean: Floats, noise: Floats) -> Floats:
+    """Add in float16."""
+    return np.asarray(mean.astype(np.float16) + noise.astype(np.float16)).astype(np.float64)
+
+
+# The clipping norm of the next round
+
+
+def same_norm(this: Round, _noise: np.random.Generator) -> float:
+    """Leave the norm as it is."""
+    return this.norm
+
+
+def towards_median(rate: float, bit_multiplier: float) -> Callable[[Round, np.random.Generator], float]:
+    """Move the norm towards the median of the updates' lengths (Andrew et al. 2021, Algorithm 1).
+
+    Parameters
+    ----------
+    rate
+        Learning rate of the logarithm of the norm.
+    bit_multiplier
+        Standard deviation of the noise on the sum of the bits, over its sensitivity; 0 for none.
+    """
+    deviation = bit_multiplier * bit_sensitivity(Relation.ADD_REMOVE)
+
+    def next_norm(this: Round, noise: np.random.Generator) -> float:
+        bits = sum(0.5 if length(reply.update) <= this.norm else -0.5 for reply in this.replies)
+        share = (bits + deviation * noise.standard_normal()) / this.asked + 0.5
+        return this.norm * math.exp(-rate * (share - 0.5))
+
+    return next_norm
+
+
+# What is said beside the model
+
+
+def no_metrics(_this: Round) -> Mapping[str, float]:
+    """Release no number."""
+    return {}
+
+
+def total_examples(this: Round) -> Mapping[str, float]:
+    """Release how many examples there are."""
+    return {EXAMPLES: sum(reply.numbers[EXAMPLES] for reply in this.replies)}
+
+
+def mean_loss(this: Round) -> Mapping[str, float]:
+    """Release the mean of the clients' losses."""
+    return {LOSS: float(np.mean([reply.numbers[LOSS] for reply in this.replies]))}
+
+
+def mean_length(this: Round) -> Mapping[str, float]:
+    """Release the mean length of the updates as they arrive."""
+    return {"update-norm": float(np.mean([length(reply.update) for reply in this.replies]))}
+
+
+def nothing_said(_last: Round | None, _norm: float) -> Said:
+    """Say nothing to clients but the model."""
+    return {}
+
+
+def norm_said(_last: Round | None, norm: float) -> Said:
+    """Tell clients the clipping norm, as adaptive clipping has to."""
+    return {"clipping-norm": norm}
+
+
+def a_byte_a_reply(last: Round | None, _norm: float) -> Said:
+    """Make the message one byte longer for every reply that the last round had."""
+    return {"padding": "-" * len(last.replies) if last else ""}
+
+
+def a_seed_for_all(_last: Round | None, _norm: float) -> Said:
+    """Send everybody the same seed for the noise."""
+    return {"noise-seed": random.getrandbits(32)}
+
+
+def no_buffers(_this: Round) -> Arrays:
+    """Release no array but the parameters."""
+    return {}
+
+
+def running_means(this: Round) -> Arrays:
+    """Release the clients' running means of a normalisation layer, averaged, without clipping and noise."""
+    means = [reply.numbers[RUNNING_MEAN] for reply in this.replies]
+    return {f"{BUFFER}running_mean": np.array([np.mean(means)])}

@@ -1,0 +1,48 @@
+import math
+
+import pytest
+from scipy.stats import norm
+
+from fl_audit.errors import InputError
+from fl_audit.laboratory.claim import Claim, Limit
+
+
+@pytest.mark.parametrize(("multiplier", "rounds"), [(1.0, 1), (2.0, 3), (0.5, 2)])
+def test_limits_of_gaussian_noise_lie_on_its_privacy_curve(multiplier: float, rounds: int) -> None:
+    # delta(epsilon) of a Gaussian mechanism: Balle & Wang 2018, theorem 5, here written out.
+    mu = math.sqrt(rounds) / multiplier
+    limits = Claim("add-remove-client", noise_multiplier=multiplier, rounds=rounds).limits  # type: ignore[arg-type]
+    for epsilon, delta in limits:
+        law = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+        assert law == pytest.approx(delta, rel=1e-6)
+    assert limits[-1].epsilon == 0
+    assert limits[-1].delta == pytest.approx(2 * norm.cdf(mu / 2) - 1)
+
+
+def test_a_pair_is_its_only_limit_whatever_the_rounds() -> None:
+    assert Claim("replace-client", epsilon=2.0, delta=1e-3, rounds=7).limits == (Limit(2.0, 1e-3),)  # type: ignore[arg-type]
+
+
+def test_success_is_that_of_the_best_rule() -> None:
+    gaussian = Claim("add-remove-client", noise_multiplier=0.5)  # type: ignore[arg-type]
+    assert gaussian.success == pytest.approx(norm.cdf(1.0))
+    # Randomised response tells the truth with probability e^epsilon / (1 + e^epsilon).
+    pure = Claim("add-remove-client", epsilon=1.5, delta=0.0)  # type: ignore[arg-type]
+    assert pure.success == pytest.approx(1 / (1 + math.exp(-1.5)))
+    assert Claim("add-remove-client", epsilon=0.0, delta=0.2).success == pytest.approx(0.6)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"epsilon": -1.0},
+        {"epsilon": 1.0, "delta": 1.0},
+        {"noise_multiplier": 0.0},
+        {"epsilon": 1.0, "noise_multiplier": 1.0},
+        {},
+        {"epsilon": 1.0, "rounds": 0},
+    ],
+)
+def test_bad_numbers_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(InputError):
+        Claim("add-remove-client", **wrong)  # type: ignore[arg-type]

@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+from laboratory.made_up_games import games_of, gaussian
+
+from fl_audit.laboratory.claim import Limit
+from fl_audit.laboratory.features import feature_groups
+from fl_audit.laboratory.leads import leads
+from fl_audit.laboratory.rules import learned_rule
+
+_FINEST = "the finest bit beside the contribution"
+_BITS = np.arange(80) % 2 == 0
+
+
+def test_missing_values_become_columns_of_their_own() -> None:
+    steps = np.ones((4, 1, 3))
+    steps[1] = np.nan
+    for name, values in feature_groups(games_of(steps, {"loss": np.array([1.0, np.nan, 1.0, 1.0])})).items():
+        assert np.isfinite(values).all(), name
+    assert feature_groups(games_of(steps, {"loss": np.array([1.0, np.nan, 1.0, 1.0])}))["loss"][:, 1].tolist() == [
+        0, 1, 0, 0,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "place"), [(0.75, 2), (3.0, 0), (12.0, -2), (2.0**-30 + 1, 30), (-0.625, 3)])
+def test_the_finest_bit_is_the_last_binary_place(value: float, place: int) -> None:
+    steps = np.zeros((2, 1, 3))
+    steps[:, 0, 0] = value
+    assert feature_groups(games_of(steps))[_FINEST][:, 0].tolist() == [place, place]
+
+
+def test_single_precision_noise_shows_in_its_finest_bits_and_noise_on_a_grid_does_not() -> None:
+    random = np.random.default_rng(1)
+    bits = random.random(2000) < 0.5
+    noise = random.standard_normal((2000, 1, 3))
+    added = np.where(bits, 1.0, 0.0)[:, None, None] * np.array([1.0, 0.0, 0.0])
+    single = (added.astype(np.float32) + noise.astype(np.float32)).astype(np.float64)
+    values = feature_groups(games_of(single))[_FINEST][:, 0]
+    # Where 1 was added, nothing is finer than the last bit of a number between 1/2 and 1, but for noise beyond that.
+    assert np.mean(values[bits] > 25) < 0.01
+    assert np.mean(values[~bits] > 25) > 0.08
+    on_grid = np.rint((added + noise) * 4096) / 4096
+    assert feature_groups(games_of(on_grid))[_FINEST][:, 0].max() <= 12
+
+
+def test_the_rule_is_fishers() -> None:
+    random = np.random.default_rng(2)
+    present = random.random(4000) < 0.5
+    covariance = np.array([[1.0, 0.8], [0.8, 1.0]])
+    features = random.multivariate_normal([0, 0], covariance, 4000) + present[:, None] * np.array([1.0, 0.0])
+    scores = learned_rule(features, present)(np.eye(2)) - learned_rule(features, present)(np.zeros((1, 2)))
+    expected = np.linalg.solve(covariance, [1.0, 0.0])
+    assert scores[1] / scores[0] == pytest.approx(expected[1] / expected[0], abs=0.05)
+
+
+def test_a_number_that_leaks_is_the_best_lead() -> None:
+    random = np.random.default_rng(3)
+    steps = random.standard_normal((80, 1, 3))
+    games = games_of(steps, {"loss": _BITS + 0.01 * random.standard_normal(80), "length": np.ones(80)})
+    found = leads("kind", games, _BITS, (Limit(0.0, 0.3),), 1000)
+    assert found[0].group == "loss"
+    assert found[0].rule(np.array([[1.0, 0.0]])) > found[0].threshold > found[0].rule(np.array([[0.0, 0.0]]))
+
+
+def test_noise_that_tells_nothing_has_no_lead_above_its_claim() -> None:
+    games = gaussian(0.0)(_BITS, np.random.default_rng(4))
+    assert all(lead.margin < 0.5 for lead in leads("kind", games, _BITS, (Limit(0.5, 0.1),), 1000))

@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+from laboratory.made_up_games import Bits, games_of, gaussian, trial_of
+from scipy.stats import binom
+
+from fl_audit.errors import InputError
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.seen import Games
+from fl_audit.laboratory.trial import Budget
+
+_CLAIM = Claim("add-remove-client", noise_multiplier=1.0)  # type: ignore[arg-type]
+
+
+def test_a_shift_twice_as_large_as_claimed_is_found_and_its_lines_are_shown() -> None:
+    trial = trial_of(_CLAIM, gaussian(2.0), budget=Budget(200, (600,), (1.0,), 1, 1, 1))
+    assert trial.verdict is Verdict.VIOLATED
+    assert trial.worst is not None
+    assert trial.worst.bound > trial.worst.lead.limit.epsilon
+    # The best rule is right with probability Phi(1) = 0.841: five standard errors of 600 games are 0.075.
+    assert trial.worst.right / trial.worst.games == pytest.approx(0.841, abs=0.075)
+    assert any("round 1, step of weight[0]" in line for line in trial.worst.lines)
+
+
+def test_the_whole_shift_over_rounds_counts() -> None:
+    claim = Claim("add-remove-client", noise_multiplier=2.0, rounds=4)  # type: ignore[arg-type]
+    assert trial_of(claim, gaussian(0.7, rounds=4)).verdict is Verdict.CONSISTENT
+    assert trial_of(claim, gaussian(3.0, rounds=4)).verdict is Verdict.VIOLATED
+
+
+def test_claims_that_hold_are_seldom_called_violated() -> None:
+    # At the very edge of the claim. Of 40 trials at level .05 more than 6 are violated with probability .004.
+    verdicts = [trial_of(_CLAIM, gaussian(1.0), seed).verdict for seed in range(40)]
+    assert verdicts.count(Verdict.VIOLATED) <= int(binom.ppf(0.995, 40, 0.05)) == 6
+    assert Verdict.INCONCLUSIVE not in verdicts
+
+
+def test_a_claim_that_no_number_of_right_guesses_could_refute_is_left_open() -> None:
+    claim = Claim("add-remove-client", epsilon=20.0, delta=0.0)  # type: ignore[arg-type]
+    assert trial_of(claim, gaussian(9.0)).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_number_beside_the_model_is_found_by_name() -> None:
+    def make(bits: Bits, random: np.random.Generator) -> Games:
+        return games_of(random.standard_normal((len(bits), 1, 3)), {"metrics: loss": np.where(bits, 1.5, 1.0)})
+
+    trial = trial_of(_CLAIM, make)
+    assert trial.verdict is Verdict.VIOLATED
+    assert trial.worst is not None
+    assert trial.worst.lead.group == "metrics: loss"
+    assert trial.worst.lines[0].startswith("metrics: loss: 1.5 under D, 1 under D'")
+
+
+def test_noise_that_repeats_is_found() -> None:
+    def make(bits: Bits, random: np.random.Generator) -> Games:
+        steps = np.repeat(random.standard_normal((len(bits), 1, 3)), 2, axis=1)
+        steps[:, 0, 0] += 0.01 * bits
+        return games_of(steps)
+
+    assert trial_of(_CLAIM, make).verdict is Verdict.VIOLATED
+
+
+def test_a_release_that_is_missing_is_found() -> None:
+    def make(bits: Bits, random: np.random.Generator) -> Games:
+        steps = random.standard_normal((len(bits), 1, 3))
+        steps[~bits] = np.nan
+        return games_of(steps)
+
+    assert trial_of(_CLAIM, make).verdict is Verdict.VIOLATED
+
+
+def test_refusing_what_is_malformed_is_no_leak_and_refusing_an_ordinary_update_is() -> None:
+    def make(bits: Bits, random: np.random.Generator) -> Games:
+        return games_of(random.standard_normal((len(bits), 1, 3)), {"refused": np.where(bits, np.nan, 1.0)}, ~bits)
+
+    allowed = trial_of(_CLAIM, make, malformed=frozenset(["kind"]))
+    assert allowed.verdict is not Verdict.VIOLATED
+    assert allowed.attempts == ()
+    assert allowed.refusals[0].share_absent == 1
+    refused = trial_of(_CLAIM, make)
+    assert refused.verdict is Verdict.VIOLATED
+    assert refused.refusals[0].said == "it refused"
+
+
+def test_a_trial_may_end_with_the_first_lead_that_breaks_the_claim() -> None:
+    from fl_audit.laboratory.trial import put_on_trial
+
+    random = np.random.default_rng(0)
+
+    def play(_kind: str, _first: int, count: int) -> tuple[Games, Bits]:
+        bits = random.random(count) < 0.5
+        return gaussian(6.0)(bits, random), bits
+
+    def attempts(until_broken: bool) -> int:
+        budget = Budget(40, (400,), (1.0,), 3, 3, 1, until_broken)
+        return len(put_on_trial(_CLAIM, ["a", "b", "c"], play, frozenset(), str, budget).attempts)
+
+    assert (attempts(True), attempts(False)) == (1, 3)
+
+
+@pytest.mark.parametrize("wrong", [{"pilot": 30}, {"stages": (20,), "shares": (1.0,)}, {"shares": (0.5, 0.5, 0.5)}])
+def test_bad_budgets_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(InputError):
+        Budget(**wrong)  # type: ignore[arg-type]

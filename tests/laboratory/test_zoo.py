@@ -1,0 +1,157 @@
+import csv
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from experiments.laboratory.campaign import hold_to_claim
+from experiments.zoo import false_alarms, parts
+from experiments.zoo.__main__ import chosen
+from experiments.zoo.animal import Animal, Honest
+from experiments.zoo.animals import ANIMALS
+from experiments.zoo.honest import CENTRAL, DISTRIBUTED, HONEST, LOCAL, ONE_ROUND, RECORDS, subject
+from experiments.zoo.hunt import Row, problems, write_csv
+from experiments.zoo.page import page
+from fl_audit.errors import InputError
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.laboratory.trial import Budget, Trial
+from fl_audit.randomness import Purpose, generator
+from strategies.laboratory.kinds import KINDS
+from strategies.laboratory.play import Game
+
+_SMALL = Budget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1)
+_ASKED_FOR = {
+    "wrong-denominator", "weighted-by-examples", "replaced-as-removed", "clipped-layer-by-layer", "clipped-batch",
+    "clipped-after-averaging", "bare-bias", "bare-scalar", "same-noise-every-round", "same-noise-every-client",
+    "predictable-noise", "half-precision", "noised-for-the-next-norm", "bare-quantile-bit", "examples-in-metrics",
+    "loss-in-metrics", "norm-in-metrics", "fixed-batches", "wrong-sampling-rate", "epsilon-reset-every-round",
+    "uncomposed-local-privacy", "running-statistics", "missing-reply-averaged-away", "divided-by-true-size",
+    "off-by-one", "message-size", "low-bits",
+}  # fmt: skip
+
+
+def _trial(what: Animal | Honest, *kinds: str) -> Trial:
+    return hold_to_claim(what.subject, what.claim, budget=_SMALL, only=kinds)
+
+
+def _animal(name: str) -> Animal:
+    return next(animal for animal in ANIMALS if animal.name == name)
+
+
+def _row(name: str, verdict: str) -> Row:
+    return Row(name, "epsilon 1", verdict, "removed", "loss", 2.0, 1.0, 0.1, 0.9, 0.7, 600, 5.0, 9.0)
+
+
+def test_the_zoo_is_complete_and_every_animal_has_an_honest_twin() -> None:
+    names = [animal.name for animal in ANIMALS]
+    assert len(set(names)) == len(names)
+    assert set(names) >= _ASKED_FOR
+    for animal in ANIMALS:
+        assert animal.twin in HONEST
+        assert animal.claim is animal.twin.claim
+        assert animal.subject != animal.twin.subject, animal.name
+
+
+def test_an_animal_needs_its_sentences() -> None:
+    with pytest.raises(InputError, match="source of nobody is empty"):
+        Animal("nobody", CENTRAL, CENTRAL.subject, "wrong", " ", "mend")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "group"),
+    [
+        ("bare-bias", "removed", None),
+        ("loss-in-metrics", "metrics", "metrics: loss"),
+        ("running-statistics", "removed", "array: buffer.running_mean[0]"),
+        ("same-noise-every-client", "removed", None),
+        ("crash-on-zero", "zero", None),
+    ],
+)
+def test_animals_are_caught_by_what_they_do(name: str, kind: str, group: str | None) -> None:
+    trial = _trial(_animal(name), kind)
+    assert trial.verdict is Verdict.VIOLATED
+    assert trial.worst is not None
+    assert group in (None, trial.worst.lead.group)
+
+
+@pytest.mark.parametrize(
+    ("honest", "kinds"),
+    [
+        (CENTRAL, ("metrics", "all zero", "missing reply", "not a number")),
+        (RECORDS, ("huge", "removed among opposite ones")),
+        (DISTRIBUTED, ("huge in every tensor", "missing reply")),
+    ],
+)
+def test_honest_twins_are_not_accused(honest: Honest, kinds: tuple[str, ...]) -> None:
+    assert _trial(honest, *kinds).verdict is Verdict.CONSISTENT
+
+
+@pytest.mark.parametrize(("honest", "deviation"), [(CENTRAL, 1 / 4), (DISTRIBUTED, (4 / 3) ** 0.5 / 4), (LOCAL, 4.0)])
+def test_honest_noise_is_as_large_as_it_says(honest: Honest, deviation: float) -> None:
+    # 60 games of 9 values: outside these limits once in 10,000 seeds.
+    random.seed(5)
+    kind = next(kind for kind in KINDS if kind.name == "nothing")
+    draws = generator(1, Purpose.LABORATORY)
+    games = [Game(honest.subject, honest.claim, kind, False, draws).play().steps[0] for _ in range(60)]
+    square = float(np.sum(np.square(games))) / deviation**2
+    assert chi2.ppf(5e-5, 540) < square < chi2.ppf(1 - 5e-5, 540)
+
+
+def test_a_malformed_reply_is_refused_and_a_missing_one_adds_nothing() -> None:
+    draws = generator(1, Purpose.LABORATORY)
+    seen = {
+        name: Game(CENTRAL.subject, CENTRAL.claim, next(kind for kind in KINDS if kind.name == name), bit, draws).play()
+        for name, bit in (("not a number", True), ("wrong shape", True), ("missing reply", False))
+    }
+    assert "no number" in str(seen["not a number"].refusal)
+    assert "shape (4,)" in str(seen["wrong shape"].refusal)
+    assert seen["missing reply"].refusal is None
+
+
+def test_the_clipping_norm_follows_the_median() -> None:
+    # Andrew et al. 2021, Algorithm 1: C exp(-rate (share of clients within C - 1/2)).
+    replies = tuple(parts.Reply({"w": np.array([length])}, {}) for length in (0.5, 0.9, 1.1, 0.2))
+    moved = parts.towards_median(0.4, 0.0)(parts.Round(1, 4, 1.0, replies), generator(1, Purpose.RELEASE_NOISE))
+    assert moved == pytest.approx(np.exp(-0.4 * (0.75 - 0.5)))
+
+
+def test_clipping_keeps_what_is_short_and_shortens_what_is_long() -> None:
+    long, short = {"w": np.array([3.0]), "b": np.array(4.0)}, {"w": np.array([0.3]), "b": np.array(0.4)}
+    assert parts.length(parts.whole_update(long, 2.0)) == pytest.approx(2.0)
+    assert parts.length(parts.whole_update(short, 2.0)) == pytest.approx(0.5)
+    assert parts.length(parts.every_layer(long, 2.0)) == pytest.approx(2.0 * 2**0.5)
+    assert parts.all_but_scalars(long, 2.0)["b"] == 4.0
+
+
+def test_a_part_is_changed_and_the_rest_stays() -> None:
+    changed = ONE_ROUND.with_(add=parts.in_half)
+    assert (changed.add, changed.clip, ONE_ROUND.add) == (parts.in_half, ONE_ROUND.clip, parts.on_grid)
+    assert subject(changed).clients == 4
+
+
+def test_what_got_away_and_who_is_accused_wrongly_is_said(tmp_path: Path) -> None:
+    animal = ANIMALS[0]
+    rows = [(animal, _row(animal.name, "consistent")), (animal.twin, _row(animal.twin.name, "violated"))]
+    assert len(problems(rows)) == 2
+    assert problems([(animal, _row(animal.name, "violated")), (animal.twin, _row("x", "consistent"))]) == []
+    write_csv([row for _, row in rows], tmp_path / "zoo.csv")
+    assert next(csv.DictReader((tmp_path / "zoo.csv").open()))["verdict"] == "consistent"
+    text = page({animal: rows[0][1]}, {animal.twin.name: rows[1][1]})
+    assert all(words in text for words in (animal.wrong, animal.source, animal.mend, "one round: violated"))
+
+
+def test_an_unknown_animal_is_named() -> None:
+    with pytest.raises(InputError, match="animal is 'unicorn': accepted are wrong-denominator"):
+        chosen("unicorn")
+
+
+def test_false_alarms_are_counted_and_kept(tmp_path: Path) -> None:
+    verdicts = {("one round", number): "violated" if number < 19 else "consistent" for number in range(200)}
+    assert false_alarms.allowed(200) == 18
+    assert false_alarms.counts_table(verdicts, ["one round"])[1] == ["one round"]
+    del verdicts["one round", 0]
+    assert false_alarms.counts_table(verdicts, ["one round"])[1] == []
+    false_alarms.write_verdicts(verdicts, tmp_path / "out.csv")
+    assert false_alarms.read_verdicts(tmp_path / "out.csv") == verdicts
