@@ -114,8 +114,9 @@ _NOISE = (
         "low-bits",
         CENTRAL,
         subject(ONE_ROUND.with_(add=parts.in_single)),
-        "Noise is added in float32, and the low bits of the result tell whether it was added to exactly zero. Shown "
-        "for updates of zero; how much the low bits tell of two updates that are not zero is not shown.",
+        "Noise is added in float32, and the low bits of the result tell whether it was added to next to nothing. Shown "
+        "where all others contribute at most a millionth of the norm; how much the low bits tell beside larger "
+        "contributions is not shown.",
         'Mironov 2012, "On Significance of the Least Significant Bits for Differential Privacy"; Jin et al. 2022, '
         '"Are We There Yet? Timing and Floating-Point Attacks on Differential Privacy Systems".',
         "Add in float64 and round to a fixed grid, or draw discrete noise on a grid.",
