@@ -36,7 +36,7 @@ def draw_confidences(axes: Axes, data: DataSetting, local: Sequence[Findings], p
         0 for (l), 1 for (m).
     """
     level = SHOWN_LEVELS[panel]
-    title = f"Confidence, {data.classes} classes, epsilon_i {level:g}"
+    title = f"Confidence, epsilon_i {level:g}"
     run = next((one for one in local if one.setting.method is Method.LOCAL and one.setting.level == level), None)
     if run is None or BLACK_BOX not in run.scores:
         empty_panel(axes, f"({_LETTERS[panel]}) {title}", "this level was not played")

@@ -341,7 +341,8 @@ _REMARKS = {
         "records. An attack then tells the two laws apart as well, and gets an AUC away from .5 without any leak. "
         "Here members and others have the same law; what the loss alone gets of members against test records stands in "
         "rows of its own.",
-        "Panels l and m: of all targets, how sure the models are, by what the black-box attack calls them. The paper "
+        "Panels l and m: with 10 classes, of all targets, how sure the models are, by what the black-box attack calls "
+        "them. The paper "
         "does not say which records it shows.",
     ),
 }

@@ -129,20 +129,24 @@ def _opening(data: Sequence[DataSetting], runs: Runs) -> str:
 
 
 def _by_statement(claims: Sequence[Claim]) -> Iterator[str]:
-    """Yield which sentences of the paper hold wherever they were tested, which nowhere, and which in some places."""
+    """Yield which sentences of the paper hold wherever they were tested, which nowhere, which in some places."""
     of: dict[str, list[OfClaim]] = {}
     for claim in claims:
         of.setdefault(claim.statement, []).append(claim.verdict)
-    agree, differ, split = [], [], []
+    agree, differ, nothing, split = [], [], [], []
     for statement, verdicts in of.items():
         holds, fails = verdicts.count(OfClaim.HOLDS), verdicts.count(OfClaim.FAILS)
         if holds == len(verdicts):
             agree.append(statement)
         elif fails == len(verdicts):
             differ.append(statement)
+        elif not holds and not fails:
+            nothing.append(statement)
         else:
             split.append(f"{statement} ({holds} yes, {fails} no, {len(verdicts) - holds - fails} open)")
-    for begin, statements in (("Holds", agree), ("Does not hold", differ), ("Depends on where one looks", split)):
+    for begin, statements in (
+        ("Holds", agree), ("Does not hold", differ), ("Not decided", nothing), ("Depends on where one looks", split)
+    ):  # fmt: skip
         if statements:
             yield f"{begin}: {'; '.join(statements)}."
 
