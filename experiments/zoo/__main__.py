@@ -1,7 +1,7 @@
 """Hunt the animals of the zoo: `python -m experiments.zoo [--only NAME,...] [--quick] [--processes N] [--out DIR]`.
 
 Every animal has to be called violated, and every honest mechanism must not be. Prints one table; with `--out` writes
-zoo.csv and zoo.md. The exit status is 1 where an animal got away or an honest mechanism was accused.
+zoo.csv and sharp-edges.md. The exit status is 1 where an animal got away or an honest mechanism was accused.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--only", metavar="NAME,...", help="these animals with their honest twins, instead of all")
     parser.add_argument("--quick", action="store_true", help="fewer games: some animals may get away")
     parser.add_argument("--processes", type=int, default=2, help="games played at the same time")
-    parser.add_argument("--out", type=Path, help="where to write zoo.csv and zoo.md")
+    parser.add_argument("--out", type=Path, help="where to write zoo.csv and sharp-edges.md")
     options = parser.parse_args()
     require(options.processes >= 1, f"processes are {options.processes}: accepted are whole numbers from 1")
     animals = chosen(options.only)
@@ -80,7 +80,9 @@ def main() -> None:
     if options.out:
         write_csv([row for _, row in rows], options.out / "zoo.csv")
         caught = {what: row for what, row in rows if isinstance(what, Animal)}
-        write_page(caught, {row.name: row for what, row in rows if isinstance(what, Honest)}, options.out / "zoo.md")
+        write_page(
+            caught, {row.name: row for what, row in rows if isinstance(what, Honest)}, options.out / "sharp-edges.md"
+        )
     found = problems(rows)
     print("\n".join(found) or "every animal is caught, and no honest mechanism is")
     sys.exit(1 if found else 0)

@@ -1,4 +1,4 @@
-"""The zoo as one page of Markdown: every animal with what is wrong, where it was seen, what told, and its mend."""
+"""Sharp edges of federated DP, as one page of Markdown: every animal of the zoo, ranked by how much it tells."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,6 +7,15 @@ from experiments.zoo.animal import Animal
 from experiments.zoo.hunt import Row
 from fl_audit.whole_files import whole_file
 
+_HEAD = """# Sharp edges of federated DP
+
+Pitfalls of private federated training, each played as a mechanism of the zoo and held to the promise that its author
+would make. They are ranked by how much they tell: by how far the share of games that were guessed right passes the
+largest share that the promise allows. The bounds on epsilon assume nothing of the mechanism; they end where so many
+games can prove no more. All of it is made by `python -m experiments.zoo --out DIR`, and every pitfall alone by the
+command below its name.
+"""
+
 
 def page(caught: Mapping[Animal, Row], honest: Mapping[str, Row]) -> str:
     """Return the page.
@@ -14,12 +23,13 @@ def page(caught: Mapping[Animal, Row], honest: Mapping[str, Row]) -> str:
     Parameters
     ----------
     caught
-        What came of every animal.
+        What came of every animal; the most telling one comes first on the page.
     honest
         What came of the honest mechanisms, by name.
     """
-    head = ["# The zoo of broken mechanisms", "", *_table(caught, honest)]
-    return "\n".join([*head, *(line for animal, row in caught.items() for line in _section(animal, row))]) + "\n"
+    ranked = dict(sorted(caught.items(), key=lambda entry: entry[1].allowed_right - entry[1].right))
+    sections = (line for animal, row in ranked.items() for line in _section(animal, row))
+    return "\n".join([_HEAD, *_table(ranked, honest), *sections]) + "\n"
 
 
 def write_page(caught: Mapping[Animal, Row], honest: Mapping[str, Row], path: Path) -> None:
@@ -35,14 +45,14 @@ def told(row: Row) -> str:
 
 def _table(caught: Mapping[Animal, Row], honest: Mapping[str, Row]) -> list[str]:
     lines = [
-        "| animal | claim | verdict | told by | epsilon at least, of claimed | seconds | honest twin |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| pitfall | claim | guessed right, of allowed | epsilon at least, of claimed | told by | honest twin |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     for animal, row in caught.items():
         twin = honest.get(animal.twin.name)
         lines.append(
-            f"| {animal.name} | {row.claim} | {row.verdict} | {row.game}: {row.group} | {told(row)} | "
-            f"{row.seconds:.0f} | {animal.twin.name}: {twin.verdict if twin else 'not played'} |"
+            f"| [{animal.name}](#{animal.name}) | {row.claim} | {row.right:.1%} of {row.allowed_right:.1%} "
+            f"| {told(row)} | {row.game}: {row.group} | {animal.twin.name}: {twin.verdict if twin else 'not played'} |"
         )
     return lines
 
@@ -53,6 +63,8 @@ def _section(animal: Animal, row: Row) -> list[str]:
         f"## {animal.name}",
         "",
         animal.wrong,
+        "",
+        f"    python -m experiments.zoo --only {animal.name}",
         "",
         f"* Seen: {animal.source}",
         f"* Mend: {animal.mend}",
