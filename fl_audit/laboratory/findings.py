@@ -90,6 +90,8 @@ def opening(trial: Trial) -> str:
                 f"Consistent: no game told more than the claim allows ({trial.claim.words}). This is no proof: it "
                 "covers the games that were played, at their numbers."
             )
+        case _ if not trial.attempts:
+            return f"Inconclusive: no kind of game could be played to its end ({trial.claim.words})."
         case _:
             return (
                 f"Inconclusive: even games without a single error could not have refuted so weak a claim "

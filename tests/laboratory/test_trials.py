@@ -6,8 +6,9 @@ from scipy.stats import binom
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.findings import opening
 from fl_audit.laboratory.seen import Games
-from fl_audit.laboratory.trial import Budget
+from fl_audit.laboratory.trial import Budget, Trial
 
 _CLAIM = Claim("add-remove-client", noise_multiplier=1.0)  # type: ignore[arg-type]
 
@@ -102,3 +103,7 @@ def test_a_trial_may_end_with_the_first_lead_that_breaks_the_claim() -> None:
 def test_bad_budgets_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(InputError):
         Budget(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_trial_in_which_nothing_could_be_played_says_so() -> None:
+    assert "no kind of game could be played" in opening(Trial(_CLAIM, Verdict.INCONCLUSIVE, (), (), 0))
