@@ -54,7 +54,9 @@ def feature_groups(games: Games) -> dict[str, Floats]:
         groups["what was released along it, beside what others contributed"] = _beside_others(games)
     groups["the size of what was released"] = _sizes(games)
     groups["the low bits of what was released"] = _grains(games)
-    groups["the finest bit beside the contribution"] = _finest(games)
+    # A sketched model shows some of its released values as they are, and these belong to no part of the difference.
+    if games.released.shape == games.direction.shape:
+        groups["the finest bit beside the contribution"] = _finest(games)
     for column, name in enumerate(games.names):
         groups[name] = games.numbers[:, column : column + 1]
     return {name: _finite(values) for name, values in groups.items()}
