@@ -75,8 +75,11 @@ def update_of(part: Part, model: Template, norm: float, round: int, schedule: Sc
     match schedule:
         case Schedule.ALTERNATING:
             length *= -1.0 if round % 2 == 0 else 1.0
+        case Schedule.ONCE if round > 1:
+            # Not exactly zero: what cannot bear that is found by a kind of game of its own.
+            return ALMOST_NOTHING * norm * model.second
         case Schedule.ONCE:
-            length *= 1.0 if round == 1 else 0.0
+            pass
         case Schedule.STEADY:
             pass
     match part.direction:
