@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-from strategies.laboratory.kinds import KINDS
-
 _CLIP = (
     "Clip the whole update of a client, over all parameters together and before anything is averaged, to the norm that "
     "the noise is calibrated for."
@@ -24,7 +22,7 @@ _REFUSE = (
     "Refuse a round with a reply that is missing, not finite or of another form, or account for what is done instead."
 )
 
-_BY_NAME: Mapping[str, str] = {
+MENDS: Mapping[str, str] = {
     "removed": _SENSITIVITY,
     "opposite": _SENSITIVITY,
     "replaced": _SENSITIVITY,
@@ -51,6 +49,4 @@ _BY_NAME: Mapping[str, str] = {
     "half-precision reply": _REFUSE,
     "wrong shape": _REFUSE,
 }
-
-MENDS: Mapping[str, str] = {kind.name: _BY_NAME.get(kind.name, _SENSITIVITY) for kind in KINDS}
-"""For every kind of game."""
+"""For every kind of game, by its name."""

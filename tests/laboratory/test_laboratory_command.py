@@ -12,7 +12,7 @@ from experiments.cli.main import app
 from experiments.laboratory.subjects import subject_of
 from fl_audit.errors import InputError
 from strategies.laboratory.kinds import KINDS
-from strategies.laboratory.mends import _BY_NAME
+from strategies.laboratory.mends import MENDS
 
 
 def private() -> Strategy:
@@ -102,4 +102,4 @@ def test_the_norm_of_a_strategy_is_taken_from_it() -> None:
 
 
 def test_every_kind_of_game_has_a_mend() -> None:
-    assert set(_BY_NAME) == {kind.name for kind in KINDS}
+    assert set(MENDS) == {kind.name for kind in KINDS}
