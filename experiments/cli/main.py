@@ -15,6 +15,7 @@ import experiments  # noqa: F401  # sets the environment before Flower is import
 from experiments.cli.compare import compare
 from experiments.cli.epsilon_star import epsilon_star
 from experiments.cli.evidence import bound
+from experiments.cli.export import export
 from experiments.cli.interrupts import goes_on_with, options, without_seed
 from experiments.cli.promise import account, calibrate
 from experiments.cli.reproduce import reproduce
@@ -139,7 +140,7 @@ def report(directory: DirectoryArgument) -> None:
     print(f"report: {rebuild_report(directory)}")
 
 
-for _command in (calibrate, account, bound, epsilon_star, strategy, compare, reproduce, sweep):
+for _command in (calibrate, account, bound, epsilon_star, strategy, compare, export, reproduce, sweep):
     app.command()(_command)
 
 
