@@ -10,18 +10,14 @@ from pydantic_core import PydanticCustomError
 from experiments.runs.config_errors import first_problem
 from fl_audit.adjacency import Adjacency
 from fl_audit.adversaries.membership.names import OF_ANY_UNIT, USUAL, Attack
-from fl_audit.data.dissimilarity import Dissimilarity
-from fl_audit.data.neighbours import RANKED, NeighbourChoice
-from fl_audit.data.partition import PartitionScheme
+from fl_audit.data.names import RANKED, Dissimilarity, NeighbourChoice, PartitionScheme
 from fl_audit.device import Device
 from fl_audit.errors import InputError
-from fl_audit.game.initial_weights import InitialWeights
-from fl_audit.game.seen import View
-from fl_audit.learning.local_training import LocalOptimizer
-from fl_audit.learning.optimizers import OptimizerKind
-from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.game.names import InitialWeights, View
+from fl_audit.learning.names import LocalOptimizer, OptimizerKind
+from fl_audit.mechanisms.names import NoiseScaling
 from fl_audit.mechanisms.standpoint import Place, TargetsParticipation
-from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.names import Accountant
 
 Scalar = bool | int | float | str
 T = TypeVar("T")

@@ -14,26 +14,14 @@ of L reaches depends on who chooses the sensitivities of the rounds:
 """
 
 import math
-from enum import StrEnum
 from typing import assert_never
 
 from scipy.optimize import brentq
 from scipy.special import expit, log_ndtr, logit, ndtr, ndtri, ndtri_exp
 
 from fl_audit.privacy.gaussian import require_delta, require_mu
+from fl_audit.privacy.names import Sensitivities as Sensitivities
 from fl_audit.privacy.scores import epsilon_from_belief, require_prior
-
-
-class Sensitivities(StrEnum):
-    """Who chooses the sensitivity that a unit has in a round.
-
-    FIXED: every round has the same signal-to-noise ratio whatever was released before, as under noise that is scaled
-    to the local sensitivity. ADAPTIVE: it may follow from earlier releases and is only bounded, as under noise that is
-    scaled to the global sensitivity. What holds for ADAPTIVE holds for FIXED too.
-    """
-
-    FIXED = "fixed"
-    ADAPTIVE = "adaptive"
 
 
 def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: Sensitivities) -> float:
