@@ -56,20 +56,22 @@ def sweep(
     """
     if utility is not None and utility not in list(Utility):
         raise InputError(f"--utility {utility!r}: accepted are {' and '.join(Utility)}")
-    from rich.console import Console
-
     from experiments.runs.config_file import load_values
-    from experiments.runs.engines import RayOptions
-    from experiments.runs.progress import runs_progress_bar
     from experiments.sweeps.grid import baselines, grid, parse_axis
-    from experiments.sweeps.page import sweep_page
-    from experiments.sweeps.sweep import RUNS, run_sweep
-    from fl_audit.whole_files import whole_file
 
     values = load_values(config, set_ or [], str(data_dir) if data_dir else None)
     points = grid(values, [parse_axis(text) for text in over or []])
     if baseline_over:
         points += baselines(values, [parse_axis(text) for text in baseline_over])
+    # A mistake in the configuration is answered before what takes seconds to import.
+    from rich.console import Console
+
+    from experiments.runs.engines import RayOptions
+    from experiments.runs.progress import runs_progress_bar
+    from experiments.sweeps.page import sweep_page
+    from experiments.sweeps.sweep import RUNS, run_sweep
+    from fl_audit.whole_files import whole_file
+
     run = points[0].config.run
     directory = out or Path("runs") / f"sweep-{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
     title = f"Landscape of {config.stem}"

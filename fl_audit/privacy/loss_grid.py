@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.special import logsumexp
 
 TRUNCATED = 1e-15
 """Mass that a sum may lose in each composition; it counts as mass at infinity."""
 
-_EXPONENTS = np.concatenate([np.arange(-20, 0), np.arange(1, 21)])
+_EXPONENTS = range(1, 21)
+"""In units of one over the length of the grid, up and down: powers of e stay within e^20."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,18 +62,16 @@ class LossGrid:
 
     def _support(self, count: int) -> tuple[int, int]:
         """Return bounds on the sum, counted from the first grid point, that it passes with next to no probability."""
-        size = self.probabilities.size
+        size, slack = self.probabilities.size, math.log(2 / TRUNCATED)
         low, high = 0, (size - 1) * count
-        places = np.arange(size)
-        for exponent in _EXPONENTS / size:
-            log_moment = float(logsumexp(places * exponent, b=self.probabilities))
-            bound = (count * log_moment + math.log(2 / TRUNCATED)) / exponent
-            if not math.isfinite(bound):
-                continue
-            if exponent > 0:
-                high = min(high, math.ceil(bound))
-            else:
-                low = max(low, math.floor(bound))
+        growth = np.exp(np.arange(size) / size)
+        rising = falling = self.probabilities
+        for exponent in _EXPONENTS:
+            rising, falling = rising * growth, falling / growth
+            above, below = float(rising.sum()), float(falling.sum())
+            if above > 0 and below > 0:
+                high = min(high, math.ceil((count * math.log(above) + slack) * size / exponent))
+                low = max(low, math.floor(-(count * math.log(below) + slack) * size / exponent))
         return low, high
 
 
