@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from PIL.Image import Image
 
-PREFIX = "hf:"
-"""How the name of such a data set begins in a configuration."""
+_PREFIX = "hf:"
 _LONGEST_SEQUENCE = 10_000
 
 
@@ -56,7 +55,7 @@ def load_hub(name: str, chosen: HubSettings, table: TableSettings, images: Image
     Parameters
     ----------
     name
-        `OWNER/NAME` on the hub, or a directory with files that `datasets.load_dataset` reads.
+        `hf:` and `OWNER/NAME` on the hub, or a directory with files that `datasets.load_dataset` reads.
     chosen
         Which part of it.
     table
@@ -70,17 +69,17 @@ def load_hub(name: str, chosen: HubSettings, table: TableSettings, images: Image
         If it cannot be had, a split or column is missing, or a column cannot be used.
     """
     splits = _splits(name, chosen)
-    parts = [(Path(f"{PREFIX}{name}") / split, data) for split, data in splits.items()]
+    parts = [(Path(name) / split, data) for split, data in splits.items()]
     pictures = _picture_columns(parts[0][1])
     require(
         len(pictures) <= 1,
-        f"{PREFIX}{name} has several columns of pictures, {', '.join(pictures)}: accepted is one; drop in [data] "
+        f"{name} has several columns of pictures, {', '.join(pictures)}: accepted is one; drop in [data] "
         "leaves out columns",
     )
     if pictures and pictures[0] not in table.drop:
         return _of_pictures(pictures[0], parts, chosen.label, table, images)
     frames = [chosen_columns(_frame(data), path, chosen.label, table) for path, data in parts]
-    return source_of_frames(frames, [path for path, _ in parts], chosen.label, table, PREFIX + name, "data set")
+    return source_of_frames(frames, [path for path, _ in parts], chosen.label, table, name, "data set")
 
 
 def _splits(name: str, chosen: HubSettings) -> "dict[str, Dataset]":
@@ -91,7 +90,9 @@ def _splits(name: str, chosen: HubSettings) -> "dict[str, Dataset]":
     disable_progress_bars()
     try:
         # The library partitions no split here: which records are whose is the business of the game.
-        federated = FederatedDataset(dataset=name, subset=chosen.subset, partitioners={chosen.split: 1}, shuffle=False)
+        federated = FederatedDataset(
+            dataset=name.removeprefix(_PREFIX), subset=chosen.subset, partitioners={chosen.split: 1}, shuffle=False
+        )
         found = {chosen.split: federated.load_split(chosen.split)}
         test = chosen.test_split or ("test" if chosen.split != "test" and _has_split(federated, "test") else None)
         return found if test is None else found | {test: federated.load_split(test)}
@@ -99,7 +100,7 @@ def _splits(name: str, chosen: HubSettings) -> "dict[str, Dataset]":
     except Exception as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise InputError(
-            f"data set {PREFIX}{name} cannot be read ({reason}): accepted are OWNER/NAME on the Hugging Face hub, if "
+            f"data set {name} cannot be read ({reason}): accepted are OWNER/NAME on the Hugging Face hub, if "
             "it can be reached, and directories that load_dataset of the package datasets reads"
         ) from error
     finally:

@@ -1,8 +1,8 @@
 """Pictures as numbers: one size, one number of channels, bytes scaled to [0, 1], the channel first."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,11 @@ class ImageSettings:
 
     size: int | None = None
     grey: bool = False
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> "ImageSettings":
+        """Return the settings that options name: image-size, grey."""
+        return cls(options.get("image-size"), bool(options.get("grey", False)))
 
 
 def image_features(pictures: Iterable[tuple[str, "Image"]], settings: ImageSettings) -> NDArray[np.float32]:
