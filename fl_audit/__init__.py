@@ -1,0 +1,75 @@
+"""fl_audit: audit differentially private federated learning.
+
+The names below are what most people need; they are loaded when they are first used.
+
+Examples
+--------
+>>> import fl_audit as fa
+>>> promise = fa.calibrate(30, 1e-3, adjacency="replace-record", belief=0.9, accountant="rdp-classic")
+>>> round(promise.noise_multiplier, 2)
+9.95
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fl_audit.adjacency import Adjacency
+    from fl_audit.api.measurements import epsilon_star, lower_bound
+    from fl_audit.api.promises import account, calibrate
+    from fl_audit.api.running import RunError, run_audit
+    from fl_audit.api.stored_run import Run, read_run
+    from fl_audit.errors import InputError
+    from fl_audit.evidence.belief.verdict import Verdict
+    from fl_audit.privacy.accounting import Accountant
+    from fl_audit.privacy.claim import Claim
+    from fl_audit.privacy.guarantee import Guarantee, guarantee
+
+__all__ = [
+    "Accountant",
+    "Adjacency",
+    "Claim",
+    "Guarantee",
+    "InputError",
+    "Run",
+    "RunError",
+    "Verdict",
+    "account",
+    "calibrate",
+    "epsilon_star",
+    "guarantee",
+    "lower_bound",
+    "read_run",
+    "run_audit",
+]
+
+_HOMES = {
+    "Accountant": "fl_audit.privacy.accounting",
+    "Adjacency": "fl_audit.adjacency",
+    "Claim": "fl_audit.privacy.claim",
+    "Guarantee": "fl_audit.privacy.guarantee",
+    "InputError": "fl_audit.errors",
+    "Run": "fl_audit.api.stored_run",
+    "RunError": "fl_audit.api.running",
+    "Verdict": "fl_audit.evidence.belief.verdict",
+    "account": "fl_audit.api.promises",
+    "calibrate": "fl_audit.api.promises",
+    "epsilon_star": "fl_audit.api.measurements",
+    "guarantee": "fl_audit.privacy.guarantee",
+    "lower_bound": "fl_audit.api.measurements",
+    "read_run": "fl_audit.api.stored_run",
+    "run_audit": "fl_audit.api.running",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first used: torch alone would cost every command seconds."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fl_audit' has no attribute {name!r}")
+    found: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

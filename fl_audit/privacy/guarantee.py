@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.notebook import html_table
 from fl_audit.privacy.accounting import Accountant, account
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.claim import Claim
@@ -80,6 +81,20 @@ class Guarantee:
     def sampling_rate(self) -> float:
         """Probability with which a unit takes part in a round; 1 is always."""
         return self.claim.sampling_rate
+
+    def _repr_html_(self) -> str:
+        """Return the promise as a table, for a notebook."""
+        numbers = {
+            "epsilon": self.epsilon,
+            "at delta": self.delta,
+            "noise multiplier": self.noise_multiplier,
+            "rounds": self.rounds,
+            "sampling rate": self.sampling_rate,
+            "belief at most": self.belief_bound,
+            "advantage at most": self.advantage_bound_exact,
+        }
+        rows = [(name, f"{value:.4g}") for name, value in numbers.items() if value is not None]
+        return html_table(f"Promise: {self.adjacency}, by {self.accountant}", rows)
 
 
 def guarantee(claim: Claim) -> Guarantee:

@@ -69,8 +69,8 @@ def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) ->
 
     Examples
     --------
-    >>> float(membership_attack([0.1, 0.2, 0.9], [0.3, 0.5, 0.6, 0.7]).advantage)
-    0.4166666666666667
+    >>> round(float(membership_attack([0.1, 0.2, 0.9], [0.3, 0.5, 0.6, 0.7]).advantage), 4)
+    0.4167
     """
     members, population = _checked(member_losses, "member losses"), _checked(population_losses, "population losses")
     require(

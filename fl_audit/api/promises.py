@@ -1,0 +1,135 @@
+"""Promises in one call: which noise keeps a promise, and what a noise multiplier promises."""
+
+from enum import StrEnum
+from typing import TypeVar
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import InputError
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.calibration import noise_multiplier_for
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, Target
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+def account(
+    noise_multiplier: float,
+    rounds: int,
+    delta: float,
+    *,
+    adjacency: Adjacency | str,
+    sampling_rate: float = 1.0,
+    prior: float = 0.5,
+    accountant: Accountant | str = Accountant.PLD,
+) -> Guarantee:
+    """Say what Gaussian noise promises over a training.
+
+    Parameters
+    ----------
+    noise_multiplier
+        Standard deviation of the noise over the sensitivity, positive.
+    rounds
+        Number of releases, at least 1.
+    delta
+        Of (epsilon, delta)-DP, and the probability with which the belief bound may be passed; above 0 and below 1.
+    adjacency
+        How neighbours differ: `add-remove-record`, `replace-record`, `add-remove-client` or `replace-client`.
+    sampling_rate
+        Probability with which a record or client takes part in a round, above 0 and at most 1.
+    prior
+        The insider's belief in the true data set before anything is seen, above 0 and below 1.
+    accountant
+        Who computes epsilon: `rdp-classic`, `rdp`, `pld` or `gdp`.
+
+    Raises
+    ------
+    InputError
+        If a name is unknown, a number is out of its range, or the accountant cannot account for the training.
+
+    Examples
+    --------
+    >>> round(account(5.46, 30, 1e-3, adjacency="replace-record", accountant="gdp").epsilon, 2)
+    3.15
+    """
+    events = gaussian_rounds(noise_multiplier, rounds, sampling_rate)
+    return guarantee(
+        Claim(
+            choice(Adjacency, "adjacency", adjacency),
+            events,
+            delta,
+            prior,
+            choice(Accountant, "accountant", accountant),
+        )
+    )
+
+
+def calibrate(
+    rounds: int,
+    delta: float,
+    *,
+    adjacency: Adjacency | str,
+    belief: float | None = None,
+    advantage: float | None = None,
+    epsilon: float | None = None,
+    sampling_rate: float = 1.0,
+    prior: float = 0.5,
+    accountant: Accountant | str = Accountant.PLD,
+) -> Guarantee:
+    """Find the least Gaussian noise that keeps a promise: the `noise_multiplier` of the guarantee that is returned.
+
+    Parameters
+    ----------
+    rounds, delta, adjacency, sampling_rate, prior, accountant
+        As for `account`.
+    belief
+        Largest belief of the insider in the true data set, above the prior and below 1.
+    advantage
+        Largest advantage of the insider, above 0 and below 1.
+    epsilon
+        Largest epsilon, positive. Exactly one of `belief`, `advantage` and `epsilon` is given.
+
+    Raises
+    ------
+    InputError
+        If not exactly one target is given, or as `account` does.
+
+    Examples
+    --------
+    >>> promise = calibrate(30, 1e-3, adjacency="replace-record", belief=0.9, accountant="rdp-classic")
+    >>> round(promise.noise_multiplier, 2)
+    9.95
+    """
+    target = _target(belief, advantage, epsilon)
+    events = gaussian_rounds(1.0, rounds, sampling_rate)
+    neighbours, name = choice(Adjacency, "adjacency", adjacency), choice(Accountant, "accountant", accountant)
+    claim = Claim(neighbours, events, delta, prior, name)
+    return guarantee(claim.with_noise(noise_multiplier_for(target, claim)))
+
+
+def choice(choices: type[Choice], what: str, name: str) -> Choice:
+    """Return the member of an enumeration that has a name.
+
+    Raises
+    ------
+    InputError
+        If none has.
+    """
+    if name not in list(choices):
+        raise InputError(f"{what} is {name!r}: accepted are {', '.join(choices)}")
+    return choices(name)
+
+
+def _target(belief: float | None, advantage: float | None, epsilon: float | None) -> Target:
+    given = {"belief": belief, "advantage": advantage, "epsilon": epsilon}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) != 1:
+        raise InputError(f"{' and '.join(named) or 'no target'} given: accepted is exactly one of {', '.join(given)}")
+    if belief is not None:
+        return BeliefTarget(belief)
+    if advantage is not None:
+        return AdvantageTarget(advantage)
+    assert epsilon is not None, "one of three is given"
+    return EpsilonTarget(epsilon)

@@ -1,0 +1,181 @@
+"""A finished run, read from its directory: the verdict, the summary, typed tables and the figures."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fl_audit.errors import InputError, require
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.notebook import html_table
+from fl_audit.report.finished_run import RunTables
+from fl_audit.report.wording import capital, number_text, percent
+
+SCHEMA = 1
+"""Of `summary.json`."""
+
+
+@dataclass(frozen=True)
+class RunFigure:
+    """A figure of a run; a notebook shows the picture itself.
+
+    Parameters
+    ----------
+    name
+        Its name, such as `beliefs`.
+    path
+        The PNG file.
+    """
+
+    name: str
+    path: Path
+
+    def _repr_png_(self) -> bytes:
+        """Return the picture for a notebook."""
+        return self.path.read_bytes()
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A finished run.
+
+    Parameters
+    ----------
+    path
+        Directory of the run.
+    summary
+        The content of `summary.json`: every number of the report, by finding.
+    tables
+        One row a world, a round of a world, a release, and what else was looked at; see `RunTables`.
+    configuration
+        The resolved configuration by section, without the challenger's seed.
+
+    Examples
+    --------
+    >>> run = read_run("runs/first")  # doctest: +SKIP
+    >>> run.verdict, run.summary["guarantee"]["epsilon"], run.worlds["belief"].max()  # doctest: +SKIP
+    """
+
+    path: Path
+    summary: Mapping[str, Any]
+    tables: RunTables
+    configuration: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def verdict(self) -> Verdict:
+        """What became of the promise."""
+        return Verdict(self.summary["verdict"])
+
+    @property
+    def worlds(self) -> pd.DataFrame:
+        """One row a world: bit, log_odds, belief in the data set that was really used, won, test_accuracy."""
+        return self.tables.worlds
+
+    @property
+    def rounds(self) -> pd.DataFrame:
+        """One row a world and round: sigma, local_sensitivity, log_odds after the round."""
+        return self.tables.rounds
+
+    @property
+    def releases(self) -> pd.DataFrame:
+        """One row a world and release from 0, the initial model: test_accuracy, epsilon_star."""
+        return self.tables.releases
+
+    @property
+    def figures(self) -> dict[str, RunFigure]:
+        """The figures of the report by name; empty where none were drawn."""
+        paths = sorted((self.path / "figures").glob("*.png"))
+        return {path.stem: RunFigure(path.stem, path) for path in paths}
+
+    @property
+    def report(self) -> Path:
+        """The report of the run, one page of HTML."""
+        return self.path / "report.html"
+
+    def _repr_html_(self) -> str:
+        """Return the verdict and the main numbers for a notebook."""
+        return html_table(
+            f"{capital(str(self.verdict))}: {self.path.name}", _rows(self.summary), [self.summary["scope"]]
+        )
+
+    def __repr__(self) -> str:
+        rows = "".join(f"\n  {name}: {value}" for name, value in _rows(self.summary))
+        return f"Run {self.path}: {self.verdict}{rows}"
+
+
+def read_run(path: str | Path) -> Run:
+    """Read a finished run from its directory; nothing is computed again, and `challenger/` is not read.
+
+    Parameters
+    ----------
+    path
+        Directory that `fl-audit run` or `run_audit` made.
+
+    Raises
+    ------
+    InputError
+        If it holds no finished run, or a file of it is damaged.
+    """
+    directory = Path(path)
+    summary = _json(directory / "summary.json")
+    require(
+        isinstance(summary, dict) and summary.get("schema") == SCHEMA and "verdict" in summary,
+        f"{directory / 'summary.json'} is no summary of a run (schema {SCHEMA})",
+    )
+    stored = _json(directory / "public" / "configuration.json")
+    require(
+        isinstance(stored, dict) and isinstance(stored.get("configuration"), dict),
+        f"{directory / 'public' / 'configuration.json'} holds no configuration of a run",
+    )
+    return Run(directory, summary, _tables(directory), stored["configuration"])
+
+
+def _tables(directory: Path) -> RunTables:
+    paths = {field.name: directory / f"{field.name}.parquet" for field in fields(RunTables)}
+    missing = [
+        path.name for name, path in paths.items() if name in ("worlds", "rounds", "releases") and not path.is_file()
+    ]
+    require(not missing, f"{directory} lacks {', '.join(missing)}: accepted is the directory of a finished run")
+    try:
+        return RunTables(**{name: pd.read_parquet(path) for name, path in paths.items() if path.is_file()})
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"a table of {directory} cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing: accepted is the directory of a finished run") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+
+
+def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the main numbers that a run has, in words."""
+
+    def of(section: str, key: str) -> Any:
+        return (summary.get(section) or {}).get(key)
+
+    shares = {("insider", "advantage"), ("guarantee", "advantage_bound_exact"), ("utility", "test_accuracy")}
+    rows = (
+        ("promised epsilon", "guarantee", "epsilon"),
+        ("at delta", "guarantee", "delta"),
+        ("epsilon shown at least", "empirical_epsilon", "lower_bound"),
+        ("insider's advantage", "insider", "advantage"),
+        ("largest advantage that the promise allows", "guarantee", "advantage_bound_exact"),
+        ("measured over promised noise", "noise", "ratio"),
+        ("Epsilon* of the released models, mean", "epsilon_star", "mean"),
+        ("accuracy on test records", "utility", "test_accuracy"),
+        ("worlds", "insider", "worlds"),
+    )
+    return [
+        (name, percent(value) if (section, key) in shares else number_text(value, 3))
+        for name, section, key in rows
+        if (value := of(section, key)) is not None
+    ]

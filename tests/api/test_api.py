@@ -1,0 +1,134 @@
+"""What `import fl_audit as fa` offers."""
+
+import json
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fl_audit as fa
+from fl_audit.evidence.belief.verdict import Verdict
+
+SETTINGS = {
+    "data": {"name": "breast-cancer", "records": 60, "clients": 3},
+    "model": {"name": "logistic"},
+    "training": {"rounds": 4, "learning-rate": 0.1},
+    "privacy": {"epsilon": 2.0, "delta": 0.01, "clipping-norm": 1.0, "adjacency": "replace-record"},
+    "audit": {"worlds": 12},
+}
+
+
+def test_every_name_is_offered_and_loaded_when_it_is_used() -> None:
+    assert set(fa.__all__) <= set(dir(fa))
+    assert all(getattr(fa, name) is not None for name in fa.__all__)
+    code = 'import sys, fl_audit; fl_audit.InputError; print({"torch", "pandas", "scipy"} & {*sys.modules})'
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "set()"
+    with pytest.raises(AttributeError, match="no attribute 'epsilom_star'"):
+        fa.epsilom_star  # noqa: B018
+
+
+def test_calibration_and_accounting_are_each_others_inverse() -> None:
+    promise = fa.calibrate(30, 1e-3, adjacency="replace-record", belief=0.9, accountant="rdp-classic")
+    # Bernau et al. 2021, table 2: a belief of 0.9 is epsilon ln 9.
+    assert promise.epsilon == pytest.approx(np.log(9), rel=1e-6)
+    assert promise.noise_multiplier is not None
+    again = fa.account(
+        promise.noise_multiplier, 30, 1e-3, adjacency=fa.Adjacency.REPLACE_RECORD, accountant=fa.Accountant.RDP_CLASSIC
+    )
+    assert again == promise
+    assert f"{promise.noise_multiplier:.4g}" in promise._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"adjacency": "replace"}, "adjacency is 'replace': accepted are add-remove-record"),
+        ({"adjacency": "replace-record", "epsilon": 1.0}, "belief and epsilon given: accepted is exactly one"),
+        ({"adjacency": "replace-record", "accountant": "best"}, "accountant is 'best': accepted are rdp-classic"),
+    ],
+)
+def test_wrong_promises_are_refused_in_a_line(wrong: dict[str, object], said: str) -> None:
+    with pytest.raises(fa.InputError, match=said):
+        fa.calibrate(30, 1e-3, **{"belief": 0.9, **wrong})  # type: ignore[arg-type]
+
+
+def test_bounds_and_epsilon_star_answer_in_one_call() -> None:
+    scores = np.arange(100.0)
+    bound = fa.lower_bound(scores + 100, scores, 0.0)
+    assert bound.epsilon == pytest.approx(3.05, abs=0.01)
+    assert "clopper-pearson" in bound._repr_html_()
+    draw = np.random.default_rng(3)
+    losses = draw.gamma(2.0, 0.3, 400), draw.gamma(2.5, 0.3, 400)
+    star = fa.epsilon_star(*losses, delta=1e-3)
+    assert star == fa.epsilon_star(*losses, delta=1e-3), "equal calls answer alike"
+    assert f"{star.epsilon_star:.4g}" in star._repr_html_()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[fa.Run, list[str]]:
+    heard: list[str] = []
+    # A directory of the user's with modules that have the names of our packages.
+    place = tmp_path_factory.mktemp("user")
+    (place / "server.py").write_text("raise RuntimeError('this is the module of somebody else')")
+    (place / "experiments").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        run = fa.run_audit(SETTINGS, place / "run", engine="local", progress=heard.append)
+    return run, heard
+
+
+def test_an_audit_runs_from_python(run: tuple[fa.Run, list[str]]) -> None:
+    found, _ = run
+    assert found.verdict in Verdict
+    assert found.summary["insider"]["worlds"] == len(found.worlds) == 12
+    assert len(found.rounds) == 12 * 4
+    assert found.configuration["audit"]["worlds"] == 12
+    assert found.configuration["run"].get("seed") is None
+    assert found.report.is_file()
+    assert found.figures["beliefs"]._repr_png_().startswith(b"\x89PNG")
+    html = unescape(found._repr_html_())
+    assert found.summary["scope"] in html
+    assert "promised epsilon" in html
+    assert "promised epsilon" in repr(found)
+
+
+def test_what_cannot_be_written_down_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(fa.InputError, match="a setting is None"):
+        fa.run_audit({"audit": {"worlds": None}}, tmp_path / "run", engine="local", progress=None)
+    with pytest.raises(fa.InputError, match="section worlds of the configuration is 3"):
+        fa.run_audit({"worlds": 3}, tmp_path / "run", engine="local", progress=None)  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(("status", "error"), [(2, fa.InputError), (3, fa.RunError)])
+def test_the_line_of_a_command_that_failed_is_the_error(
+    status: int, error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopping = tmp_path / "python"
+    stopping.write_text(f"#!/bin/sh\necho starting >&2\necho 'fl-audit: no client answered' >&2\nexit {status}\n")
+    stopping.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(stopping))
+    heard: list[str] = []
+    with pytest.raises(error, match=r"^no client answered$"):
+        fa.run_audit("audit.toml", tmp_path / "run", progress=heard.append)
+    assert heard == ["starting", "fl-audit: no client answered"]
+
+
+def test_a_directory_without_a_whole_run_is_refused(run: tuple[fa.Run, list[str]], tmp_path: Path) -> None:
+    with pytest.raises(fa.InputError, match=r"summary.json is missing: accepted is the directory of a finished run"):
+        fa.read_run(tmp_path)
+    (tmp_path / "summary.json").write_text(json.dumps({"schema": 99}))
+    with pytest.raises(fa.InputError, match="is no summary of a run"):
+        fa.read_run(tmp_path)
+    (tmp_path / "summary.json").write_text(json.dumps(run[0].summary))
+    (tmp_path / "public").mkdir()
+    (tmp_path / "public" / "configuration.json").write_text('{"configuration": {}}')
+    with pytest.raises(fa.InputError, match=r"lacks worlds.parquet, rounds.parquet, releases.parquet"):
+        fa.read_run(tmp_path)
+    for name in ("worlds", "rounds", "releases"):
+        (tmp_path / f"{name}.parquet").write_bytes(b"no table")
+    with pytest.raises(fa.InputError, match="cannot be read"):
+        fa.read_run(tmp_path)
