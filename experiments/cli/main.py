@@ -17,6 +17,7 @@ from experiments.cli.evidence import bound
 from experiments.cli.interrupts import goes_on_with, options, without_seed
 from experiments.cli.promise import account, calibrate
 from experiments.cli.reproduce import reproduce
+from experiments.cli.settings import settings
 from experiments.cli.strategy import strategy
 from experiments.cli.sweep import sweep
 from experiments.names import Engine
@@ -139,7 +140,7 @@ def report(directory: DirectoryArgument) -> None:
     print(f"report: {rebuild_report(directory)}")
 
 
-for _command in (calibrate, account, bound, epsilon_star, strategy, compare, reproduce, sweep):
+for _command in (settings, calibrate, account, bound, epsilon_star, strategy, compare, reproduce, sweep):
     app.command()(_command)
 
 
