@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import experiments  # noqa: F401  # sets the environment before Flower is imported
+from experiments.cli.check import check
 from experiments.cli.compare import compare
 from experiments.cli.epsilon_star import epsilon_star
 from experiments.cli.evidence import bound
@@ -140,7 +141,7 @@ def report(directory: DirectoryArgument) -> None:
     print(f"report: {rebuild_report(directory)}")
 
 
-for _command in (settings, calibrate, account, bound, epsilon_star, strategy, compare, reproduce, sweep):
+for _command in (check, settings, calibrate, account, bound, epsilon_star, strategy, compare, reproduce, sweep):
     app.command()(_command)
 
 

@@ -253,7 +253,12 @@ def _bound_of(scores: _Scores, delta: float, confidence: float) -> float:
 def _ceiling(scores: _Scores, delta: float) -> float:
     if not all(part.size for part in scores):
         return 0.0
-    return bound_limit(_SCORES_METHOD, scores[0].size, scores[1].size, delta, 1 - FAMILY_LEVEL)
+    return ceiling_of_scores(scores[0].size, scores[1].size, delta)
+
+
+def ceiling_of_scores(members: int, nonmembers: int, delta: float) -> float:
+    """Return the largest epsilon that so many scores can certify at `FAMILY_LEVEL`, however well they separate."""
+    return bound_limit(_SCORES_METHOD, members, nonmembers, delta, 1 - FAMILY_LEVEL)
 
 
 def _scores_test(at_level: float, ceiling: float, guarantee: Guarantee) -> TestResult:
