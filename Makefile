@@ -5,14 +5,14 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 DONE = $(VENV)/.installed
 
-.PHONY: install demo test lint clean
+.PHONY: install demo test lint docs clean
 
 install: $(DONE)
 
 $(DONE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("fl_audit needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
 	touch $(DONE)
 
 demo: $(DONE)
@@ -27,5 +27,10 @@ lint: $(DONE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Every broken link, missing file or unknown name is an error. Nothing is fetched from anywhere.
+docs: $(DONE)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "documentation: site/index.html"
+
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) runs site

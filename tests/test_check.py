@@ -96,4 +96,4 @@ def test_without_an_exact_law_it_says_what_so_many_scores_can_certify() -> None:
     assert not limits.conclusive
     assert limits.worlds_needed is not None
     assert planned_ceiling(promise, limits.worlds_needed).conclusive
-    assert not planned_ceiling(promise, limits.worlds_needed - 1).conclusive
+    assert not planned_ceiling(promise, limits.worlds_needed - 2).conclusive

@@ -14,7 +14,10 @@ TARGETS = ("belief", "epsilon", "advantage", "noise-multiplier")
 def init(
     file: Annotated[Path, typer.Argument(metavar="[FILE]", help="Configuration to write.")] = Path("audit.toml"),
     data: Annotated[
-        str | None, typer.Option("--data", metavar="FILE|NAME", help="A CSV file, an archive .npz, or a data set.")
+        str | None,
+        typer.Option(
+            "--data", metavar="FILE|NAME", help="A CSV file, an archive .npz, a directory of pictures, or a data set."
+        ),
     ] = None,
     label: Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="Column to be learned (CSV).")] = None,
     owner: Annotated[
@@ -63,7 +66,7 @@ def init(
     from experiments.runs.progress import at_work
     from fl_audit.whole_files import whole_file
 
-    data = data or _asked("--data", "Your data: a CSV file, an archive .npz, or a data set")
+    data = data or _asked("--data", "Your data: a CSV file, an archive .npz, a directory of pictures, or a data set")
     if data_name(data) == "csv" and label is None and is_asking():
         label = str(typer.prompt(f"Column to be learned ({', '.join(column_names(data, separator))})", err=True))
     if clients is None and owner is None and is_asking():

@@ -12,11 +12,11 @@ from experiments.runs.config import parse_config
 from experiments.runs.config.described import settings
 from experiments.runs.plan import resolve
 from experiments.runs.run import require_playable
-from fl_audit.data.catalogue import DataSpec, available, load_source
+from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
 from fl_audit.data.files import data_directory
 from fl_audit.errors import InputError, require
 
-_OF_FILES = ("csv", "npz", "idx")
+_OF_FILES = ("csv", "npz", "idx", "images")
 _MOST_RECORDS = 1000
 _LARGEST_DELTA = 0.01
 _ALSO = {
@@ -46,7 +46,7 @@ class Wishes:
     Parameters
     ----------
     data
-        A CSV file, an archive (.npz), or the name of a built-in or published data set.
+        A CSV file, an archive (.npz), a directory of pictures, or the name of a built-in or published data set.
     target, value
         What is promised: one of the four targets of [privacy], and its value.
     label
@@ -122,10 +122,13 @@ def data_name(data: str) -> str:
         If it is neither a data set nor a file.
     """
     names = [entry.name for entry in available() if entry.name not in _OF_FILES]
-    if data in names:
+    if data in names or data.startswith(PREFIX):
         return data
     path = Path(data).expanduser()
-    require(path.is_file(), f"--data {data!r}: accepted are a CSV file, an archive .npz, or one of {', '.join(names)}")
+    accepted = f"a CSV file, an archive .npz, a directory of pictures, or one of {', '.join(names)}"
+    require(path.exists(), f"--data {data!r}: accepted are {accepted}")
+    if path.is_dir():
+        return "images"
     return "npz" if path.suffix == ".npz" else "csv"
 
 
@@ -160,11 +163,13 @@ def _values(wishes: Wishes) -> dict[str, dict[str, Any]]:
 def _data(wishes: Wishes) -> dict[str, Any]:
     name = data_name(wishes.data)
     table = {key: value for key, value in (wishes.table or {}).items() if value}
+    if name.startswith(PREFIX):
+        return {"name": name, **({} if wishes.label is None else {"label": wishes.label}), **table}
     if name not in _OF_FILES:
         require(wishes.label is None, f"--label {wishes.label!r} with data set {name}: it goes with a CSV file")
         return {"name": name, **table}
     path = str(Path(wishes.data).expanduser().absolute())
-    if name == "npz":
+    if name != "csv":
         return {"name": name, "path": path, **table}
     columns = ", ".join(column_names(wishes.data, table.get("separator")))
     require(wishes.label is not None, f"--label is missing: accepted is a column of {wishes.data}: {columns}")

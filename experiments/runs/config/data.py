@@ -24,7 +24,7 @@ class DataSection(Section):
     """
 
     name: str = "digits"
-    """Name of the data set, as `fl-audit datasets` lists them; your own are `csv`, `npz` and `idx`."""
+    """Name of the data set, as `fl-audit datasets` lists them; your own are `csv`, `npz`, `idx`, `images`."""
     data_dir: str | None = None
     """Directory with published data sets; left out, that of FL_AUDIT_DATA."""
     path: str | None = None
@@ -57,6 +57,16 @@ class DataSection(Section):
     """Records of `skewed-purchases` that are generated; left out, 200,000."""
     graph_nodes: Count | None = None
     """Nodes that a graph of `collab` keeps; left out, 128."""
+    image_size: Count | None = None
+    """Height and width in pixels that pictures of `images` and `hf:` are scaled to; left out, all have one size."""
+    grey: bool | None = None
+    """Whether colours of pictures of `images` and `hf:` become grey."""
+    subset: str | None = None
+    """Of a data set `hf:` that has several, the one that is meant."""
+    split: str | None = None
+    """Of a data set `hf:`, the split that training sets are drawn from; `train` unless set."""
+    test_split: str | None = None
+    """Of a data set `hf:`, the split of the test records; `test`, if there is one, unless set."""
     records: Count = 1000
     """Records of the training set D, over all clients."""
     test_records: Count = 1000

@@ -1,16 +1,12 @@
 """What a run could find, before it is played: the limits of detection that its report will state."""
 
-import math
 from dataclasses import dataclass
 
 from fl_audit.evidence.belief.family import DETECTION_POWER, TestName
 from fl_audit.evidence.belief.noise_estimate import BREACH, epsilon_limit_of
 from fl_audit.evidence.belief.noise_scale import detectable_ratio
-from fl_audit.evidence.belief.verdict import ceiling_of_scores
+from fl_audit.evidence.belief.verdict import ceiling_of_scores, worlds_for_scores
 from fl_audit.privacy.guarantee import Guarantee
-
-MOST_WORLDS = 2**30
-"""More worlds are not looked for: where so many do not suffice, no number that anybody plays does."""
 
 
 @dataclass(frozen=True)
@@ -81,23 +77,9 @@ def planned_ceiling(promise: Guarantee, worlds: int) -> PlannedLimits:
         How often the game is played.
     """
     ceiling = _ceiling(promise, worlds)
-    return PlannedLimits(ceiling, None, None, ceiling >= BREACH * promise.epsilon, _worlds_needed(promise))
+    needed = worlds_for_scores(BREACH * promise.epsilon, promise.delta)
+    return PlannedLimits(ceiling, None, None, ceiling >= BREACH * promise.epsilon, needed)
 
 
 def _ceiling(promise: Guarantee, worlds: int) -> float:
     return ceiling_of_scores(worlds // 2, worlds - worlds // 2, promise.delta) if worlds > 1 else 0.0
-
-
-def _worlds_needed(promise: Guarantee) -> int | None:
-    sought, high = BREACH * promise.epsilon, 4
-    if not math.isfinite(sought):
-        return None
-    while _ceiling(promise, high) < sought:
-        high *= 2
-        if high > MOST_WORLDS:
-            return None
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _ceiling(promise, middle) >= sought else (middle, high)
-    return high

@@ -1,0 +1,82 @@
+"""The documentation as tests read it: pages, their code blocks, and what is said about each block.
+
+A block is run unless an HTML comment on the line before it says why not:
+
+    <!-- not run: needs a cluster -->
+
+A block whose first line is a comment with the name of a file, such as `# audit.toml`, is that file. A `text` block
+shows what the block before it prints; `<!-- not compared: why -->` before it leaves it alone.
+"""
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md")))
+KINDS = ("toml", "python", "sh", "text", "json")
+PROGRAMS = ("fl-audit", "python")
+
+_FENCE = re.compile(
+    r"(?:<!-- (?P<mark>not run|not compared): (?P<why>[^>]+) -->\n)?^```(?P<kind>\S*)\n(?P<body>.*?)^```$", re.M | re.S
+)
+_FILE = re.compile(r"# ([\w./-]+\.\w+)$")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A code block.
+
+    Parameters
+    ----------
+    page
+        Where it stands, as a path below the repository.
+    kind
+        What it is written in, one of `KINDS`.
+    body
+        What stands in it.
+    reason
+        Why it is not run, or not compared; None where it is.
+    """
+
+    page: str
+    kind: str
+    body: str
+    reason: str | None
+
+    @property
+    def file(self) -> str | None:
+        """The name of the file that the block is, if it is one."""
+        found = _FILE.match(self.body.split("\n")[0])
+        return found[1] if found and self.kind in ("toml", "python") else None
+
+    @property
+    def commands(self) -> list[str]:
+        """The commands of a block of the shell, each on one line."""
+        lines = self.body.replace("\\\n", " ").split("\n") if self.kind == "sh" else []
+        return [line for line in lines if shlex.split(line, comments=True)]
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """Return the blocks of a page in their order."""
+    found = _FENCE.finditer(page.read_text())
+    name = str(page.relative_to(ROOT))
+    return [Block(name, one["kind"], one["body"], one["why"]) for one in found]
+
+
+BLOCKS = {str(page.relative_to(ROOT)): blocks_of(page) for page in PAGES}
+FILES = {block.file: block for blocks in BLOCKS.values() for block in blocks if block.file}
+
+
+def makers() -> dict[str, str]:
+    """Return the command that makes each directory, by the directory's name: a page may read a run of another one."""
+    found: dict[str, str] = {}
+    for command in [
+        one for blocks in BLOCKS.values() for block in blocks if not block.reason for one in block.commands
+    ]:
+        words = shlex.split(command, comments=True)
+        if "--out" in words:
+            found.setdefault(words[words.index("--out") + 1], command)
+    return found

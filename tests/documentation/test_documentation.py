@@ -1,0 +1,98 @@
+"""The documentation is followed: files are written where a reader would write them, and commands typed as printed."""
+
+import importlib.util
+import re
+import shlex
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from pages import BLOCKS, FILES, KINDS, PAGES, PROGRAMS, ROOT
+from typer.main import get_command
+from workspace import Workspace
+
+from experiments.cli.main import app
+
+NOT_RUN = 5
+"""Blocks that no test can run: setting up (twice), a cluster, Flower's own command, a part of an app."""
+ON_RAY = ("docs/how-to/sweeps.md",)
+WORDS_OF_THE_README = 900
+
+
+def _pages_with_blocks() -> list[Any]:
+    return [
+        pytest.param(page, marks=pytest.mark.ray if page in ON_RAY else pytest.mark.xdist_group("documentation"))
+        for page, blocks in BLOCKS.items()
+        if blocks
+    ]
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    directory = tmp_path_factory.mktemp("documentation")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(directory)
+        patch.setattr(sys, "path", [*sys.path])
+        patch.setenv("COLUMNS", "100")
+        yield Workspace(directory)
+
+
+@pytest.mark.parametrize("page", _pages_with_blocks())
+def test_every_block_of_a_page_runs(page: str, workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    namespace: dict[str, Any] = {"__name__": "documentation"}
+    before = None
+    for block in BLOCKS[page]:
+        if block.reason is None:
+            workspace.run(block, before, namespace, capsys)
+        before = block if block.kind == "sh" else before
+
+
+def test_blocks_say_what_they_are() -> None:
+    files = defaultdict(set)
+    for block in [block for blocks in BLOCKS.values() for block in blocks]:
+        assert block.kind in KINDS, f"{block.page}: a block of {block.kind or 'no kind'}"
+        for command in [] if block.reason else block.commands:
+            assert shlex.split(command)[0] in PROGRAMS, f"{block.page}: {command}: say why it is not run"
+        if block.file is not None:
+            files[block.file].add(block.body)
+    assert all(len(bodies) == 1 for bodies in files.values()), "a file of one name has one content on all pages"
+    assert {"audit.toml", "clients.toml", "membership.toml", "make_data.py", "my_strategies.py"} <= set(FILES)
+    assert sum(block.reason is not None for blocks in BLOCKS.values() for block in blocks) == NOT_RUN
+
+
+def test_the_readme_is_short_and_names_two_commands() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.split()) <= WORDS_OF_THE_README
+    assert "make demo" in text
+    assert "make test" in text
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_links_out_of_the_site_lead_somewhere(page: str) -> None:
+    """Links between pages of the site are checked when it is built."""
+    for link in re.findall(r"\]\(([^)#]+)", (ROOT / page).read_text()):
+        assert link.startswith("https://") or (ROOT / link).exists(), link
+
+
+def _words_in_the_text(path: Path) -> list[list[str]]:
+    without_blocks = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.M | re.S)
+    return [one.split() for one in re.findall(r"`([^`\n]+)`", without_blocks)]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_commands_in_sentences_exist(path: Path) -> None:
+    program = get_command(app)
+    assert isinstance(program, click.Group)
+    for words in _words_in_the_text(path):
+        match words:
+            case ["python", "-m", module, *_]:
+                assert importlib.util.find_spec(module), f"{path}: {shlex.join(words)}"
+            case ["fl-audit", name, *rest] if name.islower() and not name.startswith("-"):
+                assert name in program.commands, f"{path}: {shlex.join(words)}"
+                options = {one for parameter in program.commands[name].params for one in parameter.opts} | {"--help"}
+                asked = {word for word in rest if word.startswith("--")}
+                assert asked <= options, f"{path}: {shlex.join(words)}"

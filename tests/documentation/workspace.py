@@ -1,0 +1,113 @@
+"""A directory where the documentation is followed: its files are there, its commands are typed, its Python is run."""
+
+import json
+import re
+import runpy
+import shlex
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pages import FILES, Block, makers
+
+from experiments.cli.main import main
+from experiments.runs.config import PRIVACY_TARGETS, parse_config
+from experiments.runs.config_file import load_config
+
+WORLDS, MORE_WORLDS, SHADOWS = 12, 14, 24
+"""Few worlds: nothing that is printed or drawn needs more, but for attacks with shadow models, which need 24."""
+
+Namespace = dict[str, Any]
+
+
+class Workspace:
+    """Runs blocks in one directory; what one page has made, others find, and no command is run twice."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._output: dict[str, str] = {}
+        for name, block in FILES.items():
+            (directory / name).write_text(block.body)
+        runpy.run_path("make_data.py")
+
+    def run(self, block: Block, before: Block | None, namespace: Namespace, capsys: pytest.CaptureFixture[str]) -> None:
+        """Run a block, or hold what it shows against what the block before it printed."""
+        for directory in re.findall(r"\bruns/[\w-]+", block.body):
+            maker = makers().get(directory)
+            if maker and not (self.directory / directory).exists() and maker not in block.commands:
+                self._command(maker, capsys)
+        match block.kind:
+            case "toml":
+                check_configuration(block, self.directory)
+            case "json":
+                json.loads(block.body)
+            case "sh":
+                for command in block.commands:
+                    self._command(command, capsys)
+            case "python" if block.file is None:
+                exec(compile(block.body, block.page, "exec"), namespace)
+            case "text":
+                assert before is not None, f"{block.page}: a text block shows what a block of commands prints"
+                assert_shown(block.body, "\n".join(self._output[command] for command in before.commands), block.page)
+
+    def _command(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+        if command in self._output:
+            return
+        capsys.readouterr()
+        words = shlex.split(command, comments=True)
+        if words[0] == "python":
+            runpy.run_path(words[1], run_name="__main__")
+        else:
+            self._fl_audit(words)
+        self._output[command] = capsys.readouterr().out
+
+    def _fl_audit(self, words: list[str]) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", [*words, *_made_small(words)])
+            if words[1] == "run":  # Figures are most of the time of a small run; `fl-audit report` draws them.
+                patch.setattr("experiments.runs.run.write_report", lambda contents, directory: None)
+            with pytest.raises(SystemExit) as ended:
+                main()
+        assert ended.value.code == 0, shlex.join(words)
+
+
+def _made_small(words: list[str]) -> list[str]:
+    """Return options that make a run small and local; the last `--set` of a key counts."""
+    if words[1] == "strategy":
+        return ["--processes", "1"]
+    if words[1] != "run":
+        return []
+    is_longer = "--resume" in words and any(word.startswith("audit.worlds=") for word in words)
+    worlds = SHADOWS if "membership.toml" in words else MORE_WORLDS if is_longer else WORLDS
+    return ["--engine", "local", "--set", f"audit.worlds={worlds}"]
+
+
+def check_configuration(block: Block, directory: Path) -> None:
+    """Check a configuration, or a part of one, as `fl-audit run` does before it looks at data."""
+    if block.file is not None:
+        load_config(directory / block.file)
+        return
+    values = tomllib.loads(block.body)
+    privacy = values.setdefault("privacy", {})
+    if privacy.get("private") is not False and not set(privacy) & set(PRIVACY_TARGETS):
+        privacy["epsilon"] = 1.0
+    parse_config(values)
+
+
+def assert_shown(shown: str, printed: str, page: str) -> None:
+    """Every word that a page shows is printed, in this order; numbers may be shown with fewer digits."""
+    printed_words = iter(re.sub(r"[─-╿]", " ", printed).split())
+    for word in shown.split():
+        assert any(_is_same(word, one) for one in printed_words), f"{page} shows {word!r}, which is not printed there"
+
+
+def _is_same(shown: str, printed: str) -> bool:
+    if shown == printed:
+        return True
+    try:
+        digits = len(shown.rstrip(",").partition(".")[2])
+        return f"{float(printed.rstrip(',')):.{digits}f}" == shown.rstrip(",")
+    except ValueError:
+        return False
