@@ -11,13 +11,16 @@ from typing import Annotated, NoReturn
 import typer
 
 import experiments  # noqa: F401  # sets the environment before Flower is imported
+from experiments.cli.check import check
 from experiments.cli.compare import compare
 from experiments.cli.epsilon_star import epsilon_star
 from experiments.cli.evidence import bound
 from experiments.cli.export import export
+from experiments.cli.init import init
 from experiments.cli.interrupts import goes_on_with, options, without_seed
 from experiments.cli.promise import account, calibrate
 from experiments.cli.reproduce import reproduce
+from experiments.cli.settings import settings
 from experiments.cli.strategy import strategy
 from experiments.cli.sweep import sweep
 from experiments.names import Engine
@@ -140,7 +143,20 @@ def report(directory: DirectoryArgument) -> None:
     print(f"report: {rebuild_report(directory)}")
 
 
-for _command in (calibrate, account, bound, epsilon_star, strategy, compare, export, reproduce, sweep):
+for _command in (
+    init,
+    check,
+    settings,
+    calibrate,
+    account,
+    bound,
+    epsilon_star,
+    strategy,
+    compare,
+    export,
+    reproduce,
+    sweep,
+):
     app.command()(_command)
 
 
