@@ -24,6 +24,7 @@ _FILES = (
     "summary.json",
     "timing.json",
     "report.html",
+    "report.pdf",
     "worlds.parquet",
     "rounds.parquet",
     "releases.parquet",

@@ -30,10 +30,13 @@ $covers
 <h2>Figures</h2>
 $figures
 $tests
+<div class="bulk">
 <h2>All numbers, and what each rests on</h2>
 $numbers
 <h2>Configuration</h2>
 $configuration
+</div>
+<p class="lean">All numbers with what each rests on, and the configuration, stand in report.html beside this file.</p>
 <h2>Papers used</h2>
 <ol class="papers">
 $papers
