@@ -93,6 +93,11 @@ class RunDirectory:
         return self.path / "summary.json"
 
     @property
+    def provenance(self) -> Path:
+        """When, by which command, with which versions and on which machine the run was made."""
+        return self.path / "public" / "provenance.json"
+
+    @property
     def is_begun(self) -> bool:
         """Whether a run was begun here."""
         return self.configuration.exists()
