@@ -137,10 +137,11 @@ def replay(directory: DirectoryArgument, as_json: Annotated[bool, typer.Option("
 
 @app.command()
 def report(directory: DirectoryArgument) -> None:
-    """Write DIR/report.html again from the stored results."""
+    """Write DIR/report.html and DIR/report.pdf again from the stored results."""
     from experiments.runs.run import rebuild_report
 
-    print(f"report: {rebuild_report(directory)}")
+    rebuild_report(directory)
+    _tell_report(directory)
 
 
 for _command in (
@@ -223,8 +224,15 @@ def _run(
             print(f"column {line}")
         contents = run_audit(plan, directory, Engine(engine), ray_address, resume, progress_bar)
     Console().print(summary_table(contents))
-    print(f"report: {directory / 'report.html'}")
+    _tell_report(directory)
     return str(contents.summary["verdict"])
+
+
+def _tell_report(directory: Path) -> None:
+    from fl_audit.report.page.pdf import hindrance
+
+    print(f"report: {directory / 'report.html'}")
+    print(f"no PDF was written: {hindrance()}" if hindrance() else f"the same as PDF: {directory / 'report.pdf'}")
 
 
 def _fail(message: str, status: int) -> NoReturn:
