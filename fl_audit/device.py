@@ -2,8 +2,6 @@
 
 from enum import StrEnum
 
-import torch
-
 from fl_audit.errors import require
 
 
@@ -22,6 +20,9 @@ def require_device(device: Device) -> None:
     InputError
         If there is none.
     """
+    # Commands that only name devices would wait for it.
+    import torch
+
     require(
         device is Device.CPU or torch.cuda.is_available(),
         f"device is {str(device)!r}, but torch {torch.__version__} finds none on this machine: accepted is 'cpu', or a "

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from experiments.cli.evidence import read_numbers
 from fl_audit.errors import InputError
@@ -44,6 +42,7 @@ def epsilon_star(
 ) -> None:
     """Measure the privacy risk of one model from its losses: Epsilon* of Negoescu et al. 2023."""
     import numpy as np
+    from rich.console import Console
 
     from fl_audit.evidence.star.star_estimate import estimate_epsilon_star
 
@@ -107,6 +106,9 @@ def _said(number: float) -> str:
 
 
 def _print(found: "StarEstimate") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(
         title=f"{found.members} losses of members, {found.population} of the population, delta {found.delta:g}"
     )

@@ -4,16 +4,15 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 
 from fl_audit.errors import InputError
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from fl_audit.evidence.bounds.lower_bounds import LowerBound
 
 DEFAULT_METHOD = BoundMethod.CLOPPER_PEARSON
@@ -54,7 +53,7 @@ def bound(
 
 
 def _all_that_apply(
-    members: NDArray[np.float64], nonmembers: NDArray[np.float64], delta: float, confidence: float
+    members: "NDArray[np.float64]", nonmembers: "NDArray[np.float64]", delta: float, confidence: float
 ) -> "list[LowerBound]":
     """Ask every method; one that cannot take these scores is left out, unless none can."""
     from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
@@ -71,6 +70,9 @@ def _all_that_apply(
 
 
 def _print(found: "list[LowerBound]", title: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title=title)
     for column in ("method", "epsilon at least", "confidence", "limit", "valid for"):
         table.add_column(column, justify="left" if column in ("method", "valid for") else "right")
@@ -84,7 +86,7 @@ def _print(found: "list[LowerBound]", title: str) -> None:
             console.print(f"{bound.method}: {note}", highlight=False)
 
 
-def read_numbers(path: Path) -> NDArray[np.float64]:
+def read_numbers(path: Path) -> "NDArray[np.float64]":
     """Read one number a line, or a .npy file.
 
     Parameters
@@ -97,6 +99,8 @@ def read_numbers(path: Path) -> NDArray[np.float64]:
     InputError
         If it cannot be read, is empty, or holds something else.
     """
+    import numpy as np
+
     try:
         if path.suffix == ".npy":
             values = np.load(path, allow_pickle=False)

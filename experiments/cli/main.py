@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Console
 
 import experiments  # noqa: F401  # sets the environment before Flower is imported
 from experiments.cli.compare import compare
 from experiments.cli.epsilon_star import epsilon_star
 from experiments.cli.evidence import bound
+from experiments.cli.export import export
 from experiments.cli.interrupts import goes_on_with, options, without_seed
 from experiments.cli.promise import account, calibrate
 from experiments.cli.reproduce import reproduce
 from experiments.cli.strategy import strategy
 from experiments.cli.sweep import sweep
+from experiments.names import Engine
 from fl_audit.errors import InputError
 from fl_audit.user_modules import search_last
 
@@ -139,13 +140,14 @@ def report(directory: DirectoryArgument) -> None:
     print(f"report: {rebuild_report(directory)}")
 
 
-for _command in (calibrate, account, bound, epsilon_star, strategy, compare, reproduce, sweep):
+for _command in (calibrate, account, bound, epsilon_star, strategy, compare, export, reproduce, sweep):
     app.command()(_command)
 
 
 @app.command()
 def datasets(data_dir: DataDirOption = None) -> None:
     """List the data sets that a configuration can name."""
+    from rich.console import Console
     from rich.table import Table
 
     from fl_audit.data.catalogue import available, is_found
@@ -169,14 +171,6 @@ def _run(
 ) -> str:
     """Carry out a run, print its summary, and return the verdict."""
     from experiments.runs.config_file import load_config
-    from experiments.runs.engines import Engine
-    from experiments.runs.plan import resolve
-    from experiments.runs.progress import at_work, progress_bar
-    from experiments.runs.run import require_playable, run_audit
-    from experiments.runs.run_directory import RunDirectory
-    from fl_audit.data.catalogue import load_source
-    from fl_audit.data.columns import column_lines
-    from fl_audit.report.page.console import summary_table
 
     if engine not in list(Engine):
         raise InputError(f"--engine {engine!r}: accepted are {' and '.join(Engine)}")
@@ -185,6 +179,17 @@ def _run(
     if resume and out is None:
         raise InputError("--resume without --out: name the directory of the interrupted run")
     directory = out or Path("runs") / f"{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    # A mistake in the configuration is answered before what takes seconds to import.
+    settings = load_config(config, overrides, str(data_dir) if data_dir else None)
+    from rich.console import Console
+
+    from experiments.runs.plan import resolve
+    from experiments.runs.progress import at_work, progress_bar
+    from experiments.runs.run import require_playable, run_audit
+    from experiments.runs.run_directory import RunDirectory
+    from fl_audit.data.catalogue import load_source
+    from fl_audit.data.columns import column_lines
+    from fl_audit.report.page.console import summary_table
 
     def way_on() -> list[str] | None:
         if not RunDirectory(directory).is_begun:
@@ -193,7 +198,6 @@ def _run(
         return ["run", str(config), *without_seed(overrides), *flags, "--resume"]
 
     with goes_on_with(way_on):
-        settings = load_config(config, overrides, str(data_dir) if data_dir else None)
         with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
             plan = resolve(settings)
         if plan.public.weights is not None:

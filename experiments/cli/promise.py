@@ -6,21 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.beliefs import Sensitivities
-from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for
-from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import gaussian_rounds
-from fl_audit.privacy.guarantee import Guarantee, guarantee
-from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, Target
+from fl_audit.privacy.names import Accountant, Sensitivities
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from fl_audit.privacy.claim import Claim
+    from fl_audit.privacy.guarantee import Guarantee
+    from fl_audit.privacy.targets import Target
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -66,7 +65,7 @@ class Row:
     """
 
     accountant: Accountant
-    promise: Guarantee | None
+    promise: "Guarantee | None"
     remark: str = ""
 
 
@@ -89,6 +88,11 @@ def calibrate(
     plot: PlotOption = None,
 ) -> None:
     """Find the noise that a promise needs: exactly one of --belief, --advantage and --epsilon."""
+    from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for
+    from fl_audit.privacy.claim import Claim
+    from fl_audit.privacy.events import gaussian_rounds
+    from fl_audit.privacy.guarantee import guarantee
+
     target, events = _target(belief, advantage, epsilon), gaussian_rounds(1.0, rounds, sampling_rate)
     neighbours = _one_of(Adjacency, "--adjacency", adjacency)
     chosen_by = _one_of(Sensitivities, "--sensitivities", sensitivities)
@@ -121,6 +125,10 @@ def account(
     plot: PlotOption = None,
 ) -> None:
     """Say what a noise multiplier promises."""
+    from fl_audit.privacy.claim import Claim
+    from fl_audit.privacy.events import gaussian_rounds
+    from fl_audit.privacy.guarantee import guarantee
+
     events = gaussian_rounds(noise_multiplier, rounds, sampling_rate)
     neighbours = _one_of(Adjacency, "--adjacency", adjacency)
     chosen_by = _one_of(Sensitivities, "--sensitivities", sensitivities)
@@ -141,12 +149,14 @@ def _one_of(choices: type[Choice], option: str, name: str) -> Choice:
     return choices(name)
 
 
-def _noise(promise: Guarantee) -> float:
+def _noise(promise: "Guarantee") -> float:
     assert promise.noise_multiplier is not None, "the command line claims Gaussian noise only"
     return promise.noise_multiplier
 
 
-def _any_noise_keeps(claim: Claim) -> str:
+def _any_noise_keeps(claim: "Claim") -> str:
+    from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE
+
     return (
         f"the promise holds with any noise, because a {claim.adjacency.unit} takes part in any of the {claim.rounds} "
         f"rounds with a probability of {claim.participation:.3g} only; {SMALLEST_SAMPLED_NOISE:g} is the smallest "
@@ -154,7 +164,9 @@ def _any_noise_keeps(claim: Claim) -> str:
     )
 
 
-def _target(belief: float | None, advantage: float | None, epsilon: float | None) -> Target:
+def _target(belief: float | None, advantage: float | None, epsilon: float | None) -> "Target":
+    from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget
+
     given = {"--belief": belief, "--advantage": advantage, "--epsilon": epsilon}
     named = [name for name, value in given.items() if value is not None]
     if len(named) != 1:
@@ -167,7 +179,9 @@ def _target(belief: float | None, advantage: float | None, epsilon: float | None
     return EpsilonTarget(epsilon)
 
 
-def _said(target: Target) -> str:
+def _said(target: "Target") -> str:
+    from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget
+
     match target:
         case BeliefTarget(belief):
             return f"a belief of at most {belief:g}"
@@ -194,12 +208,14 @@ def _rows(accountant: str | None, found: Callable[[Accountant], Row]) -> list[Ro
     return rows
 
 
-def _print(rows: list[Row], best: Guarantee, as_json: bool, title: str, saving: bool) -> None:
+def _print(rows: list[Row], best: "Guarantee", as_json: bool, title: str, saving: bool) -> None:
     remarks = {row.accountant: row.remark for row in rows}
     if as_json:
         found = promise_json(best) | ({"remark": remarks[best.accountant]} if remarks[best.accountant] else {})
         print(json.dumps(found, allow_nan=False))
         return
+    from rich.console import Console
+
     console = Console()
     console.print(_table(rows, f"{title}\n{_setting(best)}", saving))
     for name, remark in remarks.items():
@@ -208,14 +224,16 @@ def _print(rows: list[Row], best: Guarantee, as_json: bool, title: str, saving: 
             console.print(said, highlight=False, soft_wrap=True)
 
 
-def _setting(promise: Guarantee) -> str:
+def _setting(promise: "Guarantee") -> str:
     """Return what the table holds for: neighbours, sampling, prior and sensitivities."""
     rate = "" if promise.sampling_rate == 1 else f", sampling rate {promise.sampling_rate:g}"
     sensitivities = promise.claim.sensitivities
     return f"neighbours: {promise.adjacency}{rate}, prior {promise.prior:g}, sensitivities: {sensitivities}"
 
 
-def _table(rows: list[Row], title: str, saving: bool) -> Table:
+def _table(rows: list[Row], title: str, saving: bool) -> "Table":
+    from rich.table import Table
+
     most = max(_noise(row.promise) for row in rows if row.promise)
     table = Table(title=title)
     for column in ("accountant", "noise multiplier", "epsilon", "belief at most", "advantage at most"):
@@ -227,7 +245,7 @@ def _table(rows: list[Row], title: str, saving: bool) -> Table:
     return table
 
 
-def _cells(promise: Guarantee | None, most: float | None) -> list[str]:
+def _cells(promise: "Guarantee | None", most: float | None) -> list[str]:
     if promise is None:
         return ["-"] * (4 if most is None else 5)
     cells = [
@@ -239,7 +257,7 @@ def _cells(promise: Guarantee | None, most: float | None) -> list[str]:
     return cells if most is None else [*cells, f"{1 - _noise(promise) / most:.1%}"]
 
 
-def promise_json(promise: Guarantee) -> dict[str, Any]:
+def promise_json(promise: "Guarantee") -> dict[str, Any]:
     """Return a promise under the names of the command line's JSON."""
     return {
         "epsilon": promise.epsilon if math.isfinite(promise.epsilon) else None,
@@ -256,7 +274,7 @@ def promise_json(promise: Guarantee) -> dict[str, Any]:
     }
 
 
-def _draw(plot: Path | None, promise: Guarantee, as_json: bool) -> None:
+def _draw(plot: Path | None, promise: "Guarantee", as_json: bool) -> None:
     if plot is None:
         return
     from fl_audit.report.promise_figure import draw_promise

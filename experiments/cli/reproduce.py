@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from experiments.cli.interrupts import goes_on_with, options
+from experiments.names import Engine
 from fl_audit.errors import InputError
 
 
@@ -43,13 +42,15 @@ def reproduce(
     or fig1 to fig9. Negoescu et al. 2023: negoescu2023 (all), or negoescu2023- with
     fig1 to fig6; its models are trained as points of a sweep, over Ray.
     """
-    from experiments.reproductions.papers import Extent
-    from experiments.reproductions.reproduce import reproduce as compute
-    from experiments.runs.engines import Engine
-    from experiments.runs.progress import runs_progress_bar
-
     if engine is not None and engine not in list(Engine):
         raise InputError(f"--engine {engine!r}: accepted are {' and '.join(Engine)}")
+    from rich.console import Console
+    from rich.table import Table
+
+    from experiments.reproductions.papers import Extent
+    from experiments.reproductions.reproduce import reproduce as compute
+    from experiments.runs.progress import runs_progress_bar
+
     extent = Extent.QUICK if quick else Extent.FULL
     directory = out or Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"
     console = Console(stderr=True)

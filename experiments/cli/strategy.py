@@ -87,6 +87,8 @@ def strategy(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Hold a Flower strategy to its claim, with thousands of short games through its own interface."""
+    if adjacency not in list(Adjacency):
+        raise InputError(f"--adjacency {adjacency!r}: accepted are {', '.join(Adjacency)}")
     from experiments.laboratory.campaign import hold_to_claim
     from experiments.laboratory.subjects import subject_of
     from experiments.runs.progress import at_work
@@ -96,8 +98,6 @@ def strategy(
     from strategies.laboratory.kinds import KINDS
     from strategies.laboratory.mends import MENDS
 
-    if adjacency not in list(Adjacency):
-        raise InputError(f"--adjacency {adjacency!r}: accepted are {', '.join(Adjacency)}")
     names = [kind.name for kind in KINDS]
     for flag, named in (("--without", without), ("--only", only)):
         for name in named or []:

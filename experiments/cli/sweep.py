@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from experiments.cli.interrupts import goes_on_with, options
+from experiments.names import Utility
 from fl_audit.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from experiments.sweeps.sweep import Sweep
 
 
@@ -53,21 +54,24 @@ def sweep(
     The worlds of a point are its repetitions. Finished points in --out are used, so the same command goes on where an
     interrupted one ended, and the same with further values beside the old ones plays those alone.
     """
-    from experiments.runs.config_file import load_values
-    from experiments.runs.engines import RayOptions
-    from experiments.runs.progress import runs_progress_bar
-    from experiments.sweeps.grid import baselines, grid, parse_axis
-    from experiments.sweeps.page import sweep_page
-    from experiments.sweeps.sweep import RUNS, run_sweep
-    from experiments.sweeps.tables import Utility
-    from fl_audit.whole_files import whole_file
-
     if utility is not None and utility not in list(Utility):
         raise InputError(f"--utility {utility!r}: accepted are {' and '.join(Utility)}")
+    from experiments.runs.config_file import load_values
+    from experiments.sweeps.grid import baselines, grid, parse_axis
+
     values = load_values(config, set_ or [], str(data_dir) if data_dir else None)
     points = grid(values, [parse_axis(text) for text in over or []])
     if baseline_over:
         points += baselines(values, [parse_axis(text) for text in baseline_over])
+    # A mistake in the configuration is answered before what takes seconds to import.
+    from rich.console import Console
+
+    from experiments.runs.engines import RayOptions
+    from experiments.runs.progress import runs_progress_bar
+    from experiments.sweeps.page import sweep_page
+    from experiments.sweeps.sweep import RUNS, run_sweep
+    from fl_audit.whole_files import whole_file
+
     run = points[0].config.run
     directory = out or Path("runs") / f"sweep-{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
     title = f"Landscape of {config.stem}"
@@ -98,8 +102,10 @@ def sweep(
     print(f"page: {directory / 'sweep.html'}")
 
 
-def _points(found: "Sweep", title: str) -> Table:
+def _points(found: "Sweep", title: str) -> "Table":
     """Return the points for the terminal, by rising Epsilon*."""
+    from rich.table import Table
+
     from fl_audit.report.wording import number_text
 
     table = Table("setting", "promised epsilon", found.utility, "Epsilon*", "frontier", title=title)

@@ -7,6 +7,7 @@ from typing import Any
 
 from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.config_errors import shown
+from fl_audit.data.catalogue import PREFIX
 from fl_audit.errors import InputError
 
 
@@ -88,6 +89,10 @@ def _anchor_paths(section: Any, directory: Path) -> None:
     """Make the paths of a section absolute, so that client processes elsewhere find the same files."""
     if not isinstance(section, dict):
         return
+    name = section.get("name")
+    # A directory in the formats of the Hugging Face hub; a name on the hub has no place here.
+    if isinstance(name, str) and name.startswith(PREFIX) and (directory / name.removeprefix(PREFIX)).is_dir():
+        section["name"] = f"{PREFIX}{directory / name.removeprefix(PREFIX)}"
     for key in ("data-dir", "path", "test-path", "images", "labels", "test-images", "test-labels", "weights"):
         if isinstance(section.get(key), str):
             section[key] = str(directory / Path(section[key]).expanduser())

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from types import FrameType
 from typing import Any, Protocol
 
@@ -28,6 +27,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 from flwr.superlink.grid import InMemoryGrid
 
+from experiments.names import Engine as Engine
 from experiments.runs.guard import environment, nothing_outlives
 from fl_audit.device import Device
 from fl_audit.errors import InputError
@@ -40,13 +40,6 @@ _PATIENCE_AFTER_FAILURE, _PATIENCE_BETWEEN_KILLS = 4.0, 1.0
 
 _CLIENT_PROCESS = re.compile(r"^ray::(ClientAppActor|IDLE)|default_worker\.py")
 """Command lines of a process of Ray that is a client, will be one, or is only being started."""
-
-
-class Engine(StrEnum):
-    """Where the clients run."""
-
-    RAY = "ray"
-    LOCAL = "local"
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ _FEWEST_WORLDS, _MOST_WORLDS = 100, 1000
 _DATA_OPTIONS = (
     *("path", "test_path", "label", "owner", "drop", "separator", "missing", "max_levels"),
     *("images", "labels", "test_images", "test_labels", "classes", "generated_records"),
-    "graph_nodes",
+    *("graph_nodes", "image_size", "grey", "subset", "split", "test_split"),
 )
 
 

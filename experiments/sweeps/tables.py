@@ -1,13 +1,13 @@
 """The tables of a sweep: one row a model, and one row a point."""
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from experiments.names import Utility as Utility
 from experiments.runs.run_directory import read_json
 from experiments.runs.store import read_frame
 from experiments.sweeps.grid import Point, describe
@@ -19,18 +19,6 @@ PROMISED = ("epsilon", "delta", "noise_multiplier", "rounds", "sampling_rate")
 ATTACKED = ("attack", "attack_auc", "attack_tpr_at_fpr_001")
 """Columns of the strongest attack in the game of membership."""
 _LEFT_OUT = ("bit", "log_odds", "belief", "won", "record_membership_guess", "record_score")
-
-
-class Utility(StrEnum):
-    """What a model is good for: a column of the run's worlds."""
-
-    ACCURACY = "accuracy"
-    AUROC = "auroc"
-
-    @property
-    def column(self) -> str:
-        """Its column."""
-        return f"test_{self}"
 
 
 def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fl_audit.data.adult import find_adult, load_adult
-from fl_audit.data.archives import load_npz
 from fl_audit.data.binary import (
     LOCATION30,
     PURCHASE100,
@@ -27,12 +26,12 @@ from fl_audit.data.builtin import load_breast_cancer, load_digits
 from fl_audit.data.collab import COLLAB_FILE, find_collab, load_collab
 from fl_audit.data.femnist import FEMNIST_FILE, find_femnist, load_femnist
 from fl_audit.data.files import data_directory
-from fl_audit.data.graph_records import GRAPH_NODES, graph_records
+from fl_audit.data.graphs import GRAPH_NODES
 from fl_audit.data.idx import find_mnist, load_idx, load_mnist
+from fl_audit.data.images import ImageSettings
 from fl_audit.data.lfw import LFW_FILES, find_lfw, load_lfw
 from fl_audit.data.records import Source
 from fl_audit.data.skewed import SKEWED_CLASSES, SKEWED_RECORDS, load_skewed_purchases
-from fl_audit.data.tables import TableSettings, load_csv
 from fl_audit.errors import InputError, require
 
 OptionValue = str | int | tuple[str, ...]
@@ -107,12 +106,46 @@ def _number(given: Mapping[str, Any], name: str, default: int) -> int:
     return int(value)
 
 
+# A table of names is wanted at once, by whoever lists or misspells one: what needs pandas or torch is imported later.
+
+
+def _csv(directory: Path | None, given: Mapping[str, Any]) -> Source:
+    from fl_audit.data.frames import TableSettings
+    from fl_audit.data.tables import load_csv
+
+    return load_csv(directory, given["path"], given["label"], given.get("test-path"), TableSettings.of(given))
+
+
+def _npz(directory: Path | None, given: Mapping[str, Any]) -> Source:
+    from fl_audit.data.archives import load_npz
+
+    return load_npz(directory, given["path"], given.get("owner"))
+
+
 def _collab(directory: Path | None, given: Mapping[str, Any]) -> Source:
+    from fl_audit.data.graph_records import graph_records
+
     nodes = _number(given, "graph-nodes", GRAPH_NODES)
     graphs = load_collab(directory)
     cut = int(np.count_nonzero(graphs.nodes > nodes))
     description = f"COLLAB, {len(graphs):,} graphs of up to {nodes} nodes, {cut:,} of them cut to that"
     return Source("collab", graph_records(graphs, nodes), None, description)
+
+
+def _images(directory: Path | None, given: Mapping[str, Any]) -> Source:
+    from fl_audit.data.image_folders import load_image_folder
+
+    return load_image_folder(directory, given["path"], given.get("test-path"), ImageSettings.of(given))
+
+
+_IMAGE_OPTIONS = ("image-size", "grey")
+PREFIX = "hf:"
+"""How the name of a data set of the hub begins."""
+HUB_NAME = f"{PREFIX}OWNER/NAME"
+HUB_DESCRIPTION = (
+    "a data set of the Hugging Face hub, or a directory in its formats: label and, if need be, subset, split, "
+    "test-split, owner, drop, missing, max-levels, image-size, grey"
+)
 
 
 _CATALOGUE: Mapping[str, _Entry] = {
@@ -161,15 +194,13 @@ _CATALOGUE: Mapping[str, _Entry] = {
     ),
     "csv": _Entry(
         "your CSV file: path, label and, if need be, test-path, owner, drop, separator, missing, max-levels",
-        lambda directory, given: load_csv(
-            directory, given["path"], given["label"], given.get("test-path"), TableSettings.of(given)
-        ),
+        _csv,
         required=("path", "label"),
         optional=("test-path", "owner", "drop", "separator", "missing", "max-levels"),
     ),
     "npz": _Entry(
         "your NumPy archive with x, y and optionally x_test, y_test: options path and optionally owner",
-        lambda directory, given: load_npz(directory, given["path"], given.get("owner")),
+        _npz,
         required=("path",),
         optional=("owner",),
     ),
@@ -181,12 +212,45 @@ _CATALOGUE: Mapping[str, _Entry] = {
         required=("images", "labels"),
         optional=("test-images", "test-labels"),
     ),
+    "images": _Entry(
+        "your pictures, a folder for each class: path and, if need be, test-path, image-size, grey",
+        _images,
+        required=("path",),
+        optional=("test-path", *_IMAGE_OPTIONS),
+    ),
 }
+
+
+def _hub_entry(name: str) -> _Entry:
+    """Return the entry of a data set in the formats of the Hugging Face hub."""
+
+    def load(_: Path | None, given: Mapping[str, Any]) -> Source:
+        from fl_audit.data.frames import TableSettings
+        from fl_audit.data.hub import HubSettings, load_hub
+
+        chosen = HubSettings(given["label"], given.get("subset"), given.get("split", "train"), given.get("test-split"))
+        return load_hub(name, chosen, TableSettings.of(given), ImageSettings.of(given))
+
+    return _Entry(
+        HUB_DESCRIPTION,
+        load,
+        required=("label",),
+        optional=("subset", "split", "test-split", "owner", "drop", "missing", "max-levels", *_IMAGE_OPTIONS),
+    )
 
 
 def available() -> list[Available]:
     """Return name, description and whether files are needed of every data set that can be loaded."""
-    return [Available(name, entry.description, entry.needs_files) for name, entry in _CATALOGUE.items()]
+    listed = [Available(name, entry.description, entry.needs_files) for name, entry in _CATALOGUE.items()]
+    return [*listed, Available(HUB_NAME, HUB_DESCRIPTION, needs_files=True)]
+
+
+def _entry(name: str) -> _Entry:
+    if name.startswith(PREFIX) and name != PREFIX:
+        return _hub_entry(name)
+    if name not in _CATALOGUE:
+        raise InputError(f"data set is {name!r}: {_accepted(name, (*_CATALOGUE, HUB_NAME))}")
+    return _CATALOGUE[name]
 
 
 def is_found(name: str, data_dir: str | None = None) -> bool:
@@ -199,7 +263,7 @@ def is_found(name: str, data_dir: str | None = None) -> bool:
     data_dir
         Data directory; None means that of the environment variable FL_AUDIT_DATA, if set.
     """
-    entry = _CATALOGUE[name]
+    entry = _entry(name)
     if entry.find is None:
         return not entry.needs_files
     try:
@@ -234,9 +298,7 @@ def load_source(spec: DataSpec) -> Source:
 
 @lru_cache(maxsize=4)
 def _load(spec: DataSpec) -> Source:
-    if spec.name not in _CATALOGUE:
-        raise InputError(f"data set is {spec.name!r}: {_accepted(spec.name, tuple(_CATALOGUE))}")
-    entry = _CATALOGUE[spec.name]
+    entry = _entry(spec.name)
     options = _checked_options(spec, entry)
     source = entry.load(None if spec.data_dir is None else Path(spec.data_dir), options)
     require(np.unique(source.pool.labels).size >= 2, f"data set {spec.name} has one class only: at least 2 are needed")

@@ -17,12 +17,15 @@ from fl_audit.errors import InputError, require
 
 DEFAULT_MAX_LEVELS = 100
 """Levels of a column, and classes of a label, that are accepted unless the user says otherwise."""
+LARGEST_TABLE = 2**30
+"""Numbers in the features of all records: 4 GiB."""
 ENOUGH_TO_TELL = 20
 """In a table of fewer records, values that are all different say nothing about what the column is."""
 _SHARE_OF_NUMBERS = 0.5
 _EXAMPLES = 3
 
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?")
+_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
 _WRITTEN_NUMBER = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d*)?\s*%?")
 
 
@@ -69,11 +72,11 @@ class Origin:
         return f"{file} has {value} in column {column}, row {self.rows[position]}"
 
 
-def encode_column(column: "pd.Series[Any]", name: str, origin: Origin, max_levels: int) -> Encoded:
+def encode_column(column: "pd.Series[Any]", name: str, origin: Origin, max_levels: int, before: int = 0) -> Encoded:
     """Turn a column without missing cells into features.
 
-    Numbers, also such as `12%` and `1,234`, are scaled to [0, 1] by their range in the file that is not for the test;
-    true and false become 1 and 0; words become one feature for each level.
+    Numbers, also such as `12%` and `1,234`, and dates such as `2024-03-31` are scaled to [0, 1] by their range in the
+    file that is not for the test; true and false become 1 and 0; words become one feature for each level.
 
     Parameters
     ----------
@@ -85,16 +88,18 @@ def encode_column(column: "pd.Series[Any]", name: str, origin: Origin, max_level
         Where the records come from.
     max_levels
         Largest number of levels.
+    before
+        Number of features that the columns before it became.
 
     Raises
     ------
     InputError
-        If the column holds dates, is an identifier or free text, has no name and counts the records, or mixes numbers
-        with a few words.
+        If the features are too many to be held, or the column holds dates of another form, is an identifier or free
+        text, has no name and counts the records, or mixes numbers with a few words.
     """
     numbers, note = _numbers(column, name, origin)
     if numbers is None:
-        return _levels(column.astype(str).str.strip(), name, origin.file, max_levels)
+        return _levels(column.astype(str).str.strip(), name, origin.file, max_levels, before)
     train = origin.train
     require(
         re.fullmatch(r"Unnamed: \d+", name) is None,
@@ -108,6 +113,28 @@ def encode_column(column: "pd.Series[Any]", name: str, origin: Origin, max_level
     if _counts(numbers[:train]):
         detail += f"; it numbers the records, which says nothing of them: consider {drop_remedy(name)}"
     return Encoded(ColumnUse(name, ColumnKind.NUMBER, detail), np.concatenate([scaled, rest]).astype(np.float32))
+
+
+def check_width(width: int, records: int, name: str, file: str) -> None:
+    """Refuse more features than can be held, before they are made.
+
+    Parameters
+    ----------
+    width, records
+        Number of features of each record, and of records.
+    name, file
+        The last of the columns, and where they stand, for the message.
+
+    Raises
+    ------
+    InputError
+        If they are too many.
+    """
+    require(
+        width * records <= LARGEST_TABLE,
+        f"{file}: the columns up to {name} become {width:,} features of {records:,} records, more than "
+        f"{LARGEST_TABLE:,} numbers: leave out columns with drop in [data], or lower max-levels",
+    )
 
 
 def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:
@@ -173,6 +200,8 @@ def _numbers(column: "pd.Series[Any]", name: str, origin: Origin) -> tuple[NDArr
     """Return a column of numbers, and in which way they were written; None if it has words."""
     if pd.api.types.is_numeric_dtype(column):
         return column.to_numpy(dtype=np.float64), ""
+    if (days := _days(column)) is not None:
+        return days, " (days since 1970)"
     text = column.astype(str).str.strip()
     plain = pd.to_numeric(text, errors="coerce").notna()
     written = plain | text.map(lambda cell: _WRITTEN_NUMBER.fullmatch(cell) is not None)
@@ -192,14 +221,30 @@ def _numbers(column: "pd.Series[Any]", name: str, origin: Origin) -> tuple[NDArr
     return None, ""
 
 
-def _levels(text: "pd.Series[Any]", name: str, file: str, max_levels: int) -> Encoded:
+def _days(column: "pd.Series[Any]") -> NDArray[np.float64] | None:
+    """Return dates as days since 1970; None of what is no date, or a date whose day and month could be exchanged."""
+    if not pd.api.types.is_datetime64_any_dtype(column):
+        # The first cell settles most columns of text at once, however long they are.
+        if _ISO_DATE.fullmatch(str(column.iloc[0]).strip()) is None:
+            return None
+        text = column.astype(str).str.strip()
+        if not text.map(lambda cell: _ISO_DATE.fullmatch(cell) is not None).all():
+            return None
+        column = pd.to_datetime(text, errors="coerce", format="ISO8601", utc=True)
+        if column.isna().any():
+            return None
+    seconds: NDArray[np.float64] = pd.DatetimeIndex(column).as_unit("s").asi8.astype(np.float64)
+    return seconds / 86_400
+
+
+def _levels(text: "pd.Series[Any]", name: str, file: str, max_levels: int, before: int) -> Encoded:
     values = text.to_numpy(dtype=np.str_)
     levels, codes = np.unique(values, return_inverse=True)
     first = str(values[0])
     require(
         not all(_DATE.fullmatch(level) for level in levels.tolist()),
-        f"{file}: column {name} holds dates, such as {first!r}: accepted are numbers and words, so turn the dates into "
-        f"numbers, or leave the column out with {drop_remedy(name)}",
+        f"{file}: column {name} holds dates, such as {first!r}: accepted are numbers, words and dates such as "
+        f"2024-03-31, so write the dates like that, or leave the column out with {drop_remedy(name)}",
     )
     own = len(values) >= ENOUGH_TO_TELL and len(levels) == len(values)
     require(
@@ -212,6 +257,7 @@ def _levels(text: "pd.Series[Any]", name: str, file: str, max_levels: int) -> En
         f"{file}: column {name} has {len(levels):,} different texts, such as {_short(first)}, and max-levels is "
         f"{max_levels}: leave the column out with {drop_remedy(name)}, or set max-levels = {len(levels)} there",
     )
+    check_width(before + len(levels), len(values), name, file)
     detail = f"{len(levels)} of them, a feature each: {_some(levels)}"
     features = np.zeros((len(values), len(levels)), dtype=np.float32)
     features[np.arange(len(values)), codes] = 1

@@ -1,13 +1,13 @@
 """How far records lie apart: exactly, and faster within a known rounding error."""
 
 import math
-from enum import StrEnum
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from fl_audit.data.names import Dissimilarity as Dissimilarity
 from fl_audit.data.records import Records
 from fl_audit.data.structural import (
     WINDOW,
@@ -26,21 +26,6 @@ _EPS = float(np.finfo(np.float64).eps)
 
 Prepared = NDArray[np.float64] | Patches
 """A block of records in the form that a measure works on."""
-
-
-class Dissimilarity(StrEnum):
-    """Measure of how far two records lie apart.
-
-    EUCLIDEAN and MANHATTAN are distances, HAMMING is the share of features that differ, COSINE is 1 - the cosine of
-    the angle between them, all on flattened features. SSIM is 1 - the structural similarity of two images, (h, w) or
-    (channels, h, w) in [0, 1].
-    """
-
-    EUCLIDEAN = "euclidean"
-    MANHATTAN = "manhattan"
-    HAMMING = "hamming"
-    COSINE = "cosine"
-    SSIM = "ssim"
 
 
 def check_measurable(records: Records, measure: Dissimilarity) -> None:

@@ -97,14 +97,23 @@ def resolve(directory: Path | None, path: str) -> Path:
     InputError
         If there is no such file.
     """
+    return _resolved(directory, path, Path.is_file, "file")
+
+
+def resolve_directory(directory: Path | None, path: str) -> Path:
+    """Return the absolute path of a folder that the user named, as `resolve` does that of a file."""
+    return _resolved(directory, path, Path.is_dir, "folder")
+
+
+def _resolved(directory: Path | None, path: str, is_there: Callable[[Path], bool], what: str) -> Path:
     first = Path(path).expanduser().absolute()
     candidates = [first] if directory is None else [first, directory / path]
     for candidate in candidates:
-        if candidate.is_file():
+        if is_there(candidate):
             return candidate
     tried = " or ".join(str(candidate) for candidate in dict.fromkeys(candidates))
     raise InputError(
-        f"file {tried} not found: give an existing file, or the directory that a relative path starts from "
+        f"{what} {tried} not found: give an existing {what}, or the directory that a relative path starts from "
         f"with --data-dir or {DATA_DIRECTORY_VARIABLE}"
     )
 

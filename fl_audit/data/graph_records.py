@@ -5,18 +5,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.data.graphs import GRAPH_NODES as GRAPH_NODES
 from fl_audit.data.graphs import Adjacency, Graphs
 from fl_audit.data.randomisers import RandomisedEdges
 from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.learning.packed_graphs import pack_graph, packed_shape, unpack_graph
-
-GRAPH_NODES = 128
-"""Nodes that a graph keeps unless another number is named. Of COLLAB's 5,000 graphs 508 have more, and lose nodes.
-
-With 64 nodes 1,857 lose some, with 200 nodes 285, with 492 none; a clipped gradient of DGCNN took 0.3 ms a graph and
-world with 64 nodes, 0.6 with 128, 1.1 with 200 and 6 with 492 (one core). Accuracy was alike with 64, 128 and 200.
-"""
 
 
 def graph_records(graphs: Graphs, nodes: int = GRAPH_NODES) -> Records:

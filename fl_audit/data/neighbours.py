@@ -1,31 +1,18 @@
 """Neighbouring training sets: which record makes the difference between D and D'."""
 
-from enum import StrEnum
-
 import numpy as np
 
 from fl_audit.adjacency import Adjacency, NeighbourPair, Relation
 from fl_audit.data.dissimilarity import Dissimilarity
+from fl_audit.data.names import RANKED as RANKED
+from fl_audit.data.names import NeighbourChoice as NeighbourChoice
 from fl_audit.data.ranking import pair_of_rank, ranked_pairs, ranked_records
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
 from fl_audit.randomness import Purpose, generator
 
-
-class NeighbourChoice(StrEnum):
-    """How the differing record is chosen, where it is not named."""
-
-    MOST_DISSIMILAR = "most-dissimilar"
-    LEAST_DISSIMILAR = "least-dissimilar"
-    RANDOM = "random"
-    CRAFTED = "crafted"
-    CRAFTED_OPPOSITE = "crafted-opposite"
-
-
 CRAFTED = (NeighbourChoice.CRAFTED, NeighbourChoice.CRAFTED_OPPOSITE)
 """The choices that put a crafted record in the place of a random one; the second crafts what replaces it as well."""
-RANKED = (NeighbourChoice.MOST_DISSIMILAR, NeighbourChoice.LEAST_DISSIMILAR)
-"""The choices that have a second, a third and further ranks."""
 
 
 def ranked_neighbours(

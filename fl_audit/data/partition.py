@@ -3,36 +3,18 @@
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.data.names import PartitionScheme as PartitionScheme
 from fl_audit.errors import InputError, require
 from fl_audit.randomness import Purpose, generator
 
 Parameter = float | int | str | bool
 """Value of one partitioner parameter."""
-
-
-class PartitionScheme(StrEnum):
-    """How records are divided among clients.
-
-    IID: at random, equal sizes. DIRICHLET: class shares drawn from a Dirichlet law. PATHOLOGICAL: a few classes a
-    client. SHARD: a few blocks of the records sorted by label. LINEAR, SQUARE, EXPONENTIAL: at random, sizes growing
-    with the client's number i as i, i^2 and e^i. NATURAL: every owner of records is a client.
-    """
-
-    IID = "iid"
-    DIRICHLET = "dirichlet"
-    PATHOLOGICAL = "pathological"
-    SHARD = "shard"
-    LINEAR = "linear"
-    SQUARE = "square"
-    EXPONENTIAL = "exponential"
-    NATURAL = "natural"
 
 
 def _defaults(scheme: PartitionScheme) -> Mapping[str, Parameter | None]:

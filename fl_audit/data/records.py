@@ -110,12 +110,13 @@ class Records:
 
 
 class ColumnKind(StrEnum):
-    """What a column of a table is used as."""
+    """What a column of a table, or a folder of pictures, is used as."""
 
     NUMBER = "number"
     LEVELS = "levels"
     LABEL = "label"
     OWNER = "owner"
+    IMAGE = "image"
     DROPPED = "dropped"
 
 

@@ -8,7 +8,6 @@ the model stands out: worst-case initial weights for whoever sees the final mode
 
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from functools import lru_cache
 
 import numpy as np
@@ -21,6 +20,7 @@ from fl_audit.data.split import select_records
 from fl_audit.errors import require
 from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game, load_game
+from fl_audit.game.names import InitialWeights as InitialWeights
 from fl_audit.game.public import PublicGame
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
@@ -30,13 +30,6 @@ FEWEST_RECORDS, MOST_RECORDS = 50, 10_000
 """Records that weights are trained on: with fewer nothing is learned that other records share."""
 _STEPS, _BATCH, _RATE = 2000, 64, 0.003
 """Steps of Adam on batches of so many records."""
-
-
-class InitialWeights(StrEnum):
-    """Where training begins."""
-
-    DRAWN = "drawn"
-    PRETRAINED = "pretrained"
 
 
 def starting_models(game: Game, kind: InitialWeights, seed: int, worlds: Sequence[int]) -> Tensor:

@@ -11,7 +11,6 @@ an adversary knows of it (`Around`): who took part, the clipping norms, the nois
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -20,17 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.errors import require
+from fl_audit.game.names import View as View
 from fl_audit.learning.optimizers import OptimizerState, inversion_error, recover_gradient, step
 from fl_audit.mechanisms.law import ReleaseLaw
 from fl_audit.protocol import Key, earlier_key, models_key
-
-
-class View(StrEnum):
-    """What clients see of a round: the noised sum, or only the model that follows from it."""
-
-    UPDATE = "update"
-    MODEL = "model"
-
 
 _KEPT = {View.UPDATE: "releases", View.MODEL: "models"}
 

@@ -9,7 +9,6 @@ worlds see the same records, or what each of them made of these where records ar
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import islice
 
 import numpy as np
@@ -19,15 +18,9 @@ from torch import Tensor
 
 from fl_audit.errors import require
 from fl_audit.learning.chain_training import chain_updates, fits_one_stretch
+from fl_audit.learning.names import LocalOptimizer as LocalOptimizer
 from fl_audit.learning.portions import cached_rows
 from fl_audit.learning.stacked import StackedModel
-
-
-class LocalOptimizer(StrEnum):
-    """Rules by which a client moves its model."""
-
-    SGD = "sgd"
-    ADAM = "adam"
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 
 import torch
 from torch import Tensor
 
 from fl_audit.errors import InputError, require
+from fl_audit.learning.names import OptimizerKind as OptimizerKind
 from fl_audit.learning.portions import cached_rows
-
-
-class OptimizerKind(StrEnum):
-    """Rules by which the server moves the model."""
-
-    SGD = "sgd"
-    MOMENTUM = "momentum"
-    ADAM = "adam"
-
 
 _MOMENTS = {OptimizerKind.SGD: 0, OptimizerKind.MOMENTUM: 1, OptimizerKind.ADAM: 2}
 """How many moment tensors each rule carries from round to round."""

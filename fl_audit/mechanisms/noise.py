@@ -8,7 +8,6 @@ hypotheses is weighed in `weighing`.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Literal
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.errors import require
+from fl_audit.mechanisms.names import NoiseScaling as NoiseScaling
 from fl_audit.mechanisms.standpoint import Place, Standpoint
 from fl_audit.privacy.matrices import StrategyKind
 from fl_audit.randomness import Purpose, generator
@@ -24,17 +24,6 @@ from fl_audit.randomness import Purpose, generator
 SENSITIVITY_FLOOR = 1e-4
 """Share of the clipping norm under which local noise stops shrinking: below it float32 rounding, not noise, would hide
 the record."""
-
-
-class NoiseScaling(StrEnum):
-    """What the noise is scaled to.
-
-    LOCAL follows the difference that the two training sets make at the current weights; it depends on the data, so it
-    is an audit device and no private release (Bernau et al. 2021, section 5.1). GLOBAL is the worst case.
-    """
-
-    LOCAL = "local"
-    GLOBAL = "global"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ No epsilon is reported without the name of the accountant that computed it. How 
 `gaussian` (`gdp`), `renyi` (`rdp-classic`, `rdp`) and `pld` (`pld`).
 """
 
-from enum import StrEnum
 from typing import assert_never
 
 import numpy as np
@@ -15,6 +14,7 @@ from fl_audit.errors import InputError
 from fl_audit.privacy import pld
 from fl_audit.privacy.events import GaussianRelease, exact_gaussian_mu
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon, gdp_mu, require_delta, require_mu
+from fl_audit.privacy.names import Accountant as Accountant
 from fl_audit.privacy.profile import PrivacyProfile
 from fl_audit.privacy.renyi import (
     classic_conversion,
@@ -26,21 +26,6 @@ from fl_audit.privacy.renyi import (
     renyi_divergences,
 )
 from fl_audit.privacy.search import largest_kept
-
-
-class Accountant(StrEnum):
-    """How a promise is computed from the noise.
-
-    RDP_CLASSIC is the accountant of Bernau et al. 2021: Renyi DP at a fixed list of orders, with Mironov's first
-    conversion to (epsilon, delta). RDP is that of opacus: the same orders, the tighter conversion of Balle et al. 2020.
-    PLD composes pessimistic privacy loss distributions with dp-accounting and handles every event. GDP is exact for
-    Gaussian noise without sampling and handles nothing else.
-    """
-
-    RDP_CLASSIC = "rdp-classic"
-    RDP = "rdp"
-    PLD = "pld"
-    GDP = "gdp"
 
 
 def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> float:

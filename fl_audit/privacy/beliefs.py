@@ -14,26 +14,14 @@ of L reaches depends on who chooses the sensitivities of the rounds:
 """
 
 import math
-from enum import StrEnum
 from typing import assert_never
 
-from scipy.optimize import brentq
 from scipy.special import expit, log_ndtr, logit, ndtr, ndtri, ndtri_exp
 
 from fl_audit.privacy.gaussian import require_delta, require_mu
+from fl_audit.privacy.names import Sensitivities as Sensitivities
 from fl_audit.privacy.scores import epsilon_from_belief, require_prior
-
-
-class Sensitivities(StrEnum):
-    """Who chooses the sensitivity that a unit has in a round.
-
-    FIXED: every round has the same signal-to-noise ratio whatever was released before, as under noise that is scaled
-    to the local sensitivity. ADAPTIVE: it may follow from earlier releases and is only bounded, as under noise that is
-    scaled to the global sensitivity. What holds for ADAPTIVE holds for FIXED too.
-    """
-
-    FIXED = "fixed"
-    ADAPTIVE = "adaptive"
+from fl_audit.privacy.search import bracketed_root
 
 
 def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: Sensitivities) -> float:
@@ -149,7 +137,11 @@ def _adaptive_passing_probability(mu: float, log_odds: float) -> float:
         low *= 2
         if low < -40.0:
             return 1.0
-    return float(ndtr(-brentq(excess, low, high, xtol=1e-14, rtol=1e-14))) if excess(high) > 0 else float(ndtr(-high))
+    return (
+        float(ndtr(-bracketed_root(excess, low, high, xtol=1e-14, rtol=1e-14)))
+        if excess(high) > 0
+        else float(ndtr(-high))
+    )
 
 
 def mu_from_belief(belief: float, delta: float, sensitivities: Sensitivities, prior: float = 0.5) -> float:

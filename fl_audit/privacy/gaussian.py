@@ -6,10 +6,10 @@ equal rounds have mu = sqrt(k) / z.
 
 import math
 
-from scipy.optimize import brentq
 from scipy.special import erfcx, erfinv, log_ndtr, ndtri
 
 from fl_audit.errors import require
+from fl_audit.privacy.search import bracketed_root
 
 _SQRT2 = math.sqrt(2.0)
 _LOWEST_LOG = -1e300
@@ -127,10 +127,9 @@ def gdp_epsilon(delta: float, mu: float) -> float:
     high = mu * (mu / 2 - float(ndtri(delta)))
     if high == math.inf or _log_gdp_delta(epsilon=high, mu=mu) >= target:  # by rounding, where mu is huge
         return high
-    found = brentq(
+    return bracketed_root(
         lambda epsilon: max(_log_gdp_delta(epsilon, mu), _LOWEST_LOG) - target, 0.0, high, xtol=1e-15 * high, rtol=1e-14
     )
-    return float(found)
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:
@@ -166,7 +165,6 @@ def gdp_mu(epsilon: float, delta: float) -> float:
         high *= 2
     if _log_gdp_delta(epsilon, low) >= target:
         return low
-    found = brentq(
+    return bracketed_root(
         lambda mu: max(_log_gdp_delta(epsilon, mu), _LOWEST_LOG) - target, low, high, xtol=1e-15 * low, rtol=1e-14
     )
-    return float(found)

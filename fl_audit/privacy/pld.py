@@ -3,9 +3,9 @@
 The privacy loss L = log P(o)/Q(o), o drawn from P, adds up over releases. Every release's law of L is put on a grid of
 width h by "connect the dots" (Doroshenko et al. 2022, arXiv:2207.04380): the mass at a loss between two grid points is
 split so that its P-mass and its Q-mass are both kept. That is a spread of the likelihood ratio which keeps its mean, so
-the gridded pair is never less distinguishable than the true one. dp-accounting composes the gridded laws. (Its own
-constructors take second differences of delta(epsilon); their cancellation creates mass of about 1e-16 / h at every grid
-point, which thousands of weak releases multiply. Masses of grid cells have no such cancellation.)
+the gridded pair is never less distinguishable than the true one. `LossGrid` composes the gridded laws. (Constructors of
+dp-accounting take second differences of delta(epsilon); their cancellation creates mass of about 1e-16 / h at every
+grid point, which thousands of weak releases multiply. Masses of grid cells have no such cancellation.)
 
 How far it can be off. The grid moves each of the K composed losses by less than h, and keeps the mean of e^L under Q,
 so under P by h^2 / 8 at most on average, and by Hoeffding's inequality their sum by more than
@@ -19,13 +19,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from dp_accounting.pld.pld_pmf import DensePLDPmf
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.events import ReleaseEvent
+from fl_audit.privacy.loss_grid import LossGrid
 from fl_audit.privacy.loss_laws import LossLaw, Masses, loss_laws
 
 MISPLACED_MASS = 1e-12
@@ -255,43 +254,50 @@ def _interval(laws: Sequence[tuple[LossLaw, int]], points: int) -> float:
     return interval
 
 
-def _self_compose(pmf: DensePLDPmf, count: int) -> DensePLDPmf:
+def _self_compose(law: LossGrid, count: int) -> LossGrid:
     """Return the law of `count` releases.
 
-    Many are composed in two stages: the bounds of dp-accounting's transform follow from Chernoff's inequality at
+    Many are composed in two stages: the bounds of the transform follow from Chernoff's inequality at
     exponents down to one over the length of the grid, which are far from the best for a short grid and many releases.
     """
     if count == 1:
-        return pmf
+        return law
     if count < _STAGED:
-        return pmf.self_compose(count)
+        return law.times(count)
     stage = math.isqrt(count)
-    composed = pmf.self_compose(stage).self_compose(count // stage)
+    composed = law.times(stage).times(count // stage)
     rest = count % stage
-    return composed.compose(_self_compose(pmf, rest), 1e-15) if rest else composed
+    return composed.plus(_self_compose(law, rest)) if rest else composed
 
 
-def _dense(masses: Masses, interval: float) -> DensePLDPmf:
-    return DensePLDPmf(interval, masses.first, masses.probabilities, masses.infinity, True)
+def _gridded(masses: Masses) -> LossGrid:
+    return LossGrid(masses.first, masses.probabilities, masses.infinity)
 
 
-def _curve(pmf: DensePLDPmf, misplaced: float) -> LossCurve:
+def _curve(law: LossGrid, interval: float, misplaced: float) -> LossCurve:
     """Read the grid of a composed law; delta at grid point j is T_j - S_j + infinity.
 
     T_j is the mass above j and S_j the same mass, each part times e^-(a_i - a_j): S_j = e^-h (S_{j+1} + p_{j+1}).
     """
-    interval, probabilities = float(pmf._discretization), np.asarray(pmf._probs, dtype=np.float64)
-    infinity = float(pmf._infinity_mass) + misplaced
+    probabilities, infinity = law.probabilities, law.infinity + misplaced
     occupied = np.flatnonzero(probabilities > 1e-25)
     start, stop = (int(occupied[0]), int(occupied[-1]) + 1) if occupied.size else (0, probabilities.size)
     probabilities = probabilities[start:stop]
-    losses = (pmf._lower_loss + start + np.arange(probabilities.size)) * interval
+    losses = (law.first + start + np.arange(probabilities.size, dtype=np.float64)) * interval
     above = np.append(probabilities[1:], 0.0)[::-1]
-    decay = math.exp(-interval)
-    lower = np.asarray(lfilter([decay], [1.0, -decay], above), dtype=np.float64)[::-1]
+    lower = _decaying_sums(above, math.exp(-interval))[::-1]
     upper = np.cumsum(above)[::-1]
     deltas = np.maximum.accumulate((upper - lower + infinity)[::-1])[::-1]
     return LossCurve(losses, interval, probabilities, infinity, np.minimum(deltas, 1.0), np.maximum(lower, 0.0))
+
+
+def _decaying_sums(values: NDArray[np.float64], decay: float) -> NDArray[np.float64]:
+    """Return y with y_i = decay (values_i + y_{i-1}), in steps that each double how many values a sum holds."""
+    sums, reach = decay * values, 1
+    while reach < sums.size and (weight := decay**reach) > 0:
+        sums[reach:] = sums[reach:] + weight * sums[:-reach]
+        reach *= 2
+    return sums
 
 
 def _spread(count: int, interval: float, probability: float) -> float:
@@ -330,13 +336,13 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
     misplaced = _MASS_PER_RELEASE * count + (MISPLACED_MASS if count > 1 else 0.0)
     curves = []
     for reverse in directions:
-        composed: DensePLDPmf | None = None
+        composed: LossGrid | None = None
         for law, times in laws:
             with np.errstate(over="ignore"):  # Chernoff bounds that overflow are not the ones that are used
-                pmf = _self_compose(_dense(law.masses(interval, reverse), interval), times)
-            composed = pmf if composed is None else composed.compose(pmf, 1e-15)
+                summed = _self_compose(_gridded(law.masses(interval, reverse)), times)
+            composed = summed if composed is None else composed.plus(summed)
         assert composed is not None
-        curves.append(_curve(composed, misplaced))
+        curves.append(_curve(composed, interval, misplaced))
     spread = _spread(count, interval, MISPLACED_MASS)
     return LossCurves(
         curves=tuple(curves),

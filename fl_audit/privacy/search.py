@@ -106,3 +106,47 @@ def smallest_root(gap: Callable[[float], float], start: float, relative: float, 
             weight_high = weight_high / 2
             low, at_low, weight_low = middle, at_middle, at_middle
     return high
+
+
+def bracketed_root(function: Callable[[float], float], low: float, high: float, xtol: float, rtol: float) -> float:
+    """Return the root of a continuous function between two points, by the method of Chandrupatla 1997.
+
+    As sure as bisection and about as fast as `scipy.optimize.brentq`, whose import takes longer than most answers.
+
+    Parameters
+    ----------
+    function
+        With finite values of opposite signs at the two points.
+    low, high
+        The points.
+    xtol, rtol
+        The root is found to `xtol + rtol |root|`.
+    """
+    newest, other = low, high
+    at_newest, at_other = function(low), function(high)
+    share = 0.5
+    while True:
+        point = newest + share * (other - newest)
+        value = function(point)
+        if (value > 0) == (at_newest > 0):
+            before, at_before = newest, at_newest
+        else:
+            before, at_before, other, at_other = other, at_other, newest, at_newest
+        newest, at_newest = point, value
+        best, at_best = min((newest, at_newest), (other, at_other), key=lambda pair: abs(pair[1]))
+        near = (xtol + rtol * abs(best)) / abs(other - newest) if other != newest else 1.0
+        if at_best == 0 or near > 0.5:
+            return best
+        along, up = (newest - other) / (before - other), (at_newest - at_other) / (at_before - at_other)
+        share = 0.5
+        if up * up < along and (1 - up) ** 2 < 1 - along:
+            share = at_newest / (at_other - at_newest) * at_before / (at_other - at_before)
+            share += (
+                (before - newest)
+                / (other - newest)
+                * at_newest
+                / (at_before - at_newest)
+                * at_other
+                / (at_before - at_other)
+            )
+        share = min(1 - near, max(near, share))

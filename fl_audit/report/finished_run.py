@@ -25,6 +25,7 @@ from fl_audit.mechanisms.noise import NoiseScaling, faced
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.log_odds import LogOddsLaw, Truth, log_odds_law
 from fl_audit.randomness import Purpose, generator
+from fl_audit.report.provenance import Provenance
 from fl_audit.report.units import UnitWords, unit_words
 
 Floats = NDArray[np.float64]
@@ -249,11 +250,14 @@ class FinishedRun:
         What came out.
     timing
         How long it took.
+    provenance
+        Where it comes from; None where that was not noted.
     """
 
     facts: RunFacts
     tables: RunTables
     timing: Timing = Timing()
+    provenance: Provenance | None = None
 
     @property
     def worlds(self) -> int:

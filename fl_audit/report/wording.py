@@ -52,6 +52,18 @@ def one_in(chance: float | None) -> str:
     return f"{'' if math.isclose(inverse, rounded, rel_tol=1e-9) else 'about '}1 in {rounded:,}"
 
 
+def duration(seconds: float) -> str:
+    """Return a time the way people say it, in whole minutes, or in hours from two of them.
+
+    Examples
+    --------
+    >>> duration(20), duration(100), duration(40 * 60), duration(7200)
+    ('1 minute', '2 minutes', '40 minutes', '2 hours')
+    """
+    minutes = max(1, round(seconds / 60))
+    return plural(minutes, "minute") if minutes < 120 else plural(round(seconds / 3600), "hour")
+
+
 def plural(count: int, one: str, many: str | None = None) -> str:
     """Return the count with its noun, in the singular for one."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

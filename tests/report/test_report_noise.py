@@ -11,13 +11,14 @@ from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.privacy.gaussian import gdp_delta
 from fl_audit.report import report_contents, write_report
+from fl_audit.report.breach_words import breach_text, title_of
 from fl_audit.report.page.html import opening, render_html
 from fl_audit.report.section import Section
 from fl_audit.report.sections.noise import NoiseNumbers, noise_figure
 from fl_audit.report.sections.pair import PairNumbers
 from fl_audit.report.sections.registry import SECTIONS
 from fl_audit.report.sections.released_model import ModelNumbers
-from fl_audit.report.sections.verdict import VerdictNumbers, banner, breach_text, title_of
+from fl_audit.report.sections.verdict import VerdictNumbers, banner
 from fl_audit.report.wording import ratio_text, whole_sentence
 
 
@@ -37,12 +38,12 @@ def test_violated_report_leads_with_what_broke_it(make_contents):
     contents = make_contents(exact=False, worlds=20, noise=0.9)
     assert contents.summary["verdict"] == "violated"
     first, second, *_ = opening(contents).split(". ")
-    assert first == "The promise was broken"
-    assert "less noise than was promised: we measured 0.90 times the claimed noise" in second
+    assert first == "The promise was broken: the noise is 89.9\xa0% of what was promised"
+    assert "We measured 0.90 times the claimed noise" in second
     assert "the promise was the claimed noise or more" in second
     words = banner(contents.find(VerdictNumbers))
     assert words.word == "Violated"
-    assert "0.90 times the claimed noise" in words.line
+    assert words.line.startswith("The noise is 89.9\xa0% of what was promised. Also: ")
     assert "at most 1 in 1,000 audits" in words.basis
     html = render_html(contents, [])
     assert 'class="verdict violated"' in html
@@ -66,9 +67,10 @@ def test_one_world_is_inconclusive_and_grey(make_contents):
     assert contents.summary["verdict"] == "inconclusive"
     assert 'class="verdict inconclusive"' in render_html(contents, [])
     assert "Our verdict is open" in opening(contents)
-    line = banner(contents.find(VerdictNumbers)).line
-    assert "too few to tell" in line
-    assert re.search(r"\d+ worlds with as many rounds", line)
+    words = banner(contents.find(VerdictNumbers))
+    assert words.line.startswith("Too few trials to tell")
+    assert re.search(r"\d+ worlds, about 1 minute here, would find one of 1.5 times the promise", words.line)
+    assert "worlds with as many rounds" in words.basis
 
 
 def test_runs_without_residuals_speak_of_the_record_s_direction_alone(make_contents):

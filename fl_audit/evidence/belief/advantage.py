@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, stdtrit
+from scipy.stats import binom
 
 from fl_audit.errors import require
 
@@ -145,3 +146,26 @@ def mean_advantage(advantages: NDArray[np.float64], confidence: float) -> MeanAd
         return MeanAdvantage(worlds, mean, -1.0, 1.0, confidence)
     reach = float(stdtrit(worlds - 1, (1 + confidence) / 2) * advantages.std(ddof=1)) / math.sqrt(worlds)
     return MeanAdvantage(worlds, mean, max(-1.0, mean - reach), min(1.0, mean + reach), confidence)
+
+
+def most_wins(worlds: int, largest_advantage: float, level: float) -> int:
+    """Return how many games are won at most, but for a chance of `level`, by an insider whose advantage is bounded.
+
+    Parameters
+    ----------
+    worlds
+        Games played, at least 1; a fair coin decides each.
+    largest_advantage
+        The largest advantage that the promise allows, 0 to 1.
+    level
+        Largest probability with which more games may be won, above 0 and below 1.
+
+    Examples
+    --------
+    >>> most_wins(800, 0.286, 0.001)
+    556
+    """
+    require(worlds >= 1, f"number of games is {worlds}: accepted are whole numbers from 1")
+    require(0 <= largest_advantage <= 1, f"advantage is {largest_advantage}: accepted are numbers from 0 to 1")
+    require(0 < level < 1, f"level is {level}: accepted are numbers above 0 and below 1")
+    return int(binom.isf(level, worlds, (1 + largest_advantage) / 2))

@@ -88,6 +88,8 @@ class Judgement:
         largest epsilon that so many can certify at `level`, however well they separate.
     limit_text
         The same in plain English, with the number of worlds that would find a breach of 1.5 times the promise.
+    worlds_needed
+        That number of worlds; None where no number of them would, since D and D' never differed.
     scope
         What `consistent` covers and what not, in plain English.
     """
@@ -105,6 +107,7 @@ class Judgement:
     assumption: str
     limit_of_detection: float
     limit_text: str
+    worlds_needed: int | None
     scope: str
 
 
@@ -176,6 +179,7 @@ def judge(
         assumption=assumption_of(claim),
         limit_of_detection=limit.epsilon,
         limit_text=limit_text,
+        worlds_needed=limit.worlds_needed,
         scope=_scope(neighbour_description, seed_description, limit_text),
     )
 
@@ -183,6 +187,7 @@ def judge(
 _Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 _SCORES_METHOD = BoundMethod.ORDER_STATISTIC
+_MOST_WORLDS = 2**40
 
 NOT_WEIGHED = "What the insider sees has no law that it could weigh exactly: its scores alone are judged."
 
@@ -240,6 +245,7 @@ def judge_scores(
         assumption=_SCORES_METHOD.assumption,
         limit_of_detection=ceiling,
         limit_text=f"{test.limit.capitalize()}.",
+        worlds_needed=_worlds_for_scores(BREACH * guarantee.epsilon, guarantee.delta),
         scope=_scope(neighbour_description, seed_description, f"{test.limit.capitalize()}."),
     )
 
@@ -253,7 +259,25 @@ def _bound_of(scores: _Scores, delta: float, confidence: float) -> float:
 def _ceiling(scores: _Scores, delta: float) -> float:
     if not all(part.size for part in scores):
         return 0.0
-    return bound_limit(_SCORES_METHOD, scores[0].size, scores[1].size, delta, 1 - FAMILY_LEVEL)
+    return _most_shown(scores[0].size, scores[1].size, delta)
+
+
+def _most_shown(members: int, nonmembers: int, delta: float) -> float:
+    return bound_limit(_SCORES_METHOD, members, nonmembers, delta, 1 - FAMILY_LEVEL)
+
+
+def _worlds_for_scores(epsilon: float, delta: float) -> int | None:
+    """Return how many worlds, half of them with D, could show an epsilon; None where no number that can be played."""
+    half = 1
+    while _most_shown(half, half, delta) < epsilon:
+        half *= 2
+        if half > _MOST_WORLDS:
+            return None
+    low = half // 2
+    while half - low > 1:
+        middle = (low + half) // 2
+        low, half = (low, middle) if _most_shown(middle, middle, delta) >= epsilon else (middle, half)
+    return 2 * half
 
 
 def _scores_test(at_level: float, ceiling: float, guarantee: Guarantee) -> TestResult:

@@ -5,29 +5,30 @@ from rich.text import Text
 
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.report.contents import RunContents
+from fl_audit.report.headline import next_step, verdict_of
 from fl_audit.report.sections.law import not_private_label
 from fl_audit.report.sections.registry import SECTIONS
-from fl_audit.report.sections.verdict import VerdictNumbers, banner
+from fl_audit.report.sections.verdict import banner
 
 UNMEASURED = "not measured"
 
 
 def summary_table(contents: RunContents) -> Table:
-    """Return a short table for the terminal: a line for each finding, and the verdict."""
+    """Return a short table for the terminal: the verdict and what to do next, then a line for each finding."""
     facts = contents.facts
     caption = not_private_label(facts)
     title = Text(f"{facts.game.data.name}, {facts.game.model}: {contents.run.worlds:,} x {facts.game.rounds} rounds")
     table = Table(title=title, show_header=False, caption=Text(caption) if caption else None)
     table.add_column("what", style="bold", no_wrap=True)
     table.add_column("finding")
+    numbers = verdict_of(contents)
+    words = banner(numbers)
+    text = Text(words.word, style=_style(numbers.verdict)).append(f". {words.line}", style="not bold default")
+    table.add_row(Text("Verdict"), text)
+    table.add_row(Text("Next"), Text(next_step(contents)))
+    table.add_section()
     for name, finding in _lines(contents):
         table.add_row(Text(name), Text(finding))
-    verdict = contents.find(VerdictNumbers)
-    if verdict is not None:
-        words = banner(verdict)
-        table.add_section()
-        text = Text(words.word, style=_style(verdict.verdict)).append(f". {words.line}", style="not bold default")
-        table.add_row(Text("Verdict"), text)
     return table
 
 

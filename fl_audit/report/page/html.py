@@ -11,37 +11,22 @@ from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.mechanisms.standpoint import Place as Standing
 from fl_audit.report.contents import RunContents
 from fl_audit.report.finished_run import RunFacts
+from fl_audit.report.headline import verdict_of
+from fl_audit.report.page.first_screen import first_screen
 from fl_audit.report.page.markup import html_figure
+from fl_audit.report.page.papers import PAPERS
 from fl_audit.report.page.pictures import DrawnPicture
 from fl_audit.report.page.shell import html_page
 from fl_audit.report.section import Entry, Place, Table
-from fl_audit.report.sections.law import SIMULATION_NOTICE, not_private_label, scaling_text
+from fl_audit.report.sections.law import SIMULATION_NOTICE, scaling_text
 from fl_audit.report.sections.registry import measured
-from fl_audit.report.sections.verdict import VerdictNumbers, banner
+from fl_audit.report.sections.verdict import banner
 from fl_audit.report.wording import MISSING, number_text, percent, plural
 
-PAPERS = (
-    "D. Bernau, G. Eibl, P. W. Grassal, H. Keller, F. Kerschbaum (2021). Quantifying identifiability to choose and "
-    "audit epsilon in differentially private deep learning. PVLDB 14(13). For the insider, the bounds on belief and "
-    "advantage, and the empirical epsilon.",
-    "D. Negoescu et al. (2023). Epsilon*: Privacy metric for machine learning models. PPAI-24. For the risk of one "
-    "released model.",
-    "S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha (2018). Privacy risk in machine learning: Analyzing the connection "
-    "to overfitting. IEEE Computer Security Foundations Symposium. For the membership adversary and its first bound.",
-    "T. Humphries et al. (2023). Investigating membership inference attacks under data dependencies. IEEE Computer "
-    "Security Foundations Symposium. For its bound by epsilon and delta; it follows from P. Kairouz, S. Oh, "
-    "P. Viswanath (2015), The composition theorem for differential privacy, ICML.",
-    "J. Dong, A. Roth, W. J. Su (2022). Gaussian differential privacy. Journal of the Royal Statistical Society, "
-    "Series B 84(1). For the law of the log-odds and the exact advantage.",
-    "I. Waudby-Smith, A. Ramdas (2024). Estimating means of bounded random variables by betting. Journal of the Royal "
-    "Statistical Society, Series B 86(1). For the intervals of advantage, delta and epsilon from beliefs.",
-    "I. Mironov (2017). Rényi differential privacy. IEEE Computer Security Foundations Symposium. For accounting over "
-    "the rounds.",
-)
-"""The papers whose methods a report uses."""
-
-BODY = Template("""$verdict
-$labels
+BODY = Template("""$first
+<h2>In words</h2>
+$words
+$covers
 <h2>Figures</h2>
 $figures
 $tests
@@ -67,8 +52,9 @@ def render_html(contents: RunContents, pictures: Sequence[DrawnPicture]) -> str:
     """
     game, tests = contents.facts.game, _tables(contents, Place.TESTS)
     body = BODY.substitute(
-        verdict=_verdict(contents),
-        labels=_labels(contents),
+        first=first_screen(contents),
+        words="\n".join(f"<p>{escape(text)}</p>" for text in paragraphs(contents)),
+        covers=_covers(contents),
         figures="\n".join(_figure(number, picture) for number, picture in enumerate(pictures, start=1)),
         tests=f"<h2>The tests of the promise</h2>\n{tests}" if tests else "",
         numbers=_evidence_table(contents) + _tables(contents, Place.NUMBERS),
@@ -79,18 +65,23 @@ def render_html(contents: RunContents, pictures: Sequence[DrawnPicture]) -> str:
         title=f"Privacy audit: {game.data.name}, {game.model}",
         heading="Privacy audit report",
         subtitle=_subtitle(contents),
-        opening=opening(contents),
+        opening="",
         body=body,
         footer=f"Written by fl_audit from this run's own files. {SIMULATION_NOTICE}",
     )
 
 
 def opening(contents: RunContents) -> str:
-    """Return the paragraph with which a report opens, as plain text: no Greek, no formulas, no terms of the trade."""
+    """Return what a report says in words, as plain text: no Greek, no formulas, no terms of the trade."""
+    return " ".join(paragraphs(contents))
+
+
+def paragraphs(contents: RunContents) -> list[str]:
+    """Return the paragraphs that a report says in words: of each finding, then what is concluded."""
     found = measured(contents)
     sentences = [section.sentence(numbers, contents) for section, numbers in found if section.sentence is not None]
     closings = [section.closing(numbers, contents) for section, numbers in found if section.closing is not None]
-    return " ".join(text for text in (*sentences, *closings) if text)
+    return [text for text in (*sentences, *closings) if text]
 
 
 def _subtitle(contents: RunContents) -> str:
@@ -121,30 +112,15 @@ def _laws(facts: RunFacts) -> list[str]:
     return [part for part, applies in parts.items() if applies]
 
 
-_LOOKS = {
-    Verdict.VIOLATED: ("violated", "✗"),
-    Verdict.CONSISTENT: ("consistent", "✓"),
-    Verdict.INCONCLUSIVE: ("inconclusive", "?"),
-}
-
-
-def _verdict(contents: RunContents) -> str:
-    numbers = contents.find(VerdictNumbers)
-    assert numbers is not None, "every run has a verdict"
-    words, (kind, sign) = banner(numbers), _LOOKS.get(numbers.verdict, ("open", "?"))
+def _covers(contents: RunContents) -> str:
+    numbers = verdict_of(contents)
+    basis, scope = banner(numbers).basis, numbers.scope
     about = "What an audit like this covers" if numbers.verdict is Verdict.VIOLATED else "What this verdict covers"
-    covers = f'<p class="notice"><strong>{about}.</strong> {escape(numbers.scope)}</p>'
+    text = f"{scope} {basis}" if basis and basis not in scope else scope
     return (
-        f'<section class="verdict {kind}" aria-label="Verdict"><span class="sign" aria-hidden="true">{sign}</span>'
-        f'<div><p class="word">Verdict: {escape(words.word)}</p><p>{escape(words.line)} {escape(words.basis)}</p></div>'
-        f"</section>\n{covers}"
+        f'<p class="notice"><strong>{about}.</strong> {escape(text)}</p>\n'
+        f'<p class="notice"><strong>Simulation.</strong> {escape(SIMULATION_NOTICE)}</p>'
     )
-
-
-def _labels(contents: RunContents) -> str:
-    notice = f'<p class="notice"><strong>Simulation.</strong> {escape(SIMULATION_NOTICE)}</p>'
-    label = not_private_label(contents.facts)
-    return f'<p class="label">⚠ {escape(label)}</p>\n{notice}' if label else notice
 
 
 def _figure(number: int, picture: DrawnPicture) -> str:

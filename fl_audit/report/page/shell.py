@@ -20,7 +20,7 @@ _SHELL = Template("""<!DOCTYPE html>
 <p class="subtitle">$subtitle</p>
 </header>
 <main>
-<p class="opening">$opening</p>
+$opening
 $body
 </main>
 <footer>$footer</footer>
@@ -41,13 +41,14 @@ def html_page(title: str, heading: str, subtitle: str, opening: str, body: str, 
     subtitle
         What the page is about, in a line of plain text.
     opening
-        First paragraph, plain text.
+        First paragraph, plain text; empty where the body has an opening of its own.
     body
         HTML of everything below, escaped already.
     footer
         Plain text.
     """
-    plain = {"title": title, "heading": heading, "subtitle": subtitle, "opening": opening, "footer": footer}
+    plain = {"title": title, "heading": heading, "subtitle": subtitle, "footer": footer}
+    first = f'<p class="opening">{escape(opening, quote=False)}</p>' if opening else ""
     return _SHELL.substitute(
-        style=STYLESHEET, body=body, **{name: escape(text, quote=False) for name, text in plain.items()}
+        style=STYLESHEET, opening=first, body=body, **{name: escape(text, quote=False) for name, text in plain.items()}
     )

@@ -1,32 +1,76 @@
-"""The style of the report's page: one column, system fonts, light on screen and on paper, in colour and in grey."""
+"""The style of every page: one column, system fonts, light or dark as the reader's screen is, light on paper."""
 
-STYLESHEET = """
-:root { --ink: #1a1a1a; --muted: #555; --line: #bbb; --pale: #f4f4f2; --accent: #12426e; }
+from fl_audit.report.page.palette import DARK, LIGHT, css_variables
+
+_COLOURS = f"""
+:root {{ color-scheme: light dark; {css_variables(LIGHT)} }}
+@media screen and (prefers-color-scheme: dark) {{ :root {{ {css_variables(DARK)} }} }}
+"""
+
+_PAGE = """
 * { box-sizing: border-box; }
-html { font-size: 17px; }
-body { margin: 0 auto; padding: 2.5rem 1.5rem 4rem; max-width: 60rem; color: var(--ink); background: #fff;
+html { font-size: 17px; background: var(--paper); }
+body { margin: 0 auto; padding: 1.4rem 1.5rem 4rem; max-width: 60rem; color: var(--ink); background: var(--paper);
   font-family: system-ui, -apple-system, "Segoe UI", "Helvetica Neue", "Noto Sans", Arial, sans-serif;
-  line-height: 1.55; }
-h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .3rem; letter-spacing: -.01em; }
+  line-height: 1.5; }
+h1 { font-size: 1.25rem; line-height: 1.2; margin: 0 0 .2rem; }
 h2 { font-size: 1.3rem; margin: 2.8rem 0 .8rem; padding-bottom: .25rem; border-bottom: 2px solid var(--ink); }
 p { margin: 0 0 .8rem; }
-.subtitle { color: var(--muted); margin-bottom: 1.6rem; overflow-wrap: anywhere; }
+.subtitle { color: var(--muted); margin-bottom: 1rem; overflow-wrap: anywhere; font-size: .9rem; }
 .opening { font-size: 1.12rem; line-height: 1.65; margin-bottom: 1.6rem; }
-.verdict { border: 4px solid var(--ink); padding: 1rem 1.3rem; margin: 0 0 1rem; display: flex; gap: 1.2rem;
+.notice { border-left: 5px solid var(--muted); background: var(--pale); color: var(--ink); padding: .6rem 1rem;
+  margin: 0 0 1rem; }
+.small { font-size: .8rem; color: var(--muted); margin: .3rem 0 0; }
+ol.papers li { margin-bottom: .5rem; }
+footer { margin-top: 3rem; padding-top: .8rem; border-top: 1px solid var(--line); color: var(--muted);
+  font-size: .85rem; }
+"""
+
+_FIRST_SCREEN = """
+.verdict { border: 4px solid var(--ink); padding: .7rem 1.2rem; margin: 0 0 .8rem; display: flex; gap: 1.2rem;
   align-items: center; }
-.verdict .sign { font-size: 3rem; line-height: 1; }
-.verdict .word { font-size: 1.9rem; font-weight: 700; line-height: 1.15; margin: 0; letter-spacing: .01em; }
+.verdict .sign { font-size: 2.6rem; line-height: 1; }
+.verdict .word { font-size: 1.7rem; font-weight: 700; line-height: 1.15; margin: 0; padding: 0; border: 0; }
 .verdict p { margin: .2rem 0 0; }
-.verdict.consistent { border-color: #1d5c36; background: #f1f8f3; }
-.verdict.consistent .word, .verdict.consistent .sign { color: #17492b; }
-.verdict.inconclusive { border-color: #6b6b6b; background: #efefef; border-style: dashed; }
-.verdict.inconclusive .word, .verdict.inconclusive .sign { color: #474747; }
-.verdict.violated { border-color: #7a0c0c; background: #7a0c0c; color: #fff; border-style: double; border-width: 8px; }
-.label { border: 2px dashed var(--ink); background: #fff6e0; padding: .6rem 1rem; margin: 0 0 1rem; font-weight: 700; }
-.notice { border-left: 5px solid var(--muted); background: var(--pale); padding: .6rem 1rem; margin: 0 0 1rem; }
+.verdict.consistent { border-color: var(--good); background: var(--good-ground); color: var(--ink); }
+.verdict.consistent .word, .verdict.consistent .sign { color: var(--good); background: var(--good-ground); }
+.verdict.inconclusive, .verdict.open { border-color: var(--muted); background: var(--open-ground); color: var(--ink);
+  border-style: dashed; }
+.verdict.inconclusive .word, .verdict.inconclusive .sign, .verdict.open .word, .verdict.open .sign {
+  color: var(--open); background: var(--open-ground); }
+.verdict.violated { border-color: var(--bad-ground); background: var(--bad-ground); color: var(--bad); }
+.label { border: 2px dashed var(--muted); background: var(--label-ground); color: var(--label); padding: .3rem .8rem;
+  margin: 0 0 .8rem; font-weight: 700; font-size: .9rem; }
+.facts { display: flex; gap: 1rem; margin: 0 0 1rem; }
+.facts > div { flex: 1 1 0; border-top: 3px solid var(--ink); padding-top: .3rem; }
+.facts dt { font-size: .85rem; color: var(--muted); }
+.facts dd { margin: 0; }
+.facts .figure { display: block; font-size: 1.6rem; font-weight: 700; line-height: 1.25;
+  font-variant-numeric: tabular-nums; }
+.facts .note { font-size: .85rem; color: var(--muted); display: block; line-height: 1.35; }
+.gauge { margin: 0 0 .9rem; }
+.gauge figcaption { max-width: none; margin: 0 0 .3rem; font-size: .85rem; color: var(--muted); }
+.gauge .row { display: flex; align-items: center; font-size: .9rem; }
+.gauge .name { flex: 0 0 6.4rem; font-weight: 600; }
+.gauge .track { flex: 1 1 auto; position: relative; height: 1.7rem; border-left: 1px solid var(--muted); }
+.gauge .said { flex: 0 0 16rem; padding-left: .8rem; line-height: 1.2; }
+.gauge .bar { position: absolute; top: .35rem; height: 1rem; background: var(--muted); }
+.gauge .bar.shown { background: var(--shown); }
+.gauge .bar.beyond { background: var(--beyond); }
+.gauge .bar.detectable { background: none; border: 2px dashed var(--sought); border-right: 0; }
+.gauge .line { position: absolute; left: 50%; top: 0; height: 100%; border-left: 2px solid var(--ink); }
+.gauge .axis { font-size: .78rem; color: var(--muted); }
+.gauge .axis .track { border: 0; height: 1.2rem; margin-right: 16rem; }
+.gauge .axis .track span { position: absolute; white-space: nowrap; transform: translateX(-50%); }
+.next { border-left: 5px solid var(--ink); padding-left: .8rem; }
+.origin { font-size: .8rem; color: var(--muted); overflow-wrap: anywhere; }
+"""
+
+_FIGURES_AND_TABLES = """
 figure { margin: 0 0 2.2rem; break-inside: avoid; }
 figure img { width: 100%; max-width: 50rem; height: auto; display: block; }
-figcaption { color: #333; font-size: .9rem; max-width: 50rem; margin-top: .5rem; }
+figcaption { color: var(--muted); font-size: .9rem; max-width: 50rem; margin-top: .5rem; }
+figcaption strong { color: var(--ink); }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .84rem; line-height: 1.4; margin: 0 0 1.4rem; }
 caption { text-align: left; font-weight: 700; padding: 0 0 .4rem; }
@@ -39,19 +83,44 @@ td.aside { color: var(--muted); }
 table.configuration tbody * { font-family: ui-monospace, "DejaVu Sans Mono", Consolas, monospace; }
 table.configuration tbody th { font-weight: 400; }
 table.configuration tbody th, table.pairs tbody th { width: 40%; }
-table.configuration td { overflow-wrap: anywhere; }
+table.configuration td, table.pairs td { overflow-wrap: anywhere; }
 table.tests td.value { white-space: normal; }
 table.tests td, table.tests th { padding-right: .5rem; }
-ol.papers li { margin-bottom: .5rem; }
-footer { margin-top: 3rem; padding-top: .8rem; border-top: 1px solid var(--line); color: var(--muted);
-  font-size: .85rem; }
-@media (max-width: 40rem) { html { font-size: 15px; } body { padding: 1.2rem 1rem 3rem; } }
+"""
+
+_PHONE = """
+@media screen and (max-width: 40rem) {
+  html { font-size: 15px; }
+  body { padding: .7rem .9rem 3rem; line-height: 1.42; }
+  .subtitle { margin-bottom: .6rem; font-size: .8rem; }
+  .verdict { padding: .5rem .8rem; gap: .8rem; align-items: flex-start; border-width: 3px; }
+  .verdict .sign { font-size: 1.7rem; }
+  .verdict .word { font-size: 1.35rem; }
+  .facts { display: block; margin-bottom: .7rem; }
+  .facts > div { border-top: 1px solid var(--line); padding: .15rem 0; display: flex; gap: .6rem;
+    align-items: baseline; }
+  .facts dt { flex: 0 0 6.6rem; line-height: 1.2; }
+  .facts .figure { font-size: 1.15rem; }
+  .facts .note { font-size: .78rem; line-height: 1.2; }
+  .gauge .row { flex-wrap: wrap; font-size: .85rem; }
+  .gauge .name { flex: 0 0 6.2rem; }
+  .gauge .said { flex: 1 1 auto; padding-left: 0; order: 1; }
+  .gauge .track { flex: 0 0 100%; order: 2; height: 1.15rem; }
+  .gauge .bar { top: .15rem; height: .8rem; }
+  .gauge .axis .name { display: none; }
+  .gauge .axis .track { margin-right: 0; }
+  .gauge .axis .track span:last-child { transform: translateX(-100%); }
+  .next { padding-left: .6rem; font-size: .95rem; }
+}
+"""
+
+_PAPER = """
 @media print {
-  @page { margin: 16mm 15mm; }
+  @page { size: A4; margin: 16mm 15mm; }
   html { font-size: 10.5pt; }
   body { max-width: none; padding: 0; }
   h2 { break-after: avoid; margin-top: 1.8rem; }
-  tr, .verdict, .label, .notice { break-inside: avoid; }
+  tr, .verdict, .label, .notice, .facts, .gauge { break-inside: avoid; }
   thead { display: table-header-group; }
   .scroll { overflow: visible; }
   figure { margin-bottom: 1.2rem; }
@@ -59,7 +128,9 @@ footer { margin-top: 3rem; padding-top: .8rem; border-top: 1px solid var(--line)
   figcaption { max-width: none; }
   tr.group { break-after: avoid; }
   table.short { break-inside: avoid; }
-  .verdict, .label, .notice { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+  .verdict, .label, .notice, .bar { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
 """
+
+STYLESHEET = _COLOURS + _PAGE + _FIGURES_AND_TABLES + _FIRST_SCREEN + _PHONE + _PAPER
 """CSS of the page, without any external resource."""

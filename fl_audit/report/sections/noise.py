@@ -11,10 +11,11 @@ from matplotlib.figure import Figure
 from fl_audit.evidence.belief.family import TestResult
 from fl_audit.evidence.belief.noise_estimate import NoiseEstimate
 from fl_audit.evidence.belief.verdict import Judgement
+from fl_audit.report.breach_words import title_of
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Caption, Entry, Picture, Place, Section, Table, finite
-from fl_audit.report.sections.verdict import VerdictNumbers, title_of
+from fl_audit.report.sections.verdict import VerdictNumbers
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, new_figure
 from fl_audit.report.units import UnitWords
 from fl_audit.report.wording import DASH, one_in, percent, plural, ratio_text

@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fl_audit.evidence.belief.family import TestName, TestResult
+from fl_audit.evidence.belief.family import TestName
+from fl_audit.evidence.belief.noise_estimate import BREACH
 from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, judge_scores, unjudged
+from fl_audit.report.breach_words import OF_NOISE, breach_in_short, other_breaches, strongest
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Section
 from fl_audit.report.units import UnitWords
-from fl_audit.report.wording import capital, one_in, plural, whole_sentence
+from fl_audit.report.wording import duration, one_in, plural, uncapital, whole_sentence
 
 SECRET_SEED = "the challenger's secret"
 _OF_MANY_TARGETS = (
@@ -31,12 +33,16 @@ class VerdictNumbers:
         What it rests on; None where there was nothing to judge.
     words
         How the report speaks of what D and D' differ in.
+    seconds_needed
+        How long the worlds that would find a breach of 1.5 times the promise take at the speed of this run; None where
+        its speed was not noted or no number of worlds would do.
     """
 
     verdict: Verdict
     scope: str
     judgement: Judgement | None
     words: UnitWords
+    seconds_needed: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries `verdict` and `scope`."""
@@ -64,26 +70,32 @@ def _measure(run: FinishedRun, _: Findings) -> VerdictNumbers:
         found = judge_scores(scores[run.bits], scores[~run.bits], *said)
     else:
         found = judge(run.measured, *said)
-    return VerdictNumbers(found.verdict, found.scope, found, facts.words)
+    return VerdictNumbers(found.verdict, found.scope, found, facts.words, _seconds_needed(found, run))
+
+
+def _seconds_needed(found: Judgement, run: FinishedRun) -> float | None:
+    speed, setup = run.timing.worlds_per_second, run.timing.setup_seconds
+    if found.worlds_needed is None or not speed:
+        return None
+    return found.worlds_needed / speed + (setup or 0.0)
 
 
 def banner(numbers: VerdictNumbers) -> Banner:
     """Return the large line of the verdict and the smaller lines below it."""
-    found = numbers.judgement
+    found, words = numbers.judgement, numbers.words
     match numbers.verdict:
         case Verdict.VIOLATED:
             assert found is not None, "only what was judged is violated"
-            return Banner(
-                "Violated", f"{_broken(found, numbers.words)} {_others(found, numbers.words)}".strip(), _level(found)
-            )
+            line = f"{breach_in_short(strongest(found), words)} {other_breaches(found, words)}".strip()
+            return Banner("Violated", line, _level(found))
         case Verdict.CONSISTENT:
             assert found is not None, "only what was judged is consistent"
             line = f"None of {plural(len(found.tests), 'test')} contradicts the promise."
             return Banner("Consistent", f"{line} {_limits(found)}".strip(), _level(found))
         case Verdict.INCONCLUSIVE:
             assert found is not None, "only what was judged is inconclusive"
-            line = "Nothing contradicts the promise, but these trials are too few to tell."
-            return Banner("Inconclusive", f"{line} {found.limit_text}", _level(found))
+            line = "Too few trials to tell: only a gross breach could have been found, and none was."
+            return Banner("Inconclusive", f"{line} {worlds_needed_text(numbers)}", found.limit_text)
         case Verdict.NO_PROMISE:
             line = "These models were trained without clipping and noise; there is nothing to hold them to."
             return Banner("No promise", line)
@@ -91,44 +103,13 @@ def banner(numbers: VerdictNumbers) -> Banner:
             return Banner("Not audited", "No insider took part; nothing was held against the promise.")
 
 
-_BREACHES = {
-    TestName.NOISE_TOTAL: "There is less noise than was promised",
-    TestName.NOISE_ALONG_RECORD: "There is less noise than was promised just where it has to hide the {unit}",
-    TestName.NOISE_TENSOR: "A part of the model gets less noise than was promised",
-    TestName.DRIFT_ALONG_RECORD: "The released sums are shifted in the direction that gives the {unit} away",
-    TestName.DRIFT_ALONG_GRADIENTS: "The released sums are not made as was promised: clipping or scaling differs",
-    TestName.REPEATED_NOISE: "The same noise was used more than once",
-    TestName.SHARED_OVER_WORLDS: "Repetitions of the training share noise that should be independent",
-    TestName.SHARED_OVER_ROUNDS: "The rounds share noise that should be independent",
-    TestName.SERIAL_CORRELATION: "The noise of one round tells something of the next",
-    TestName.LOW_BITS: "The noise has too few digits to hide what lies below them",
-    TestName.SENSITIVITY: "The {unit} made a larger difference than the promise allows for",
-    TestName.SCORES: "The insider told the two data sets apart more often than the promise allows",
-}
-"""What each test has found where it breaks the promise, for a reader who does not know the test."""
-
-
-def breach_text(test: TestResult, words: UnitWords) -> str:
-    """Return what a broken test has found, with what was measured and what was promised, in a sentence."""
-    return f"{_breach(test, words)}: we measured {test.measured}; the promise was {test.promised}."
-
-
-def _breach(test: TestResult, words: UnitWords) -> str:
-    return _BREACHES[TestName(test.name)].format(unit=words.one)
-
-
-def _strongest(found: Judgement) -> TestResult:
-    """Return the broken test that a kept promise explains least."""
-    return min(found.broken, key=lambda test: test.p_value / test.level)
-
-
-def _broken(found: Judgement, words: UnitWords) -> str:
-    return breach_text(_strongest(found), words)
-
-
-def _others(found: Judgement, words: UnitWords) -> str:
-    others = [_breach(test, words) for test in found.broken if test is not _strongest(found)]
-    return f"Also: {'. '.join(others)}." if others else ""
+def worlds_needed_text(numbers: VerdictNumbers) -> str:
+    """Return how many worlds, and how much time, would find a breach of 1.5 times the promise, in a sentence."""
+    found = numbers.judgement
+    if found is None or found.worlds_needed is None:
+        return "No number of worlds would find a breach here: choose another neighbour."
+    time = "" if numbers.seconds_needed is None else f", about {duration(numbers.seconds_needed)} here,"
+    return f"{plural(found.worlds_needed, 'world')}{time} would find one of {BREACH:g} times the promise."
 
 
 def _level(found: Judgement) -> str:
@@ -148,7 +129,11 @@ def _sentence(numbers: VerdictNumbers, _: RunContents) -> str:
     """Return what broke the promise: a report on a broken promise opens with it."""
     if numbers.judgement is None or not numbers.judgement.broken:
         return ""
-    return f"The promise was broken. {_broken(numbers.judgement, numbers.words)}"
+    worst = strongest(numbers.judgement)
+    short = uncapital(breach_in_short(worst, numbers.words))
+    if worst.name not in OF_NOISE:
+        return f"The promise was broken: {short}"
+    return f"The promise was broken: {short} We measured {worst.measured}; the promise was {worst.promised}."
 
 
 def _closing(numbers: VerdictNumbers, contents: RunContents) -> str:
@@ -169,8 +154,8 @@ def _closing(numbers: VerdictNumbers, contents: RunContents) -> str:
             text = f"Our verdict: nothing we saw contradicts the promise. {limits}That covers {where}."
         case Verdict.INCONCLUSIVE:
             text = (
-                "Our verdict is open: nothing we saw contradicts the promise, but with so few trials only a gross "
-                f"breach would have shown. Even that covers {where}."
+                "Our verdict is open: with so few trials only a gross breach could have been found, and none was. "
+                f"{worlds_needed_text(numbers)} Even that covers {where}."
             )
         case Verdict.NO_PROMISE if contents.facts.game.randomiser is not None:
             return (
@@ -186,27 +171,6 @@ def _closing(numbers: VerdictNumbers, contents: RunContents) -> str:
     if contents.facts.is_private_release:
         return text
     return f"{text} The models of this run are test pieces and must not be handed out: their noise depends on the data."
-
-
-def title_of(name: str, words: UnitWords) -> str:
-    """Return the name of a test in words."""
-    return capital(_TITLES[TestName(name)].format(direction=words.direction, one=words.one, others=words.others))
-
-
-_TITLES = {
-    TestName.NOISE_TOTAL: "noise in all directions but the {one}'s",
-    TestName.NOISE_ALONG_RECORD: "noise along {direction}",
-    TestName.NOISE_TENSOR: "noise on each parameter tensor",
-    TestName.DRIFT_ALONG_RECORD: "shift along {direction}",
-    TestName.DRIFT_ALONG_GRADIENTS: "shift along {others}",
-    TestName.REPEATED_NOISE: "the same noise used twice",
-    TestName.SHARED_OVER_WORLDS: "noise that worlds have in common",
-    TestName.SHARED_OVER_ROUNDS: "noise that rounds have in common",
-    TestName.SERIAL_CORRELATION: "dependence of consecutive rounds",
-    TestName.LOW_BITS: "low bits of the noise",
-    TestName.SENSITIVITY: "sensitivities within the claim",
-    TestName.SCORES: "epsilon that the insider's scores certify",
-}
 
 
 VERDICT = Section(

@@ -1,0 +1,57 @@
+"""The command that hands finished runs to other tools: export."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fl_audit.errors import InputError
+
+
+class Target(StrEnum):
+    """What a run is exported to."""
+
+    TENSORBOARD = "tensorboard"
+    MLFLOW = "mlflow"
+    BADGE = "badge"
+
+
+RunsArgument = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Directories of finished runs.")]
+ToOption = Annotated[str, typer.Option("--to", metavar="NAME", help=f"One of {', '.join(Target)}.")]
+OutOption = Annotated[
+    str,
+    typer.Option(
+        "--out",
+        metavar="PLACE",
+        help="tensorboard: log directory; mlflow: tracking URI, such as sqlite:///mlflow.db; badge: SVG file.",
+    ),
+]
+ExperimentOption = Annotated[str, typer.Option("--experiment", metavar="NAME", help="MLflow's experiment.")]
+
+
+def export(runs: RunsArgument, to: ToOption, out: OutOption, experiment: ExperimentOption = "fl-audit") -> None:
+    """Write rounds, findings and figures of finished runs for TensorBoard or MLflow, or the verdict as a badge."""
+    from fl_audit.api.stored_run import read_run
+
+    if to not in list(Target):
+        raise InputError(f"--to {to!r}: accepted are {', '.join(Target)}")
+    if to == Target.BADGE and len(runs) > 1:
+        raise InputError(f"--to badge with {len(runs)} runs: accepted is one run")
+    for run in [read_run(path) for path in runs]:
+        match Target(to):
+            case Target.TENSORBOARD:
+                from experiments.exports.tensorboard import to_tensorboard
+
+                print(f"tensorboard: {to_tensorboard(run, Path(out))}")
+            case Target.MLFLOW:
+                from experiments.exports.mlflow import to_mlflow
+
+                print(f"mlflow: run {to_mlflow(run, out, experiment)} in experiment {experiment} at {out}")
+            case Target.BADGE:
+                from experiments.exports.badge import badge
+                from fl_audit.whole_files import whole_file
+
+                with whole_file(Path(out)) as file:
+                    file.write_text(badge(run), encoding="utf-8")
+                print(f"badge: {out}")

@@ -1,0 +1,1 @@
+"""Finished runs for the tools that people follow experiments with."""

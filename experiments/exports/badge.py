@@ -1,0 +1,36 @@
+"""The verdict as a badge for a page or a repository: a small SVG that needs nothing else."""
+
+from fl_audit.api.stored_run import Run
+from fl_audit.evidence.belief.verdict import Verdict
+
+# White on each has a contrast of at least 4.5.
+_COLOURS = {Verdict.CONSISTENT: "#1a7f37", Verdict.VIOLATED: "#b3261e"}
+_GREY = "#57606a"
+_LABEL = "privacy audit"
+_LETTER = 6.6
+"""Width of a letter of 11 pixels, on average."""
+
+
+def badge(run: Run) -> str:
+    """Return the verdict of a run, and the epsilon that was promised, as SVG.
+
+    Parameters
+    ----------
+    run
+        The run.
+    """
+    epsilon = (run.summary.get("guarantee") or {}).get("epsilon")
+    promised = "" if epsilon is None else f", epsilon {epsilon:.2g}"
+    return _svg(f"{run.verdict}{promised}", _COLOURS.get(run.verdict, _GREY))
+
+
+def _svg(text: str, colour: str) -> str:
+    left, right = (round(_LETTER * len(each)) + 12 for each in (_LABEL, text))
+    title = f"{_LABEL}: {text}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" aria-label="{title}">'
+        f"<title>{title}</title>"
+        f'<rect width="{left}" height="20" fill="#333"/><rect x="{left}" width="{right}" height="20" fill="{colour}"/>'
+        '<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" text-anchor="middle">'
+        f'<text x="{left / 2:g}" y="14">{_LABEL}</text><text x="{left + right / 2:g}" y="14">{text}</text></g></svg>\n'
+    )

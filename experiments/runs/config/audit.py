@@ -1,0 +1,146 @@
+"""Section [audit]: what attackers see, which neighbour they ask about, and how often the game is played."""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, Strict, model_validator
+from pydantic_core import PydanticCustomError
+
+from experiments.runs.config.values import (
+    Choice,
+    Count,
+    Section,
+    chosen,
+    listed,
+    named,
+)
+from fl_audit.adversaries.membership.names import Attack
+from fl_audit.data.names import RANKED, Dissimilarity, NeighbourChoice
+from fl_audit.game.names import View
+from fl_audit.mechanisms.standpoint import Place, TargetsParticipation
+
+
+def _neighbour(value: Any) -> NeighbourChoice | int:
+    if isinstance(value, str) and value in list(NeighbourChoice):
+        return NeighbourChoice(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**9:
+        return value
+    accepted = f"accepted are {', '.join(NeighbourChoice)}, or the index of a record of D, from 0"
+    raise PydanticCustomError("neighbour", "{accepted}", {"accepted": accepted})
+
+
+def _loss_range(value: Any) -> Any:
+    numbers = isinstance(value, list | tuple) and all(type(end) in (int, float) for end in value)
+    if value is None:
+        return None
+    if numbers and len(value) == 2 and 0 <= value[0] < value[1] < float("inf"):
+        return tuple(map(float, value))
+    accepted = "accepted are two ascending finite numbers from 0, such as [0, 5]"
+    raise PydanticCustomError("loss_range", "{accepted}", {"accepted": accepted})
+
+
+FEWEST_SHADOWS = 24
+"""With so many worlds a target has two others where it is in, and two where it is out, but for one in 28,000."""
+
+
+FEWEST_KNOWN = 60
+"""Half of so many targets holds fewer than two members, or fewer than two others, once in 17 million times."""
+
+
+class LossSource(StrEnum):
+    """Where members' losses are when Epsilon* is found: in one place, or with their owners."""
+
+    POOLED = "pooled"
+    FEDERATED = "federated"
+
+
+class AuditSection(Section):
+    """What the insider sees, which neighbour it asks about, and how often the game is played.
+
+    `insider = false` trains the worlds without asking it: Epsilon*, membership and accuracy remain.
+
+    With `game = "membership"` many `targets` are in with probability 1/2 in each world, every world's model is attacked
+    by `attacks`, and all other worlds are its shadow models.
+    """
+
+    worlds: Count = 200
+    game: Literal["identifiability", "membership"] = "identifiability"
+    targets: Annotated[int, Field(ge=2, le=10**9)] | None = None
+    """Units that are in or out in the game of membership; None is 200, or all there are."""
+    attacks: Annotated[tuple[Choice[Attack], ...], Strict(False)] | None = None
+    """Who attacks in the game of membership; None is everybody who can, but `attribute`."""
+    attribute: str | Annotated[int, Field(ge=0, le=10**9)] | None = None
+    """Column that attack `attribute` guesses, by its name or number from 0.
+
+    None is the column of two values whose rarer value is most common among the records outside D.
+    """
+    queries: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """How many times `lira` asks about each target, in ways that vary its records; None is 1."""
+    insider: bool = True
+    """Left out, it is false where records are randomised, and in the game of membership where its log-odds are unknown.
+    """
+    participation: Choice[TargetsParticipation] = TargetsParticipation.SECRET
+    """Whether the insider sees in which rounds the target takes part, where rounds are sampled."""
+    colluders: Annotated[int, Field(ge=0, le=10**9)] = 0
+    """Clients who share their noise with the insider, where clients add the noise."""
+    place: Choice[Place] = Place.CLIENT
+    """Where the adversary sits: `server` is honest but curious, and sees every contribution by itself."""
+    insiders: Count = 1
+    """How many clients attack, each by itself."""
+    view: Choice[View] = View.UPDATE
+    neighbour: Annotated[NeighbourChoice | int, BeforeValidator(_neighbour)] = NeighbourChoice.MOST_DISSIMILAR
+    neighbour_rank: Count | None = None
+    """Rank among the most or least dissimilar neighbours; None is 1, and keeps older run directories valid."""
+    dissimilarity: Choice[Dissimilarity] = Dissimilarity.EUCLIDEAN
+    confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
+    epsilon_star: bool = True
+    epsilon_star_cut: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
+    """Error rates beyond it and 1 - it are left out of Epsilon*, as in the paper; 0 leaves out none."""
+    epsilon_star_losses: Choice[LossSource] = LossSource.POOLED
+    """`federated`: data owners answer summaries of their losses, none of which leaves them."""
+    loss_range: Annotated[tuple[float, float] | None, BeforeValidator(_loss_range)] = None
+    """Public range of losses, those beyond it clipped; left out, owners are asked for their extremes."""
+    client_epsilon_star: bool = False
+    """Whether clients tell the server Epsilon* of their own shards."""
+    membership: bool = True
+    evaluate_every: Count = 1
+
+    @model_validator(mode="after")
+    def _of_membership(self) -> Self:
+        idle = chosen(self, ("targets", "attacks", "attribute", "queries"))
+        if idle and self.game != "membership":
+            raise ValueError(f"{named(self, idle)} needs game = membership, and game is {self.game}")
+        attacks = self.attacks or ()
+        for name, attack in (("attribute", Attack.ATTRIBUTE), ("queries", Attack.LIRA)):
+            if chosen(self, (name,)) and attack not in attacks:
+                raise ValueError(f"{named(self, (name,))} needs {attack} among attacks, and they are {listed(attacks)}")
+        if self.worlds < FEWEST_SHADOWS and any(attack.has_shadows for attack in attacks):
+            raise ValueError(
+                f"worlds = {self.worlds} are too few to be shadow models of each other: accepted with "
+                f"{', '.join(attack for attack in attacks if attack.has_shadows)} are {FEWEST_SHADOWS} and more"
+            )
+        if (self.targets or FEWEST_KNOWN) < FEWEST_KNOWN and any(attack.sees_weights for attack in attacks):
+            raise ValueError(
+                f"targets = {self.targets} are too few to learn from half of them: accepted with "
+                f"{', '.join(attack for attack in attacks if attack.sees_weights)} are {FEWEST_KNOWN} and more"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _rank_of_something(self) -> Self:
+        if self.neighbour_rank is not None and self.neighbour not in RANKED:
+            raise ValueError(
+                f"neighbour-rank = {self.neighbour_rank} needs neighbour = {' or '.join(RANKED)}, and neighbour is "
+                f"{self.neighbour}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _federated_for_something(self) -> Self:
+        if self.epsilon_star_losses is LossSource.FEDERATED and not self.epsilon_star:
+            raise ValueError("epsilon-star-losses = federated needs epsilon-star = true")
+        if self.epsilon_star_losses is LossSource.POOLED:
+            for name, given in (("loss-range", self.loss_range), ("client-epsilon-star", self.client_epsilon_star)):
+                if given:
+                    raise ValueError(f"{name} needs epsilon-star-losses = federated")
+        return self

@@ -1,0 +1,23 @@
+"""Section [model]: which model, and where its training begins."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from experiments.runs.config.values import Choice, Section
+from fl_audit.game.names import InitialWeights
+
+
+class ModelSection(Section):
+    """Which model: a built-in name or `package.module:factory`. `seed` draws the initial weights, which are public.
+
+    `initial = "pretrained"` begins in every world with the same weights, trained without privacy on records that serve
+    for nothing else: the worst case for an observer of the final model.
+
+    `weights` is the file that `vgg16` takes the weights of its frozen core from.
+    """
+
+    name: str = "logistic"
+    weights: str | None = None
+    initial: Choice[InitialWeights] = InitialWeights.DRAWN
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0

@@ -1,0 +1,101 @@
+"""Section [privacy]: what is promised."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from experiments.runs.config.values import Choice, Count, Positive, Section, Share, chosen, named
+from fl_audit.adjacency import Adjacency
+from fl_audit.mechanisms.names import NoiseScaling
+from fl_audit.privacy.names import Accountant
+
+PRIVACY_TARGETS = ("belief", "epsilon", "advantage", "noise-multiplier")
+OF_ADAPTIVE = ("quantile", "quantile-noise", "clipping-learning-rate")
+OF_PIXELATION = ("pixelation-pixels", "pixelation-block")
+OF_RANDOMISERS = ("record-epsilon", *OF_PIXELATION)
+RANDOMISER_KEYS = ("randomiser", *OF_RANDOMISERS)
+PROMISE_ONLY = (
+    *PRIVACY_TARGETS,
+    *("accountant", "clipping-norm", "sensitivity", "noise", "bands", "clipping", *OF_ADAPTIVE),
+)
+"""Settings that have no meaning where nothing is promised."""
+
+
+class PrivacySection(Section):
+    """What is promised: exactly one of the four targets; `private = false` clips nothing, adds no noise, promises none.
+
+    `delta` is that of Epsilon* too. A `randomiser` goes with every promise and with none: it promises every record
+    something by itself, by `record-epsilon`.
+    """
+
+    private: bool = True
+    belief: Share | None = None
+    epsilon: Positive | None = None
+    advantage: Share | None = None
+    noise_multiplier: Annotated[float, Field(ge=0.01, le=1e6)] | None = None
+    delta: Share = 0.001
+    prior: Share = 0.5
+    accountant: Choice[Accountant] = Accountant.RDP_CLASSIC
+    clipping_norm: Positive = 3.0
+    sensitivity: Choice[NoiseScaling] = NoiseScaling.GLOBAL
+    adjacency: Choice[Adjacency] = Adjacency.REPLACE_RECORD
+    """Left out with `dp-fedavg` it is `add-remove-client`, with `dp-sgd-clients` `add-remove-record`."""
+    noise: Literal["central", "distributed", "local", "banded", "tree", "inside-training"] = "central"
+    """Left out with `dp-sgd-clients` it is `inside-training`, the one that goes with it."""
+    bands: Count | None = None
+    """Bands of `banded` noise; None is as many as rounds lie between two of a client's."""
+    clipping: Literal["fixed", "adaptive"] = "fixed"
+    quantile: Share | None = None
+    """Share of clients whose update an adaptive norm is to leave whole; None is 0.5."""
+    quantile_noise: Positive | None = None
+    """Noise multiplier of the bits behind an adaptive norm, over that of the updates; None is 5."""
+    clipping_learning_rate: Positive | None = None
+    """How fast an adaptive norm moves; None is 0.2."""
+    randomiser: Literal["randomised-response", "randomised-edges", "pixelation"] | None = None
+    """What owners do to their own records before anything is trained on them; None is nothing."""
+    record_epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """Epsilon of one bit, of one pair of nodes, or of `pixelation-pixels` changed pixels."""
+    pixelation_pixels: Count | None = None
+    """m, pixels in which neighbouring images may differ."""
+    pixelation_block: Count | None = None
+    """b, side in pixels of the blocks that are averaged; None is 1."""
+
+    @model_validator(mode="after")
+    def _of_a_randomiser(self) -> Self:
+        if self.randomiser is None and (idle := chosen(self, OF_RANDOMISERS)):
+            raise ValueError(f"{named(self, idle)} needs a randomiser, and randomiser is left out")
+        needed = ["record-epsilon"] if self.randomiser is not None else []
+        if self.randomiser == "pixelation":
+            needed += ["pixelation-pixels"]
+        elif idle := chosen(self, OF_PIXELATION):
+            raise ValueError(f"{named(self, idle)} needs randomiser = pixelation, and randomiser is {self.randomiser}")
+        if missing := [name for name in needed if name not in chosen(self, needed)]:
+            raise ValueError(f"randomiser = {self.randomiser} needs {missing[0]}, which is left out")
+        if self.randomiser == "pixelation" and self.record_epsilon == 0:
+            raise ValueError("record-epsilon = 0 with randomiser = pixelation: accepted are positive numbers")
+        return self
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> Self:
+        if self.clipping != "adaptive" and (idle := chosen(self, OF_ADAPTIVE)):
+            raise ValueError(f"{named(self, idle)} needs clipping = adaptive, and clipping is {self.clipping}")
+        if self.noise != "banded" and self.bands is not None:
+            raise ValueError(f"bands = {self.bands} needs noise = banded, and noise is {self.noise}")
+        return self
+
+    @model_validator(mode="after")
+    def _exactly_one_target(self) -> Self:
+        if not self.private:
+            idle = [name for name in PROMISE_ONLY if name.replace("-", "_") in self.model_fields_set]
+            if idle:
+                raise ValueError(
+                    f"{named(self, idle)} given together with private = false, which promises nothing: leave out "
+                    f"{'it' if len(idle) == 1 else 'these keys'}, or private = false"
+                )
+            return self
+        given = chosen(self, PRIVACY_TARGETS)
+        if len(given) != 1:
+            raise ValueError(
+                f"{named(self, given) or 'none'} given: accepted is exactly one of {', '.join(PRIVACY_TARGETS)}"
+            )
+        return self

@@ -1,0 +1,30 @@
+"""Section [run]: how the run is carried out."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from experiments.runs.config.values import Choice, Count, Section
+from fl_audit.device import Device
+
+
+class RunSection(Section):
+    """How the run is carried out. `worlds-per-batch`, left out, fits the model.
+
+    `seed` is the challenger's secret, of which bits, samples and noise are drawn; left out, it is drawn at random when
+    the run begins. A call whose client process died is made again up to `client-retries` times, on a new process.
+
+    Releases are kept where the insider plays, for nobody else weighs them again. `actors` client calls run at the same
+    time: processes of an embedded Ray (0: one for every `threads` cores), threads of the local engine (0: one).
+    """
+
+    seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None
+    worlds_per_batch: Count | None = None
+    batches_in_flight: Count = 2
+    keep_releases: Annotated[int, Field(ge=0, le=10**9)] = 4
+    keep_final_models: bool = True
+    client_time_limit: Annotated[float, Field(gt=0, le=10**7)] = 600.0
+    client_retries: Annotated[int, Field(ge=0, le=1000)] = 2
+    threads: Annotated[int, Field(ge=1, le=256)] = 1
+    device: Choice[Device] = Device.CPU
+    actors: Annotated[int, Field(ge=0, le=10**6)] = 0

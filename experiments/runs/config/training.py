@@ -1,0 +1,87 @@
+"""Section [training]: how the federation learns."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from experiments.runs.config.values import Choice, Count, Positive, Section, chosen, named
+from fl_audit.learning.names import LocalOptimizer, OptimizerKind
+
+DEFAULT_ROUNDS = 30
+Strategy = Literal["dp-fedsgd", "dp-fedavg", "dp-sgd-clients"]
+OF_LOCAL_TRAINING = ("local-epochs", "local-steps", "local-batch", "local-learning-rate")
+OF_CLIENTS = ("client-sampling-rate", "cohort")
+OF_RECORDS = ("epochs", "sampling-rate", "expected-batch")
+_NEEDS: dict[tuple[str, ...], tuple[Strategy, ...]] = {
+    OF_LOCAL_TRAINING: ("dp-fedavg", "dp-sgd-clients"),
+    OF_CLIENTS: ("dp-fedavg",),
+    ("local-optimizer",): ("dp-fedavg",),
+    OF_RECORDS: ("dp-fedsgd",),
+}
+"""Settings of training that some strategies alone have: local training, samples of clients, and those of records."""
+_AT_MOST_ONE = (
+    ("rounds", "epochs"),
+    ("sampling-rate", "expected-batch"),
+    ("client-sampling-rate", "cohort"),
+    ("local-epochs", "local-steps"),
+)
+
+
+class TrainingSection(Section):
+    """How the federation learns. `rounds`, left out, is 30 or follows from `epochs`, passes over the records of D.
+
+    `dp-fedsgd`: clients send clipped gradients of their records. `dp-fedavg`: they train on their own records, for
+    `local-epochs` or `local-steps`, and send clipped updates. `dp-sgd-clients`: they train so by DP-SGD, with Opacus,
+    and send updates that are private already.
+    """
+
+    strategy: Strategy = "dp-fedsgd"
+    rounds: Count | None = None
+    epochs: Annotated[float, Field(gt=0, le=10**9)] | None = None
+    sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Probability with which a record takes part in a round; None is 1, or follows from `expected-batch`."""
+    expected_batch: Count | None = None
+    """Records that take part in a round on average."""
+    client_sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Probability with which a client takes part in a round, with `dp-fedavg`; None is 1."""
+    cohort: Count | None = None
+    """Clients of a round, in a public order, with `dp-fedavg`; None is all."""
+    local_epochs: Count | None = None
+    """Passes over its own records that a client makes in a round where clients train; None is 1, or `local-steps`."""
+    local_steps: Count | None = None
+    local_batch: Count | None = None
+    """Records of a local step where clients train, with `dp-sgd-clients` on average; None is 10."""
+    local_learning_rate: Positive | None = None
+    """Step size of local training where clients train; None is 0.1."""
+    local_optimizer: Choice[LocalOptimizer] | None = None
+    """`adam` in place of plain SGD where clients train; it begins anew in every round."""
+    early_stopping: Count | None = None
+    """Evaluated releases without a smaller loss on the population sample that end the training of a world."""
+    learning_rate: Positive = 0.005
+    """Step size of the server; left out where clients train it is 1, and 0.01 for Adam."""
+    optimizer: Choice[OptimizerKind] = OptimizerKind.SGD
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_rounds(cls, values: Any) -> Any:
+        """Fill in the default before the values are checked, so that a stored configuration names its rounds."""
+        given = isinstance(values, dict) and ("rounds" in values or "epochs" in values)
+        return values if given or not isinstance(values, dict) else values | {"rounds": DEFAULT_ROUNDS}
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Self:
+        for names in _AT_MOST_ONE:
+            given = chosen(self, names)
+            if len(given) > 1:
+                raise ValueError(f"{named(self, given)} are both given: accepted is at most one of the two")
+        return self
+
+    @model_validator(mode="after")
+    def _of_one_strategy(self) -> Self:
+        for names, strategies in _NEEDS.items():
+            idle = chosen(self, names)
+            if idle and self.strategy not in strategies:
+                needed = " or ".join(strategies)
+                raise ValueError(f"{named(self, idle)} needs strategy = {needed}, and strategy is {self.strategy}")
+        return self

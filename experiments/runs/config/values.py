@@ -1,0 +1,41 @@
+"""What the sections of a configuration share: kinds of values, and the words for keys in messages."""
+
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, Strict
+
+Scalar = bool | int | float | str
+T = TypeVar("T")
+Choice = Annotated[T, Strict(False)]
+"""One of the values of an enumeration, which a file writes as a string."""
+Share = Annotated[float, Field(gt=0, lt=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Words = Annotated[tuple[str, ...], Strict(False)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
+
+
+def _kebab(name: str) -> str:
+    return name.replace("_", "-")
+
+
+class Section(BaseModel):
+    """A section of the file: its keys have hyphens, and no other key is accepted."""
+
+    # Strict: a quoted number or a truth value where a number is meant is refused, never converted.
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=_kebab, populate_by_name=False, strict=True)
+
+
+def chosen(section: BaseModel, names: Sequence[str]) -> list[str]:
+    """Return those of some keys that are set."""
+    return [name for name in names if getattr(section, name.replace("-", "_")) is not None]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a message lists them."""
+    return ", ".join(names) or "none"
+
+
+def named(section: BaseModel, names: Sequence[str]) -> str:
+    """Return keys with their values as a message names them."""
+    return " and ".join(f"{name} = {getattr(section, name.replace('-', '_'))}" for name in names)

@@ -1,0 +1,202 @@
+"""Data sets of the Hugging Face hub, or in its formats on disk, through flwr-datasets: `name = "hf:OWNER/NAME"`."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fl_audit.data.columns import check_classes, describe_label, describe_owners
+from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
+from fl_audit.data.frames import TableSettings, chosen_columns, source_of_frames
+from fl_audit.data.images import ImageSettings, described, image_features
+from fl_audit.data.records import ColumnKind, ColumnUse, Source
+from fl_audit.errors import InputError, require
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from PIL.Image import Image
+
+_PREFIX = "hf:"
+_LONGEST_SEQUENCE = 10_000
+
+
+@dataclass(frozen=True)
+class HubSettings:
+    """Which part of a data set is read.
+
+    Parameters
+    ----------
+    label
+        Name of the label column.
+    subset
+        Configuration of the data set; None where it has one only.
+    split
+        Split that training sets are drawn from.
+    test_split
+        Split of the official test records; None is `test` where there is one.
+    """
+
+    label: str
+    subset: str | None = None
+    split: str = "train"
+    test_split: str | None = None
+
+
+def load_hub(name: str, chosen: HubSettings, table: TableSettings, images: ImageSettings) -> Source:
+    """Return the records of a data set: its pictures if it has a column of them, else its columns as a table.
+
+    Numbers, truth values, dates and lists of numbers are scaled to [0, 1], words become a feature for each level; see
+    `fl_audit.data.columns`. Beside pictures other columns are left out.
+
+    Parameters
+    ----------
+    name
+        `hf:` and `OWNER/NAME` on the hub, or a directory with files that `datasets.load_dataset` reads.
+    chosen
+        Which part of it.
+    table
+        How columns are read; `owner` names the column that says whose each record is.
+    images
+        How pictures are read.
+
+    Raises
+    ------
+    InputError
+        If it cannot be had, a split or column is missing, or a column cannot be used.
+    """
+    splits = _splits(name, chosen)
+    parts = [(Path(name) / split, data) for split, data in splits.items()]
+    pictures = _picture_columns(parts[0][1])
+    require(
+        len(pictures) <= 1,
+        f"{name} has several columns of pictures, {', '.join(pictures)}: accepted is one; drop in [data] "
+        "leaves out columns",
+    )
+    if pictures and pictures[0] not in table.drop:
+        return _of_pictures(pictures[0], parts, chosen.label, table, images)
+    frames = [chosen_columns(_frame(data), path, chosen.label, table) for path, data in parts]
+    return source_of_frames(frames, [path for path, _ in parts], chosen.label, table, name, "data set")
+
+
+def _splits(name: str, chosen: HubSettings) -> "dict[str, Dataset]":
+    """Return the splits that are read, the training one first."""
+    from datasets import disable_progress_bars, enable_progress_bars
+    from flwr_datasets import FederatedDataset
+
+    disable_progress_bars()
+    try:
+        # The library partitions no split here: which records are whose is the business of the game.
+        federated = FederatedDataset(
+            dataset=name.removeprefix(_PREFIX), subset=chosen.subset, partitioners={chosen.split: 1}, shuffle=False
+        )
+        found = {chosen.split: federated.load_split(chosen.split)}
+        test = chosen.test_split or ("test" if chosen.split != "test" and _has_split(federated, "test") else None)
+        return found if test is None else found | {test: federated.load_split(test)}
+    # The libraries raise whatever the network, the file system and Arrow raise.
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(
+            f"data set {name} cannot be read ({reason}): accepted are OWNER/NAME on the Hugging Face hub, if "
+            "it can be reached, and directories that load_dataset of the package datasets reads"
+        ) from error
+    finally:
+        enable_progress_bars()
+
+
+def _has_split(federated: Any, split: str) -> bool:
+    try:
+        federated.load_split(split)
+    except (KeyError, ValueError):
+        return False
+    return True
+
+
+def _picture_columns(data: "Dataset") -> list[str]:
+    from datasets import Image
+
+    return [name for name, feature in data.features.items() if isinstance(feature, Image)]
+
+
+def _frame(data: "Dataset") -> pd.DataFrame:
+    """Return the columns of a table; a class by its name, a list of numbers as a column for each."""
+    from datasets import ClassLabel
+
+    frame = data.to_pandas()
+    assert isinstance(frame, pd.DataFrame), "it was not asked for in batches"
+    columns: dict[str, Any] = {}
+    for name, feature in data.features.items():
+        if isinstance(feature, ClassLabel):
+            columns[name] = [feature.names[code] if code >= 0 else None for code in frame[name]]
+        elif isinstance(frame[name].iloc[0], np.ndarray | list):
+            values = _rows_of_numbers(frame[name], name)
+            columns |= {f"{name}.{place}": values[:, place] for place in range(values.shape[1])}
+        else:
+            columns[name] = frame[name]
+    return pd.DataFrame(columns)
+
+
+def _rows_of_numbers(column: "pd.Series[Any]", name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    lengths = {len(row) for row in column}
+    require(
+        len(lengths) == 1 and max(lengths) <= _LONGEST_SEQUENCE,
+        f"column {name} holds lists of {min(lengths):,} to {max(lengths):,} values: accepted are lists of one length "
+        f"up to {_LONGEST_SEQUENCE:,}; drop in [data] leaves out the column",
+    )
+    try:
+        return np.stack([np.asarray(row, dtype=np.float64).reshape(-1) for row in column])
+    except (TypeError, ValueError):
+        raise InputError(
+            f"column {name} holds lists of other things than numbers: accepted are numbers; drop in [data] leaves out "
+            "the column"
+        ) from None
+
+
+def _of_pictures(
+    column: str, parts: "list[tuple[Path, Dataset]]", label: str, table: TableSettings, images: ImageSettings
+) -> Source:
+    for path, data in parts:
+        chosen_columns(pd.DataFrame(columns=data.column_names, index=[0]), path, label, table)
+    labels = [_names(data, label) for _, data in parts]
+    path = parts[0][0]
+    check_classes(labels[0], f"{path}: label column {label}", table.max_levels)
+    codes, test_codes, classes = encode_labels(labels[0], labels[1] if len(labels) > 1 else None, path)
+    owners = UNKNOWN_OWNERS
+    if table.owner is not None:
+        owners = encode_owners(_names(parts[0][1], table.owner), f"{path}: owner column {table.owner}")
+    features = image_features(_opened(parts, column), images)
+    pool = build_records(features[: len(codes)], codes, classes, path, owners)
+    test = None if test_codes is None else build_records(features[len(codes) :], test_codes, classes, parts[-1][0])
+    uses = [
+        ColumnUse(column, ColumnKind.IMAGE, described(features, images)),
+        describe_label(label, labels[0]),
+        *([] if table.owner is None else [describe_owners(table.owner, owners.names)]),
+        *(
+            ColumnUse(name, ColumnKind.DROPPED, "beside pictures")
+            for name in parts[0][1].column_names
+            if name not in (column, label, table.owner)
+        ),
+    ]
+    title = f"data set {os.fspath(path)}, {len(pool):,} pictures, {classes} classes"
+    return Source(str(path.parent), pool, test, title, tuple(uses))
+
+
+def _names(data: "Dataset", column: str) -> np.ndarray[Any, np.dtype[np.generic]]:
+    """Return a column of classes or owners: classes by their names, numbers as they are."""
+    from datasets import ClassLabel
+
+    feature, values = data.features[column], data[column]
+    if isinstance(feature, ClassLabel):
+        return np.array([feature.names[code] for code in values], dtype=np.str_)
+    found = np.array(list(values))
+    return found if found.dtype.kind in "biu" else found.astype(np.str_)
+
+
+def _opened(parts: "list[tuple[Path, Dataset]]", column: str) -> "Iterator[tuple[str, Image]]":
+    for path, data in parts:
+        for number, picture in enumerate(data[column]):
+            require(picture is not None, f"{path} has no picture in record {number}: accepted are pictures throughout")
+            yield f"{path}, record {number}", picture

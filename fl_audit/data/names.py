@@ -1,0 +1,50 @@
+"""What a configuration says of data, by name: dissimilarities, neighbours and partitions."""
+
+from enum import StrEnum
+
+
+class Dissimilarity(StrEnum):
+    """Measure of how far two records lie apart.
+
+    EUCLIDEAN and MANHATTAN are distances, HAMMING is the share of features that differ, COSINE is 1 - the cosine of
+    the angle between them, all on flattened features. SSIM is 1 - the structural similarity of two images, (h, w) or
+    (channels, h, w) in [0, 1].
+    """
+
+    EUCLIDEAN = "euclidean"
+    MANHATTAN = "manhattan"
+    HAMMING = "hamming"
+    COSINE = "cosine"
+    SSIM = "ssim"
+
+
+class NeighbourChoice(StrEnum):
+    """How the differing record is chosen, where it is not named."""
+
+    MOST_DISSIMILAR = "most-dissimilar"
+    LEAST_DISSIMILAR = "least-dissimilar"
+    RANDOM = "random"
+    CRAFTED = "crafted"
+    CRAFTED_OPPOSITE = "crafted-opposite"
+
+
+RANKED = (NeighbourChoice.MOST_DISSIMILAR, NeighbourChoice.LEAST_DISSIMILAR)
+"""The choices that have a second, a third and further ranks."""
+
+
+class PartitionScheme(StrEnum):
+    """How records are divided among clients.
+
+    IID: at random, equal sizes. DIRICHLET: class shares drawn from a Dirichlet law. PATHOLOGICAL: a few classes a
+    client. SHARD: a few blocks of the records sorted by label. LINEAR, SQUARE, EXPONENTIAL: at random, sizes growing
+    with the client's number i as i, i^2 and e^i. NATURAL: every owner of records is a client.
+    """
+
+    IID = "iid"
+    DIRICHLET = "dirichlet"
+    PATHOLOGICAL = "pathological"
+    SHARD = "shard"
+    LINEAR = "linear"
+    SQUARE = "square"
+    EXPONENTIAL = "exponential"
+    NATURAL = "natural"

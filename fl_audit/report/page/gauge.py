@@ -1,0 +1,115 @@
+"""The one picture of the first screen: what was promised, what was shown, and which breach would have been found.
+
+Its axis is the same in every report: from nothing to twice the promise. It is made of boxes and not of a drawing, so
+that its words keep their size on a phone.
+"""
+
+import math
+from dataclasses import dataclass
+from html import escape
+
+from fl_audit.evidence.belief.noise_estimate import BREACH
+from fl_audit.evidence.belief.verdict import Judgement, Verdict
+from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.report.contents import RunContents
+from fl_audit.report.headline import verdict_of
+from fl_audit.report.wording import number_text, percent
+
+_END = 2.0
+"""Where the axis ends, in multiples of the promised epsilon."""
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One line of the gauge: its bar covers a part of the axis, `low` to `high` in multiples of the promise."""
+
+    name: str
+    words: str
+    kind: str
+    low: float = 0.0
+    high: float = 0.0
+
+
+def gauge_html(contents: RunContents) -> str:
+    """Return the gauge of a run; where nothing was promised it says so in its words and has no bars."""
+    rows, promise = _rows(contents), contents.facts.guarantee
+    spoken = ". ".join(f"{row.name}: {row.words}" for row in rows)
+    lines = "\n".join(_row_html(row, promise is not None) for row in rows)
+    axis = "" if promise is None else _axis_html()
+    title = _title(promise)
+    return (
+        f'<figure class="gauge"><figcaption>{escape(title)}</figcaption>\n'
+        f'<div role="img" aria-label="{escape(f"{title}. {spoken}.")}">\n{lines}\n{axis}</div>'
+        f"{_note(contents)}</figure>"
+    )
+
+
+def _title(promise: Guarantee | None) -> str:
+    if promise is None:
+        return "Promised, shown, detectable: nothing was promised"
+    return f"Epsilon at delta {number_text(promise.delta, 3)}: 0 gives nothing away"
+
+
+def _rows(contents: RunContents) -> tuple[_Row, ...]:
+    promise, found = contents.facts.guarantee, verdict_of(contents).judgement
+    if promise is None:
+        return (
+            _Row("Promised", "no limit", "promised", 0.0, _END),
+            _Row("Shown", "not measured: no insider took part", "shown"),
+            _Row("Detectable", "nothing: there is no promise to break", "detectable"),
+        )
+    promised = _Row("Promised", f"{number_text(promise.epsilon, 3)} at most", "promised", 0.0, 1.0)
+    if found is None:
+        missing = (
+            _Row("Shown", "not measured", "shown"),
+            _Row("Detectable", "nothing: no insider took part", "detectable"),
+        )
+        return promised, *missing
+    return promised, _shown(found, promise), _detectable(found, promise)
+
+
+def _shown(found: Judgement, promise: Guarantee) -> _Row:
+    bound = found.epsilon_lower_bound
+    words = f"{number_text(bound, 3)} at least (at {percent(found.confidence)})"
+    return _Row("Shown", words, "shown beyond" if bound > promise.epsilon else "shown", 0.0, _share(bound, promise))
+
+
+def _detectable(found: Judgement, promise: Guarantee) -> _Row:
+    limit = found.limit_of_detection
+    if not math.isfinite(limit) or limit <= 0:
+        return _Row("Detectable", "nothing could have been found", "detectable")
+    words = f"{number_text(limit, 3)} or more, as a breach"
+    return _Row("Detectable", words, "detectable", _share(limit, promise), _END)
+
+
+def _share(epsilon: float, promise: Guarantee) -> float:
+    """Return an epsilon in multiples of the promise, cut to the axis."""
+    if promise.epsilon <= 0:
+        return 0.0 if epsilon <= 0 else _END
+    return min(_END, max(0.0, epsilon / promise.epsilon))
+
+
+def _row_html(row: _Row, has_promise: bool) -> str:
+    left, width = (f"{100 * part / _END:.2f}%" for part in (row.low, row.high - row.low))
+    bar = f'<i class="bar {row.kind}" style="left:{left};width:{width}"></i>' if row.high > row.low else ""
+    line = '<i class="line"></i>' if has_promise else ""
+    return (
+        f'<div class="row"><span class="name">{escape(row.name)}</span><span class="track">{bar}'
+        f'{line}</span><span class="said">{escape(row.words)}</span></div>'
+    )
+
+
+def _axis_html() -> str:
+    marks = ((0.0, "0"), (1.0, "promised"), (BREACH, f"{BREACH:g} times"), (_END, "twice"))
+    ticks = "".join(f'<span style="left:{100 * at / _END:.2f}%">{text}</span>' for at, text in marks)
+    return f'<div class="row axis"><span class="name"></span><span class="track">{ticks}</span></div>\n'
+
+
+def _note(contents: RunContents) -> str:
+    """Say that the gauge is about one kind of breach, where another one broke the promise."""
+    numbers, promise = verdict_of(contents), contents.facts.guarantee
+    if numbers.verdict is not Verdict.VIOLATED or numbers.judgement is None or promise is None:
+        return ""
+    if numbers.judgement.epsilon_lower_bound > promise.epsilon:
+        return ""
+    return '<p class="small">This scale shows one kind of breach only; what broke the promise is named above.</p>'

@@ -1,0 +1,44 @@
+"""Commands that learn nothing answer at once: they do not import what takes seconds."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+HEAVY = ("torch", "ray", "flwr", "pandas", "matplotlib", "scipy.optimize", "scipy.stats", "dp_accounting", "sklearn")
+
+COMMANDS = {
+    "--help": 0,
+    "--version": 0,
+    "account --help": 0,
+    "datasets": 0,
+    "run misspelt.toml": 2,
+    "sweep misspelt.toml": 2,
+    "account --noise-multiplier 1 --delta 1e-5 --rounds 30": 0,
+    "account --noise-multiplier 1 --delta 1e-5 --rounds 30 --sampling-rate 0.1 --accountant pld": 0,
+    "calibrate --belief 0.9 --delta 1e-3 --rounds 30": 0,
+}
+
+PROGRAM = f"""
+import contextlib, io, json, sys
+from experiments.cli.main import main
+
+found = {{}}
+for command in json.loads(sys.argv[1]):
+    sys.argv = ["fl-audit", *command.split()]
+    status = 0
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        try:
+            main()
+        except SystemExit as ended:
+            status = ended.code or 0
+    found[command] = [status, [name for name in {HEAVY} if name in sys.modules]]
+print(json.dumps(found))
+"""
+
+
+def test_commands_that_learn_nothing_import_nothing_slow(tmp_path: Path) -> None:
+    (tmp_path / "misspelt.toml").write_text("[privacy]\nbelif = 0.9\n")
+    arguments = [sys.executable, "-c", PROGRAM, json.dumps(list(COMMANDS))]
+    ran = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout) == {command: [status, []] for command, status in COMMANDS.items()}

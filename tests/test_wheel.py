@@ -1,0 +1,64 @@
+"""The wheel has all that an audit needs, and works beside modules of the user that have the names of ours."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TRAP = "raise RuntimeError('a module of the user was imported in the place of ours')\n"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel and unpack it, as an installer does."""
+    place = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    (wheel,) = place.glob("fl_audit-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(place / "site-packages")
+    return place / "site-packages"
+
+
+def files(place: Path, packages: set[str]) -> set[Path]:
+    found = {path.relative_to(place) for name in packages for path in (place / name).rglob("*") if path.is_file()}
+    return {path for path in found if "__pycache__" not in path.parts}
+
+
+def test_it_holds_the_packages_and_nothing_else(installed: Path) -> None:
+    (information,) = installed.glob("fl_audit-*.dist-info")
+    packages = {"fl_audit", "clients", "server", "strategies", "experiments"}
+    assert {entry.name for entry in installed.iterdir()} == packages | {information.name}
+    assert (installed / "fl_audit" / "py.typed").is_file()
+    assert (information / "entry_points.txt").read_text() == "[console_scripts]\nfl-audit = experiments.cli.main:main\n"
+    assert files(installed, packages) == files(ROOT, packages)
+
+
+def test_commands_run_from_it_beside_modules_of_the_same_names(installed: Path, tmp_path: Path) -> None:
+    for name in ("server", "clients", "strategies"):
+        (tmp_path / f"{name}.py").write_text(TRAP)
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "__init__.py").write_text(TRAP)
+    code = (
+        f"import sys; sys.path.insert(0, {str(installed)!r})\n"
+        "from experiments.cli.main import main\n"
+        "import fl_audit\n"
+        f"assert fl_audit.__file__.startswith({str(installed)!r}), fl_audit.__file__\n"
+        "from experiments.runs.config_file import load_config\n"
+        "from pathlib import Path\n"
+        f"load_config(Path({str(installed)!r}) / 'experiments' / 'configs' / 'demo.toml')\n"
+        "sys.argv = 'fl-audit account --noise-multiplier 9.95 --delta 0.001 --rounds 30 --accountant gdp'.split()\n"
+        "main()\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # As the installed command does: -P keeps the working directory out of the path.
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "noise multiplier 9.95 promises" in ran.stdout
