@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -105,4 +106,10 @@ def _help(command: click.Command, name: str) -> str:
     return f"```text\n{command.get_help(context)}\n```"
 
 
-PARTS: dict[str, Callable[[], str]] = {"settings": settings, "commands": commands}
+def contributing() -> str:
+    """Return CONTRIBUTING.md, whose links lead from the root of the repository, as it stands on the site."""
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return text.replace("](docs/contributing/", "](")
+
+
+PARTS: dict[str, Callable[[], str]] = {"settings": settings, "commands": commands, "contributing": contributing}

@@ -4,6 +4,7 @@ import importlib.util
 import re
 import shlex
 import sys
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +12,15 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 from pages import BLOCKS, FILES, KINDS, PAGES, PROGRAMS, ROOT
 from typer.main import get_command
 from workspace import Workspace
 
 from experiments.cli.main import app
 
-NOT_RUN = 5
-"""Blocks that no test can run: setting up (twice), a cluster, Flower's own command, a part of an app."""
+NOT_RUN = 8
+"""Setting up (3), the tests themselves, Jupyter, a cluster, Flower's own command, and a part of an app."""
 ON_RAY = ("docs/how-to/sweeps.md",)
 WORDS_OF_THE_README = 900
 
@@ -96,3 +98,9 @@ def test_commands_in_sentences_exist(path: Path) -> None:
                 options = {one for parameter in program.commands[name].params for one in parameter.opts} | {"--help"}
                 asked = {word for word in rest if word.startswith("--")}
                 assert asked <= options, f"{path}: {shlex.join(words)}"
+
+
+def test_the_citation_names_the_version_that_there_is() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert (citation["version"], citation["license"]) == (project["version"], "Apache-2.0")
