@@ -19,8 +19,8 @@ from workspace import Workspace
 
 from experiments.cli.main import app
 
-NOT_RUN = 8
-"""Setting up (3), the tests themselves, Jupyter, a cluster, Flower's own command, and a part of an app."""
+NOT_RUN = 9
+"""Setting up (3), the tests themselves, Jupyter, MLflow, a cluster, Flower's own command, and a part of an app."""
 ON_RAY = ("docs/how-to/sweeps.md",)
 WORDS_OF_THE_README = 900
 
