@@ -12,6 +12,7 @@ import experiments  # noqa: F401  # sets the environment before Flower is import
 from experiments.runs.config import parse_config
 from experiments.runs.plan import resolve
 from fl_audit.report import style
+from fl_audit.report.page import writing
 
 # A busy machine takes longer than a fifth of a second for anything now and then.
 hypothesis.settings.register_profile("any-machine", deadline=None)
@@ -41,6 +42,12 @@ def _small_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     """Draw figures with a tenth of their pixels: hundreds are drawn, and what stands in them does not depend on it."""
     if request.node.get_closest_marker("full_size") is None:
         monkeypatch.setattr(style, "DOTS_PER_INCH", 45)
+
+
+@pytest.fixture(autouse=True)
+def _no_pdf(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write no PDF beside a page: it takes seconds, and tests of the PDF ask for it themselves."""
+    monkeypatch.setattr(writing, "write_pdf", lambda page, path: None)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ COMMANDS = {
     "--version": 0,
     "account --help": 0,
     "datasets": 0,
+    "settings privacy": 0,
     "run misspelt.toml": 2,
     "sweep misspelt.toml": 2,
     "account --noise-multiplier 1 --delta 1e-5 --rounds 30": 0,

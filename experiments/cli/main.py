@@ -11,13 +11,16 @@ from typing import Annotated, NoReturn
 import typer
 
 import experiments  # noqa: F401  # sets the environment before Flower is imported
+from experiments.cli.check import check
 from experiments.cli.compare import compare
 from experiments.cli.epsilon_star import epsilon_star
 from experiments.cli.evidence import bound
 from experiments.cli.export import export
+from experiments.cli.init import init
 from experiments.cli.interrupts import goes_on_with, options, without_seed
 from experiments.cli.promise import account, calibrate
 from experiments.cli.reproduce import reproduce
+from experiments.cli.settings import settings
 from experiments.cli.strategy import strategy
 from experiments.cli.sweep import sweep
 from experiments.names import Engine
@@ -134,13 +137,27 @@ def replay(directory: DirectoryArgument, as_json: Annotated[bool, typer.Option("
 
 @app.command()
 def report(directory: DirectoryArgument) -> None:
-    """Write DIR/report.html again from the stored results."""
+    """Write DIR/report.html and DIR/report.pdf again from the stored results."""
     from experiments.runs.run import rebuild_report
 
-    print(f"report: {rebuild_report(directory)}")
+    rebuild_report(directory)
+    _tell_report(directory)
 
 
-for _command in (calibrate, account, bound, epsilon_star, strategy, compare, export, reproduce, sweep):
+for _command in (
+    init,
+    check,
+    settings,
+    calibrate,
+    account,
+    bound,
+    epsilon_star,
+    strategy,
+    compare,
+    export,
+    reproduce,
+    sweep,
+):
     app.command()(_command)
 
 
@@ -207,8 +224,15 @@ def _run(
             print(f"column {line}")
         contents = run_audit(plan, directory, Engine(engine), ray_address, resume, progress_bar)
     Console().print(summary_table(contents))
-    print(f"report: {directory / 'report.html'}")
+    _tell_report(directory)
     return str(contents.summary["verdict"])
+
+
+def _tell_report(directory: Path) -> None:
+    from fl_audit.report.page.pdf import hindrance
+
+    print(f"report: {directory / 'report.html'}")
+    print(f"no PDF was written: {hindrance()}" if hindrance() else f"the same as PDF: {directory / 'report.pdf'}")
 
 
 def _fail(message: str, status: int) -> NoReturn:

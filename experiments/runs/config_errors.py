@@ -69,11 +69,24 @@ def _accepted(problem: ErrorDetails, model: type[BaseModel], known: Sequence[str
     if problem["type"] in ("model_type", "model_attributes_type", "dict_type"):
         return f"accepted is a section of settings, which starts with the line [{'.'.join(known)}]"
     schema: _Schema = _properties(model, known[:-1]).get(known[-1], {})
-    described = " or ".join(dict.fromkeys(_described(schema, model.model_json_schema())))
+    described = accepted_values(schema, model.model_json_schema())
     # Values with rules of their own say themselves what is accepted.
     if not described or problem["type"] in _RULES_OF_THEIR_OWN:
         return problem["msg"]
     return f"accepted {'is' if described.startswith('text') else 'are'} {described}"
+
+
+def accepted_values(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
+    """Return in words what a schema accepts; nothing where there are no words for it.
+
+    Parameters
+    ----------
+    schema
+        JSON schema of one value.
+    whole
+        The schema that it is part of, which has the definitions.
+    """
+    return " or ".join(dict.fromkeys(_described(schema, whole)))
 
 
 _RULES_OF_THEIR_OWN = ("neighbour", "loss_range")

@@ -17,6 +17,7 @@ from experiments.runs.first_step import require_finite_steps
 from experiments.runs.local_engine import run_locally
 from experiments.runs.plan import AuditPlan
 from experiments.runs.progress import Progress, no_progress
+from experiments.runs.provenance import note_session, read_provenance
 from experiments.runs.questions import more_questions
 from experiments.runs.run_directory import RunDirectory, read_json, read_plan
 from experiments.runs.store import write_json
@@ -132,6 +133,7 @@ def _play_pending(
 ) -> None:
     pending = pending_batches(plan, run)
     if pending:
+        note_session(run, plan.config)
         worlds, clock = sum(batch.count for batch in pending), FederationClock()
         with progress(worlds * plan.public.rounds) as on_round:
             store = run.store(plan.config)
@@ -168,6 +170,7 @@ def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
     """Play the batches that are not finished on a grid that Flower already runs."""
     pending, clock = pending_batches(plan, run), FederationClock()
     if pending:
+        note_session(run, plan.config)
         watched = WatchedGrid(grid, plan.config.run.client_time_limit)
         store = run.store(plan.config)
         store.clear(plan.config.audit.worlds)
@@ -231,7 +234,7 @@ def finish(plan: AuditPlan, run: RunDirectory, with_report: bool = True) -> RunC
     for label, frame in frames.items():
         with whole_file(run.path / f"{label}.parquet") as file:
             frame.to_parquet(file, index=False)
-    contents = summarise(plan, RunTables(**frames), _timing(run))
+    contents = summarise(plan, RunTables(**frames), _timing(run), read_provenance(run))
     write_json(run.summary, contents.summary)
     if with_report:
         write_report(contents, run.path)

@@ -24,6 +24,7 @@ _FILES = (
     "summary.json",
     "timing.json",
     "report.html",
+    "report.pdf",
     "worlds.parquet",
     "rounds.parquet",
     "releases.parquet",
@@ -90,6 +91,11 @@ class RunDirectory:
     def summary(self) -> Path:
         """What the run found, in numbers."""
         return self.path / "summary.json"
+
+    @property
+    def provenance(self) -> Path:
+        """When, by which command, with which versions and on which machine the run was made."""
+        return self.path / "public" / "provenance.json"
 
     @property
     def is_begun(self) -> bool:

@@ -15,9 +15,12 @@ from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.report import FinishedRun, RunContents, RunFacts, RunTables, report_contents
 from fl_audit.report.finished_run import Timing
+from fl_audit.report.provenance import Provenance
 
 
-def summarise(plan: AuditPlan, tables: RunTables, timing: dict[str, Any]) -> RunContents:
+def summarise(
+    plan: AuditPlan, tables: RunTables, timing: dict[str, Any], provenance: Provenance | None = None
+) -> RunContents:
     """Return what a finished run found: the numbers of every finding, and the content of `summary.json` among them.
 
     Parameters
@@ -28,8 +31,10 @@ def summarise(plan: AuditPlan, tables: RunTables, timing: dict[str, Any]) -> Run
         What came out.
     timing
         Seconds, and the engine.
+    provenance
+        Where the run comes from; None where that was not noted.
     """
-    run = FinishedRun(run_facts(plan), tables, Timing.of_json(timing))
+    run = FinishedRun(run_facts(plan), tables, Timing.of_json(timing), provenance)
     return report_contents(replace(run, facts=replace(run.facts, guarantee=_promise_kept_by(run))))
 
 

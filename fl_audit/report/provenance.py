@@ -59,11 +59,12 @@ class Provenance:
     sessions
         The stretches of work, at least one, the first first.
     data
-        SHA-256 digest of the records that the run trained and tested on, in hexadecimal digits.
+        SHA-256 digest of the records that the run trained and tested on, in hexadecimal digits; None where it is not
+        told, for who knows all records but one could test guesses of the last on it.
     """
 
     sessions: tuple[Session, ...]
-    data: str
+    data: str | None
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `provenance.json`."""
@@ -81,7 +82,7 @@ class Provenance:
         sessions = tuple(Session(**session) for session in stored["sessions"])
         if not sessions:
             raise ValueError("no session was noted")
-        return cls(sessions, str(stored["data"]))
+        return cls(sessions, None if stored["data"] is None else str(stored["data"]))
 
 
 def provenance_line(provenance: Provenance | None) -> str:
@@ -91,10 +92,8 @@ def provenance_line(provenance: Provenance | None) -> str:
     first = provenance.sessions[0]
     versions = ", ".join(f"{name}{SPACE}{first.versions[name]}" for name in ("fl_audit", "flwr", "torch")
                          if name in first.versions)  # fmt: skip
-    parts = [day_text(first.began), versions, f"data{SPACE}{provenance.data[:_SHOWN_OF_DIGEST]}"]
-    if first.command is not None:
-        parts.append(first.command)
-    return " · ".join(part for part in parts if part)
+    data = f"data{SPACE}{provenance.data[:_SHOWN_OF_DIGEST]}" if provenance.data else ""
+    return " · ".join(part for part in (day_text(first.began), versions, data, first.command) if part)
 
 
 def day_text(moment: str) -> str:

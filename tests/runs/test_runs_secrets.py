@@ -1,15 +1,19 @@
 """Nothing outside challenger/ tells the challenger's seed, and only the owner may read what lies inside."""
 
+import base64
 import json
 import os
 import shutil
 import stat
+import sys
+import zlib
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from audits import MakePlan, small_settings
-from untold import assert_untold, spellings
+from PIL import Image, PngImagePlugin
+from untold import assert_untold, content_of, files_outside_the_challenger, spellings
 
 from experiments.runs.config import parse_config
 from experiments.runs.engines import Engine
@@ -18,17 +22,49 @@ from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory
 from experiments.sweeps.grid import Axis, grid
 from fl_audit.errors import InputError
+from fl_audit.report.page import pdf, writing
 
 SEED = 0x9E3779B97F4A7C15  # 64 bits that turn up nowhere by chance
 
 
 def test_no_file_of_a_run_tells_the_seed(
-    small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    small_plan: MakePlan,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run_audit(small_plan(run={"seed": SEED}), tmp_path / "run", Engine.LOCAL, with_report=False)
-    assert_untold(tmp_path / "run", SEED)
+    """Not the tables, the figures, the report or the PDF, nor the command that is noted."""
+    monkeypatch.setattr(writing, "write_pdf", pdf.write_pdf)
+    monkeypatch.setattr(sys, "argv", ["fl-audit", "run", "a.toml", "--set", f"run.seed={SEED}", "--out", "run"])
+    run_audit(small_plan(run={"seed": SEED}), tmp_path / "run", Engine.LOCAL)
     assert json.loads((tmp_path / "run" / "challenger" / "seed.json").read_text())["seed"] == SEED
+    assert_untold(tmp_path / "run", SEED)
+    endings = {path.suffix for path in files_outside_the_challenger(tmp_path / "run")}
+    assert {".parquet", ".html", ".json", ".png", ".safetensors"} <= endings
+    assert (".pdf" in endings) == (not pdf.hindrance())
+    noted = json.loads((tmp_path / "run" / "public" / "provenance.json").read_text())["sessions"][0]
+    assert noted["command"] == "fl-audit run a.toml --out run"
     assert not any(text in "".join(capfd.readouterr()).encode() for text in spellings(SEED)[:3])
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".png", ".html", ".pdf"])
+def test_the_search_looks_into_what_is_packed(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"file{ending}"
+    text = PngImagePlugin.PngInfo()
+    text.add_text("Comment", str(SEED), zip=True)
+    Image.new("L", (2, 2)).save(tmp_path / "picture.png", pnginfo=text)
+    packed = (tmp_path / "picture.png").read_bytes()
+    match ending:
+        case ".parquet":
+            pd.DataFrame({"a": [SEED], "b": ["x"]}).to_parquet(path)
+        case ".html":
+            path.write_bytes(b'<img src="data:image/png;base64,' + base64.b64encode(packed) + b'">')
+        case ".png":
+            path.write_bytes(packed)
+        case _:
+            path.write_bytes(b"%PDF-1.7 stream " + zlib.compress(str(SEED).encode()) + b" endstream")
+    assert str(SEED).encode() not in path.read_bytes()
+    assert str(SEED).encode() in content_of(path)
 
 
 def test_the_search_for_the_seed_finds_it_where_it_stands(small_plan: MakePlan, tmp_path: Path) -> None:
@@ -39,7 +75,7 @@ def test_the_search_for_the_seed_finds_it_where_it_stands(small_plan: MakePlan, 
 
 def test_a_seed_that_is_left_out_is_drawn_kept_and_gone_on_with(small_plan: MakePlan, tmp_path: Path) -> None:
     left_out = small_plan(run={"seed": None}, audit={"worlds": 12, "epsilon-star": False})
-    runs = [run_audit(left_out, tmp_path / name, Engine.LOCAL, with_report=False) for name in ("one", "two")]
+    runs = [run_audit(left_out, tmp_path / name, Engine.LOCAL, with_report=name == "two") for name in ("one", "two")]
     seeds = [RunDirectory(tmp_path / name).secret().seed for name in ("one", "two")]
     assert seeds[0] != seeds[1]
     assert min(seeds) > 2**40  # fails by chance once in 8 million runs

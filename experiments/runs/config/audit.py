@@ -64,46 +64,51 @@ class AuditSection(Section):
     """
 
     worlds: Count = 200
+    """How often the game is played; 1 is an ordinary federated run."""
     game: Literal["identifiability", "membership"] = "identifiability"
+    """Which game: one record or client is in question, or many `targets` are in or out by chance (`membership`)."""
     targets: Annotated[int, Field(ge=2, le=10**9)] | None = None
-    """Units that are in or out in the game of membership; None is 200, or all there are."""
+    """Units that are in or out in the game of membership; left out, 200, or all there are."""
     attacks: Annotated[tuple[Choice[Attack], ...], Strict(False)] | None = None
-    """Who attacks in the game of membership; None is everybody who can, but `attribute`."""
+    """Who attacks in the game of membership; left out, everybody who can, but `attribute`."""
     attribute: str | Annotated[int, Field(ge=0, le=10**9)] | None = None
-    """Column that attack `attribute` guesses, by its name or number from 0.
-
-    None is the column of two values whose rarer value is most common among the records outside D.
-    """
+    """Column that attack `attribute` guesses, by name or number from 0; left out, the most even one of two values."""
     queries: Annotated[int, Field(ge=1, le=1000)] | None = None
-    """How many times `lira` asks about each target, in ways that vary its records; None is 1."""
+    """How many times `lira` asks about each target, in ways that vary its records; left out, 1."""
     insider: bool = True
-    """Left out, it is false where records are randomised, and in the game of membership where its log-odds are unknown.
-    """
+    """Whether an insider plays; left out, not with randomised records, nor where its log-odds are unknown."""
     participation: Choice[TargetsParticipation] = TargetsParticipation.SECRET
     """Whether the insider sees in which rounds the target takes part, where rounds are sampled."""
     colluders: Annotated[int, Field(ge=0, le=10**9)] = 0
     """Clients who share their noise with the insider, where clients add the noise."""
     place: Choice[Place] = Place.CLIENT
-    """Where the adversary sits: `server` is honest but curious, and sees every contribution by itself."""
+    """Where the adversary sits: a client, or the honest but curious server that sees every contribution by itself."""
     insiders: Count = 1
     """How many clients attack, each by itself."""
     view: Choice[View] = View.UPDATE
+    """What clients see of a round: the noised sum (`update`), or only the model that follows from it."""
     neighbour: Annotated[NeighbourChoice | int, BeforeValidator(_neighbour)] = NeighbourChoice.MOST_DISSIMILAR
+    """What D and D' differ in: a choice by dissimilarity, a record crafted for the audit, or an index of D from 0."""
     neighbour_rank: Count | None = None
-    """Rank among the most or least dissimilar neighbours; None is 1, and keeps older run directories valid."""
+    """Rank among the most or least dissimilar neighbours; left out, 1."""
     dissimilarity: Choice[Dissimilarity] = Dissimilarity.EUCLIDEAN
+    """Measure of how far two records lie apart."""
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
+    """Confidence of intervals and bounds."""
     epsilon_star: bool = True
+    """Whether the risk of every evaluated release is measured as Epsilon*."""
     epsilon_star_cut: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
-    """Error rates beyond it and 1 - it are left out of Epsilon*, as in the paper; 0 leaves out none."""
+    """Error rates under it and above 1 less it are left out of Epsilon*; 0 leaves out none."""
     epsilon_star_losses: Choice[LossSource] = LossSource.POOLED
-    """`federated`: data owners answer summaries of their losses, none of which leaves them."""
+    """Where members' losses are when Epsilon* is found: in one place, or with their owners."""
     loss_range: Annotated[tuple[float, float] | None, BeforeValidator(_loss_range)] = None
-    """Public range of losses, those beyond it clipped; left out, owners are asked for their extremes."""
+    """Public range of losses, with `federated` ones; left out, owners are asked for their extremes."""
     client_epsilon_star: bool = False
-    """Whether clients tell the server Epsilon* of their own shards."""
+    """Whether clients tell the server Epsilon* of their own shards, with `federated` losses."""
     membership: bool = True
+    """Whether the loss threshold attack of Yeom et al. 2018 is played on the final models."""
     evaluate_every: Count = 1
+    """Accuracy and Epsilon* are evaluated at every release of this number, and at the last."""
 
     @model_validator(mode="after")
     def _of_membership(self) -> Self:

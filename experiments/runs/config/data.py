@@ -24,22 +24,39 @@ class DataSection(Section):
     """
 
     name: str = "digits"
+    """Name of the data set, as `fl-audit datasets` lists them; your own are `csv`, `npz`, `idx`, `images`."""
     data_dir: str | None = None
+    """Directory with published data sets; left out, that of FL_AUDIT_DATA."""
     path: str | None = None
+    """File of the records, of `csv` and `npz`; relative to the configuration."""
     test_path: str | None = None
+    """CSV file of the official test records, of `csv`; left out, up to 20 % are held out."""
     label: str | None = None
+    """Name of the column to be learned, of `csv`."""
     owner: str | None = None
+    """Column (`csv`) or array (`npz`) that says whose each record is; partition `natural` makes owners clients."""
     drop: Words | None = None
+    """Names of columns to leave out, of `csv`."""
     separator: str | None = None
+    """Character between cells, of `csv`; left out, a comma."""
     missing: Words | None = None
+    """Words that stand for a missing value, of `csv`; records with one are left out. Left out, they are refused."""
     max_levels: Count | None = None
+    """Largest number of words in a column, and of classes, of `csv`; left out, 100."""
     images: str | None = None
+    """IDX file of the images, of `idx`."""
     labels: str | None = None
+    """IDX file of their labels, of `idx`."""
     test_images: str | None = None
+    """IDX file of the test images, of `idx`."""
     test_labels: str | None = None
+    """IDX file of their labels, of `idx`."""
     classes: Count | None = None
+    """Which form of `purchases`, `texas`, `skewed-purchases` or `lfw`: the one with so many classes."""
     generated_records: Count | None = None
+    """Records of `skewed-purchases` that are generated; left out, 200,000."""
     graph_nodes: Count | None = None
+    """Nodes that a graph of `collab` keeps; left out, 128."""
     image_size: Count | None = None
     """Height and width in pixels that pictures of `images` and `hf:` are scaled to; left out, all have one size."""
     grey: bool | None = None
@@ -51,13 +68,19 @@ class DataSection(Section):
     test_split: str | None = None
     """Of a data set `hf:`, the split of the test records; `test`, if there is one, unless set."""
     records: Count = 1000
+    """Records of the training set D, over all clients."""
     test_records: Count = 1000
+    """Most test records that accuracy is measured on."""
     population_records: Annotated[int, Field(ge=2, le=10**9)] = 1000
+    """Most records of the population sample, which Epsilon* and membership attacks compare with."""
     clients: Count | None = None
-    """2 and more; 1 where membership attacks, and no insider, are what the run is for: training in one place."""
+    """Clients, from 2; 1 trains in one place, without insider. Left out, 10, or with partition `natural` the owners."""
     partition: Choice[PartitionScheme] = PartitionScheme.IID
+    """How records are divided among clients."""
     partition_parameters: dict[str, Scalar] = Field(default_factory=dict)
+    """Parameters of the partition, such as { alpha = 0.5 } of `dirichlet`."""
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
+    """Public seed of which records are chosen and how they are divided."""
 
     @model_validator(mode="before")
     @classmethod

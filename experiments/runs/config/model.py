@@ -18,6 +18,10 @@ class ModelSection(Section):
     """
 
     name: str = "logistic"
+    """Name of a built-in model, or `package.module:factory` of one's own."""
     weights: str | None = None
+    """File with the weights of the frozen core of `vgg16`."""
     initial: Choice[InitialWeights] = InitialWeights.DRAWN
+    """Where training begins: weights drawn for every world, or the same pretrained ones (the worst case) in all."""
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
+    """Public seed of the initial weights."""

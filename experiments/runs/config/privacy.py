@@ -29,36 +29,47 @@ class PrivacySection(Section):
     """
 
     private: bool = True
+    """Whether anything is promised; false clips nothing and adds no noise."""
     belief: Share | None = None
+    """Target: the most that an insider may believe in the truth. Exactly one of the four targets is given."""
     epsilon: Positive | None = None
+    """Target: epsilon at `delta`, by the accountant."""
     advantage: Share | None = None
+    """Target: the largest advantage of an insider over guessing."""
     noise_multiplier: Annotated[float, Field(ge=0.01, le=1e6)] | None = None
+    """Target: the noise itself, over the sensitivity."""
     delta: Share = 0.001
+    """delta of the promise, and of Epsilon*."""
     prior: Share = 0.5
+    """The insider's belief in D before anything is released."""
     accountant: Choice[Accountant] = Accountant.RDP_CLASSIC
+    """Who computes what is promised."""
     clipping_norm: Positive = 3.0
+    """Longest that a contribution may be; of adaptive clipping, that of the first round."""
     sensitivity: Choice[NoiseScaling] = NoiseScaling.GLOBAL
+    """What noise is scaled to: `global` is a private release, `local` the audit device of Bernau et al. 2021."""
     adjacency: Choice[Adjacency] = Adjacency.REPLACE_RECORD
-    """Left out with `dp-fedavg` it is `add-remove-client`, with `dp-sgd-clients` `add-remove-record`."""
+    """How neighbours differ; left out, with `dp-fedavg` `add-remove-client`, `dp-sgd-clients` `add-remove-record`."""
     noise: Literal["central", "distributed", "local", "banded", "tree", "inside-training"] = "central"
-    """Left out with `dp-sgd-clients` it is `inside-training`, the one that goes with it."""
+    """Who adds the noise, and whether rounds share it; left out with `dp-sgd-clients`, `inside-training`."""
     bands: Count | None = None
-    """Bands of `banded` noise; None is as many as rounds lie between two of a client's."""
+    """Bands of `banded` noise; left out, the rounds from one of a client's to its next."""
     clipping: Literal["fixed", "adaptive"] = "fixed"
+    """Whether the clipping norm stays as it is or follows the lengths of updates."""
     quantile: Share | None = None
-    """Share of clients whose update an adaptive norm is to leave whole; None is 0.5."""
+    """Share of clients whose update an adaptive norm leaves whole; left out, 0.5."""
     quantile_noise: Positive | None = None
-    """Noise multiplier of the bits behind an adaptive norm, over that of the updates; None is 5."""
+    """Noise multiplier of the count behind an adaptive norm, over that of the updates; left out, 5."""
     clipping_learning_rate: Positive | None = None
-    """How fast an adaptive norm moves; None is 0.2."""
+    """How fast an adaptive norm moves; left out, 0.2."""
     randomiser: Literal["randomised-response", "randomised-edges", "pixelation"] | None = None
-    """What owners do to their own records before anything is trained on them; None is nothing."""
+    """What owners do to their own records before anything is trained on them; left out, nothing."""
     record_epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    """Epsilon of one bit, of one pair of nodes, or of `pixelation-pixels` changed pixels."""
+    """Epsilon of the randomiser: of one bit, of one pair of nodes, or of `pixelation-pixels` changed pixels."""
     pixelation_pixels: Count | None = None
-    """m, pixels in which neighbouring images may differ."""
+    """Pixels in which neighbouring images may differ (m), of `pixelation`."""
     pixelation_block: Count | None = None
-    """b, side in pixels of the blocks that are averaged; None is 1."""
+    """Side in pixels of the blocks that are averaged (b), of `pixelation`; left out, 1."""
 
     @model_validator(mode="after")
     def _of_a_randomiser(self) -> Self:

@@ -19,12 +19,22 @@ class RunSection(Section):
     """
 
     seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None
+    """The challenger's secret, of which bits, samples and noise are drawn; left out, drawn at random."""
     worlds_per_batch: Count | None = None
+    """Worlds that are played together; memory follows it. Left out, about a second of work a round."""
     batches_in_flight: Count = 2
+    """Batches that are at work at the same time."""
     keep_releases: Annotated[int, Field(ge=0, le=10**9)] = 4
+    """Worlds of which every release is kept, so that `fl-audit replay` can weigh it again."""
     keep_final_models: bool = True
+    """Whether the final models of all worlds are kept."""
     client_time_limit: Annotated[float, Field(gt=0, le=10**7)] = 600.0
+    """Seconds after which a silent client ends the run."""
     client_retries: Annotated[int, Field(ge=0, le=1000)] = 2
+    """How often a call whose client process died is made again, on a new process."""
     threads: Annotated[int, Field(ge=1, le=256)] = 1
+    """Cores that a client computes on."""
     device: Choice[Device] = Device.CPU
+    """What clients compute on."""
     actors: Annotated[int, Field(ge=0, le=10**6)] = 0
+    """Client calls at the same time; 0 is one for every `threads` cores on Ray, and one on the local engine."""

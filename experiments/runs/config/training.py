@@ -36,31 +36,37 @@ class TrainingSection(Section):
     """
 
     strategy: Strategy = "dp-fedsgd"
+    """Clients send clipped gradients (`dp-fedsgd`) or updates (`dp-fedavg`), or private updates (`dp-sgd-clients`)."""
     rounds: Count | None = None
+    """Releases of the server; left out, 30, or what `epochs` asks for."""
     epochs: Annotated[float, Field(gt=0, le=10**9)] | None = None
+    """In place of rounds: how often a record takes part on average, with `dp-fedsgd`."""
     sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Probability with which a record takes part in a round; None is 1, or follows from `expected-batch`."""
+    """Probability with which a record takes part in a round, with `dp-fedsgd`; left out, 1, or by `expected-batch`."""
     expected_batch: Count | None = None
-    """Records that take part in a round on average."""
+    """In place of `sampling-rate`: records that take part in a round on average."""
     client_sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Probability with which a client takes part in a round, with `dp-fedavg`; None is 1."""
+    """Probability with which a client takes part in a round, with `dp-fedavg`; left out, 1."""
     cohort: Count | None = None
-    """Clients of a round, in a public order, with `dp-fedavg`; None is all."""
+    """Clients of a round, in a public order, with `dp-fedavg`; left out, all."""
     local_epochs: Count | None = None
-    """Passes over its own records that a client makes in a round where clients train; None is 1, or `local-steps`."""
+    """Passes of a client over its own records in a round, where clients train; left out, 1, or `local-steps`."""
     local_steps: Count | None = None
+    """In place of `local-epochs`: steps of a client in a round."""
     local_batch: Count | None = None
-    """Records of a local step where clients train, with `dp-sgd-clients` on average; None is 10."""
+    """Records of a local step, where clients train (with `dp-sgd-clients` on average); left out, 10."""
     local_learning_rate: Positive | None = None
-    """Step size of local training where clients train; None is 0.1."""
+    """Step size of local training, where clients train; left out, 0.1."""
     local_optimizer: Choice[LocalOptimizer] | None = None
-    """`adam` in place of plain SGD where clients train; it begins anew in every round."""
+    """Rule of local training, with `dp-fedavg`; it begins anew in every round. Left out, `sgd`."""
     early_stopping: Count | None = None
-    """Evaluated releases without a smaller loss on the population sample that end the training of a world."""
+    """Evaluated releases without a smaller loss on the population sample that end training; left out, none do."""
     learning_rate: Positive = 0.005
-    """Step size of the server; left out where clients train it is 1, and 0.01 for Adam."""
+    """Step size of the server; left out, 0.005, and where clients train 1 (0.01 with `adam`)."""
     optimizer: Choice[OptimizerKind] = OptimizerKind.SGD
+    """Rule by which the server moves the model."""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Share of the last step that `momentum` keeps."""
 
     @model_validator(mode="before")
     @classmethod

@@ -22,8 +22,16 @@ def _kebab(name: str) -> str:
 class Section(BaseModel):
     """A section of the file: its keys have hyphens, and no other key is accepted."""
 
-    # Strict: a quoted number or a truth value where a number is meant is refused, never converted.
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=_kebab, populate_by_name=False, strict=True)
+    # Strict: a quoted number or a truth value where a number is meant is refused, never converted. The line under a key
+    # is its explanation, here as in `fl-audit settings`.
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        alias_generator=_kebab,
+        populate_by_name=False,
+        strict=True,
+        use_attribute_docstrings=True,
+    )
 
 
 def chosen(section: BaseModel, names: Sequence[str]) -> list[str]:

@@ -245,12 +245,16 @@ def epsilon_limit(measured: Measured, level: float, promise: Guarantee) -> Epsil
     -----
     Where units are sampled in secret the limit is a little too small: see `SAMPLING_ASSUMPTION`.
     """
-    count = int(measured.used_innovations.size)
+    return epsilon_limit_of(int(measured.used_innovations.size), measured.worlds, level, promise)
+
+
+def epsilon_limit_of(count: int, worlds: int, level: float, promise: Guarantee) -> EpsilonLimit:
+    """Return `epsilon_limit` of so many innovations in so many worlds, which need not have been played yet."""
     if count == 0:
         return EpsilonLimit(math.inf, False, None)
     needed = _fewest_innovations(_breach_ratio(promise), level)
     epsilon = epsilon_at(promise.claim, detectable_ratio(count, level))
-    return EpsilonLimit(epsilon, count >= needed, math.ceil(needed * measured.worlds / count))
+    return EpsilonLimit(epsilon, count >= needed, math.ceil(needed * worlds / count))
 
 
 def _breach_ratio(promise: Guarantee) -> float:

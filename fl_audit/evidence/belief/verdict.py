@@ -245,7 +245,7 @@ def judge_scores(
         assumption=_SCORES_METHOD.assumption,
         limit_of_detection=ceiling,
         limit_text=f"{test.limit.capitalize()}.",
-        worlds_needed=_worlds_for_scores(BREACH * guarantee.epsilon, guarantee.delta),
+        worlds_needed=worlds_for_scores(BREACH * guarantee.epsilon, guarantee.delta),
         scope=_scope(neighbour_description, seed_description, f"{test.limit.capitalize()}."),
     )
 
@@ -259,24 +259,25 @@ def _bound_of(scores: _Scores, delta: float, confidence: float) -> float:
 def _ceiling(scores: _Scores, delta: float) -> float:
     if not all(part.size for part in scores):
         return 0.0
-    return _most_shown(scores[0].size, scores[1].size, delta)
+    return ceiling_of_scores(scores[0].size, scores[1].size, delta)
 
 
-def _most_shown(members: int, nonmembers: int, delta: float) -> float:
+def ceiling_of_scores(members: int, nonmembers: int, delta: float) -> float:
+    """Return the largest epsilon that so many scores can certify at `FAMILY_LEVEL`, however well they separate."""
     return bound_limit(_SCORES_METHOD, members, nonmembers, delta, 1 - FAMILY_LEVEL)
 
 
-def _worlds_for_scores(epsilon: float, delta: float) -> int | None:
+def worlds_for_scores(epsilon: float, delta: float) -> int | None:
     """Return how many worlds, half of them with D, could show an epsilon; None where no number that can be played."""
     half = 1
-    while _most_shown(half, half, delta) < epsilon:
+    while ceiling_of_scores(half, half, delta) < epsilon:
         half *= 2
         if half > _MOST_WORLDS:
             return None
     low = half // 2
     while half - low > 1:
         middle = (low + half) // 2
-        low, half = (low, middle) if _most_shown(middle, middle, delta) >= epsilon else (middle, half)
+        low, half = (low, middle) if ceiling_of_scores(middle, middle, delta) >= epsilon else (middle, half)
     return 2 * half
 
 

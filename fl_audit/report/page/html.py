@@ -14,7 +14,7 @@ from fl_audit.report.finished_run import RunFacts
 from fl_audit.report.headline import verdict_of
 from fl_audit.report.page.first_screen import first_screen
 from fl_audit.report.page.markup import html_figure
-from fl_audit.report.page.papers import PAPERS
+from fl_audit.report.page.papers import papers_of
 from fl_audit.report.page.pictures import DrawnPicture
 from fl_audit.report.page.shell import html_page
 from fl_audit.report.section import Entry, Place, Table
@@ -30,10 +30,13 @@ $covers
 <h2>Figures</h2>
 $figures
 $tests
+<div class="bulk">
 <h2>All numbers, and what each rests on</h2>
 $numbers
 <h2>Configuration</h2>
 $configuration
+</div>
+<p class="lean">All numbers with what each rests on, and the configuration, stand in report.html beside this file.</p>
 <h2>Papers used</h2>
 <ol class="papers">
 $papers
@@ -59,7 +62,7 @@ def render_html(contents: RunContents, pictures: Sequence[DrawnPicture]) -> str:
         tests=f"<h2>The tests of the promise</h2>\n{tests}" if tests else "",
         numbers=_evidence_table(contents) + _tables(contents, Place.NUMBERS),
         configuration=_tables(contents, Place.CONFIGURATION),
-        papers="\n".join(f"<li>{escape(paper)}</li>" for paper in PAPERS),
+        papers="\n".join(f"<li>{escape(paper)}</li>" for paper in papers_of(contents)),
     )
     return html_page(
         title=f"Privacy audit: {game.data.name}, {game.model}",

@@ -20,6 +20,7 @@ p { margin: 0 0 .8rem; }
 .opening { font-size: 1.12rem; line-height: 1.65; margin-bottom: 1.6rem; }
 .notice { border-left: 5px solid var(--muted); background: var(--pale); color: var(--ink); padding: .6rem 1rem;
   margin: 0 0 1rem; }
+.lean { display: none; }
 .small { font-size: .8rem; color: var(--muted); margin: .3rem 0 0; }
 ol.papers li { margin-bottom: .5rem; }
 footer { margin-top: 3rem; padding-top: .8rem; border-top: 1px solid var(--line); color: var(--muted);

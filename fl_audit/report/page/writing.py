@@ -4,12 +4,15 @@ from pathlib import Path
 
 from fl_audit.report.contents import RunContents
 from fl_audit.report.page.html import render_html
+from fl_audit.report.page.pdf import write_pdf
 from fl_audit.report.page.pictures import draw_all
 from fl_audit.whole_files import whole_file
 
 
 def write_report(contents: RunContents, directory: Path) -> Path:
-    """Write `figures/<name>.png` and `report.html` into a directory and return the path of the page.
+    """Write `figures/<name>.png`, `report.html` and `report.pdf` into a directory and return the path of the page.
+
+    Where no PDF can be written (`pdf.hindrance`) there is none afterwards.
 
     Everything is drawn before the first file is written. Each file gets a temporary name in its own directory and is
     then moved into place, so that a reader never finds half of one.
@@ -29,4 +32,5 @@ def write_report(contents: RunContents, directory: Path) -> Path:
     path = directory / "report.html"
     with whole_file(path) as file:
         file.write_text(page, encoding="utf-8")
+    write_pdf(page, directory / "report.pdf")
     return path

@@ -21,6 +21,7 @@ from fl_audit.report.sections.membership import MEMBERSHIP
 from fl_audit.report.sections.noise import NOISE
 from fl_audit.report.sections.pair import PAIR
 from fl_audit.report.sections.promise import PROMISE
+from fl_audit.report.sections.provenance import PROVENANCE
 from fl_audit.report.sections.record_promise import RECORD_PROMISE
 from fl_audit.report.sections.released_model import RELEASED_MODEL
 from fl_audit.report.sections.scores import SCORES
@@ -51,6 +52,7 @@ SECTIONS: tuple[Section[Any], ...] = (
     RELEASED_MODEL,
     CLIENTS,
     TIMING,
+    PROVENANCE,
 )
 """A section may use what the sections before it have found."""
 

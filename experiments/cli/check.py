@@ -1,0 +1,146 @@
+"""The command that looks at a run before it is played: check."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from experiments.names import Engine
+from fl_audit.errors import InputError
+
+if TYPE_CHECKING:
+    from experiments.runs.check import Check
+    from fl_audit.evidence.belief.planned import PlannedLimits
+
+_MEGABYTE = 2**20
+
+
+def check(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Configuration of the run.")],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Replace a setting of the file; may be repeated."),
+    ] = None,
+    engine: Annotated[
+        str, typer.Option("--engine", metavar="ray|local", help="Where the clients of the run are to be.")
+    ] = Engine.RAY.value,
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", metavar="DIR", help="Data directory.  [default: FL_AUDIT_DATA]")
+    ] = None,
+    no_probe: Annotated[bool, typer.Option("--no-probe", help="Play nothing: no estimate of time and memory.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Look at a run before it is played, and write nothing.
+
+    Loads the data, builds the model, accounts the promise and says which breach so many worlds could find. A few rounds
+    of the first worlds are played in this process, to estimate time and memory.
+    """
+    if engine not in list(Engine):
+        raise InputError(f"--engine {engine!r}: accepted are {' and '.join(Engine)}")
+    from experiments.runs.config_file import load_config
+
+    settings = load_config(config, set_ or [], str(data_dir) if data_dir else None)
+    from experiments.runs.check import check_json, check_plan
+    from experiments.runs.plan import resolve
+    from experiments.runs.progress import at_work
+
+    with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
+        plan = resolve(settings)
+    with at_work("looking at the model" if no_probe else "playing a few rounds, to see how long they take"):
+        found = check_plan(plan, not no_probe)
+    if as_json:
+        print(json.dumps(check_json(found), allow_nan=False))
+        return
+    for line in _lines(found, Engine(engine)):
+        print(line)
+
+
+def _lines(found: "Check", engine: Engine) -> Iterator[str]:
+    plan, sizes = found.plan, found.sizes
+    yield (
+        f"data: {plan.public.data.name}, {sizes.records:,} records of {sizes.features:,} numbers in {sizes.classes} "
+        f"classes; {sizes.test_records:,} test records, {sizes.population_records:,} in the population sample"
+    )
+    yield (
+        f"clients: {sizes.clients}, partition {plan.public.partition}; the smallest holds {sizes.smallest_client:,} "
+        f"records, the largest {sizes.largest_client:,}"
+    )
+    for column in sizes.columns:
+        yield f"column {column}"
+    yield (
+        f"model: {plan.public.model}, {sizes.parameters:,} parameters; {plan.config.audit.worlds:,} worlds of "
+        f"{plan.public.rounds:,} rounds, {plan.config.run.worlds_per_batch:,} worlds at a time"
+    )
+    yield _promise(found)
+    yield _findable(found)
+    if found.probe is not None:
+        yield from _takes(found, engine)
+
+
+def _promise(found: "Check") -> str:
+    from fl_audit.report.wording import number_text, percent
+
+    promise = found.plan.guarantee
+    if promise is None:
+        return "promise: none, so there is nothing that the run could be held to"
+    multiplier = promise.noise_multiplier
+    noise = "" if multiplier is None else f"noise multiplier {number_text(multiplier)}; "
+    return (
+        f"promise: {noise}epsilon {number_text(promise.epsilon)} at delta {promise.delta:g} by {promise.accountant}, "
+        f"neighbours: {promise.adjacency}, beliefs of at most {percent(promise.belief_bound)}, an advantage of at most "
+        f"{percent(promise.advantage_bound_exact)}"
+    )
+
+
+def _findable(found: "Check") -> str:
+    limits = found.limits
+    if limits is None:
+        return "findable: nothing, for no insider holds a promise against what is released"
+    worlds = f"{found.plan.config.audit.worlds:,} worlds"
+    if found.judges_scores:
+        said = f"{worlds} can certify an epsilon of {limits.epsilon:.3g} at most, and only if scores separate perfectly"
+    else:
+        said = _of_exact_law(limits, worlds)
+    return f"findable: {said}. {_enough(limits)}"
+
+
+def _of_exact_law(limits: "PlannedLimits", worlds: str) -> str:
+    from fl_audit.evidence.belief.family import percent
+
+    assert limits.noise_short is not None, "log-odds that are exact tell of the noise along the record"
+    others = "" if limits.noise_short_in_all is None else f" ({percent(limits.noise_short_in_all)} in all parameters)"
+    return (
+        f"{worlds} find noise that is {percent(limits.noise_short)} short along the record{others}, which makes an "
+        f"epsilon of {limits.epsilon:.3g}, with probability {limits.power:g}"
+    )
+
+
+def _enough(limits: "PlannedLimits") -> str:
+    if limits.worlds_needed is None:
+        return "No number of worlds finds a breach of 1.5 times the promise: the verdict can only be inconclusive"
+    needed = f"{limits.worlds_needed:,} {'world finds' if limits.worlds_needed == 1 else 'worlds find'}"
+    verdict = "" if limits.conclusive else ", so with fewer the verdict is inconclusive"
+    return f"{needed} a breach of 1.5 times the promise{verdict}"
+
+
+def _takes(found: "Check", engine: Engine) -> Iterator[str]:
+    probe = found.probe
+    assert probe is not None, "it was asked for"
+    yield (
+        f"takes: about {_duration(probe.seconds)} and {probe.memory / _MEGABYTE:,.0f} MB in one process, an estimate "
+        f"from {probe.rounds} {'round' if probe.rounds == 1 else 'rounds'} of {probe.worlds:,} worlds on the local "
+        "engine, without attacks and report at the end"
+    )
+    if engine is Engine.RAY:
+        yield (
+            "       on Ray clients take longer to start, share the cores and have memory of their own in each process; "
+            "neither was tried"
+        )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

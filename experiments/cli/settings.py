@@ -1,0 +1,42 @@
+"""The command that lists every setting of a configuration: settings."""
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from experiments.runs.config.described import Setting
+
+
+def settings(
+    place: Annotated[
+        str | None, typer.Argument(metavar="SECTION[.KEY]", help="A section, or one of its keys.  [default: all]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """List the settings of a configuration: type, default, what each is for, and what it accepts."""
+    from experiments.runs.config.described import settings as described
+
+    found = described(place)
+    if as_json:
+        print(json.dumps({"settings": [one.to_json() for one in found]}, allow_nan=False))
+        return
+    section = ""
+    for one in found:
+        of, _, name = one.key.partition(".")
+        if of != section:
+            print(f"{'' if not section else chr(10)}[{of}]")
+            section = of
+        _print(name, one)
+
+
+def _print(name: str, setting: "Setting") -> None:
+    default = "left out" if setting.default is None else f"default {_toml(setting.default)}"
+    print(f"{name}  ({setting.type}; {default})")
+    print(f"    {setting.explanation}")
+    print(f"    Accepted: {setting.accepted}")
+
+
+def _toml(value: object) -> str:
+    return "{ }" if value == {} else json.dumps(value)

@@ -1,0 +1,174 @@
+"""What can be said of a run before it is played: its data, its promise, what it could find, and what it would take."""
+
+from dataclasses import asdict, dataclass
+from math import isfinite
+from typing import Any
+
+from experiments.runs.plan import AuditPlan
+from experiments.runs.probe import Probe, probe
+from experiments.runs.run import require_playable
+from fl_audit.data.catalogue import load_source
+from fl_audit.evidence.belief.planned import PlannedLimits, planned_ceiling, planned_limits
+from fl_audit.game.game import Game, load_game
+from fl_audit.mechanisms.participation import FixedCohort
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many records there really are, where a configuration names the most that are wanted.
+
+    Parameters
+    ----------
+    records, test_records, population_records
+        Of the training set D, of the test records and of the population sample.
+    clients, smallest_client, largest_client
+        Clients, and the records of D that the smallest and the largest of them holds.
+    classes, features
+        Classes, and numbers of one record.
+    columns
+        What each column of a table became; empty where the data are no table.
+    parameters
+        Parameters of the model that are trained.
+    """
+
+    records: int
+    test_records: int
+    population_records: int
+    clients: int
+    smallest_client: int
+    largest_client: int
+    classes: int
+    features: int
+    columns: tuple[str, ...]
+    parameters: int
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a configuration comes to.
+
+    Parameters
+    ----------
+    plan
+        The resolved plan, with the promise.
+    sizes
+        What there is.
+    limits
+        What the run could find; None where no insider plays or nothing is promised.
+    probe
+        What it would take; None where that was not asked for.
+    """
+
+    plan: AuditPlan
+    sizes: Sizes
+    limits: PlannedLimits | None
+    probe: Probe | None
+
+    @property
+    def judges_scores(self) -> bool:
+        """Whether scores of no known law are all that the run judges."""
+        return _judges_scores(self.plan)
+
+
+def check_plan(plan: AuditPlan, with_probe: bool = True) -> Check:
+    """Look at everything that a run will need, and play a few rounds of it; nothing is written.
+
+    Parameters
+    ----------
+    plan
+        What is to be done.
+    with_probe
+        Whether a few rounds are played.
+
+    Raises
+    ------
+    InputError
+        If data, model or settings are such that the run would be refused.
+    FederationError
+        If a client fails in the rounds that are played.
+    """
+    require_playable(plan)
+    game = load_game(plan.public)
+    return Check(plan, _sizes(plan, game), _limits(plan, game), probe(plan) if with_probe else None)
+
+
+def _sizes(plan: AuditPlan, game: Game) -> Sizes:
+    shards = [len(shard) for shard in game.shards]
+    source = load_source(plan.public.data)
+    return Sizes(
+        records=plan.public.records,
+        test_records=len(game.test.labels),
+        population_records=len(game.population.labels),
+        clients=plan.public.clients,
+        smallest_client=min(shards),
+        largest_client=max(shards),
+        classes=game.classes,
+        features=int(source.pool.features[0].size),
+        columns=tuple(str(column) for column in source.columns),
+        parameters=game.model.layout.size,
+    )
+
+
+def _judges_scores(plan: AuditPlan) -> bool:
+    return plan.public.plays_membership or not plan.public.law.weighs_exactly
+
+
+def _limits(plan: AuditPlan, game: Game) -> PlannedLimits | None:
+    public, promise, worlds = plan.public, plan.guarantee, plan.config.audit.worlds
+    if promise is None or not public.with_insider:
+        return None
+    if _judges_scores(plan):
+        return planned_ceiling(promise, worlds)
+    parameters = game.model.layout.size if game.offers_meter else None
+    return planned_limits(promise, worlds, public.rounds * _share_of_rounds(plan), parameters)
+
+
+def _share_of_rounds(plan: AuditPlan) -> float:
+    """Return in which share of the rounds D and D' differ, to an insider's knowledge."""
+    law = plan.public.law
+    match law.participation:
+        case FixedCohort(size, clients):
+            return size / clients
+        case _:
+            return law.sampling_rate if law.is_sampled and plan.public.standpoint.sees_participation else 1.0
+
+
+def check_json(found: Check) -> dict[str, Any]:
+    """Return a check as JSON values; what does not apply, and what is infinite, is null."""
+    plan, promise = found.plan, found.plan.guarantee
+    return {
+        "data": {"name": plan.public.data.name, **asdict(found.sizes)},
+        "model": plan.public.model,
+        "rounds": plan.public.rounds,
+        "worlds": plan.config.audit.worlds,
+        "worlds_per_batch": plan.config.run.worlds_per_batch,
+        "guarantee": None
+        if promise is None
+        else {
+            "epsilon": _finite(promise.epsilon),
+            "delta": promise.delta,
+            "accountant": str(promise.accountant),
+            "noise_multiplier": promise.noise_multiplier,
+            "adjacency": str(promise.adjacency),
+            "belief_bound": promise.belief_bound,
+            "advantage_bound": promise.advantage_bound_exact,
+        },
+        "limits": None if found.limits is None else _limits_json(found.limits, found.judges_scores),
+        "estimate": None if found.probe is None else asdict(found.probe),
+    }
+
+
+def _limits_json(limits: PlannedLimits, of_scores: bool) -> dict[str, Any]:
+    return {
+        "judged": "scores" if of_scores else "log-odds",
+        "limit_of_detection": _finite(limits.epsilon),
+        "noise_short_along_record": limits.noise_short,
+        "noise_short_in_all": limits.noise_short_in_all,
+        "probability": limits.power,
+        "conclusive": limits.conclusive,
+        "worlds_needed": limits.worlds_needed,
+    }
+
+
+def _finite(number: float) -> float | None:
+    return number if isfinite(number) else None

@@ -1,0 +1,124 @@
+"""Every setting in words: its type, its default, what it is for and what it accepts, as the models of sections say."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import BaseModel
+
+from experiments.runs.config.whole import RunConfig
+from experiments.runs.config_errors import accepted_values
+from fl_audit.errors import InputError
+
+_KINDS = {
+    "boolean": "true or false",
+    "integer": "whole number",
+    "number": "number",
+    "string": "text",
+    "array": "list",
+    "object": "table",
+}
+_OF_THEIR_OWN = {
+    "audit.loss-range": "two ascending finite numbers from 0, such as [0, 5]",
+    "data.partition-parameters": "a table of the parameters that the partition has, such as { alpha = 0.5 }",
+}
+"""What schemas have no words for."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A key of a configuration.
+
+    Parameters
+    ----------
+    key
+        Its name, `section.key`.
+    type
+        Its type, in words.
+    default
+        Its value where it is left out, as JSON; None where that follows from other settings, or nothing is set.
+    explanation
+        What it is for, in one line.
+    accepted
+        What it accepts, in words.
+    choices
+        The words among which it chooses; None where it takes others.
+    """
+
+    key: str
+    type: str
+    default: Any
+    explanation: str
+    accepted: str
+    choices: tuple[str, ...] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the setting as JSON values."""
+        return asdict(self)
+
+
+def settings(place: str | None = None) -> tuple[Setting, ...]:
+    """Return all settings, those of a section, or one.
+
+    Parameters
+    ----------
+    place
+        `section`, `section.key`, or None for all.
+
+    Raises
+    ------
+    InputError
+        If there is no such section or key.
+    """
+    every = tuple(_every())
+    if place is None:
+        return every
+    section, dot, key = place.partition(".")
+    of_section = tuple(one for one in every if one.key.startswith(f"{section}."))
+    if not of_section:
+        raise InputError(_unknown("section", section, list(RunConfig.model_fields)))
+    found = tuple(one for one in of_section if one.key == place) if dot else of_section
+    if not found:
+        raise InputError(_unknown("key", key, [one.key.partition(".")[2] for one in of_section], section))
+    return found
+
+
+def _unknown(what: str, name: str, names: list[str], section: str | None = None) -> str:
+    nearest = get_close_matches(name, names, n=1, cutoff=0.0)[0]
+    inside = "" if section is None else f" of [{section}]"
+    return f"configuration {what} {name!r}{inside} is unknown: nearest is {nearest!r}, accepted are {', '.join(names)}"
+
+
+def _every() -> Iterator[Setting]:
+    whole = RunConfig.model_json_schema()
+    for section, field in RunConfig.model_fields.items():
+        model = field.annotation
+        assert isinstance(model, type), "every section has a model"
+        assert issubclass(model, BaseModel), "every section has a model"
+        for one in model.model_fields.values():
+            properties = whole["$defs"][model.__name__]["properties"][one.alias]
+            yield _setting(f"{section}.{one.alias}", one.description or "", properties, whole)
+
+
+def _setting(key: str, explanation: str, properties: dict[str, Any], whole: dict[str, Any]) -> Setting:
+    parts = [_resolved(part, whole) for part in properties.get("anyOf", [properties])]
+    parts = [part for part in parts if part.get("type") != "null"]
+    kinds = dict.fromkeys(_KINDS[_type_of(part)] for part in parts)
+    words = [word for part in parts for word in part.get("enum", [part["const"]] if "const" in part else [])]
+    return Setting(
+        key=key,
+        type=" or ".join(kinds),
+        default=properties.get("default"),
+        explanation=explanation,
+        accepted=_OF_THEIR_OWN.get(key) or accepted_values(properties, whole),
+        choices=tuple(words) if words and len(parts) == 1 else None,
+    )
+
+
+def _resolved(schema: dict[str, Any], whole: dict[str, Any]) -> dict[str, Any]:
+    return dict(whole["$defs"][schema["$ref"].rpartition("/")[2]]) if "$ref" in schema else schema
+
+
+def _type_of(schema: dict[str, Any]) -> str:
+    return str(schema.get("type", "string" if "enum" in schema or "const" in schema else "array"))

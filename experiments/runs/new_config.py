@@ -1,0 +1,205 @@
+"""A configuration for one's own data, with a comment above every key: what `fl-audit init` writes."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import floor, log10
+from pathlib import Path
+from typing import Any
+
+from experiments.runs.config import parse_config
+from experiments.runs.config.described import settings
+from experiments.runs.plan import resolve
+from experiments.runs.run import require_playable
+from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
+from fl_audit.data.files import data_directory
+from fl_audit.errors import InputError, require
+
+_OF_FILES = ("csv", "npz", "idx", "images")
+_MOST_RECORDS = 1000
+_LARGEST_DELTA = 0.01
+_ALSO = {
+    "data": ("drop", "missing", "separator", "owner"),
+    "model": ("seed",),
+    "training": ("sampling-rate", "strategy"),
+    "privacy": ("sensitivity", "noise"),
+    "audit": ("game", "epsilon-star"),
+    "run": ("seed", "worlds-per-batch"),
+}
+"""Settings that many want next: they stand there commented out."""
+_EXAMPLES = {
+    "data.drop": ["patient"],
+    "data.missing": ["?"],
+    "data.separator": ";",
+    "data.owner": "hospital",
+    "training.sampling-rate": 0.1,
+    "run.seed": 0,
+    "run.worlds-per-batch": 50,
+}
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a person says of the run that is wanted.
+
+    Parameters
+    ----------
+    data
+        A CSV file, an archive (.npz), a directory of pictures, or the name of a built-in or published data set.
+    target, value
+        What is promised: one of the four targets of [privacy], and its value.
+    label
+        Column to be learned, of a CSV file.
+    clients
+        Clients; None is 10, or as many as there are owners.
+    rounds
+        Rounds.
+    delta
+        delta of the promise; None is a tenth of 1 / records.
+    worlds
+        How often the game is played.
+    table
+        Further settings of [data], by key: owner, drop, missing, separator, data-dir.
+    """
+
+    data: str
+    target: str
+    value: float
+    label: str | None = None
+    clients: int | None = None
+    rounds: int = 30
+    delta: float | None = None
+    worlds: int = 200
+    table: Mapping[str, Any] | None = None
+
+
+def new_config(wishes: Wishes, directory: Path) -> str:
+    """Return the text of a configuration whose run would begin: its data are loaded, its model built and accounted.
+
+    Parameters
+    ----------
+    wishes
+        What is wanted.
+    directory
+        Where the file is to stand; paths inside it are relative to that.
+
+    Raises
+    ------
+    InputError
+        If the data cannot be used, or the promise cannot be kept.
+    """
+    values = _values(wishes)
+    plan = resolve(parse_config(values))
+    require_playable(plan)
+    if "path" in values["data"]:
+        values["data"]["path"] = os.path.relpath(values["data"]["path"], directory.absolute())
+    return "\n".join(_lines(values)) + "\n"
+
+
+def column_names(data: str, separator: str | None = None) -> list[str]:
+    """Return the names in the first line of a CSV file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read.
+    """
+    try:
+        with Path(data).expanduser().open(encoding="utf-8-sig") as file:
+            first = file.readline().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{data} cannot be read: accepted is a CSV file, or a name of fl-audit datasets") from error
+    return [name.strip().strip('"') for name in first.split(separator or ",")]
+
+
+def data_name(data: str) -> str:
+    """Return the name that a configuration has for data: that of a data set, or the format of a file.
+
+    Raises
+    ------
+    InputError
+        If it is neither a data set nor a file.
+    """
+    names = [entry.name for entry in available() if entry.name not in _OF_FILES]
+    if data in names or data.startswith(PREFIX):
+        return data
+    path = Path(data).expanduser()
+    accepted = f"a CSV file, an archive .npz, a directory of pictures, or one of {', '.join(names)}"
+    require(path.exists(), f"--data {data!r}: accepted are {accepted}")
+    if path.is_dir():
+        return "images"
+    return "npz" if path.suffix == ".npz" else "csv"
+
+
+def _values(wishes: Wishes) -> dict[str, dict[str, Any]]:
+    data = _data(wishes)
+    options = {key: value for key, value in data.items() if key not in ("name", "data-dir")}
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    directory = data_directory(data.get("data-dir"))
+    spec = DataSpec(data["name"], None if directory is None else str(directory), tuple(given.items()))
+    pool = len(load_source(spec).pool)
+    require(pool >= 8, f"{wishes.data} has {pool} records for training: at least 8 are needed")
+    # As many records stay outside D: those that could stand in D', and the sample that Epsilon* compares members with.
+    records = min(_MOST_RECORDS, pool // 2)
+    owned = "owner" in data
+    clients = {"partition": "natural"} if owned else {"clients": wishes.clients or min(10, records // 2)}
+    return {
+        "data": {**data, "records": records, **clients},
+        "model": {"name": "logistic"},
+        "training": {"rounds": wishes.rounds, "learning-rate": 1.0, "optimizer": "sgd"},
+        "privacy": {
+            wishes.target: wishes.value,
+            "delta": wishes.delta or min(_LARGEST_DELTA, _one_digit(0.1 / records)),
+            "accountant": "gdp",
+            "clipping-norm": 1.0,
+            "adjacency": "replace-record",
+        },
+        "audit": {"worlds": wishes.worlds, "neighbour": "most-dissimilar", "view": "update"},
+        "run": {"device": "cpu"},
+    }
+
+
+def _data(wishes: Wishes) -> dict[str, Any]:
+    name = data_name(wishes.data)
+    table = {key: value for key, value in (wishes.table or {}).items() if value}
+    if name.startswith(PREFIX):
+        return {"name": name, **({} if wishes.label is None else {"label": wishes.label}), **table}
+    if name not in _OF_FILES:
+        require(wishes.label is None, f"--label {wishes.label!r} with data set {name}: it goes with a CSV file")
+        return {"name": name, **table}
+    path = str(Path(wishes.data).expanduser().absolute())
+    if name != "csv":
+        return {"name": name, "path": path, **table}
+    columns = ", ".join(column_names(wishes.data, table.get("separator")))
+    require(wishes.label is not None, f"--label is missing: accepted is a column of {wishes.data}: {columns}")
+    return {"name": name, "path": path, "label": wishes.label, **table}
+
+
+def _one_digit(number: float) -> float:
+    return float(f"{number:.0e}") if log10(number) != floor(log10(number)) else number
+
+
+def _lines(values: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    yield "# What each setting is for stands above it; `fl-audit settings` lists all there are."
+    yield "# `fl-audit check FILE` looks at this run, `fl-audit run FILE` plays it."
+    for section, chosen in values.items():
+        yield f"\n[{section}]"
+        described = {one.key: one for one in settings(section)}
+        for key, value in chosen.items():
+            setting = described[f"{section}.{key}"]
+            yield f"# {setting.explanation}"
+            if setting.choices:
+                yield f"# One of: {', '.join(setting.choices)}."
+            yield f"{key} = {_toml(value)}"
+        for key in _ALSO[section]:
+            setting = described[f"{section}.{key}"]
+            if key not in chosen:
+                example = _EXAMPLES.get(setting.key, setting.default)
+                yield f"# {setting.explanation}"
+                yield f"# {key} = {_toml(example)}"
+
+
+def _toml(value: Any) -> str:
+    """Return a value as TOML writes it, which for these kinds is as JSON does."""
+    return json.dumps(value, ensure_ascii=False)

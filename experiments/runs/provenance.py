@@ -1,0 +1,151 @@
+"""Where a run comes from, noted when it begins and whenever it goes on: `public/provenance.json`.
+
+A report that is written again elsewhere tells where the run was made, and not where it is read.
+"""
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import fl_audit
+from experiments.runs.config import RunConfig
+from experiments.runs.run_directory import RunDirectory, read_json
+from experiments.runs.store import write_json
+from fl_audit.errors import InputError
+from fl_audit.report.provenance import Provenance, Session
+
+PACKAGES = ("fl_audit", "flwr", "ray", "torch", "opacus", "numpy", "scipy", "dp-accounting")
+_SMALLEST_TELLING_SEED = 1000
+"""A smaller seed is part of many a harmless number, such as that of worlds."""
+
+
+def note_session(run: RunDirectory, config: RunConfig) -> None:
+    """Add this program, on this machine, to what is noted of a run; to be called before it goes on.
+
+    Parameters
+    ----------
+    run
+        A run that was begun.
+    config
+        Its configuration.
+    """
+    secret, noted = run.secret(), read_provenance(run)
+    earlier = () if noted is None else noted.sessions
+    here = this_session(sys.argv, secret.seed, config.run.device)
+    digest = secret.data if _is_published(config) else None
+    write_json(run.provenance, Provenance((*earlier, here), digest).to_json())
+
+
+def _is_published(config: RunConfig) -> bool:
+    """Return whether anybody may have the data.
+
+    Of others the digest stays with the challenger: who knows all records but one could test guesses of the last on it.
+    """
+    return config.data.path is None and config.data.images is None
+
+
+def read_provenance(run: RunDirectory) -> Provenance | None:
+    """Return where a run comes from; None where that was not noted or cannot be read."""
+    try:
+        return Provenance.of_json(read_json(run.provenance))
+    except (InputError, ValueError, KeyError, TypeError):
+        return None
+
+
+def this_session(arguments: Sequence[str], seed: int, device: str) -> Session:
+    """Return what there is to note of this program: nothing of it tells the seed."""
+    return Session(
+        began=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=command_text(arguments, seed),
+        commit=_commit(),
+        versions={"Python": platform.python_version(), **_versions()},
+        hardware=_hardware(device),
+    )
+
+
+def command_text(arguments: Sequence[str], seed: int) -> str | None:
+    """Return the command that was typed, without the seed; None where it was none of this software or tells it still.
+
+    Parameters
+    ----------
+    arguments
+        Of the program, its own name first.
+    seed
+        The challenger's.
+
+    Examples
+    --------
+    >>> command_text(["/bin/fl-audit", "run", "a.toml", "--set", "run.seed=5", "--set", "audit.worlds=9"], 5)
+    'fl-audit run a.toml --set audit.worlds=9'
+    """
+    program = Path(arguments[0]) if arguments else Path()
+    if program.name not in ("fl-audit", "fl-audit.exe") and program.parts[-3:] != ("experiments", "cli", "main.py"):
+        return None
+    kept: list[str] = []
+    for word in arguments[1:]:
+        if word.removeprefix("--set=").partition("=")[0].strip() != "run.seed":
+            kept.append(word)
+        elif kept and kept[-1] == "--set":
+            kept.pop()
+    text = shlex.join(["fl-audit", *kept])
+    return None if seed >= _SMALLEST_TELLING_SEED and str(seed) in text else text
+
+
+@cache
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+@cache
+def _commit() -> str | None:
+    """Return the commit of the sources, with a plus where they were changed; None where they are under no control."""
+    place = Path(fl_audit.__file__).parent
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(place), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")  # not that of a project that only holds an installation
+        return git("rev-parse", "--short=12", "HEAD") + "+" * bool(git("status", "--porcelain", "-uno"))
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+@cache
+def _hardware(device: str) -> dict[str, str]:
+    import psutil
+
+    found = {
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": _processor(),
+        "cores": str(os.cpu_count()),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+    }
+    if device.startswith("cuda"):
+        import torch
+
+        found["accelerator"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "none found"
+    return found
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())

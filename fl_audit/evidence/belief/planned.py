@@ -1,0 +1,85 @@
+"""What a run could find, before it is played: the limits of detection that its report will state."""
+
+from dataclasses import dataclass
+
+from fl_audit.evidence.belief.family import DETECTION_POWER, TestName
+from fl_audit.evidence.belief.noise_estimate import BREACH, epsilon_limit_of
+from fl_audit.evidence.belief.noise_scale import detectable_ratio
+from fl_audit.evidence.belief.verdict import ceiling_of_scores, worlds_for_scores
+from fl_audit.privacy.guarantee import Guarantee
+
+
+@dataclass(frozen=True)
+class PlannedLimits:
+    """The smallest breach that a run would find with probability 0.9.
+
+    Parameters
+    ----------
+    epsilon
+        Where log-odds are exact: the smallest true epsilon that would be called violated. Where scores alone are
+        judged: the largest epsilon that so many worlds can certify, however well their scores separate.
+    noise_short
+        How much less noise than claimed, along the record, would be found, as a share; None where scores are judged.
+    noise_short_in_all
+        The same of the noise in all parameters together; None where it is not measured.
+    conclusive
+        Whether a breach of 1.5 times the promise would be found; otherwise the verdict can only be `inconclusive`, or
+        `violated` by another test.
+    worlds_needed
+        Worlds from which it is; None where no number suffices.
+    """
+
+    epsilon: float
+    noise_short: float | None
+    noise_short_in_all: float | None
+    conclusive: bool
+    worlds_needed: int | None
+
+    @property
+    def power(self) -> float:
+        """Probability of finding it."""
+        return DETECTION_POWER
+
+
+def planned_limits(promise: Guarantee, worlds: int, rounds: float, parameters: int | None) -> PlannedLimits:
+    """Return what a run finds whose insider has the exact likelihood ratio.
+
+    Parameters
+    ----------
+    promise
+        What is promised.
+    worlds
+        How often the game is played.
+    rounds
+        Rounds of a world in which D and D' differ, on average.
+    parameters
+        Parameters of the model, where the noise in all of them is measured; else None.
+    """
+    count = max(1, round(worlds * rounds))
+    level = TestName.NOISE_ALONG_RECORD.level
+    limit = epsilon_limit_of(count, worlds, level, promise)
+    in_all = None
+    if parameters is not None and parameters > 1:
+        in_all = 1 - detectable_ratio(count * (parameters - 1), TestName.NOISE_TOTAL.level)
+    return PlannedLimits(
+        limit.epsilon, 1 - detectable_ratio(count, level), in_all, limit.conclusive, limit.worlds_needed
+    )
+
+
+def planned_ceiling(promise: Guarantee, worlds: int) -> PlannedLimits:
+    """Return what a run finds whose insider has scores of no known law, half of the worlds with D.
+
+    Parameters
+    ----------
+    promise
+        What is promised.
+    worlds
+        How often the game is played.
+    """
+    ceiling = _ceiling(promise, worlds)
+    needed = worlds_for_scores(BREACH * promise.epsilon, promise.delta)
+    return PlannedLimits(ceiling, None, None, ceiling >= BREACH * promise.epsilon, needed)
+
+
+def _ceiling(promise: Guarantee, worlds: int) -> float:
+    return ceiling_of_scores(worlds // 2, worlds - worlds // 2, promise.delta) if worlds > 1 else 0.0

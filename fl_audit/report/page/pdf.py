@@ -1,0 +1,52 @@
+"""The page as a PDF, by WeasyPrint, which an installation may lack."""
+
+import contextlib
+import io
+from functools import cache
+from pathlib import Path
+
+from fl_audit.whole_files import whole_file
+
+LEAN = """
+@page { @bottom-right { content: counter(page) " of " counter(pages); font-size: 8pt; } }
+.bulk { display: none; }
+.lean { display: block; }
+table { table-layout: fixed; }
+"""
+"""What a PDF has other than the page: long tables take most of the time, and stand in the page and the summary."""
+
+
+@cache
+def hindrance() -> str:
+    """Return why no PDF can be written here, in a phrase; empty where one can."""
+    try:
+        # Its advice on missing libraries, which it prints, would hide the one line that is told instead.
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            import weasyprint  # noqa: F401
+    except ImportError:
+        return "WeasyPrint is not installed (pip install 'fl-audit[pdf]')"
+    except OSError as error:
+        return f"WeasyPrint lacks a library of the system ({str(error).splitlines()[0]})"
+    return ""
+
+
+def write_pdf(page: str, path: Path) -> None:
+    """Write a page as a PDF, whole or not at all; without WeasyPrint remove what an earlier run may have left there.
+
+    Parameters
+    ----------
+    page
+        HTML that loads nothing.
+    path
+        The file.
+    """
+    if hindrance():
+        path.unlink(missing_ok=True)
+        return
+    import weasyprint
+    from weasyprint.urls import URLFetcher
+
+    # What stands in the page itself is data, and nothing else is fetched.
+    document = weasyprint.HTML(string=page, url_fetcher=URLFetcher(allowed_protocols=("data",)))
+    with whole_file(path) as file:
+        document.write_pdf(file, stylesheets=[weasyprint.CSS(string=LEAN)])

@@ -1,0 +1,173 @@
+"""What a reader sees first: the verdict, three numbers, the gauge, what to do next; that nothing there misleads."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from scipy.stats import binom
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.evidence.belief.advantage import most_wins
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.report import report_contents
+from fl_audit.report.finished_run import Timing
+from fl_audit.report.headline import facts_of, next_step, verdict_of
+from fl_audit.report.page import pdf
+from fl_audit.report.page.first_screen import first_screen
+from fl_audit.report.page.gauge import gauge_html
+from fl_audit.report.page.html import paragraphs, render_html
+from fl_audit.report.page.palette import DARK, LIGHT, TEXT_ON_GROUND
+from fl_audit.report.page.stylesheet import STYLESHEET
+
+KINDS = {
+    Verdict.CONSISTENT: {"exact": False},
+    Verdict.VIOLATED: {"exact": False, "noise": 0.5, "worlds": 800},
+    Verdict.INCONCLUSIVE: {"exact": False, "worlds": 1},
+    Verdict.NOT_AUDITED: {"exact": False, "with_insider": False, "worlds": 5},
+    Verdict.NO_PROMISE: {"with_insider": False, "with_promise": False, "worlds": 5},
+}
+
+
+def text_of(html):
+    return re.sub(r"<[^>]+>", " ", html)
+
+
+@pytest.mark.parametrize("verdict", KINDS, ids=str)
+def test_the_first_screen_has_its_parts_in_order(make_contents, verdict):
+    contents = make_contents(**KINDS[verdict])
+    assert verdict_of(contents).verdict is verdict
+    html = first_screen(contents)
+    places = [
+        html.index(part) for part in ('class="verdict', 'class="facts"', 'class="gauge"', "Next.", 'class="origin')
+    ]
+    assert places == sorted(places)
+    assert html.count("<dt>") == 3
+    look = "open" if verdict in (Verdict.NOT_AUDITED, Verdict.NO_PROMISE) else str(verdict)
+    assert f'class="verdict {look}"' in html
+    assert next_step(contents).endswith(".")
+    assert not re.search(r"\bNone\b(?! of)|\bnan\b|\binf\b", text_of(html))
+
+
+def test_a_violated_report_leads_with_what_broke_and_nothing_before_acquits(make_contents):
+    contents = make_contents(**KINDS[Verdict.VIOLATED])
+    html = render_html(contents, [])
+    first = text_of(html[html.index("<body") : html.index("In words")])
+    assert re.search(r"Verdict: Violated\s+The noise is half of what was promised", first)
+    assert not re.search(r"consistent|contradicts|none of \d|kept its|within", first, re.IGNORECASE)
+    assert paragraphs(contents)[0].startswith("The promise was broken: the noise is half of what was promised.")
+    names = [fact.name for fact in facts_of(contents)]
+    assert names == ["Noise really added", "The insider was right in", "Epsilon shown"]
+    assert [facts_of(contents)[0].value, facts_of(contents)[0].note] == ["50\xa0%", "of what was promised"]
+    assert "Hand out none of these models" in next_step(contents)
+
+
+def test_right_guesses_stand_beside_what_a_kept_promise_allows(make_contents):
+    contents = make_contents(exact=False)
+    estimate, bound = contents.summary["insider"], contents.facts.guarantee.advantage_bound_exact
+    most = most_wins(estimate["worlds"], bound, 0.001)
+    law = binom(estimate["worlds"], (1 + bound) / 2)
+    assert law.sf(most) <= 0.001 < law.sf(most - 1)
+    fact = facts_of(contents)[1]
+    assert fact.value == f"{estimate['wins']} of 300"
+    assert fact.note == f"a kept promise allows more than {most} less than once in 1,000"
+
+
+def test_an_inconclusive_run_says_how_many_worlds_and_minutes_would_tell(make_contents):
+    run = make_contents(exact=False, worlds=1).run
+    slow = report_contents(replace(run, timing=Timing(30.0, 100.0, 0.02, "ray")))
+    needed = verdict_of(slow).judgement.worlds_needed
+    minutes = round((needed / 0.02 + 30) / 60)
+    said = f"{needed} worlds, about {minutes} minutes here, would find one of 1.5 times the promise."
+    assert said in text_of(first_screen(slow))
+    assert f"worlds = {needed}" in next_step(slow)
+    unknown = report_contents(replace(run, timing=Timing()))
+    assert f"{needed} worlds would find one of 1.5 times" in text_of(first_screen(unknown))
+    assert verdict_of(make_contents(exact=False, worlds=needed)).verdict is not Verdict.INCONCLUSIVE
+    assert verdict_of(make_contents(exact=False, worlds=needed - 1)).verdict is Verdict.INCONCLUSIVE
+
+
+def test_the_axis_of_the_gauge_is_the_same_whatever_was_promised(make_contents):
+    axes = {re.search(r'axis">.*', gauge_html(make_contents(exact=False, mu=mu)))[0] for mu in (0.2, 0.55, 3.0)}
+    assert len(axes) == 1
+    html = gauge_html(make_contents(exact=False, mu=0.55))
+    assert 'class="bar promised" style="left:0.00%;width:50.00%"' in html
+    beyond = gauge_html(make_contents(**KINDS[Verdict.VIOLATED]))
+    assert 'class="bar shown beyond"' in beyond
+    nothing = gauge_html(make_contents(**KINDS[Verdict.NO_PROMISE]))
+    assert 'class="line"' in html
+    assert 'class="line"' not in nothing
+    assert "axis" not in nothing
+
+
+def luminance(colour):
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
+def test_every_text_can_be_read_on_its_ground(colours):
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    for text, ground in TEXT_ON_GROUND:
+        assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
+    for bar in ("shown", "beyond", "sought", "muted"):
+        assert contrast(colours[bar], colours["paper"]) >= 3, bar
+
+
+def test_the_style_sheet_uses_the_palette_alone():
+    assert set(LIGHT) == set(DARK)
+    rules = STYLESHEET.partition("* {")[2]
+    assert not re.search(r"#[0-9a-f]{3,6}\b|rgb|https?:|url\(|@import", rules)
+    texts = set(re.findall(r"[ ;{]color: var\(--([a-z-]+)\)", rules))
+    grounds = set(re.findall(r"background: var\(--([a-z-]+)\)", rules)) - {"shown", "beyond", "muted"}
+    assert texts == {text for text, _ in TEXT_ON_GROUND}
+    assert grounds == {ground for _, ground in TEXT_ON_GROUND}
+
+
+class Outline(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.levels, self.loads, self.tags = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        self.tags.append(tag)
+        if re.fullmatch(r"h\d", tag):
+            self.levels.append(int(tag[1]))
+        self.loads += [given[name] for name in ("src", "srcset", "data", "background") if name in given]
+        self.loads += [given["href"]] if tag in ("link", "use", "image") and "href" in given else []
+
+
+def test_headings_do_not_jump_and_nothing_is_loaded(make_contents):
+    page = Outline(render_html(make_contents(adjacency=Adjacency.ADD_REMOVE_RECORD), []))
+    assert page.levels[0] == 1
+    assert page.levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in zip(page.levels, page.levels[1:], strict=False))
+    assert not {"script", "link", "iframe", "object", "embed"} & set(page.tags)
+    assert all(load.startswith("data:") for load in page.loads)
+
+
+@pytest.mark.skipif(bool(pdf.hindrance()), reason="no WeasyPrint")
+def test_the_page_becomes_a_pdf_whose_first_page_is_the_first_screen(make_contents, tmp_path):
+    pdf.write_pdf(render_html(make_contents(worlds=20), []), tmp_path / "report.pdf")
+    assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF-")
+    assert [file.name for file in tmp_path.iterdir()] == ["report.pdf"]
+
+
+def test_without_weasyprint_no_pdf_is_left_and_the_reason_is_said(monkeypatch, tmp_path):
+    (tmp_path / "report.pdf").write_bytes(b"of an earlier run")
+    monkeypatch.setitem(__import__("sys").modules, "weasyprint", None)
+    pdf.hindrance.cache_clear()
+    try:
+        assert pdf.hindrance() == "WeasyPrint is not installed (pip install 'fl-audit[pdf]')"
+        pdf.write_pdf("<html></html>", tmp_path / "report.pdf")
+    finally:
+        pdf.hindrance.cache_clear()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,23 @@
+"""Audits that a long run falls into: each is judged as a run of its worlds alone, and a breach shows in them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from experiments.studies.law_audits import Audited, audits_of, offered, verdict_of
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.report import RunContents
+
+
+@pytest.mark.parametrize(("noise", "violated"), [(1.0, range(1)), (0.5, range(10, 11))])
+def test_a_run_falls_into_audits_of_its_worlds(
+    noise: float, violated: range, make_contents: Callable[..., RunContents]
+) -> None:
+    run = make_contents(worlds=205, noise=noise).run
+    parts = list(audits_of(run, 20))
+    assert [len(part.tables.worlds) for part in parts] == [20] * 10
+    assert parts[3].tables.rounds["world"].unique().tolist() == list(range(60, 80))
+    verdicts = tuple(verdict_of(part) for part in parts)
+    assert verdicts.count(Verdict.VIOLATED) in violated
+    found = Audited(offered("dp-fedsgd")[0], verdicts, 0.0)
+    assert found.is_accused == (noise < 1)

@@ -1,0 +1,99 @@
+"""A run is looked at before it is played: what is said of it holds when it is, and nothing is written."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from audits import MakePlan, small_settings
+from typer.testing import CliRunner
+
+from experiments.cli.main import app
+from experiments.names import Engine
+from experiments.runs.check import check_json, check_plan
+from experiments.runs.config import parse_config
+from experiments.runs.plan import resolve
+from experiments.runs.run import run_audit
+from fl_audit.evidence.belief.planned import planned_ceiling
+
+CONFIG = """
+[data]
+name = "csv"
+path = "patients.csv"
+label = "outcome"
+records = 60
+clients = 3
+[training]
+rounds = 3
+learning-rate = 1.0
+[privacy]
+epsilon = 2.0
+delta = 0.01
+accountant = "gdp"
+[audit]
+worlds = 4
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    table = pd.DataFrame({"age": range(100), "ward": ["east", "west"] * 50, "outcome": [0, 0, 1, 0, 1] * 20})
+    table.to_csv(tmp_path / "patients.csv", index=False)
+    path = tmp_path / "audit.toml"
+    path.write_text(CONFIG)
+    return path
+
+
+def test_it_says_what_there_is_and_writes_nothing(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    ran = CliRunner().invoke(app, ["check", str(config), "--json"])
+    assert ran.exit_code == 0, ran.output
+    found = json.loads(ran.stdout)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert found["data"]["records"] == 60
+    assert found["data"]["smallest_client"] == found["data"]["largest_client"] == 20
+    assert found["data"]["classes"] == 2
+    assert found["data"]["features"] == 3
+    assert [column.split(":")[0] for column in found["data"]["columns"]] == ["outcome", "age", "ward"]
+    assert found["guarantee"]["epsilon"] == pytest.approx(2.0)
+    assert found["limits"]["worlds_needed"] >= 1
+    assert found["estimate"]["seconds"] > 0
+    assert found["estimate"]["worlds"] == 4
+
+
+def test_a_person_reads_the_same(config: Path) -> None:
+    said = CliRunner().invoke(app, ["check", str(config), "--no-probe"]).stdout
+    for word in ("60 records", "column age: number", "noise multiplier", "4 worlds find noise", "times the promise"):
+        assert word in said
+    assert "takes" not in said
+    assert "takes: about" in CliRunner().invoke(app, ["check", str(config)]).stdout
+
+
+def test_what_it_could_find_is_what_the_report_says_afterwards(tmp_path: Path, small_plan: MakePlan) -> None:
+    plan = small_plan(privacy={"sensitivity": None}, audit={"epsilon-star": False, "worlds": 3})
+    planned = check_plan(plan, with_probe=False)
+    assert planned.limits is not None
+    summary = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).summary
+    told = summary["empirical_epsilon"]["limit_of_detection"]
+    assert planned.limits.epsilon == pytest.approx(told, rel=1e-9)
+    assert planned.limits.conclusive == (summary["verdict"] == "consistent")
+
+
+def test_without_an_exact_law_it_says_what_so_many_scores_can_certify() -> None:
+    settings = small_settings(
+        training={"strategy": "dp-sgd-clients", "rounds": 1},
+        privacy={"sensitivity": None, "belief": None, "noise-multiplier": 1.0, "accountant": "rdp"},
+    )
+    found = check_plan(resolve(parse_config(settings)), with_probe=False)
+    promise, limits = found.plan.guarantee, found.limits
+    assert promise is not None
+    assert limits is not None
+    assert check_json(found)["limits"]["judged"] == "scores"
+    assert limits.noise_short is None
+    assert not limits.conclusive
+    assert limits.worlds_needed is not None
+    assert planned_ceiling(promise, limits.worlds_needed).conclusive
+    assert not planned_ceiling(promise, limits.worlds_needed - 2).conclusive

@@ -1,0 +1,72 @@
+"""The list of settings: every key is explained, and what it says of a key holds for the key."""
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from experiments.cli.main import app
+from experiments.runs.config import RunConfig, parse_config
+from experiments.runs.config.described import settings
+from fl_audit.errors import InputError
+
+
+def test_every_key_is_explained_in_one_line() -> None:
+    found = settings()
+    keys = {
+        f"{section}.{field.alias}"
+        for section, part in RunConfig.model_fields.items()
+        for field in part.annotation.model_fields.values()  # type: ignore[union-attr]
+    }
+    assert {one.key for one in found} == keys
+    assert len(keys) > 90
+    for one in found:
+        assert one.explanation.endswith("."), one.key
+        assert "\n" not in one.explanation, one.key
+        assert one.accepted, one.key
+
+
+def test_every_word_that_is_offered_is_accepted_and_another_one_is_not() -> None:
+    for one in settings():
+        section, _, key = one.key.partition(".")
+        for word in one.choices or ():
+            said = _problem(section, key, word)
+            assert said is None or f"configuration {one.key} is" not in said, said
+        if one.choices is not None:
+            assert one.accepted in str(_problem(section, key, "loud"))
+
+
+def _problem(section: str, key: str, value: Any) -> str | None:
+    """Return what is said of a configuration with one setting; `value` may still not go with others."""
+    values: dict[str, dict[str, Any]] = {"privacy": {"epsilon": 1.0}}
+    values.setdefault(section, {})[key] = value
+    try:
+        parse_config(values)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def test_defaults_are_those_of_a_configuration_that_leaves_all_out() -> None:
+    left_out = parse_config({"privacy": {"epsilon": 1.0}}).as_dict()
+    for one in settings():
+        section, _, key = one.key.partition(".")
+        if one.default is not None and one.key != "privacy.epsilon":
+            assert left_out[section][key] == one.default, one.key
+
+
+def test_the_command_lists_all_a_section_or_one_key() -> None:
+    whole = json.loads(CliRunner().invoke(app, ["settings", "--json"]).stdout)["settings"]
+    section = json.loads(CliRunner().invoke(app, ["settings", "privacy", "--json"]).stdout)["settings"]
+    assert section == [one for one in whole if one["key"].startswith("privacy.")]
+    shown = CliRunner().invoke(app, ["settings", "privacy.noise"]).stdout
+    assert "Who adds the noise" in shown
+    assert "'banded'" in shown
+    assert "clipping" not in shown
+
+
+@pytest.mark.parametrize(("place", "nearest"), [("prvacy", "privacy"), ("privacy.nois", "noise")])
+def test_an_unknown_place_is_answered_with_the_nearest(place: str, nearest: str) -> None:
+    with pytest.raises(InputError, match=f"nearest is '{nearest}'"):
+        settings(place)
