@@ -23,6 +23,7 @@ from experiments.cli.run import demo, replay, report, run
 from experiments.cli.settings import settings
 from experiments.cli.strategy import strategy
 from experiments.cli.sweep import sweep
+from experiments.names import STOPPED, WRONG_INPUT
 from fl_audit.errors import InputError
 from fl_audit.user_modules import search_last
 
@@ -129,14 +130,14 @@ def guarded(command: Callable[[], object]) -> None:
     try:
         command()
     except InputError as error:
-        _fail(str(error), 2)
+        _fail(str(error), WRONG_INPUT)
     except FederationError as error:
-        _fail(f"the run stopped: {error}", 3)
+        _fail(f"the run stopped: {error}", STOPPED)
     except OSError as error:
         # A file that the user named or a full disk; an error without a file name is ours, and keeps its traceback.
         if error.filename is None:
             raise
-        _fail(f"{error.filename}: {error.strerror}", 2)
+        _fail(f"{error.filename}: {error.strerror}", WRONG_INPUT)
 
 
 def main() -> None:

@@ -20,16 +20,13 @@ from experiments.cli.options import (
     among,
     require_engine,
 )
-from experiments.names import Engine
+from experiments.names import VIOLATED, Engine
 from experiments.talk import is_quiet
 from fl_audit.device import Device
 from fl_audit.errors import InputError
 
 if TYPE_CHECKING:
     from fl_audit.report import RunContents
-
-VIOLATED = 4
-"""Exit status of a run whose promise is violated, where that is asked for."""
 
 OutOption = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Run directory; must be new.  [default: runs/NAME-TIME]")
