@@ -77,9 +77,7 @@ def commands() -> str:
 
 def _help(command: click.Command, name: str) -> str:
     context = click.Context(command, info_name=name, max_content_width=WIDTH, terminal_width=WIDTH)
-    # Brackets are escaped for a formatter that the program does not use.
-    text = command.get_help(context).replace("\\[", "[")
-    return f"```text\n{text}\n```"
+    return f"```text\n{command.get_help(context)}\n```"
 
 
 def contributing() -> str:

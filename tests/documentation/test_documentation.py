@@ -25,15 +25,12 @@ from experiments.runs.config.described import settings as described
 
 NOT_RUN = 9
 """Setting up (3), the tests themselves, Jupyter, MLflow, a cluster, Flower's own command, and a part of an app."""
-ON_RAY = ("docs/how-to/sweeps.md",)
 WORDS_OF_THE_README = 900
 
 
 def _pages_with_blocks() -> list[Any]:
     return [
-        pytest.param(page, marks=pytest.mark.ray if page in ON_RAY else pytest.mark.xdist_group("documentation"))
-        for page, blocks in BLOCKS.items()
-        if blocks
+        pytest.param(page, marks=pytest.mark.xdist_group("documentation")) for page, blocks in BLOCKS.items() if blocks
     ]
 
 
@@ -47,6 +44,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
         yield Workspace(directory)
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", _pages_with_blocks())
 def test_every_block_of_a_page_runs(page: str, workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     namespace: dict[str, Any] = {"__name__": "documentation"}

@@ -20,11 +20,12 @@ def test_there_are_three_notebooks() -> None:
     assert len(NOTEBOOKS) == 3
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_draws(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # Two workers share the machine.
     notebook = nbformat.read(path, as_version=4)
     stored = _pictures(notebook)
-    client = NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
+    client = NotebookClient(notebook, timeout=500, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
     client.execute()
     assert _pictures(notebook) == stored >= 2

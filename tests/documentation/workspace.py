@@ -71,21 +71,31 @@ class Workspace:
     def _fl_audit(self, words: list[str]) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "argv", [*words, *_made_small(words)])
-            if words[1] == "run":  # Figures are most of the time of a small run; `fl-audit report` draws them.
+            if _name(words) == "run":  # Figures are most of the time of a small run; `fl-audit report` draws them.
                 patch.setattr("experiments.runs.run.write_report", lambda contents, directory: None)
-            if words[1] == "report":  # The PDF takes seconds more, and has tests of its own.
+            if _name(words) == "report":  # The PDF takes seconds more, and has tests of its own.
                 patch.setattr("fl_audit.report.page.writing.write_pdf", lambda page, path: None)
             with pytest.raises(SystemExit) as ended:
                 main()
         assert ended.value.code == 0, shlex.join(words)
 
 
+def _name(words: list[str]) -> str:
+    """Return the command, before which options may stand."""
+    return next(word for word in words[1:] if not word.startswith("-"))
+
+
 def _made_small(words: list[str]) -> list[str]:
     """Return options that make a run small and local; the last `--set` of a key counts."""
-    if words[1] == "strategy":
-        return ["--processes", "1"]
-    if words[1] != "run":
-        return []
+    match _name(words):
+        case "strategy":
+            return ["--processes", "1"]
+        case "sweep":
+            return ["--engine", "local"]
+        case "run":
+            pass
+        case _:
+            return []
     is_longer = "--resume" in words and any(word.startswith("audit.worlds=") for word in words)
     worlds = SHADOWS if "membership.toml" in words else MORE_WORLDS if is_longer else WORLDS
     return ["--engine", "local", "--set", f"audit.worlds={worlds}"]
