@@ -117,7 +117,8 @@ class ItemResult:
         """Printed numbers that are computed here and not measured, and how many agree in all printed digits."""
         frame = self.frame
         rows = frame[frame["published"].notna() & frame["theory"].notna() & frame["low"].isna()]
-        agree = [_agrees(row.theory, row.published) for row in rows.itertuples()]
+        pairs = rows[["theory", "published"]].to_numpy(dtype=np.float64)
+        agree = [_agrees(float(computed), float(printed)) for computed, printed in pairs]
         return len(agree), sum(agree)
 
     @property

@@ -135,6 +135,7 @@ _PAPER = """
   .scroll { overflow: visible; }
   figure { margin-bottom: 1.2rem; }
   figure img { max-width: 14cm; margin: 0 auto; }
+  figure[id^="figure-"] img, figure svg { max-width: 10cm; margin: 0 auto; }
   figcaption { max-width: none; }
   tr.group { break-after: avoid; }
   table.short { break-inside: avoid; }
