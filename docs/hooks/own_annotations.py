@@ -21,7 +21,10 @@ class OwnAnnotations(griffe.Extension):
 def _mend(documented: griffe.Function | griffe.Class, annotations: Mapping[str, Any]) -> None:
     if documented.docstring is None:
         return
-    for section in documented.docstring.parsed:
+    # It may never be shown, so nothing is said of it: of named tuples, for one, griffe knows no parameters.
+    sections = documented.docstring.parse(warnings=False)
+    documented.docstring.__dict__["parsed"] = sections
+    for section in sections:
         if isinstance(section, griffe.DocstringSectionParameters):
             for parameter in section.value:
                 parameter.annotation = annotations.get(parameter.name, parameter.annotation)
