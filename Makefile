@@ -27,9 +27,9 @@ lint: $(DONE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Every broken link, missing file or unknown name is an error. Nothing is fetched from anywhere.
+# Every broken link, missing file or unknown name is an error (with --quiet none would be). Nothing is fetched.
 docs: $(DONE)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "documentation: site/index.html"
 
 clean:

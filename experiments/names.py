@@ -2,6 +2,9 @@
 
 from enum import StrEnum
 
+WRONG_INPUT, STOPPED, VIOLATED = 2, 3, 4
+"""Exit statuses: nothing was written; what was finished is kept; the verdict, where a violation is to be a failure."""
+
 
 class Engine(StrEnum):
     """Where the clients run."""

@@ -1,12 +1,17 @@
 """What MkDocs fills in when it builds the site: the pages that the code itself can write."""
 
+import inspect
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from typer.main import get_command
+
+if TYPE_CHECKING:
+    from experiments.runs.config.described import Setting
 
 MARKER = re.compile(r"<!-- generated: ([\w-]+) -->")
 WIDTH = 100
@@ -35,59 +40,28 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def settings() -> str:
-    """Return a table for each section of a configuration, with every key that the models of pydantic know."""
+    """Return a table for each section of a configuration, with every key that `fl-audit settings` lists."""
     from experiments.runs.config import RunConfig
+    from experiments.runs.config.described import settings as described
 
-    schema = RunConfig.model_json_schema(by_alias=True)
     parts = []
-    for name, section in schema["properties"].items():
-        model = schema["$defs"][_reference(section)]
-        rows = [_setting_row(key, value, schema["$defs"]) for key, value in model["properties"].items()]
-        about = _paragraphs(model.get("description", ""))
-        head = ["| key | accepted | default | meaning |", "| --- | --- | --- | --- |"]
-        parts.append("\n".join([f"## [{name}]", "", about, "", *head, *rows]))
+    for section, field in RunConfig.model_fields.items():
+        about = _paragraphs(inspect.getdoc(field.annotation) or "")
+        rows = [_setting_row(one) for one in described(section)]
+        head = ["| key | default | what it is for | accepted |", "| --- | --- | --- | --- |"]
+        parts.append("\n".join([f"## [{section}]", "", about, "", *head, *rows]))
     return "\n\n".join(parts)
 
 
-def _reference(value: dict[str, Any]) -> str:
-    where = value.get("$ref") or value["allOf"][0]["$ref"]
-    return str(where).rsplit("/", 1)[1]
-
-
 def _paragraphs(text: str) -> str:
-    """Undo the line breaks inside paragraphs, which Markdown would keep in tables."""
+    """Undo the line breaks inside paragraphs."""
     return "\n\n".join(" ".join(one.split()) for one in text.split("\n\n"))
 
 
-def _setting_row(key: str, value: dict[str, Any], known: dict[str, Any]) -> str:
-    default = value.get("default")
-    shown = "" if default is None else f"`{str(default).lower() if isinstance(default, bool) else default}`"
-    cells = (f"`{key}`", _accepted(value, known), shown, _paragraphs(value.get("description", "")))
+def _setting_row(setting: "Setting") -> str:
+    default = "" if setting.default is None else f"`{json.dumps(setting.default)}`"
+    cells = (f"`{setting.key.partition('.')[2]}`", default, setting.explanation, setting.accepted)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _accepted(value: dict[str, Any], known: dict[str, Any]) -> str:
-    """Say in words what a JSON schema accepts."""
-    if "$ref" in value or "allOf" in value:
-        return _accepted(known[_reference(value)], known)
-    if "anyOf" in value:
-        kinds = [_accepted(one, known) for one in value["anyOf"] if one.get("type") != "null"]
-        return ", or ".join(dict.fromkeys(kinds))
-    if "enum" in value:
-        return ", ".join(f"`{one}`" for one in value["enum"])
-    if "const" in value:
-        return f"`{value['const']}`"
-    names = {"integer": "whole number", "number": "number", "boolean": "`true`, `false`", "object": "table"}
-    kind = str(value.get("type", "a value"))
-    if kind == "array":
-        return f"list of {_accepted(value['items'], known)}" if "items" in value else "list"
-    return names.get(kind, kind) + _range(value)
-
-
-def _range(value: dict[str, Any]) -> str:
-    words = {"minimum": "from {}", "exclusiveMinimum": "above {}", "maximum": "to {}", "exclusiveMaximum": "below {}"}
-    said = [text.format(f"{value[key]:g}") for key, text in words.items() if key in value]
-    return f", {' '.join(said)}" if said else ""
 
 
 def commands() -> str:
@@ -103,7 +77,9 @@ def commands() -> str:
 
 def _help(command: click.Command, name: str) -> str:
     context = click.Context(command, info_name=name, max_content_width=WIDTH, terminal_width=WIDTH)
-    return f"```text\n{command.get_help(context)}\n```"
+    # Brackets are escaped for a formatter that the program does not use.
+    text = command.get_help(context).replace("\\[", "[")
+    return f"```text\n{text}\n```"
 
 
 def contributing() -> str:

@@ -17,7 +17,8 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch import Tensor, nn
 
-from experiments.runs.engines import RayOptions, embedded_ray, quiet_flower
+from experiments.runs.engines import RayOptions, embedded_ray
+from experiments.talk import settle_flower
 
 app = ClientApp()
 
@@ -86,7 +87,7 @@ def stock_rounds(config: ConfigRecord, clients: int, cohort: int, rounds: int, o
         strategy = FedAvg(fraction_train=cohort / clients, fraction_evaluate=0.0, min_available_nodes=clients)
         strategy.start(grid, ArrayRecord(initial), rounds, train_config=config, evaluate_fn=note)
 
-    quiet_flower()
+    settle_flower()
     with embedded_ray(options):
         run_simulation(server, app, clients, backend_config=options.backend_config())
     return over

@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from experiments.cli.options import ConfigArgument, DataDirOption, EngineOption, JsonOption, SetOption, require_engine
 from experiments.names import Engine
-from fl_audit.errors import InputError
 
 if TYPE_CHECKING:
     from experiments.runs.check import Check
@@ -18,27 +17,19 @@ _MEGABYTE = 2**20
 
 
 def check(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Configuration of the run.")],
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Replace a setting of the file; may be repeated."),
-    ] = None,
-    engine: Annotated[
-        str, typer.Option("--engine", metavar="ray|local", help="Where the clients of the run are to be.")
-    ] = Engine.RAY.value,
-    data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", metavar="DIR", help="Data directory.  [default: FL_AUDIT_DATA]")
-    ] = None,
+    config: ConfigArgument,
+    set_: SetOption = None,
+    engine: EngineOption = Engine.RAY.value,
+    data_dir: DataDirOption = None,
     no_probe: Annotated[bool, typer.Option("--no-probe", help="Play nothing: no estimate of time and memory.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Look at a run before it is played, and write nothing.
 
     Loads the data, builds the model, accounts the promise and says which breach so many worlds could find. A few rounds
     of the first worlds are played in this process, to estimate time and memory.
     """
-    if engine not in list(Engine):
-        raise InputError(f"--engine {engine!r}: accepted are {' and '.join(Engine)}")
+    chosen = require_engine(engine)
     from experiments.runs.config_file import load_config
 
     settings = load_config(config, set_ or [], str(data_dir) if data_dir else None)
@@ -53,7 +44,7 @@ def check(
     if as_json:
         print(json.dumps(check_json(found), allow_nan=False))
         return
-    for line in _lines(found, Engine(engine)):
+    for line in _lines(found, chosen):
         print(line)
 
 

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from experiments.cli.options import JsonOption
+
 if TYPE_CHECKING:
     from experiments.comparisons.rows import Row
 
 RunsArgument = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Directories of finished runs.")]
 PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw it to a PNG, PDF or SVG.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
 def compare(runs: RunsArgument, plot: PlotOption = None, as_json: JsonOption = False) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from experiments.cli.evidence import read_numbers
+from experiments.cli.options import JsonOption, among
 from fl_audit.errors import InputError
 from fl_audit.evidence.star.methods import StarMethod
 
@@ -20,7 +21,13 @@ def epsilon_star(
     population: Annotated[Path, typer.Argument(metavar="POPULATION", help="Losses on a population sample, likewise.")],
     delta: Annotated[float, typer.Option("--delta", metavar="D", help="delta of Epsilon*, in [0, 1).")],
     method: Annotated[
-        str, typer.Option("--method", metavar="NAME", help=f"One of {', '.join(StarMethod)}.")
+        str,
+        typer.Option(
+            "--method",
+            metavar="NAME",
+            help=f"One of {', '.join(StarMethod)}.",
+            autocompletion=among(StarMethod),
+        ),
     ] = StarMethod.PARAMETRIC.value,
     confidence: Annotated[float, typer.Option("--confidence", metavar="P", help="Of the interval, in (0, 1).")] = 0.95,
     cut: Annotated[
@@ -32,7 +39,7 @@ def epsilon_star(
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of bootstrap and mixtures.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: JsonOption = False,
     plot: Annotated[
         Path | None,
         typer.Option(
@@ -42,8 +49,8 @@ def epsilon_star(
 ) -> None:
     """Measure the privacy risk of one model from its losses: Epsilon* of Negoescu et al. 2023."""
     import numpy as np
-    from rich.console import Console
 
+    from experiments.runs.progress import at_work
     from fl_audit.evidence.star.star_estimate import estimate_epsilon_star
 
     if method not in list(StarMethod):
@@ -55,7 +62,7 @@ def epsilon_star(
 
         require_figure_path(plot)
     member_losses, population_losses = read_numbers(members), read_numbers(population)
-    with Console(stderr=True).status(f"fitting, {member_losses.size + population_losses.size} losses"):
+    with at_work(f"fitting, {member_losses.size + population_losses.size} losses"):
         found = estimate_epsilon_star(
             member_losses, population_losses, delta, np.random.default_rng(seed), StarMethod(method), confidence, cut
         )

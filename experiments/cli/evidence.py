@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from experiments.cli.options import JsonOption, among
 from fl_audit.errors import InputError
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
 
@@ -31,9 +32,15 @@ def bound(
     delta: Annotated[float, typer.Option("--delta", metavar="D", help="delta that the bound refers to, in [0, 1).")],
     confidence: Annotated[float, typer.Option("--confidence", metavar="P", help="Confidence, in (0.5, 1).")] = 0.95,
     method: Annotated[
-        str | None, typer.Option("--method", metavar="NAME", help=f"One of {', '.join(BoundMethod)}; default: all.")
+        str | None,
+        typer.Option(
+            "--method",
+            metavar="NAME",
+            help=f"One of {', '.join(BoundMethod)}.  [default: all; with --json, {DEFAULT_METHOD}]",
+            autocompletion=among(BoundMethod),
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Bound epsilon from below by the scores of an attack; higher scores mean members."""
     from fl_audit.evidence.bounds.lower_bounds import bound_json, epsilon_lower_bound

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from experiments.cli.options import AdjacencyOption, JsonOption, among
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.names import Accountant, Sensitivities
@@ -28,23 +29,26 @@ RoundsOption = Annotated[int, typer.Option("--rounds", metavar="K", help="Number
 RateOption = Annotated[
     float, typer.Option("--sampling-rate", metavar="Q", help="Poisson sampling rate of records or clients, in (0, 1].")
 ]
-AdjacencyOption = Annotated[
-    str, typer.Option("--adjacency", metavar="NAME", help=f"How neighbours differ: one of {', '.join(Adjacency)}.")
-]
 SensitivitiesOption = Annotated[
     str,
     typer.Option(
         "--sensitivities",
         metavar="NAME",
+        autocompletion=among(Sensitivities),
         help="adaptive: what a record changes may follow from earlier releases, as in every private training; fixed: "
         "every round has the same signal-to-noise ratio, which allows tighter beliefs.",
     ),
 ]
 AccountantOption = Annotated[
-    str | None, typer.Option("--accountant", metavar="NAME", help=f"One of {', '.join(Accountant)}.  [default: all]")
+    str | None,
+    typer.Option(
+        "--accountant",
+        metavar="NAME",
+        help=f"One of {', '.join(Accountant)}.  [default: all; with --json, the tightest]",
+        autocompletion=among(Accountant),
+    ),
 ]
 PriorOption = Annotated[float, typer.Option("--prior", metavar="P", help="The insider's prior belief, in (0, 1).")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 PlotOption = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE", help="Draw epsilon, belief and advantage to a PNG, PDF or SVG.")
 ]

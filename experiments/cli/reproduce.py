@@ -6,15 +6,14 @@ from typing import Annotated
 import typer
 
 from experiments.cli.interrupts import goes_on_with, options
+from experiments.cli.options import AddressOption, DataDirOption, among, require_engine
 from experiments.names import Engine
-from fl_audit.errors import InputError
+from experiments.talk import is_quiet
 
 
 def reproduce(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A paper, or an item such as negoescu2023-fig4.")],
-    data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", metavar="DIR", help="Data directory.  [default: FL_AUDIT_DATA]")
-    ] = None,
+    data_dir: DataDirOption = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Output directory.  [default: runs/reproduce-NAME]"),
@@ -28,12 +27,10 @@ def reproduce(
             "--engine",
             metavar="ray|local",
             help="Where clients run.  [default: by paper and data]",
+            autocompletion=among(Engine),
         ),
     ] = None,
-    ray_address: Annotated[
-        str | None,
-        typer.Option("--ray-address", metavar="ADDRESS", help="Address of a running Ray cluster (HOST:PORT)."),
-    ] = None,
+    ray_address: AddressOption = None,
 ) -> None:
     """Compute a table or figure of a paper again, beside what is printed or what theory says.
 
@@ -42,8 +39,7 @@ def reproduce(
     or fig1 to fig9. Negoescu et al. 2023: negoescu2023 (all), or negoescu2023- with
     fig1 to fig6; its models are trained as points of a sweep, over Ray.
     """
-    if engine is not None and engine not in list(Engine):
-        raise InputError(f"--engine {engine!r}: accepted are {' and '.join(Engine)}")
+    chosen = None if engine is None else require_engine(engine)
     from rich.console import Console
     from rich.table import Table
 
@@ -65,9 +61,9 @@ def reproduce(
             directory,
             data_dir,
             extent,
-            Engine(engine) if engine else None,
+            chosen,
             runs_progress_bar,
-            lambda line: console.print(line, highlight=False),
+            lambda line: None if is_quiet() else console.print(line, highlight=False),
             ray_address,
         )
     table = Table("item", "rows", "published values compared", "of these outside our interval")

@@ -5,15 +5,31 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from experiments.cli.options import JsonOption
+
 if TYPE_CHECKING:
     from experiments.runs.config.described import Setting
 
 
+def complete_place(incomplete: str) -> list[str]:
+    """Return the sections and keys that a word may go on with."""
+    from experiments.runs.config.described import settings as described
+
+    keys = [one.key for one in described()]
+    places = dict.fromkeys([key.partition(".")[0] for key in keys] + keys)
+    return [place for place in places if place.startswith(incomplete)]
+
+
 def settings(
     place: Annotated[
-        str | None, typer.Argument(metavar="SECTION[.KEY]", help="A section, or one of its keys.  [default: all]")
+        str | None,
+        typer.Argument(
+            metavar="SECTION[.KEY]",
+            help="A section, or one of its keys.  [default: all]",
+            autocompletion=complete_place,
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the settings of a configuration: type, default, what each is for, and what it accepts."""
     from experiments.runs.config.described import settings as described

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from experiments.cli.options import AdjacencyOption, JsonOption, among
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 
@@ -30,9 +31,6 @@ NoiseOption = Annotated[
         help="In place of epsilon: no easier to tell than Gaussian noise with this multiplier.",
     ),
 ]
-AdjacencyOption = Annotated[
-    str, typer.Option("--adjacency", metavar="NAME", help=f"How neighbours differ: one of {', '.join(Adjacency)}.")
-]
 RoundsOption = Annotated[int, typer.Option("--rounds", metavar="K", help="Rounds that the claim is for.")]
 ModOption = Annotated[
     list[str] | None,
@@ -50,7 +48,13 @@ TrustOption = Annotated[
     bool, typer.Option("--clients-clip", help="Nothing but the client's own code clips: no game sends more.")
 ]
 ObserverOption = Annotated[
-    str, typer.Option("--observer", metavar="client|server", help="Who looks: another client, or the server.")
+    str,
+    typer.Option(
+        "--observer",
+        metavar="client|server",
+        help="Who looks: another client, or the server.",
+        autocompletion=among(("client", "server")),
+    ),
 ]
 WithoutOption = Annotated[
     list[str] | None,
@@ -84,7 +88,7 @@ def strategy(
     processes: Annotated[int, typer.Option("--processes", metavar="N", help="Games played at the same time.")] = 2,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the games.")] = 0,
     out: OutOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Hold a Flower strategy to its claim, with thousands of short games through its own interface."""
     if adjacency not in list(Adjacency):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.cli.interrupts import goes_on_with, options
-from experiments.names import Utility
+from experiments.cli.options import AddressOption, DataDirOption, EngineOption, SetOption, among, require_engine
+from experiments.names import Engine, Utility
 from fl_audit.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,32 +31,35 @@ def sweep(
             help="Also without privacy: no clipping, no noise, over these values; may be repeated.",
         ),
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Replace a setting of the file; may be repeated."),
-    ] = None,
+    set_: SetOption = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Output directory.  [default: runs/sweep-NAME-TIME]")
     ] = None,
     utility: Annotated[
         str | None,
-        typer.Option("--utility", metavar="accuracy|auroc", help="[default: auroc of two classes, else accuracy]"),
+        typer.Option(
+            "--utility",
+            metavar="accuracy|auroc",
+            help="[default: auroc of two classes, else accuracy]",
+            autocompletion=among(Utility),
+        ),
     ] = None,
-    ray_address: Annotated[
-        str | None,
-        typer.Option("--ray-address", metavar="ADDRESS", help="Address of a running Ray cluster (HOST:PORT)."),
-    ] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", metavar="DIR", help="Data directory.  [default: FL_AUDIT_DATA]")
-    ] = None,
+    engine: EngineOption = Engine.RAY.value,
+    ray_address: AddressOption = None,
+    data_dir: DataDirOption = None,
 ) -> None:
-    """Play every combination of some settings over Ray, and draw the landscape of privacy and utility.
+    """Play every combination of some settings, and draw the landscape of privacy and utility.
+
+    With --engine ray many points are played at the same time, with --engine local one after the other.
 
     The worlds of a point are its repetitions. Finished points in --out are used, so the same command goes on where an
     interrupted one ended, and the same with further values beside the old ones plays those alone.
     """
     if utility is not None and utility not in list(Utility):
         raise InputError(f"--utility {utility!r}: accepted are {' and '.join(Utility)}")
+    chosen = require_engine(engine)
+    if ray_address is not None and chosen is not Engine.RAY:
+        raise InputError(f"--ray-address {ray_address!r} with --engine {engine}: it goes with --engine ray")
     from experiments.runs.config_file import load_values
     from experiments.sweeps.grid import baselines, grid, parse_axis
 
@@ -83,7 +87,13 @@ def sweep(
         axes += [word for text in baseline_over or [] for word in ("--baseline-over", text)]
         # A sweep stores no configuration of its own, and who typed a seed knows it: without it the command is another.
         replaced = [word for text in set_ or [] for word in ("--set", text)]
-        flags = options(out=directory, utility=utility, ray_address=ray_address, data_dir=data_dir)
+        flags = options(
+            out=directory,
+            utility=utility,
+            engine=engine if chosen is Engine.LOCAL else None,
+            ray_address=ray_address,
+            data_dir=data_dir,
+        )
         return ["sweep", str(config), *axes, *replaced, *flags]
 
     with goes_on_with(way_on):
@@ -94,6 +104,7 @@ def sweep(
             Utility(utility) if utility else None,
             runs_progress_bar,
             title,
+            chosen,
         )
     with whole_file(directory / "sweep.html") as file:
         file.write_text(sweep_page(found, title), encoding="utf-8")

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 import experiments  # noqa: F401  # sets the environment before Flower is imported
-from experiments.runs.engines import quiet_flower
+from experiments.talk import settle_flower
 from fl_audit.errors import require
 from fl_audit.laboratory.claim import Claim
 from fl_audit.laboratory.seen import Games, Seen, stacked
@@ -72,7 +72,7 @@ def hold_to_claim(
     InputError
         If a number is out of its range.
     """
-    quiet_flower()
+    settle_flower()
     kinds = [
         kind
         for kind in kinds_for(claim.adjacency, claim.rounds, subject.is_clipped)

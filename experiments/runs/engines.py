@@ -29,6 +29,7 @@ from flwr.superlink.grid import InMemoryGrid
 
 from experiments.names import Engine as Engine
 from experiments.runs.guard import environment, nothing_outlives
+from experiments.talk import settle_flower
 from fl_audit.device import Device
 from fl_audit.errors import InputError
 from fl_audit.user_modules import Portable
@@ -109,7 +110,7 @@ def run_on_ray(
     """
     from ray import cloudpickle
 
-    quiet_flower()
+    settle_flower()
     # Workers would look for our modules in the user's directory first; see `Portable`.
     portable: Any = Portable(client_app, cloudpickle.dumps)
     failed, ended = threading.Event(), threading.Event()
@@ -294,8 +295,3 @@ def refuse_unreachable(address: str | None) -> None:
             f"--ray-address {address}: no Ray cluster answers there: accepted is HOST:PORT of a node "
             "started with 'ray start --head'"
         ) from error
-
-
-def quiet_flower() -> None:
-    """Keep Flower's log off the terminal: what matters of it is raised or shown by the run itself."""
-    logging.getLogger("flwr").setLevel(logging.CRITICAL + 1)

@@ -1,23 +1,58 @@
-"""The same app for Flower's own command: `flwr run . --run-config 'config="CONFIG.toml" out="DIR"'`."""
+"""The same app for Flower's own command: `flwr run . --run-config 'config="CONFIG.toml" out="DIR"'`.
 
+Verdict and report are printed into the log that `--stream` shows. Whatever raises here makes Flower call the run failed
+(`flwr ls`), and the process that plays it end with a code; `flwr run` itself has ended by then, or only looks on.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 import experiments  # noqa: F401  # sets the environment before Ray is imported
+from experiments.names import STOPPED, VIOLATED, WRONG_INPUT
 from experiments.runs.config_file import load_config
 from experiments.runs.plan import resolve
 from experiments.runs.run import finish, play_on, require_playable
 from experiments.runs.run_directory import RunDirectory
-from fl_audit.errors import require
+from fl_audit.errors import InputError, require
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.report import RunContents
+from strategies.errors import FederationError
 
 server_app = ServerApp()
 
 
+class ViolatedError(RuntimeError):
+    """The verdict is violated, and the run configuration says that this is a failure."""
+
+
 @server_app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Carry out the run that the run configuration names, on Flower's grid."""
+    """Carry out the run that the run configuration names, on Flower's grid.
+
+    Raises
+    ------
+    InputError
+        If configuration or directory cannot be used.
+    FederationError
+        If the federation had to stop; what was finished is kept.
+    ViolatedError
+        If the verdict is violated, where `fail-on-violation` is set.
+    """
+    with _told():
+        run, contents = _carry_out(grid, context)
+        verdict = str(contents.summary["verdict"])
+        print(f"fl-audit: verdict: {verdict}", flush=True)
+        print(f"fl-audit: report: {run.path / 'report.html'}", flush=True)
+        if context.run_config.get("fail-on-violation") and verdict == Verdict.VIOLATED:
+            raise ViolatedError("the verdict is violated")
+
+
+def _carry_out(grid: Grid, context: Context) -> tuple[RunDirectory, RunContents]:
     settings = {key: str(context.run_config.get(key, "")) for key in ("config", "out")}
     require(
         all(settings.values()), 'flwr run needs --run-config \'config="CONFIG.toml" out="DIR"\', both absolute paths'
@@ -27,4 +62,15 @@ def main(grid: Grid, context: Context) -> None:
     plan = run.open(plan, resume=run.is_begun)
     with run.locked():
         play_on(grid, plan, run)
-        finish(plan, run)
+        return run, finish(plan, run)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Say in one line why the run fails, with the status that `fl-audit run` would have; Flower logs a traceback."""
+    try:
+        yield
+    except (InputError, FederationError, ViolatedError) as error:
+        status = {InputError: WRONG_INPUT, FederationError: STOPPED, ViolatedError: VIOLATED}[type(error)]
+        print(f"fl-audit: failed with status {status}: {error}", file=sys.stderr, flush=True)
+        raise

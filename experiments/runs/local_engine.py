@@ -15,7 +15,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
-from experiments.runs.engines import quiet_flower
+from experiments.talk import settle_flower
 from fl_audit.errors import InputError
 
 _RUN_ID = 1
@@ -251,7 +251,7 @@ def run_locally(
     FederationError
         What the server raised.
     """
-    quiet_flower()
+    settle_flower()
     context = Context(
         run_id=_RUN_ID,
         node_id=_SERVER_NODE_ID,

@@ -1,11 +1,21 @@
 """Signs that long work goes on, and none where nobody looks."""
 
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
+
+from experiments import talk
+
+SECONDS_UNTIL_LINES, SECONDS_BETWEEN_LINES = 5.0, 15.0
+"""When the first line is printed, and how often others are, where standard error is no terminal."""
+
+_Show = Callable[[int, str], None]
+"""Told how many more world-rounds are done, and what goes on."""
 
 Progress = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 """Opens a display of so many world-rounds; the block gets a function that is told how many are done."""
@@ -23,14 +33,10 @@ def no_progress(total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar on standard error, with the time that is left."""
-    with _bar() as bar:
-        task = bar.add_task("starting the clients", total=total)
-
-        def on_round(done: int) -> None:
-            bar.update(task, advance=done, description="playing")
-
-        yield on_round
+    """Show on standard error how far a run is and how much time is left: a bar, or lines where that is no terminal."""
+    with _display(total) as show:
+        show(0, "starting the clients")
+        yield lambda done: show(done, "playing")
 
 
 @contextmanager
@@ -41,13 +47,13 @@ def no_runs_progress(total: int) -> Iterator[Callable[[str], Callable[[int], Non
 
 @contextmanager
 def runs_progress_bar(total: int) -> Iterator[Callable[[str], Callable[[int], None]]]:
-    """Show one bar over several runs on standard error, with the name of the present one and the time that is left."""
-    with _bar() as bar:
-        task = bar.add_task("starting", total=total)
+    """Show the same over several runs, with the name of the present one."""
+    with _display(total) as show:
+        show(0, "starting")
 
         def begin(name: str) -> Callable[[int], None]:
-            bar.update(task, description=name)
-            return lambda done: bar.update(task, advance=done)
+            show(0, name)
+            return lambda done: show(done, name)
 
         yield begin
 
@@ -72,7 +78,20 @@ def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
     return begin
 
 
-def _bar() -> Bar:
+def at_work(what: str) -> AbstractContextManager[object]:
+    """Show on standard error, if it is a terminal, that work of unknown length goes on."""
+    talk.LOG.info(what)
+    return nullcontext() if talk.is_quiet() else Console(stderr=True).status(what)
+
+
+def _display(total: int) -> AbstractContextManager[_Show]:
+    if talk.is_quiet():
+        return nullcontext(lambda done, what: None)
+    return _bar(total) if Console(stderr=True).is_terminal else _lines(total)
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[_Show]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -83,9 +102,25 @@ def _bar() -> Bar:
         TimeRemainingColumn(),
         TextColumn("left"),
     )
-    return Bar(*columns, console=Console(stderr=True))
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda done, what: bar.update(task, advance=done, description=what)
 
 
-def at_work(what: str) -> AbstractContextManager[object]:
-    """Show on standard error, if it is a terminal, that work of unknown length goes on."""
-    return Console(stderr=True).status(what)
+@contextmanager
+def _lines(total: int) -> Iterator[_Show]:
+    """Print a line every so often: a log has no place for a bar that is drawn over itself."""
+    begun, reached = time.monotonic(), 0
+    due = begun + SECONDS_UNTIL_LINES
+
+    def show(done: int, what: str) -> None:
+        nonlocal due, reached
+        reached += done
+        now = time.monotonic()
+        if now < due:
+            return
+        due, gone = now + SECONDS_BETWEEN_LINES, now - begun
+        left = f", about {gone / reached * (total - reached):.0f} s left" if reached else ""
+        print(f"{what}: {reached:,} of {total:,} world-rounds, {gone:.0f} s gone{left}", file=sys.stderr, flush=True)
+
+    yield show

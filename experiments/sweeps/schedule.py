@@ -6,10 +6,7 @@ here is an ordinary run directory: it appears whole when its task has ended, `fl
 decides whether it is computed again is its configuration alone.
 """
 
-import hashlib
 import logging
-import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,16 +23,15 @@ from experiments.runs.engines import Engine, RayOptions, embedded_ray, refuse_un
 from experiments.runs.plan import AuditPlan
 from experiments.runs.progress import RunsProgress, no_runs_progress
 from experiments.runs.run import run_audit
-from experiments.runs.run_directory import RunDirectory, with_seed
 from experiments.runs.store import make_private
-from fl_audit.errors import InputError, require
+from experiments.sweeps.points import NOT_KEPT, partial_directory, pending_points, require_all, seeded, world_rounds
+from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
 from fl_audit.user_modules import Portable
 from fl_audit.whole_files import whole_file
 from strategies.errors import FederationError
 
 _POLL_SECONDS = 0.5
-_NOT_KEPT = ".lock"
 
 Files = dict[str, bytes]
 """A run directory: content by path inside it."""
@@ -74,31 +70,13 @@ def play_points(
         If points failed: the others are finished first, then every failure is told.
     """
     refuse_unreachable(options.address)
-    pending = [name for name, plan in plans.items() if not RunDirectory(directory / name).is_finished(plan.config)]
-    for name in pending:
-        stray = directory / name
-        require(
-            not stray.exists(), f"{stray} is there and holds no finished point of this sweep: accepted is another --out"
-        )
-    pending.sort(key=lambda name: -_work(plans[name]))
+    pending = pending_points(plans, directory)
     if not pending:
         return
-    with progress(sum(_world_rounds(plans[name]) for name in pending)) as begin, _ray(options):
-        seeded = {name: _seeded(plans[name], name, secret) for name in pending}
-        failures = list(_play(pending, seeded, directory, options, begin, on_finished))
-    if failures:
-        raise FederationError(f"{'; '.join(failures)}; finished points are kept, the same command goes on")
-
-
-def _seeded(plan: AuditPlan, name: str, secret: int | None) -> AuditPlan:
-    """Return a plan with a seed that nobody can tell from the seeds of other points.
-
-    Two runs under one seed share their noise, so whoever compares what they released can take it off.
-    """
-    if plan.config.run.seed is not None or secret is None:
-        return plan
-    digest = hashlib.sha256(secret.to_bytes(32, "big") + name.encode()).digest()
-    return with_seed(plan, int.from_bytes(digest[:8], "big"))
+    with progress(sum(world_rounds(plans[name]) for name in pending)) as begin, _ray(options):
+        named = {name: seeded(plans[name], name, secret) for name in pending}
+        failures = list(_play(pending, named, directory, options, begin, on_finished))
+    require_all(failures)
 
 
 def _play(
@@ -199,7 +177,7 @@ def play_alone(plan: AuditPlan, counter: Any) -> Files:
         run_audit(_alone(plan), run, Engine.LOCAL, progress=told, with_report=False)
         # The next point of this process is another game; data sets would add up.
         load_game.cache_clear()
-        kept = (path for path in sorted(run.rglob("*")) if path.is_file() and path.name != _NOT_KEPT)
+        kept = (path for path in sorted(run.rglob("*")) if path.is_file() and path.name != NOT_KEPT)
         return {path.relative_to(run).as_posix(): path.read_bytes() for path in kept}
 
 
@@ -210,8 +188,7 @@ def _alone(plan: AuditPlan) -> AuditPlan:
 
 def _keep(files: Files, directory: Path) -> None:
     """Write a run directory, whole or not at all; what only the challenger has is for the owner's eyes."""
-    partial = directory.with_name(f".{directory.name}.{os.getpid()}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    partial = partial_directory(directory)
     partial.mkdir(parents=True)
     for name, content in files.items():
         path, private = partial / PurePosixPath(name), name.startswith("challenger/")
@@ -248,13 +225,3 @@ def _join(options: RayOptions) -> None:
     except (ConnectionError, RuntimeError) as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"Ray at {options.address} cannot be used: {said}") from error
-
-
-def _world_rounds(plan: AuditPlan) -> int:
-    return plan.config.audit.worlds * plan.public.rounds
-
-
-def _work(plan: AuditPlan) -> float:
-    """Return about how long a run takes, in records that gradients are computed of; a round has its own cost too."""
-    expected = plan.public.law.sampling_rate * plan.public.records
-    return _world_rounds(plan) * (expected + 50.0)

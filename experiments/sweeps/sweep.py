@@ -1,7 +1,7 @@
 """A sweep from its points to tables, a landscape and a page."""
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,13 +9,14 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.runs.engines import RayOptions
+from experiments.runs.engines import Engine, RayOptions
 from experiments.runs.plan import AuditPlan, resolve
 from experiments.runs.progress import RunsProgress, at_work, no_runs_progress
 from experiments.runs.run_directory import held, read_json
 from experiments.runs.store import make_private, write_json
 from experiments.sweeps.grid import Point, describe, require_distinct
 from experiments.sweeps.landscape import landscape_figure
+from experiments.sweeps.points import play_here
 from experiments.sweeps.schedule import play_points
 from experiments.sweeps.tables import Utility, choose_utility, models_table, points_table
 from fl_audit.adjacency import NeighbourPair
@@ -58,8 +59,9 @@ def run_sweep(
     utility: Utility | None = None,
     progress: RunsProgress = no_runs_progress,
     title: str = "Privacy-utility landscape",
+    engine: Engine = Engine.RAY,
 ) -> Sweep:
-    """Play the points that are not finished yet over Ray, and write what all of them found.
+    """Play the points that are not finished yet, and write what all of them found.
 
     Parameters
     ----------
@@ -76,6 +78,8 @@ def run_sweep(
         Shows how far all points together are.
     title
         Of the landscape.
+    engine
+        Over Ray, many points at a time, or in this process, one after the other.
 
     Raises
     ------
@@ -96,7 +100,7 @@ def run_sweep(
 
     with _locked(directory):
         try:
-            play_points(plans, directory / RUNS, options or RayOptions(), progress, write_models, _secret(directory))
+            _play(engine, plans, directory, options, progress, write_models)
         except FederationError:
             finished = [one for one in points if (directory / RUNS / one.name).is_dir()]
             if finished:
@@ -104,6 +108,21 @@ def run_sweep(
             raise
         write_models("")
         return _found(points, directory, utility, title)
+
+
+def _play(
+    engine: Engine,
+    plans: dict[str, AuditPlan],
+    directory: Path,
+    options: RayOptions | None,
+    progress: RunsProgress,
+    on_finished: Callable[[str], None],
+) -> None:
+    match engine:
+        case Engine.RAY:
+            play_points(plans, directory / RUNS, options or RayOptions(), progress, on_finished, _secret(directory))
+        case Engine.LOCAL:
+            play_here(plans, directory / RUNS, progress, on_finished, _secret(directory))
 
 
 def _plans(points: Sequence[Point], utility: Utility | None) -> dict[str, AuditPlan]:

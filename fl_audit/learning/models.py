@@ -184,7 +184,7 @@ def build_model(spec: ModelSpec) -> nn.Module:
             f"model {spec.name!r} is unknown (nearest: {nearest!r}): "
             f"accepted are {', '.join(_BUILT_IN)} and 'package.module:factory'"
         )
-    factory = _import_factory(spec.name)
+    factory = import_factory(spec.name)
     known = {"feature_shape": spec.feature_shape, "classes": spec.classes}
     try:
         taken = inspect.signature(factory).parameters
@@ -204,7 +204,14 @@ def build_model(spec: ModelSpec) -> nn.Module:
     return module
 
 
-def _import_factory(name: str) -> Callable[..., nn.Module]:
+def import_factory(name: str) -> Callable[..., nn.Module]:
+    """Return the function of the user that makes a model, by its name `package.module:factory`.
+
+    Raises
+    ------
+    InputError
+        If it cannot be imported, or cannot be called.
+    """
     module_name, _, attribute = name.partition(":")
     try:
         factory = getattr(import_user_module(module_name), attribute)

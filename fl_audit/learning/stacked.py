@@ -2,8 +2,9 @@
 
 import copy
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from math import ceil
 
 import torch
@@ -16,7 +17,7 @@ from fl_audit.learning.dense_chains import dense_chain
 from fl_audit.learning.layers import Frame, Visit
 from fl_audit.learning.layout import ParameterLayout
 from fl_audit.learning.memory import keep_freed_memory
-from fl_audit.learning.models import ModelSpec, build_model
+from fl_audit.learning.models import ModelSpec, build_model, import_factory
 from fl_audit.learning.module_checks import PROBE_EXAMPLES, check_module, check_outputs, said, without_hints
 from fl_audit.learning.sampling import Portion, Workload
 from fl_audit.learning.stacking import is_plain, parameter_owners, stack_layers
@@ -77,10 +78,8 @@ class StackedModel:
         InputError
             If the model cannot be built, or `check_outputs` refuses its outputs.
         """
-        template = build_model(spec)
-        model = cls(template, spec.feature_shape)
-        check_outputs(template, spec.feature_shape, spec.classes)
-        return model
+        # A factory of the user may read files or print: called once a process, however often its model is wanted.
+        return _of_factory(spec, import_factory(spec.name)) if ":" in spec.name else _built(spec)
 
     @property
     def template(self) -> nn.Module:
@@ -372,6 +371,19 @@ class StackedModel:
         _, frame = self._run_stacked(self.layout.views(models), features, len(features), recording=True)
         visits, frame.tape = frame.tape, []
         return visits
+
+
+def _built(spec: ModelSpec) -> StackedModel:
+    template = build_model(spec)
+    model = StackedModel(template, spec.feature_shape)
+    check_outputs(template, spec.feature_shape, spec.classes)
+    return model
+
+
+@lru_cache(maxsize=4)
+def _of_factory(spec: ModelSpec, factory: Callable[..., nn.Module]) -> StackedModel:
+    """Build the model of a factory, which tells apart factories of one name."""
+    return _built(spec)
 
 
 class _Parts(threading.local):

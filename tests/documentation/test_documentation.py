@@ -1,6 +1,7 @@
 """The documentation is followed: files are written where a reader would write them, and commands typed as printed."""
 
 import importlib.util
+import json
 import re
 import shlex
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+import generated
+import pandas as pd
 import pytest
 import yaml
 from pages import BLOCKS, FILES, KINDS, PAGES, PROGRAMS, ROOT
@@ -18,9 +21,10 @@ from typer.main import get_command
 from workspace import Workspace
 
 from experiments.cli.main import app
+from experiments.runs.config.described import settings as described
 
-NOT_RUN = 8
-"""Setting up (3), the tests themselves, Jupyter, a cluster, Flower's own command, and a part of an app."""
+NOT_RUN = 9
+"""Setting up (3), the tests themselves, Jupyter, MLflow, a cluster, Flower's own command, and a part of an app."""
 ON_RAY = ("docs/how-to/sweeps.md",)
 WORDS_OF_THE_README = 900
 
@@ -51,6 +55,29 @@ def test_every_block_of_a_page_runs(page: str, workspace: Workspace, capsys: pyt
         if block.reason is None:
             workspace.run(block, before, namespace, capsys)
         before = block if block.kind == "sh" else before
+
+
+@pytest.mark.xdist_group("documentation")
+def test_the_reference_names_every_file_column_and_number(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = workspace.make("runs/first", capsys)
+    files = (ROOT / "docs" / "reference" / "run-directory.md").read_text()
+    for path in [path for path in run.iterdir() if path.is_file()]:
+        assert f"`{path.name}`" in files
+    for table in ("worlds", "rounds", "releases"):
+        for column in pd.read_parquet(run / f"{table}.parquet").columns:
+            assert re.search(rf"[`,]\s?{column}[`,]", files), f"{table}.parquet has {column}"
+    numbers = (ROOT / "docs" / "reference" / "summary.md").read_text()
+    assert all(f"| `{key}` |" in numbers for key in json.loads((run / "summary.json").read_text()))
+
+
+def test_generated_pages_have_every_setting_and_command() -> None:
+    settings, commands = generated.settings(), generated.commands()
+    assert all(f"| `{one.key.partition('.')[2]}` |" in settings for one in described())
+    program = get_command(app)
+    assert isinstance(program, click.Group)
+    assert all(f"## {name}\n" in commands for name in program.commands)
 
 
 def test_blocks_say_what_they_are() -> None:

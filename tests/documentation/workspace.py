@@ -35,9 +35,8 @@ class Workspace:
     def run(self, block: Block, before: Block | None, namespace: Namespace, capsys: pytest.CaptureFixture[str]) -> None:
         """Run a block, or hold what it shows against what the block before it printed."""
         for directory in re.findall(r"\bruns/[\w-]+", block.body):
-            maker = makers().get(directory)
-            if maker and not (self.directory / directory).exists() and maker not in block.commands:
-                self._command(maker, capsys)
+            if makers().get(directory) not in (None, *block.commands):
+                self.make(directory, capsys)
         match block.kind:
             case "toml":
                 check_configuration(block, self.directory)
@@ -51,6 +50,12 @@ class Workspace:
             case "text":
                 assert before is not None, f"{block.page}: a text block shows what a block of commands prints"
                 assert_shown(block.body, "\n".join(self._output[command] for command in before.commands), block.page)
+
+    def make(self, directory: str, capsys: pytest.CaptureFixture[str]) -> Path:
+        """Return a directory that some page makes, made if need be."""
+        if not (self.directory / directory).exists():
+            self._command(makers()[directory], capsys)
+        return self.directory / directory
 
     def _command(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
         if command in self._output:
@@ -68,6 +73,8 @@ class Workspace:
             patch.setattr(sys, "argv", [*words, *_made_small(words)])
             if words[1] == "run":  # Figures are most of the time of a small run; `fl-audit report` draws them.
                 patch.setattr("experiments.runs.run.write_report", lambda contents, directory: None)
+            if words[1] == "report":  # The PDF takes seconds more, and has tests of its own.
+                patch.setattr("fl_audit.report.page.writing.write_pdf", lambda page, path: None)
             with pytest.raises(SystemExit) as ended:
                 main()
         assert ended.value.code == 0, shlex.join(words)

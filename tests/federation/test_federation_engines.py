@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from clients.app import app as client_app
 from experiments.runs.config_file import load_config
 from experiments.runs.engines import Engine
-from experiments.runs.flower_app import server_app
+from experiments.runs.flower_app import ViolatedError, server_app
 from experiments.runs.local_engine import LocalGrid
 from experiments.runs.plan import resolve
 from experiments.runs.run import run_audit
@@ -96,7 +96,9 @@ def test_draws_of_a_world_do_not_depend_on_the_others() -> None:
     assert not torch.equal(together, challenger.standard_normals(range(10), 4, 50))
 
 
-def test_the_app_of_flowers_own_command_refuses_what_a_run_refuses(tmp_path: Path) -> None:
+def test_the_app_of_flowers_own_command_refuses_what_a_run_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "audit.toml"
     path.write_text(SMALL_TOML.replace("learning-rate = 1.0", "learning-rate = 1e300"))
     settings = UserConfig({"config": str(path), "out": str(tmp_path / "flower")})
@@ -104,9 +106,12 @@ def test_the_app_of_flowers_own_command_refuses_what_a_run_refuses(tmp_path: Pat
     with pytest.raises(InputError, match=r"learning-rate is 1e\+300: accepted are"):
         server_app(grid=LocalGrid(client_app, 3, 60.0), context=context)
     assert not (tmp_path / "flower").exists()
+    assert "fl-audit: failed with status 2: " in capsys.readouterr().err
 
 
-def test_the_app_of_flowers_own_command_gives_the_same_worlds(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_the_app_of_flowers_own_command_gives_the_same_worlds_and_says_the_verdict(
+    small_plan: MakePlan, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "audit.toml"
     path.write_text(SMALL_TOML)
     context = Context(
@@ -122,3 +127,11 @@ def test_the_app_of_flowers_own_command_gives_the_same_worlds(small_plan: MakePl
     found = pd.read_parquet(tmp_path / "flower" / "worlds.parquet")
     pd.testing.assert_frame_equal(found, known.worlds, check_exact=True)
     assert (tmp_path / "flower" / "report.html").exists()
+    verdict = known.summary["verdict"]
+    assert f"verdict: {verdict}\nfl-audit: report: {tmp_path / 'flower' / 'report.html'}" in capsys.readouterr().out
+    context.run_config["fail-on-violation"] = True
+    violated = type("Contents", (), {"summary": {"verdict": "violated"}})
+    monkeypatch.setattr("experiments.runs.flower_app.finish", lambda *_: violated)
+    with pytest.raises(ViolatedError):
+        server_app(grid=LocalGrid(client_app, plan.public.clients, 60.0), context=context)
+    assert "failed with status 4" in capsys.readouterr().err

@@ -490,3 +490,22 @@ def clipped_alone(
     gradients = torch.autograd.grad(loss, list(module.parameters()))
     flat = torch.cat([gradient.reshape(-1) for gradient in gradients]).double()
     return flat * min(1.0, norm / float(flat.norm()))
+
+
+def test_a_factory_is_called_once_a_process_beside_the_weights_of_each_world(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "counted_models.py").write_text(
+        "from torch import nn\nCALLS = []\ndef build(feature_shape, classes):\n"
+        "    CALLS.append(classes)\n    return nn.Linear(feature_shape[0], classes)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec = ModelSpec("counted_models:build", (3,), 2)
+    models = [StackedModel.of(spec) for _ in range(5)]
+    assert all(model is models[0] for model in models)
+    calls = sys.modules["counted_models"].CALLS
+    assert len(calls) == 1
+    initial_models(spec, 0, range(4))
+    assert len(calls) == 5
+    StackedModel.of(ModelSpec("counted_models:build", (4,), 2))
+    assert len(calls) == 6

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -131,6 +132,37 @@ def test_an_interrupted_command_says_how_to_go_on(
     assert capfd.readouterr().err.endswith(
         "interrupted; go on with: fl-audit sweep config.toml --set run.seed=7 --out out\n"
     )
+
+
+def test_a_sweep_in_this_process_keeps_its_points_goes_on_and_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def here(*epsilons: float) -> Sweep:
+        return run_sweep(grid(VALUES, [Axis("privacy.epsilon", epsilons)]), tmp_path / "out", engine=Engine.LOCAL)
+
+    assert len(here(1.0, 4.0).models) == 6
+    kept = {path.name for path in (tmp_path / "out" / "points").iterdir()}
+    assert len(kept) == 2
+    assert not list(tmp_path.rglob("*.partial"))
+    one = tmp_path / "out" / "points" / sorted(kept)[0]
+    assert stat.S_IMODE((one / "challenger").stat().st_mode) == 0o700
+    played: list[Path] = []
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        played.append(arguments[1])
+        return run_audit(*arguments, **options)
+
+    monkeypatch.setattr("experiments.sweeps.points.run_audit", noted)
+    assert len(here(1.0, 2.0, 4.0).points) == 3
+    assert len(played) == 1
+
+
+def test_a_point_that_fails_in_this_process_leaves_nothing_behind(tmp_path: Path) -> None:
+    hopeless = grid(VALUES, [Axis("run.client-time-limit", (1e-6,))])
+    with pytest.raises(FederationError, match=r"point client-time-limit=1e-06: .*time limit"):
+        run_sweep((*points(1.0), *hopeless), tmp_path / "out", engine=Engine.LOCAL)
+    names = {path.name for path in (tmp_path / "out" / "points").iterdir()}
+    assert names == {"epsilon=1.0", "private=false_learning-rate=0.5"}
 
 
 def test_frontier_and_ranges_of_points() -> None:

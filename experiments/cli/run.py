@@ -1,0 +1,190 @@
+"""The commands that play runs, and those that look at them again: demo, run, replay, report."""
+
+import json
+from datetime import datetime
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from experiments.cli.interrupts import goes_on_with, options, without_seed
+from experiments.cli.options import (
+    AddressOption,
+    ConfigArgument,
+    DataDirOption,
+    DirectoryArgument,
+    EngineOption,
+    JsonOption,
+    SetOption,
+    among,
+    require_engine,
+)
+from experiments.names import VIOLATED, Engine
+from experiments.talk import is_quiet
+from fl_audit.device import Device
+from fl_audit.errors import InputError
+
+if TYPE_CHECKING:
+    from fl_audit.report import RunContents
+
+OutOption = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Run directory; must be new.  [default: runs/NAME-TIME]")
+]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the interrupted run in --out.")]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="cpu|cuda",
+        help="What clients compute on.  [default: run.device]",
+        autocompletion=among(Device),
+    ),
+]
+FailOption = Annotated[
+    bool, typer.Option("--fail-on-violation", help="End with status 4 if the verdict is violated: for CI.")
+]
+
+
+def demo(
+    out: OutOption = None,
+    set_: SetOption = None,
+    engine: EngineOption = Engine.RAY.value,
+    fail_on_violation: FailOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run the main job on built-in data: ten clients, an insider, a verdict, a report."""
+    with resources.as_file(resources.files("experiments") / "configs" / "demo.toml") as path:
+        verdict = _run(path, out, set_ or [], False, engine, None, None, as_json)
+    _end_if_violated(verdict, fail_on_violation)
+
+
+def run(
+    config: ConfigArgument,
+    set_: SetOption = None,
+    out: OutOption = None,
+    resume: ResumeOption = False,
+    engine: EngineOption = Engine.RAY.value,
+    ray_address: AddressOption = None,
+    device: DeviceOption = None,
+    data_dir: DataDirOption = None,
+    fail_on_violation: FailOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Carry out the audit that a configuration describes.
+
+    With --json the object is that of summary.json, with the places of the run (directory) and of its report (report).
+    """
+    overrides = [*(set_ or []), *([] if device is None else [f"run.device={device}"])]
+    verdict = _run(config, out, overrides, resume, engine, ray_address, data_dir, as_json)
+    _end_if_violated(verdict, fail_on_violation)
+
+
+def _end_if_violated(verdict: str, is_failure: bool) -> None:
+    from fl_audit.evidence.belief.verdict import Verdict
+
+    if is_failure and verdict == Verdict.VIOLATED:
+        raise typer.Exit(VIOLATED)
+
+
+def replay(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
+    """Recompute the insider's log-odds and measured noise of the kept worlds from DIR/public alone."""
+    _require_run(directory)
+    from experiments.runs.replay import replay as recompute
+
+    result = recompute(directory)
+    if as_json:
+        rows = {
+            "worlds": result.worlds.tolist(),
+            "log_odds": result.log_odds[:, -1].tolist(),
+            "noise_ratio": result.noise_ratio.tolist(),
+        }
+        print(json.dumps(rows))
+        return
+    print("world  log-odds of D against D' after the last round  measured over promised noise")
+    for world, log_odds, ratio in zip(result.worlds, result.log_odds[:, -1], result.noise_ratio, strict=True):
+        print(f"{world:5d}  {log_odds:+43.9f}  {ratio:28.6f}")
+
+
+def report(directory: DirectoryArgument) -> None:
+    """Write DIR/report.html and DIR/report.pdf again from the stored results."""
+    _require_run(directory)
+    from experiments.runs.run import rebuild_report
+
+    rebuild_report(directory)
+    _tell_report(directory)
+
+
+def _require_run(directory: Path) -> None:
+    """Answer for a directory without a run before what takes seconds to import."""
+    place = directory / "public" / "configuration.json"
+    if not place.exists():
+        raise InputError(f"{place} is missing: accepted is a directory that 'fl-audit run' made")
+
+
+def _run(
+    config: Path,
+    out: Path | None,
+    overrides: list[str],
+    resume: bool,
+    engine: str,
+    ray_address: str | None,
+    data_dir: Path | None,
+    as_json: bool,
+) -> str:
+    """Carry out a run, print its summary, and return the verdict."""
+    from experiments.runs.config_file import load_config
+
+    chosen = require_engine(engine)
+    if ray_address is not None and chosen is not Engine.RAY:
+        raise InputError(f"--ray-address {ray_address!r} with --engine {engine}: it goes with --engine ray")
+    if resume and out is None:
+        raise InputError("--resume without --out: name the directory of the interrupted run")
+    directory = out or Path("runs") / f"{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    # A mistake in the configuration is answered before what takes seconds to import.
+    settings = load_config(config, overrides, str(data_dir) if data_dir else None)
+    from experiments.runs.plan import resolve
+    from experiments.runs.progress import at_work, progress_bar
+    from experiments.runs.run import require_playable, run_audit
+    from experiments.runs.run_directory import RunDirectory
+    from fl_audit.data.catalogue import load_source
+    from fl_audit.data.columns import column_lines
+
+    def way_on() -> list[str] | None:
+        if not RunDirectory(directory).is_begun:
+            return None
+        flags = options(engine=engine, ray_address=ray_address, data_dir=data_dir, out=directory)
+        return ["run", str(config), *without_seed(overrides), *flags, "--resume"]
+
+    with goes_on_with(way_on):
+        with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
+            plan = resolve(settings)
+        if plan.public.weights is not None:
+            with at_work(f"passing records through the frozen core of {plan.public.model}"):
+                require_playable(plan)
+        if not (as_json or is_quiet()):
+            for line in column_lines(load_source(plan.public.data).columns):
+                print(f"column {line}")
+        contents = run_audit(plan, directory, chosen, ray_address, resume, progress_bar)
+    _print(contents, directory, as_json)
+    return str(contents.summary["verdict"])
+
+
+def _print(contents: "RunContents", directory: Path, as_json: bool) -> None:
+    if as_json:
+        places = {"directory": str(directory), "report": str(directory / "report.html")}
+        print(json.dumps(contents.summary | places, allow_nan=False))
+        return
+    from rich.console import Console
+
+    from fl_audit.report.page.console import summary_table
+
+    Console().print(summary_table(contents))
+    _tell_report(directory)
+
+
+def _tell_report(directory: Path) -> None:
+    from fl_audit.report.page.pdf import hindrance
+
+    print(f"report: {directory / 'report.html'}")
+    print(f"no PDF was written: {hindrance()}" if hindrance() else f"the same as PDF: {directory / 'report.pdf'}")

@@ -1,0 +1,42 @@
+"""How much a program says beside its results: chosen once by whoever starts it, and asked by what would say it."""
+
+import logging
+import sys
+
+LEVELS = ("debug", "info", "warning", "error")
+LOG = logging.getLogger("fl_audit")
+"""What goes on, for `--log-level`: this program's own log."""
+
+_FLOWER = logging.getLogger("flwr")
+_chosen = {"quiet": False, "log": False}
+
+
+def choose(quiet: bool, level: str | None) -> None:
+    """Choose what is said.
+
+    Parameters
+    ----------
+    quiet
+        Whether nothing but results and errors is said.
+    level
+        One of `LEVELS`: logs of this program and of Flower go to standard error from there on; None logs nothing.
+    """
+    _chosen.update(quiet=quiet, log=level is not None)
+    for handler in LOG.handlers[:]:
+        LOG.removeHandler(handler)
+    LOG.propagate = False
+    LOG.setLevel(logging.CRITICAL + 1 if level is None else level.upper())
+    if level is not None:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        LOG.addHandler(handler)
+
+
+def is_quiet() -> bool:
+    """Return whether nothing but results and errors is to be said."""
+    return _chosen["quiet"]
+
+
+def settle_flower() -> None:
+    """Keep Flower's log off the terminal, unless logs are wanted: what matters of it is raised or shown by the run."""
+    _FLOWER.setLevel(LOG.level if _chosen["log"] else logging.CRITICAL + 1)
