@@ -12,7 +12,7 @@ import experiments  # noqa: F401  # sets the environment before Flower is import
 from experiments.runs.config import parse_config
 from experiments.runs.plan import resolve
 from fl_audit.report import style
-from fl_audit.report.page import writing
+from fl_audit.report.page import pictures, writing
 
 # A busy machine takes longer than a fifth of a second for anything now and then.
 hypothesis.settings.register_profile("any-machine", deadline=None)
@@ -39,9 +39,10 @@ def _one_thread() -> None:
 
 @pytest.fixture(autouse=True)
 def _small_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw figures with a tenth of their pixels: hundreds are drawn, and what stands in them does not depend on it."""
+    """Draw figures once, with a tenth of their pixels: hundreds are drawn, and nothing in them depends on it."""
     if request.node.get_closest_marker("full_size") is None:
         monkeypatch.setattr(style, "DOTS_PER_INCH", 45)
+        monkeypatch.setattr(pictures, "to_svg", lambda figure, name: "")
 
 
 @pytest.fixture(autouse=True)

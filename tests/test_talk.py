@@ -86,8 +86,7 @@ def test_run_prints_one_json_object(tmp_path: Path) -> None:
     stored = json.loads((out / "summary.json").read_text())
     assert {key: found[key] for key in stored} == stored
     assert found["report"] == str(out / "report.html")
-    # Standard error is no terminal here: lines, without control codes.
-    assert "starting the clients: 0 of 12 world-rounds" in ran.stderr
+    # Standard error is no terminal here: there are lines, if it takes long enough, and no control codes.
     assert "\x1b" not in ran.stderr
 
 
@@ -119,8 +118,8 @@ def test_lines_come_every_so_often_with_the_time_that_is_left(monkeypatch: pytes
             on_round(50)
     lines = sys.stderr.getvalue().splitlines()  # type: ignore[attr-defined]
     assert lines == [
-        "starting the clients: 0 of 1,000 world-rounds, 0 s gone",
-        "playing: 150 of 1,000 world-rounds, 15 s gone, about 85 s left",
-        "playing: 300 of 1,000 world-rounds, 30 s gone, about 70 s left",
-        "playing: 450 of 1,000 world-rounds, 45 s gone, about 55 s left",
+        "playing: 50 of 1,000 world-rounds, 5 s gone, about 95 s left",
+        "playing: 200 of 1,000 world-rounds, 20 s gone, about 80 s left",
+        "playing: 350 of 1,000 world-rounds, 35 s gone, about 65 s left",
+        "playing: 500 of 1,000 world-rounds, 50 s gone, about 50 s left",
     ]

@@ -1,4 +1,4 @@
-"""The command line. Its modules take a second or two to import, and Ctrl-C is heeded from the first of them on."""
+"""The command line. Ctrl-C is heeded from the first of its modules on; those of a run take seconds to import."""
 
 import os
 import signal

@@ -96,7 +96,39 @@ class ItemResult:
         )
 
     @property
+    def theory_misses(self) -> tuple[str, ...]:
+        """One line for every number of theory outside our interval."""
+        frame = self.frame
+        outside = frame[(frame["theory"] < frame["low"]) | (frame["theory"] > frame["high"])]
+        return tuple(
+            f"{row.setting}: {row.quantity} is {row.theory:.4g} by theory, here {row.measured:.4g} "
+            f"({row.low:.4g} to {row.high:.4g})"
+            for row in outside.itertuples()
+        )
+
+    @property
+    def held_against_theory(self) -> int:
+        """Number of intervals of ours beside which theory says a number."""
+        frame = self.frame
+        return int(np.sum(np.isfinite(frame["theory"]) & np.isfinite(frame["low"]) & np.isfinite(frame["high"])))
+
+    @property
+    def computed(self) -> tuple[int, int]:
+        """Printed numbers that are computed here and not measured, and how many agree in all printed digits."""
+        frame = self.frame
+        rows = frame[frame["published"].notna() & frame["theory"].notna() & frame["low"].isna()]
+        pairs = rows[["theory", "published"]].to_numpy(dtype=np.float64)
+        agree = [_agrees(float(computed), float(printed)) for computed, printed in pairs]
+        return len(agree), sum(agree)
+
+    @property
     def compared(self) -> int:
         """Number of published numbers for which we have an interval."""
         frame = self.frame
         return int(np.sum(np.isfinite(frame["published"]) & np.isfinite(frame["low"]) & np.isfinite(frame["high"])))
+
+
+def _agrees(computed: float, printed: float) -> bool:
+    """Whether a number rounds to a printed one."""
+    decimals = len(np.format_float_positional(printed, trim="-").partition(".")[2])
+    return bool(abs(computed - printed) <= 0.5 * 10.0**-decimals * (1 + 1e-9))

@@ -13,6 +13,8 @@ from fl_audit.report.page.shell import html_page
 from fl_audit.report.sections.law import SIMULATION_NOTICE
 from fl_audit.report.wording import number_text, plural
 
+_WORDS = ("setting", "quantity", "note")
+
 BODY = Template("""$labels
 <h2>Contents</h2>
 <ul>
@@ -62,17 +64,27 @@ def render_page(name: str, extent: Extent, paper: Paper[Any], made: Made, pictur
 
 
 def _opening(results: Sequence[tuple[Item, ItemResult]]) -> str:
-    compared = sum(result.compared for _, result in results)
-    outside = sum(len(result.differences) for _, result in results)
-    if not compared:
-        printed = any(result.frame["published"].notna().any() for _, result in results)
-        beside = "closed forms stand beside the printed numbers" if printed else "theory is given where there is any"
-        return f"Nothing here is measured against a published number; {beside}."
-    return (
-        f"Of {plural(compared, 'published number')} with an interval of ours beside them, {compared - outside} lie "
-        f"inside it and {outside} outside. The published numbers have errors of their own, which our intervals do not "
-        "include. Each item below says where our numbers differ from the published ones, and what the reason may be."
-    )
+    """Return what agrees, and what does not: with the printed numbers first, then with theory."""
+    made = [result for _, result in results]
+    compared, outside = sum(one.compared for one in made), sum(len(one.differences) for one in made)
+    computed, alike = (sum(counts) for counts in zip(*(one.computed for one in made), strict=True))
+    theory, missed = sum(one.held_against_theory for one in made), sum(len(one.theory_misses) for one in made)
+    parts = []
+    if compared:
+        parts.append(
+            f"{compared - outside:,} of {plural(compared, 'printed number')} lie inside our 95 % intervals. The "
+            "printed numbers have errors of their own, which our intervals do not include"
+        )
+    if computed:
+        parts.append(f"{alike:,} of {plural(computed, 'printed number')} follow from theory in all printed digits")
+    if theory:
+        parts.append(
+            f"{theory - missed:,} of {plural(theory, 'number')} by theory lie inside our intervals; of so many about "
+            f"{number_text(round(theory / 20))} miss by chance"
+        )
+    if not parts:
+        return "Nothing here is held against a printed number or theory: the figures show what our own runs give."
+    return f"{'. '.join(parts)}. Each item below says where numbers differ, and what the reason may be."
 
 
 def _labels(made: Made) -> list[str]:
@@ -93,23 +105,34 @@ def _differences(result: ItemResult) -> str:
     if result.compared:
         outside = result.differences
         said = f"{len(outside)} of {result.compared} published numbers lie outside our interval"
-        parts.append(f"<p>{escape(said)}{':' if outside else '.'}</p>")
-        if outside:
-            parts.append("<ul>" + "".join(f"<li>{escape(line)}</li>" for line in outside) + "</ul>")
+        parts.append(_listed(said, outside))
+    if result.held_against_theory:
+        missed = result.theory_misses
+        said = f"{len(missed)} of {result.held_against_theory} numbers by theory lie outside our interval"
+        parts.append(_listed(said, missed))
     reasons = "".join(f"<li>{escape(remark)}</li>" for remark in result.remarks)
     return "\n".join([*parts, f"<ul>{reasons}</ul>"])
 
 
+def _listed(said: str, lines: Sequence[str]) -> str:
+    if not lines:
+        return f"<p>{escape(said)}.</p>"
+    return f"<p>{escape(said)}:</p><ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
+
+
 def _rows(item: Item, result: ItemResult) -> str:
     shown = result.frame.head(result.shown_rows)
-    rows = [tuple(_cell(column, getattr(row, column)) for column in COLUMNS) for row in shown.itertuples()]
+    cells = {column: [_cell(column, value) for value in shown[column]] for column in COLUMNS}
+    told = [column for column in COLUMNS if any(cells[column])]  # a column without a number tells nothing
+    rows = list(zip(*(cells[column] for column in told), strict=True))
+    numbers = [place for place, column in enumerate(told) if column not in _WORDS]
     left = len(result.frame) - len(shown)
     rest = f"<p>{left:,} more rows in {escape(item.key)}.csv.</p>" if left else ""
-    return html_table(tuple(column.capitalize() for column in COLUMNS), rows, numbers=range(2, 8)) + rest
+    return html_table(tuple(column.capitalize() for column in told), rows, numbers) + rest
 
 
 def _cell(column: str, value: Any) -> str:
-    if column in ("setting", "quantity", "note"):
+    if column in _WORDS:
         return str(value)
     if column == "repetitions":
         return f"{value:,}" if value else ""

@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from math import inf
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -12,8 +11,8 @@ from rich.progress import Progress as Bar
 
 from experiments import talk
 
-SECONDS_BETWEEN_LINES = 15.0
-"""How often a line is printed where standard error is no terminal."""
+SECONDS_UNTIL_LINES, SECONDS_BETWEEN_LINES = 5.0, 15.0
+"""When the first line is printed, and how often others are, where standard error is no terminal."""
 
 _Show = Callable[[int, str], None]
 """Told how many more world-rounds are done, and what goes on."""
@@ -111,15 +110,16 @@ def _bar(total: int) -> Iterator[_Show]:
 @contextmanager
 def _lines(total: int) -> Iterator[_Show]:
     """Print a line every so often: a log has no place for a bar that is drawn over itself."""
-    begun, printed, reached = time.monotonic(), -inf, 0
+    begun, reached = time.monotonic(), 0
+    due = begun + SECONDS_UNTIL_LINES
 
     def show(done: int, what: str) -> None:
-        nonlocal printed, reached
+        nonlocal due, reached
         reached += done
         now = time.monotonic()
-        if now - printed < SECONDS_BETWEEN_LINES:
+        if now < due:
             return
-        printed, gone = now, now - begun
+        due, gone = now + SECONDS_BETWEEN_LINES, now - begun
         left = f", about {gone / reached * (total - reached):.0f} s left" if reached else ""
         print(f"{what}: {reached:,} of {total:,} world-rounds, {gone:.0f} s gone{left}", file=sys.stderr, flush=True)
 

@@ -16,9 +16,11 @@ from pathlib import Path
 
 import fl_audit
 from experiments.runs.config import RunConfig
+from experiments.runs.plan import AuditPlan
 from experiments.runs.run_directory import RunDirectory, read_json
 from experiments.runs.store import write_json
 from fl_audit.errors import InputError
+from fl_audit.game.game import load_game
 from fl_audit.report.provenance import Provenance, Session
 
 PACKAGES = ("fl_audit", "flwr", "ray", "torch", "opacus", "numpy", "scipy", "dp-accounting")
@@ -26,21 +28,22 @@ _SMALLEST_TELLING_SEED = 1000
 """A smaller seed is part of many a harmless number, such as that of worlds."""
 
 
-def note_session(run: RunDirectory, config: RunConfig) -> None:
+def note_session(run: RunDirectory, plan: AuditPlan) -> None:
     """Add this program, on this machine, to what is noted of a run; to be called before it goes on.
 
     Parameters
     ----------
     run
         A run that was begun.
-    config
-        Its configuration.
+    plan
+        What it is to do.
     """
     secret, noted = run.secret(), read_provenance(run)
     earlier = () if noted is None else noted.sessions
-    here = this_session(sys.argv, secret.seed, config.run.device)
-    digest = secret.data if _is_published(config) else None
-    write_json(run.provenance, Provenance((*earlier, here), digest).to_json())
+    here = this_session(sys.argv, secret.seed, plan.config.run.device)
+    digest = secret.data if _is_published(plan.config) else None
+    shards = tuple(len(shard) for shard in load_game(plan.public).shards)
+    write_json(run.provenance, Provenance((*earlier, here), digest, shards).to_json())
 
 
 def _is_published(config: RunConfig) -> bool:

@@ -133,7 +133,7 @@ def _play_pending(
 ) -> None:
     pending = pending_batches(plan, run)
     if pending:
-        note_session(run, plan.config)
+        note_session(run, plan)
         worlds, clock = sum(batch.count for batch in pending), FederationClock()
         with progress(worlds * plan.public.rounds) as on_round:
             store = run.store(plan.config)
@@ -170,7 +170,7 @@ def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
     """Play the batches that are not finished on a grid that Flower already runs."""
     pending, clock = pending_batches(plan, run), FederationClock()
     if pending:
-        note_session(run, plan.config)
+        note_session(run, plan)
         watched = WatchedGrid(grid, plan.config.run.client_time_limit)
         store = run.store(plan.config)
         store.clear(plan.config.audit.worlds)

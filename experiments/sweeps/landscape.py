@@ -1,7 +1,7 @@
 """The privacy-utility landscape of a sweep: points with error bars, their convex frontier, and marginal densities.
 
-In the arrangement of figures 1 and 2 of Negoescu et al. 2023: Epsilon* across, utility up, kernel densities of the
-models with and without a promise on top and at the right.
+In the arrangement of figures 1 and 2 of Negoescu et al. 2023: Epsilon* across, utility up, kernel densities of
+many models, or each of few, with and without a promise on top and at the right.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,9 @@ NO_PROMISE = "no privacy"
 _MOST_GROUPS = 6
 _SHADES = ("#0b2d4e", "#1f5f99", "#4f94cd", "#8ebbe0", "#12426e", "#2f6fa8")
 _MARKERS = ("o", "s", "^", "D", "P", "v")
-_FEWEST_FOR_A_DENSITY = 3
+_FEWEST_FOR_A_DENSITY = 20
+"""Fewer models are drawn one by one: a curve over them would show its own width, and not theirs."""
+_MOST_LABELS = 12
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ def landscape_figure(points: pd.DataFrame, models: pd.DataFrame, utility: Utilit
         _draw_group(main, points[group.rows], group)
     frontier = points[points["on_frontier"]].sort_values("epsilon_star")
     main.plot(frontier["epsilon_star"], frontier["utility"], "-", color=INK, linewidth=1.5, label="convex frontier")
+    _label_points(main, points)
     for name, limit in (("epsilon_star", main.set_xlim), ("utility", main.set_ylim)):
         limit(*_limits(points, name))
     _draw_densities(top, models, "epsilon_star", upright=False)
@@ -118,7 +121,7 @@ def _limits(points: pd.DataFrame, name: str) -> tuple[float, float]:
 
 
 def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool) -> None:
-    """Draw the densities of private models and of others; too few or all alike are marked by lines."""
+    """Draw the densities of private models and of others; few, or all alike, are drawn one by one."""
     private = models["private"].to_numpy(dtype=bool)
     for rows, label, colour, line, hatch in (
         (~private, "density, no privacy", "#b35806", "--", "////"),
@@ -126,9 +129,8 @@ def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool
     ):
         values = models.loc[rows, column].to_numpy(dtype=np.float64)
         values = values[np.isfinite(values)]
-        if np.unique(values).size < _FEWEST_FOR_A_DENSITY:
-            for value in np.unique(values):
-                (axes.axhline if upright else axes.axvline)(value, color=colour, linestyle=line)
+        if values.size < _FEWEST_FOR_A_DENSITY or np.unique(values).size < 3:
+            _draw_models(axes, values, colour, label.replace("density, ", "models, "), upright, private=not hatch)
             continue
         at, height = density(values)
         fill: dict[str, Any] = {"facecolor": "none", "edgecolor": colour, "hatch": hatch, "alpha": 0.35, "linewidth": 0}
@@ -139,6 +141,25 @@ def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool
             axes.plot(at, height, line, color=colour, label=label)
             axes.fill_between(at, height, **fill)
     axes.spines["left" if not upright else "bottom"].set_color(MUTED)
+
+
+def _draw_models(axes: Axes, values: Floats, colour: str, label: str, upright: bool, private: bool) -> None:
+    """Draw each model as a short line, those with privacy in a row of their own."""
+    row, length = (0.05, 0.4) if private else (0.55, 0.4)
+    draw, frame = (axes.hlines, axes.get_yaxis_transform()) if upright else (axes.vlines, axes.get_xaxis_transform())
+    draw(values, row, row + length, color=colour, linewidth=1.2, label=label, transform=frame)
+
+
+def _label_points(axes: Axes, points: pd.DataFrame) -> None:
+    """Write at each of few points which setting it is."""
+    shown = points[np.isfinite(points["epsilon_star"])]
+    if len(shown) > _MOST_LABELS:
+        return
+    for _, row in shown.iterrows():
+        axes.annotate(
+            str(row["settings"]).replace("$", r"\$"), (row["epsilon_star"], row["utility"]), (6, 6),
+            textcoords="offset points", fontsize=SMALL_TEXT_SIZE - 2, color=MUTED, annotation_clip=True,
+        )  # fmt: skip
 
 
 def density(values: Floats) -> tuple[Floats, Floats]:

@@ -1,11 +1,12 @@
 """One page over a sweep: the landscape, what was varied, and every point."""
 
 from html import escape
+from urllib.parse import quote
 
 import pandas as pd
 
 from experiments.sweeps.landscape import UTILITY_NAMES
-from experiments.sweeps.sweep import Sweep
+from experiments.sweeps.sweep import RUNS, Sweep
 from experiments.sweeps.tables import ATTACKED
 from fl_audit.report.page.markup import html_figure, html_table
 from fl_audit.report.page.shell import html_page
@@ -14,9 +15,11 @@ from fl_audit.report.style import to_png
 from fl_audit.report.wording import number_text, plural
 
 CAPTION = (
-    "Each point is the mean over its models, with the range from the smallest to the largest. The frontier joins the "
-    "points that no mixture of two others equals in both respects and beats in one. On top and at the right, kernel "
-    "densities of all models, with and without privacy. Points with an unbounded Epsilon* stand in the table alone."
+    "Each point is the mean over its models, with the range from the smallest to the largest. The frontier joins "
+    "the points that no mixture of two others equals in both respects and beats in one. On top and at the right all "
+    "models, with and without privacy: as kernel densities, or one by one where they are fewer than twenty. Points "
+    "with an unbounded Epsilon* stand in the table alone, where each leads to the directory of its run; fl-audit "
+    "report writes the page of a run there."
 )
 _READING = (
     "Epsilon* is found from the losses of one released model; epsilon is what training with differential privacy "
@@ -61,7 +64,9 @@ def points_html(sweep: Sweep) -> str:
     rows = [_row(row) for _, row in sweep.points.sort_values("epsilon_star").iterrows()]
     if ATTACKED[0] in sweep.points:
         columns += ("Strongest attack", "Its AUC", "Its TPR at 1 % FPR")
-    return html_table(columns, rows, numbers=range(1, len(columns)))
+    ordered = sweep.points.sort_values("epsilon_star")
+    links = [f"{RUNS}/{quote(str(point))}/" for point in ordered["point"]]
+    return html_table(columns, rows, numbers=range(1, len(columns)), links=links)
 
 
 def _row(row: "pd.Series[float]") -> list[str]:

@@ -107,6 +107,7 @@ def _play(
             progress = part_of(told, world_rounds(plan))
             run_audit(plan, partial, Engine.LOCAL, progress=progress, with_report=False)
         except FederationError as error:
+            shutil.rmtree(partial, ignore_errors=True)
             yield f"point {name}: {error}"
             continue
         # The next point is another game; data sets would add up.

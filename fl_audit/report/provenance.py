@@ -61,14 +61,18 @@ class Provenance:
     data
         SHA-256 digest of the records that the run trained and tested on, in hexadecimal digits; None where it is not
         told, for who knows all records but one could test guesses of the last on it.
+    shards
+        Numbers of records that the clients hold, in their order; None where they were not noted.
     """
 
     sessions: tuple[Session, ...]
     data: str | None
+    shards: tuple[int, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `provenance.json`."""
-        return {"data": self.data, "sessions": [asdict(session) for session in self.sessions]}
+        sessions = [asdict(session) for session in self.sessions]
+        return {"data": self.data, "shards": self.shards, "sessions": sessions}
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> "Provenance":
@@ -82,7 +86,8 @@ class Provenance:
         sessions = tuple(Session(**session) for session in stored["sessions"])
         if not sessions:
             raise ValueError("no session was noted")
-        return cls(sessions, None if stored["data"] is None else str(stored["data"]))
+        data, shards = stored["data"], stored.get("shards")
+        return cls(sessions, data and str(data), shards and tuple(int(size) for size in shards))
 
 
 def provenance_line(provenance: Provenance | None) -> str:

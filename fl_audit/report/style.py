@@ -7,6 +7,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +21,8 @@ from fl_audit.errors import require
 _FORMATS = (".png", ".pdf", ".svg")
 
 WIDTH = 7.6
+REPORT_WIDTH = 5.2
+"""Of a report's figures: on a phone their words are as large as those around them."""
 HEIGHT = 4.3
 DOTS_PER_INCH = 150
 
@@ -30,6 +33,12 @@ INK = "#1a1a1a"
 MUTED = "#5c5c5c"
 GRID = "#dddddd"
 PALE = "#e9e9e9"
+
+_CHARACTERS = 56
+"""So many of the usual letters fit beside each other in a report's figure."""
+_SHORT_LABEL = 22
+_LINE = 0.19
+"""Height of a line of a legend, in inches."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +60,21 @@ BIT_STYLES = {
 }
 
 
-def new_figure(height: float = HEIGHT) -> Figure:
+def report_figure(height: float = HEIGHT) -> Figure:
+    """Return an empty white figure as wide as a report's, `height` inches tall without its legend."""
+    return new_figure(height, REPORT_WIDTH)
+
+
+def new_figure(height: float = HEIGHT, width: float = WIDTH) -> Figure:
     """Return an empty white figure of the common width, `height` inches tall, that lays itself out."""
-    figure = Figure(figsize=(WIDTH, height), dpi=DOTS_PER_INCH, facecolor="white", layout="constrained")
+    figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def finish_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
     """Write title and axis names, and quieten frame, ticks and grid."""
+    title, x_name, y_name = (_wrapped(axes, text, share) for text, share in ((title, 0.95), (x_name, 1), (y_name, 0.6)))
     if title:
         axes.set_title(title, fontsize=TEXT_SIZE, fontweight="bold", loc="left", color=INK)
     axes.set_xlabel(x_name, fontsize=TEXT_SIZE, color=INK)
@@ -76,12 +91,37 @@ def finish_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
 def add_legend(axes: Axes, columns: int = 1, below: bool = True) -> None:
     """Add the legend, below the axes where it can hide nothing, or inside where matplotlib finds room."""
     handles, labels = axes.get_legend_handles_labels()
-    common: dict[str, Any] = {"fontsize": SMALL_TEXT_SIZE, "ncols": columns, "handlelength": 3.2}
+    add_legend_of(axes, handles, labels, columns, below)
+
+
+def add_legend_of(
+    axes: Axes, handles: Sequence[Any], labels: Sequence[str], columns: int = 1, below: bool = True
+) -> None:
+    """Add a legend of handles and labels; a narrow figure has them in one column and grows by its lines."""
     figure = axes.get_figure()
+    if is_narrow(axes) and isinstance(figure, Figure):
+        labels = [_wrapped(axes, label, 0.85) for label in labels]
+        columns = columns if max(map(len, labels), default=0) <= _SHORT_LABEL else 1
+        lines = -(-sum(label.count("\n") + 1 for label in labels) // columns)
+        figure.set_figheight(figure.get_figheight() + _LINE * max(0, lines - 2))
+    common: dict[str, Any] = {"fontsize": SMALL_TEXT_SIZE, "ncols": columns, "handlelength": 3.2}
     if below and isinstance(figure, Figure):
         figure.legend(handles, labels, loc="outside lower center", frameon=False, **common)
     else:
         axes.legend(handles, labels, loc="best", framealpha=0.92, edgecolor=GRID, **common)
+
+
+def is_narrow(axes: Axes) -> bool:
+    """Whether the figure is as narrow as a report's, so that words have to be broken."""
+    figure = axes.get_figure(root=True)
+    return figure is not None and bool(figure.get_figwidth() < WIDTH)
+
+
+def _wrapped(axes: Axes, text: str, share: float) -> str:
+    """Return a text broken into lines that fit a share of a narrow figure; lines of one's own are kept."""
+    if not is_narrow(axes):
+        return text
+    return "\n".join(line for part in text.split("\n") for line in wrap(part, int(share * _CHARACTERS)) or [""])
 
 
 def whole_number_axis(axes: Axes, low: int, high: int) -> None:

@@ -1,4 +1,6 @@
+import re
 from dataclasses import replace
+from itertools import pairwise
 
 import matplotlib
 import numpy as np
@@ -12,13 +14,17 @@ from fl_audit.game.crafted import CraftedMeasures
 from fl_audit.report import FinishedRun, RunContents, RunTables, report_contents, style
 from fl_audit.report.curves import quantiles_by_round
 from fl_audit.report.page.pictures import draw_all
+from fl_audit.report.page.svg import to_svg
 from fl_audit.report.section import Caption
 from fl_audit.report.sections.innovations import innovations_by_bit
 from fl_audit.report.sections.insider import InsiderNumbers
 from fl_audit.report.sections.insider_figures import worlds_shown
 from fl_audit.report.sections.membership import MembershipNumbers
+from fl_audit.report.sections.noise import NoiseNumbers
+from fl_audit.report.sections.other_promises import OtherPromises
 from fl_audit.report.sections.registry import SECTIONS, measured
 from fl_audit.report.sections.released_model import promise_fits
+from fl_audit.report.sections.tradeoff import FEWEST, TradeoffNumbers
 from fl_audit.report.style import to_png
 from fl_audit.report.wording import number_text
 
@@ -89,11 +95,17 @@ def with_tables(run: FinishedRun, **changed: object) -> FinishedRun:
     ids=str,
 )
 def test_every_figure_is_drawn_as_png(make_contents, shape):
-    pictures = draw_all(make_contents(**shape))
+    contents = make_contents(**shape)
+    pictures = draw_all(contents)
     few = MANY_WORLDS_ONLY if shape.get("worlds", 300) < 20 else set()
+    few = few if has_tradeoff(contents) else few | {"tradeoff"}
     assert {picture.name for picture in pictures} == EXPECTED - few
     assert all(picture.png.startswith(PNG_SIGNATURE) for picture in pictures)
     assert all(picture.caption.text and picture.caption.alternative for picture in pictures)
+
+
+def has_tradeoff(contents: RunContents) -> bool:
+    return min(contents.run.bits.sum(), (~contents.run.bits).sum()) >= FEWEST
 
 
 OF_OTHER_LAWS = {"insiders", "crafted", "attacks", "attacks-auc", "clipping-norm", "colluders"}
@@ -104,7 +116,7 @@ MANY_WORLDS_ONLY = {"pair", "reliability"}
 @pytest.mark.full_size
 def test_a_figure_is_as_large_as_its_page_wants_it(make_contents):
     png = to_png(figure_of(make_contents(worlds=30, rounds=3), "beliefs"))
-    assert int.from_bytes(png[16:20]) == round(style.WIDTH * 150)  # the width stands first in a PNG's header
+    assert int.from_bytes(png[16:20]) == round(style.REPORT_WIDTH * 150)  # the width stands first in a PNG's header
 
 
 def test_large_runs_are_drawn(make_contents):
@@ -120,7 +132,7 @@ def test_same_run_gives_the_same_bytes_and_leaves_no_global_state(make_contents)
 
 def texts(figure):
     legends = figure.legends + [axes.get_legend() for axes in figure.axes if axes.get_legend()]
-    return [text.get_text() for legend in legends for text in legend.get_texts()]
+    return [text.get_text().replace("\n", " ") for legend in legends for text in legend.get_texts()]
 
 
 def test_axes_have_names(make_contents):
@@ -249,9 +261,10 @@ def test_bound_for_members_differs_where_records_come_and_go(make_contents):
 
 
 def test_findings_that_a_run_has_none_of_are_left_out(make_contents):
-    assert EXPECTED - set(drawn_names(make_contents(worlds=20, with_membership=False))) == {"membership"}
-    assert EXPECTED - set(drawn_names(make_contents(worlds=20, with_clients=False))) == {"client-epsilon-star"}
+    assert EXPECTED - set(drawn_names(make_contents(worlds=60, with_membership=False))) == {"membership"}
+    assert EXPECTED - set(drawn_names(make_contents(worlds=60, with_clients=False))) == {"client-epsilon-star"}
     assert drawn_names(make_contents(worlds=5, with_insider=False, exact=False, with_clients=False)) == [
+        "other-promises",
         "membership",
         "releases",
     ]
@@ -274,3 +287,34 @@ def test_client_figure_marks_what_is_unbounded_and_leaves_out_what_has_no_value(
     words = captions_of(contents)["client-epsilon-star"]
     assert "No value for 1 client " in words.text
     assert "5 clients" in words.alternative
+
+
+def test_a_drawing_for_the_page_has_words_colours_of_the_screen_and_names_of_its_own(make_contents):
+    contents = make_contents(worlds=30, rounds=3)
+    drawn = to_svg(figure_of(contents, "noise"), "noise")
+    assert drawn.startswith("<svg viewBox=")
+    assert drawn.endswith("</svg>")
+    assert drawn == to_svg(figure_of(contents, "noise"), "noise")
+    ratio = contents.find(NoiseNumbers).estimate.ratio
+    assert re.search(rf"<text [^>]*>{ratio:.2f}\d* \(", drawn), "words stay words, with all their digits"
+    assert "var(--ink)" in drawn
+    assert not re.search(r"#(?!noise-)[0-9a-f]{6}|\bid=\"(?!noise-)|https?://(?!www\.w3\.org)", drawn)
+    assert len(drawn) < 20_000
+
+
+def test_the_trade_off_of_a_kept_promise_stays_under_it_and_of_half_the_noise_does_not(make_contents):
+    kept = make_contents(worlds=2000, rounds=40).find(TradeoffNumbers)
+    assert kept.low <= kept.allowed
+    assert kept.allowed == pytest.approx(stats.norm.cdf(stats.norm.ppf(0.1) + 0.55), abs=1e-6)
+    assert kept.low <= kept.found <= kept.high
+    figure = figure_of(make_contents(worlds=2000, rounds=40), "tradeoff")
+    assert (figure.axes[0].get_xscale(), figure.axes[0].get_yscale()) == ("log", "log")
+    assert figure.axes[0].get_xlim() == (1e-3, 1)
+
+
+def test_other_promises_are_those_that_calibration_gives(make_contents):
+    contents = make_contents(worlds=30, rounds=3)
+    each = contents.find(OtherPromises).each
+    assert [one.belief for one in each] == [0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99]
+    assert all(one.epsilon == pytest.approx(np.log(one.belief / (1 - one.belief)), rel=1e-6) for one in each)
+    assert all(first.noise_multiplier > second.noise_multiplier for first, second in pairwise(each))

@@ -18,7 +18,7 @@ from fl_audit.report.sections.insider import InsiderNumbers
 from fl_audit.report.sections.registry import SECTIONS
 from fl_audit.report.wording import number_text, percent
 
-FEW = ("pair", "reliability")
+FEW = ("pair", "reliability", "tradeoff")
 """Pictures that need more than a few worlds."""
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}

@@ -157,6 +157,14 @@ def test_a_sweep_in_this_process_keeps_its_points_goes_on_and_grows(
     assert len(played) == 1
 
 
+def test_a_point_that_fails_in_this_process_leaves_nothing_behind(tmp_path: Path) -> None:
+    hopeless = grid(VALUES, [Axis("run.client-time-limit", (1e-6,))])
+    with pytest.raises(FederationError, match=r"point client-time-limit=1e-06: .*time limit"):
+        run_sweep((*points(1.0), *hopeless), tmp_path / "out", engine=Engine.LOCAL)
+    names = {path.name for path in (tmp_path / "out" / "points").iterdir()}
+    assert names == {"epsilon=1.0", "private=false_learning-rate=0.5"}
+
+
 def test_frontier_and_ranges_of_points() -> None:
     given = points(1.0, 8.0)
     star = {"epsilon=1.0": [0.1, 0.3], "epsilon=8.0": [1.0, 1.0], "private=false_learning-rate=0.5": [np.inf, 2.0]}

@@ -13,7 +13,7 @@ from fl_audit.report.contents import RunContents
 from fl_audit.report.finished_run import RunFacts
 from fl_audit.report.headline import verdict_of
 from fl_audit.report.page.first_screen import first_screen
-from fl_audit.report.page.markup import html_figure
+from fl_audit.report.page.markup import html_drawing, html_figure
 from fl_audit.report.page.papers import papers_of
 from fl_audit.report.page.pictures import DrawnPicture
 from fl_audit.report.page.shell import html_page
@@ -43,7 +43,7 @@ $papers
 </ol>""")
 
 
-def render_html(contents: RunContents, pictures: Sequence[DrawnPicture]) -> str:
+def render_html(contents: RunContents, pictures: Sequence[DrawnPicture], with_drawings: bool = True) -> str:
     """Return the whole report as one HTML page.
 
     Parameters
@@ -52,13 +52,15 @@ def render_html(contents: RunContents, pictures: Sequence[DrawnPicture]) -> str:
         What the report is made of.
     pictures
         The figures, in the order in which they shall appear.
+    with_drawings
+        Whether figures stand in the page as drawings; else as pictures, as a PDF needs them.
     """
     game, tests = contents.facts.game, _tables(contents, Place.TESTS)
     body = BODY.substitute(
         first=first_screen(contents),
         words="\n".join(f"<p>{escape(text)}</p>" for text in paragraphs(contents)),
         covers=_covers(contents),
-        figures="\n".join(_figure(number, picture) for number, picture in enumerate(pictures, start=1)),
+        figures="\n".join(_figure(number, one, with_drawings) for number, one in enumerate(pictures, start=1)),
         tests=f"<h2>The tests of the promise</h2>\n{tests}" if tests else "",
         numbers=_evidence_table(contents) + _tables(contents, Place.NUMBERS),
         configuration=_tables(contents, Place.CONFIGURATION),
@@ -126,11 +128,14 @@ def _covers(contents: RunContents) -> str:
     )
 
 
-def _figure(number: int, picture: DrawnPicture) -> str:
+def _figure(number: int, picture: DrawnPicture, with_drawings: bool) -> str:
     words = picture.caption
     text = escape(words.text).replace(" = ", "&nbsp;=&nbsp;")
     full = f"<strong>Figure {number}. {escape(words.title)}.</strong> {text}"
-    return html_figure(picture.png, words.alternative, full, f"figure-{picture.name}")
+    name = f"figure-{picture.name}"
+    if picture.svg and with_drawings:
+        return html_drawing(picture.svg, words.alternative, full, name)
+    return html_figure(picture.png, words.alternative, full, name)
 
 
 def _value(value: Any, is_share: bool = False) -> str:
@@ -139,11 +144,6 @@ def _value(value: Any, is_share: bool = False) -> str:
         return escape(MISSING)
     shown = percent(float(value)) if is_share else number_text(value)
     return f'<data value="{escape(str(value))}">{escape(shown)}</data>'
-
-
-def _cells(texts: Iterable[str], tag: str = "td", kind: str = "") -> str:
-    attribute = f' class="{kind}"' if kind else ""
-    return "".join(f"<{tag}{attribute}>{escape(text)}</{tag}>" for text in texts)
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Iterable[str], kind: str = "numbers") -> str:
@@ -155,8 +155,11 @@ def _table(title: str, columns: tuple[str, ...], rows: Iterable[str], kind: str 
     )
 
 
+_ENTRY_COLUMNS = ("Number", "Value", "Accountant", "Confidence", "Method", "Assumption")
+
+
 def _evidence_table(contents: RunContents) -> str:
-    columns = ("Number", "Value", "Accountant", "Confidence", "Method", "Assumption")
+    columns = _ENTRY_COLUMNS
     rows = []
     for section, numbers in measured(contents):
         entries = [] if section.entries is None else section.entries(numbers, contents)
@@ -168,8 +171,12 @@ def _evidence_table(contents: RunContents) -> str:
 
 
 def _entry_row(entry: Entry) -> str:
-    asides = _cells((entry.accountant, entry.confidence, entry.method, entry.assumption), kind="aside")
-    value = f'<td class="value">{_value(entry.value, entry.is_share)}</td>'
+    texts = (entry.accountant, entry.confidence, entry.method, entry.assumption)
+    asides = "".join(
+        f'<td class="aside" data-label="{label}">{escape(text)}</td>'
+        for label, text in zip(_ENTRY_COLUMNS[2:], texts, strict=True)
+    )
+    value = f'<td class="value" data-label="Value">{_value(entry.value, entry.is_share)}</td>'
     return f'<tr><th scope="row">{escape(entry.name)}</th>{value}{asides}</tr>'
 
 
@@ -187,8 +194,7 @@ def _tables(contents: RunContents, place: Place) -> str:
 
 def _own_table(table: Table) -> str:
     rows = (
-        f'<tr><th scope="row">{_cell(row[0])}</th>{"".join(_data_cell(cell) for cell in row[1:])}</tr>'
-        for row in table.rows
+        f'<tr><th scope="row">{_cell(row[0])}</th>{_data_cells(table.columns[1:], row[1:])}</tr>' for row in table.rows
     )
     return _table(table.title, table.columns, rows, table.look)
 
@@ -197,6 +203,10 @@ def _cell(cell: Any) -> str:
     return escape(cell) if isinstance(cell, str) else _value(cell)
 
 
-def _data_cell(cell: Any) -> str:
+def _data_cells(columns: Sequence[str], cells: Sequence[Any]) -> str:
+    return "".join(_data_cell(column, cell) for column, cell in zip(columns, cells, strict=True))
+
+
+def _data_cell(column: str, cell: Any) -> str:
     kind = ' class="value"' if cell is None or isinstance(cell, Real) else ""
-    return f"<td{kind}>{_cell(cell)}</td>"
+    return f'<td{kind} data-label="{escape(column)}">{_cell(cell)}</td>'

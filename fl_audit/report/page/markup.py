@@ -27,7 +27,23 @@ def html_figure(png: bytes, alternative: str, caption: str, name: str = "") -> s
     )
 
 
-def html_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> str:
+def html_drawing(svg: str, alternative: str, caption: str, name: str) -> str:
+    """Return a drawing that stands in the page itself with its caption; see `html_figure`.
+
+    Parameters
+    ----------
+    svg
+        The drawing, an SVG element of `page.svg`.
+    alternative, caption, name
+        As for `html_figure`.
+    """
+    drawn = svg.replace("$label", escape(alternative), 1)
+    return f'<figure id="{escape(name)}">\n{drawn}\n<figcaption>{caption}</figcaption></figure>'
+
+
+def html_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int], links: Sequence[str] = ()
+) -> str:
     """Return a table whose first column names the rows.
 
     Parameters
@@ -38,17 +54,26 @@ def html_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: S
         Cells, plain text, as many in each row as there are columns.
     numbers
         Indices of the columns that hold numbers.
+    links
+        Where the first cell of each row leads to, relative to the page; none where it leads nowhere.
     """
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
+    targets = list(links) or [""] * len(rows)
     body = "\n".join(
-        "<tr>" + "".join(_cell(cell, index, numbers) for index, cell in enumerate(row)) + "</tr>" for row in rows
+        f"<tr>{_cells(columns, row, numbers, target)}</tr>" for row, target in zip(rows, targets, strict=True)
     )
     table = f'<table class="numbers"><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table>'
     return f'<div class="scroll">{table}</div>'
 
 
-def _cell(cell: str, index: int, numbers: Sequence[int]) -> str:
-    if index == 0:
-        return f'<th scope="row">{escape(cell)}</th>'
+def _cells(columns: Sequence[str], row: Sequence[str], numbers: Sequence[int], target: str) -> str:
+    name = f'<a href="{escape(target)}">{escape(row[0])}</a>' if target else escape(row[0])
+    rest = list(enumerate(zip(columns, row, strict=True)))[1:]
+    return f'<th scope="row">{name}</th>' + "".join(
+        _cell(column, cell, index, numbers) for index, (column, cell) in rest
+    )
+
+
+def _cell(column: str, cell: str, index: int, numbers: Sequence[int]) -> str:
     kind = ' class="value"' if index in numbers else ' class="aside"'
-    return f"<td{kind}>{escape(cell)}</td>"
+    return f'<td{kind} data-label="{escape(column)}">{escape(cell)}</td>'

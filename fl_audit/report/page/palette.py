@@ -17,6 +17,15 @@ LIGHT = {
     "shown": "#12426e",
     "beyond": "#7a0c0c",
     "sought": "#b35806",
+    "grid": "#dddddd",
+    "band": "#e9e9e9",
+    "one": "#12426e",
+    "one-fill": "#7fa3c7",
+    "two": "#b35806",
+    "two-fill": "#f8d9b0",
+    "three": "#4d7a2a",
+    "four": "#7a3b69",
+    "five": "#2a7f86",
 }
 """By name, what a page looks like on a light screen and on paper."""
 
@@ -37,6 +46,15 @@ DARK = {
     "shown": "#8ab6e0",
     "beyond": "#f08a8a",
     "sought": "#e8a765",
+    "grid": "#3a3a3a",
+    "band": "#333333",
+    "one": "#8ab6e0",
+    "one-fill": "#35587c",
+    "two": "#e8a765",
+    "two-fill": "#5c3d18",
+    "three": "#a3d17c",
+    "four": "#d99cc6",
+    "five": "#7fced5",
 }
 """The same on a dark screen."""
 
@@ -52,6 +70,23 @@ TEXT_ON_GROUND = (
     ("label", "label-ground"),
 )
 """Every pair of a text's colour and the ground that it stands on: each has a contrast of 4.5 or more."""
+
+
+DRAWN = {
+    "#ffffff": "paper",
+    "#1a1a1a": "ink",
+    "#5c5c5c": "muted",
+    "#dddddd": "grid",
+    "#e9e9e9": "band",
+    "#12426e": "one",
+    "#7fa3c7": "one-fill",
+    "#b35806": "two",
+    "#f8d9b0": "two-fill",
+    "#4d7a2a": "three",
+    "#7a3b69": "four",
+    "#2a7f86": "five",
+}
+"""What stands on a page for the colours that figures are drawn in."""
 
 
 def css_variables(colours: dict[str, str]) -> str:

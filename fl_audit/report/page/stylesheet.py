@@ -69,7 +69,10 @@ _FIRST_SCREEN = """
 
 _FIGURES_AND_TABLES = """
 figure { margin: 0 0 2.2rem; break-inside: avoid; }
-figure img { width: 100%; max-width: 50rem; height: auto; display: block; }
+figure img { width: 100%; max-width: 50rem; height: auto; display: block; background: var(--paper); }
+figure svg { width: 100%; max-width: 38rem; height: auto; display: block; }
+figure svg text { fill: var(--ink); }
+figure svg * { stroke-linejoin: round; stroke-linecap: butt; }
 figcaption { color: var(--muted); font-size: .9rem; max-width: 50rem; margin-top: .5rem; }
 figcaption strong { color: var(--ink); }
 .scroll { overflow-x: auto; }
@@ -112,6 +115,12 @@ _PHONE = """
   .gauge .axis .track { margin-right: 0; }
   .gauge .axis .track span:last-child { transform: translateX(-100%); }
   .next { padding-left: .6rem; font-size: .95rem; }
+  .scroll thead { display: none; }
+  .scroll table, .scroll tbody, .scroll caption, .scroll tr { display: block; }
+  .scroll tr { padding: .35rem 0; border-bottom: 1px solid var(--line); }
+  .scroll tbody th, .scroll td { display: block; width: auto; border: 0; padding: .08rem 0; white-space: normal;
+    overflow-wrap: anywhere; }
+  .scroll td[data-label]::before { content: attr(data-label) ": "; color: var(--muted); font-weight: 400; }
 }
 """
 
@@ -126,6 +135,7 @@ _PAPER = """
   .scroll { overflow: visible; }
   figure { margin-bottom: 1.2rem; }
   figure img { max-width: 14cm; margin: 0 auto; }
+  figure[id^="figure-"] img, figure svg { max-width: 10cm; margin: 0 auto; }
   figcaption { max-width: none; }
   tr.group { break-after: avoid; }
   table.short { break-inside: avoid; }

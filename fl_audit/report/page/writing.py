@@ -32,5 +32,5 @@ def write_report(contents: RunContents, directory: Path) -> Path:
     path = directory / "report.html"
     with whole_file(path) as file:
         file.write_text(page, encoding="utf-8")
-    write_pdf(page, directory / "report.pdf")
+    write_pdf(render_html(contents, pictures, with_drawings=False), directory / "report.pdf")
     return path

@@ -22,7 +22,7 @@ from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Caption, Entry, Picture, Section, Table, finite
 from fl_audit.report.sections.promise import at_delta
-from fl_audit.report.style import INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, new_figure
+from fl_audit.report.style import INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, report_figure
 from fl_audit.report.wording import DASH, number_text, percent, plural
 
 Floats = NDArray[np.float64]
@@ -293,7 +293,7 @@ def _entries(numbers: AttackNumbers, contents: RunContents) -> list[Entry]:
 
 def roc_figure(numbers: AttackNumbers, contents: RunContents) -> Figure:
     """Draw every ROC on logarithmic axes, with what the promise allows and what coins reach."""
-    figure = new_figure(5.0)
+    figure = report_figure(5.0)
     axes = figure.add_subplot()
     for place, (name, found) in enumerate(numbers.achieved.items()):
         colour, line = (INK, "-") if name == INSIDER else _LOOKS[place % len(_LOOKS)]
@@ -336,7 +336,7 @@ def _roc_caption(numbers: AttackNumbers, contents: RunContents) -> Caption:
 
 def auc_figure(numbers: AttackNumbers, contents: RunContents) -> Figure:
     """Draw the AUC of everybody with its interval, on one axis."""
-    figure = new_figure(1.6 + 0.5 * len(numbers.achieved))
+    figure = report_figure(1.6 + 0.5 * len(numbers.achieved))
     axes = figure.add_subplot()
     for place, (name, found) in enumerate(numbers.achieved.items()):
         _draw_auc(axes, place, found.rates.auc, INK if name == INSIDER else _LOOKS[place % len(_LOOKS)][0])
@@ -349,8 +349,7 @@ def auc_figure(numbers: AttackNumbers, contents: RunContents) -> Figure:
         axes.axvline(numbers.largest_auc, color=INK, linestyle="-.", linewidth=1.6, label=label)
     axes.set_yticks(range(len(numbers.achieved)), [_NAMES.get(name, name) for name in numbers.achieved])
     axes.set_ylim(-0.6, len(numbers.achieved) - 0.4)
-    title = f"AUC of every attacker (intervals at {percent(contents.facts.confidence)} confidence)"
-    finish_axes(axes, title, "AUC (probability of telling a member from another; 0.5 = coin-flipping)", "Who attacks")
+    finish_axes(axes, "AUC of every attacker", "AUC: chance to tell a member from another;\n0.5 = coin-flipping", "")
     add_legend(axes, columns=3)
     return figure
 
@@ -370,7 +369,8 @@ def _auc_caption(numbers: AttackNumbers, contents: RunContents) -> Caption:
     ) else ""  # fmt: skip
     return Caption(
         "Everybody on one axis",
-        f"Probability that an attacker scores a member above another of the same world, with its interval.{insider}",
+        f"Probability that an attacker scores a member above another of the same world, with its "
+        f"interval at {percent(contents.facts.confidence)} confidence.{insider}",
         "AUC of each attacker with its interval: "
         + "; ".join(f"{_NAMES.get(name, name)} {_interval(one.rates.auc)}" for name, one in numbers.achieved.items()),
     )

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Caption, Picture, Section, Table, finite
-from fl_audit.report.style import BIT_STYLES, INK, MUTED, add_legend, finish_axes, new_figure, whole_number_axis
+from fl_audit.report.style import BIT_STYLES, INK, MUTED, add_legend, finish_axes, report_figure, whole_number_axis
 from fl_audit.report.wording import number_text, plural
 
 
@@ -49,9 +50,10 @@ class ClientStar:
 
 @dataclass(frozen=True)
 class ClientNumbers:
-    """Epsilon* of every client's shard at the last release."""
+    """Epsilon* of every client's shard at the last release, and how many records each holds, where that is known."""
 
     clients: tuple[ClientStar, ...]
+    shards: tuple[int, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `client_epsilon_star`."""
@@ -67,8 +69,14 @@ def _measure(run: FinishedRun, _: Findings) -> ClientNumbers | None:
         tuple(
             _client(int(str(client)), values.dropna().to_numpy(dtype=np.float64))
             for client, values in last.groupby("client")["epsilon_star"]
-        )
+        ),
+        _shards(run),
     )
+
+
+def _shards(run: FinishedRun) -> tuple[int, ...] | None:
+    noted = None if run.provenance is None else run.provenance.shards
+    return noted if noted is not None and len(noted) == run.facts.game.clients else None
 
 
 def _client(client: int, known: np.ndarray[Any, np.dtype[np.float64]]) -> ClientStar:
@@ -80,8 +88,11 @@ def _client(client: int, known: np.ndarray[Any, np.dtype[np.float64]]) -> Client
 
 
 def _table(numbers: ClientNumbers, _: RunContents) -> list[Table]:
-    columns = ("Client", "Worlds with 2 records or more", "5 %", "Median", "95 %", "Largest")
-    rows = tuple(tuple(client.to_json().values()) for client in numbers.clients)
+    columns: tuple[str, ...] = ("Client", "Worlds with 2 records or more", "5 %", "Median", "95 %", "Largest")
+    rows: tuple[tuple[Any, ...], ...] = tuple(tuple(client.to_json().values()) for client in numbers.clients)
+    if (shards := numbers.shards) is not None:
+        columns = (columns[0], "Records", *columns[1:])
+        rows = tuple((row[0], shards[row[0]], *row[1:]) for row in rows)
     title = "Epsilon* of each client's own shard at the last release (nats); where unbounded, not determined"
     return [Table(title, columns, rows)]
 
@@ -103,7 +114,7 @@ def _caption(numbers: ClientNumbers, contents: RunContents) -> Caption:
 
 def client_figure(numbers: ClientNumbers, contents: RunContents) -> Figure:
     """Draw median and middle 90 % over worlds of every client's Epsilon*, and that of all members as a line."""
-    figure = new_figure()
+    figure = report_figure()
     axes = figure.add_subplot()
     told = [client for client in numbers.clients if client.worlds]
     clients = np.array([client.client for client in told], dtype=np.int64)
@@ -126,10 +137,19 @@ def client_figure(numbers: ClientNumbers, contents: RunContents) -> Figure:
         axes.axhline(whole, color=MUTED, linestyle="--", linewidth=1.8,
                      label=f"all members together, median: {number_text(whole, 3)}")  # fmt: skip
     whole_number_axis(axes, 0, len(numbers.clients) - 1)
+    _name_clients(axes, numbers.shards)
     axes.set_ylim(bottom=0)
-    finish_axes(axes, "Each data owner against the population, last release", "Client", "Epsilon* of its shard (nats)")
+    below = "Client" if numbers.shards is None else "Client, and below it its number of records"
+    finish_axes(axes, "Each data owner against the population, last release", below, "Epsilon* of its shard (nats)")
     add_legend(axes, columns=2)
     return figure
+
+
+def _name_clients(axes: Axes, shards: tuple[int, ...] | None) -> None:
+    """Write under every client that is named on the axis how many records it holds."""
+    if shards is not None:
+        ticks = [int(tick) for tick in axes.get_xticks()]
+        axes.set_xticks(ticks, [f"{tick}\n{shards[tick]:,}" for tick in ticks])
 
 
 CLIENTS = Section(

@@ -19,7 +19,7 @@ from fl_audit.report.style import (
     add_legend,
     draw_band,
     finish_axes,
-    new_figure,
+    report_figure,
     whole_number_axis,
 )
 from fl_audit.report.wording import DASH, number_text, percent
@@ -106,7 +106,7 @@ def _caption(numbers: ClippingNumbers, contents: RunContents) -> Caption:
 
 def clipping_figure(_: ClippingNumbers, contents: RunContents) -> Figure:
     """Draw the clipping norm over the rounds with its spread over the worlds."""
-    figure = new_figure()
+    figure = report_figure()
     axes, style = figure.add_subplot(), BIT_STYLES[1]
     rounds, (low, lower, middle, upper, high) = quantiles_by_round(
         contents.rounds, NORM_COLUMN, (0, 0.25, 0.5, 0.75, 1)

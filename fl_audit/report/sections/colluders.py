@@ -17,10 +17,10 @@ from fl_audit.report.style import (
     BIT_STYLES,
     INK,
     MUTED,
-    SMALL_TEXT_SIZE,
+    add_legend_of,
     finish_axes,
     markers_for,
-    new_figure,
+    report_figure,
     whole_number_axis,
 )
 from fl_audit.report.wording import number_text, plural
@@ -127,7 +127,7 @@ def _server_sentence(numbers: ColludersNumbers) -> str:
 
 def colluders_figure(numbers: ColludersNumbers, contents: RunContents) -> Figure:
     """Draw noise multiplier and epsilon over the number of clients who put their noise together."""
-    figure = new_figure(5.6)
+    figure = report_figure(5.6)
     upper, lower = figure.subplots(2, 1, sharex=True)
     _draw(upper, numbers, contents, "noise_multiplier")
     _draw(lower, numbers, contents, "epsilon")
@@ -138,7 +138,7 @@ def colluders_figure(numbers: ColludersNumbers, contents: RunContents) -> Figure
     finish_axes(lower, "Promise that is left", name, f"Epsilon (nats)\nat δ = {number_text(promise.delta)}")
     whole_number_axis(lower, 1, contents.facts.game.clients - 1)
     handles, labels = lower.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", frameon=False, fontsize=SMALL_TEXT_SIZE, ncols=2)
+    add_legend_of(lower, handles, labels)
     return figure
 
 

@@ -12,7 +12,7 @@ from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Caption, Entry, Picture, Section
 from fl_audit.report.sections.insider import POINT
-from fl_audit.report.style import finish_axes, new_figure
+from fl_audit.report.style import finish_axes, report_figure
 from fl_audit.report.wording import DASH, number_text, plural
 
 _SOURCE = "gradient descent on the features; the design of CANIFE (Maddock et al. 2023)"
@@ -101,7 +101,7 @@ def _images(numbers: CraftedNumbers) -> list[tuple[str, NDArray[np.float32]]]:
 
 def crafted_figure(numbers: CraftedNumbers, _: RunContents) -> Figure:
     """Draw the crafted records as grey images."""
-    figure, images = new_figure(), _images(numbers)
+    figure, images = report_figure(), _images(numbers)
     for place, (name, image) in enumerate(images):
         axes = figure.add_subplot(1, len(images), place + 1)
         drawn = axes.imshow(image, cmap="gray", interpolation="nearest")

@@ -13,7 +13,7 @@ from fl_audit.evidence.belief.empirical_epsilon import (
 from fl_audit.evidence.belief.family import TestName
 from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds, bound_json
-from fl_audit.evidence.bounds.methods import ScoreLaw
+from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.breach_words import title_of
 from fl_audit.report.contents import Findings, RunContents
@@ -200,19 +200,25 @@ def _end(value: float) -> str:
 def _tables(numbers: EmpiricalNumbers, _: RunContents) -> list[Table]:
     if not numbers.bounds:
         return []
-    columns = ("Method", "Epsilon at least (nats)", "Confidence", "Limit (nats)", "What the limit is", "Assumption")
+    columns = ("Method", "Epsilon at least (nats)", "Confidence", "Would be found from (nats)",
+               "Could be shown up to (nats)", "Assumption")  # fmt: skip
     rows = tuple(
         (
             str(bound.method),
             finite(bound.epsilon),
             f"{percent(bound.confidence)}, at delta = {bound.delta:g}",
-            finite(bound.limit_of_detection),
-            bound.limit_meaning,
+            *_limits(bound),
             " ".join([bound.assumption, *bound.warnings]),
         )
         for bound in numbers.bounds
     )
     return [Table("Lower bounds on epsilon by every method that applies", columns, rows)]
+
+
+def _limits(bound: LowerBound) -> tuple[float | str | None, float | str | None]:
+    """Return from where a breach would be found, and up to where one could be shown: a method has one of the two."""
+    limit = finite(bound.limit_of_detection)
+    return (limit, DASH) if bound.method is BoundMethod.GAUSSIAN_SHIFT else (DASH, limit)
 
 
 EMPIRICAL_EPSILON = Section(

@@ -27,7 +27,7 @@ from fl_audit.report.style import (
     TEXT_SIZE,
     draw_band,
     finish_axes,
-    new_figure,
+    report_figure,
     span,
 )
 from fl_audit.report.theory import Band, Floats, normal_order_band, spread_ranks
@@ -129,7 +129,7 @@ def innovations_figure(_: InnovationNumbers, contents: RunContents) -> Figure:
     parts = innovations_by_bit(contents.run)
     if not parts:
         return _empty_figure()
-    figure = new_figure(5.8)
+    figure = report_figure(5.8)
     title = "Do the steps of the insider's evidence follow their law?"
     figure.suptitle(title, x=0.01, ha="left", fontsize=TEXT_SIZE, fontweight="bold", color=INK)
     panels = figure.subplots(2, len(parts), sharex=True, sharey="row", squeeze=False, height_ratios=[3, 2])
@@ -140,10 +140,10 @@ def innovations_figure(_: InnovationNumbers, contents: RunContents) -> Figure:
         _draw_quantiles(panels[0, column], bit, chosen, band)
         _draw_departures(panels[1, column], bit, chosen, band)
         finish_axes(panels[0, column], "", "", "Measured quantile\n(standard deviations)" if column == 0 else "")
-        title = f"{BIT_STYLES[bit].name}, {plural(len(values), 'innovation')}"
+        title = f"{BIT_STYLES[bit].name},\n{plural(len(values), 'innovation')}"
         panels[0, column].set_title(title, fontsize=TEXT_SIZE, loc="left", color=INK)
         y_name = "Measured - law\n(standard deviations)" if column == 0 else ""
-        finish_axes(panels[1, column], "", "Quantile of N(0, 1) (standard deviations)", y_name)
+        finish_axes(panels[1, column], "", "Quantile of N(0, 1)\n(standard deviations)", y_name)
     _add_common_legend(figure, list(parts))
     return figure
 
@@ -172,11 +172,11 @@ def _add_common_legend(figure: Figure, bits: list[int]) -> None:
     ]  # fmt: skip
     marks.append(Line2D([], [], color=INK, linewidth=1.2, linestyle="--", label="law N(0, 1)"))
     marks.append(Patch(facecolor=PALE, edgecolor=MUTED, label="95 % band, point by point"))
-    figure.legend(handles=marks, loc="outside lower center", ncols=4, frameon=False, fontsize=SMALL_TEXT_SIZE)
+    figure.legend(handles=marks, loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL_TEXT_SIZE)
 
 
 def _empty_figure() -> Figure:
-    figure = new_figure(1.6)
+    figure = report_figure(1.6)
     text = "No innovations: D and D' differed in no round."
     figure.text(0.5, 0.5, text, ha="center", va="center", fontsize=TEXT_SIZE, color=INK)
     return figure

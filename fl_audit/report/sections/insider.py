@@ -14,6 +14,7 @@ from fl_audit.report.finished_run import FinishedRun, RunFacts
 from fl_audit.report.law_words import insider_text
 from fl_audit.report.section import Caption, Entry, Picture, Section
 from fl_audit.report.sections.insider_figures import (
+    FEWEST_FOR_HISTOGRAM,
     belief_rounds_figure,
     beliefs_figure,
     log_odds_figure,
@@ -194,19 +195,28 @@ def _fixed_bound(promise: Guarantee) -> str:
 
 def _belief_rounds(_: InsiderNumbers, contents: RunContents) -> Caption:
     facts = contents.facts
-    band = (
-        " Thick lines and bands: median of the exact law and the range that holds 95 % of worlds at each round."
-        if contents.run.has_even_rounds
-        else " No exact law is drawn: under global scaling it differs from world to world."
+    worlds = contents.run.worlds
+    shown = (
+        f"Belief in D over the rounds, of all {worlds:,} worlds: their median and the middle 90 % of those where D was "
+        "used (filled, ●) and where D' was (hatched, ▼)."
+        if worlds >= FEWEST_FOR_HISTOGRAM
+        else "Belief in D over the rounds, of each world: solid with ● where D was used, dashed with ▼ where D' was."
     )
     text = (
-        "Belief in D of the first worlds of either kind, chosen by number and not by outcome: solid with ● where D was "
-        f"used, dashed with ▼ where D' was.{band} A world beyond the upper dash-dotted line is surer of D than the "
+        f"{shown}{_belief_law(contents.run)} A world beyond the upper dash-dotted line is surer of D than the "
         "bound allows, one below the lower line surer of D'."
     )
     rounds = plural(facts.game.rounds, "round")
     alternative = f"Lines of the belief in D over {rounds}, starting at {percent(facts.prior)}."
     return Caption("Beliefs over rounds", text, alternative)
+
+
+def _belief_law(run: FinishedRun) -> str:
+    if not run.has_even_rounds:
+        return " No exact law is drawn: it differs from world to world."
+    if run.worlds >= FEWEST_FOR_HISTOGRAM:
+        return " Dotted: where the exact law has 90 % of worlds."
+    return " Thick lines and bands: median of the exact law and where it has 95 % of worlds."
 
 
 def _log_odds(_: InsiderNumbers, contents: RunContents) -> Caption:

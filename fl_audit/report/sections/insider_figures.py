@@ -19,7 +19,7 @@ from fl_audit.report.style import (
     draw_band,
     finish_axes,
     markers_for,
-    new_figure,
+    report_figure,
     span,
     whole_number_axis,
 )
@@ -34,14 +34,14 @@ WORLDS_SHOWN = 12
 
 def beliefs_figure(contents: RunContents, beyond: int) -> Figure:
     """Draw the final beliefs in the dataset that was really used beside the law that was promised."""
-    figure = new_figure()
+    figure = report_figure()
     axes = figure.add_subplot()
     beliefs = contents.worlds["belief"].to_numpy(dtype=np.float64)
     share = float((contents.worlds["bit"] == 1).mean())
     facts = contents.facts
     laws = contents.run.largest_laws
     points = belief_grid(laws, facts.prior) if laws else np.empty(0)
-    low, high = _belief_window(beliefs, points, list(belief_bounds(contents.facts).values()))
+    low, high = 0.0, 1.0  # the same in every report
     top = _draw_beliefs(axes, beliefs)
     density = belief_density(points, laws, facts.prior, share) if laws else np.zeros(1)
     if laws:
@@ -62,9 +62,24 @@ def beliefs_figure(contents: RunContents, beyond: int) -> Figure:
 
 
 def belief_rounds_figure(contents: RunContents) -> Figure:
-    """Draw the belief in D over the rounds for up to twelve worlds, with the law where it is exact."""
-    figure = new_figure(5.0)
+    """Draw the belief in D over the rounds: bands over all worlds, or each of few; and the law where it is exact."""
+    figure = report_figure(5.0)
     axes = figure.add_subplot()
+    if len(contents.worlds) < FEWEST_FOR_HISTOGRAM:
+        _draw_each_world(axes, contents)
+    else:
+        for bit in (1, 0):
+            _draw_belief_bands(axes, contents, bit)
+    _draw_belief_limits(axes, contents)
+    axes.set_ylim(-0.02, 1.02)
+    whole_number_axis(axes, 0, contents.facts.game.rounds)
+    title = "The insider's belief, round by round"
+    finish_axes(axes, title, "Round (number; 0 = before training)", "Belief in D (probability)")
+    add_legend(axes, columns=2)
+    return figure
+
+
+def _draw_each_world(axes: Axes, contents: RunContents) -> None:
     if contents.run.has_even_rounds:
         for bit in (1, 0):
             _draw_belief_law(axes, contents.facts, bit)
@@ -72,18 +87,33 @@ def belief_rounds_figure(contents: RunContents) -> Figure:
     for bit, style in BIT_STYLES.items():
         for index, world in enumerate(shown[shown["bit"] == bit]["world"]):
             _draw_path(axes, contents, int(world), bit, style.name if index == 0 else "")
-    _draw_belief_limits(axes, contents)
-    axes.set_ylim(*_belief_heights(contents, shown))
-    whole_number_axis(axes, 0, contents.facts.game.rounds)
-    title = f"The insider's belief, round by round ({_shown_text(len(shown), len(contents.worlds))})"
-    finish_axes(axes, title, "Round (number; 0 = before training)", "Belief in D (probability)")
-    add_legend(axes, columns=2)
-    return figure
+
+
+def _draw_belief_bands(axes: Axes, contents: RunContents, bit: int) -> None:
+    """Draw median and middle 90 % of the beliefs of all worlds of a bit, and of the law where it is exact."""
+    style, run = BIT_STYLES[bit], contents.run
+    paths = run.by_world("log_odds")[run.bits == bool(bit)]
+    if not len(paths):
+        return
+    beliefs = expit(np.hstack([np.zeros((len(paths), 1)), paths]) + logit(contents.facts.prior))
+    rounds = np.arange(beliefs.shape[1])
+    low, middle, high = np.nanquantile(beliefs, [0.05, 0.5, 0.95], axis=0)
+    draw_band(
+        axes, rounds, low, high, facecolor=style.fill if bit == 1 else "none", edgecolor=style.colour,
+        hatch=style.hatch, alpha=0.5, linewidth=1, label=f"{style.short}: 90 % of {len(paths):,} worlds",
+    )  # fmt: skip
+    axes.plot(rounds, middle, style.line, color=style.colour, linewidth=2.4, marker=style.marker,
+              label=f"{style.short}: their median", **markers_for(len(rounds)))  # fmt: skip
+    if run.has_even_rounds:
+        law = belief_band(contents.facts.mu, contents.facts.game.rounds, bit, contents.facts.prior, 0.9)
+        for index, curve in enumerate((law.low, law.high)):
+            axes.plot(rounds, curve, ":", color=INK, linewidth=1.4,
+                      label="law: 90 % of worlds" if (bit, index) == (1, 0) else None)  # fmt: skip
 
 
 def log_odds_figure(contents: RunContents) -> Figure:
     """Draw the final log-odds of the worlds that used D and of those that used D', beside their laws."""
-    figure = new_figure()
+    figure = report_figure()
     axes = figure.add_subplot()
     run = contents.run
     values, laws = run.log_odds, run.largest_laws
@@ -124,23 +154,6 @@ def _belief_window(beliefs: Floats, points: Floats, bounds: list[float]) -> tupl
     low, high = span(beliefs, points, bounds)
     reach = 1.15 * max(0.5 - low, high - 0.5)
     return (0.0, 1.0) if reach > 0.4 else (0.5 - reach, 0.5 + reach)
-
-
-def _belief_heights(contents: RunContents, shown: pd.DataFrame) -> tuple[float, float]:
-    """Return the limits of the vertical axis of the beliefs over rounds."""
-    paths = contents.rounds.loc[contents.rounds["world"].isin(shown["world"]), "log_odds"].to_numpy(dtype=np.float64)
-    facts = contents.facts
-    beliefs = expit(paths + logit(facts.prior))
-    run = contents.run
-    law = belief_grid(run.largest_laws, facts.prior, tail=0.025) if run.has_even_rounds else np.empty(0)
-    low, high = _belief_window(beliefs, law, list(belief_bounds(contents.facts).values()))
-    return (-0.02, 1.02) if (low, high) == (0.0, 1.0) else (low, high)
-
-
-def _shown_text(shown: int, worlds: int) -> str:
-    if shown < worlds:
-        return f"{shown} of {worlds:,} worlds"
-    return "the one world" if worlds == 1 else f"all {worlds} worlds"
 
 
 def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:

@@ -12,7 +12,7 @@ from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Caption, Entry, Picture, Section, Table
 from fl_audit.report.sections.insider import EXACT, INDEPENDENT, POINT
-from fl_audit.report.style import BIT_STYLES, INK, SMALL_TEXT_SIZE, add_legend, finish_axes, new_figure
+from fl_audit.report.style import BIT_STYLES, INK, SMALL_TEXT_SIZE, add_legend, finish_axes, report_figure
 from fl_audit.report.wording import DASH, number_text, percent, plural
 
 
@@ -149,7 +149,7 @@ def _caption(numbers: InsidersNumbers, contents: RunContents) -> Caption:
 
 def insiders_figure(numbers: InsidersNumbers, contents: RunContents) -> Figure:
     """Draw the advantage of every insider with its interval, beside the bound."""
-    figure = new_figure(2.2 + 0.35 * len(numbers.each))
+    figure = report_figure(2.2 + 0.35 * len(numbers.each))
     axes, style = figure.add_subplot(), BIT_STYLES[1]
     for height, one in enumerate(reversed(numbers.each)):
         found = one.estimate

@@ -32,7 +32,7 @@ from fl_audit.report.style import (
     add_legend,
     draw_band,
     finish_axes,
-    new_figure,
+    report_figure,
     whole_number_axis,
 )
 from fl_audit.report.theory import Floats
@@ -200,7 +200,7 @@ def _scaling_sentence(facts: RunFacts) -> str:
 
 def local_sensitivity_figure(_: LawNumbers, contents: RunContents) -> Figure:
     """Draw the local sensitivities over the rounds against the clipping norm and the global sensitivity."""
-    figure, words = new_figure(), contents.facts.words
+    figure, words = report_figure(), contents.facts.words
     axes = figure.add_subplot()
     rounds, quantiles = quantiles_by_round(contents.rounds, "local_sensitivity", (0, 0.25, 0.5, 0.75, 1))
     if contents.run.worlds > 1:

@@ -22,7 +22,7 @@ from fl_audit.report.finished_run import FinishedRun, RunFacts
 from fl_audit.report.section import Caption, Entry, Picture, Section, finite
 from fl_audit.report.sections.insider import EXACT, INDEPENDENT, POINT, InsiderNumbers
 from fl_audit.report.sections.promise import COMPUTED, at_delta, exact_accountant, noise_text
-from fl_audit.report.style import BIT_STYLES, INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, new_figure
+from fl_audit.report.style import BIT_STYLES, INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, report_figure
 from fl_audit.report.units import UnitWords
 from fl_audit.report.wording import DASH, number_text, percent
 
@@ -233,7 +233,8 @@ def _caption(numbers: MembershipNumbers, contents: RunContents) -> Caption:
         "The membership adversary of Yeom et al. sees the final model alone and calls a record a member where its loss "
         f"is at most the average training loss. {_asked(facts)}, it {game}. "
         "Asked about all members and about the population sample, it has one advantage a world; "
-        "the interval is that of their mean, for this D and this sample: another draw of records "
+        f"the intervals hold with {percent(numbers.over_worlds.confidence)} confidence, that of the last for the mean, "
+        "for this D and this sample: another draw of records "
         f"may move it by more. {numbers.bound_scope}{loose}"
     )
     if insider is None:
@@ -277,7 +278,7 @@ def _rows(numbers: MembershipNumbers, contents: RunContents) -> list[_Row]:
 
 def membership_figure(numbers: MembershipNumbers, contents: RunContents) -> Figure:
     """Draw the advantages of insider and membership adversary with their intervals, and the bounds as lines."""
-    figure = new_figure()
+    figure = report_figure()
     axes = figure.add_subplot()
     rows = _rows(numbers, contents)
     for height, row in enumerate(rows):
@@ -287,8 +288,8 @@ def membership_figure(numbers: MembershipNumbers, contents: RunContents) -> Figu
     axes.set_yticks(range(len(rows)), [row.name for row in rows])
     axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.set_xlim(min(-0.1, *(row.found.low - 0.04 for row in rows)), 1.04)
-    title = f"What each adversary achieved (intervals at {percent(numbers.over_worlds.confidence)} confidence)"
-    finish_axes(axes, title, "Advantage (twice the share of right guesses - 1; 0 = coin-flipping)", "Adversary")
+    name = "Advantage: twice the share of\nright guesses - 1; 0 = coin-flipping"
+    finish_axes(axes, "What each adversary achieved", name, "Adversary")
     if contents.facts.has_promise:
         add_legend(axes)  # of the bounds; without a promise there are none
     return figure

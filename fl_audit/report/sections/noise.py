@@ -16,7 +16,7 @@ from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Caption, Entry, Picture, Place, Section, Table, finite
 from fl_audit.report.sections.verdict import VerdictNumbers
-from fl_audit.report.style import BIT_STYLES, INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, new_figure
+from fl_audit.report.style import BIT_STYLES, INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, report_figure
 from fl_audit.report.units import UnitWords
 from fl_audit.report.wording import DASH, one_in, percent, plural, ratio_text
 
@@ -222,7 +222,7 @@ def _rows(found: NoiseEstimate, words: UnitWords) -> list[_Row]:
 def noise_figure(numbers: NoiseNumbers, contents: RunContents) -> Figure:
     """Draw measured over promised noise with intervals, in total, along the unit's direction and per tensor."""
     rows = _rows(numbers.estimate, contents.facts.words)
-    figure = new_figure(1.9 + 0.42 * len(rows))
+    figure = report_figure(1.9 + 0.42 * len(rows))
     axes = figure.add_subplot()
     axes.axvline(1.0, color=INK, linestyle="-.", linewidth=1.8, label="promised noise")
     for height, row in enumerate(rows):
@@ -230,10 +230,11 @@ def noise_figure(numbers: NoiseNumbers, contents: RunContents) -> Figure:
     axes.set_yticks(range(len(rows)), [row.name for row in rows])
     axes.set_ylim(-0.6, len(rows) - 0.4)
     ends = np.array([[row.low, row.high] for row in rows])
-    margin = max(0.005, 0.06 * (max(1.0, ends.max()) - min(1.0, ends.min())))
-    axes.set_xlim(min(1.0, ends.min()) - margin, max(1.0, ends.max()) + margin)
-    title = f"Noise that is really there (intervals at {percent(numbers.estimate.confidence)} confidence)"
-    finish_axes(axes, title, "Measured over promised noise (standard deviations)", "Measured where")
+    # The same axis in every report, but for noise that is far from the promise.
+    low, high = min(0.95, ends.min()), max(1.05, ends.max())
+    axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
+    name = "Measured over promised noise (standard deviations)"
+    finish_axes(axes, "Noise that is really there", name, "Measured where")
     add_legend(axes)
     return figure
 

@@ -202,13 +202,13 @@ def _pair_caption(numbers: PairNumbers, contents: RunContents) -> Caption:
     assert promise is not None, "what was not promised is not measured"
     narrower = (numbers.counted.high - numbers.counted.low) / max(found.high - found.low, 1e-12)
     text = (
-        "Left: the insider's advantage, counted from its guesses and taken from its beliefs, which say of every world "
+        "Above: the insider's advantage, counted from its guesses and taken from its beliefs, which say of every world "
         f"how likely the guess is right; the interval from beliefs is {number_text(narrower, 2)} times as narrow. "
-        "Right: delta as a function of epsilon for this pair of data sets, likewise. The dash-dotted lines are what "
+        "Below: delta as a function of epsilon for this pair of data sets, likewise. The dash-dotted lines are what "
         "the promise allows: a curve that lies above by more than its interval breaks the promise, and one that lies "
         "below means that this pair is less exposed than the worst. Beliefs say this only while they are calibrated, "
         "which the next figure shows, and while the noise is what was promised. Intervals at "
-        f"{percent(found.confidence)} confidence, on the right for each point on its own.{_warning(contents)}"
+        f"{percent(found.confidence)} confidence, below for each point on its own.{_warning(contents)}"
     )
     ends = f"{number_text(found.low, 3)} to {number_text(found.high, 3)}"
     alternative = (

@@ -17,7 +17,7 @@ from fl_audit.report.style import (
     add_legend,
     draw_band,
     finish_axes,
-    new_figure,
+    report_figure,
 )
 from fl_audit.report.theory import Floats
 from fl_audit.report.wording import number_text, plural
@@ -37,8 +37,8 @@ def pair_figure(
     curve
         The columns of `PairNumbers.curve` by their names, each of shape (points,), at least one point.
     """
-    figure = new_figure()
-    left, right = figure.subplots(1, 2, width_ratios=[1, 2])
+    figure = report_figure(6.4)
+    left, right = figure.subplots(2, 1, height_ratios=[2, 3])
     _draw_advantages(left, contents, advantage, counted)
     _draw_curve(right, contents, curve)
     add_legend(right, columns=2)
@@ -60,7 +60,7 @@ def _draw_advantages(axes: Axes, contents: RunContents, found: MeanInterval, cou
     axes.axhline(0, color=MUTED, linewidth=1.2)
     axes.set_xticks([0, 1], ["counted", "from\nbeliefs"])
     axes.set_xlim(-0.5, 1.7)
-    finish_axes(axes, "Advantage", "", "Twice the share of right guesses - 1")
+    finish_axes(axes, "Advantage", "", "Twice the share of\nright guesses - 1")
 
 
 def _draw_curve(axes: Axes, contents: RunContents, curve: dict[str, Floats]) -> None:
@@ -95,7 +95,7 @@ def reliability_figure(calibration: Calibration, worlds: int) -> Figure:
     worlds
         Number of worlds that it rests on.
     """
-    figure = new_figure()
+    figure = report_figure()
     axes = figure.add_subplot()
     bins, style = calibration.bins, BIT_STYLES[1]
     belief, share = (np.array([getattr(part, name) for part in bins]) for name in ("mean_belief", "share"))

@@ -19,6 +19,7 @@ from fl_audit.report.sections.insiders import INSIDERS
 from fl_audit.report.sections.law import LAW
 from fl_audit.report.sections.membership import MEMBERSHIP
 from fl_audit.report.sections.noise import NOISE
+from fl_audit.report.sections.other_promises import OTHER_PROMISES
 from fl_audit.report.sections.pair import PAIR
 from fl_audit.report.sections.promise import PROMISE
 from fl_audit.report.sections.provenance import PROVENANCE
@@ -26,6 +27,7 @@ from fl_audit.report.sections.record_promise import RECORD_PROMISE
 from fl_audit.report.sections.released_model import RELEASED_MODEL
 from fl_audit.report.sections.scores import SCORES
 from fl_audit.report.sections.timing import TIMING
+from fl_audit.report.sections.tradeoff import TRADEOFF
 from fl_audit.report.sections.verdict import VERDICT
 
 SCHEMA = 1
@@ -36,7 +38,9 @@ SECTIONS: tuple[Section[Any], ...] = (
     PROMISE,
     RECORD_PROMISE,
     CLIENT_PROMISES,
+    OTHER_PROMISES,
     INSIDER,
+    TRADEOFF,
     INSIDERS,
     SCORES,
     ATTACKS,

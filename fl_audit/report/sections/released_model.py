@@ -18,10 +18,11 @@ from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.style import (
     BIT_STYLES,
     INK,
-    SMALL_TEXT_SIZE,
+    MUTED,
+    add_legend,
     draw_band,
     finish_axes,
-    new_figure,
+    report_figure,
     whole_number_axis,
 )
 from fl_audit.report.wording import DASH, MISSING, number_text, percent
@@ -238,22 +239,24 @@ def _relation(star: StarNumbers, contents: RunContents) -> str:
     return text
 
 
-def releases_figure(_: ModelNumbers, contents: RunContents) -> Figure:
+def releases_figure(numbers: ModelNumbers, contents: RunContents) -> Figure:
     """Draw test accuracy and, where it was computed, Epsilon* over the releases."""
     with_star = _is_drawn(contents)
-    figure = new_figure(5.6 if with_star else 3.8)
+    figure = report_figure(5.6 if with_star else 3.8)
     panels = figure.subplots(2 if with_star else 1, 1, sharex=True, squeeze=False)[:, 0]
     first, last = int(contents.releases["round"].min()), int(contents.releases["round"].max())
     x_name = "Release (number; 0 = initial model)"
     _draw_release_curve(panels[0], contents, "test_accuracy", 100.0)
+    panels[0].set_ylim(0, 100)  # the same in every report
     finish_axes(panels[0], "Accuracy of each released model", "" if with_star else x_name, "Test accuracy (%)")
     if with_star:
         _draw_release_curve(panels[1], contents, "epsilon_star", 1.0)
         _draw_promised_epsilon(panels[1], contents)
+        _draw_chance_floor(panels[1], numbers.star)
         panels[1].set_ylim(0, 1.05 * max(panels[1].get_ylim()[1], 1e-3))
         finish_axes(panels[1], "Epsilon* of each released model", x_name, f"Epsilon* (nats){_at_delta(contents)}")
     whole_number_axis(panels[-1], first, last)
-    _add_release_legend(figure, panels[-1])
+    add_legend(panels[-1])  # the lowest panel has every kind of line that the others have
     return figure
 
 
@@ -284,10 +287,11 @@ def _draw_promised_epsilon(axes: Axes, contents: RunContents) -> None:
         axes.axhline(promise.epsilon, color=INK, linestyle="-.", linewidth=1.8, label=label)
 
 
-def _add_release_legend(figure: Figure, lowest: Axes) -> None:
-    """Add one legend for all panels: the lowest has every kind of line that the others have."""
-    handles, labels = lowest.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", frameon=False, fontsize=SMALL_TEXT_SIZE, ncols=2)
+def _draw_chance_floor(axes: Axes, star: StarNumbers | None) -> None:
+    """Draw what untrained models score, which cannot leak: what lies below says nothing."""
+    if star is not None and math.isfinite(star.untrained_mean):
+        label = f"floor by chance (untrained models): {number_text(star.untrained_mean, 2)}"
+        axes.axhline(star.untrained_mean, color=MUTED, linestyle=":", linewidth=1.8, label=label)
 
 
 def _at_delta(contents: RunContents) -> str:

@@ -1,0 +1,35 @@
+"""How a page of a reproduction opens, and which columns its tables have."""
+
+from matplotlib.figure import Figure
+
+from experiments.reproductions.items import ItemResult, Row, table
+from experiments.reproductions.page import _opening, _rows
+from experiments.reproductions.papers import Item
+
+
+def result(*rows: Row) -> ItemResult:
+    return ItemResult(table(rows), Figure(), "caption")
+
+
+MEASURED = Row("a", "advantage", published=0.24, theory=0.5, measured=0.2, low=0.1, high=0.3, repetitions=100)
+COMPUTED = Row("a", "epsilon", published=2.2, theory=2.197)
+WRONG = Row("b", "epsilon", published=2.2, theory=2.27)
+
+
+def test_a_page_opens_with_what_agrees_and_counts_misses_against_theory_too() -> None:
+    item = Item.__new__(Item)
+    text = _opening([(item, result(MEASURED, COMPUTED)), (item, result(WRONG))])
+    assert text.startswith("1 of 1 printed number lie inside our 95 % intervals")
+    assert "1 of 2 printed numbers follow from theory in all printed digits" in text
+    assert "0 of 1 number by theory lie inside our intervals" in text
+    assert result(MEASURED).theory_misses == ("a: advantage is 0.5 by theory, here 0.2 (0.1 to 0.3)",)
+    assert _opening([(item, result(Row("a", "x", measured=1.0)))]).startswith("Nothing here is held against")
+
+
+def test_a_column_without_a_number_is_left_out() -> None:
+    item = Item.__new__(Item)
+    html = _rows(item, result(COMPUTED, WRONG))
+    for shown in ("Setting", "Quantity", "Published", "Theory"):
+        assert f">{shown}</th>" in html
+    for left_out in ("Measured", "Low", "High", "Repetitions", "Note"):
+        assert left_out not in html
