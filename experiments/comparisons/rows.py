@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.runs.run_directory import read_json
 from fl_audit.errors import InputError
 
 
@@ -87,6 +86,9 @@ def _summary(directory: Path) -> Mapping[str, Any]:
     path = directory / "summary.json"
     if not path.is_file():
         raise InputError(f"{directory} holds no finished run: accepted are directories with a summary.json")
+    # What reads runs knows their models too, and takes seconds to be imported.
+    from experiments.runs.run_directory import read_json
+
     found = read_json(path)
     if not isinstance(found, dict) or found.get("schema") != 1 or "guarantee" not in found:
         raise InputError(f"{path} is no summary of a run (schema 1)")

@@ -55,8 +55,8 @@ def _rows(contents: RunContents) -> tuple[_Row, ...]:
     if promise is None:
         return (
             _Row("Promised", "no limit", "promised", 0.0, _END),
-            _Row("Shown", "not measured: no insider took part", "shown"),
-            _Row("Detectable", "nothing: there is no promise to break", "detectable"),
+            _Row("Shown", "not measured", "shown"),
+            _Row("Detectable", "no promise to break", "detectable"),
         )
     promised = _Row("Promised", f"{number_text(promise.epsilon, 3)} at most", "promised", 0.0, 1.0)
     if found is None:
