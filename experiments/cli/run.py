@@ -44,6 +44,14 @@ DeviceOption = Annotated[
 FailOption = Annotated[
     bool, typer.Option("--fail-on-violation", help="End with status 4 if the verdict is violated: for CI.")
 ]
+WithoutPrivacyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--without-privacy",
+        metavar="DIR",
+        help="The same training with private = false: its accuracy is shown beside, from now on.",
+    ),
+]
 
 
 def demo(
@@ -106,12 +114,14 @@ def replay(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
         print(f"{world:5d}  {log_odds:+43.9f}  {ratio:28.6f}")
 
 
-def report(directory: DirectoryArgument) -> None:
+def report(directory: DirectoryArgument, without_privacy: WithoutPrivacyOption = None) -> None:
     """Write DIR/report.html and DIR/report.pdf again from the stored results."""
-    _require_run(directory)
+    for place in (directory, without_privacy):
+        if place is not None:
+            _require_run(place)
     from experiments.runs.run import rebuild_report
 
-    rebuild_report(directory)
+    rebuild_report(directory, without_privacy)
     _tell_report(directory)
 
 

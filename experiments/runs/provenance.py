@@ -19,6 +19,7 @@ from experiments.runs.config import RunConfig
 from experiments.runs.plan import AuditPlan
 from experiments.runs.run_directory import RunDirectory, read_json
 from experiments.runs.store import write_json
+from fl_audit.data.catalogue import PREFIX
 from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
 from fl_audit.report.provenance import Provenance, Session
@@ -51,7 +52,8 @@ def _is_published(config: RunConfig) -> bool:
 
     Of others the digest stays with the challenger: who knows all records but one could test guesses of the last on it.
     """
-    return config.data.path is None and config.data.images is None
+    # A data set of the hub may be one of a directory, or one that few may read.
+    return config.data.path is None and config.data.images is None and not config.data.name.startswith(PREFIX)
 
 
 def read_provenance(run: RunDirectory) -> Provenance | None:

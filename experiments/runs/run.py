@@ -22,6 +22,7 @@ from experiments.runs.questions import more_questions
 from experiments.runs.run_directory import RunDirectory, read_json, read_plan
 from experiments.runs.store import write_json
 from experiments.runs.summary import summarise
+from experiments.runs.without_privacy import note_unprotected, read_unprotected
 from fl_audit.errors import InputError
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.game import load_game
@@ -234,7 +235,7 @@ def finish(plan: AuditPlan, run: RunDirectory, with_report: bool = True) -> RunC
     for label, frame in frames.items():
         with whole_file(run.path / f"{label}.parquet") as file:
             frame.to_parquet(file, index=False)
-    contents = summarise(plan, RunTables(**frames), _timing(run), read_provenance(run))
+    contents = summarise(plan, RunTables(**frames), _timing(run), read_provenance(run), read_unprotected(run))
     write_json(run.summary, contents.summary)
     if with_report:
         write_report(contents, run.path)
@@ -250,15 +251,24 @@ def _timing(run: RunDirectory) -> dict[str, Any]:
     return stored if isinstance(stored, dict) and stored.keys() == UNKNOWN_TIMING.keys() else dict(UNKNOWN_TIMING)
 
 
-def rebuild_report(directory: Path) -> Path:
+def rebuild_report(directory: Path, without_privacy: Path | None = None) -> Path:
     """Write the report of a finished run again, from its stored batches.
+
+    Parameters
+    ----------
+    directory
+        Directory of the run.
+    without_privacy
+        Directory of the same training without privacy, whose accuracy is shown beside; None leaves it as it is.
 
     Raises
     ------
     InputError
-        If the directory holds no finished run, or a damaged one.
+        If the directory holds no finished run, or a damaged one, or the other is not the same training.
     """
     plan, run = read_plan(directory), RunDirectory(directory)
     with run.locked():
+        if without_privacy is not None:
+            note_unprotected(directory, without_privacy)
         finish(plan, run)
     return directory / "report.html"

@@ -16,10 +16,15 @@ from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.report import FinishedRun, RunContents, RunFacts, RunTables, report_contents
 from fl_audit.report.finished_run import Timing
 from fl_audit.report.provenance import Provenance
+from fl_audit.report.unprotected import Unprotected
 
 
 def summarise(
-    plan: AuditPlan, tables: RunTables, timing: dict[str, Any], provenance: Provenance | None = None
+    plan: AuditPlan,
+    tables: RunTables,
+    timing: dict[str, Any],
+    provenance: Provenance | None = None,
+    unprotected: Unprotected | None = None,
 ) -> RunContents:
     """Return what a finished run found: the numbers of every finding, and the content of `summary.json` among them.
 
@@ -33,8 +38,10 @@ def summarise(
         Seconds, and the engine.
     provenance
         Where the run comes from; None where that was not noted.
+    unprotected
+        What the same training without privacy is worth; None where no such run was named.
     """
-    run = FinishedRun(run_facts(plan), tables, Timing.of_json(timing), provenance)
+    run = FinishedRun(run_facts(plan), tables, Timing.of_json(timing), provenance, unprotected)
     return report_contents(replace(run, facts=replace(run.facts, guarantee=_promise_kept_by(run))))
 
 

@@ -27,6 +27,7 @@ from fl_audit.privacy.log_odds import LogOddsLaw, Truth, log_odds_law
 from fl_audit.randomness import Purpose, generator
 from fl_audit.report.provenance import Provenance
 from fl_audit.report.units import UnitWords, unit_words
+from fl_audit.report.unprotected import Unprotected
 
 Floats = NDArray[np.float64]
 
@@ -252,12 +253,15 @@ class FinishedRun:
         How long it took.
     provenance
         Where it comes from; None where that was not noted.
+    unprotected
+        What the same training without privacy is worth; None where no such run was named.
     """
 
     facts: RunFacts
     tables: RunTables
     timing: Timing = Timing()
     provenance: Provenance | None = None
+    unprotected: Unprotected | None = None
 
     @property
     def worlds(self) -> int:

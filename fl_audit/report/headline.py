@@ -108,7 +108,7 @@ def _model(contents: RunContents) -> Fact:
     numbers = contents.find(ModelNumbers)
     assert numbers is not None, "every run has models"
     star = numbers.star
-    note = "of new cases"
+    note = f"of new cases{numbers.beside}"
     if star is not None and math.isfinite(star.mean):
         note += f"; Epsilon* {number_text(star.mean, 2)}"
         if math.isfinite(star.untrained_mean):

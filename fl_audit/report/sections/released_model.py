@@ -25,7 +25,8 @@ from fl_audit.report.style import (
     report_figure,
     whole_number_axis,
 )
-from fl_audit.report.wording import DASH, MISSING, number_text, percent
+from fl_audit.report.unprotected import Unprotected
+from fl_audit.report.wording import DASH, MISSING, number_text, percent, plural
 
 SQUASH = 4.0
 """A promised epsilon more than this many times above the largest Epsilon* drawn would flatten the curve."""
@@ -71,25 +72,37 @@ class ModelNumbers:
         Area under the ROC on test records, mean over worlds; NaN where there is none.
     star
         Epsilon*; None where it was turned off.
+    unprotected
+        What the same training without privacy is worth; None where no such run was named.
     """
 
     test_accuracy: float
     test_auroc: float
     star: StarNumbers | None
+    unprotected: Unprotected | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries `epsilon_star` and `utility`."""
         return {
             "epsilon_star": None if self.star is None else self.star.to_json(),
-            "utility": {"test_accuracy": self.test_accuracy, "test_auroc": finite(self.test_auroc)},
+            "utility": {
+                "test_accuracy": self.test_accuracy,
+                "test_auroc": finite(self.test_auroc),
+                "test_accuracy_without_privacy": None if self.unprotected is None else self.unprotected.final,
+            },
         }
+
+    @property
+    def beside(self) -> str:
+        """The accuracy without privacy in words, to follow that of this run; nothing where it is not known."""
+        return "" if self.unprotected is None else f" ({percent(self.unprotected.final)} without privacy)"
 
 
 def _measure(run: FinishedRun, _: Findings) -> ModelNumbers:
     worlds = run.tables.worlds
     # Batches of an older version have no area.
     area = float(worlds["test_auroc"].mean()) if "test_auroc" in worlds else math.nan
-    return ModelNumbers(float(worlds["test_accuracy"].mean()), area, _star(run))
+    return ModelNumbers(float(worlds["test_accuracy"].mean()), area, _star(run), run.unprotected)
 
 
 def _star(run: FinishedRun) -> StarNumbers | None:
@@ -116,7 +129,7 @@ def _is_drawn(contents: RunContents) -> bool:
 
 def _sentence(numbers: ModelNumbers, _: RunContents) -> str:
     """Return how the released model fares, by Epsilon* and accuracy."""
-    useful = f"The released model is right for {percent(numbers.test_accuracy)} of new cases"
+    useful = f"The released model is right for {percent(numbers.test_accuracy)} of new cases{numbers.beside}"
     star = numbers.star
     if star is None or not math.isfinite(star.mean):
         return f"{useful}; how much it gives away by itself was not measured."
@@ -146,7 +159,7 @@ def _console(numbers: ModelNumbers, contents: RunContents) -> list[tuple[str, st
         promise = contents.facts.guarantee
         if promise is not None and star.largest > promise.epsilon:
             leak += " (single models may exceed the promised epsilon by chance)"
-    return [("Epsilon*", leak), ("Accuracy", f"{percent(numbers.test_accuracy)} on test records")]
+    return [("Epsilon*", leak), ("Accuracy", f"{percent(numbers.test_accuracy)} on test records{numbers.beside}")]
 
 
 def _entries(numbers: ModelNumbers, _: RunContents) -> list[Entry]:
@@ -155,6 +168,12 @@ def _entries(numbers: ModelNumbers, _: RunContents) -> list[Entry]:
         *_star_entries(numbers.star),
         Entry("Test accuracy", numbers.test_accuracy, DASH, POINT, f"{accuracy}, mean over worlds", unused, True),
     ]
+    if numbers.unprotected is not None:
+        other = numbers.unprotected
+        method = (
+            f"the same of {other.run}, the same training without clipping and noise, {plural(other.worlds, 'world')}"
+        )
+        entries.append(Entry("Test accuracy without privacy", other.final, DASH, POINT, method, unused, True))
     if math.isfinite(numbers.test_auroc):
         method = "area under the ROC of the final release, mean over worlds"
         entries.append(Entry("Test AUROC (probability)", numbers.test_auroc, DASH, POINT, method, unused))
@@ -193,7 +212,10 @@ def _star_entries(star: StarNumbers | None) -> list[Entry]:
 
 def _caption(numbers: ModelNumbers, contents: RunContents) -> Caption:
     accuracy = percent(numbers.test_accuracy)
-    text = f"Median over worlds and the range of the middle 90 %. Test accuracy of the final release: {accuracy}."
+    text = (
+        "Median over worlds and the range of the middle 90 %. Test accuracy of the final release: "
+        f"{accuracy}{numbers.beside}."
+    )
     alternative = f"Curve of test accuracy over releases, ending at {accuracy}."
     star = numbers.star
     if star is None or not _is_drawn(contents):
@@ -247,6 +269,7 @@ def releases_figure(numbers: ModelNumbers, contents: RunContents) -> Figure:
     first, last = int(contents.releases["round"].min()), int(contents.releases["round"].max())
     x_name = "Release (number; 0 = initial model)"
     _draw_release_curve(panels[0], contents, "test_accuracy", 100.0)
+    _draw_without_privacy(panels[0], numbers.unprotected)
     panels[0].set_ylim(0, 100)  # the same in every report
     finish_axes(panels[0], "Accuracy of each released model", "" if with_star else x_name, "Test accuracy (%)")
     if with_star:
@@ -278,6 +301,14 @@ def _draw_release_curve(axes: Axes, contents: RunContents, column: str, scale: f
             alpha=0.6, label="5 % to 95 % of the worlds",
         )  # fmt: skip
     draw_median(axes, rounds, scale * middle, median_name(contents.run.worlds))
+
+
+def _draw_without_privacy(axes: Axes, other: Unprotected | None) -> None:
+    """Draw the mean accuracy of the same training without privacy, with a legend of its own line."""
+    if other is not None:
+        shares = [100.0 * share for share in other.accuracy]
+        axes.plot(other.rounds, shares, color=INK, linestyle="--", linewidth=1.5, label="without privacy (mean)")
+        add_legend(axes)
 
 
 def _draw_promised_epsilon(axes: Axes, contents: RunContents) -> None:

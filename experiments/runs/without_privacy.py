@@ -1,0 +1,68 @@
+"""Which run is the same training without privacy: `fl-audit report DIR --without-privacy OTHER`."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments.runs.run_directory import RunDirectory, read_json, read_public
+from experiments.runs.sameness import GROWING, differences
+from experiments.runs.store import write_json
+from fl_audit.errors import InputError, require
+from fl_audit.report.unprotected import Unprotected
+
+_TRAINING = ("data", "model", "training")
+"""Sections that both runs must have alike; privacy and what watches it may differ."""
+
+
+def note_unprotected(run: Path, other: Path) -> None:
+    """Note beside a run what the same training without privacy is worth, for its report.
+
+    Parameters
+    ----------
+    run
+        Directory of a finished run.
+    other
+        Directory of a finished run with `private = false` and the same data, model and training.
+
+    Raises
+    ------
+    InputError
+        If the other run is private, trains something else, or is not finished.
+    """
+    (_, mine), (_, theirs) = read_public(run), read_public(other)
+    require(
+        theirs["privacy"]["private"] is False,
+        f"{other} is a run with privacy: accepted for --without-privacy is one with private = false",
+    )
+    found = differences(_training_of(mine), _training_of(theirs))
+    require(
+        not found,
+        f"{other} is no run of the same training: {'; '.join(found)}. Accepted is a run that differs in [privacy], "
+        "[audit] and [run] alone",
+    )
+    write_json(RunDirectory(run).path / "public" / "without-privacy.json", _read(other).to_json())
+
+
+def read_unprotected(run: RunDirectory) -> Unprotected | None:
+    """Return what was noted of the same training without privacy; None where nothing was, or it cannot be read."""
+    try:
+        return Unprotected.of_json(read_json(run.path / "public" / "without-privacy.json"))
+    except (InputError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _training_of(configuration: dict[str, Any]) -> dict[str, Any]:
+    section, _, key = GROWING.partition(".")
+    return {name: configuration[name] for name in _TRAINING} | {section: {key: 0}}
+
+
+def _read(directory: Path) -> Unprotected:
+    try:
+        releases = pd.read_parquet(directory / "releases.parquet", columns=["world", "round", "test_accuracy"])
+    except (OSError, ValueError) as error:
+        raise InputError(f"{directory} holds no finished run: accepted is one with a releases.parquet") from error
+    means = releases.dropna().groupby("round")["test_accuracy"].mean()
+    require(len(means) > 0, f"{directory} has no accuracy of any release: accepted is a run that was evaluated")
+    name, worlds = directory.resolve().name, int(releases["world"].nunique())
+    return Unprotected(name, worlds, tuple(map(int, means.index)), tuple(map(float, means)))

@@ -1,0 +1,57 @@
+"""Accuracy beside the same training without privacy, where such a run is named."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from audits import small_settings
+
+from experiments.runs.config import parse_config
+from experiments.runs.engines import Engine
+from experiments.runs.plan import resolve
+from experiments.runs.run import rebuild_report, run_audit
+from experiments.runs.run_directory import read_json
+from fl_audit.errors import InputError
+
+FREE = {"private": False, "belief": None, "clipping-norm": None, "sensitivity": None}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A private run, the same without privacy, and one of another training without privacy."""
+    place = tmp_path_factory.mktemp("beside")
+    without = {"privacy": FREE, "audit": {"insider": False}}
+    kinds = {"private": {}, "free": without, "other": without | {"training": {"rounds": 1}}}
+    for name, changes in kinds.items():
+        run_audit(resolve(parse_config(small_settings(**changes))), place / name, Engine.LOCAL, with_report=False)
+    return place
+
+
+def test_the_report_shows_both_from_then_on(runs: Path) -> None:
+    rebuild_report(runs / "private", runs / "free")
+    releases = pd.read_parquet(runs / "free" / "releases.parquet")
+    final = releases.loc[releases["round"] == releases["round"].max(), "test_accuracy"].mean()
+    utility = read_json(runs / "private" / "summary.json")["utility"]
+    assert utility["test_accuracy_without_privacy"] == pytest.approx(final)
+    assert utility["test_accuracy"] != pytest.approx(final)
+    rebuild_report(runs / "private")
+    assert "without privacy)" in (runs / "private" / "report.html").read_text()
+    assert read_json(runs / "private" / "summary.json")["utility"] == utility
+
+
+@pytest.mark.parametrize(
+    ("of", "beside", "said"),
+    [
+        (
+            "free",
+            "private",
+            "private is a run with privacy: accepted for --without-privacy is one with private = false",
+        ),
+        ("private", "other", "other is no run of the same training: training.rounds is 1 and was"),
+        ("private", "nothing", "nothing"),
+    ],
+)
+def test_another_training_is_refused(of: str, beside: str, said: str, runs: Path) -> None:
+    with pytest.raises(InputError, match=said):
+        rebuild_report(runs / of, runs / beside)
+    assert not (runs / "other" / "public" / "without-privacy.json").exists()
