@@ -78,7 +78,9 @@ class DataSection(Section):
     partition: Choice[PartitionScheme] = PartitionScheme.IID
     """How records are divided among clients."""
     partition_parameters: dict[str, Scalar] = Field(default_factory=dict)
-    """Parameters of the partition, such as { alpha = 0.5 } of `dirichlet`."""
+    """Of `dirichlet`: alpha, min-partition-size, self-balancing. Of `pathological`: num-classes-per-partition,
+    class-assignment-mode. Of `shard`: num-shards-per-partition, shard-size, keep-incomplete-shard.
+    """
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     """Public seed of which records are chosen and how they are divided."""
 
