@@ -98,7 +98,7 @@ def _every() -> Iterator[Setting]:
         assert issubclass(model, BaseModel), "every section has a model"
         for one in model.model_fields.values():
             properties = whole["$defs"][model.__name__]["properties"][one.alias]
-            yield _setting(f"{section}.{one.alias}", one.description or "", properties, whole)
+            yield _setting(f"{section}.{one.alias}", " ".join((one.description or "").split()), properties, whole)
 
 
 def _setting(key: str, explanation: str, properties: dict[str, Any], whole: dict[str, Any]) -> Setting:
