@@ -12,6 +12,8 @@ import pytest
 import fl_audit as fa
 from fl_audit.evidence.belief.verdict import Verdict
 
+# One worker plays the run that tests of this file share.
+pytestmark = pytest.mark.xdist_group("api")
 SETTINGS = {
     "data": {"name": "breast-cancer", "records": 60, "clients": 3},
     "model": {"name": "logistic"},

@@ -13,6 +13,8 @@ from experiments.runs.run import rebuild_report, run_audit
 from experiments.runs.run_directory import read_json
 from fl_audit.errors import InputError
 
+# One worker plays the runs that tests of this file share.
+pytestmark = pytest.mark.xdist_group("without privacy")
 FREE = {"private": False, "belief": None, "clipping-norm": None, "sensitivity": None}
 
 
