@@ -81,7 +81,7 @@ def test_a_person_at_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> Non
         (FLAGS[:-2], "no target given: accepted is exactly one of --belief"),
         ((*FLAGS, "--belief", "0.9"), "--belief and --epsilon given"),
         ((*FLAGS[:2], "--label", "sex", *FLAGS[4:]), "has no label column 'sex'"),
-        (("--data", "gone.csv", *FLAGS[2:]), "--data 'gone.csv': accepted are a CSV file"),
+        (("--data", "gone.csv", *FLAGS[2:]), "--data 'gone.csv': there is no such file; accepted are a CSV file"),
     ],
 )
 def test_what_is_lacking_is_said_and_nothing_is_written(flags: tuple[str, ...], said: str) -> None:

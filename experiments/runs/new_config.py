@@ -126,7 +126,7 @@ def data_name(data: str) -> str:
         return data
     path = Path(data).expanduser()
     accepted = f"a CSV file, an archive .npz, a directory of pictures, or one of {', '.join(names)}"
-    require(path.exists(), f"--data {data!r}: accepted are {accepted}")
+    require(path.exists(), f"--data {data!r}: there is no such file; accepted are {accepted}")
     if path.is_dir():
         return "images"
     return "npz" if path.suffix == ".npz" else "csv"
