@@ -96,8 +96,9 @@ def calibrate(
     from fl_audit.privacy.claim import Claim
     from fl_audit.privacy.events import gaussian_rounds
     from fl_audit.privacy.guarantee import guarantee
+    from fl_audit.privacy.targets import one_target
 
-    target, events = _target(belief, advantage, epsilon), gaussian_rounds(1.0, rounds, sampling_rate)
+    target, events = one_target(belief, advantage, epsilon, "--"), gaussian_rounds(1.0, rounds, sampling_rate)
     neighbours = _one_of(Adjacency, "--adjacency", adjacency)
     chosen_by = _one_of(Sensitivities, "--sensitivities", sensitivities)
 
@@ -166,21 +167,6 @@ def _any_noise_keeps(claim: "Claim") -> str:
         f"rounds with a probability of {claim.participation:.3g} only; {SMALLEST_SAMPLED_NOISE:g} is the smallest "
         "noise multiplier offered"
     )
-
-
-def _target(belief: float | None, advantage: float | None, epsilon: float | None) -> "Target":
-    from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget
-
-    given = {"--belief": belief, "--advantage": advantage, "--epsilon": epsilon}
-    named = [name for name, value in given.items() if value is not None]
-    if len(named) != 1:
-        raise InputError(f"{' and '.join(named) or 'no target'} given: accepted is exactly one of {', '.join(given)}")
-    if belief is not None:
-        return BeliefTarget(belief)
-    if advantage is not None:
-        return AdvantageTarget(advantage)
-    assert epsilon is not None
-    return EpsilonTarget(epsilon)
 
 
 def _said(target: "Target") -> str:

@@ -10,7 +10,7 @@ from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, guarantee
-from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, Target
+from fl_audit.privacy.targets import one_target
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -102,7 +102,7 @@ def calibrate(
     >>> round(promise.noise_multiplier, 2)
     9.95
     """
-    target = _target(belief, advantage, epsilon)
+    target = one_target(belief, advantage, epsilon)
     events = gaussian_rounds(1.0, rounds, sampling_rate)
     neighbours, name = choice(Adjacency, "adjacency", adjacency), choice(Accountant, "accountant", accountant)
     claim = Claim(neighbours, events, delta, prior, name)
@@ -120,16 +120,3 @@ def choice(choices: type[Choice], what: str, name: str) -> Choice:
     if name not in list(choices):
         raise InputError(f"{what} is {name!r}: accepted are {', '.join(choices)}")
     return choices(name)
-
-
-def _target(belief: float | None, advantage: float | None, epsilon: float | None) -> Target:
-    given = {"belief": belief, "advantage": advantage, "epsilon": epsilon}
-    named = [name for name, value in given.items() if value is not None]
-    if len(named) != 1:
-        raise InputError(f"{' and '.join(named) or 'no target'} given: accepted is exactly one of {', '.join(given)}")
-    if belief is not None:
-        return BeliefTarget(belief)
-    if advantage is not None:
-        return AdvantageTarget(advantage)
-    assert epsilon is not None, "one of three is given"
-    return EpsilonTarget(epsilon)

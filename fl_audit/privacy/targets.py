@@ -48,3 +48,36 @@ class NoiseMultiplierTarget:
 
 Target = BeliefTarget | AdvantageTarget | EpsilonTarget | NoiseMultiplierTarget
 """What a user asks for; exactly one of the four."""
+
+
+def one_target(belief: float | None, advantage: float | None, epsilon: float | None, mark: str = "") -> Target:
+    """Return the one target that is given.
+
+    Parameters
+    ----------
+    belief, advantage, epsilon
+        Values of the targets, of which exactly one is not None.
+    mark
+        What stands before the names where they were typed, for the message.
+
+    Raises
+    ------
+    InputError
+        If none or several are given, or the value is out of its range.
+
+    Examples
+    --------
+    >>> one_target(0.9, None, None)
+    BeliefTarget(belief=0.9)
+    """
+    given = {f"{mark}belief": belief, f"{mark}advantage": advantage, f"{mark}epsilon": epsilon}
+    named = [name for name, value in given.items() if value is not None]
+    require(
+        len(named) == 1, f"{' and '.join(named) or 'no target'} given: accepted is exactly one of {', '.join(given)}"
+    )
+    if belief is not None:
+        return BeliefTarget(belief)
+    if advantage is not None:
+        return AdvantageTarget(advantage)
+    assert epsilon is not None, "one of three is given"
+    return EpsilonTarget(epsilon)
