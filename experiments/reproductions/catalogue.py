@@ -4,8 +4,8 @@ from typing import Any
 
 from experiments.reproductions.bernau2019.paper import PAPER as BERNAU_2019
 from experiments.reproductions.bernau2021.paper import PAPER as BERNAU_2021
-from experiments.reproductions.negoescu2023.paper import PAPER as NEGOESCU_2023
 from experiments.reproductions.names import require_known
+from experiments.reproductions.negoescu2023.paper import PAPER as NEGOESCU_2023
 from experiments.reproductions.papers import Item, Paper
 
 PAPERS: tuple[Paper[Any], ...] = (BERNAU_2019, BERNAU_2021, NEGOESCU_2023)

@@ -1,4 +1,4 @@
-"""Names of the papers, tables and figures that can be reproduced: they are known before anything of a paper is imported."""
+"""Names of the papers, tables and figures that can be reproduced, known before a paper is imported."""
 
 from difflib import get_close_matches
 

@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from experiments.reproductions.catalogue import chosen_items
-from experiments.reproductions.names import item_names
 from experiments.reproductions.items import COLUMNS, ItemResult
+from experiments.reproductions.names import item_names
 from experiments.reproductions.negoescu2023.paper import PAPER
 from experiments.reproductions.negoescu2023.ratios import CUT, DELTA, exact_curves
 from experiments.reproductions.negoescu2023.simulation import (

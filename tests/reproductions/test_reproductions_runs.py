@@ -18,8 +18,8 @@ from experiments.reproductions.bernau2021.runs import play
 from experiments.reproductions.bernau2021.settings import ADULT, QuickWorlds, Setting, configuration
 from experiments.reproductions.bernau2021.sources import DataFound
 from experiments.reproductions.catalogue import PAPERS, chosen_items
-from experiments.reproductions.names import ITEMS, item_names
 from experiments.reproductions.items import COLUMNS
+from experiments.reproductions.names import ITEMS, item_names
 from experiments.reproductions.papers import Extent
 from experiments.reproductions.statistics import predicted_advantage
 from experiments.runs.engines import Engine
