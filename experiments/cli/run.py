@@ -115,15 +115,18 @@ def replay(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
         print(f"{world:5d}  {log_odds:+43.9f}  {ratio:28.6f}")
 
 
-def report(directory: DirectoryArgument, without_privacy: WithoutPrivacyOption = None) -> None:
+def report(
+    directory: DirectoryArgument, without_privacy: WithoutPrivacyOption = None, fail_on_violation: FailOption = False
+) -> None:
     """Write DIR/report.html and DIR/report.pdf again from the stored results."""
     for place in (directory, without_privacy):
         if place is not None:
             require_run(place)
     from experiments.runs.run import rebuild_report
 
-    rebuild_report(directory, without_privacy)
+    contents = rebuild_report(directory, without_privacy)
     _tell_report(directory)
+    _end_if_violated(str(contents.summary["verdict"]), fail_on_violation)
 
 
 def _run(
