@@ -24,7 +24,8 @@ from experiments.cli.main import app
 from experiments.runs.config.described import settings as described
 
 NOT_RUN = 10
-"""Setting up (3), the tests themselves, Jupyter, MLflow, a cluster, Flower's own command, what follows it, part of an app."""
+"""Setting up (3), the tests themselves, Jupyter, MLflow, a cluster, Flower's own command and
+what follows it, and a part of an app."""
 WORDS_OF_THE_README = 900
 
 
