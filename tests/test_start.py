@@ -14,6 +14,8 @@ COMMANDS = {
     "datasets": 0,
     "settings privacy": 0,
     "run misspelt.toml": 2,
+    "compare first second": 0,
+    "export first --to badge --out badge.svg": 0,
     "run audit.toml --out taken": 2,
     "run audit.toml --resume --out new": 2,
     "sweep misspelt.toml": 2,
@@ -46,6 +48,9 @@ def test_commands_that_learn_nothing_import_nothing_slow(tmp_path: Path) -> None
     (tmp_path / "misspelt.toml").write_text("[privacy]\nbelif = 0.9\n")
     (tmp_path / "audit.toml").write_text("[privacy]\nbelief = 0.9\ndelta = 1e-3\n")
     (tmp_path / "taken" / "theirs").mkdir(parents=True)
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "summary.json").write_text('{"schema": 1, "verdict": "no promise", "guarantee": null}')
     arguments = [sys.executable, "-c", PROGRAM, json.dumps(list(COMMANDS))]
     ran = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert json.loads(ran.stdout) == {command: [status, []] for command, status in COMMANDS.items()}

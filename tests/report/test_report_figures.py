@@ -11,8 +11,10 @@ from scipy import stats
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.game.crafted import CraftedMeasures
-from fl_audit.report import FinishedRun, RunContents, RunTables, report_contents, style
+from fl_audit.report import style
+from fl_audit.report.contents import RunContents
 from fl_audit.report.curves import quantiles_by_round
+from fl_audit.report.finished_run import FinishedRun, RunTables
 from fl_audit.report.page.pictures import draw_all
 from fl_audit.report.page.svg import to_svg
 from fl_audit.report.section import Caption
@@ -22,7 +24,7 @@ from fl_audit.report.sections.insider_figures import worlds_shown
 from fl_audit.report.sections.membership import MembershipNumbers
 from fl_audit.report.sections.noise import NoiseNumbers
 from fl_audit.report.sections.other_promises import OtherPromises
-from fl_audit.report.sections.registry import SECTIONS, measured
+from fl_audit.report.sections.registry import SECTIONS, measured, report_contents
 from fl_audit.report.sections.released_model import promise_fits
 from fl_audit.report.sections.tradeoff import FEWEST, TradeoffNumbers
 from fl_audit.report.style import to_png
