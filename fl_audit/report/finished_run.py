@@ -201,6 +201,11 @@ class RunFacts:
         return self.guarantee is not None and self.guarantee.sampling_rate < 1
 
     @property
+    def is_pretrained(self) -> bool:
+        """Whether training began with weights that were pretrained, on records beside all of this run."""
+        return bool(self.configuration.get("model", {}).get("initial") == "pretrained")
+
+    @property
     def optimizer(self) -> str:
         """How the model follows from the release, by name."""
         return str(self.game.law.optimizer.kind)

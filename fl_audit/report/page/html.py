@@ -96,7 +96,7 @@ def _subtitle(contents: RunContents) -> str:
         f"model {game.model}",
         plural(game.rounds, "round"),
         plural(contents.run.worlds, "world"),
-        scaling_text(facts),
+        scaling_text(facts) if facts.game.law.weighs_exactly else "noise in every step of the clients' training",
         *_laws(facts),
     )
     return " · ".join(parts)
@@ -109,7 +109,7 @@ def _laws(facts: RunFacts) -> list[str]:
         "each client protected as a whole": words.one == "client",
         f"{words.many} sampled at rate {number_text(facts.sampling_rate)}": facts.is_sampled,
         "cohorts take turns": isinstance(law.participation, FixedCohort),
-        f"{law.noise.kind} noise": law.adds_noise and law.noise.kind != "central",
+        f"{law.noise.kind} noise": law.adds_noise and law.noise.kind not in {"central", "inside-training"},
         "adaptive clipping": law.is_adaptive,
         "insider at the server": facts.game.standpoint.place is Standing.SERVER,
         plural(facts.game.insiders, "insider"): facts.game.insiders > 1,
@@ -117,10 +117,19 @@ def _laws(facts: RunFacts) -> list[str]:
     return [part for part, applies in parts.items() if applies]
 
 
+_ABOUT = {
+    Verdict.VIOLATED: "What an audit like this covers",
+    Verdict.CONSISTENT: "What this verdict covers",
+    Verdict.INCONCLUSIVE: "What a verdict would cover",
+    Verdict.NOT_AUDITED: "Why there is no verdict",
+    Verdict.NO_PROMISE: "Why there is no verdict",
+}
+
+
 def _covers(contents: RunContents) -> str:
     numbers = verdict_of(contents)
     basis, scope = banner(numbers).basis, numbers.scope
-    about = "What an audit like this covers" if numbers.verdict is Verdict.VIOLATED else "What this verdict covers"
+    about = _ABOUT[numbers.verdict]
     text = f"{scope} {basis}" if basis and basis not in scope else scope
     return (
         f'<p class="notice"><strong>{about}.</strong> {escape(text)}</p>\n'

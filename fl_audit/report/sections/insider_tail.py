@@ -121,4 +121,6 @@ def _finding(contents: RunContents, promise: Guarantee) -> str:
 def _passed(contents: RunContents, promise: Guarantee) -> str:
     worlds = contents.run.worlds
     count = int((contents.run.towards_truth > bound_in_log_odds(promise)).sum())
+    if worlds == 1:
+        return f"The one world of this run {'passed' if count else 'did not pass'} it."
     return f"In this run {count if count else 'none'} of {plural(worlds, 'world')} passed it."
