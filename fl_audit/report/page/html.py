@@ -13,7 +13,7 @@ from fl_audit.report.contents import RunContents
 from fl_audit.report.finished_run import RunFacts
 from fl_audit.report.headline import verdict_of
 from fl_audit.report.page.first_screen import first_screen
-from fl_audit.report.page.markup import html_drawing, html_figure
+from fl_audit.report.page.markup import html_drawing, html_figure, scrolling
 from fl_audit.report.page.papers import papers_of
 from fl_audit.report.page.pictures import DrawnPicture
 from fl_audit.report.page.shell import html_page
@@ -158,10 +158,11 @@ def _value(value: Any, is_share: bool = False) -> str:
 def _table(title: str, columns: tuple[str, ...], rows: Iterable[str], kind: str = "numbers") -> str:
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
     body = "\n".join(rows)
-    return (
-        f'<div class="scroll"><table class="{kind}"><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{body}\n</tbody></table></div>\n"
+    table = (
+        f'<table class="{kind}"><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{body}\n</tbody></table>"
     )
+    return f"{scrolling(table, title)}\n"
 
 
 _ENTRY_COLUMNS = ("Number", "Value", "Accountant", "Confidence", "Method", "Assumption")
