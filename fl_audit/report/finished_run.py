@@ -273,6 +273,14 @@ class FinishedRun:
         """Number of worlds."""
         return len(self.tables.worlds)
 
+    @property
+    def chosen_releases(self) -> tuple[int, int] | None:
+        """First and last of the releases that early stopping chose as final models; None without early stopping."""
+        table = self.tables.worlds
+        if "chosen_release" not in table:
+            return None
+        return int(table["chosen_release"].min()), int(table["chosen_release"].max())
+
     @cached_property
     def bits(self) -> NDArray[np.bool_]:
         """Whether D was used, shape (worlds,)."""

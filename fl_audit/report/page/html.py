@@ -98,6 +98,7 @@ def _subtitle(contents: RunContents) -> str:
         plural(contents.run.worlds, "world"),
         scaling_text(facts) if facts.game.law.weighs_exactly else "noise in every step of the clients' training",
         *_laws(facts),
+        *(["early stopping"] if contents.run.chosen_releases is not None else []),
     )
     return " · ".join(parts)
 

@@ -130,7 +130,7 @@ def _is_drawn(contents: RunContents) -> bool:
 def _sentence(numbers: ModelNumbers, contents: RunContents) -> str:
     """Return how the released model fares, by Epsilon* and accuracy."""
     useful = f"The released model is right for {percent(numbers.test_accuracy)} of new cases{numbers.beside}"
-    star = numbers.star
+    star, useful = numbers.star, f"{_kept_release(contents)}{useful}"
     if star is None or not math.isfinite(star.mean):
         return f"{useful}; how much it gives away by itself was not measured."
     many = contents.run.worlds > 1
@@ -146,6 +146,32 @@ def _sentence(numbers: ModelNumbers, contents: RunContents) -> str:
     return (
         f"{useful}; judged by its errors alone, it scores {number_text(star.mean, 3)}{worst} on the leakage scale "
         f"Epsilon*, where 0 means that it treats people in the training data just like others.{chance}"
+    )
+
+
+def _kept_release(contents: RunContents) -> str:
+    """Say which release was kept, where early stopping chose it, in a sentence with a space behind it."""
+    if (chosen := contents.run.chosen_releases) is None:
+        return ""
+    return (
+        f"Of each training the model was kept after which its errors on new cases fell no more: {_numbers_of(chosen)}. "
+    )
+
+
+def _numbers_of(chosen: tuple[int, int]) -> str:
+    first, last = chosen
+    return f"release {first}" if first == last else f"a release from {first} to {last}"
+
+
+def _chosen_sentence(contents: RunContents) -> str:
+    """Say what is called final, and what the promise counts, where early stopping chose the release."""
+    if (chosen := contents.run.chosen_releases) is None:
+        return ""
+    rounds = plural(contents.facts.game.rounds, "round")
+    return (
+        f" Early stopping chose {_numbers_of(chosen)} of each world as its final one, and the last point is that of "
+        "the chosen models; before it, once every world had stopped, the curve repeats what was looked at last. The "
+        f"choice reads releases and public records alone; the promise counts all {rounds}."
     )
 
 
@@ -216,6 +242,7 @@ def _caption(numbers: ModelNumbers, contents: RunContents) -> Caption:
     accuracy = percent(numbers.test_accuracy)
     mean = ", mean over worlds" if contents.run.worlds > 1 else ""
     text = f"{_what_is_drawn(contents)} Test accuracy of the final release{mean}: {accuracy}{numbers.beside}."
+    text += _chosen_sentence(contents)
     alternative = f"Curve of test accuracy over releases, ending at {accuracy}."
     star = numbers.star
     if star is None or not _is_drawn(contents):
