@@ -68,6 +68,28 @@ def import_user_module(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
+def require_named(name: str) -> None:
+    """Refuse a name that cannot stand for a function of the user, before anything slow is imported.
+
+    Parameters
+    ----------
+    name
+        What should be `package.module:name`, of a module that there is.
+
+    Raises
+    ------
+    InputError
+        If it has another form, or there is no such top-level module.
+    """
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise InputError(f"{name!r} names no function: accepted is package.module:name")
+    top = module.partition(".")[0]
+    if top and _place_elsewhere(top) is None:
+        where = f" in {_searched[0]}, nor installed" if _searched else ""
+        raise InputError(f"{name!r} cannot be imported: there is no module {top!r}{where}")
+
+
 def _place(spec: importlib.machinery.ModuleSpec | None) -> str | None:
     """Return the file of a module, or the directory of a package that has no file of its own."""
     if spec is None:

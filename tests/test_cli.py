@@ -108,6 +108,11 @@ def test_a_violation_ends_with_its_own_status_where_that_is_asked_for(
     arguments = ["run", str(config), "--out", str(tmp_path / "out"), "--engine", "local"]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     assert CliRunner().invoke(app, [*arguments, "--fail-on-violation"]).exit_code == 4
+    finished = ["report", str(tmp_path / "finished")]
+    monkeypatch.setattr("experiments.cli.run.require_run", lambda _: None)
+    monkeypatch.setattr("experiments.runs.run.rebuild_report", lambda *_: Contents({"verdict": "violated"}))
+    assert CliRunner().invoke(app, finished).exit_code == 0
+    assert CliRunner().invoke(app, [*finished, "--fail-on-violation"]).exit_code == 4
     monkeypatch.setattr("experiments.runs.run.run_audit", lambda *_: Contents({"verdict": "consistent"}))
     assert CliRunner().invoke(app, [*arguments, "--fail-on-violation"]).exit_code == 0
 

@@ -46,6 +46,7 @@ def refusal(section: str, key: str, value: Any) -> str:
             "training.learning-rate is inf: accepted are finite numbers above 0",
         ),
         ("privacy", "delta", 1, "privacy.delta is 1: accepted are finite numbers above 0 and below 1"),
+        ("privacy", "belief", 90, "belief is 90: accepted are finite numbers above 0 and below 1; 90 % is 0.9"),
         ("privacy", "private", 1, "privacy.private is 1: accepted are true and false"),
         ("privacy", "accountant", "moments", "accepted are 'rdp-classic', 'rdp', 'pld', 'gdp'"),
         ("run", "keep-final-models", "no", "run.keep-final-models is 'no': accepted are true and false"),

@@ -73,6 +73,24 @@ def test_a_person_at_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (config.data.clients, config.training.rounds, config.privacy.advantage) == (5, 7, 0.3)
 
 
+def test_a_refusal_names_options_and_they_mend_it() -> None:
+    rows = {"age": [7, 3, None] * 20, "id": [f"P{row}" for row in range(60)], "outcome": ["ill", "well"] * 30}
+    pd.DataFrame(rows).to_csv("gaps.csv", index=False)
+    flags = ["init", "--data", "gaps.csv", "--label", "outcome", "--epsilon", "2", "--clients", "3"]
+    refused = CliRunner().invoke(app, flags).exception
+    assert "column age, row 3" in str(refused)
+    assert "leave out the records where one is missing with --missing '', or the column with --drop age" in str(refused)
+    flags += ["--missing", ""]
+    refused = CliRunner().invoke(app, flags).exception
+    assert "another text in every record" in str(refused)
+    assert str(refused).endswith("leave it out with --drop id")
+    assert CliRunner().invoke(app, [*flags, "--drop", "id"]).exit_code == 0
+    data = tomllib.loads(Path("audit.toml").read_text())["data"]
+    assert (data["missing"], data["drop"]) == ([], ["id"])
+    listed = CliRunner().invoke(app, [*flags, "--missing", "[]", "--force"]).exception
+    assert "--missing '[]' is a list: accepted is a word" in str(listed)
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

@@ -14,7 +14,11 @@ COMMANDS = {
     "datasets": 0,
     "settings privacy": 0,
     "run misspelt.toml": 2,
+    "run audit.toml --out taken": 2,
+    "run audit.toml --resume --out new": 2,
     "sweep misspelt.toml": 2,
+    "reproduce misspelt": 2,
+    "strategy misspelt:private --claim-epsilon 1": 2,
     "account --noise-multiplier 1 --delta 1e-5 --rounds 30": 0,
     "account --noise-multiplier 1 --delta 1e-5 --rounds 30 --sampling-rate 0.1 --accountant pld": 0,
     "calibrate --belief 0.9 --delta 1e-3 --rounds 30": 0,
@@ -40,6 +44,8 @@ print(json.dumps(found))
 
 def test_commands_that_learn_nothing_import_nothing_slow(tmp_path: Path) -> None:
     (tmp_path / "misspelt.toml").write_text("[privacy]\nbelif = 0.9\n")
+    (tmp_path / "audit.toml").write_text("[privacy]\nbelief = 0.9\ndelta = 1e-3\n")
+    (tmp_path / "taken" / "theirs").mkdir(parents=True)
     arguments = [sys.executable, "-c", PROGRAM, json.dumps(list(COMMANDS))]
     ran = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert json.loads(ran.stdout) == {command: [status, []] for command, status in COMMANDS.items()}

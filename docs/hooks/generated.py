@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from experiments.runs.config.described import Setting
 
 MARKER = re.compile(r"<!-- generated: ([\w-]+) -->")
-WIDTH = 100
+WIDTH = 84
 """Columns of the help of a command."""
 
 

@@ -49,6 +49,8 @@ def check(
 
 
 def _lines(found: "Check", engine: Engine) -> Iterator[str]:
+    from fl_audit.report.wording import plural
+
     plan, sizes = found.plan, found.sizes
     yield (
         f"data: {plan.public.data.name}, {sizes.records:,} records of {sizes.features:,} numbers in {sizes.classes} "
@@ -60,9 +62,12 @@ def _lines(found: "Check", engine: Engine) -> Iterator[str]:
     )
     for column in sizes.columns:
         yield f"column {column}"
+    worlds, batch = plan.config.audit.worlds, plan.config.run.worlds_per_batch
+    assert batch is not None, "a resolved configuration names the size of a batch"
+    together = "" if worlds == 1 else f", {'all' if batch >= worlds else f'{batch:,}'} at a time"
     yield (
-        f"model: {plan.public.model}, {sizes.parameters:,} parameters; {plan.config.audit.worlds:,} worlds of "
-        f"{plan.public.rounds:,} rounds, {plan.config.run.worlds_per_batch:,} worlds at a time"
+        f"model: {plan.public.model}, {sizes.parameters:,} parameters; {plural(worlds, 'world')} of "
+        f"{plural(plan.public.rounds, 'round')}{together}"
     )
     yield _promise(found)
     yield _findable(found)

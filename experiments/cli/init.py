@@ -1,55 +1,81 @@
 """The command that writes a configuration for one's own data: init."""
 
+import json
+import re
+import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from experiments.cli.options import DataDirOption
 from fl_audit.errors import InputError
 
+_IN_DATA = re.compile(r"\b(drop|missing|separator|owner) = (\[.*?\]|\".*?\") in \[data\]")
+"""A setting as messages name it; `init` has an option for each of these."""
+
 TARGETS = ("belief", "epsilon", "advantage", "noise-multiplier")
+_ROUNDS = 30
+
+
+FileArgument = Annotated[Path, typer.Argument(metavar="[FILE]", help="Configuration to write.")]
+DataOption = Annotated[
+    str | None,
+    typer.Option(
+        "--data", metavar="FILE|NAME", help="A CSV file, an archive .npz, a directory of pictures, or a data set."
+    ),
+]
+LabelOption = Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="Column to be learned (CSV).")]
+OwnerOption = Annotated[
+    str | None, typer.Option("--owner", metavar="COLUMN", help="Column that says whose each record is.")
+]
+DropOption = Annotated[
+    list[str] | None, typer.Option("--drop", metavar="COLUMN", help="Column to leave out; may be repeated.")
+]
+MissingOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--missing", metavar="WORD", help="Word for a missing value, '' for empty cells alone; may be repeated."
+    ),
+]
+SeparatorOption = Annotated[
+    str | None, typer.Option("--separator", metavar="CHARACTER", help="Between cells.  [default: a comma]")
+]
+ClientsOption = Annotated[
+    int | None, typer.Option("--clients", metavar="N", help="Clients.  [default: 10, or the owners]")
+]
+RoundsOption = Annotated[int | None, typer.Option("--rounds", metavar="K", help="Rounds.  [default: 30]")]
+BeliefOption = Annotated[float | None, typer.Option("--belief", metavar="P", help="Largest belief of an insider.")]
+EpsilonOption = Annotated[float | None, typer.Option("--epsilon", metavar="E", help="Largest epsilon.")]
+AdvantageOption = Annotated[float | None, typer.Option("--advantage", metavar="A", help="Largest advantage.")]
+NoiseOption = Annotated[float | None, typer.Option("--noise-multiplier", metavar="Z", help="Noise over sensitivity.")]
+DeltaOption = Annotated[
+    float | None, typer.Option("--delta", metavar="D", help="delta.  [default: a tenth of 1 / records]")
+]
+WorldsOption = Annotated[int, typer.Option("--worlds", metavar="W", help="How often the game is played.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
 
 
 def init(
-    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="Configuration to write.")] = Path("audit.toml"),
-    data: Annotated[
-        str | None,
-        typer.Option(
-            "--data", metavar="FILE|NAME", help="A CSV file, an archive .npz, a directory of pictures, or a data set."
-        ),
-    ] = None,
-    label: Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="Column to be learned (CSV).")] = None,
-    owner: Annotated[
-        str | None, typer.Option("--owner", metavar="COLUMN", help="Column that says whose each record is.")
-    ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option("--drop", metavar="COLUMN", help="Column to leave out; may be repeated.")
-    ] = None,
-    missing: Annotated[
-        list[str] | None, typer.Option("--missing", metavar="WORD", help="Word for a missing value; may be repeated.")
-    ] = None,
-    separator: Annotated[
-        str | None, typer.Option("--separator", metavar="CHARACTER", help="Between cells.  [default: a comma]")
-    ] = None,
-    clients: Annotated[
-        int | None, typer.Option("--clients", metavar="N", help="Clients.  [default: 10, or the owners]")
-    ] = None,
-    rounds: Annotated[int | None, typer.Option("--rounds", metavar="K", help="Rounds.  [default: 30]")] = None,
-    belief: Annotated[float | None, typer.Option("--belief", metavar="P", help="Largest belief of an insider.")] = None,
-    epsilon: Annotated[float | None, typer.Option("--epsilon", metavar="E", help="Largest epsilon.")] = None,
-    advantage: Annotated[float | None, typer.Option("--advantage", metavar="A", help="Largest advantage.")] = None,
-    noise_multiplier: Annotated[
-        float | None, typer.Option("--noise-multiplier", metavar="Z", help="Noise over sensitivity.")
-    ] = None,
-    delta: Annotated[
-        float | None, typer.Option("--delta", metavar="D", help="delta.  [default: a tenth of 1 / records]")
-    ] = None,
-    worlds: Annotated[int, typer.Option("--worlds", metavar="W", help="How often the game is played.")] = 200,
-    data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", metavar="DIR", help="Data directory.  [default: FL_AUDIT_DATA]")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    file: FileArgument = Path("audit.toml"),
+    data: DataOption = None,
+    label: LabelOption = None,
+    owner: OwnerOption = None,
+    drop: DropOption = None,
+    missing: MissingOption = None,
+    separator: SeparatorOption = None,
+    clients: ClientsOption = None,
+    rounds: RoundsOption = None,
+    belief: BeliefOption = None,
+    epsilon: EpsilonOption = None,
+    advantage: AdvantageOption = None,
+    noise_multiplier: NoiseOption = None,
+    delta: DeltaOption = None,
+    worlds: WorldsOption = 200,
+    data_dir: DataDirOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Write a configuration for your own data, with a comment above every key.
 
@@ -57,14 +83,44 @@ def init(
     --noise-multiplier are needed, and --label for a CSV file. The data are loaded and the promise is accounted before
     anything is written.
     """
-    if file.exists() and not force:
-        raise InputError(f"{file} exists: accepted is a new file, or --force to write over it")
-    if file.absolute().parent.is_dir() is False:
-        raise InputError(f"{file.absolute().parent} is no directory: accepted is a file in one that is there")
+    _require_place(file, force)
     target, value = _target(dict(zip(TARGETS, (belief, epsilon, advantage, noise_multiplier), strict=True)))
-    from experiments.runs.new_config import Wishes, column_names, data_name, new_config
+    words = _missing_words(missing or [])
+    from experiments.runs.new_config import Wishes, new_config
     from experiments.runs.progress import at_work
     from fl_audit.whole_files import whole_file
+
+    data, label, clients, rounds = _asked_rest(data, label, clients, rounds, separator, owner)
+    if target is None:
+        target, value = _asked_target()
+    place = None if data_dir is None else str(data_dir.absolute())
+    table = {"data-dir": place, "owner": owner, "drop": drop or None, "missing": words, "separator": separator}
+    wishes = Wishes(data, target, value, label, clients, rounds, delta, worlds, table)
+    with at_work("loading the data, accounting the promise"):
+        text = _in_own_words(lambda: new_config(wishes, file.absolute().parent))
+    with whole_file(file) as written:
+        written.write_text(text, encoding="utf-8")
+    print(f"configuration: {file}")
+    print(f"next: fl-audit check {file}")
+
+
+def _require_place(file: Path, is_forced: bool) -> None:
+    if file.exists() and not is_forced:
+        raise InputError(f"{file} exists: accepted is a new file, or --force to write over it")
+    if not file.absolute().parent.is_dir():
+        raise InputError(f"{file.absolute().parent} is no directory: accepted is a file in one that is there")
+
+
+def _asked_rest(
+    data: str | None,
+    label: str | None,
+    clients: int | None,
+    rounds: int | None,
+    separator: str | None,
+    owner: str | None,
+) -> tuple[str, str | None, int | None, int]:
+    """Return data, label, clients and rounds, with what no option says asked for, where somebody is there."""
+    from experiments.runs.new_config import column_names, data_name
 
     data = data or _asked("--data", "Your data: a CSV file, an archive .npz, a directory of pictures, or a data set")
     if data_name(data) == "csv" and label is None and is_asking():
@@ -72,23 +128,35 @@ def init(
     if clients is None and owner is None and is_asking():
         clients = int(typer.prompt("Clients", type=int, default=10, err=True))
     if rounds is None:
-        rounds = int(typer.prompt("Rounds", type=int, default=30, err=True)) if is_asking() else 30
-    if target is None:
-        target, value = _asked_target()
-    place = None if data_dir is None else str(data_dir.absolute())
-    table = {"data-dir": place, "owner": owner, "drop": drop, "missing": missing, "separator": separator}
-    wishes = Wishes(data, target, value, label, clients, rounds, delta, worlds, table)
-    with at_work("loading the data, accounting the promise"):
-        text = new_config(wishes, file.absolute().parent)
-    with whole_file(file) as written:
-        written.write_text(text, encoding="utf-8")
-    print(f"configuration: {file}")
-    print(f"next: fl-audit check {file}")
+        rounds = int(typer.prompt("Rounds", type=int, default=_ROUNDS, err=True)) if is_asking() else _ROUNDS
+    return data, label, clients, rounds
 
 
 def is_asking() -> bool:
     """Return whether somebody is there to be asked."""
     return sys.stdin.isatty()
+
+
+def _missing_words(given: list[str]) -> list[str] | None:
+    """Return the words for a missing value: none are needed for empty cells, and None is that no record is left out."""
+    for word in given:
+        if word.startswith("[") and word.endswith("]"):
+            raise InputError(f"--missing {word!r} is a list: accepted is a word, repeated for others, or ''")
+    return [word for word in given if word] if given else None
+
+
+def _in_own_words(make: Callable[[], str]) -> str:
+    """Return what is made; if that is refused, say what mends it in options and not as a configuration does."""
+    try:
+        return make()
+    except InputError as error:
+        raise InputError(_IN_DATA.sub(_as_option, str(error))) from error
+
+
+def _as_option(setting: re.Match[str]) -> str:
+    value = json.loads(setting[2])
+    only = value[0] if isinstance(value, list) and value else value or ""
+    return f"--{setting[1]} {shlex.quote(only)}"
 
 
 def _target(given: dict[str, float | None]) -> tuple[str | None, float]:

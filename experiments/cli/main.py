@@ -29,7 +29,7 @@ from fl_audit.user_modules import search_last
 
 _STATUSES = """\b
 Exit status:
-  0    done; of run and demo: whatever the verdict is
+  0    done; of run, demo and report: whatever the verdict is
   2    wrong input, said in one line; nothing was written
   3    the run stopped, said in one line; what was finished is kept
   4    the verdict is violated, with --fail-on-violation

@@ -8,11 +8,19 @@ import typer
 from experiments.cli.interrupts import goes_on_with, options
 from experiments.cli.options import AddressOption, DataDirOption, among, require_engine
 from experiments.names import Engine
+from experiments.reproductions.names import item_names, require_known
 from experiments.talk import is_quiet
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A paper, or an item such as negoescu2023-fig4.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A paper, or an item such as negoescu2023-fig4.",
+            autocompletion=among(item_names()),
+        ),
+    ],
     data_dir: DataDirOption = None,
     out: Annotated[
         Path | None,
@@ -39,6 +47,7 @@ def reproduce(
     or fig1 to fig9. Negoescu et al. 2023: negoescu2023 (all), or negoescu2023- with
     fig1 to fig6; its models are trained as points of a sweep, over Ray.
     """
+    require_known(name)
     chosen = None if engine is None else require_engine(engine)
     from rich.console import Console
     from rich.table import Table

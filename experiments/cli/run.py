@@ -21,6 +21,7 @@ from experiments.cli.options import (
     require_engine,
 )
 from experiments.names import VIOLATED, Engine
+from experiments.runs.places import is_begun, require_place, require_run
 from experiments.talk import is_quiet
 from fl_audit.device import Device
 from fl_audit.errors import InputError
@@ -97,7 +98,7 @@ def _end_if_violated(verdict: str, is_failure: bool) -> None:
 
 def replay(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
     """Recompute the insider's log-odds and measured noise of the kept worlds from DIR/public alone."""
-    _require_run(directory)
+    require_run(directory)
     from experiments.runs.replay import replay as recompute
 
     result = recompute(directory)
@@ -114,22 +115,18 @@ def replay(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
         print(f"{world:5d}  {log_odds:+43.9f}  {ratio:28.6f}")
 
 
-def report(directory: DirectoryArgument, without_privacy: WithoutPrivacyOption = None) -> None:
+def report(
+    directory: DirectoryArgument, without_privacy: WithoutPrivacyOption = None, fail_on_violation: FailOption = False
+) -> None:
     """Write DIR/report.html and DIR/report.pdf again from the stored results."""
     for place in (directory, without_privacy):
         if place is not None:
-            _require_run(place)
+            require_run(place)
     from experiments.runs.run import rebuild_report
 
-    rebuild_report(directory, without_privacy)
+    contents = rebuild_report(directory, without_privacy)
     _tell_report(directory)
-
-
-def _require_run(directory: Path) -> None:
-    """Answer for a directory without a run before what takes seconds to import."""
-    place = directory / "public" / "configuration.json"
-    if not place.exists():
-        raise InputError(f"{place} is missing: accepted is a directory that 'fl-audit run' made")
+    _end_if_violated(str(contents.summary["verdict"]), fail_on_violation)
 
 
 def _run(
@@ -151,17 +148,17 @@ def _run(
     if resume and out is None:
         raise InputError("--resume without --out: name the directory of the interrupted run")
     directory = out or Path("runs") / f"{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    # A mistake in the configuration is answered before what takes seconds to import.
+    # A mistake in the configuration or the directory is answered before what takes seconds to import.
     settings = load_config(config, overrides, str(data_dir) if data_dir else None)
+    require_place(directory, resume)
     from experiments.runs.plan import resolve
     from experiments.runs.progress import at_work, progress_bar
     from experiments.runs.run import require_playable, run_audit
-    from experiments.runs.run_directory import RunDirectory
     from fl_audit.data.catalogue import load_source
     from fl_audit.data.columns import column_lines
 
     def way_on() -> list[str] | None:
-        if not RunDirectory(directory).is_begun:
+        if not is_begun(directory):
             return None
         flags = options(engine=engine, ray_address=ray_address, data_dir=data_dir, out=directory)
         return ["run", str(config), *without_seed(overrides), *flags, "--resume"]

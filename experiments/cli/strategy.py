@@ -9,6 +9,7 @@ import typer
 from experiments.cli.options import AdjacencyOption, JsonOption, among
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
+from fl_audit.user_modules import require_named
 
 if TYPE_CHECKING:
     from fl_audit.laboratory.findings import Finding
@@ -93,6 +94,8 @@ def strategy(
     """Hold a Flower strategy to its claim, with thousands of short games through its own interface."""
     if adjacency not in list(Adjacency):
         raise InputError(f"--adjacency {adjacency!r}: accepted are {', '.join(Adjacency)}")
+    for named in (factory, *(mod or [])):
+        require_named(named)
     from experiments.laboratory.campaign import hold_to_claim
     from experiments.laboratory.subjects import subject_of
     from experiments.runs.progress import at_work
@@ -103,8 +106,8 @@ def strategy(
     from strategies.laboratory.mends import MENDS
 
     names = [kind.name for kind in KINDS]
-    for flag, named in (("--without", without), ("--only", only)):
-        for name in named or []:
+    for flag, games in (("--without", without), ("--only", only)):
+        for name in games or []:
             if name not in names:
                 raise InputError(f"{flag} {name!r}: accepted are {', '.join(names)}")
     claim = Claim(Adjacency(adjacency), claim_epsilon, claim_delta, claim_noise_multiplier, rounds)

@@ -14,36 +14,46 @@ from fl_audit.errors import InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from experiments.sweeps.grid import Point
     from experiments.sweeps.sweep import Sweep
 
 
+BaseArgument = Annotated[
+    Path, typer.Argument(metavar="CONFIG.toml", help="Configuration that every point starts from.")
+]
+OverOption = Annotated[
+    list[str] | None,
+    typer.Option("--over", metavar="SECTION.KEY=V,V,...", help="A setting and its values; may be repeated."),
+]
+BaselineOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--baseline-over",
+        metavar="SECTION.KEY=V,V,...",
+        help="Also without privacy: no clipping, no noise, over these values; may be repeated.",
+    ),
+]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Output directory.  [default: runs/sweep-NAME-TIME]")
+]
+UtilityOption = Annotated[
+    str | None,
+    typer.Option(
+        "--utility",
+        metavar="accuracy|auroc",
+        help="[default: auroc of two classes, else accuracy]",
+        autocompletion=among(Utility),
+    ),
+]
+
+
 def sweep(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Configuration that every point starts from.")],
-    over: Annotated[
-        list[str] | None,
-        typer.Option("--over", metavar="SECTION.KEY=V,V,...", help="A setting and its values; may be repeated."),
-    ] = None,
-    baseline_over: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--baseline-over",
-            metavar="SECTION.KEY=V,V,...",
-            help="Also without privacy: no clipping, no noise, over these values; may be repeated.",
-        ),
-    ] = None,
+    config: BaseArgument,
+    over: OverOption = None,
+    baseline_over: BaselineOption = None,
     set_: SetOption = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Output directory.  [default: runs/sweep-NAME-TIME]")
-    ] = None,
-    utility: Annotated[
-        str | None,
-        typer.Option(
-            "--utility",
-            metavar="accuracy|auroc",
-            help="[default: auroc of two classes, else accuracy]",
-            autocompletion=among(Utility),
-        ),
-    ] = None,
+    out: OutOption = None,
+    utility: UtilityOption = None,
     engine: EngineOption = Engine.RAY.value,
     ray_address: AddressOption = None,
     data_dir: DataDirOption = None,
@@ -60,21 +70,11 @@ def sweep(
     chosen = require_engine(engine)
     if ray_address is not None and chosen is not Engine.RAY:
         raise InputError(f"--ray-address {ray_address!r} with --engine {engine}: it goes with --engine ray")
-    from experiments.runs.config_file import load_values
-    from experiments.sweeps.grid import baselines, grid, parse_axis
-
-    values = load_values(config, set_ or [], str(data_dir) if data_dir else None)
-    points = grid(values, [parse_axis(text) for text in over or []])
-    if baseline_over:
-        points += baselines(values, [parse_axis(text) for text in baseline_over])
     # A mistake in the configuration is answered before what takes seconds to import.
-    from rich.console import Console
-
+    points = _all_points(config, over or [], baseline_over or [], set_ or [], data_dir)
     from experiments.runs.engines import RayOptions
     from experiments.runs.progress import runs_progress_bar
-    from experiments.sweeps.page import sweep_page
     from experiments.sweeps.sweep import RUNS, run_sweep
-    from fl_audit.whole_files import whole_file
 
     run = points[0].config.run
     directory = out or Path("runs") / f"sweep-{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -83,10 +83,9 @@ def sweep(
     def way_on() -> list[str] | None:
         if not (directory / RUNS).is_dir():
             return None
-        axes = [word for text in over or [] for word in ("--over", text)]
-        axes += [word for text in baseline_over or [] for word in ("--baseline-over", text)]
         # A sweep stores no configuration of its own, and who typed a seed knows it: without it the command is another.
-        replaced = [word for text in set_ or [] for word in ("--set", text)]
+        repeated = (("--over", over), ("--baseline-over", baseline_over), ("--set", set_))
+        given = [word for flag, texts in repeated for text in texts or [] for word in (flag, text)]
         flags = options(
             out=directory,
             utility=utility,
@@ -94,7 +93,7 @@ def sweep(
             ray_address=ray_address,
             data_dir=data_dir,
         )
-        return ["sweep", str(config), *axes, *replaced, *flags]
+        return ["sweep", str(config), *given, *flags]
 
     with goes_on_with(way_on):
         found = run_sweep(
@@ -106,6 +105,26 @@ def sweep(
             title,
             chosen,
         )
+    _show(found, directory, title)
+
+
+def _all_points(
+    config: Path, over: list[str], baseline_over: list[str], overrides: list[str], data_dir: Path | None
+) -> "tuple[Point, ...]":
+    from experiments.runs.config_file import load_values
+    from experiments.sweeps.grid import baselines, grid, parse_axis
+
+    values = load_values(config, overrides, str(data_dir) if data_dir else None)
+    points = grid(values, [parse_axis(text) for text in over])
+    return points + baselines(values, [parse_axis(text) for text in baseline_over]) if baseline_over else points
+
+
+def _show(found: "Sweep", directory: Path, title: str) -> None:
+    from rich.console import Console
+
+    from experiments.sweeps.page import sweep_page
+    from fl_audit.whole_files import whole_file
+
     with whole_file(directory / "sweep.html") as file:
         file.write_text(sweep_page(found, title), encoding="utf-8")
     Console().print(_points(found, title))

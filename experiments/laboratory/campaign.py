@@ -75,7 +75,7 @@ def hold_to_claim(
     settle_flower()
     kinds = [
         kind
-        for kind in kinds_for(claim.adjacency, claim.rounds, subject.is_clipped)
+        for kind in kinds_for(claim.neighbours, claim.rounds, subject.is_clipped)
         if kind.name not in without and (only is None or kind.name in only)
     ]
     require(len(kinds) > 0, "no kind of game is left that says something about this claim")

@@ -6,7 +6,7 @@ from typing import Any
 from flwr.serverapp.strategy import Strategy
 
 from fl_audit.errors import InputError
-from fl_audit.user_modules import import_user_module
+from fl_audit.user_modules import import_user_module, require_named
 from strategies.laboratory.subject import Mod, Observer, Subject
 
 _DEFAULT_NORM = 1.0
@@ -61,9 +61,8 @@ def imported(name: str) -> Callable[..., Any]:
     InputError
         If it cannot be had, or cannot be called.
     """
+    require_named(name)
     module, _, attribute = name.partition(":")
-    if not module or not attribute:
-        raise InputError(f"{name!r} names no function: accepted is package.module:name")
     try:
         found = getattr(import_user_module(module), attribute)
     except InputError:

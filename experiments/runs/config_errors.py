@@ -7,6 +7,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from fl_audit.errors import in_percent
+
 _LONGEST_SHOWN = 60
 _LARGEST_SHOWN = 10**20
 
@@ -73,7 +75,13 @@ def _accepted(problem: ErrorDetails, model: type[BaseModel], known: Sequence[str
     # Values with rules of their own say themselves what is accepted.
     if not described or problem["type"] in _RULES_OF_THEIR_OWN:
         return problem["msg"]
-    return f"accepted {'is' if described.startswith('text') else 'are'} {described}"
+    return f"accepted {'is' if described.startswith('text') else 'are'} {described}{_as_share(problem)}"
+
+
+def _as_share(problem: ErrorDetails) -> str:
+    """Return which share was meant where a number below 1 is asked for, and percent were given."""
+    given, limit = problem["input"], problem.get("ctx", {}).get("lt")
+    return in_percent(given) if limit == 1 and isinstance(given, int | float) else ""
 
 
 def accepted_values(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:

@@ -162,7 +162,7 @@ def _values(wishes: Wishes) -> dict[str, dict[str, Any]]:
 
 def _data(wishes: Wishes) -> dict[str, Any]:
     name = data_name(wishes.data)
-    table = {key: value for key, value in (wishes.table or {}).items() if value}
+    table = {key: value for key, value in (wishes.table or {}).items() if value is not None}
     if name.startswith(PREFIX):
         return {"name": name, **({} if wishes.label is None else {"label": wishes.label}), **table}
     if name not in _OF_FILES:

@@ -111,16 +111,22 @@ def _bar(total: int) -> Iterator[_Show]:
 def _lines(total: int) -> Iterator[_Show]:
     """Print a line every so often: a log has no place for a bar that is drawn over itself."""
     begun, reached = time.monotonic(), 0
-    due = begun + SECONDS_UNTIL_LINES
+    due, first = begun + SECONDS_UNTIL_LINES, (begun, 0)
 
     def show(done: int, what: str) -> None:
-        nonlocal due, reached
-        reached += done
+        nonlocal due, first, reached
         now = time.monotonic()
+        if done and not reached:  # until then clients were starting, which tells nothing of the rounds to come
+            first = (now, done)
+        reached += done
         if now < due:
             return
-        due, gone = now + SECONDS_BETWEEN_LINES, now - begun
-        left = f", about {gone / reached * (total - reached):.0f} s left" if reached else ""
-        print(f"{what}: {reached:,} of {total:,} world-rounds, {gone:.0f} s gone{left}", file=sys.stderr, flush=True)
+        due = now + SECONDS_BETWEEN_LINES
+        since, before = first
+        left = (
+            f", about {(now - since) / (reached - before) * (total - reached):.0f} s left" if reached > before else ""
+        )
+        gone = f"{now - begun:.0f} s gone{left}"
+        print(f"{what}: {reached:,} of {total:,} world-rounds, {gone}", file=sys.stderr, flush=True)
 
     yield show

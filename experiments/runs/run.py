@@ -251,7 +251,7 @@ def _timing(run: RunDirectory) -> dict[str, Any]:
     return stored if isinstance(stored, dict) and stored.keys() == UNKNOWN_TIMING.keys() else dict(UNKNOWN_TIMING)
 
 
-def rebuild_report(directory: Path, without_privacy: Path | None = None) -> Path:
+def rebuild_report(directory: Path, without_privacy: Path | None = None) -> RunContents:
     """Write the report of a finished run again, from its stored batches.
 
     Parameters
@@ -260,6 +260,11 @@ def rebuild_report(directory: Path, without_privacy: Path | None = None) -> Path
         Directory of the run.
     without_privacy
         Directory of the same training without privacy, whose accuracy is shown beside; None leaves it as it is.
+
+    Returns
+    -------
+    RunContents
+        Summary and tables, as stored.
 
     Raises
     ------
@@ -270,5 +275,4 @@ def rebuild_report(directory: Path, without_privacy: Path | None = None) -> Path
     with run.locked():
         if without_privacy is not None:
             note_unprotected(directory, without_privacy)
-        finish(plan, run)
-    return directory / "report.html"
+        return finish(plan, run)

@@ -12,6 +12,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from experiments.runs.config import RunConfig, parse_config
+from experiments.runs.places import CONFIGURATION, is_begun, require_place
 from experiments.runs.plan import AuditPlan, guarantee_of
 from experiments.runs.sameness import GROWING, contradictions, data_digest, differences
 from experiments.runs.store import RunStore, make_private, write_json
@@ -80,7 +81,7 @@ class RunDirectory:
     @property
     def configuration(self) -> Path:
         """The resolved configuration and the public game, without the seed of the run."""
-        return self.path / "public" / "configuration.json"
+        return self.path / CONFIGURATION
 
     @property
     def secrets(self) -> Path:
@@ -100,7 +101,7 @@ class RunDirectory:
     @property
     def is_begun(self) -> bool:
         """Whether a run was begun here."""
-        return self.configuration.exists()
+        return is_begun(self.path)
 
     def store(self, config: RunConfig) -> RunStore:
         """Return where finished batches go."""
@@ -143,13 +144,9 @@ class RunDirectory:
         InputError
             If the directory holds something and `resume` is not asked for, or holds a run of another configuration.
         """
-        if resume and self.is_begun:
+        require_place(self.path, resume)
+        if resume:
             return self._go_on(plan)
-        require(not resume, f"run directory {self.path} holds no run: --resume goes on with one that was begun there")
-        require(
-            not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())),
-            f"run directory {self.path} exists: accepted is a new directory, or --resume to go on with the run in it",
-        )
         seed = plan.config.run.seed
         chosen = Secret(
             seed=secrets.randbits(64) if seed is None else seed, run=secrets.token_hex(8), data=data_digest(plan)

@@ -49,7 +49,7 @@ def audit(mechanism_and_number: tuple[str, int]) -> tuple[tuple[str, int], str]:
     """Audit an honest mechanism with the games of a number."""
     name, number = mechanism_and_number
     honest = next(one for one in HONEST if one.name == name)
-    kinds = [kind.name for kind in kinds_for(honest.claim.adjacency, honest.claim.rounds, honest.subject.is_clipped)]
+    kinds = [kind.name for kind in kinds_for(honest.claim.neighbours, honest.claim.rounds, honest.subject.is_clipped)]
     only = [kinds[(KINDS_AT_ONCE * number + place) % len(kinds)] for place in range(KINDS_AT_ONCE)]
     trial = hold_to_claim(honest.subject, honest.claim, budget=SMALL, seed=_FIRST_SEED + number, only=only)
     return mechanism_and_number, str(trial.verdict)

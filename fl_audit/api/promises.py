@@ -82,19 +82,30 @@ def calibrate(
 
     Parameters
     ----------
-    rounds, delta, adjacency, sampling_rate, prior, accountant
-        As for `account`.
+    rounds
+        Number of releases, at least 1.
+    delta
+        Of (epsilon, delta)-DP, and the probability with which the belief bound may be passed; above 0 and below 1.
+    adjacency
+        How neighbours differ: `add-remove-record`, `replace-record`, `add-remove-client` or `replace-client`.
     belief
         Largest belief of the insider in the true data set, above the prior and below 1.
     advantage
         Largest advantage of the insider, above 0 and below 1.
     epsilon
         Largest epsilon, positive. Exactly one of `belief`, `advantage` and `epsilon` is given.
+    sampling_rate
+        Probability with which a record or client takes part in a round, above 0 and at most 1.
+    prior
+        The insider's belief in the true data set before anything is seen, above 0 and below 1.
+    accountant
+        Who computes epsilon: `rdp-classic`, `rdp`, `pld` or `gdp`.
 
     Raises
     ------
     InputError
-        If not exactly one target is given, or as `account` does.
+        If not exactly one target is given, a name is unknown, a number is out of its range, or the accountant cannot
+        account for the training.
 
     Examples
     --------

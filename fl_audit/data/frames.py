@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -98,19 +99,27 @@ def chosen_columns(
     """
     columns = [str(column) for column in frame.columns]
     listed = ", ".join(columns[:20])
-    require(label in columns, f"{path} has no label column {label!r}: its columns are {listed}{hint}")
+    require(label in columns, f"{path} has no label column {label!r}: {_near(label, columns)}{listed}{hint}")
     for name in settings.drop:
         require(name != label, f"drop names {name!r}, the label column: accepted are other columns")
-        require(name in columns, f"drop names {name!r}, but {path} has no such column: its columns are {listed}")
+        require(name in columns, f"drop names {name!r}, but {path} has no such column: {_near(name, columns)}{listed}")
     owner = settings.owner
     require(owner != label, f"owner is {owner!r}, the label column: accepted are other columns")
-    require(owner is None or owner in columns, f"{path} has no owner column {owner!r}: its columns are {listed}")
+    if owner is not None and owner not in columns:
+        raise InputError(f"{path} has no owner column {owner!r}: {_near(owner, columns)}{listed}")
     frame = frame.drop(columns=list(settings.drop))
     beside = f"the label {label!r}" if owner is None else f"the label {label!r} and the owner {owner!r}"
     fewest = 1 if owner is None else 2
     require(len(frame.columns) > fewest, f"{path} has no column beside {beside}: at least 1 is needed")
     require(len(frame) > 0, f"{path} has 0 records: at least 1 is needed")
     return frame
+
+
+def _near(name: str, columns: Sequence[str]) -> str:
+    """Return how a list of columns begins in a message about one that is not among them."""
+    lowered = {column.lower(): column for column in columns}
+    nearest = get_close_matches(name.lower(), lowered, n=1)
+    return f"did you mean {lowered[nearest[0]]!r}? Its columns are " if nearest else "its columns are "
 
 
 def source_of_frames(

@@ -50,7 +50,7 @@ class Claim:
     (Limit(epsilon=4.0, delta=1e-05),)
     """
 
-    adjacency: Adjacency
+    adjacency: Adjacency | str
     epsilon: float | None = None
     delta: float = 1e-5
     noise_multiplier: float | None = None
@@ -59,7 +59,7 @@ class Claim:
     def __post_init__(self) -> None:
         if self.adjacency not in list(Adjacency):
             raise InputError(f"adjacency is {self.adjacency!r}: accepted are {', '.join(Adjacency)}")
-        # A plain name is accepted where the enum is meant, as in configurations.
+        # So that a claim is the same however its adjacency was named.
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
         one = (self.epsilon is None) != (self.noise_multiplier is None)
         require(one, "a claim has either an epsilon or a noise multiplier: accepted is exactly one of them")
@@ -70,6 +70,11 @@ class Claim:
             accepted = "accepted are numbers from 0.01 to 1000000"
             require(0.01 <= self.noise_multiplier <= 1e6, f"noise multiplier is {self.noise_multiplier}: {accepted}")
         require(self.rounds >= 1, f"rounds are {self.rounds}: accepted are whole numbers from 1")
+
+    @property
+    def neighbours(self) -> Adjacency:
+        """How neighbours differ."""
+        return Adjacency(self.adjacency)
 
     @property
     def mu(self) -> float | None:

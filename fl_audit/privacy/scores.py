@@ -9,7 +9,7 @@ import math
 
 from scipy.special import erf, erfinv, expit, logit
 
-from fl_audit.errors import require
+from fl_audit.errors import in_percent, require
 from fl_audit.privacy.gaussian import require_delta, require_epsilon, require_mu
 
 _SQRT2 = math.sqrt(2.0)
@@ -23,7 +23,8 @@ def require_prior(prior: float) -> None:
 def require_belief(belief: float, prior: float) -> None:
     """Raise `InputError` unless the belief lies above the prior and below 1."""
     require_prior(prior)
-    require(prior < belief < 1, f"belief is {belief}: accepted are numbers above the prior {prior} and below 1")
+    accepted = f"accepted are numbers above the prior {prior} and below 1{in_percent(belief)}"
+    require(prior < belief < 1, f"belief is {belief}: {accepted}")
 
 
 def require_advantage(advantage: float) -> None:

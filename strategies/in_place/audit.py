@@ -154,12 +154,12 @@ class Audit:
     @property
     def is_about_records(self) -> bool:
         """Whether the claim is about records, not clients."""
-        return self.claim.adjacency.unit is Unit.RECORD
+        return self.claim.neighbours.unit is Unit.RECORD
 
     @property
     def has_probe(self) -> bool:
         """Whether an update of exactly zero is tried once: an ordinary client may well learn nothing."""
-        return not self.is_about_records and self.claim.adjacency.relation is Relation.ADD_REMOVE
+        return not self.is_about_records and self.claim.neighbours.relation is Relation.ADD_REMOVE
 
     def campaign(self, shapes: dict[str, tuple[int, ...]], strategy: Strategy) -> Campaign:
         """Begin the games of this audit, or go on with them; parameters are the model's shapes and the strategy."""
@@ -173,7 +173,7 @@ class Audit:
         is_crafted = self.is_crafted(strategy)
         if present:
             return Deed.CRAFTED if is_crafted else Deed.OWN
-        match self.claim.adjacency.unit, self.claim.adjacency.relation:
+        match self.claim.neighbours.unit, self.claim.neighbours.relation:
             case Unit.CLIENT, Relation.ADD_REMOVE:
                 return Deed.ALMOST_NOTHING
             case Unit.CLIENT, Relation.REPLACE:
@@ -228,7 +228,7 @@ class Audit:
     def _trial(self, campaign: Campaign, columns: tuple[tuple[str, slice], ...]) -> Trial:
         seen = campaign.played()
         present = np.array([campaign.is_present(game) for game in range(1, self.games + 1)])
-        kind = "removed" if self.claim.adjacency.relation is Relation.ADD_REMOVE else "replaced"
+        kind = "removed" if self.claim.neighbours.relation is Relation.ADD_REMOVE else "replaced"
         kind += " record" if self.is_about_records else ""
         trial = guess_trial(self.claim, kind, stacked(seen, columns), present, self.confidence)
         return with_refusals(trial, kind, seen, present, campaign.probe)

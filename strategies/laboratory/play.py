@@ -192,7 +192,7 @@ class Game:
 
     def _contribution(self, client: int, part: Part, round: int) -> tuple[Floats, dict[str, float]]:
         """Return what a client adds to the model, and the numbers that it names."""
-        if self._claim.adjacency.unit is Unit.CLIENT:
+        if self._claim.neighbours.unit is Unit.CLIENT:
             update = self._vector(part, round, is_target=client == TARGET)
             return update, {"num-examples": part.examples, "loss": part.loss}
         rest = [self._vector(self._kind.others, round, is_target=False) / RECORDS_OF_OTHERS] * RECORDS_OF_OTHERS
@@ -203,7 +203,7 @@ class Game:
 
     def _has_record(self, part: Part) -> bool:
         """Return whether the differing record is there: it is, but under D' where it is added or removed."""
-        return part is self._kind.present or self._claim.adjacency.relation is Relation.REPLACE
+        return part is self._kind.present or self._claim.neighbours.relation is Relation.REPLACE
 
     def _vector(self, part: Part, round: int, is_target: bool) -> Floats:
         # Others contribute the same in every round, whatever the target does.

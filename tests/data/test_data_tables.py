@@ -71,6 +71,10 @@ def test_csv_gzipped_and_absolute(tmp_path: Path) -> None:
         (TABLE.replace("30,blue,false,ill", "30,blue"), "in column ok, row 2"),
         (TABLE.replace("well", "ill"), "one class only"),
         (TABLE.replace("outcome", "result"), "no label column 'outcome': its columns are age, colour, ok, result"),
+        (
+            TABLE.replace("outcome", "Outcomes"),
+            "no label column 'outcome': did you mean 'Outcomes'\\? Its columns are age",
+        ),
         (TABLE.replace("false,ill", "false,ill,7"), "is no CSV table"),
         ("age,outcome\n1,2,ill\n3,4,well\n", "is no CSV table"),
         ("outcome\nill\nwell\n", "no column beside the label"),

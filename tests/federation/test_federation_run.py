@@ -170,7 +170,8 @@ def test_the_report_can_be_rebuilt(small_plan: MakePlan, tmp_path: Path) -> None
     run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
     before = (tmp_path / "run" / "summary.json").read_text()
     (tmp_path / "run" / "report.html").unlink()
-    assert rebuild_report(tmp_path / "run").exists()
+    assert rebuild_report(tmp_path / "run").summary == json.loads(before)
+    assert (tmp_path / "run" / "report.html").exists()
     assert (tmp_path / "run" / "summary.json").read_text() == before
 
 

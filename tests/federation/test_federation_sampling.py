@@ -220,7 +220,8 @@ def test_without_a_promise_models_are_better_and_nothing_is_claimed(small_plan: 
     membership = free.summary["membership"]
     assert membership["bound"] is membership["yeom_bound"] is membership["record"]["bound"] is None
     assert (free.rounds["sigma"] == 0).all()
-    page = rebuild_report(tmp_path / "b").read_text()
+    rebuild_report(tmp_path / "b")
+    page = (tmp_path / "b" / "report.html").read_text()
     assert "nothing was promised" in page
     assert "no clipping, no noise" in page
     assert "What was promised" not in page

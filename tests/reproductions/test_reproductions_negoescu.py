@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.reproductions.catalogue import chosen_items, item_names
+from experiments.reproductions.catalogue import chosen_items
 from experiments.reproductions.items import COLUMNS, ItemResult
+from experiments.reproductions.names import item_names
 from experiments.reproductions.negoescu2023.paper import PAPER
 from experiments.reproductions.negoescu2023.ratios import CUT, DELTA, exact_curves
 from experiments.reproductions.negoescu2023.simulation import (
@@ -144,8 +145,8 @@ def test_an_item_without_its_data_is_left_out(tmp_path: Path, monkeypatch: pytes
     made = make_each([lacking], Context(tmp_path, extent=Extent.QUICK))
     assert made.results == ()
     assert made.left_out == ("Figure 1. It needs data: left out, nothing under runs-quick",)
-    later = Paper("later2024", "Later 2024", "Later.", (lacking,), make_each)
+    later = Paper("negoescu2023", "Later", "Later.", (lacking,), make_each)
     monkeypatch.setattr("experiments.reproductions.catalogue.PAPERS", (later,))
-    with pytest.raises(InputError, match=r"later2024 cannot be made.*nothing under runs"):
-        reproduce("later2024", tmp_path / "out")
+    with pytest.raises(InputError, match=r"negoescu2023 cannot be made.*nothing under runs"):
+        reproduce("negoescu2023", tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -17,8 +17,9 @@ from experiments.reproductions.bernau2021.neighbours import labels_of, neighbour
 from experiments.reproductions.bernau2021.runs import play
 from experiments.reproductions.bernau2021.settings import ADULT, QuickWorlds, Setting, configuration
 from experiments.reproductions.bernau2021.sources import DataFound
-from experiments.reproductions.catalogue import PAPERS, chosen_items, item_names
+from experiments.reproductions.catalogue import PAPERS, chosen_items
 from experiments.reproductions.items import COLUMNS
+from experiments.reproductions.names import ITEMS, item_names
 from experiments.reproductions.papers import Extent
 from experiments.reproductions.statistics import predicted_advantage
 from experiments.runs.engines import Engine
@@ -195,10 +196,12 @@ def test_nothing_to_play_on_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_every_paper_has_items_of_its_own() -> None:
+    assert {one.key: tuple(item.key for item in one.items) for one in PAPERS} == ITEMS
     for one in PAPERS:
         assert len({item.key for item in one.items}) == len(one.items) > 0
         assert chosen_items(one.key) == (one, one.items)
-    assert len(set(item_names())) == len(item_names()) == sum(1 + len(one.items) for one in PAPERS)
+        assert [chosen_items(one.name_of(item))[1] for item in one.items] == [(item,) for item in one.items]
+    assert len(set(item_names())) == len(item_names())
     assert paper.PAPER.items[8].settings([ADULT])
 
 

@@ -20,7 +20,8 @@ from experiments.reproductions.bernau2021.settings import (
     worlds_of,
 )
 from experiments.reproductions.bernau2021.sources import find_data
-from experiments.reproductions.catalogue import chosen_items, item_names
+from experiments.reproductions.catalogue import chosen_items
+from experiments.reproductions.names import item_names
 from experiments.reproductions.papers import Extent
 from experiments.runs.engines import Engine
 from fl_audit.adjacency import Adjacency

@@ -11,7 +11,7 @@ DEFAULT_CLIENTS = 10
 
 
 class DataSection(Section):
-    """Which records, who holds them. `path` to `test_labels` belong to `csv`, `npz` and `idx`, four of them to `csv`.
+    """Which records, and who holds them. Settings that belong to one kind of data name it.
 
     `owner` names the column of a CSV table, or the array of an archive, that says whose each record is: with the
     partition `natural` every owner is a client. `clients`, left out, is then the number of owners, else 10.
@@ -28,21 +28,21 @@ class DataSection(Section):
     data_dir: str | None = None
     """Directory with published data sets; left out, that of FL_AUDIT_DATA."""
     path: str | None = None
-    """File of the records, of `csv` and `npz`; relative to the configuration."""
+    """File of the records (`csv`, `npz`), or directory of pictures (`images`); relative to the configuration."""
     test_path: str | None = None
-    """CSV file of the official test records, of `csv`; left out, up to 20 % are held out."""
+    """The same of official test records, of `csv` and `images`; left out, up to 20 % are held out."""
     label: str | None = None
-    """Name of the column to be learned, of `csv`."""
+    """Name of the column to be learned, of `csv` and `hf:`."""
     owner: str | None = None
-    """Column (`csv`) or array (`npz`) that says whose each record is; partition `natural` makes owners clients."""
+    """Column (`csv`, `hf:`) or array (`npz`) that says whose a record is; partition `natural` makes owners clients."""
     drop: Words | None = None
-    """Names of columns to leave out, of `csv`."""
+    """Names of columns to leave out, of `csv` and `hf:`."""
     separator: str | None = None
     """Character between cells, of `csv`; left out, a comma."""
     missing: Words | None = None
-    """Words that stand for a missing value, of `csv`; records with one are left out. Left out, they are refused."""
+    """Words for a missing value (`csv`, `hf:`): records with one are left out. Left out, such records are refused."""
     max_levels: Count | None = None
-    """Largest number of words in a column, and of classes, of `csv`; left out, 100."""
+    """Largest number of words in a column, and of classes, of `csv` and `hf:`; left out, 100."""
     images: str | None = None
     """IDX file of the images, of `idx`."""
     labels: str | None = None

@@ -1,0 +1,31 @@
+"""Names of the papers, tables and figures that can be reproduced, known before a paper is imported."""
+
+from difflib import get_close_matches
+
+from fl_audit.errors import InputError
+
+ITEMS = {
+    "bernau2019": ("table2", "table3", "fig3", "fig4", "fig5", "fig6", "fig7", "claims"),
+    "bernau2021": ("table2", "table3", *(f"fig{number}" for number in range(1, 10))),
+    "negoescu2023": tuple(f"fig{number}" for number in range(1, 7)),
+}
+"""The papers, in the order of their years, and the last part of the name of each of their items."""
+
+
+def item_names() -> tuple[str, ...]:
+    """Return all names that can be reproduced: every paper, followed by its items."""
+    return tuple(name for paper, items in ITEMS.items() for name in (paper, *(f"{paper}-{item}" for item in items)))
+
+
+def require_known(name: str) -> None:
+    """Refuse a name that is none of `item_names()`.
+
+    Raises
+    ------
+    InputError
+        If there is no such name.
+    """
+    if name in item_names():
+        return
+    nearest = get_close_matches(name, item_names(), n=1, cutoff=0.0)[0]
+    raise InputError(f"{name!r} is no reproduction: nearest is {nearest!r}, accepted are {', '.join(item_names())}")

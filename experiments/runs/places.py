@@ -1,0 +1,50 @@
+"""What can be said of a run's directory before anything else is known, and before anything slow is imported."""
+
+from pathlib import Path
+
+from fl_audit.errors import InputError, require
+
+CONFIGURATION = Path("public") / "configuration.json"
+"""Where the public part of a run is described: what has this file is a run, begun or finished."""
+
+
+def is_begun(directory: Path) -> bool:
+    """Return whether a run was begun in a directory."""
+    return (directory / CONFIGURATION).exists()
+
+
+def require_run(directory: Path) -> None:
+    """Refuse a directory that holds no run.
+
+    Raises
+    ------
+    InputError
+        If it holds none.
+    """
+    if not is_begun(directory):
+        raise InputError(f"{directory / CONFIGURATION} is missing: accepted is a directory that 'fl-audit run' made")
+
+
+def require_place(directory: Path, resume: bool) -> None:
+    """Refuse a directory where no run can begin, or go on.
+
+    Parameters
+    ----------
+    directory
+        Run directory.
+    resume
+        Whether a run that was begun there is to go on.
+
+    Raises
+    ------
+    InputError
+        If it holds something and `resume` is not asked for, or holds no run and `resume` is.
+    """
+    if resume:
+        required = f"run directory {directory} holds no run: --resume goes on with one that was begun there"
+        require(is_begun(directory), required)
+        return
+    require(
+        not directory.exists() or (directory.is_dir() and not any(directory.iterdir())),
+        f"run directory {directory} exists: accepted is a new directory, or --resume to go on with the run in it",
+    )
