@@ -75,11 +75,13 @@ def reproduce(
             lambda line: None if is_quiet() else console.print(line, highlight=False),
             ray_address,
         )
-    table = Table("item", "rows", "published values compared", "of these outside our interval")
+    table = Table("item", "rows", "printed", "of these differ", "theory", "of these missed")
     for item, result in made.results:
-        table.add_row(
-            made.paper.name_of(item), str(len(result.frame)), str(result.compared), str(len(result.differences))
-        )
+        computed, alike = result.computed
+        printed = result.compared + computed
+        counts = (printed, len(result.differences) + computed - alike)
+        of_theory = (result.held_against_theory, len(result.theory_misses))
+        table.add_row(made.paper.name_of(item), *map(str, (len(result.frame), *counts, *of_theory)))
     Console().print(table)
     for line in made.left_out:
         print(line)

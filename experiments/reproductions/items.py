@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fl_audit.report.wording import number_text
+
 COLUMNS = ("setting", "quantity", "published", "theory", "measured", "low", "high", "repetitions", "note")
 """Columns of the CSV file of every item."""
 
@@ -115,17 +117,36 @@ class ItemResult:
     @property
     def computed(self) -> tuple[int, int]:
         """Printed numbers that are computed here and not measured, and how many agree in all printed digits."""
+        rows = self._computed_rows
+        return len(rows), len(rows) - len(self.computed_differences)
+
+    @property
+    def _computed_rows(self) -> pd.DataFrame:
         frame = self.frame
-        rows = frame[frame["published"].notna() & frame["theory"].notna() & frame["low"].isna()]
+        return frame[frame["published"].notna() & frame["theory"].notna() & frame["low"].isna()]
+
+    @property
+    def computed_differences(self) -> tuple[str, ...]:
+        """One line for every printed number that theory gives another digit of."""
+        rows = self._computed_rows
+        names = zip(rows["setting"], rows["quantity"], strict=True)
         pairs = rows[["theory", "published"]].to_numpy(dtype=np.float64)
-        agree = [_agrees(float(computed), float(printed)) for computed, printed in pairs]
-        return len(agree), sum(agree)
+        return tuple(
+            f"{setting}: {quantity} is {_in_full(printed)} in print, {_in_full(computed)} by theory"
+            for (setting, quantity), (computed, printed) in zip(names, pairs, strict=True)
+            if not _agrees(float(computed), float(printed))
+        )
 
     @property
     def compared(self) -> int:
         """Number of published numbers for which we have an interval."""
         frame = self.frame
         return int(np.sum(np.isfinite(frame["published"]) & np.isfinite(frame["low"]) & np.isfinite(frame["high"])))
+
+
+def _in_full(number: float) -> str:
+    """Return a number with the digits in which two that print alike may differ."""
+    return number_text(float(number), 6)
 
 
 def _agrees(computed: float, printed: float) -> bool:

@@ -13,6 +13,7 @@ from fl_audit.report.page.shell import html_page
 from fl_audit.report.sections.law import SIMULATION_NOTICE
 from fl_audit.report.wording import number_text, plural
 
+_MOST_LISTED = 10
 _WORDS = ("setting", "quantity", "note")
 
 BODY = Template("""$labels
@@ -106,6 +107,12 @@ def _differences(result: ItemResult) -> str:
         outside = result.differences
         said = f"{len(outside)} of {result.compared} published numbers lie outside our interval"
         parts.append(_listed(said, outside))
+    computed, alike = result.computed
+    if computed:
+        said = f"{alike} of {plural(computed, 'printed number')} follow from theory in all printed digits"
+        # Where most numbers differ they all stand in the table, and the remarks say why.
+        differing = result.computed_differences
+        parts.append(_listed(said, differing if len(differing) <= _MOST_LISTED else ()))
     if result.held_against_theory:
         missed = result.theory_misses
         said = f"{len(missed)} of {result.held_against_theory} numbers by theory lie outside our interval"

@@ -9,7 +9,7 @@ from scipy.special import expit, log_ndtr, logit, ndtri
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import require
 from fl_audit.privacy import pld
-from fl_audit.privacy.beliefs import Sensitivities, gaussian_log_odds_bound
+from fl_audit.privacy.beliefs import Sensitivities, gaussian_log_odds_bound, gaussian_passing_probability
 from fl_audit.privacy.events import ReleaseEvent, exact_gaussian_mu
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon, require_delta, require_epsilon
 from fl_audit.privacy.scores import gaussian_advantage, require_prior
@@ -139,6 +139,23 @@ class PrivacyProfile:
                 return self._curves.composed_quantile(delta)
             case _:
                 assert_never(sensitivities)
+
+    def passing_probability(self, log_odds: float, sensitivities: Sensitivities) -> float:
+        """Return an upper bound on the probability that the log-odds of the true data set pass a threshold.
+
+        It is exact for Gaussian noise with fixed sensitivities, and never too small.
+
+        Parameters
+        ----------
+        log_odds
+            The threshold in nats, without the prior.
+        sensitivities
+            Whether the rounds' sensitivities are fixed.
+        """
+        mu = self.gaussian_mu
+        if mu is not None:
+            return gaussian_passing_probability(mu, log_odds, sensitivities)
+        return self._curves.passing_probability(log_odds)
 
     @property
     def _finest_curves(self) -> pld.LossCurves:

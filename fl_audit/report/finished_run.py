@@ -201,6 +201,11 @@ class RunFacts:
         return self.guarantee is not None and self.guarantee.sampling_rate < 1
 
     @property
+    def is_pretrained(self) -> bool:
+        """Whether training began with weights that were pretrained, on records beside all of this run."""
+        return bool(self.configuration.get("model", {}).get("initial") == "pretrained")
+
+    @property
     def optimizer(self) -> str:
         """How the model follows from the release, by name."""
         return str(self.game.law.optimizer.kind)
@@ -267,6 +272,14 @@ class FinishedRun:
     def worlds(self) -> int:
         """Number of worlds."""
         return len(self.tables.worlds)
+
+    @property
+    def chosen_releases(self) -> tuple[int, int] | None:
+        """First and last of the releases that early stopping chose as final models; None without early stopping."""
+        table = self.tables.worlds
+        if "chosen_release" not in table:
+            return None
+        return int(table["chosen_release"].min()), int(table["chosen_release"].max())
 
     @cached_property
     def bits(self) -> NDArray[np.bool_]:

@@ -12,6 +12,7 @@ from fl_audit.report.sections.insider import InsiderNumbers
 from fl_audit.report.sections.noise import NoiseNumbers
 from fl_audit.report.sections.released_model import ModelNumbers
 from fl_audit.report.sections.verdict import VerdictNumbers, worlds_needed_text
+from fl_audit.report.theory import bound_in_other
 from fl_audit.report.wording import number_text, one_in, percent
 
 _SMALLEST_CHANCE = 1e-9
@@ -76,7 +77,12 @@ def _promised(contents: RunContents) -> Fact:
         return Fact("Promised", "nothing", "no clipping, no noise")
     epsilon, delta = number_text(promise.epsilon, 3), number_text(promise.delta, 3)
     note = f"epsilon {epsilon} at delta {delta} ({promise.accountant})"
-    return Fact("Promised: nobody is surer than", percent(promise.belief_bound), note)
+    if promise.prior == 0.5:
+        return Fact("Promised: nobody is surer than", percent(promise.belief_bound), note)
+    other = percent(bound_in_other(promise.belief_bound, promise.prior))
+    words = contents.facts.words
+    beside = f"from {percent(promise.prior)} beforehand; {other} that {words.not_that}; {note}"
+    return Fact(f"Promised: nobody is surer that {words.that_short} than", percent(promise.belief_bound), beside)
 
 
 def _insider(contents: RunContents) -> Fact:

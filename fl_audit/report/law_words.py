@@ -88,15 +88,14 @@ def _matrix_text(facts: RunFacts, noise: CorrelatedGaussian) -> str:
             matrix = f"by a banded matrix with {plural(noise.bands, 'band')} over {plural(noise.rounds, 'round')}"
     (event,) = facts.game.law.events(facts.game.rounds, facts.game.standpoint)
     assert isinstance(event, GaussianRelease), "all rounds of correlated noise are one release"
-    return (
-        f"{matrix}; all rounds together have {number_text(event.sensitivity)} times the sensitivity of one contribution"
-    )
+    times = number_text(event.sensitivity, 3)
+    return f"{matrix}; all rounds together have {times} times the sensitivity of one contribution"
 
 
 def known_noise_text(facts: RunFacts) -> str:
     """Return what part of the noise the insider knows; empty where it can know none."""
     law, standpoint = facts.game.law, facts.game.standpoint
-    if not law.clients_add_noise:
+    if not law.clients_add_noise or isinstance(law.noise, InsideTraining):
         return ""
     if standpoint.place is Place.SERVER:
         return "none: the server sees each contribution by itself, with that client's own noise on it"

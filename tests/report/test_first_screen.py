@@ -10,11 +10,13 @@ from scipy.stats import binom
 from fl_audit.adjacency import Adjacency
 from fl_audit.evidence.belief.advantage import most_wins
 from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.guarantee import guarantee
 from fl_audit.report.finished_run import Timing
 from fl_audit.report.headline import facts_of, next_step, verdict_of
 from fl_audit.report.page import pdf
 from fl_audit.report.page.first_screen import first_screen
-from fl_audit.report.page.gauge import gauge_html
+from fl_audit.report.page.gauge import gauge_html, kept_epsilon
 from fl_audit.report.page.html import paragraphs, render_html
 from fl_audit.report.page.palette import DARK, LIGHT, TEXT_ON_GROUND
 from fl_audit.report.page.stylesheet import STYLESHEET
@@ -98,6 +100,53 @@ def test_the_axis_of_the_gauge_is_the_same_whatever_was_promised(make_contents):
     assert 'class="line"' in html
     assert 'class="line"' not in nothing
     assert "axis" not in nothing
+
+
+def test_a_loose_accountant_is_told_from_the_noise_whose_breach_begins_below_the_promise(make_contents):
+    contents = make_contents(exact=False)
+    promise, html = contents.facts.guarantee, gauge_html(contents)
+    kept = kept_epsilon(promise)
+    assert kept < promise.epsilon < verdict_of(contents).judgement.limit_of_detection * promise.epsilon / kept
+    assert html.count('class="kept"') == 3
+    assert f"gives away, exactly: {kept:.3g}" in text_of(html)
+    exact = guarantee(replace(promise.claim, accountant=Accountant.GDP))
+    run = replace(contents.run, facts=replace(contents.facts, guarantee=exact))
+    assert 'class="kept"' not in gauge_html(report_contents(run))
+
+
+def test_what_is_shown_at_95_percent_alone_is_no_alarm(make_contents):
+    # By chance, as one run in 20, the noise along the record looks too small.
+    shown = next(
+        contents
+        for contents in (make_contents(exact=False, worlds=1, rounds=2, seed=seed, mu=2.0) for seed in range(400))
+        if verdict_of(contents).judgement.epsilon_lower_bound > contents.facts.guarantee.epsilon
+        and verdict_of(contents).verdict is Verdict.INCONCLUSIVE
+    )
+    html = gauge_html(shown)
+    assert "beyond" not in html
+    assert "as it does for 1 in 20 promises that are kept; the verdict asks for a sign as rare as 1 in 1,000" in html
+
+
+def test_scores_that_could_not_even_show_the_promise_are_not_said_to_find_gross_breaches(make_contents):
+    contents = make_contents(exact=False, worlds=12)
+    worlds = contents.worlds.assign(score=contents.worlds["log_odds"], log_odds=float("nan"))
+    run = replace(contents.run, tables=replace(contents.run.tables, worlds=worlds))
+    scored = report_contents(run)
+    numbers = verdict_of(scored)
+    assert numbers.verdict is Verdict.INCONCLUSIVE
+    assert numbers.judgement.limit_of_detection <= contents.facts.guarantee.epsilon
+    first = text_of(first_screen(scored))
+    assert "so no breach can be seen. It takes" in first
+    assert "nothing: scores show" in first
+    assert "gross" not in first
+    assert "would find" not in first
+
+
+def test_with_a_prior_the_first_number_says_of_which_answer_it_is(make_contents):
+    fact = facts_of(make_contents(exact=False, prior=0.2))[0]
+    assert fact.name == "Promised: nobody is surer that it was than"
+    assert fact.note.startswith("from 20\xa0% beforehand; ")
+    assert "that it was not" in fact.note
 
 
 def luminance(colour):

@@ -21,6 +21,7 @@ from fl_audit.report.section import Caption
 from fl_audit.report.sections.innovations import innovations_by_bit
 from fl_audit.report.sections.insider import InsiderNumbers
 from fl_audit.report.sections.insider_figures import worlds_shown
+from fl_audit.report.sections.insider_tail import bound_in_log_odds, passed_shares
 from fl_audit.report.sections.membership import MembershipNumbers
 from fl_audit.report.sections.noise import NoiseNumbers
 from fl_audit.report.sections.other_promises import OtherPromises
@@ -150,13 +151,39 @@ def test_belief_figure_names_law_bound_and_share(make_contents):
     assert "δ = 0.12" in legend
 
 
-def test_a_density_is_never_called_a_limit(make_contents):
+def test_where_no_law_is_exact_no_density_is_drawn_but_the_limit_as_a_tail(make_contents):
     contents = make_contents(exact=False)
     captions = captions_of(contents)
     for name in ("beliefs", "log-odds"):
-        words = f"{texts(figure_of(contents, name))} {captions[name].text}"
-        assert words.count("law at fixed sensitivities") >= 2
-        assert "upper limit" not in words
+        assert not any("law" in text for text in texts(figure_of(contents, name)))
+        assert "No law is drawn" in captions[name].text
+    figure, promise = figure_of(contents, "passing"), contents.facts.guarantee
+    lines = {line.get_label(): line for line in figure.axes[0].get_lines()}
+    limit = lines["limit while the promise is kept"]
+    grid, allowed = limit.get_data()
+    mu, at = promise.mu, np.searchsorted(grid, bound_in_log_odds(promise))
+    # Above what one fixed law allows, for sensitivities may follow earlier releases, and within the promise.
+    assert stats.norm.sf(grid[at] / mu - mu / 2) < allowed[at] < promise.delta
+    assert np.all(np.diff(allowed) <= 0)
+    assert "none of 300 worlds passed it" in captions["passing"].text
+    assert any("law" in text for text in texts(figure_of(make_contents(), "beliefs")))
+
+
+def test_the_share_that_passes_is_counted_with_its_interval():
+    share, low, high = passed_shares(np.array([0.5, 1.0, 2.0, 4.0]), np.array([0.0, 1.0, 4.0]), 0.95)
+    assert share.tolist() == [1.0, 0.5, 0.0]
+    assert np.all((low <= share) & (share <= high))
+    assert high[2] > 0
+
+
+def test_few_worlds_are_drawn_each_by_itself_without_densities(make_contents):
+    for contents in (make_contents(worlds=10), make_contents(worlds=30)):
+        for name in ("beliefs", "log-odds") if contents.run.worlds < 20 else ("log-odds",):
+            axes = figure_of(contents, name).axes[0]
+            assert not axes.patches or name == "beliefs"
+            marks = [line for line in axes.get_lines() if line.get_marker() in {"o", "v"}]
+            assert sum(len(line.get_xdata()) for line in marks) == contents.run.worlds
+            assert "istogram" not in captions_of(contents)[name].alternative
 
 
 def test_bars_of_the_belief_histogram_have_area_one(make_contents):
@@ -215,11 +242,11 @@ def test_rounds_without_signal_have_no_innovation(make_contents):
 
 def test_worlds_shown_are_the_first_of_either_bit(make_contents):
     worlds = make_contents().worlds
-    shown = worlds_shown(worlds)
+    shown = worlds_shown(worlds, 12)
     assert shown["bit"].tolist() == [1] * 6 + [0] * 6
     assert shown.loc[shown["bit"] == 0, "world"].tolist() == worlds.loc[worlds["bit"] == 0, "world"].head(6).tolist()
     only = worlds[worlds["bit"] == 1]
-    assert len(worlds_shown(only)) == 12
+    assert len(worlds_shown(only, 12)) == 12
 
 
 def test_quantiles_over_worlds(make_contents):

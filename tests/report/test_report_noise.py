@@ -207,3 +207,39 @@ def test_phrases_become_sentences():
 def test_the_report_of_one_world_is_written(make_contents, tmp_path):
     text = write_report(make_contents(worlds=1, rounds=1), tmp_path).read_text(encoding="utf-8")
     assert not re.search(r">None<|>nan<", text)
+
+
+def test_what_early_stopping_chose_is_called_final_in_words_and_caption(make_contents):
+    plain = make_contents(worlds=4, rounds=3)
+    worlds = plain.worlds.assign(chosen_release=[0.0, 2.0, 1.0, 1.0])
+    stopped = report_contents(replace(plain.run, tables=replace(plain.run.tables, worlds=worlds)))
+    section = next(section for section in SECTIONS if section.numbers is ModelNumbers)
+    for contents, chosen in ((plain, False), (stopped, True)):
+        numbers = contents.find(ModelNumbers)
+        assert ("a release from 0 to 2." in section.sentence(numbers, contents)) is chosen
+        caption = section.pictures[0].caption(numbers, contents).text
+        assert ("Early stopping chose a release from 0 to 2 of each world" in caption) is chosen
+        assert ("the promise counts all 3 rounds" in caption) is chosen
+
+
+def test_captions_of_one_world_and_of_pretrained_models_say_what_they_show(make_contents):
+    section = next(section for section in SECTIONS if section.numbers is ModelNumbers)
+    one = make_contents(worlds=1, rounds=3)
+    caption = section.pictures[0].caption(one.find(ModelNumbers), one).text
+    assert caption.startswith("The one world of this run")
+    assert "at most" not in caption
+    assert "at worst" not in section.sentence(one.find(ModelNumbers), one)
+    facts = replace(one.facts, configuration={"model": {"initial": "pretrained"}})
+    pretrained = report_contents(replace(one.run, facts=facts))
+    words = section.sentence(pretrained.find(ModelNumbers), pretrained)
+    assert "the pretrained model scores" in words
+    assert "untrained" not in words
+
+
+def test_only_limits_that_are_a_matter_of_chance_say_how_often(make_contents):
+    contents = make_contents(exact=False)
+    numbers = contents.find(NoiseNumbers)
+    section = next(section for section in SECTIONS if section.numbers is NoiseNumbers)
+    rows = {row[0]: row[4] for row in section.tables(numbers, contents)[0].rows}
+    assert "in 9 of 10 runs" in rows["Noise along the record's direction"]
+    assert rows["Sensitivities within the claim"].endswith("would have been found")

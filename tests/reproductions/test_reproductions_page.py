@@ -1,10 +1,13 @@
 """How a page of a reproduction opens, and which columns its tables have."""
 
+from pathlib import Path
+
 from matplotlib.figure import Figure
 
 from experiments.reproductions.items import ItemResult, Row, table
-from experiments.reproductions.page import _opening, _rows
+from experiments.reproductions.page import _differences, _opening, _rows
 from experiments.reproductions.papers import Item
+from experiments.reproductions.reproduce import reproduce
 
 
 def result(*rows: Row) -> ItemResult:
@@ -24,6 +27,18 @@ def test_a_page_opens_with_what_agrees_and_counts_misses_against_theory_too() ->
     assert "0 of 1 number by theory lie inside our intervals" in text
     assert result(MEASURED).theory_misses == ("a: advantage is 0.5 by theory, here 0.2 (0.1 to 0.3)",)
     assert _opening([(item, result(Row("a", "x", measured=1.0)))]).startswith("Nothing here is held against")
+
+
+def test_printed_numbers_that_theory_does_not_give_are_named() -> None:
+    assert result(COMPUTED, WRONG).computed_differences == ("b: epsilon is 2.2 in print, 2.27 by theory",)
+    assert "1 of 2 printed numbers follow from theory" in _differences(result(COMPUTED, WRONG))
+    assert _differences(result(MEASURED)).count("lie outside our interval") == 2
+
+
+def test_a_page_of_one_table_of_closed_forms_opens_with_its_own_counts(tmp_path: Path) -> None:
+    page = reproduce("bernau2019-table2", tmp_path).page.read_text(encoding="utf-8")
+    assert '<p class="opening">9 of 10 printed numbers follow from theory in all printed digits.' in page
+    assert "central DP" not in page.partition("<h2>")[0]
 
 
 def test_a_column_without_a_number_is_left_out() -> None:

@@ -72,14 +72,15 @@ def make(items: Sequence[SharedItem], context: Context) -> Made:
     runs = play([setting for one in data for setting in settings_of(one, context.extent)], context)
     makeable = [item for item in items if not item.studies or _data_of(item, data)]
     others = [item for item in items if item not in makeable]
+    results = tuple((item, item.build(_data_of(item, data), runs)) for item in makeable)
     return Made(
-        tuple((item, item.build(_data_of(item, data), runs)) for item in makeable),
+        results,
         tuple(f"{item.title}: left out, {_why(item, found.data, context.extent)}" for item in others),
         remarks,
         (", ".join(one.title for one in data) or "no data needed", plural(len(runs), "run")),
         (QUICK_WARNING,) if context.extent is Extent.QUICK and runs else (),
         _played(tuple(runs.values())),
-        _opening(data, runs),
+        _opening(data, runs, results),
     )
 
 
@@ -101,8 +102,19 @@ def _why(item: SharedItem, found: Sequence[DataSetting], extent: Extent) -> str:
     return f"not played in the {extent} form" if _data_of(item, found) else "its data are not there"
 
 
-def _opening(data: Sequence[DataSetting], runs: Runs) -> str:
-    """Return what agrees, what does not, and what could not be held against the paper."""
+def _opening(data: Sequence[DataSetting], runs: Runs, results: Sequence[tuple[SharedItem, ItemResult]]) -> str:
+    """Return what agrees, what does not, and what could not be held against the paper; empty where counts say all."""
+    by_key = {item.key: result for item, result in results}
+    if not runs and "table3" not in by_key:
+        return ""
+    local = ""
+    if "table2" in by_key:
+        count, alike = by_key["table2"].computed
+        local = f"{alike} of {count} printed epsilons of local DP follow from theory in all printed digits. "
+    return f"{local}{_of_central_and_claims(data, runs)}"
+
+
+def _of_central_and_claims(data: Sequence[DataSetting], runs: Runs) -> str:
     printed = list(promises())
     of = {verdict: sum(one.verdict is verdict for one in printed) for verdict in Verdict}
     epsilons = (

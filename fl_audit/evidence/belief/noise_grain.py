@@ -77,7 +77,7 @@ def sensitivity(measured: Measured) -> TestResult | NotOffered:
         p_value=0.0 if largest > 1 + ROUNDING else 1.0,
         level=TestName.SENSITIVITY.level,
         measured=f"a largest sensitivity of {largest:.4g} times the claimed one, in {where}",
-        promised="at most 1 time the claimed one",
+        promised="at most the claimed one",
         limit="any sensitivity above the claim that occurred would have been found",
         where=where,
     )

@@ -60,7 +60,7 @@ def _sharing(name: TestName, measured: Measured, axis: int, of: str) -> TestResu
         p_value=p_value,
         level=name.level,
         measured=f"sums over {of} with {statistic:.3f} times the variance of independent noise",
-        promised="1 time the variance of independent noise",
+        promised="the variance of independent noise",
         limit=f"noise in common to all {of} that makes up {percent(detectable_share(added, freedom, name.level))} of "
         "the variance would have been found",
     )

@@ -334,6 +334,6 @@ def _limit_text(limit: EpsilonLimit, guarantee: Guarantee) -> str:
 
 def _scope(neighbour: str, seed: str, limit_text: str) -> str:
     return (
-        f"'consistent' covers this pair of neighbouring training sets ({neighbour}) and this seed ({seed}) only; other "
+        f"A verdict covers this pair of neighbouring training sets ({neighbour}) and this seed ({seed}) only; other "
         f"neighbours, other data and other seeds were not tried. {limit_text} A smaller breach may pass."
     )

@@ -13,10 +13,13 @@ from fl_audit.evidence.belief.verdict import Judgement, Verdict
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.contents import RunContents
 from fl_audit.report.headline import verdict_of
-from fl_audit.report.wording import number_text, percent
+from fl_audit.report.sections.verdict import VerdictNumbers, judges_scores
+from fl_audit.report.wording import number_text, one_in, percent
 
 _END = 2.0
 """Where the axis ends, in multiples of the promised epsilon."""
+_LOOSE = 0.97
+"""An accountant is loose where the claimed noise gives away less than this share of what it promises."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,9 @@ def gauge_html(contents: RunContents) -> str:
     """Return the gauge of a run; where nothing was promised it says so in its words and has no bars."""
     rows, promise = _rows(contents), contents.facts.guarantee
     spoken = ". ".join(f"{row.name}: {row.words}" for row in rows)
-    lines = "\n".join(_row_html(row, promise is not None) for row in rows)
+    found = verdict_of(contents).judgement
+    has_mark = promise is not None and found is not None and bool(_of_accountant(found, promise))
+    lines = "\n".join(_row_html(row, promise, has_mark) for row in rows)
     axis = "" if promise is None else _axis_html()
     title = _title(promise)
     return (
@@ -65,21 +70,38 @@ def _rows(contents: RunContents) -> tuple[_Row, ...]:
             _Row("Detectable", "nothing: no insider took part", "detectable"),
         )
         return promised, *missing
-    return promised, _shown(found, promise), _detectable(found, promise)
+    is_broken = verdict_of(contents).verdict is Verdict.VIOLATED
+    return promised, _shown(found, promise, is_broken), _detectable(found, promise)
 
 
-def _shown(found: Judgement, promise: Guarantee) -> _Row:
+def _shown(found: Judgement, promise: Guarantee, is_broken: bool) -> _Row:
     bound = found.epsilon_lower_bound
     words = f"{number_text(bound, 3)} at least (at {percent(found.confidence)})"
-    return _Row("Shown", words, "shown beyond" if bound > promise.epsilon else "shown", 0.0, _share(bound, promise))
+    kind = "shown beyond" if is_broken and bound > promise.epsilon else "shown"
+    return _Row("Shown", words, kind, 0.0, _share(bound, promise))
 
 
 def _detectable(found: Judgement, promise: Guarantee) -> _Row:
     limit = found.limit_of_detection
+    if judges_scores(found):
+        return _showable(limit, promise)
     if not math.isfinite(limit) or limit <= 0:
         return _Row("Detectable", "nothing could have been found", "detectable")
     words = f"{number_text(limit, 3)} or more, as a breach"
     return _Row("Detectable", words, "detectable", _share(limit, promise), _END)
+
+
+def _showable(most: float, promise: Guarantee) -> _Row:
+    """Return the row where scores alone are judged: they show a breach between the promise and the most they can."""
+    if most <= promise.epsilon:
+        return _Row("Detectable", f"nothing: scores show {number_text(most, 3)} at most", "detectable")
+    words = f"scores show {number_text(most, 3)} at most, if told apart perfectly"
+    return _Row("Detectable", words, "detectable", 1.0, _share(most, promise))
+
+
+def kept_epsilon(promise: Guarantee) -> float:
+    """Return the epsilon that the claimed noise gives away by its exact law, at the promised delta."""
+    return promise.claim.profile.epsilon(promise.delta)
 
 
 def _share(epsilon: float, promise: Guarantee) -> float:
@@ -89,10 +111,12 @@ def _share(epsilon: float, promise: Guarantee) -> float:
     return min(_END, max(0.0, epsilon / promise.epsilon))
 
 
-def _row_html(row: _Row, has_promise: bool) -> str:
+def _row_html(row: _Row, promise: Guarantee | None, has_mark: bool) -> str:
     left, width = (f"{100 * part / _END:.2f}%" for part in (row.low, row.high - row.low))
     bar = f'<i class="bar {row.kind}" style="left:{left};width:{width}"></i>' if row.high > row.low else ""
-    line = '<i class="line"></i>' if has_promise else ""
+    line = "" if promise is None else '<i class="line"></i>'
+    if promise is not None and has_mark:
+        line += f'<i class="kept" style="left:{100 * _share(kept_epsilon(promise), promise) / _END:.2f}%"></i>'
     return (
         f'<div class="row"><span class="name">{escape(row.name)}</span><span class="track">{bar}'
         f'{line}</span><span class="said">{escape(row.words)}</span></div>'
@@ -106,10 +130,37 @@ def _axis_html() -> str:
 
 
 def _note(contents: RunContents) -> str:
-    """Say that the gauge is about one kind of breach, where another one broke the promise."""
+    """Return what a reader must know to read the gauge, where its bars alone would mislead."""
     numbers, promise = verdict_of(contents), contents.facts.guarantee
-    if numbers.verdict is not Verdict.VIOLATED or numbers.judgement is None or promise is None:
+    if numbers.judgement is None or promise is None:
         return ""
-    if numbers.judgement.epsilon_lower_bound > promise.epsilon:
+    said = [text for text in (_of_verdict(numbers, promise), _of_accountant(numbers.judgement, promise)) if text]
+    return f'<p class="small">{escape(" ".join(said))}</p>' if said else ""
+
+
+def _of_verdict(numbers: VerdictNumbers, promise: Guarantee) -> str:
+    """Say why the verdict is another than the bar of what was shown suggests."""
+    assert numbers.judgement is not None, "only what was judged has a bar"
+    shows_breach = numbers.judgement.epsilon_lower_bound > promise.epsilon
+    is_broken = numbers.verdict is Verdict.VIOLATED
+    if is_broken and not shows_breach:
+        return "This scale shows one kind of breach only; what broke the promise is named above."
+    if shows_breach and not is_broken:
+        chance = one_in(1 - numbers.judgement.confidence).removeprefix("about ")
+        return (
+            f"What is shown at {percent(numbers.judgement.confidence)} passes the promise, as it does for {chance} "
+            f"promises that are kept; the verdict asks for a sign as rare as {one_in(numbers.judgement.level)}."
+        )
+    return ""
+
+
+def _of_accountant(found: Judgement, promise: Guarantee) -> str:
+    """Say where a breach begins if the accountant promises more epsilon than the claimed noise gives away."""
+    kept = kept_epsilon(promise)
+    if judges_scores(found) or _share(kept, promise) > _LOOSE:
         return ""
-    return '<p class="small">This scale shows one kind of breach only; what broke the promise is named above.</p>'
+    exact = number_text(kept, 3)
+    return (
+        f"The dotted mark is what the claimed noise gives away, exactly: {exact}. {promise.accountant} counts it as "
+        f"{number_text(promise.epsilon, 3)}. The tests are about the noise, so that a breach begins at the dotted mark."
+    )

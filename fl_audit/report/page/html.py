@@ -13,7 +13,7 @@ from fl_audit.report.contents import RunContents
 from fl_audit.report.finished_run import RunFacts
 from fl_audit.report.headline import verdict_of
 from fl_audit.report.page.first_screen import first_screen
-from fl_audit.report.page.markup import html_drawing, html_figure
+from fl_audit.report.page.markup import html_drawing, html_figure, scrolling
 from fl_audit.report.page.papers import papers_of
 from fl_audit.report.page.pictures import DrawnPicture
 from fl_audit.report.page.shell import html_page
@@ -96,8 +96,9 @@ def _subtitle(contents: RunContents) -> str:
         f"model {game.model}",
         plural(game.rounds, "round"),
         plural(contents.run.worlds, "world"),
-        scaling_text(facts),
+        scaling_text(facts) if facts.game.law.weighs_exactly else "noise in every step of the clients' training",
         *_laws(facts),
+        *(["early stopping"] if contents.run.chosen_releases is not None else []),
     )
     return " · ".join(parts)
 
@@ -109,7 +110,7 @@ def _laws(facts: RunFacts) -> list[str]:
         "each client protected as a whole": words.one == "client",
         f"{words.many} sampled at rate {number_text(facts.sampling_rate)}": facts.is_sampled,
         "cohorts take turns": isinstance(law.participation, FixedCohort),
-        f"{law.noise.kind} noise": law.adds_noise and law.noise.kind != "central",
+        f"{law.noise.kind} noise": law.adds_noise and law.noise.kind not in {"central", "inside-training"},
         "adaptive clipping": law.is_adaptive,
         "insider at the server": facts.game.standpoint.place is Standing.SERVER,
         plural(facts.game.insiders, "insider"): facts.game.insiders > 1,
@@ -117,10 +118,19 @@ def _laws(facts: RunFacts) -> list[str]:
     return [part for part, applies in parts.items() if applies]
 
 
+_ABOUT = {
+    Verdict.VIOLATED: "What an audit like this covers",
+    Verdict.CONSISTENT: "What this verdict covers",
+    Verdict.INCONCLUSIVE: "What a verdict would cover",
+    Verdict.NOT_AUDITED: "Why there is no verdict",
+    Verdict.NO_PROMISE: "Why there is no verdict",
+}
+
+
 def _covers(contents: RunContents) -> str:
     numbers = verdict_of(contents)
     basis, scope = banner(numbers).basis, numbers.scope
-    about = "What an audit like this covers" if numbers.verdict is Verdict.VIOLATED else "What this verdict covers"
+    about = _ABOUT[numbers.verdict]
     text = f"{scope} {basis}" if basis and basis not in scope else scope
     return (
         f'<p class="notice"><strong>{about}.</strong> {escape(text)}</p>\n'
@@ -149,10 +159,11 @@ def _value(value: Any, is_share: bool = False) -> str:
 def _table(title: str, columns: tuple[str, ...], rows: Iterable[str], kind: str = "numbers") -> str:
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
     body = "\n".join(rows)
-    return (
-        f'<div class="scroll"><table class="{kind}"><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{body}\n</tbody></table></div>\n"
+    table = (
+        f'<table class="{kind}"><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{body}\n</tbody></table>"
     )
+    return f"{scrolling(table, title)}\n"
 
 
 _ENTRY_COLUMNS = ("Number", "Value", "Accountant", "Confidence", "Method", "Assumption")

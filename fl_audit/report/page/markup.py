@@ -63,7 +63,12 @@ def html_table(
         f"<tr>{_cells(columns, row, numbers, target)}</tr>" for row, target in zip(rows, targets, strict=True)
     )
     table = f'<table class="numbers"><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table>'
-    return f'<div class="scroll">{table}</div>'
+    return scrolling(table)
+
+
+def scrolling(table: str, name: str = "Table") -> str:
+    """Return a table (HTML) in a box that scrolls where it is too wide, by keys too; `name` is spoken, plain text."""
+    return f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(name)}">{table}</div>'
 
 
 def _cells(columns: Sequence[str], row: Sequence[str], numbers: Sequence[int], target: str) -> str:

@@ -60,6 +60,7 @@ _FIRST_SCREEN = """
 .gauge .bar.beyond { background: var(--beyond); }
 .gauge .bar.detectable { background: none; border: 2px dashed var(--sought); border-right: 0; }
 .gauge .line { position: absolute; left: 50%; top: 0; height: 100%; border-left: 2px solid var(--ink); }
+.gauge .kept { position: absolute; top: 0; height: 100%; border-left: 2px dotted var(--ink); }
 .gauge .axis { font-size: .78rem; color: var(--muted); }
 .gauge .axis .track { border: 0; height: 1.2rem; margin-right: 16rem; }
 .gauge .axis .track span { position: absolute; white-space: nowrap; transform: translateX(-50%); }

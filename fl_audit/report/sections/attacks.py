@@ -151,6 +151,9 @@ def _best(numbers: AttackNumbers) -> tuple[str, MembershipRates]:
 
 
 def _interval(found: Interval, digits: int = 3) -> str:
+    if found.low == found.high:
+        # Resampled worlds in which nothing was found find nothing either: that is no interval.
+        return f"{number_text(found.value, digits)} (no interval)"
     return f"{number_text(found.value, digits)} ({number_text(found.low, digits)} to {number_text(found.high, digits)})"
 
 
@@ -162,10 +165,13 @@ def _sentence(numbers: AttackNumbers, contents: RunContents) -> str:
     )
     if numbers.outsiders:
         name, rates = _best(numbers)
+        several = len(numbers.outsiders) > 1
+        who = "Attackers" if several else f"An attacker ({_NAMES.get(name, name)})"
+        best = f"the best of them ({_NAMES.get(name, name)})" if several else "it"
         text += (
-            " Attackers who saw the finished models alone were then shown one that was in and one that was not; the "
-            f"best of them, {_NAMES.get(name, name)}, picked the right one in {percent(rates.auc.value)} of cases, "
-            "where coin-flipping has 50 %."
+            f" {who} who saw the finished models alone {'were' if several else 'was'} then shown one that was in and "
+            f"one that was not; {best} picked the right one in {percent(rates.auc.value)} of cases, where "
+            "coin-flipping has 50 %."
         )
     insider = numbers.achieved.get(INSIDER)
     if insider is not None:

@@ -97,7 +97,7 @@ def _tables(numbers: ClientPromises, contents: RunContents) -> list[Table]:
 
 
 def _console(numbers: ClientPromises, _: RunContents) -> list[tuple[str, str]]:
-    low, high = (number_text(end) for end in numbers.range)
+    low, high = (number_text(end, 3) for end in numbers.range)
     return [("Clients", f"each promises its own records epsilon {low}" + (f" to {high}" if high != low else ""))]
 
 

@@ -97,10 +97,10 @@ def _caption(numbers: ClippingNumbers, contents: RunContents) -> Caption:
         f"The clipping norm follows the length that {percent(clipping.quantile)} of the updates keep within. Every "
         "round also releases how many did, with noise of its own, and the norm of the next round moves by that. The "
         "noise of a round is scaled to the norm at which the round clipped. Both releases are accounted: together they "
-        f"have noise multiplier {number_text(numbers.together)}, where the sum alone has "
-        f"{number_text(numbers.sum_multiplier)}. Median over worlds with the middle half and the whole range."
+        f"have noise multiplier {number_text(numbers.together, 3)}, where the sum alone has "
+        f"{number_text(numbers.sum_multiplier, 3)}. Median over worlds with the middle half and the whole range."
     )
-    alternative = f"Clipping norm over rounds, from {number_text(numbers.first)} to {number_text(numbers.last)}."
+    alternative = f"Clipping norm over rounds, from {number_text(numbers.first, 3)} to {number_text(numbers.last, 3)}."
     return Caption("The clipping norm", text, alternative)
 
 
@@ -118,7 +118,7 @@ def clipping_figure(_: ClippingNumbers, contents: RunContents) -> Figure:
                   hatch="////", alpha=0.7, label="middle half of the worlds")  # fmt: skip
     draw_median(axes, rounds, middle, median_name(contents.run.worlds))
     first = contents.facts.clipping_norm
-    axes.axhline(first, color=INK, linestyle=":", linewidth=1.6, label=f"first round: {number_text(first)}")
+    axes.axhline(first, color=INK, linestyle=":", linewidth=1.6, label=f"first round: {number_text(first, 3)}")
     axes.set_ylim(bottom=0)
     whole_number_axis(axes, int(rounds[0]), int(rounds[-1]))
     finish_axes(axes, "Where the clipping norm went", "Round (number)",

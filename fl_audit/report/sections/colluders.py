@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fl_audit.mechanisms.noise import faced
+from fl_audit.mechanisms.noise import InsideTraining, faced
 from fl_audit.mechanisms.standpoint import Place, Standpoint
 from fl_audit.privacy.accounting import account
 from fl_audit.report.contents import Findings, RunContents
@@ -66,7 +66,9 @@ class ColludersNumbers:
 
 def _measure(run: FinishedRun, _: Findings) -> ColludersNumbers | None:
     facts = run.facts
-    if not facts.has_promise or not facts.game.law.clients_add_noise:
+    law = facts.game.law
+    # Noise inside a client's own training protects its records alone: nothing is left of it or taken off it.
+    if not facts.has_promise or not law.clients_add_noise or isinstance(law.noise, InsideTraining):
         return None
     most = facts.game.clients - 1
     counts = np.unique(np.linspace(1, most, min(most, MOST_POINTS)).round().astype(int))
@@ -105,10 +107,8 @@ def _caption(numbers: ColludersNumbers, contents: RunContents) -> Caption:
     text = (
         "Every client knows the noise that it added itself, and clients who trust each other can put theirs together "
         "and subtract it. Above: the noise multiplier that is left; below: the epsilon that this leaves at δ = "
-        f"{number_text(promise.delta)}, by {promise.accountant}. A client alone faces "
-        f"{number_text(alone.noise_multiplier)} (epsilon {number_text(finite(alone.epsilon))}), all clients but one "
-        f"{number_text(most.noise_multiplier)} (epsilon {number_text(finite(most.epsilon))}). The dashed line is the "
-        f"honest-but-curious server, {_server_sentence(numbers)}"
+        f"{number_text(promise.delta)}, by {promise.accountant}. A client alone faces {_faced(alone)}, all clients but "
+        f"one {_faced(most)}. The dashed line is the honest-but-curious server, {_server_sentence(numbers)}"
     )
     alternative = (
         f"Two falling and rising curves over 1 to {plural(facts.game.clients - 1, 'client')}: noise multiplier and "
@@ -117,11 +117,15 @@ def _caption(numbers: ColludersNumbers, contents: RunContents) -> Caption:
     return Caption("Noise and promise against clients who collude", text, alternative)
 
 
+def _faced(left: Left) -> str:
+    return f"{number_text(left.noise_multiplier, 3)} (epsilon {number_text(finite(left.epsilon), 3)})"
+
+
 def _server_sentence(numbers: ColludersNumbers) -> str:
     server = numbers.server
     return (
         f"which sees every contribution by itself, with that client's noise alone on it: noise multiplier "
-        f"{number_text(server.noise_multiplier)}, epsilon {number_text(finite(server.epsilon))}."
+        f"{number_text(server.noise_multiplier, 3)}, epsilon {number_text(finite(server.epsilon), 3)}."
     )
 
 

@@ -7,18 +7,20 @@ from typing import Any
 from scipy.special import logit
 
 from fl_audit.evidence.belief.advantage import AdvantageEstimate, empirical_advantage
-from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.contents import Findings, RunContents
-from fl_audit.report.finished_run import FinishedRun, RunFacts
+from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.law_words import insider_text
 from fl_audit.report.section import Caption, Entry, Picture, Section
 from fl_audit.report.sections.insider_figures import (
     FEWEST_FOR_HISTOGRAM,
     belief_rounds_figure,
     beliefs_figure,
+    exact_laws,
+    has_histogram,
     log_odds_figure,
 )
+from fl_audit.report.sections.insider_tail import tail_caption, tail_figure
 from fl_audit.report.sections.promise import belief_bounds
 from fl_audit.report.wording import DASH, number_text, percent, plural
 
@@ -130,45 +132,42 @@ def _entries(numbers: InsiderNumbers, contents: RunContents) -> list[Entry]:
 
 def _beliefs(numbers: InsiderNumbers, contents: RunContents) -> Caption:
     run = contents.run
-    curve = _curve_of_beliefs(run)
     bound = _bound_sentence(numbers, contents)
     text = (
-        f"Final belief of the insider in the data set that was really used, in {plural(run.worlds, 'world')}. {curve} "
-        f"{bound}"
+        f"Final belief of the insider in the data set that was really used, in {plural(run.worlds, 'world')}. "
+        f"{_curve_of_beliefs(run)} {bound}"
     )
+    what = "Histogram" if run.worlds >= FEWEST_FOR_HISTOGRAM else "Marks"
+    law = " with its theoretical curve" if exact_laws(run) else ""
     alternative = (
-        f"Histogram of final beliefs of {plural(run.worlds, 'world')} between 0 and 1 with its theoretical curve. "
+        f"{what} of the final beliefs of {plural(run.worlds, 'world')} between 0 and 1{law}. "
         f"Largest belief {percent(numbers.max_belief)}. {bound}"
     )
     return Caption("Final beliefs", text, alternative)
 
 
 def _curve_of_beliefs(run: FinishedRun) -> str:
-    """Say which law the curve beside the final beliefs is."""
+    """Say which law the curve beside the final beliefs is, or why there is none."""
     facts, sampled = run.facts, run.facts.is_sampled
-    law = "privacy loss distribution of the sampled releases" if sampled else f"μ = {number_text(facts.mu)}"
-    if not run.largest_laws:
-        return "No law of them is known."
+    law = "privacy loss distribution of the sampled releases" if sampled else f"μ = {number_text(facts.mu, 3)}"
+    if not exact_laws(run):
+        return f"{_no_law(run)} The next figure shows the limit that does hold."
     if run.has_normal_final_law:
         return (
             f"The curve is the exact law: log-odds that are normal with mean μ²/2 and standard deviation {law}, turned "
             f"into probabilities with prior {percent(facts.prior)}."
         )
-    if run.has_exact_final_law:
-        return f"The curve is the exact law ({law}), with prior {percent(facts.prior)}."
+    return f"The curve is the exact law ({law}), with prior {percent(facts.prior)}."
+
+
+def _no_law(run: FinishedRun) -> str:
+    """Say why no law of what the insider learned is drawn."""
+    if not run.largest_laws:
+        return "No law of them is known."
     return (
-        f"The dashed curve is the law at fixed sensitivities ({law}): what the beliefs would be if "
-        f"{_if_largest(facts)}. Noise scaled to the global sensitivity leaves no exact law of the "
-        "final belief, and the curve is no limit that every belief keeps; the figure of the innovations tests the law "
-        "that does hold."
+        f"No law is drawn: how far {run.facts.words.differing} changes what is released differs between rounds and "
+        "worlds, so that none is exact."
     )
-
-
-def _if_largest(facts: RunFacts) -> str:
-    """Return under which condition the law at fixed sensitivities would hold."""
-    among_its = "every one of its rounds" if isinstance(facts.game.law.participation, FixedCohort) else "every round"
-    rounds = "every round in which it takes part" if facts.is_sampled else among_its
-    return f"{facts.words.differing} made the largest possible difference in {rounds}"
 
 
 def _bound_sentence(numbers: InsiderNumbers, contents: RunContents) -> str:
@@ -220,27 +219,30 @@ def _belief_law(run: FinishedRun) -> str:
 
 
 def _log_odds(_: InsiderNumbers, contents: RunContents) -> Caption:
-    text = (
-        "The insider's whole evidence for D against D' after the last round, without the prior; filled where D was "
-        f"used, hatched where D' was. {_curves_of_log_odds(contents.run)} The further the two lie apart, the more the "
-        "insider learned."
+    run = contents.run
+    histogram = has_histogram(run)
+    looks = (
+        "filled where D was used, hatched where D' was"
+        if histogram
+        else "one mark a world, ● where D was used, ▼ where D' was"
     )
-    alternative = "Two overlapping histograms of log-odds, one for worlds that used D, one for D', with their laws."
+    text = (
+        f"The insider's whole evidence for D against D' after the last round, without the prior; {looks}. "
+        f"{_curves_of_log_odds(run)} The further the two lie apart, the more the insider learned."
+    )
+    what = "Two overlapping histograms" if histogram else "Marks"
+    laws = ", with their laws" if exact_laws(run) else ""
+    alternative = f"{what} of log-odds, of worlds that used D and of those that used D'{laws}."
     return Caption("Final log-odds", text, alternative)
 
 
 def _curves_of_log_odds(run: FinishedRun) -> str:
-    """Say which laws the curves beside the final log-odds are."""
-    if not run.largest_laws:
-        return "No law of them is known."
-    normal = f"N(±μ²/2, μ²) with μ = {number_text(run.facts.mu)}"
+    """Say which laws the curves beside the final log-odds are, or why there are none."""
+    if not exact_laws(run):
+        return _no_law(run)
+    normal = f"N(±μ²/2, μ²) with μ = {number_text(run.facts.mu, 3)}"
     law = "from the privacy loss distribution of the sampled releases" if run.facts.is_sampled else normal
-    if run.has_exact_final_law:
-        return f"The curves are the exact laws, {law}."
-    return (
-        f"The curves are the law at fixed sensitivities, {law}: what would follow if "
-        f"{_if_largest(run.facts)}. They are no limit."
-    )
+    return f"The curves are the exact laws, {law}."
 
 
 INSIDER = Section(
@@ -251,6 +253,7 @@ INSIDER = Section(
     entries=_entries,
     pictures=(
         Picture("beliefs", lambda numbers, contents: beliefs_figure(contents, numbers.belief_violations), _beliefs),
+        Picture("passing", lambda _, contents: tail_figure(contents), lambda _, contents: tail_caption(contents)),
         Picture("belief-rounds", lambda _, contents: belief_rounds_figure(contents), _belief_rounds),
         Picture("log-odds", lambda _, contents: log_odds_figure(contents), _log_odds),
     ),

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.special import expit, logit
 
+from fl_audit.privacy.log_odds import LogOddsLaw
 from fl_audit.report.contents import RunContents
 from fl_audit.report.finished_run import FinishedRun, RunFacts
 from fl_audit.report.sections.promise import belief_bounds, delta_of
@@ -29,36 +30,44 @@ from fl_audit.report.wording import percent
 FEWEST_FOR_HISTOGRAM = 20
 """Below this many worlds each is drawn as a mark of its own."""
 
-WORLDS_SHOWN = 12
+WORLDS_SHOWN = FEWEST_FOR_HISTOGRAM
 
 
 def beliefs_figure(contents: RunContents, beyond: int) -> Figure:
-    """Draw the final beliefs in the dataset that was really used beside the law that was promised."""
+    """Draw the final beliefs in the dataset that was really used, beside their law where it is exact."""
     figure = report_figure()
     axes = figure.add_subplot()
-    beliefs = contents.worlds["belief"].to_numpy(dtype=np.float64)
-    share = float((contents.worlds["bit"] == 1).mean())
-    facts = contents.facts
-    laws = contents.run.largest_laws
-    points = belief_grid(laws, facts.prior) if laws else np.empty(0)
-    low, high = 0.0, 1.0  # the same in every report
-    top = _draw_beliefs(axes, beliefs)
-    density = belief_density(points, laws, facts.prior, share) if laws else np.zeros(1)
+    facts, laws = contents.facts, exact_laws(contents.run)
+    top = _draw_beliefs(axes, contents.worlds["belief"].to_numpy(dtype=np.float64))
+    highest = top
     if laws:
-        run = contents.run
-        axes.plot(points, density, color=INK, linewidth=2, linestyle=_law_line(run), label=_law_name(run))
-    axes.set_xlim(low, high)
-    highest = max(top, min(float(density.max()), 2.5 * top) if top else float(density.max()))
+        share, points = float((contents.worlds["bit"] == 1).mean()), belief_grid(laws, facts.prior)
+        density = belief_density(points, laws, facts.prior, share)
+        axes.plot(points, density, color=INK, linewidth=2, label=_law_name(facts))
+        highest = max(top, min(float(density.max()), 2.5 * top) if top else float(density.max()))
+    axes.set_xlim(0.0, 1.0)  # the same in every report
     axes.set_ylim(0, 1.1 * highest or 1.0)  # every belief at an end, and no density between
-    _draw_bound_and_share(axes, contents, beyond, high)
+    _draw_bound_and_share(axes, contents, beyond)
     finish_axes(
         axes,
         "How sure the insider became of the truth",
         "Belief in the data set really used (probability)",
-        "Density (share of worlds\nper unit of probability)",
+        _density_name(axes, "Density (share of worlds\nper unit of probability)", bool(highest)),
     )
     add_legend(axes)
     return figure
+
+
+def exact_laws(run: FinishedRun) -> dict[int, LogOddsLaw]:
+    """Return the laws of the final log-odds by bit where they are exact; any other would be no limit."""
+    return run.largest_laws if run.has_exact_final_law else {}
+
+
+def _density_name(axes: Axes, name: str, has_densities: bool) -> str:
+    """Return what the vertical axis shows; where each world is a mark it shows nothing, and has no numbers."""
+    if not has_densities:
+        axes.set_yticks([])
+    return name if has_densities else "each mark is a world"
 
 
 def belief_rounds_figure(contents: RunContents) -> Figure:
@@ -112,32 +121,47 @@ def _draw_belief_bands(axes: Axes, contents: RunContents, bit: int) -> None:
 
 
 def log_odds_figure(contents: RunContents) -> Figure:
-    """Draw the final log-odds of the worlds that used D and of those that used D', beside their laws."""
+    """Draw the final log-odds of the worlds that used D and of those that used D', beside their laws if exact."""
     figure = report_figure()
     axes = figure.add_subplot()
     run = contents.run
-    values, laws = run.log_odds, run.largest_laws
-    low, high = span(values, *(law.quantile([2e-4, 1 - 2e-4]) for law in laws.values()))
-    grid = np.linspace(low, high, 500)
+    values, laws = run.log_odds, exact_laws(run)
+    histogram = has_histogram(run)
+    reach = _round_reach(*span(values, *(law.quantile([2e-4, 1 - 2e-4]) for law in laws.values())))
+    grid = np.linspace(-reach, reach, 1000)
     for bit, style in BIT_STYLES.items():
-        _draw_log_odds(axes, values[run.bits == bool(bit)], bit)
+        _draw_log_odds(axes, values[run.bits == bool(bit)], bit, histogram)
         if laws:
-            name = f"{'law' if run.has_exact_final_law else 'law at fixed sensitivities'}, {style.short}"
             density = log_odds_density(grid, laws[bit])
-            axes.plot(grid, density, style.line, color=style.colour, linewidth=2, label=name)
+            axes.plot(grid, density, style.line, color=style.colour, linewidth=2, label=f"law, {style.short}")
     threshold = -float(logit(contents.facts.prior))
     axes.axvline(
         threshold, color=INK, linestyle=":", linewidth=1.6, label="the insider says D to the right of this line"
     )
     axes.set_ylim(bottom=0)
+    axes.set_xlim(-reach, reach)
+    has_densities = bool(laws) or histogram
     finish_axes(
         axes,
         "Evidence for D after the last round",
         "Log-odds of D against D' (nats)",
-        "Density (share of worlds per nat)",
+        _density_name(axes, "Density (share of worlds per nat)", has_densities),
     )
     add_legend(axes, columns=2)
     return figure
+
+
+def has_histogram(run: FinishedRun) -> bool:
+    """Whether the worlds of either bit that there are, are enough to be drawn as histograms."""
+    counts = [count for count in (int(run.bits.sum()), int((~run.bits).sum())) if count]
+    return min(counts) >= FEWEST_FOR_HISTOGRAM
+
+
+def _round_reach(low: float, high: float) -> float:
+    """Return where an axis around 0 ends: one of few numbers, so that it is the same in runs that are alike."""
+    largest = max(abs(low), abs(high), 1e-9)
+    unit = 10.0 ** math.floor(math.log10(largest))
+    return max(1.0, next(unit * step for step in (1, 2, 5, 10) if unit * step >= largest))
 
 
 def worlds_shown(worlds: pd.DataFrame, limit: int = WORLDS_SHOWN) -> pd.DataFrame:
@@ -147,13 +171,6 @@ def worlds_shown(worlds: pd.DataFrame, limit: int = WORLDS_SHOWN) -> pd.DataFram
     first = max(limit // 2, limit - len(parts[1]))
     with_d = parts[0].head(first)
     return pd.concat([with_d, parts[1].head(limit - len(with_d))])
-
-
-def _belief_window(beliefs: Floats, points: Floats, bounds: list[float]) -> tuple[float, float]:
-    """Return the interval of beliefs worth showing: all of 0 to 1, or the middle of it when nothing lies outside."""
-    low, high = span(beliefs, points, bounds)
-    reach = 1.15 * max(0.5 - low, high - 0.5)
-    return (0.0, 1.0) if reach > 0.4 else (0.5 - reach, 0.5 + reach)
 
 
 def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:
@@ -186,7 +203,7 @@ def _draw_marks(axes: Axes, values: Floats, bit: int, label: str) -> None:
     axes.plot(values, tips, style.marker, color=style.colour, markersize=8, transform=frame, label=label, clip_on=False)
 
 
-def _draw_bound_and_share(axes: Axes, contents: RunContents, beyond: int, high: float) -> None:
+def _draw_bound_and_share(axes: Axes, contents: RunContents, beyond: int) -> None:
     bounds, worlds = belief_bounds(contents.facts), contents.run.worlds
     delta = percent(delta_of(contents.facts))
     share = f"beyond it {beyond:,} of {worlds:,} ({percent(beyond / worlds)}), promised at most δ = {delta}"
@@ -196,16 +213,11 @@ def _draw_bound_and_share(axes: Axes, contents: RunContents, beyond: int, high: 
         axes.axvline(bounds[1], color=INK, linestyle="-.", linewidth=1.8, label=f"bound for D {percent(bounds[1])}")
         label = f"bound for D' {percent(bounds[0])}; {share.replace('it', 'its own bound', 1)}"
         axes.axvline(bounds[0], color=INK, linestyle=":", linewidth=1.8, label=label)
-    axes.axvspan(max(bounds.values()), high, facecolor="none", edgecolor=MUTED, hatch="...", linewidth=0, alpha=0.35)
+    axes.axvspan(max(bounds.values()), 1.0, facecolor="none", edgecolor=MUTED, hatch="...", linewidth=0, alpha=0.35)
 
 
-def _law_line(run: FinishedRun) -> str:
-    return "-" if run.has_exact_final_law else "--"
-
-
-def _law_name(run: FinishedRun) -> str:
-    which = "exact law" if run.has_exact_final_law else "law at fixed sensitivities"
-    return which if run.facts.is_sampled else f"{which}, μ = {run.facts.mu:.3g}"
+def _law_name(facts: RunFacts) -> str:
+    return "exact law" if facts.is_sampled else f"exact law, μ = {facts.mu:.3g}"
 
 
 def _draw_belief_law(axes: Axes, facts: RunFacts, bit: int) -> None:
@@ -253,12 +265,12 @@ def _draw_belief_limits(axes: Axes, contents: RunContents) -> None:
     axes.axhline(1 - bounds[0], color=INK, linestyle="-.", linewidth=1.8)
 
 
-def _draw_log_odds(axes: Axes, values: Floats, bit: int) -> None:
+def _draw_log_odds(axes: Axes, values: Floats, bit: int, histogram: bool) -> None:
     style = BIT_STYLES[bit]
     if not len(values):
         return
     label = f"{style.name}, {len(values):,} {'world' if len(values) == 1 else 'worlds'}"
-    if len(values) < FEWEST_FOR_HISTOGRAM:
+    if not histogram:
         _draw_marks(axes, values, bit, label)
         return
     axes.hist(

@@ -71,7 +71,7 @@ def not_private_label(facts: RunFacts) -> str:
 def scaling_text(facts: RunFacts) -> str:
     """Return what the noise is scaled to, in a few words."""
     if not facts.game.law.weighs_exactly:
-        return "clipping norm, in every step of a client's own training"
+        return "clipping norm, in every step of the clients' training"
     return f"{facts.scaling} sensitivity" if facts.has_promise else "no clipping, no noise"
 
 
@@ -160,7 +160,7 @@ def _caption(_: LawNumbers, contents: RunContents) -> Caption:
 
 def _limit_sentence(facts: RunFacts) -> str:
     """Return what the curve cannot exceed."""
-    highest, clip = number_text(facts.global_sensitivity), number_text(facts.clipping_norm)
+    highest, clip = number_text(facts.global_sensitivity, 3), number_text(facts.clipping_norm, 3)
     if facts.game.law.is_adaptive:
         return (
             f"It cannot exceed the global sensitivity ({facts.relation}), which follows the clipping norm of its world "
@@ -171,7 +171,7 @@ def _limit_sentence(facts: RunFacts) -> str:
             "To weigh noise that is correlated over rounds, the insider adds earlier rounds to each round, so that the "
             "noise of what it looks at is independent again: the curve is the difference in that. One contribution "
             f"moves a round by at most {highest} ({facts.relation}, clipping norm C = {clip}), all of them together by "
-            f"at most {number_text(facts.largest_difference)}. "
+            f"at most {number_text(facts.largest_difference, 3)}. "
         )
     return f"It cannot exceed the global sensitivity, {highest} ({facts.relation}, clipping norm C = {clip}). "
 
@@ -242,12 +242,12 @@ def _draw_sensitivity_limits(axes: Axes, contents: RunContents) -> None:
         return
     clip, highest = facts.clipping_norm, facts.largest_difference
     if highest == clip:
-        label = f"clipping norm C = global sensitivity = {number_text(clip)}"
+        label = f"clipping norm C = global sensitivity = {number_text(clip, 3)}"
         axes.axhline(clip, color=INK, linestyle="-.", linewidth=1.8, label=label)
         return
-    axes.axhline(clip, color=INK, linestyle=":", linewidth=1.8, label=f"clipping norm C = {number_text(clip)}")
+    axes.axhline(clip, color=INK, linestyle=":", linewidth=1.8, label=f"clipping norm C = {number_text(clip, 3)}")
     name = "global sensitivity" if highest == facts.global_sensitivity else "largest difference of a round"
-    label = f"{name} = {number_text(highest)}"
+    label = f"{name} = {number_text(highest, 3)}"
     axes.axhline(highest, color=INK, linestyle="-.", linewidth=1.8, label=label)
 
 

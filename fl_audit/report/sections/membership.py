@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fl_audit.adjacency import Unit
+from fl_audit.adjacency import Relation, Unit
 from fl_audit.evidence.belief.advantage import (
     AdvantageEstimate,
     MeanAdvantage,
@@ -34,6 +34,10 @@ _EVERY_RECORD = (
     "and this sample the advantage may lie beyond."
 )
 _RECORDS_OF_CLIENTS = "What is promised to a client holds for each of its records, where these are drawn alike."
+_TWICE = (
+    "One of the population in the place of a member is one removed and one added: these bounds count what is promised "
+    "to either twice."
+)
 _NOTHING_PROMISED = "Nothing was promised, so nothing but certainty bounds the advantage."
 
 
@@ -125,7 +129,9 @@ def _bound_scope(facts: RunFacts) -> str:
         return _NOTHING_PROMISED
     if not facts.is_private_release:
         return _this_pair_only(facts.words)
-    return _EVERY_RECORD if facts.relation.unit is Unit.RECORD else f"{_RECORDS_OF_CLIENTS} {_EVERY_RECORD}"
+    of_clients = f"{_RECORDS_OF_CLIENTS} " if facts.relation.unit is Unit.CLIENT else ""
+    twice = f" {_TWICE}" if facts.relation.relation is Relation.ADD_REMOVE else ""
+    return f"{of_clients}{_EVERY_RECORD}{twice}"
 
 
 def _this_pair_only(words: UnitWords) -> str:

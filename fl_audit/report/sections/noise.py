@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fl_audit.evidence.belief.family import TestResult
+from fl_audit.evidence.belief.family import TestName, TestResult
 from fl_audit.evidence.belief.noise_estimate import NoiseEstimate
 from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.report.breach_words import title_of
@@ -159,18 +159,27 @@ def _test_table(judgement: Judgement, words: UnitWords) -> Table:
             "BROKEN" if test.violated else "kept",
             test.measured,
             test.promised,
-            f"{test.limit}, in 9 of 10 runs" if test.limit else DASH,
+            _limit_of(test),
             test.p_value,
             test.level,
             finite(test.statistic),
         )
         for test in judgement.tests
     )
+    any_of = "any of them" if len(rows) > 1 else "it"
     title = (
-        f"The {plural(len(rows), 'test')} of the promise, declared before the run: a promise that is kept fails any of "
-        f"them in at most {one_in(judgement.level)} audits"
+        f"The {plural(len(rows), 'test')} of the promise, declared before the run: a promise that is kept fails "
+        f"{any_of} in at most {one_in(judgement.level)} audits"
     )
     return Table(title, columns, rows, place=Place.TESTS, look="tests")
+
+
+def _limit_of(test: TestResult) -> str:
+    """Return what a test would have found, and how often, where that is a matter of chance."""
+    if not test.limit:
+        return DASH
+    by_chance = "would have been found" in test.limit and test.name != TestName.SENSITIVITY
+    return f"{test.limit}, in 9 of 10 runs" if by_chance else test.limit
 
 
 def _caption(numbers: NoiseNumbers, _: RunContents) -> Caption:

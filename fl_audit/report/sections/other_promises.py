@@ -130,9 +130,9 @@ def other_promises_figure(numbers: OtherPromises, contents: RunContents) -> Figu
 def _caption(numbers: OtherPromises, _: RunContents) -> Caption:
     first, last = numbers.each[0], numbers.each[-1]
     ends = (
-        f"{percent(first.belief)} takes noise of {number_text(first.noise_multiplier, 3)} times the sensitivity "
-        f"(epsilon {number_text(first.epsilon, 2)}), {percent(last.belief)} takes "
-        f"{number_text(last.noise_multiplier, 3)} (epsilon {number_text(last.epsilon, 2)})"
+        f"{percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)} (epsilon "
+        f"{number_text(first.epsilon, 2)}), {percent(last.belief)} takes {number_text(last.noise_multiplier, 3)} "
+        f"(epsilon {number_text(last.epsilon, 2)}); this run has {number_text(numbers.claim.noise_multiplier, 3)}"
     )
     text = (
         f"How much noise it takes that nobody becomes surer than the number below, with the rounds, the delta and the "

@@ -228,12 +228,20 @@ def _warning(contents: RunContents) -> str:
     )
 
 
-def _reliability_caption(numbers: PairNumbers, _: RunContents) -> Caption:
+def _at_the_coin(contents: RunContents) -> str:
+    """Say at which prior beliefs are taken, where that is not the insider's own."""
+    if contents.facts.prior == 0.5:
+        return ""
+    return f", taken at the coin's 50 % and not at its own prior of {percent(contents.facts.prior)}"
+
+
+def _reliability_caption(numbers: PairNumbers, contents: RunContents) -> Caption:
     found = numbers.calibration
     text = (
-        f"The worlds in {plural(len(found.bins), 'group')} of equal size by the insider's belief in D: how often D was "
-        "really used, over the mean belief of the group. Points near the dashed line mean that of the worlds in which "
-        f"the insider is 70 % sure, it is right in 70 %. Over all, {number_text(found.expected_wins, 4)} right guesses "
+        f"The worlds in {plural(len(found.bins), 'group')} of equal size by the insider's belief in D"
+        f"{_at_the_coin(contents)}: how often D was really used, over the mean belief of the group. Points near the "
+        "dashed line mean that of the worlds in which the insider is 70 % sure, it is right in 70 %. Over "
+        f"all, {number_text(found.expected_wins, 3)} right guesses "
         f"were expected from the beliefs and {found.wins:,} were counted (p = {number_text(found.wins_p_value, 2)}); "
         f"departures of single groups have p = {number_text(found.p_value, 2)} together. Intervals at "
         f"{percent(found.confidence)} confidence."

@@ -104,7 +104,7 @@ def _console(numbers: PromiseNumbers, _: RunContents) -> list[tuple[str, str]]:
         return [("Promise", "none: no clipping, no noise")]
     text = (
         f"belief at most {percent(promise.belief_bound)} (but for {percent(promise.delta)}); epsilon "
-        f"{number_text(promise.epsilon)} at delta {number_text(promise.delta)} by {promise.accountant}"
+        f"{number_text(promise.epsilon, 3)} at delta {number_text(promise.delta, 3)} by {promise.accountant}"
     )
     return [("Promise", text)]
 

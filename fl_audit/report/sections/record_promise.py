@@ -232,7 +232,7 @@ def _pair(claim: RecordClaim, run: FinishedRun) -> PairPromise:
 
 def _sentence(numbers: RecordPromise, _: RunContents) -> str:
     one, what = _words(numbers.randomiser).one, randomiser_text(numbers.randomiser)
-    own, whole = number_text(numbers.epsilon), number_text(numbers.whole_epsilon)
+    own, whole = number_text(numbers.epsilon, 3), number_text(numbers.whole_epsilon, 3)
     return (
         f"Before anything was trained, every owner {what}, once. So whatever anybody sees later, evidence about one "
         f"{one} stays within a factor of e to the {own}, and about a whole record within e to the {whole}."
@@ -265,7 +265,7 @@ def _pair_entries(numbers: RecordPromise, pair: PairPromise, independent: str) -
     ]  # fmt: skip
     if (measured := pair.measured) is None:
         return found
-    interval = f"{number_text(measured.low)} to {number_text(measured.high)} at {percent(measured.confidence)}"
+    interval = f"{number_text(measured.low, 3)} to {number_text(measured.high, 3)} at {percent(measured.confidence)}"
     return [
         *found,
         Entry("Advantage on one randomised record, measured", measured.advantage, ACCOUNTANT, interval,
@@ -278,7 +278,7 @@ def _pair_entries(numbers: RecordPromise, pair: PairPromise, independent: str) -
 def _console(numbers: RecordPromise, _: RunContents) -> list[tuple[str, str]]:
     words, randomiser = _words(numbers.randomiser), numbers.randomiser.kind
     own, counted, whole = (
-        number_text(epsilon) for epsilon in (numbers.epsilon, numbers.counted_epsilon, numbers.whole_epsilon)
+        number_text(epsilon, 3) for epsilon in (numbers.epsilon, numbers.counted_epsilon, numbers.whole_epsilon)
     )
     text = (
         f"{randomiser}, epsilon {own} for one {words.one}; {counted} over {words.counted}, {whole} for any two records"

@@ -26,7 +26,7 @@ from fl_audit.report.style import (
     whole_number_axis,
 )
 from fl_audit.report.unprotected import Unprotected
-from fl_audit.report.wording import DASH, MISSING, number_text, percent, plural
+from fl_audit.report.wording import DASH, MISSING, capital, number_text, percent, plural
 
 SQUASH = 4.0
 """A promised epsilon more than this many times above the largest Epsilon* drawn would flatten the curve."""
@@ -127,23 +127,51 @@ def _is_drawn(contents: RunContents) -> bool:
     return bool(releases["epsilon_star"].notna().any())
 
 
-def _sentence(numbers: ModelNumbers, _: RunContents) -> str:
+def _sentence(numbers: ModelNumbers, contents: RunContents) -> str:
     """Return how the released model fares, by Epsilon* and accuracy."""
     useful = f"The released model is right for {percent(numbers.test_accuracy)} of new cases{numbers.beside}"
-    star = numbers.star
+    star, useful = numbers.star, f"{_kept_release(contents)}{useful}"
     if star is None or not math.isfinite(star.mean):
         return f"{useful}; how much it gives away by itself was not measured."
-    worst = f" (at worst {number_text(star.largest, 3)})" if star.largest > star.mean else ""
+    many = contents.run.worlds > 1
+    worst = f" (at worst {number_text(star.largest, 3)})" if many else ""
+    worst_by_chance = f" (at worst {number_text(star.untrained_largest, 3)})" if many else ""
     chance = (
-        f" Chance alone reaches {number_text(star.untrained_mean, 3)} there (at worst "
-        f"{number_text(star.untrained_largest, 3)}): that is what untrained models score, which cannot give anything "
-        "away."
+        f" Chance alone reaches {number_text(star.untrained_mean, 3)} there{worst_by_chance}: that is what "
+        f"{_beginning(contents)} "
+        f"score{'' if many else 's'}, which cannot give anything away."
         if math.isfinite(star.untrained_mean) and math.isfinite(star.untrained_largest)
         else ""
     )
     return (
         f"{useful}; judged by its errors alone, it scores {number_text(star.mean, 3)}{worst} on the leakage scale "
         f"Epsilon*, where 0 means that it treats people in the training data just like others.{chance}"
+    )
+
+
+def _kept_release(contents: RunContents) -> str:
+    """Say which release was kept, where early stopping chose it, in a sentence with a space behind it."""
+    if (chosen := contents.run.chosen_releases) is None:
+        return ""
+    return (
+        f"Of each training the model was kept after which its errors on new cases fell no more: {_numbers_of(chosen)}. "
+    )
+
+
+def _numbers_of(chosen: tuple[int, int]) -> str:
+    first, last = chosen
+    return f"release {first}" if first == last else f"a release from {first} to {last}"
+
+
+def _chosen_sentence(contents: RunContents) -> str:
+    """Say what is called final, and what the promise counts, where early stopping chose the release."""
+    if (chosen := contents.run.chosen_releases) is None:
+        return ""
+    rounds = plural(contents.facts.game.rounds, "round")
+    return (
+        f" Early stopping chose {_numbers_of(chosen)} of each world as its final one, and the last point is that of "
+        "the chosen models; before it, once every world had stopped, the curve repeats what was looked at last. The "
+        f"choice reads releases and public records alone; the promise counts all {rounds}."
     )
 
 
@@ -212,10 +240,9 @@ def _star_entries(star: StarNumbers | None) -> list[Entry]:
 
 def _caption(numbers: ModelNumbers, contents: RunContents) -> Caption:
     accuracy = percent(numbers.test_accuracy)
-    text = (
-        "Median over worlds and the range of the middle 90 %. Test accuracy of the final release: "
-        f"{accuracy}{numbers.beside}."
-    )
+    mean = ", mean over worlds" if contents.run.worlds > 1 else ""
+    text = f"{_what_is_drawn(contents)} Test accuracy of the final release{mean}: {accuracy}{numbers.beside}."
+    text += _chosen_sentence(contents)
     alternative = f"Curve of test accuracy over releases, ending at {accuracy}."
     star = numbers.star
     if star is None or not _is_drawn(contents):
@@ -224,15 +251,36 @@ def _caption(numbers: ModelNumbers, contents: RunContents) -> Caption:
         f" Epsilon* at δ = {number_text(star.settings.delta)} measures one released model from its losses alone; "
         f"0 means that members and others look alike. {_promise_sentence(contents)} {_relation(star, contents)}"
     )
-    alternative += f" Curve of Epsilon* over releases, ending at {number_text(finite(star.mean))} on average."
+    alternative += f" Curve of Epsilon* over releases, ending at {number_text(finite(star.mean), 3)} on average."
     return Caption("Accuracy and Epsilon*", text, alternative)
+
+
+def _what_is_drawn(contents: RunContents) -> str:
+    if contents.run.worlds == 1:
+        return "The one world of this run, release by release."
+    return "Median over worlds and the range of the middle 90 %."
+
+
+def _how_far(star: StarNumbers, contents: RunContents) -> str:
+    if contents.run.worlds == 1:
+        return f"shows how far: {number_text(star.untrained_mean, 3)}."
+    return (
+        f"show how far: {number_text(star.untrained_mean, 3)} on average and "
+        f"{number_text(star.untrained_largest, 3)} at most."
+    )
+
+
+def _beginning(contents: RunContents) -> str:
+    """Return what the models of release 0 are, whose Epsilon* is chance alone."""
+    models = "model" if contents.run.worlds == 1 else "models"
+    return f"the untrained {models}" if not contents.facts.is_pretrained else f"the pretrained {models}"
 
 
 def _promise_sentence(contents: RunContents) -> str:
     guarantee = contents.facts.guarantee
     if guarantee is None:
         return ""
-    promise = f"promised epsilon, {number_text(guarantee.epsilon)} ({guarantee.accountant})"
+    promise = f"promised epsilon, {number_text(guarantee.epsilon, 3)} ({guarantee.accountant})"
     if promise_fits(contents):
         return f"The dash-dotted line is the {promise}."
     return f"The {promise}, lies far above the curve and is not drawn."
@@ -249,10 +297,7 @@ def _relation(star: StarNumbers, contents: RunContents) -> str:
         "itself, from a limited number of losses, and single models exceed the promise by chance."
     )
     if math.isfinite(star.untrained_largest):
-        text += (
-            " The untrained models at release 0, which cannot leak, show how far: "
-            f"{number_text(star.untrained_mean, 3)} on average and {number_text(star.untrained_largest, 3)} at most."
-        )
+        text += f" {capital(_beginning(contents))} at release 0, which cannot leak, {_how_far(star, contents)}"
     if star.largest > promise.epsilon:
         text += (
             f" So the largest value of this run, {number_text(star.largest, 3)}, lies above the promised "
@@ -275,7 +320,7 @@ def releases_figure(numbers: ModelNumbers, contents: RunContents) -> Figure:
     if with_star:
         _draw_release_curve(panels[1], contents, "epsilon_star", 1.0)
         _draw_promised_epsilon(panels[1], contents)
-        _draw_chance_floor(panels[1], numbers.star)
+        _draw_chance_floor(panels[1], numbers.star, contents)
         panels[1].set_ylim(0, 1.05 * max(panels[1].get_ylim()[1], 1e-3))
         finish_axes(panels[1], "Epsilon* of each released model", x_name, f"Epsilon* (nats){_at_delta(contents)}")
     whole_number_axis(panels[-1], first, last)
@@ -314,14 +359,14 @@ def _draw_without_privacy(axes: Axes, other: Unprotected | None) -> None:
 def _draw_promised_epsilon(axes: Axes, contents: RunContents) -> None:
     promise = contents.facts.guarantee
     if promise is not None and promise_fits(contents):
-        label = f"promised epsilon = {number_text(promise.epsilon)} ({promise.accountant})"
+        label = f"promised epsilon = {number_text(promise.epsilon, 3)} ({promise.accountant})"
         axes.axhline(promise.epsilon, color=INK, linestyle="-.", linewidth=1.8, label=label)
 
 
-def _draw_chance_floor(axes: Axes, star: StarNumbers | None) -> None:
+def _draw_chance_floor(axes: Axes, star: StarNumbers | None, contents: RunContents) -> None:
     """Draw what untrained models score, which cannot leak: what lies below says nothing."""
     if star is not None and math.isfinite(star.untrained_mean):
-        label = f"floor by chance (untrained models): {number_text(star.untrained_mean, 2)}"
+        label = f"floor by chance ({_beginning(contents).removeprefix('the ')}): {number_text(star.untrained_mean, 2)}"
         axes.axhline(star.untrained_mean, color=MUTED, linestyle=":", linewidth=1.8, label=label)
 
 

@@ -1,5 +1,6 @@
 """The verdict: what became of the promise, which test broke it, and what a verdict covers."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Section
 from fl_audit.report.units import UnitWords
-from fl_audit.report.wording import duration, one_in, plural, uncapital, whole_sentence
+from fl_audit.report.wording import duration, number_text, one_in, plural, uncapital, whole_sentence
 
 SECRET_SEED = "the challenger's secret"
 _OF_MANY_TARGETS = (
@@ -36,6 +37,8 @@ class VerdictNumbers:
     seconds_needed
         How long the worlds that would find a breach of 1.5 times the promise take at the speed of this run; None where
         its speed was not noted or no number of worlds would do.
+    promised
+        The promised epsilon; infinite where nothing was promised.
     """
 
     verdict: Verdict
@@ -43,6 +46,7 @@ class VerdictNumbers:
     judgement: Judgement | None
     words: UnitWords
     seconds_needed: float | None = None
+    promised: float = math.inf
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries `verdict` and `scope`."""
@@ -70,7 +74,8 @@ def _measure(run: FinishedRun, _: Findings) -> VerdictNumbers:
         found = judge_scores(scores[run.bits], scores[~run.bits], *said)
     else:
         found = judge(run.measured, *said)
-    return VerdictNumbers(found.verdict, found.scope, found, facts.words, _seconds_needed(found, run))
+    needed = _seconds_needed(found, run)
+    return VerdictNumbers(found.verdict, found.scope, found, facts.words, needed, promise.epsilon)
 
 
 def _seconds_needed(found: Judgement, run: FinishedRun) -> float | None:
@@ -94,7 +99,7 @@ def banner(numbers: VerdictNumbers) -> Banner:
             return Banner("Consistent", f"{line} {_limits(found)}".strip(), _level(found))
         case Verdict.INCONCLUSIVE:
             assert found is not None, "only what was judged is inconclusive"
-            line = "Too few trials to tell: only a gross breach could have been found, and none was."
+            line = f"Too few trials to tell: {_too_little(numbers)}"
             return Banner("Inconclusive", f"{line} {worlds_needed_text(numbers)}", found.limit_text)
         case Verdict.NO_PROMISE:
             line = "These models were trained without clipping and noise; there is nothing to hold them to."
@@ -103,12 +108,32 @@ def banner(numbers: VerdictNumbers) -> Banner:
             return Banner("Not audited", "No insider took part; nothing was held against the promise.")
 
 
+def judges_scores(found: Judgement) -> bool:
+    """Whether nothing but scores was judged, by a bound that assumes nothing: its limit is the most it can show."""
+    return any(test.name == TestName.SCORES for test in found.tests)
+
+
+def _too_little(numbers: VerdictNumbers) -> str:
+    """Return what an inconclusive run could have found, as what follows `Too few trials to tell`."""
+    found = numbers.judgement
+    assert found is not None, "only what was judged is inconclusive"
+    if judges_scores(found) and found.limit_of_detection <= numbers.promised:
+        most, promised = number_text(found.limit_of_detection, 3), number_text(numbers.promised, 3)
+        return f"so few could show an epsilon of {most} at most, and {promised} is promised, so no breach can be seen."
+    if not math.isfinite(found.limit_of_detection):
+        return "no breach could have been found where it matters most, and none was elsewhere."
+    return "only a gross breach could have been found, and none was."
+
+
 def worlds_needed_text(numbers: VerdictNumbers) -> str:
     """Return how many worlds, and how much time, would find a breach of 1.5 times the promise, in a sentence."""
     found = numbers.judgement
     if found is None or found.worlds_needed is None:
         return "No number of worlds would find a breach here: choose another neighbour."
     time = "" if numbers.seconds_needed is None else f", about {duration(numbers.seconds_needed)} here,"
+    if judges_scores(found):
+        at_least = f"It takes {plural(found.worlds_needed, 'world')} at least"
+        return f"{at_least}{time} to show one of {BREACH:g} times the promise."
     return f"{plural(found.worlds_needed, 'world')}{time} would find one of {BREACH:g} times the promise."
 
 
@@ -154,8 +179,8 @@ def _closing(numbers: VerdictNumbers, contents: RunContents) -> str:
             text = f"Our verdict: nothing we saw contradicts the promise. {limits}That covers {where}."
         case Verdict.INCONCLUSIVE:
             text = (
-                "Our verdict is open: with so few trials only a gross breach could have been found, and none was. "
-                f"{worlds_needed_text(numbers)} Even that covers {where}."
+                f"Our verdict is open for too few trials: {_too_little(numbers)} {worlds_needed_text(numbers)} Even "
+                f"that covers {where}."
             )
         case Verdict.NO_PROMISE if contents.facts.game.randomiser is not None:
             return (
