@@ -50,6 +50,7 @@ def test_a_crafted_record_is_shown_as_an_image_where_it_is_one(make_contents):
         drawn = figures_of(contents)
         # One pair of axes for each image, and one for its scale.
         assert len(drawn["crafted"].axes) == axes if axes else "crafted" not in drawn
+        assert to_png(drawn["crafted"]).startswith(PNG_SIGNATURE) if axes else True
         told = contents.summary["crafted"]
         share = run.by_world("local_sensitivity") / run.facts.global_sensitivity
         assert (told["label"], told["clipped_gradient_norm"], told["cosine_to_others"]) == (3, 1.0, 0.01)
@@ -83,6 +84,7 @@ def with_tables(run: FinishedRun, **changed: object) -> FinishedRun:
     return replace(run, tables=replace(run.tables, **changed))
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(
     "shape",
     [
