@@ -122,7 +122,7 @@ def test_a_figure_is_as_large_as_its_page_wants_it(make_contents):
 
 
 def test_large_runs_are_drawn(make_contents):
-    assert set(figures_of(make_contents(worlds=2000, rounds=40))) == EXPECTED
+    assert set(figures_of(make_contents(worlds=1000, rounds=20))) == EXPECTED
 
 
 def test_same_run_gives_the_same_bytes_and_leaves_no_global_state(make_contents):
