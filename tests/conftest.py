@@ -9,6 +9,7 @@ import pytest
 import torch
 from audits import MakePlan, small_settings
 from PIL import Image
+from threadpoolctl import threadpool_limits
 
 import experiments  # noqa: F401  # sets the environment before Flower is imported
 from experiments.runs.config import parse_config
@@ -19,6 +20,12 @@ from fl_audit.report.page import pictures, writing
 # A busy machine takes longer than a fifth of a second for anything now and then.
 hypothesis.settings.register_profile("any-machine", deadline=None)
 hypothesis.settings.load_profile("any-machine")
+
+
+# Workers share the cores: threads of numpy would wait for those of another worker, at two to four times the cost.
+threadpool_limits(limits=1)
+# The same for what is loaded later, and for processes that tests start.
+os.environ.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
 
 
 def _one_pixel() -> bytes:

@@ -18,7 +18,6 @@ from experiments.runs.run import Parties, run_audit
 from fl_audit.protocol import Key, Record
 from strategies.errors import FederationError
 
-
 FROZEN_CLIENT, FROZEN_ROUND = 1, 2
 TIME_LIMIT = 5.0
 
