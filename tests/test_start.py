@@ -1,4 +1,4 @@
-"""Commands that learn nothing answer at once: they do not import what takes seconds."""
+"""Commands that learn nothing answer at once, and clients start soon: they do not import what takes seconds."""
 
 import json
 import subprocess
@@ -40,6 +40,11 @@ for command in json.loads(sys.argv[1]):
         except SystemExit as ended:
             status = ended.code or 0
     found[command] = [status, [name for name in {HEAVY} if name in sys.modules]]
+import clients.app
+from fl_audit.data.catalogue import DataSpec, load_source
+
+load_source(DataSpec("breast-cancer"))
+found["a client"] = [0, [name for name in {HEAVY} if name in sys.modules]]
 print(json.dumps(found))
 """
 
@@ -53,4 +58,7 @@ def test_commands_that_learn_nothing_import_nothing_slow(tmp_path: Path) -> None
         (tmp_path / name / "summary.json").write_text('{"schema": 1, "verdict": "no promise", "guarantee": null}')
     arguments = [sys.executable, "-c", PROGRAM, json.dumps(list(COMMANDS))]
     ran = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert json.loads(ran.stdout) == {command: [status, []] for command, status in COMMANDS.items()}
+    found = json.loads(ran.stdout)
+    # Clients learn, and every process of a client is started anew.
+    assert found.pop("a client") == [0, ["torch", "flwr"]]
+    assert found == {command: [status, []] for command, status in COMMANDS.items()}

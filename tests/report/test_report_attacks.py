@@ -84,6 +84,7 @@ def test_bounds_are_given_where_they_hold(contents):
     assert contents.find(VerdictNumbers).judgement is not None, "the insiders' log-odds are judged"
 
 
+@pytest.mark.drawn
 def test_figures_and_page_show_them(contents):
     numbers = contents.find(AttackNumbers)
     curves = roc_figure(numbers, contents).axes[0]
