@@ -30,7 +30,7 @@ os.environ.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
 
 def _one_pixel() -> bytes:
     file = io.BytesIO()
-    Image.new("L", (1, 1)).save(file, format="PNG")
+    Image.new("RGBA", (1, 1)).save(file, format="PNG")  # with the channels of what matplotlib draws
     return file.getvalue()
 
 
