@@ -1,5 +1,6 @@
 """What tests share: small configurations, and where the published data files are."""
 
+import io
 import os
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import hypothesis
 import pytest
 import torch
 from audits import MakePlan, small_settings
+from PIL import Image
+from threadpoolctl import threadpool_limits
 
 import experiments  # noqa: F401  # sets the environment before Flower is imported
 from experiments.runs.config import parse_config
@@ -17,6 +20,21 @@ from fl_audit.report.page import pictures, writing
 # A busy machine takes longer than a fifth of a second for anything now and then.
 hypothesis.settings.register_profile("any-machine", deadline=None)
 hypothesis.settings.load_profile("any-machine")
+
+
+# Workers share the cores: threads of numpy would wait for those of another worker, at two to four times the cost.
+threadpool_limits(limits=1)
+# The same for what is loaded later, and for processes that tests start.
+os.environ.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
+
+
+def _one_pixel() -> bytes:
+    file = io.BytesIO()
+    Image.new("L", (1, 1)).save(file, format="PNG")
+    return file.getvalue()
+
+
+ONE_PIXEL = _one_pixel()
 
 
 # Before pytest-xdist reads the groups, which is in the same hook.
@@ -39,10 +57,16 @@ def _one_thread() -> None:
 
 @pytest.fixture(autouse=True)
 def _small_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw figures once, with a tenth of their pixels: hundreds are drawn, and nothing in them depends on it."""
-    if request.node.get_closest_marker("full_size") is None:
-        monkeypatch.setattr(style, "DOTS_PER_INCH", 45)
-        monkeypatch.setattr(pictures, "to_svg", lambda figure, name: "")
+    """Draw figures with a tenth of their pixels, and those of reports only in tests that are marked `drawn`.
+
+    Hundreds of reports are written. Elsewhere their figures are made as ever, and a picture of one pixel stands there.
+    """
+    if request.node.get_closest_marker("full_size") is not None:
+        return
+    monkeypatch.setattr(style, "DOTS_PER_INCH", 45)
+    monkeypatch.setattr(pictures, "to_svg", lambda figure, name: "")
+    if request.node.get_closest_marker("drawn") is None:
+        monkeypatch.setattr(pictures, "to_png", lambda figure: ONE_PIXEL)
 
 
 @pytest.fixture(autouse=True)

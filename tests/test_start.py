@@ -1,4 +1,4 @@
-"""Commands that learn nothing answer at once: they do not import what takes seconds."""
+"""Commands that learn nothing answer at once, and clients start soon: they do not import what takes seconds."""
 
 import json
 import subprocess
@@ -14,6 +14,8 @@ COMMANDS = {
     "datasets": 0,
     "settings privacy": 0,
     "run misspelt.toml": 2,
+    "compare first second": 0,
+    "export first --to badge --out badge.svg": 0,
     "run audit.toml --out taken": 2,
     "run audit.toml --resume --out new": 2,
     "sweep misspelt.toml": 2,
@@ -38,6 +40,11 @@ for command in json.loads(sys.argv[1]):
         except SystemExit as ended:
             status = ended.code or 0
     found[command] = [status, [name for name in {HEAVY} if name in sys.modules]]
+import clients.app
+from fl_audit.data.catalogue import DataSpec, load_source
+
+load_source(DataSpec("breast-cancer"))
+found["a client"] = [0, [name for name in {HEAVY} if name in sys.modules]]
 print(json.dumps(found))
 """
 
@@ -46,6 +53,12 @@ def test_commands_that_learn_nothing_import_nothing_slow(tmp_path: Path) -> None
     (tmp_path / "misspelt.toml").write_text("[privacy]\nbelif = 0.9\n")
     (tmp_path / "audit.toml").write_text("[privacy]\nbelief = 0.9\ndelta = 1e-3\n")
     (tmp_path / "taken" / "theirs").mkdir(parents=True)
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "summary.json").write_text('{"schema": 1, "verdict": "no promise", "guarantee": null}')
     arguments = [sys.executable, "-c", PROGRAM, json.dumps(list(COMMANDS))]
     ran = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert json.loads(ran.stdout) == {command: [status, []] for command, status in COMMANDS.items()}
+    found = json.loads(ran.stdout)
+    # Clients learn, and every process of a client is started anew.
+    assert found.pop("a client") == [0, ["torch", "flwr"]]
+    assert found == {command: [status, []] for command, status in COMMANDS.items()}

@@ -32,26 +32,33 @@ ExperimentOption = Annotated[str, typer.Option("--experiment", metavar="NAME", h
 
 def export(runs: RunsArgument, to: ToOption, out: OutOption, experiment: ExperimentOption = "fl-audit") -> None:
     """Write rounds, findings and figures of finished runs for TensorBoard or MLflow, or the verdict as a badge."""
-    from fl_audit.api.stored_run import read_run
-
     if to not in list(Target):
         raise InputError(f"--to {to!r}: accepted are {', '.join(Target)}")
-    if to == Target.BADGE and len(runs) > 1:
-        raise InputError(f"--to badge with {len(runs)} runs: accepted is one run")
+    if to == Target.BADGE:
+        _write_badge(runs, Path(out))
+        return
+    from fl_audit.api.stored_run import read_run
+
     for run in [read_run(path) for path in runs]:
-        match Target(to):
-            case Target.TENSORBOARD:
-                from experiments.exports.tensorboard import to_tensorboard
+        if to == Target.TENSORBOARD:
+            from experiments.exports.tensorboard import to_tensorboard
 
-                print(f"tensorboard: {to_tensorboard(run, Path(out))}")
-            case Target.MLFLOW:
-                from experiments.exports.mlflow import to_mlflow
+            print(f"tensorboard: {to_tensorboard(run, Path(out))}")
+        else:
+            from experiments.exports.mlflow import to_mlflow
 
-                print(f"mlflow: run {to_mlflow(run, out, experiment)} in experiment {experiment} at {out}")
-            case Target.BADGE:
-                from experiments.exports.badge import badge
-                from fl_audit.whole_files import whole_file
+            print(f"mlflow: run {to_mlflow(run, out, experiment)} in experiment {experiment} at {out}")
 
-                with whole_file(Path(out)) as file:
-                    file.write_text(badge(run), encoding="utf-8")
-                print(f"badge: {out}")
+
+def _write_badge(runs: list[Path], out: Path) -> None:
+    """Draw the verdict of a run; its tables, which take a second to import, are not needed."""
+    if len(runs) > 1:
+        raise InputError(f"--to badge with {len(runs)} runs: accepted is one run")
+    from experiments.exports.badge import badge
+    from fl_audit.stored_json import read_summary
+    from fl_audit.whole_files import whole_file
+
+    summary = read_summary(runs[0])
+    with whole_file(out) as file:
+        file.write_text(badge(summary), encoding="utf-8")
+    print(f"badge: {out}")

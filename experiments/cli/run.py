@@ -27,7 +27,7 @@ from fl_audit.device import Device
 from fl_audit.errors import InputError
 
 if TYPE_CHECKING:
-    from fl_audit.report import RunContents
+    from fl_audit.report.contents import RunContents
 
 OutOption = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Run directory; must be new.  [default: runs/NAME-TIME]")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fl_audit.errors import InputError
+from fl_audit.stored_json import read_summary
 
 
 @dataclass(frozen=True)
@@ -73,26 +74,13 @@ def rows(directories: Sequence[Path]) -> list[Row]:
             raise InputError(f"{directory} is named twice: accepted are different runs")
         seen.add(place)
     names = _names(directories)
-    return [_row(name, _summary(directory)) for name, directory in zip(names, directories, strict=True)]
+    return [_row(name, read_summary(directory)) for name, directory in zip(names, directories, strict=True)]
 
 
 def _names(directories: Sequence[Path]) -> list[str]:
     """Return the last part of every directory, or all of it where two end alike."""
     ends = [directory.resolve().name for directory in directories]
     return [end if ends.count(end) == 1 else str(directory) for end, directory in zip(ends, directories, strict=True)]
-
-
-def _summary(directory: Path) -> Mapping[str, Any]:
-    path = directory / "summary.json"
-    if not path.is_file():
-        raise InputError(f"{directory} holds no finished run: accepted are directories with a summary.json")
-    # What reads runs knows their models too, and takes seconds to be imported.
-    from experiments.runs.run_directory import read_json
-
-    found = read_json(path)
-    if not isinstance(found, dict) or found.get("schema") != 1 or "guarantee" not in found:
-        raise InputError(f"{path} is no summary of a run (schema 1)")
-    return found
 
 
 def _row(name: str, summary: Mapping[str, Any]) -> Row:

@@ -1,27 +1,28 @@
 """The verdict as a badge for a page or a repository: a small SVG that needs nothing else."""
 
-from fl_audit.api.stored_run import Run
-from fl_audit.evidence.belief.verdict import Verdict
+from collections.abc import Mapping
+from typing import Any
 
 # White on each has a contrast of at least 4.5.
-_COLOURS = {Verdict.CONSISTENT: "#1a7f37", Verdict.VIOLATED: "#b3261e"}
+_COLOURS = {"consistent": "#1a7f37", "violated": "#b3261e"}
 _GREY = "#57606a"
 _LABEL = "privacy audit"
 _LETTER = 6.6
 """Width of a letter of 11 pixels, on average."""
 
 
-def badge(run: Run) -> str:
+def badge(summary: Mapping[str, Any]) -> str:
     """Return the verdict of a run, and the epsilon that was promised, as SVG.
 
     Parameters
     ----------
-    run
-        The run.
+    summary
+        The summary of the run.
     """
-    epsilon = (run.summary.get("guarantee") or {}).get("epsilon")
+    verdict = str(summary["verdict"])
+    epsilon = (summary.get("guarantee") or {}).get("epsilon")
     promised = "" if epsilon is None else f", epsilon {epsilon:.2g}"
-    return _svg(f"{run.verdict}{promised}", _COLOURS.get(run.verdict, _GREY))
+    return _svg(f"{verdict}{promised}", _COLOURS.get(verdict, _GREY))
 
 
 def _svg(text: str, colour: str) -> str:

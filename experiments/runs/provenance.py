@@ -17,12 +17,13 @@ from pathlib import Path
 import fl_audit
 from experiments.runs.config import RunConfig
 from experiments.runs.plan import AuditPlan
-from experiments.runs.run_directory import RunDirectory, read_json
+from experiments.runs.run_directory import RunDirectory
 from experiments.runs.store import write_json
 from fl_audit.data.catalogue import PREFIX
 from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
 from fl_audit.report.provenance import Provenance, Session
+from fl_audit.stored_json import read_json
 
 PACKAGES = ("fl_audit", "flwr", "ray", "torch", "opacus", "numpy", "scipy", "dp-accounting")
 _SMALLEST_TELLING_SEED = 1000

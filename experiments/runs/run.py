@@ -19,14 +19,17 @@ from experiments.runs.plan import AuditPlan
 from experiments.runs.progress import Progress, no_progress
 from experiments.runs.provenance import note_session, read_provenance
 from experiments.runs.questions import more_questions
-from experiments.runs.run_directory import RunDirectory, read_json, read_plan
+from experiments.runs.run_directory import RunDirectory, read_plan
 from experiments.runs.store import write_json
 from experiments.runs.summary import summarise
 from experiments.runs.without_privacy import note_unprotected, read_unprotected
 from fl_audit.errors import InputError
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.game import load_game
-from fl_audit.report import RunContents, RunTables, write_report
+from fl_audit.report.contents import RunContents
+from fl_audit.report.finished_run import RunTables
+from fl_audit.report.page.writing import write_report
+from fl_audit.stored_json import read_json
 from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch
 from server.app import FederationClock, FederationPlan, build_server_app, run_federation

@@ -18,6 +18,7 @@ from experiments.runs.sameness import GROWING, contradictions, data_digest, diff
 from experiments.runs.store import RunStore, make_private, write_json
 from fl_audit.errors import InputError, require
 from fl_audit.game.public import PublicGame
+from fl_audit.stored_json import read_json
 from fl_audit.whole_files import remove_halves
 
 SCHEMA = 2
@@ -317,21 +318,3 @@ def read_plan(path: Path) -> AuditPlan:
     configuration["run"]["seed"] = RunDirectory(path).secret().seed
     config = parse_config(configuration)
     return AuditPlan(config, guarantee_of(public.law, config), public)
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file of a run.
-
-    Raises
-    ------
-    InputError
-        If it is missing or damaged.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(f"{path} is missing: accepted is a directory that 'fl-audit run' made") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{path} is a directory: accepted is a file that 'fl-audit run' made") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error

@@ -13,9 +13,10 @@ from fl_audit.game.initial_weights import starting_models
 from fl_audit.game.record_pair import record_claim
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.guarantee import Guarantee, guarantee
-from fl_audit.report import FinishedRun, RunContents, RunFacts, RunTables, report_contents
-from fl_audit.report.finished_run import Timing
+from fl_audit.report.contents import RunContents
+from fl_audit.report.finished_run import FinishedRun, RunFacts, RunTables, Timing
 from fl_audit.report.provenance import Provenance
+from fl_audit.report.sections.registry import report_contents
 from fl_audit.report.unprotected import Unprotected
 
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from experiments.runs.engines import Engine, RayOptions
 from experiments.runs.plan import AuditPlan, resolve
 from experiments.runs.progress import RunsProgress, at_work, no_runs_progress
-from experiments.runs.run_directory import held, read_json
+from experiments.runs.run_directory import held
 from experiments.runs.store import make_private, write_json
 from experiments.sweeps.grid import Point, describe, require_distinct
 from experiments.sweeps.landscape import landscape_figure
@@ -24,6 +24,7 @@ from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import CRAFTED
 from fl_audit.errors import InputError, require
 from fl_audit.report.style import to_png
+from fl_audit.stored_json import read_json
 from fl_audit.whole_files import whole_file
 from strategies.errors import FederationError
 

@@ -18,9 +18,9 @@ Formal guarantees. Where a release is the sum of D or of D' plus fresh N(0, sigm
 
 import math
 from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -28,6 +28,9 @@ from torch import Tensor
 from fl_audit.errors import require
 from fl_audit.learning.layout import ParameterLayout
 from fl_audit.mechanisms.weighing import Comparison
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LOW_BITS_KINDS = ("noise", "standard-noise", "release")
 """What may have been rounded to half precision: the noise, its standard normal draws, or the release."""
@@ -148,7 +151,7 @@ class Residuals:
         return {name: values[..., index] for index, name in enumerate(names)}
 
     @staticmethod
-    def of_table(table: pd.DataFrame) -> "Residuals":
+    def of_table(table: "pd.DataFrame") -> "Residuals":
         """Return the residuals (worlds, rounds, ...) that a table of a run holds, a row a world and round.
 
         Raises

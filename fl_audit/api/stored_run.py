@@ -1,6 +1,5 @@
 """A finished run, read from its directory: the verdict, the summary, typed tables and the figures."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -13,9 +12,7 @@ from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.notebook import html_table
 from fl_audit.report.finished_run import RunTables
 from fl_audit.report.wording import capital, number_text, percent
-
-SCHEMA = 1
-"""Of `summary.json`."""
+from fl_audit.stored_json import read_json, read_summary
 
 
 @dataclass(frozen=True)
@@ -120,12 +117,8 @@ def read_run(path: str | Path) -> Run:
         If it holds no finished run, or a file of it is damaged.
     """
     directory = Path(path)
-    summary = _json(directory / "summary.json")
-    require(
-        isinstance(summary, dict) and summary.get("schema") == SCHEMA and "verdict" in summary,
-        f"{directory / 'summary.json'} is no summary of a run (schema {SCHEMA})",
-    )
-    stored = _json(directory / "public" / "configuration.json")
+    summary = read_summary(directory)
+    stored = read_json(directory / "public" / "configuration.json")
     require(
         isinstance(stored, dict) and isinstance(stored.get("configuration"), dict),
         f"{directory / 'public' / 'configuration.json'} holds no configuration of a run",
@@ -145,15 +138,6 @@ def _tables(directory: Path) -> RunTables:
         if isinstance(error, InputError):
             raise
         raise InputError(f"a table of {directory} cannot be read: {str(error).splitlines()[0]}") from error
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path} is missing: accepted is the directory of a finished run") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
 
 
 def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

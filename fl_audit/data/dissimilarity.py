@@ -5,7 +5,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from fl_audit.data.names import Dissimilarity as Dissimilarity
 from fl_audit.data.records import Records
@@ -80,7 +79,11 @@ def exact_block(left: Prepared, right: Prepared, measure: Dissimilarity) -> NDAr
         assert isinstance(left, Patches)
         assert isinstance(right, Patches)
         return structural_dissimilarity(left, right)
-    return cdist(left, right, _metric(measure))
+    # Half a second to import, which every client process would pay: only whoever chooses the differing record needs it.
+    from scipy.spatial.distance import cdist
+
+    distances: NDArray[np.float64] = cdist(left, right, _metric(measure))
+    return distances
 
 
 def screening_block(left: Prepared, right: Prepared, measure: Dissimilarity) -> tuple[NDArray[np.float64], float]:

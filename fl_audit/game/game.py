@@ -50,6 +50,13 @@ class RawRecords(NamedTuple):
     replacement: Records | None
 
 
+@lru_cache(maxsize=4)
+def _orthonormal(data_seed: int, size: int, count: int) -> Tensor:
+    """Return so many orthonormal directions; kept, for games that differ elsewhere look along the same ones."""
+    drawn = generator(data_seed, Purpose.PUBLIC_DIRECTIONS).standard_normal((size, count))
+    return torch.from_numpy(np.linalg.qr(drawn)[0]).float()
+
+
 @dataclass(frozen=True)
 class Game:
     """The game with its data and its model.
@@ -192,9 +199,8 @@ class Game:
         They live on evenly spread coordinates, see `fl_audit.adversaries.noise_meter.Meter`.
         """
         size = min(self.model.layout.size, _COORDINATES)
-        draw = generator(self.public.data_seed, Purpose.PUBLIC_DIRECTIONS)
-        drawn = draw.standard_normal((size, number_of_directions(self.model.layout.size)))
-        return torch.from_numpy(np.linalg.qr(drawn)[0]).float().to(self.public.device)
+        found = _orthonormal(self.public.data_seed, size, number_of_directions(self.model.layout.size))
+        return found.to(self.public.device)
 
     def targets_of(self, client: int) -> tuple[int, ...]:
         """Return the targets of the game that a client holds: what it is told the secret of."""

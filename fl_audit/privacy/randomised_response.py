@@ -6,8 +6,7 @@ al. 2019). So it is told truly with probability (1 + rho) / 2 = e^epsilon / (1 +
 
 import math
 
-from scipy.special import expit
-from scipy.stats import binom
+from scipy.special import bdtrc, expit
 
 from fl_audit.privacy.events import require_count
 from fl_audit.privacy.gaussian import require_epsilon
@@ -75,4 +74,4 @@ def response_advantage(epsilon: float, differing: int) -> float:
     require_count(differing)
     truth = truth_probability(epsilon)
     # Even where half of the bits agree: that outcome is as probable under both records, and tells nothing.
-    return float(binom.sf(differing // 2, differing, truth) - binom.sf(differing // 2, differing, 1 - truth))
+    return float(bdtrc(differing // 2, differing, truth) - bdtrc(differing // 2, differing, 1 - truth))

@@ -120,7 +120,7 @@ def test_the_line_of_a_command_that_failed_is_the_error(
 
 
 def test_a_directory_without_a_whole_run_is_refused(run: tuple[fa.Run, list[str]], tmp_path: Path) -> None:
-    with pytest.raises(fa.InputError, match=r"summary.json is missing: accepted is the directory of a finished run"):
+    with pytest.raises(fa.InputError, match=r"holds no finished run: accepted are directories with a summary.json"):
         fa.read_run(tmp_path)
     (tmp_path / "summary.json").write_text(json.dumps({"schema": 99}))
     with pytest.raises(fa.InputError, match="is no summary of a run"):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sklearn.datasets
 from numpy.testing import assert_allclose
 
 from fl_audit.data.catalogue import DataSpec, available, load_source
@@ -17,9 +18,13 @@ MNIST = (
 Write = Callable[[Path, np.ndarray], Path]
 
 
-def test_built_in_sets_are_scaled() -> None:
+def test_built_in_sets_are_those_of_scikit_learn_scaled() -> None:
     for name, shape, classes in [("digits", (1797, 64), 10), ("breast-cancer", (569, 30), 2)]:
         source = load_source(DataSpec(name))
+        theirs = getattr(sklearn.datasets, f"load_{name.replace('-', '_')}")()
+        low, high = (0, 16) if name == "digits" else (theirs.data.min(axis=0), theirs.data.max(axis=0))
+        assert_allclose(source.pool.features, (theirs.data - low) / (high - low), atol=1e-7)
+        assert np.array_equal(source.pool.labels, theirs.target)
         assert source.pool.features.shape == shape
         assert source.pool.classes == classes == len(np.unique(source.pool.labels))
         assert source.pool.features.min() == 0

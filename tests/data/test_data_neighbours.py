@@ -144,7 +144,8 @@ def test_fast_search_ranks_as_exact_arithmetic_does(measure: Dissimilarity, fart
     pairs = module.exact_block(*(module.prepare(side.features, measure) for side in (inside, outside)), measure)
     flat = np.argsort(-pairs if farthest else pairs, axis=None, kind="stable")[:30]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "BLOCK_BYTES", 8 * 50**2)
+        # About fifty records are a block, wide or not.
+        patch.setattr(module, "BLOCK_BYTES", 8 * 50**2 * max(1, width // 50))
         for count in (1, 3, 30):
             expected = tuple(divmod(int(position), len(outside)) for position in flat[:count])
             assert ranked_pairs(inside, outside, measure, count, farthest) == expected

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from fl_audit.errors import InputError
+from fl_audit.evidence.star import star_estimate
 from fl_audit.evidence.star.empirical_star import empirical_epsilon_star
 from fl_audit.evidence.star.epsilon_star import parametric_epsilon_star
 from fl_audit.evidence.star.loss_cells import gather, parametric_draws
@@ -54,7 +55,9 @@ def test_the_parametric_interval_covers(shape: float) -> None:
 
 
 @pytest.mark.parametrize("method", list(StarMethod))
-def test_one_call_gives_value_interval_and_neighbours(method: StarMethod) -> None:
+def test_one_call_gives_value_interval_and_neighbours(method: StarMethod, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The fewest of which the outer quantiles at 99 % are others than those at 95 %, with some to spare.
+    monkeypatch.setattr(star_estimate, "_MIXTURE_REPLICATES", 50)
     rng = np.random.default_rng(64)
     members, population = rng.gamma(2, 1, 300), rng.gamma(3, 1, 300)
     found = estimate_epsilon_star(members, population, 1e-3, np.random.default_rng(0), method)
@@ -114,7 +117,7 @@ def test_speed_of_a_million_losses() -> None:
     for estimator in (parametric_epsilon_star, empirical_epsilon_star):
         times = []
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()  # not that of the clock: the machine may be busy with other tests
             estimator(members, population, 1e-6)
-            times.append(time.perf_counter() - start)
+            times.append(time.process_time() - start)
         assert min(times) < 1.0

@@ -16,7 +16,6 @@ from torch import nn
 from experiments.runs.engines import Engine
 from experiments.runs.plan import AuditPlan
 from experiments.runs.run import rebuild_report, run_audit
-from experiments.runs.run_directory import read_json
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedEdges
 from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
@@ -28,6 +27,7 @@ from fl_audit.learning.packed_graphs import pack_graph, unpack_graph
 from fl_audit.privacy.randomised_response import response_advantage
 from fl_audit.randomness import Purpose, generator
 from fl_audit.report.sections.record_promise import advantage_of, measured_advantage
+from fl_audit.stored_json import read_json
 from fl_audit.worlds import WorldBatch
 from server.challenger import SeededChallenger
 from server.record_draws import OF_FIRST, OF_SECOND, RecordDraws

@@ -40,9 +40,9 @@ def results(
 
 
 def assert_unchanged(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Engine, clients: int) -> None:
-    """A run that is watched, with a few games, ends with the model and metrics of one that is not."""
+    """A run that is watched, with a few games, ends with the model and metrics of one that is not, on either engine."""
     monkeypatch.setenv("EXAMPLE_SEED", "3")
-    alone, metrics = results(name, tmp_path / "alone", monkeypatch, engine, clients)
+    alone, metrics = results(name, tmp_path / "alone", monkeypatch, Engine.LOCAL, clients)
     watched, watched_metrics = results(
         f"{name}_watched", tmp_path / "watched", monkeypatch, engine, clients, games=22, games_per_run=2, seed=1
     )

@@ -1,21 +1,28 @@
 """Per-example gradients by a plain loop of float64 backward passes: slow, and without anything that is tested."""
 
 import copy
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 
+@lru_cache(maxsize=4)
+def _in_double(template: nn.Module) -> nn.Module:
+    """Return a copy; all its parameters are set anew in every world."""
+    return copy.deepcopy(template).double().eval().requires_grad_(True)
+
+
 def example_gradients(template: nn.Module, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
     """Return every example's gradient in every world, float64 (worlds, n, parameters)."""
-    module = copy.deepcopy(template).double().eval().requires_grad_(True)
-    parameters = list(module.parameters())
+    module = _in_double(template)
+    parameters, features = list(module.parameters()), features.double()
     rows = torch.zeros(len(models), len(labels), models.shape[1], dtype=torch.float64)
     for world, model in enumerate(models):
         nn.utils.vector_to_parameters(model.double(), parameters)
         for index in range(len(labels)):
-            logits = module(features[index : index + 1].double())
+            logits = module(features[index : index + 1])
             loss = -F.log_softmax(logits, dim=1)[0, labels[index]]
             found = torch.autograd.grad(loss, parameters, allow_unused=True)
             rows[world, index] = torch.cat(

@@ -37,8 +37,9 @@ from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.privacy.matrices import StrategyKind
-from fl_audit.report import FinishedRun, RunContents, RunFacts, RunTables, report_contents
-from fl_audit.report.finished_run import Timing
+from fl_audit.report.contents import RunContents
+from fl_audit.report.finished_run import FinishedRun, RunFacts, RunTables, Timing
+from fl_audit.report.sections.registry import report_contents
 
 MakeContents = Callable[..., RunContents]
 

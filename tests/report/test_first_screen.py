@@ -13,7 +13,6 @@ from fl_audit.evidence.belief.advantage import most_wins
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.guarantee import guarantee
-from fl_audit.report import report_contents
 from fl_audit.report.finished_run import Timing
 from fl_audit.report.headline import facts_of, next_step, verdict_of
 from fl_audit.report.page import pdf
@@ -22,6 +21,7 @@ from fl_audit.report.page.gauge import gauge_html, kept_epsilon
 from fl_audit.report.page.html import paragraphs, render_html
 from fl_audit.report.page.palette import DARK, LIGHT, TEXT_ON_GROUND
 from fl_audit.report.page.stylesheet import STYLESHEET
+from fl_audit.report.sections.registry import report_contents
 
 KINDS = {
     Verdict.CONSISTENT: {"exact": False},

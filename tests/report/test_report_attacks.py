@@ -11,11 +11,12 @@ from scipy.special import ndtr
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.evidence.membership.one_run_tradeoff import one_run_epsilon_by_tradeoff
-from fl_audit.report import FinishedRun, report_contents
+from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.page.console import summary_table
 from fl_audit.report.page.html import render_html
 from fl_audit.report.page.pictures import draw_all
 from fl_audit.report.sections.attacks import INSIDER, AttackNumbers, auc_figure, roc_figure
+from fl_audit.report.sections.registry import report_contents
 from fl_audit.report.sections.verdict import VerdictNumbers
 
 WORLDS, TARGETS, MU = 80, 30, 0.55
@@ -83,6 +84,7 @@ def test_bounds_are_given_where_they_hold(contents):
     assert contents.find(VerdictNumbers).judgement is not None, "the insiders' log-odds are judged"
 
 
+@pytest.mark.drawn
 def test_figures_and_page_show_them(contents):
     numbers = contents.find(AttackNumbers)
     curves = roc_figure(numbers, contents).axes[0]

@@ -8,14 +8,14 @@ import pytest
 from rich.console import Console
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.report import report_contents, write_report
 from fl_audit.report.finished_run import Timing
 from fl_audit.report.page.console import summary_table
 from fl_audit.report.page.html import opening, render_html
 from fl_audit.report.page.pictures import DrawnPicture
+from fl_audit.report.page.writing import write_report
 from fl_audit.report.section import Caption
 from fl_audit.report.sections.insider import InsiderNumbers
-from fl_audit.report.sections.registry import SECTIONS
+from fl_audit.report.sections.registry import SECTIONS, report_contents
 from fl_audit.report.wording import number_text, percent
 
 FEW = ("pair", "reliability", "tradeoff")

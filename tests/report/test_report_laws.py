@@ -11,7 +11,6 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.evidence.belief.family import TestName
 from fl_audit.mechanisms.noise import faced
 from fl_audit.mechanisms.standpoint import Place, Standpoint, TargetsParticipation
-from fl_audit.report import report_contents
 from fl_audit.report.breach_words import title_of
 from fl_audit.report.page.console import summary_table
 from fl_audit.report.page.html import opening, render_html
@@ -20,7 +19,7 @@ from fl_audit.report.sections.clipping import ClippingNumbers
 from fl_audit.report.sections.colluders import ColludersNumbers
 from fl_audit.report.sections.insiders import InsidersNumbers
 from fl_audit.report.sections.law import LawNumbers
-from fl_audit.report.sections.registry import SECTIONS, measured
+from fl_audit.report.sections.registry import SECTIONS, measured, report_contents
 from fl_audit.report.style import to_png
 from fl_audit.report.units import unit_words
 

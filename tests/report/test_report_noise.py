@@ -10,13 +10,13 @@ from scipy.stats import norm
 from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.privacy.gaussian import gdp_delta
-from fl_audit.report import report_contents, write_report
 from fl_audit.report.breach_words import breach_text, title_of
 from fl_audit.report.page.html import opening, render_html
+from fl_audit.report.page.writing import write_report
 from fl_audit.report.section import Section
 from fl_audit.report.sections.noise import NoiseNumbers, noise_figure
 from fl_audit.report.sections.pair import PairNumbers
-from fl_audit.report.sections.registry import SECTIONS
+from fl_audit.report.sections.registry import SECTIONS, report_contents
 from fl_audit.report.sections.released_model import ModelNumbers
 from fl_audit.report.sections.verdict import VerdictNumbers, banner
 from fl_audit.report.wording import ratio_text, whole_sentence

@@ -24,7 +24,7 @@ records = 60
 clients = 3
 test-records = 50
 [training]
-rounds = 60
+rounds = 20
 learning-rate = 1.0
 [privacy]
 belief = 0.9

@@ -27,6 +27,7 @@ from fl_audit.report.page import pdf, writing
 SEED = 0x9E3779B97F4A7C15  # 64 bits that turn up nowhere by chance
 
 
+@pytest.mark.drawn
 def test_no_file_of_a_run_tells_the_seed(
     small_plan: MakePlan,
     tmp_path: Path,

@@ -10,8 +10,8 @@ from experiments.runs.config import parse_config
 from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
 from experiments.runs.run import rebuild_report, run_audit
-from experiments.runs.run_directory import read_json
 from fl_audit.errors import InputError
+from fl_audit.stored_json import read_json
 
 # One worker plays the runs that tests of this file share.
 pytestmark = pytest.mark.xdist_group("without privacy")

@@ -18,10 +18,11 @@ from experiments.runs.laws import rounds_of
 from experiments.runs.plan import resolve
 from experiments.runs.progress import RunsProgress, no_runs_progress, part_of
 from experiments.runs.run import run_audit
-from experiments.runs.run_directory import RunDirectory, read_json, read_public
+from experiments.runs.run_directory import RunDirectory, read_public
 from experiments.runs.store import read_frame
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.mechanisms.noise import SENSITIVITY_FLOOR
+from fl_audit.stored_json import read_json
 
 Floats = NDArray[np.float64]
 

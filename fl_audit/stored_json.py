@@ -1,0 +1,54 @@
+"""JSON files of a run, read with one line for whatever is wrong with them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fl_audit.errors import InputError, require
+
+SCHEMA = 1
+"""Of `summary.json`."""
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of a run.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Raises
+    ------
+    InputError
+        If it is missing or damaged.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is missing: accepted is a directory that 'fl-audit run' made") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{path} is a directory: accepted is a file that 'fl-audit run' made") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+
+
+def read_summary(directory: Path) -> dict[str, Any]:
+    """Read every number of a finished run, by finding.
+
+    Parameters
+    ----------
+    directory
+        Directory of the run.
+
+    Raises
+    ------
+    InputError
+        If it holds no finished run, or its summary is damaged.
+    """
+    path = directory / "summary.json"
+    require(path.is_file(), f"{directory} holds no finished run: accepted are directories with a summary.json")
+    found = read_json(path)
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA or not {"verdict", "guarantee"} <= found.keys():
+        raise InputError(f"{path} is no summary of a run (schema {SCHEMA})")
+    return found
