@@ -73,6 +73,8 @@ def _shown(contents: RunContents, found: Judgement) -> Fact:
 
 def _promised(contents: RunContents) -> Fact:
     promise = contents.facts.guarantee
+    if promise is None and contents.facts.game.randomiser is not None:
+        return Fact("Promised of the training", "nothing", "no clipping, no noise; records were randomised before it")
     if promise is None:
         return Fact("Promised", "nothing", "no clipping, no noise")
     epsilon, delta = number_text(promise.epsilon, 3), number_text(promise.delta, 3)
@@ -133,6 +135,11 @@ def next_step(contents: RunContents) -> str:
             return f"Do not lean on this run. {worlds_needed_text(numbers)}{_setting(numbers)}"
         case Verdict.NOT_AUDITED:
             return "Let the insider play: set insider = true in [audit], and carry the run out anew."
+        case Verdict.NO_PROMISE if contents.facts.game.randomiser is not None:
+            return (
+                "See below whether what randomising promises each record is enough: the training adds nothing to it. "
+                "To have it protect too, set belief = 0.9 in [privacy]."
+            )
         case Verdict.NO_PROMISE:
             return (
                 "Hand out none of these models as protected. To promise something, set belief = 0.9 in [privacy]; "

@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import binom
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.data.randomisers import RandomisedBits
 from fl_audit.evidence.belief.advantage import most_wins
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.privacy.accounting import Accountant
@@ -147,6 +148,15 @@ def test_with_a_prior_the_first_number_says_of_which_answer_it_is(make_contents)
     assert fact.name == "Promised: nobody is surer that it was than"
     assert fact.note.startswith("from 20\xa0% beforehand; ")
     assert "that it was not" in fact.note
+
+
+def test_randomised_records_are_not_called_unprotected_on_the_first_screen(make_contents):
+    plain = make_contents(**KINDS[Verdict.NO_PROMISE])
+    game = replace(plain.facts.game, randomiser=RandomisedBits(2.0))
+    randomised = report_contents(replace(plain.run, facts=replace(plain.facts, game=game)))
+    assert facts_of(randomised)[0].name == "Promised of the training"
+    assert "what randomising promises each record" in next_step(randomised)
+    assert "as protected" in next_step(plain)
 
 
 def luminance(colour):

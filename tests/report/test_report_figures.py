@@ -349,3 +349,12 @@ def test_other_promises_are_those_that_calibration_gives(make_contents):
     assert [one.belief for one in each] == [0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99]
     assert all(one.epsilon == pytest.approx(np.log(one.belief / (1 - one.belief)), rel=1e-6) for one in each)
     assert all(first.noise_multiplier > second.noise_multiplier for first, second in pairwise(each))
+
+
+def test_this_run_is_seen_among_other_promises_even_where_it_promises_less(make_contents):
+    contents = make_contents(worlds=20, rounds=3, mu=6.0)
+    axes = figure_of(contents, "other-promises").axes[0]
+    (here,) = next(line for line in axes.get_lines() if line.get_label() == "this run").get_ydata()
+    low, high = axes.get_ylim()
+    assert low < here < high
+    assert here < min(one.noise_multiplier for one in contents.find(OtherPromises).each)

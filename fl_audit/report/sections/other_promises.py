@@ -117,7 +117,7 @@ def other_promises_figure(numbers: OtherPromises, contents: RunContents) -> Figu
     axes.plot([100 * promise.belief_bound], [here], "D", color=INK, markersize=8, label="this run")
     axes.set_yscale("log")
     axes.set_xlim(69, 101)
-    axes.set_ylim(0.7 * noise.min(), 1.5 * noise.max())
+    axes.set_ylim(0.7 * min(noise.min(), here), 1.5 * max(noise.max(), here))  # this run may lie beyond them all
     axes.yaxis.set_major_locator(FixedLocator([float(number) for number in np.round(noise, 2)]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
