@@ -143,11 +143,13 @@ def _level(found: Judgement) -> str:
 
 
 def _limits(found: Judgement) -> str:
-    """Return which breach would have been found: of the noise in total, or else along the record, or by scores."""
+    """Return which breach would have been found: of the noise in total and along the record, or by scores."""
     by_name = {test.name: test.limit for test in found.tests if test.limit}
-    first = (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD, TestName.SCORES)
-    limit = next((by_name[name] for name in first if name in by_name), "")
-    return whole_sentence(limit)
+    total, along = by_name.get(TestName.NOISE_TOTAL), by_name.get(TestName.NOISE_ALONG_RECORD)
+    if total is None or along is None:
+        return whole_sentence(along or by_name.get(TestName.SCORES, ""))
+    alone = along.removesuffix(" would have been found")
+    return f"{whole_sentence(total)[:-1]}; where D and D' differ, {alone}."
 
 
 def _sentence(numbers: VerdictNumbers, _: RunContents) -> str:
