@@ -110,7 +110,7 @@ class BatchResult:
             "bit": bits.astype(np.int8),
             "log_odds": final,
             "belief": belief,
-            "won": belief > 0.5 if known else np.full(self.batch.count, np.nan),
+            "won": _right(final, bits, prior) if known else np.full(self.batch.count, np.nan),
         }
         return pd.DataFrame(index | found)
 
@@ -127,9 +127,10 @@ class BatchResult:
         if "log_odds" not in self.columns.insiders:
             return pd.DataFrame(index | {name: value.reshape(-1) for name, value in self.columns.insiders.items()})
         log_odds = self.columns.insiders["log_odds"]
-        sign = np.where(self.membership.bits, 1.0, -1.0)[:, None]
-        belief = expit(sign * (log_odds + logit(prior))).reshape(-1)
-        return pd.DataFrame(index | {"log_odds": log_odds.reshape(-1), "belief": belief, "won": belief > 0.5})
+        bits = self.membership.bits[:, None]
+        belief = expit(np.where(bits, 1.0, -1.0) * (log_odds + logit(prior))).reshape(-1)
+        won = _right(log_odds, bits, prior).reshape(-1)
+        return pd.DataFrame(index | {"log_odds": log_odds.reshape(-1), "belief": belief, "won": won})
 
     def _clients_frame(self) -> pd.DataFrame:
         values: dict[str, NDArray[np.float64]] = dict(self.columns.clients)
@@ -155,3 +156,11 @@ class ResultSink(Protocol):
 
     def finish(self, result: BatchResult) -> None:
         """Store a batch for good."""
+
+
+def _right(log_odds: NDArray[np.float64], bits: NDArray[np.bool_], prior: float) -> NDArray[np.bool_]:
+    """Return whether the insider names the data set that was used: D where it finds it likelier, and else D'.
+
+    Who learns nothing, for the record took part in no round it saw, says D' and is right by chance, not never.
+    """
+    return (log_odds + logit(prior) > 0) == (bits != 0)

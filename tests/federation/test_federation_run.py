@@ -39,7 +39,7 @@ def test_the_run_directory_holds_what_the_readme_says(small_plan: MakePlan, tmp_
     assert worlds["world"].tolist() == list(range(6))
     truth = np.where(worlds["bit"] == 1, 1, -1)
     np.testing.assert_allclose(worlds["belief"], expit(truth * worlds["log_odds"]))
-    assert (worlds["won"] == (worlds["belief"] > 0.5)).all()
+    assert (worlds["won"] == ((worlds["log_odds"] > 0) == (worlds["bit"] == 1))).all()
     rounds = pd.read_parquet(tmp_path / "run" / "rounds.parquet")
     assert list(rounds) == [
         *("world", "round", "sigma", "local_sensitivity", "log_odds"),
@@ -175,13 +175,26 @@ def test_the_report_can_be_rebuilt(small_plan: MakePlan, tmp_path: Path) -> None
     assert (tmp_path / "run" / "summary.json").read_text() == before
 
 
+def test_who_learns_nothing_is_right_by_chance(small_plan: MakePlan, tmp_path: Path) -> None:
+    """Where the record takes part in no round, and the insider sees that, D and D' are as likely as before."""
+    plan = small_plan(
+        training={"sampling-rate": 0.2},
+        privacy={"accountant": "pld", "sensitivity": "global"},
+        audit={"participation": "seen", "worlds": 40},
+    )
+    worlds = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).worlds
+    nothing = worlds[worlds["log_odds"] == 0]
+    assert set(nothing["bit"]) == {0, 1}
+    assert (nothing["won"] == (nothing["bit"] == 0)).all()
+
+
 def test_a_removed_record_and_a_prior(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = small_plan(privacy={"adjacency": "add-remove-record", "prior": 0.2}, run={"keep-final-models": False})
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL)
     worlds = contents.worlds
     truth = np.where(worlds["bit"] == 1, 1, -1)
     np.testing.assert_allclose(worlds["belief"], expit(truth * (worlds["log_odds"] + np.log(0.25))))
-    assert (worlds["won"] == (worlds["belief"] > 0.5)).all()
+    assert (worlds["won"] == ((worlds["log_odds"] > np.log(4)) == (worlds["bit"] == 1))).all()
     assert re.search(r"20\s% likely before", (tmp_path / "run" / "report.html").read_text())
     assert not list((tmp_path / "run" / "public").glob("models-*"))
     assert worlds["epsilon_star"].notna().all()
