@@ -294,7 +294,9 @@ def test_a_federated_run_is_stored_reported_and_resumed(small_plan: MakePlan, tm
     rows = whole.summary["client_epsilon_star"]
     assert [row["client"] for row in rows] == [0, 1, 2]
     assert rows[2]["max"] == last.max()
-    assert 'id="figure-client-epsilon-star"' in (tmp_path / "run" / "report.html").read_text()
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert 'id="figure-client-epsilon-star"' in page
+    assert "losses beyond the public range from 0 to 3 count as its ends" in page
     # The second batch is lost, as after an interruption.
     lost = tmp_path / "run" / "challenger" / "batches" / "batch-00001"
     lost.rename(tmp_path / "lost")

@@ -249,10 +249,23 @@ def _caption(numbers: ModelNumbers, contents: RunContents) -> Caption:
         return Caption("Accuracy", f"{text} Epsilon* was turned off or not determined.", alternative)
     text += (
         f" Epsilon* at δ = {number_text(star.settings.delta)} measures one released model from its losses alone; "
-        f"0 means that members and others look alike. {_promise_sentence(contents)} {_relation(star, contents)}"
+        f"0 means that members and others look alike.{_losses_sentence(contents)} {_promise_sentence(contents)} "
+        f"{_relation(star, contents)}"
     )
     alternative += f" Curve of Epsilon* over releases, ending at {number_text(finite(star.mean), 3)} on average."
     return Caption("Accuracy and Epsilon*", text, alternative)
+
+
+def _losses_sentence(contents: RunContents) -> str:
+    """Return what owners told of their losses, where these were not pooled."""
+    audit = contents.facts.configuration.get("audit", {})
+    if audit.get("epsilon-star-losses") != "federated":
+        return ""
+    told = " The losses stayed with their owners: each told their number, and mean and spread after the transform"
+    if audit.get("loss-range") is None:
+        return f"{told}, and the smallest and the largest loss."
+    low, high = (number_text(end) for end in audit["loss-range"])
+    return f"{told}; losses beyond the public range from {low} to {high} count as its ends."
 
 
 def _what_is_drawn(contents: RunContents) -> str:
