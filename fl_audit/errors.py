@@ -16,4 +16,4 @@ def require(condition: bool, message: str) -> None:
 
 def in_percent(number: float) -> str:
     """Return what a share should have been, as the end of a message, where it seems to have been given in percent."""
-    return f"; {number:g} % is {number / 100:g}" if 1 < number < 100 else ""
+    return f"; {number:g} % is {number / 100:g}" if 1 < number < 100 and number == int(number) else ""

@@ -82,10 +82,10 @@ def require_named(name: str) -> None:
         If it has another form, or there is no such top-level module.
     """
     module, _, attribute = name.partition(":")
-    if not module or not attribute:
+    if not module or not attribute or module.startswith("."):
         raise InputError(f"{name!r} names no function: accepted is package.module:name")
     top = module.partition(".")[0]
-    if top and _place_elsewhere(top) is None:
+    if _place_elsewhere(top) is None:
         where = f" in {_searched[0]}, nor installed" if _searched else ""
         raise InputError(f"{name!r} cannot be imported: there is no module {top!r}{where}")
 

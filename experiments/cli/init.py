@@ -150,7 +150,8 @@ def _in_own_words(make: Callable[[], str]) -> str:
     try:
         return make()
     except InputError as error:
-        raise InputError(_IN_DATA.sub(_as_option, str(error))) from error
+        text = _IN_DATA.sub(_as_option, str(error)).replace("set --", "use --")
+        raise InputError(re.sub(r"\b(drop|missing|separator|owner) in \[data\]", r"--\1", text)) from error
 
 
 def _as_option(setting: re.Match[str]) -> str:

@@ -155,7 +155,13 @@ class PrivacyProfile:
         mu = self.gaussian_mu
         if mu is not None:
             return gaussian_passing_probability(mu, log_odds, sensitivities)
-        return self._curves.passing_probability(log_odds)
+        match sensitivities:
+            case Sensitivities.FIXED:
+                return self._finest_curves.survival(log_odds)
+            case Sensitivities.ADAPTIVE:
+                return self._curves.passing_probability(log_odds)
+            case _:
+                assert_never(sensitivities)
 
     @property
     def _finest_curves(self) -> pld.LossCurves:

@@ -23,13 +23,15 @@ def require_prior(prior: float) -> None:
 def require_belief(belief: float, prior: float) -> None:
     """Raise `InputError` unless the belief lies above the prior and below 1."""
     require_prior(prior)
-    accepted = f"accepted are numbers above the prior {prior} and below 1{in_percent(belief)}"
+    meant = in_percent(belief) if belief > 100 * prior else ""
+    accepted = f"accepted are numbers above the prior {prior} and below 1{meant}"
     require(prior < belief < 1, f"belief is {belief}: {accepted}")
 
 
 def require_advantage(advantage: float) -> None:
     """Raise `InputError` unless the advantage lies strictly between 0 and 1."""
-    require(0 < advantage < 1, f"advantage is {advantage}: accepted are numbers above 0 and below 1")
+    accepted = f"accepted are numbers above 0 and below 1{in_percent(advantage)}"
+    require(0 < advantage < 1, f"advantage is {advantage}: {accepted}")
 
 
 def require_order(order: float) -> None:

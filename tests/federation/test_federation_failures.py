@@ -89,18 +89,18 @@ GRACE_SECONDS = 5.0
 
 @pytest.mark.ray
 @pytest.mark.parametrize(
-    ("kind", "said", "time_limit", "is_waited_for", "actors"),
+    ("kind", "said", "time_limit", "is_waited_for"),
     [
         # The call is made again on a new process, which must have started before the server gives up.
-        ("dies", DIED, 60.0, False, 1),
+        ("dies", DIED, 60.0, False),
         # A process that hangs ends itself at the time limit; one that is frozen cannot even do that.
-        ("hangs and freezes", SILENT, 4.0, True, 2),
+        ("hangs and freezes", SILENT, 4.0, True),
     ],
 )
 def test_on_ray_a_fault_that_stays_ends_run_and_processes(
-    kind: str, said: str, time_limit: float, is_waited_for: bool, actors: int, small_plan: MakePlan, tmp_path: Path
+    kind: str, said: str, time_limit: float, is_waited_for: bool, small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    settings = {"client-time-limit": time_limit, "worlds-per-batch": 6, "client-retries": 1, "actors": actors}
+    settings = {"client-time-limit": time_limit, "worlds-per-batch": 6, "client-retries": 1, "actors": 2}
     plan = small_plan(run=settings)
     mark = tmp_path / "failed"
     with pytest.raises(FederationError) as caught:

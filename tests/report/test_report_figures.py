@@ -21,7 +21,7 @@ from fl_audit.report.section import Caption
 from fl_audit.report.sections.innovations import innovations_by_bit
 from fl_audit.report.sections.insider import InsiderNumbers
 from fl_audit.report.sections.insider_figures import worlds_shown
-from fl_audit.report.sections.insider_tail import bound_in_log_odds, passed_shares
+from fl_audit.report.sections.insider_tail import bound_in_log_odds, passed_shares, tail_caption, tail_figure
 from fl_audit.report.sections.membership import MembershipNumbers
 from fl_audit.report.sections.noise import NoiseNumbers
 from fl_audit.report.sections.other_promises import OtherPromises
@@ -174,8 +174,19 @@ def test_where_no_law_is_exact_no_density_is_drawn_but_the_limit_as_a_tail(make_
 def test_the_share_that_passes_is_counted_with_its_interval():
     share, low, high = passed_shares(np.array([0.5, 1.0, 2.0, 4.0]), np.array([0.0, 1.0, 4.0]), 0.95)
     assert share.tolist() == [1.0, 0.5, 0.0]
-    assert np.all((low <= share) & (share <= high))
-    assert high[2] > 0
+    # Of 4 worlds all, 2 and none: Clopper and Pearson's ends are quantiles of beta laws.
+    assert low == pytest.approx([0.025 ** (1 / 4), stats.beta.ppf(0.025, 2, 3), 0.0])
+    assert high == pytest.approx([1.0, stats.beta.ppf(0.975, 3, 2), 1 - 0.025 ** (1 / 4)])
+
+
+def test_a_bound_that_limits_no_belief_is_left_out(make_contents):
+    contents = make_contents()
+    promise = replace(contents.facts.guarantee, belief_bound=1.0)
+    run = replace(contents.run, facts=replace(contents.facts, guarantee=promise))
+    contents = replace(contents, run=run)
+    labels = [line.get_label() for line in tail_figure(contents).axes[0].get_lines()]
+    assert not any("promise:" in str(label) for label in labels)
+    assert "limits no belief" in tail_caption(contents).text
 
 
 def test_few_worlds_are_drawn_each_by_itself_without_densities(make_contents):

@@ -24,7 +24,7 @@ records = 60
 clients = 3
 test-records = 50
 [training]
-rounds = 20
+rounds = 60
 learning-rate = 1.0
 [privacy]
 belief = 0.9

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 from html import escape
 
+from fl_audit.errors import InputError
 from fl_audit.evidence.belief.noise_estimate import BREACH
 from fl_audit.evidence.belief.verdict import Judgement, Verdict
 from fl_audit.privacy.guarantee import Guarantee
@@ -100,8 +101,14 @@ def _showable(most: float, promise: Guarantee) -> _Row:
 
 
 def kept_epsilon(promise: Guarantee) -> float:
-    """Return the epsilon that the claimed noise gives away by its exact law, at the promised delta."""
-    return promise.claim.profile.epsilon(promise.delta)
+    """Return the epsilon that the claimed noise gives away by its own law, at the promised delta.
+
+    It is the promised one where that law does not resolve so small a delta.
+    """
+    try:
+        return promise.claim.profile.epsilon(promise.delta)
+    except InputError:
+        return promise.epsilon
 
 
 def _share(epsilon: float, promise: Guarantee) -> float:
@@ -148,8 +155,9 @@ def _of_verdict(numbers: VerdictNumbers, promise: Guarantee) -> str:
     if shows_breach and not is_broken:
         chance = one_in(1 - numbers.judgement.confidence).removeprefix("about ")
         return (
-            f"What is shown at {percent(numbers.judgement.confidence)} passes the promise, as it does for {chance} "
-            f"promises that are kept; the verdict asks for a sign as rare as {one_in(numbers.judgement.level)}."
+            f"What is shown at {percent(numbers.judgement.confidence)} passes the promise, as it does for at most "
+            f"{chance} promises that are kept; the verdict asks for a sign as rare as "
+            f"{one_in(numbers.judgement.level)}."
         )
     return ""
 
@@ -159,8 +167,9 @@ def _of_accountant(found: Judgement, promise: Guarantee) -> str:
     kept = kept_epsilon(promise)
     if judges_scores(found) or _share(kept, promise) > _LOOSE:
         return ""
-    exact = number_text(kept, 3)
+    how = "exactly" if promise.claim.profile.gaussian_mu is not None else "at most"
     return (
-        f"The dotted mark is what the claimed noise gives away, exactly: {exact}. {promise.accountant} counts it as "
-        f"{number_text(promise.epsilon, 3)}. The tests are about the noise, so that a breach begins at the dotted mark."
+        f"The dotted mark is what the claimed noise gives away, {how} {number_text(kept, 3)}. {promise.accountant} "
+        f"counts it as {number_text(promise.epsilon, 3)}. The tests are about the noise, so that a breach begins at the "
+        "dotted mark."
     )

@@ -33,7 +33,7 @@ _BELIEFS = (0.5, 0.7, 0.9, 0.97, 0.99, 0.999)
 
 
 def bound_in_log_odds(promise: Guarantee) -> float:
-    """Return the evidence that the belief bound stands for, in nats without the prior."""
+    """Return the evidence that the belief bound stands for, in nats without the prior; infinite of a bound of 1."""
     return float(logit(promise.belief_bound) - logit(promise.prior))
 
 
@@ -52,7 +52,7 @@ def tail_figure(contents: RunContents) -> Figure:
     run, promise, style = contents.run, contents.facts.guarantee, BIT_STYLES[1]
     assert promise is not None, "only what was promised is drawn"
     bound = bound_in_log_odds(promise)
-    end = _REACH if bound < 0.9 * _REACH else math.ceil(1.2 * bound)
+    end = math.ceil(1.2 * bound) if 0.9 * _REACH <= bound < math.inf else _REACH
     floor = min(_FLOOR, 10.0 ** math.floor(math.log10(promise.delta)))
     grid = np.linspace(0.0, end, 240)
     share, low, high = passed_shares(run.towards_truth, grid, contents.facts.confidence)
@@ -62,8 +62,9 @@ def tail_figure(contents: RunContents) -> Figure:
     axes.plot(grid, np.where(share > 0, share, np.nan), "-", color=style.colour, linewidth=2.2,
               label=f"measured, {plural(run.worlds, 'world')}")  # fmt: skip
     axes.plot(grid, limit_of(promise, grid), "-.", color=INK, linewidth=1.8, label="limit while the promise is kept")
-    name = f"promise: {percent(promise.belief_bound)}, passed by {percent(promise.delta)} at most"
-    axes.plot([bound], [promise.delta], "D", color=INK, markersize=7, clip_on=False, label=name)
+    if math.isfinite(bound):
+        name = f"promise: {percent(promise.belief_bound)}, passed by {percent(promise.delta)} at most"
+        axes.plot([bound], [promise.delta], "D", color=INK, markersize=7, clip_on=False, label=name)
     axes.set(yscale="log", ylim=(floor, 1.05), xlim=(0.0, end))
     finish_axes(axes, "How often the insider became how sure", "Evidence for the truth (log-odds in nats)",
                 "Share of worlds that pass it")  # fmt: skip
@@ -93,33 +94,42 @@ def tail_caption(contents: RunContents) -> Caption:
     run, promise = contents.run, contents.facts.guarantee
     assert promise is not None, "only what was promised is drawn"
     beliefs = " At its upper edge stand the beliefs that this makes." if promise.prior == 0.5 else ""
-    bound, chance = percent(promise.belief_bound), percent(promise.delta)
-    of_d = "" if promise.prior == 0.5 else f" in D (evidence of {number_text(bound_in_log_odds(promise), 3)} nats)"
     text = (
         f"Share of {plural(run.worlds, 'world')} in which the insider's evidence for the data set that was really "
         f"used passed the number below, without the prior.{beliefs} The dash-dotted line is a limit: while the claimed "
-        "noise is there, no number is passed with a larger probability, whatever the data and the model. The diamond "
-        f"is the promise itself ({promise.accountant}): a belief of {bound}{of_d} is passed with probability {chance} "
-        f"at most. {_finding(contents, promise)}"
+        f"noise is there, no number is passed with a larger probability, whatever the data and the model. "
+        f"{_diamond(promise)} {_finding(contents, promise)}"
     )
     passed = _passed(contents, promise)
     alternative = f"Falling curve of the share of worlds over the evidence, beside its limit. {passed}"
     return Caption("How often the insider became how sure", text, alternative)
 
 
+def _diamond(promise: Guarantee) -> str:
+    evidence = bound_in_log_odds(promise)
+    if not math.isfinite(evidence):
+        return f"The promise itself ({promise.accountant}) limits no belief, so that nothing marks it."
+    of_d = "" if promise.prior == 0.5 else f" in D (evidence of {number_text(evidence, 3)} nats)"
+    return (
+        f"The diamond is the promise itself ({promise.accountant}): a belief of {percent(promise.belief_bound)}{of_d} "
+        f"is passed with probability {percent(promise.delta)} at most."
+    )
+
+
 def _finding(contents: RunContents, promise: Guarantee) -> str:
     verdict = contents.find(VerdictNumbers)
     broken = verdict is not None and verdict.judgement is not None and bool(verdict.judgement.broken)
-    if broken:
-        return (
-            f"{_passed(contents, promise)} The promise was broken, and evidence is what the insider makes of the "
-            "releases on the word of the promise."
-        )
-    return f"{_passed(contents, promise)} By chance a few places of the curve may lie above the line."
+    chance = "The promise was broken" if broken else "By chance a few places of the curve may lie above the line"
+    return (
+        f"{_passed(contents, promise)} {chance}; evidence is what the insider makes of the releases on the word of the "
+        "promise, so that noise that is missing need not show here: the tests of the verdict look for it."
+    ).strip()
 
 
 def _passed(contents: RunContents, promise: Guarantee) -> str:
     worlds = contents.run.worlds
+    if not math.isfinite(bound_in_log_odds(promise)):
+        return ""
     count = int((contents.run.towards_truth > bound_in_log_odds(promise)).sum())
     if worlds == 1:
         return f"The one world of this run {'passed' if count else 'did not pass'} it."

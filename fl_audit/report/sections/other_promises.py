@@ -72,10 +72,9 @@ def _promises(claim: Claim) -> tuple[OtherPromise, ...]:
         if belief <= claim.prior:
             continue
         try:
-            factor = noise_multiplier_for(BeliefTarget(belief), claim)
+            promise = guarantee(claim.with_noise(noise_multiplier_for(BeliefTarget(belief), claim)))
         except InputError:
             continue
-        promise = guarantee(claim.with_noise(factor))
         if promise.noise_multiplier is not None:
             found.append(OtherPromise(belief, promise.epsilon, promise.noise_multiplier))
     return tuple(found)

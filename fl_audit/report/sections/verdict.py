@@ -99,7 +99,8 @@ def banner(numbers: VerdictNumbers) -> Banner:
             return Banner("Consistent", f"{line} {_limits(found)}".strip(), _level(found))
         case Verdict.INCONCLUSIVE:
             assert found is not None, "only what was judged is inconclusive"
-            line = f"Too few trials to tell: {_too_little(numbers)}"
+            why = "The trials cannot tell" if found.worlds_needed is None else "Too few trials to tell"
+            line = f"{why}: {_too_little(numbers)}"
             return Banner("Inconclusive", f"{line} {worlds_needed_text(numbers)}", found.limit_text)
         case Verdict.NO_PROMISE:
             line = "These models were trained without clipping and noise; there is nothing to hold them to."
@@ -181,8 +182,7 @@ def _closing(numbers: VerdictNumbers, contents: RunContents) -> str:
             text = f"Our verdict: nothing we saw contradicts the promise. {limits}That covers {where}."
         case Verdict.INCONCLUSIVE:
             text = (
-                f"Our verdict is open for too few trials: {_too_little(numbers)} {worlds_needed_text(numbers)} Even "
-                f"that covers {where}."
+                f"Our verdict is open: {_too_little(numbers)} {worlds_needed_text(numbers)} Even that covers {where}."
             )
         case Verdict.NO_PROMISE if contents.facts.game.randomiser is not None:
             return (
