@@ -17,7 +17,13 @@ def _stored(directory: Path, **changes: Any) -> Path:
     summary = {
         "schema": 1,
         "verdict": "consistent",
-        "guarantee": {"epsilon": 2.0, "delta": 0.001, "noise_multiplier": 3.5, "advantage_bound_exact": 0.4},
+        "guarantee": {
+            "belief_bound": 0.9,
+            "epsilon": 2.0,
+            "delta": 0.001,
+            "noise_multiplier": 3.5,
+            "advantage_bound_exact": 0.4,
+        },
         "insider": {"advantage": 0.25},
         "empirical_epsilon": {"lower_bound": 1.5},
         "epsilon_star": {"mean": 0.7},
@@ -48,18 +54,22 @@ def two(tmp_path: Path) -> tuple[Path, Path]:
 def test_every_number_comes_from_its_place(two: tuple[Path, Path]) -> None:
     private, plain = json.loads(_compare(*two, "--json"))["runs"]
     assert private == {
-        "run": "private", "verdict": "consistent", "epsilon": 2.0, "delta": 0.001, "noise_multiplier": 3.5,
-        "shown": 1.5, "advantage": 0.25, "advantage_bound": 0.4, "accuracy": 0.81, "epsilon_star": 0.7, "attack": None,
+        "run": "private", "verdict": "consistent", "belief": 0.9, "epsilon": 2.0, "delta": 0.001,
+        "noise_multiplier": 3.5, "shown": 1.5, "advantage": 0.25, "advantage_bound": 0.4, "accuracy": 0.81,
+        "epsilon_star": 0.7, "attack": None,
     }  # fmt: skip
     assert plain["attack"] == 0.9
     assert plain["accuracy"] == 0.81
-    assert {plain[key] for key in ("epsilon", "noise_multiplier", "shown", "advantage", "epsilon_star")} == {None}
+    assert {plain[key] for key in ("belief", "epsilon", "noise_multiplier", "shown", "advantage", "epsilon_star")} == {
+        None
+    }
 
 
 def test_the_table_and_the_figure(two: tuple[Path, Path], tmp_path: Path) -> None:
     shown = _compare(*two, "--plot", tmp_path / "runs.png")
     assert "25\u202f% of 40" in shown.replace("\xa0", "\u202f")
     assert "no promise" in shown
+    assert max(map(len, _compare(*two).splitlines())) <= 80
     assert (tmp_path / "runs.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -98,6 +98,7 @@ def test_a_refusal_names_options_and_they_mend_it() -> None:
         (FLAGS[:2] + FLAGS[4:], "--label is missing: accepted is a column of patients.csv: age, ward, outcome"),
         (FLAGS[:-2], "no target given: accepted is exactly one of --belief"),
         ((*FLAGS, "--belief", "0.9"), "--belief and --epsilon given"),
+        ((*FLAGS[:4], "--clients", "0", *FLAGS[6:]), "data.clients is 0"),
         ((*FLAGS[:2], "--label", "sex", *FLAGS[4:]), "has no label column 'sex'"),
         (("--data", "gone.csv", *FLAGS[2:]), "--data 'gone.csv': there is no such file; accepted are a CSV file"),
     ],

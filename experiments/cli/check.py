@@ -60,6 +60,8 @@ def _lines(found: "Check", engine: Engine) -> Iterator[str]:
         f"clients: {sizes.clients}, partition {plan.public.partition}; the smallest holds {sizes.smallest_client:,} "
         f"records, the largest {sizes.largest_client:,}"
     )
+    if sizes.columns:
+        yield f"read: {sizes.description}"
     for column in sizes.columns:
         yield f"column {column}"
     worlds, batch = plan.config.audit.worlds, plan.config.run.worlds_per_batch

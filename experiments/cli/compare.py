@@ -11,6 +11,9 @@ from experiments.cli.options import JsonOption
 if TYPE_CHECKING:
     from experiments.comparisons.rows import Row
 
+_SIDE_BY_SIDE = 4
+"""Up to so many runs are columns of a table, which then fits a terminal; more of them are its rows."""
+
 RunsArgument = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Directories of finished runs.")]
 PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw it to a PNG, PDF or SVG.")]
 
@@ -44,22 +47,39 @@ def _print(found: "list[Row]") -> None:
     from rich.console import Console
     from rich.table import Table
 
+    columns = [_in_words(row) for row in found]
+    if len(found) > _SIDE_BY_SIDE:
+        table = Table(*columns[0])
+        for column in columns:
+            table.add_row(*column.values())
+    else:
+        table = Table("run", *(column["run"] for column in columns))
+        for name in list(columns[0])[1:]:
+            table.add_row(name, *(column[name] for column in columns))
+    Console().print(table)
+
+
+def _in_words(row: "Row") -> dict[str, str]:
+    """Return what is shown of a run, by name."""
     from fl_audit.report.wording import number_text, percent
 
-    columns = ("run", "verdict", "epsilon", "delta", "noise", "shown", "advantage", "accuracy", "Epsilon*", "attack")
-    table = Table(*columns)
-    for row in found:
-        bound = "" if row.advantage_bound is None else f" of {percent(row.advantage_bound)}"
-        table.add_row(
-            row.run,
-            row.verdict,
-            *(
-                "-" if value is None else number_text(value, 3)
-                for value in (row.epsilon, row.delta, row.noise_multiplier, row.shown)
-            ),
-            "-" if row.advantage is None else f"{percent(row.advantage)}{bound}",
-            "-" if row.accuracy is None else percent(row.accuracy),
-            "-" if row.epsilon_star is None else number_text(row.epsilon_star, 3),
-            "-" if row.attack is None else number_text(row.attack, 3),
-        )
-    Console().print(table)
+    def number(value: float | None) -> str:
+        return "-" if value is None else number_text(value, 3)
+
+    def share(value: float | None) -> str:
+        return "-" if value is None else percent(value)
+
+    bound = "" if row.advantage_bound is None else f" of {percent(row.advantage_bound)}"
+    return {
+        "run": row.run,
+        "verdict": row.verdict,
+        "belief at most": share(row.belief),
+        "epsilon": number(row.epsilon),
+        "delta": number(row.delta),
+        "noise multiplier": number(row.noise_multiplier),
+        "epsilon shown": number(row.shown),
+        "advantage counted": f"{share(row.advantage)}{'' if row.advantage is None else bound}",
+        "accuracy": share(row.accuracy),
+        "Epsilon*": number(row.epsilon_star),
+        "shown by attacks": number(row.attack),
+    }

@@ -27,6 +27,7 @@ from fl_audit.device import Device
 from fl_audit.errors import InputError
 
 if TYPE_CHECKING:
+    from fl_audit.data.records import Source
     from fl_audit.report.contents import RunContents
 
 OutOption = Annotated[
@@ -155,7 +156,6 @@ def _run(
     from experiments.runs.progress import at_work, progress_bar
     from experiments.runs.run import require_playable, run_audit
     from fl_audit.data.catalogue import load_source
-    from fl_audit.data.columns import column_lines
 
     def way_on() -> list[str] | None:
         if not is_begun(directory):
@@ -170,11 +170,20 @@ def _run(
             with at_work(f"passing records through the frozen core of {plan.public.model}"):
                 require_playable(plan)
         if not (as_json or is_quiet()):
-            for line in column_lines(load_source(plan.public.data).columns):
-                print(f"column {line}")
+            _tell_data(load_source(plan.public.data))
         contents = run_audit(plan, directory, chosen, ray_address, resume, progress_bar)
     _print(contents, directory, as_json)
     return str(contents.summary["verdict"])
+
+
+def _tell_data(source: "Source") -> None:
+    """Say what became of the records and columns of a table; other data have none that could become this or that."""
+    from fl_audit.data.columns import column_lines
+
+    if source.columns:
+        print(f"data: {source.description}")
+    for line in column_lines(source.columns):
+        print(f"column {line}")
 
 
 def _print(contents: "RunContents", directory: Path, as_json: bool) -> None:

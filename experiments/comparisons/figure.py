@@ -10,7 +10,7 @@ from fl_audit.report.style import INK, MUTED, add_legend, finish_axes, new_figur
 
 _KINDS: tuple[tuple[str, Callable[[Row], float | None], dict[str, object]], ...] = (
     ("promised", lambda row: row.epsilon, {"marker": "|", "markersize": 16, "color": INK, "markeredgewidth": 2}),
-    ("shown by the insider", lambda row: row.shown, {"marker": "o", "color": INK, "markersize": 7}),
+    ("shown, at least", lambda row: row.shown, {"marker": "o", "color": INK, "markersize": 7}),
     ("shown by an attack", lambda row: row.attack,
      {"marker": "s", "color": MUTED, "markersize": 6, "markerfacecolor": "white"}),
     ("Epsilon*, mean of the models", lambda row: row.epsilon_star, {"marker": "x", "color": MUTED, "markersize": 7}),

@@ -19,8 +19,10 @@ class Row:
         Name of its directory.
     verdict
         What became of the promise.
+    belief
+        The promise: nobody becomes surer than this, but for a chance of delta.
     epsilon, delta
-        The promise.
+        The same promise as differential privacy.
     noise_multiplier
         Of its noise.
     shown
@@ -37,6 +39,7 @@ class Row:
 
     run: str
     verdict: str
+    belief: float | None
     epsilon: float | None
     delta: float | None
     noise_multiplier: float | None
@@ -91,6 +94,7 @@ def _row(name: str, summary: Mapping[str, Any]) -> Row:
     return Row(
         run=name,
         verdict=str(summary.get("verdict")),
+        belief=of("guarantee", "belief_bound"),
         epsilon=of("guarantee", "epsilon"),
         delta=of("guarantee", "delta"),
         noise_multiplier=of("guarantee", "noise_multiplier"),

@@ -25,6 +25,8 @@ class Sizes:
         Clients, and the records of D that the smallest and the largest of them holds.
     classes, features
         Classes, and numbers of one record.
+    description
+        What was read, in a line.
     columns
         What each column of a table became; empty where the data are no table.
     parameters
@@ -39,6 +41,7 @@ class Sizes:
     largest_client: int
     classes: int
     features: int
+    description: str
     columns: tuple[str, ...]
     parameters: int
 
@@ -104,6 +107,7 @@ def _sizes(plan: AuditPlan, game: Game) -> Sizes:
         largest_client=max(shards),
         classes=game.classes,
         features=int(source.pool.features[0].size),
+        description=source.description,
         columns=tuple(str(column) for column in source.columns),
         parameters=game.model.layout.size,
     )

@@ -143,7 +143,8 @@ def _values(wishes: Wishes) -> dict[str, dict[str, Any]]:
     # As many records stay outside D: those that could stand in D', and the sample that Epsilon* compares members with.
     records = min(_MOST_RECORDS, pool // 2)
     owned = "owner" in data
-    clients = {"partition": "natural"} if owned else {"clients": wishes.clients or min(10, records // 2)}
+    number = min(10, records // 2) if wishes.clients is None else wishes.clients
+    clients: dict[str, Any] = {"partition": "natural"} if owned else {"clients": number}
     return {
         "data": {**data, "records": records, **clients},
         "model": {"name": "logistic"},

@@ -209,8 +209,9 @@ def _without_missing(frame: pd.DataFrame, path: Path, label: str, settings: Tabl
     other = "" if name in (label, settings.owner) else f", or the column with {drop_remedy(name)}"
     require(
         settings.missing is not None,
-        f"{path} has a missing value in column {name}, row {row + 1}: accepted are values throughout; leave out the "
-        f"records where one is missing with missing = [] in [data]{other}",
+        f"{path} has a missing value in column {name}, row {row + 1}: accepted are values throughout, and "
+        f"{missing.any(axis=1).sum():,} of {len(frame):,} records lack one; leave out the records where one is missing "
+        f"with missing = [] in [data]{other}",
     )
     kept = frame.take(np.flatnonzero(~missing.any(axis=1)))
     require(len(kept) > 0, f"{path} has a missing value in every record: leave out columns with drop in [data]")

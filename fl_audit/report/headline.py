@@ -79,6 +79,8 @@ def _promised(contents: RunContents) -> Fact:
         return Fact("Promised", "nothing", "no clipping, no noise")
     epsilon, delta = number_text(promise.epsilon, 3), number_text(promise.delta, 3)
     note = f"epsilon {epsilon} at delta {delta} ({promise.accountant})"
+    if promise.noise_multiplier is not None:
+        note += f"; noise multiplier {number_text(promise.noise_multiplier, 3)}"
     if promise.prior == 0.5:
         return Fact("Promised: nobody is surer than", percent(promise.belief_bound), note)
     other = percent(bound_in_other(promise.belief_bound, promise.prior))

@@ -40,7 +40,7 @@ class DataSection(Section):
     separator: str | None = None
     """Character between cells, of `csv`; left out, a comma."""
     missing: Words | None = None
-    """Words for a missing value (`csv`, `hf:`): records with one are left out. Left out, such records are refused."""
+    """Words for a missing value (`csv`, `hf:`), `[]` for empty cells alone: such records are left out, else refused."""
     max_levels: Count | None = None
     """Largest number of words in a column, and of classes, of `csv` and `hf:`; left out, 100."""
     images: str | None = None

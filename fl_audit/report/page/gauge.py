@@ -170,6 +170,6 @@ def _of_accountant(found: Judgement, promise: Guarantee) -> str:
     how = "exactly" if promise.claim.profile.gaussian_mu is not None else "at most"
     return (
         f"The dotted mark is what the claimed noise gives away, {how} {number_text(kept, 3)}. {promise.accountant} "
-        f"counts it as {number_text(promise.epsilon, 3)}. The tests are about the noise, so that a breach begins at the "
-        "dotted mark."
+        f"counts it as {number_text(promise.epsilon, 3)}. The tests are about the noise, so that a breach begins at "
+        "the dotted mark."
     )

@@ -106,6 +106,8 @@ def _console(numbers: PromiseNumbers, _: RunContents) -> list[tuple[str, str]]:
         f"belief at most {percent(promise.belief_bound)} (but for {percent(promise.delta)}); epsilon "
         f"{number_text(promise.epsilon, 3)} at delta {number_text(promise.delta, 3)} by {promise.accountant}"
     )
+    if promise.noise_multiplier is not None:
+        text += f"; noise multiplier {number_text(promise.noise_multiplier, 4)}"
     return [("Promise", text)]
 
 
