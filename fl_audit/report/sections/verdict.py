@@ -149,8 +149,8 @@ def _limits(found: Judgement) -> str:
     total, along = by_name.get(TestName.NOISE_TOTAL), by_name.get(TestName.NOISE_ALONG_RECORD)
     if total is None or along is None:
         return whole_sentence(along or by_name.get(TestName.SCORES, ""))
-    alone = along.removesuffix(" would have been found")
-    return f"{whole_sentence(total)[:-1]}; where D and D' differ, {alone}."
+    alone = along.removesuffix(" below the promise would have been found")
+    return f"{whole_sentence(total)[:-1]}; in the one direction in which the two data sets differ, {alone} below it."
 
 
 def _sentence(numbers: VerdictNumbers, _: RunContents) -> str:
