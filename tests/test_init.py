@@ -80,6 +80,7 @@ def test_a_refusal_names_options_and_they_mend_it() -> None:
     refused = CliRunner().invoke(app, flags).exception
     assert "column age, row 3" in str(refused)
     assert "leave out the records where one is missing with --missing '', or the column with --drop age" in str(refused)
+    assert str(refused).endswith("With all that is needed: --missing '' --drop id")
     flags += ["--missing", ""]
     refused = CliRunner().invoke(app, flags).exception
     assert "another text in every record" in str(refused)

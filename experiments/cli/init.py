@@ -1,10 +1,6 @@
 """The command that writes a configuration for one's own data: init."""
 
-import json
-import re
-import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +8,6 @@ import typer
 
 from experiments.cli.options import DataDirOption
 from fl_audit.errors import InputError
-
-_IN_DATA = re.compile(r"\b(drop|missing|separator|owner) = (\[.*?\]|\".*?\") in \[data\]")
-"""A setting as messages name it; `init` has an option for each of these."""
 
 TARGETS = ("belief", "epsilon", "advantage", "noise-multiplier")
 _ROUNDS = 30
@@ -86,7 +79,8 @@ def init(
     _require_place(file, force)
     target, value = _target(dict(zip(TARGETS, (belief, epsilon, advantage, noise_multiplier), strict=True)))
     words = _missing_words(missing or [])
-    from experiments.runs.new_config import Wishes, new_config
+    from experiments.cli.remedies import config_or_remedies
+    from experiments.runs.new_config import Wishes
     from experiments.runs.progress import at_work
     from fl_audit.whole_files import whole_file
 
@@ -97,7 +91,7 @@ def init(
     table = {"data-dir": place, "owner": owner, "drop": drop or None, "missing": words, "separator": separator}
     wishes = Wishes(data, target, value, label, clients, rounds, delta, worlds, table)
     with at_work("loading the data, accounting the promise"):
-        text = _in_own_words(lambda: new_config(wishes, file.absolute().parent))
+        text = config_or_remedies(wishes, file.absolute().parent)
     with whole_file(file) as written:
         written.write_text(text, encoding="utf-8")
     print(f"configuration: {file}")
@@ -143,21 +137,6 @@ def _missing_words(given: list[str]) -> list[str] | None:
         if word.startswith("[") and word.endswith("]"):
             raise InputError(f"--missing {word!r} is a list: accepted is a word, repeated for others, or ''")
     return [word for word in given if word] if given else None
-
-
-def _in_own_words(make: Callable[[], str]) -> str:
-    """Return what is made; if that is refused, say what mends it in options and not as a configuration does."""
-    try:
-        return make()
-    except InputError as error:
-        text = _IN_DATA.sub(_as_option, str(error)).replace("set --", "use --")
-        raise InputError(re.sub(r"\b(drop|missing|separator|owner) in \[data\]", r"--\1", text)) from error
-
-
-def _as_option(setting: re.Match[str]) -> str:
-    value = json.loads(setting[2])
-    only = value[0] if isinstance(value, list) and value else value or ""
-    return f"--{setting[1]} {shlex.quote(only)}"
 
 
 def _target(given: dict[str, float | None]) -> tuple[str | None, float]:
