@@ -66,6 +66,11 @@ def test_the_command_lists_all_a_section_or_one_key() -> None:
     assert "clipping" not in shown
 
 
+def test_a_key_alone_is_found_in_whatever_sections_have_it() -> None:
+    assert [one.key for one in settings("belief")] == ["privacy.belief"]
+    assert [one.key for one in settings("seed")] == ["data.seed", "model.seed", "run.seed"]
+
+
 @pytest.mark.parametrize(("place", "nearest"), [("prvacy", "privacy"), ("privacy.nois", "noise")])
 def test_an_unknown_place_is_answered_with_the_nearest(place: str, nearest: str) -> None:
     with pytest.raises(InputError, match=f"nearest is '{nearest}'"):

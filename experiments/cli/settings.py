@@ -25,7 +25,7 @@ def settings(
         str | None,
         typer.Argument(
             metavar="SECTION[.KEY]",
-            help="A section, or one of its keys.  [default: all]",
+            help="A section, one of its keys, or a key alone.  [default: all]",
             autocompletion=complete_place,
         ),
     ] = None,

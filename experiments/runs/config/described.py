@@ -64,7 +64,7 @@ def settings(place: str | None = None) -> tuple[Setting, ...]:
     Parameters
     ----------
     place
-        `section`, `section.key`, or None for all.
+        `section`, `section.key`, `key` (of whatever sections have it), or None for all.
 
     Raises
     ------
@@ -77,6 +77,9 @@ def settings(place: str | None = None) -> tuple[Setting, ...]:
     section, dot, key = place.partition(".")
     of_section = tuple(one for one in every if one.key.startswith(f"{section}."))
     if not of_section:
+        named = tuple(one for one in every if not dot and one.key.endswith(f".{place}"))
+        if named:
+            return named
         raise InputError(_unknown("section", section, list(RunConfig.model_fields)))
     found = tuple(one for one in of_section if one.key == place) if dot else of_section
     if not found:
