@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from fl_audit.errors import require
 
@@ -60,6 +59,8 @@ def area_under_curve(
     """
     fewest = min(len(members), len(nonmembers))
     require(fewest > 0, "a group of scores is empty: accepted is at least one score in each")
+    from scipy.stats import rankdata  # takes half a second to import, and other bounds do without
+
     ranks = rankdata(np.concatenate([members, nonmembers]))[: len(members)]
     pairs = len(members) * len(nonmembers)
     area = float((ranks.sum() - len(members) * (len(members) + 1) / 2) / pairs)

@@ -8,7 +8,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from scipy.stats import levene, normaltest, shapiro
 
 LEVEL = 0.001
 """Probability of a warning where the assumption holds."""
@@ -31,6 +30,8 @@ def normality_warnings(members: NDArray[np.float64], nonmembers: NDArray[np.floa
     members, nonmembers
         Finite scores, shapes (n1,) and (n0,).
     """
+    from scipy.stats import levene, normaltest, shapiro  # half a second to import; other bounds do without
+
     found = list(_repeated(members, nonmembers, "normal scores do not repeat"))
     for scores, who in ((members, "members"), (nonmembers, "nonmembers")):
         if scores.size >= _LEAST and np.ptp(scores) > 0:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import ks_2samp
 
 from fl_audit.errors import require
 from fl_audit.evidence.star.normal_mixture import NormalMixture
@@ -146,6 +145,8 @@ def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.r
     shuffled = rng.permutation(values)
     kept, used = shuffled[:evaluation_size], shuffled[evaluation_size:]
     fitted = fit_mixture(used, components, rng)
+    from scipy.stats import ks_2samp  # takes half a second to import, and other forms of Epsilon* do without
+
     found = ks_2samp(kept, fitted.sample(evaluation_size, rng))
     return KsCheck(components, evaluation_size, float(found.statistic), float(found.pvalue))
 
