@@ -36,10 +36,10 @@ def config_or_remedies(wishes: Wishes, directory: Path) -> str:
         first = error
     options = _needed(wishes, directory, first)
     beside = f". With all that is needed: {' '.join(options)}" if len(options) > 1 else ""
-    raise InputError(f"{in_options(str(first))}{beside}") from first
+    raise InputError(f"{_in_options(str(first))}{beside}") from first
 
 
-def in_options(text: str) -> str:
+def _in_options(text: str) -> str:
     """Return a message about a configuration as one about the options of `init`."""
     said = _SETTING.sub(lambda found: _option(found[1], json.loads(found[2])), text).replace("set --", "use --")
     return re.sub(r"\b(drop|missing|separator|owner) in \[data\]", r"--\1", said)
@@ -55,7 +55,10 @@ def _needed(wishes: Wishes, directory: Path, error: InputError) -> list[str]:
         value = json.loads(found[2])
         table = dict(wishes.table or {})
         table[found[1]] = [*(table.get(found[1]) or []), *value] if isinstance(value, list) else value
-        options.append(_option(found[1], value))
+        option = _option(found[1], value)
+        if option in options:
+            return []  # it was given, and did not help
+        options.append(option)
         wishes = replace(wishes, table=table)
         try:
             new_config(wishes, directory)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-# White on each has a contrast of at least 4.5.
+# By verdict, named as summaries do: its enumeration takes a second to import. White has a contrast of 4.5 on each.
 _COLOURS = {"consistent": "#1a7f37", "violated": "#b3261e"}
 _GREY = "#57606a"
 _LABEL = "privacy audit"

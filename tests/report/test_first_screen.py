@@ -23,6 +23,7 @@ from fl_audit.report.page.html import paragraphs, render_html
 from fl_audit.report.page.palette import DARK, LIGHT, TEXT_ON_GROUND
 from fl_audit.report.page.stylesheet import STYLESHEET
 from fl_audit.report.sections.registry import report_contents
+from fl_audit.report.sections.verdict import banner
 
 KINDS = {
     Verdict.CONSISTENT: {"exact": False},
@@ -102,6 +103,12 @@ def test_the_axis_of_the_gauge_is_the_same_whatever_was_promised(make_contents):
     assert 'class="line"' in html
     assert 'class="line"' not in nothing
     assert "axis" not in nothing
+
+
+def test_both_limits_of_the_noise_stand_in_one_sentence(make_contents):
+    line = banner(verdict_of(make_contents(**KINDS[Verdict.CONSISTENT]))).line
+    assert line.count("below the promise would have been found") == 1
+    assert re.search(r"; in the one direction in which the two data sets differ, noise [\d.]+\s% below it\.$", line)
 
 
 def test_a_loose_accountant_is_told_from_the_noise_whose_breach_begins_below_the_promise(make_contents):

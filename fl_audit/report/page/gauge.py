@@ -39,14 +39,15 @@ def gauge_html(contents: RunContents) -> str:
     rows, promise = _rows(contents), contents.facts.guarantee
     spoken = ". ".join(f"{row.name}: {row.words}" for row in rows)
     found = verdict_of(contents).judgement
-    has_mark = promise is not None and found is not None and bool(_of_accountant(found, promise))
-    lines = "\n".join(_row_html(row, promise, has_mark) for row in rows)
+    kept = None if promise is None or found is None else _marked(found, promise)
+    mark = None if promise is None or kept is None else _share(kept, promise)
+    lines = "\n".join(_row_html(row, promise is not None, mark) for row in rows)
     axis = "" if promise is None else _axis_html()
     title = _title(promise)
     return (
         f'<figure class="gauge"><figcaption>{escape(title)}</figcaption>\n'
         f'<div role="img" aria-label="{escape(f"{title}. {spoken}.")}">\n{lines}\n{axis}</div>'
-        f"{_note(contents)}</figure>"
+        f"{_note(contents, kept)}</figure>"
     )
 
 
@@ -118,12 +119,18 @@ def _share(epsilon: float, promise: Guarantee) -> float:
     return min(_END, max(0.0, epsilon / promise.epsilon))
 
 
-def _row_html(row: _Row, promise: Guarantee | None, has_mark: bool) -> str:
+def _marked(found: Judgement, promise: Guarantee) -> float | None:
+    """Return what the claimed noise gives away where its accountant is so loose that this is marked, else None."""
+    kept = kept_epsilon(promise)
+    return None if judges_scores(found) or _share(kept, promise) > _LOOSE else kept
+
+
+def _row_html(row: _Row, has_promise: bool, mark: float | None) -> str:
     left, width = (f"{100 * part / _END:.2f}%" for part in (row.low, row.high - row.low))
     bar = f'<i class="bar {row.kind}" style="left:{left};width:{width}"></i>' if row.high > row.low else ""
-    line = "" if promise is None else '<i class="line"></i>'
-    if promise is not None and has_mark:
-        line += f'<i class="kept" style="left:{100 * _share(kept_epsilon(promise), promise) / _END:.2f}%"></i>'
+    line = '<i class="line"></i>' if has_promise else ""
+    if mark is not None:
+        line += f'<i class="kept" style="left:{100 * mark / _END:.2f}%"></i>'
     return (
         f'<div class="row"><span class="name">{escape(row.name)}</span><span class="track">{bar}'
         f'{line}</span><span class="said">{escape(row.words)}</span></div>'
@@ -136,12 +143,13 @@ def _axis_html() -> str:
     return f'<div class="row axis"><span class="name"></span><span class="track">{ticks}</span></div>\n'
 
 
-def _note(contents: RunContents) -> str:
+def _note(contents: RunContents, kept: float | None) -> str:
     """Return what a reader must know to read the gauge, where its bars alone would mislead."""
     numbers, promise = verdict_of(contents), contents.facts.guarantee
     if numbers.judgement is None or promise is None:
         return ""
-    said = [text for text in (_of_verdict(numbers, promise), _of_accountant(numbers.judgement, promise)) if text]
+    of_accountant = "" if kept is None else _of_accountant(kept, promise)
+    said = [text for text in (_of_verdict(numbers, promise), of_accountant) if text]
     return f'<p class="small">{escape(" ".join(said))}</p>' if said else ""
 
 
@@ -162,11 +170,8 @@ def _of_verdict(numbers: VerdictNumbers, promise: Guarantee) -> str:
     return ""
 
 
-def _of_accountant(found: Judgement, promise: Guarantee) -> str:
-    """Say where a breach begins if the accountant promises more epsilon than the claimed noise gives away."""
-    kept = kept_epsilon(promise)
-    if judges_scores(found) or _share(kept, promise) > _LOOSE:
-        return ""
+def _of_accountant(kept: float, promise: Guarantee) -> str:
+    """Say where a breach begins: the accountant promises more epsilon than the claimed noise gives away."""
     how = "exactly" if promise.claim.profile.gaussian_mu is not None else "at most"
     return (
         f"The dotted mark is what the claimed noise gives away, {how} {number_text(kept, 3)}. {promise.accountant} "

@@ -29,8 +29,7 @@ from fl_audit.report.sections.scores import SCORES
 from fl_audit.report.sections.timing import TIMING
 from fl_audit.report.sections.tradeoff import TRADEOFF
 from fl_audit.report.sections.verdict import VERDICT
-
-SCHEMA = 1
+from fl_audit.stored_json import SCHEMA
 
 SECTIONS: tuple[Section[Any], ...] = (
     VERDICT,
