@@ -11,13 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtr, fdtrc, fdtri
 
-from fl_audit.evidence.belief.family import DETECTION_POWER, NOT_MEASURED, NotOffered, TestName, TestResult, percent
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_drift import detectable_mean, student_p
-
-_NO_DIRECTIONS = NotOffered("The model has too few parameters to project the noise.")
-_NO_NOISE = NotOffered("There is no noise along the public directions.")
-
 
 def shared_over_worlds(measured: Measured) -> TestResult | NotOffered:
     """Test whether worlds share noise: the variance of sums over W worlds against the variance of what is left.
@@ -26,8 +22,8 @@ def shared_over_worlds(measured: Measured) -> TestResult | NotOffered:
     antithetic draws do, lies in the lower tail.
     """
     if measured.worlds < 2:
-        return NotOffered("There is one world: no other can share its noise.")
-    return _sharing(TestName.SHARED_OVER_WORLDS, measured, axis=0, of="worlds")
+        return NotOffered(Missing.ONE_WORLD)
+    return _sharing(TestName.SHARED_OVER_WORLDS, measured, axis=0)
 
 
 def shared_over_rounds(measured: Measured) -> TestResult | NotOffered:
@@ -37,32 +33,30 @@ def shared_over_rounds(measured: Measured) -> TestResult | NotOffered:
     protects every round and not the final model, lies in the lower tail.
     """
     if measured.rounds < 2:
-        return NotOffered("There is one round: no other can share its noise.")
-    return _sharing(TestName.SHARED_OVER_ROUNDS, measured, axis=1, of="rounds")
+        return NotOffered(Missing.ONE_ROUND)
+    return _sharing(TestName.SHARED_OVER_ROUNDS, measured, axis=1)
 
 
-def _sharing(name: TestName, measured: Measured, axis: int, of: str) -> TestResult | NotOffered:
+def _sharing(name: TestName, measured: Measured, axis: int) -> TestResult | NotOffered:
     projections = measured.projections
     if projections is None:
-        return NOT_MEASURED if measured.residuals is None else _NO_DIRECTIONS
+        return NotOffered(Missing.NOT_MEASURED if measured.residuals is None else Missing.NO_DIRECTIONS)
     added, means = projections.shape[axis], projections.mean(axis=axis, keepdims=True)
     freedom = int(means.size)
     rest = freedom * (added - 1)
     common = added * float(np.sum(np.square(means))) / freedom
     left = float(np.sum(np.square(projections - means))) / rest
     if common == 0 and left == 0:
-        return _NO_NOISE
+        return NotOffered(Missing.NO_NOISE)
     statistic = common / left if left > 0 else math.inf
     p_value = min(1.0, 2 * float(min(fdtr(freedom, rest, statistic), fdtrc(freedom, rest, statistic))))
     return TestResult(
         name=name,
         statistic=statistic,
         p_value=p_value,
-        level=name.level,
-        measured=f"sums over {of} with {statistic:.3f} times the variance of independent noise",
-        promised="the variance of independent noise",
-        limit=f"noise in common to all {of} that makes up {percent(detectable_share(added, freedom, name.level))} of "
-        "the variance would have been found",
+        measured=statistic,
+        promised=1.0,
+        limit=detectable_share(added, freedom, name.level),
     )
 
 
@@ -100,26 +94,24 @@ def serial_correlation(measured: Measured) -> TestResult | NotOffered:
     four times the power that sums over 30 rounds have.
     """
     if measured.rounds < 2:
-        return NotOffered("There is one round: none follows it.")
+        return NotOffered(Missing.ONE_ROUND)
     projections = measured.projections
     if projections is None:
-        return NOT_MEASURED if measured.residuals is None else _NO_DIRECTIONS
+        return NotOffered(Missing.NOT_MEASURED if measured.residuals is None else Missing.NO_DIRECTIONS)
     steps = _steps(projections)
     if steps.size < 3:
-        return NotOffered("There are too few rounds to tell a correlation from chance.")
+        return NotOffered(Missing.TOO_FEW)
     (t, p_value), name = student_p(steps), TestName.SERIAL_CORRELATION
     length = _mean_length(projections.shape[-1])
     smallest = detectable_mean(steps.size, name.level) / length
-    found = f"a correlation of {smallest:.2g} between the noise of rounds in a row would have been found"
     scale = math.sqrt(float(np.mean(np.square(projections))))
     return TestResult(
         name=name,
         statistic=t,
         p_value=p_value,
-        level=name.level,
-        measured=f"a correlation of {float(steps.mean()) / length / scale:+.3f} between the noise of rounds in a row",
-        promised="no correlation",
-        limit=found if smallest < 1 else "there are too few rounds to find any correlation",
+        measured=float(steps.mean()) / length / scale,
+        promised=0.0,
+        limit=min(1.0, smallest),
     )
 
 
