@@ -136,7 +136,9 @@ class InsiderInquiry:
         assert self._layout is not None and self._true_side is not None
         norms = self._norms[batch.name]
         law, sensitivity = self._public.law, np.stack(observed.local_sensitivity, axis=1)
-        residuals = Residuals.of_array(np.stack(observed.residuals, axis=1), self._layout).opened(self._true_side(batch))
+        residuals = Residuals.of_array(np.stack(observed.residuals, axis=1), self._layout).opened(
+            self._true_side(batch)
+        )
         scores, used = np.stack(observed.scores, axis=1), np.stack(norms, axis=1) if norms else None
         log_odds = _log_odds(observed)
         rounds = {

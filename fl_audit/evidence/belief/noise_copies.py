@@ -152,9 +152,7 @@ def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
         sums += found
         shift_w = np.abs(_order(lags))[:, None, None]
         shift_r = np.abs(_order(rounds))[None, :, None]
-        counts += (
-            np.maximum(len(group) - shift_w, 0) * (rounds - shift_r) * (places - np.arange(places))[None, None, :]
-        )
+        counts += np.maximum(len(group) - shift_w, 0) * (rounds - shift_r) * (places - np.arange(places))[None, None, :]
     mirrored = (_order(rounds)[None, :] < 0) | ((_order(rounds)[None, :] == 0) & (_order(lags)[:, None] <= 0))
     counts[:, :, 0] = np.where(mirrored, 0, counts[:, :, 0])
     return sums, counts

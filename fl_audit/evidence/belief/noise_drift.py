@@ -61,7 +61,9 @@ def drift_along_record(measured: Measured) -> TestResult | NotOffered:
     between = sum(float(group.sum()) ** 2 / group.size for group in groups) / len(groups)
     within = sum(float(np.sum((group - group.mean()) ** 2)) for group in groups) / rest
     statistic = between / within if within > 0 else (math.inf if between > 0 else 0.0)
-    means = {f"mean_{side}": float(part.mean()) for side, part in zip(("with", "without"), split, strict=True) if part.size}
+    means = {
+        f"mean_{side}": float(part.mean()) for side, part in zip(("with", "without"), split, strict=True) if part.size
+    }
     return TestResult(
         name=TestName.DRIFT_ALONG_RECORD,
         statistic=statistic,

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtr, fdtrc, fdtri
 
+from fl_audit.adversaries.residuals import STRIDES, stride_sizes
 from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
-from fl_audit.adversaries.residuals import STRIDES, stride_sizes
 
 Floats = NDArray[np.float64]
 _Sides = tuple[tuple[float, int], tuple[float, int]]

@@ -15,6 +15,7 @@ from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_drift import detectable_mean, student_p
 
+
 def shared_over_worlds(measured: Measured) -> TestResult | NotOffered:
     """Test whether worlds share noise: the variance of sums over W worlds against the variance of what is left.
 
