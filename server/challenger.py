@@ -114,8 +114,7 @@ def _takes_part(game: Game, challenger: SeededChallenger, batch: WorldBatch, ser
             drawn = challenger.participation(batch.worlds, server_round, game.victim, len(shard), rate)
             return drawn[:, int(np.flatnonzero(shard == game.target)[0])]
         case Unit.CLIENT:
-            return challenger.client_participation(batch.worlds, server_round, game.public.clients, rate)[
-                :, game.victim
-            ]
+            everybody = challenger.client_participation(batch.worlds, server_round, game.public.clients, rate)
+            return everybody[:, game.victim]
         case _:
             assert_never(game.unit)

@@ -133,12 +133,12 @@ class InsiderInquiry:
 
     def _columns_of(self, batch: WorldBatch, observed: Observed) -> Columns:
         """Return all that one insider said, the noise as it was by what really was released."""
-        assert self._layout is not None and self._true_side is not None
+        assert self._layout is not None
+        assert self._true_side is not None
         norms = self._norms[batch.name]
         law, sensitivity = self._public.law, np.stack(observed.local_sensitivity, axis=1)
-        residuals = Residuals.of_array(np.stack(observed.residuals, axis=1), self._layout).opened(
-            self._true_side(batch)
-        )
+        both = Residuals.of_array(np.stack(observed.residuals, axis=1), self._layout)
+        residuals = both.opened(self._true_side(batch))
         scores, used = np.stack(observed.scores, axis=1), np.stack(norms, axis=1) if norms else None
         log_odds = _log_odds(observed)
         rounds = {

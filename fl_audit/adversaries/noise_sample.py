@@ -45,9 +45,7 @@ def _wanted(layout: ParameterLayout) -> list[NDArray[np.int64]]:
     room = max(1, SAMPLE // 4 // len(parts))
     ends = [_ends(part.start, part.stop, room) for part in parts]
     largest = max(range(len(parts)), key=lambda at: parts[at].stop - parts[at].start)
-    shape = [shape for shape, part in zip(layout.shapes, layout.slices().values(), strict=True) if part in parts][
-        largest
-    ]
+    shape = [shape for shape in layout.shapes if np.prod(shape) > 0][largest]
     row = int(np.prod(shape[1:])) if len(shape) > 1 else 1
     return [
         np.array([part.start for part in parts]),

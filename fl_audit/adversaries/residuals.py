@@ -5,7 +5,7 @@ The insider works out every side; once the secrets are opened, `Residuals.opened
 """
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,7 +186,8 @@ class Residuals:
             Which side is the truth, (...,): 0 under D, 1 under D', 2 where the differing unit took no part.
         """
         at = side[..., None, None]
-        return replace(self, **{name: np.take_along_axis(getattr(self, name), at, axis=-2) for name in _BY_SIDE})
+        true: dict[str, Any] = {name: np.take_along_axis(getattr(self, name), at, axis=-2) for name in _BY_SIDE}
+        return replace(self, **true)
 
     def of_recovered(self, blurred: NDArray[np.bool_]) -> "Residuals":
         """Return what is left where releases were recovered from models: no low bits, and nothing of blurred worlds.
@@ -244,7 +245,7 @@ class Residuals:
         shapes = layout.shapes()
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
         parts = dict(zip(shapes, np.split(values, ends[:-1], axis=-1), strict=True))
-        arrays = {
+        arrays: dict[str, Any] = {
             name: part.reshape(values.shape[:-1] + shapes[name]).astype(np.int64 if name in _COUNTED else np.float64)
             for name, part in parts.items()
         }

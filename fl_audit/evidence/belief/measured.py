@@ -99,7 +99,7 @@ class Measured:
 
     @cached_property
     def even_innovations(self) -> NDArray[np.float64]:
-        """All innovations, brought down to the claimed scale where they are above it beyond doubt; see `even_sample`."""
+        """All innovations, brought down to the claim where they are above it beyond doubt; see `even_sample`."""
         values = self.used_innovations
         square = float(np.mean(np.square(values))) if values.size else 1.0
         is_above = values.size and chdtrc(values.size, values.size * square) < _EVIDENT

@@ -5,6 +5,7 @@ subtracted by whoever knows where it was copied from, and hides nothing.
 """
 
 import math
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,7 +134,7 @@ def _longest_run(numbers: list[int]) -> slice:
     """Return where the longest run of neighbouring coordinates stands in the sample."""
     breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
     edges = [0, *breaks.tolist(), len(numbers)]
-    start, stop = max(zip(edges[:-1], edges[1:], strict=True), key=lambda edge: edge[1] - edge[0])
+    start, stop = max(pairwise(edges), key=lambda edge: edge[1] - edge[0])
     return slice(start, stop)
 
 

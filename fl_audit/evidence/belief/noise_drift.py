@@ -61,9 +61,8 @@ def drift_along_record(measured: Measured) -> TestResult | NotOffered:
     between = sum(float(group.sum()) ** 2 / group.size for group in groups) / len(groups)
     within = sum(float(np.sum((group - group.mean()) ** 2)) for group in groups) / rest
     statistic = between / within if within > 0 else (math.inf if between > 0 else 0.0)
-    means = {
-        f"mean_{side}": float(part.mean()) for side, part in zip(("with", "without"), split, strict=True) if part.size
-    }
+    sides = zip(("mean_with", "mean_without"), split, strict=True)
+    means = {side: float(part.mean()) for side, part in sides if part.size}
     return TestResult(
         name=TestName.DRIFT_ALONG_RECORD,
         statistic=statistic,
