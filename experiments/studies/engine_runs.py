@@ -22,7 +22,7 @@ from experiments.runs.config import parse_config
 from experiments.runs.engines import Engine
 from experiments.runs.plan import AuditPlan, resolve
 from experiments.runs.run import HONEST, Parties, run_audit
-from experiments.studies.breaches import Breach, Round, drawn
+from experiments.studies.breach_kinds import Breach, Round, drawn
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.game.game import load_game
 from fl_audit.game.public import PublicGame

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.studies.breaches import Breach, Round, drawn
+from experiments.studies.breach_kinds import Breach, Round, drawn
 from fl_audit.adversaries.noise_sample import sampled_places
 from fl_audit.adversaries.residuals import LOW_BITS_KINDS, STRIDES, Residuals
 from fl_audit.evidence.belief.measured import Measured

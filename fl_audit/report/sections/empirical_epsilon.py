@@ -15,7 +15,7 @@ from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds, bound_json
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report.breach_words import title_of
+from fl_audit.report.test_words import title_of
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Entry, Section, Table, finite
