@@ -33,7 +33,7 @@ ALARM = 1e-3
 _REQUIRED_SHARE = 0.99
 _MODELS = ((("weight", 640), ("bias", 10)), (("weight", 60), ("bias", 2)), (("first", 300), ("b", 6), ("last", 14)))
 _WORLDS = (2, 5, 20, 60)
-_NEVER_TOO_SMALL = (
+NEVER_TOO_SMALL = (
     TestName.NOISE_TENSOR,
     TestName.NOISE_PLACE,
     TestName.NOISE_ROUND,
@@ -47,7 +47,7 @@ _NEVER_TOO_SMALL = (
     TestName.DISTINGUISHER,
 )
 """Tests whose p-values are Bonferroni's, or of a count."""
-_NOT_RANDOM = (TestName.SENSITIVITY,)
+NOT_RANDOM = (TestName.SENSITIVITY,)
 
 
 @dataclass(frozen=True)
@@ -68,16 +68,16 @@ class HonestTest:
     @property
     def law(self) -> str:
         """What the p-values must be."""
-        if self.name in _NOT_RANDOM:
+        if self.name in NOT_RANDOM:
             return "always 1"
-        return "never too small" if self.name in _NEVER_TOO_SMALL else "uniform"
+        return "never too small" if self.name in NEVER_TOO_SMALL else "uniform"
 
     @property
     def ks(self) -> float:
         """Kolmogorov-Smirnov p-value of that law."""
-        if self.name in _NOT_RANDOM:
+        if self.name in NOT_RANDOM:
             return float((self.p_values == 1).all())
-        one_sided = self.name in _NEVER_TOO_SMALL
+        one_sided = self.name in NEVER_TOO_SMALL
         return float(kstest(self.p_values, "uniform", alternative="greater" if one_sided else "two-sided").pvalue)
 
 
