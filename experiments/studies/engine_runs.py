@@ -55,22 +55,75 @@ _MODELS = ("logistic", "adult-mlp", "dense-128")
 _WORLDS = (2, 5, 20, 60, 200)
 
 
-def honest_plans(count: int, seed: int = 0) -> Iterator[AuditPlan]:
-    """Return plans of honest runs: both scalings, both relations, three models, 2 to 200 worlds, 4 to 12 rounds."""
+def _of_clients(**privacy: str) -> dict[str, dict[str, Any]]:
+    """Return changes that make clients the unit, who train by themselves."""
+    local = {"local-steps": 1, "local-batch": 10, "local-learning-rate": 0.1}
+    training = {"strategy": "dp-fedavg", "learning-rate": 1.0} | local
+    return {"training": training, "privacy": {"adjacency": "add-remove-client"} | privacy}
+
+
+_LAWS: tuple[dict[str, dict[str, Any]], ...] = (
+    {},
+    {"privacy": {"sensitivity": "local"}},
+    {"training": {"optimizer": "adam", "learning-rate": 0.01}},
+    {"training": {"optimizer": "momentum"}, "audit": {"view": "model"}},
+    {"training": {"learning-rate": 100.0}, "audit": {"view": "model"}},
+    {"training": {"sampling-rate": 0.3}, "privacy": {"accountant": "pld"}},
+    {"training": {"sampling-rate": 0.3}, "privacy": {"accountant": "pld"}, "audit": {"participation": "seen"}},
+    {"privacy": {"noise": "distributed"}},
+    {"privacy": {"noise": "local"}, "audit": {"place": "server"}},
+    {"privacy": {"noise": "banded", "bands": 3, "accountant": "pld"}},
+    {"privacy": {"noise": "tree", "accountant": "pld"}},
+    _of_clients(clipping="adaptive"),
+    _of_clients(noise="distributed"),
+    {"training": {"learning-rate": 100.0}},
+)
+"""Laws of the honest runs, as changes of `breach_plan`."""
+
+
+def write_nasty_records(path: Path) -> None:
+    """Write 200 records of which some features are a thousand times as large as others, and some constant."""
+    draw = np.random.default_rng(7)
+    features = draw.standard_normal((200, 9))
+    labels = (features[:, 0] + features[:, 1] > 0).astype(np.int64)
+    features[:, 3:6] *= 1000.0
+    features[:, 6:] = 1.0, 0.0, -1000.0
+    np.savez(path, x=features[:160], y=labels[:160], x_test=features[160:], y_test=labels[160:])
+
+
+def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPlan]:
+    """Return plans of honest runs of many laws and models, 2 to 200 worlds, 4 to 12 rounds, on plain and nasty records.
+
+    Parameters
+    ----------
+    count
+        How many.
+    directory
+        Where the nasty records are written.
+    seed
+        Another number gives other plans.
+    """
+    nasty = directory / "nasty.npz"
+    write_nasty_records(nasty)
+    data: tuple[dict[str, Any], ...] = (
+        {"name": "breast-cancer", "records": 30},
+        {"name": "breast-cancer", "records": 20},
+        {"name": "npz", "path": str(nasty), "records": 40},
+    )
     for number in range(count):
         rng = np.random.default_rng((seed, number))
-        worlds, model = _WORLDS[number % len(_WORLDS)], _MODELS[number % len(_MODELS)]
+        law, worlds = _LAWS[number % len(_LAWS)], _WORLDS[int(rng.integers(len(_WORLDS)))]
+        relation = str(rng.choice(["add-remove-record", "replace-record"]))
+        changes: dict[str, dict[str, Any]] = {
+            "data": data[int(rng.integers(3))],
+            "model": {"name": _MODELS[int(rng.integers(3))]},
+            "training": {"rounds": int(rng.integers(4, 13)), "learning-rate": float(rng.choice([0.1, 1.0, 10.0]))},
+            "privacy": {"adjacency": relation},
+            "audit": {"worlds": worlds},
+            "run": {"worlds-per-batch": worlds},
+        }
         yield breach_plan(
-            seed=int(rng.integers(2**32)),
-            data={"name": "breast-cancer", "records": 30},
-            model={"name": model},
-            training={"rounds": int(rng.integers(4, 13)), "learning-rate": float(rng.choice([0.1, 1.0, 10.0]))},
-            privacy={
-                "sensitivity": str(rng.choice(["local", "global"])),
-                "adjacency": str(rng.choice(["add-remove-record", "replace-record"])),
-            },
-            audit={"worlds": worlds},
-            run={"worlds-per-batch": worlds},
+            int(rng.integers(2**32)), **{name: section | law.get(name, {}) for name, section in changes.items()}
         )
 
 

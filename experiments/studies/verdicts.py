@@ -10,8 +10,10 @@ studied; real ones run on the local engine, in all laws and in nasty settings. B
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,11 +151,16 @@ def _honest_part(console: Console, kind: str, runs: Iterator[Measured]) -> list[
     return [f"honest {kind}: {problem}" for problem in study.problems()]
 
 
+def _real_part(console: Console, count: int) -> list[str]:
+    with tempfile.TemporaryDirectory() as directory:
+        return _honest_part(console, "real", map(measured_run, honest_plans(count, Path(directory))))
+
+
 def _parts(console: Console, count: int) -> dict[str, Callable[[], list[str]]]:
     """Return what the study consists of, each part returning what contradicts the claims."""
     return {
         "made-up": lambda: _honest_part(console, "made-up", honest_runs(4 * count)),
-        "real": lambda: _honest_part(console, "real", map(measured_run, honest_plans(count))),
+        "real": lambda: _real_part(console, count),
     }
 
 
