@@ -1,9 +1,9 @@
 """Does anything tell D from D'? One learned distinguisher, for what no one thought of.
 
 A small model learns from the features of some worlds whether D was used, and its scores of worlds that it has not seen
-are ranked. It learns three times, always from all worlds before, and is judged on the next fifth. If the law of the
+are ranked. It learns four times, always from all worlds before, and is judged on the next fifth. If the law of the
 features does not depend on the secret, the order of every fifth is random whatever was learned before, so the sum of the
-three Mann-Whitney statistics has an exact law. That is a permutation test in which nothing needs to be learned anew.
+four Mann-Whitney statistics has an exact law. That is a permutation test in which nothing needs to be learned anew.
 """
 
 import math
@@ -29,7 +29,7 @@ Bits = NDArray[np.bool_]
 FEWEST_WORLDS = 20
 """Number of worlds with D, and of worlds with D', from which the test is made."""
 
-_ENDS = (0.4, 0.6, 0.8)
+_ENDS = (0.2, 0.4, 0.6, 0.8)
 """Shares of the worlds that are learned from before each judgement."""
 
 _MOST_EXACT = 2500
