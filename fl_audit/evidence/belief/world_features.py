@@ -1,12 +1,14 @@
 """What a learned distinguisher may look at: numbers of every world whose law, if the claim holds, is the same in all.
 
 Opened noise over the claimed noise is independent N(0, 1) whatever the secret and the model's course, so no function of
-it alone may depend on them. Sensitivities, releases and counts of silent rounds may differ between D and D' in an honest
-run, and stand in no feature. Noise along the record and along the gradients lies in directions that follow the model's
-course, so it is kept in features of its own: beside the sampled coordinates their joint law would change with the course.
+it alone may depend on them. Sensitivities, releases and the number of silent rounds may differ between D and D' in an
+honest run, and stand in no feature. Noise along the record and along the gradients lies in directions that follow the
+model's course, so it has features of its own: beside the sampled coordinates their joint law would follow it too.
 """
 
+import hashlib
 import math
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +22,6 @@ Floats = NDArray[np.float64]
 Features = dict[str, Floats]
 """Numbers of every world, (worlds,), by what they are."""
 
-PUBLIC_SEED = 0
-"""Seed of what stands for unknown noise, and of the split of the worlds: public, and independent of the data."""
-
 _TENSOR_GROUPS = 6
 _ROUND_GROUPS = 8
 _WORLDS_AT_ONCE = 32
@@ -32,7 +31,7 @@ _LARGEST_CLOSE = 1e-2
 _ROUNDING_STEPS = 32
 _FEWEST_LOW_BITS = 50
 _MOMENTS = ("drift", "scale", "skewness", "tails")
-_GRIDS = (tuple(10.0**-k for k in (4, 3, 2, 1)), tuple(2.0**-k for k in (13, 10, 7, 4)))
+_GRIDS = {"decimal": tuple(10.0**-k for k in (4, 3, 2, 1)), "binary": tuple(2.0**-k for k in (13, 10, 7, 4))}
 
 
 def sample_features(measured: Measured) -> tuple[Features, NDArray[np.bool_]] | None:
@@ -43,19 +42,20 @@ def sample_features(measured: Measured) -> tuple[Features, NDArray[np.bool_]] | 
     residuals = measured.residuals
     if residuals is None or measured.sample is None:
         return None
-    known = ~np.isnan(residuals.sample[:, :, 0]).any(axis=(1, 2))
+    known: NDArray[np.bool_] = np.all(~np.isnan(residuals.sample[:, :, 0]), axis=(1, 2))
     owners = [tensor for _, tensor in residuals.places]
     groups = _tensor_groups(owners)
     neighbours = np.diff([number for number, _ in residuals.places]) == 1
     grain = float(np.max(residuals.grain))
     sigma = measured.sigma[known]
+    steps = _grid_steps(sigma, grain)
     parts = []
     for start in range(0, len(measured.sample), _WORLDS_AT_ONCE):
         rows = slice(start, start + _WORLDS_AT_ONCE)
         values = np.ascontiguousarray(measured.sample[rows])
         found = _moment_features(values, groups) | _tail_features(values)
         found |= _repeat_features(values, neighbours, max(_CLOSE, _ROUNDING_STEPS * grain))
-        parts.append(found | _grid_features(values, sigma[rows], grain))
+        parts.append(found | _grid_features(values, sigma[rows], steps))
     features = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return features | _class_features(measured, known) | _low_bits_features(measured, known), known
 
@@ -63,8 +63,11 @@ def sample_features(measured: Measured) -> tuple[Features, NDArray[np.bool_]] | 
 def direction_features(measured: Measured) -> Features:
     """Return the features of the noise along the record and along the gradients; empty where neither is known.
 
-    Unknown rounds, whose number may tell D from D', are filled with public draws of the law of the others.
+    Unknown rounds, whose number may tell D from D', are filled with draws of the law of the others. Their seed follows
+    from the secret bits: with the same draws in every run, those that fall to D would differ from the others alike.
     """
+    digest = hashlib.sha256(np.packbits(measured.members).tobytes()).digest()
+    seed = int.from_bytes(digest[:8], "big")
     directions = {"along the record": measured.innovations}
     if measured.residuals is not None:
         directions["along the gradients"] = measured.residuals.gradient / measured.sigma
@@ -73,7 +76,7 @@ def direction_features(measured: Measured) -> Features:
         unknown = np.isnan(values)
         if unknown.all():
             continue
-        drawn = generator(PUBLIC_SEED, Purpose.DISTINGUISHER, client=number + 1).standard_normal(values.shape)
+        drawn = generator(seed, Purpose.DISTINGUISHER, client=number + 1).standard_normal(values.shape)
         # Noise above the promise is no breach, so what stands for unknown noise is as large as the rest of it.
         scale = max(1.0, math.sqrt(float(np.mean(np.square(values[~unknown])))))
         scale = scale if scale > 1 + 4 / math.sqrt(np.count_nonzero(~unknown)) else 1.0
@@ -128,7 +131,7 @@ def _round_groups(rounds: int) -> dict[str, slice]:
     if rounds == 1:
         return {}
     edges = np.linspace(0, rounds, min(_ROUND_GROUPS, rounds) + 1).astype(int).tolist()
-    parts = {f"rounds {a + 1} to {b}": slice(a, b, 1) for a, b in zip(edges[:-1], edges[1:], strict=True)}
+    parts = {f"rounds {a + 1} to {b}": slice(a, b, 1) for a, b in pairwise(edges)}
     return {"odd rounds": slice(0, rounds, 2), "even rounds": slice(1, rounds, 2)} | parts
 
 
@@ -189,16 +192,27 @@ def _pair_features(vectors: Floats, what: str) -> Features:
     return {f"likest {what}": sizes.max(axis=1), f"likeness of {what}": np.square(sizes).mean(axis=1)}
 
 
-def _grid_features(values: Floats, sigma: Floats, grain: float) -> Features:
-    """Return the sums of cosines at the finest declared steps that rounding leaves: 1 for noise on any coarser grid."""
-    features = {}
-    looks = {"of the claimed noise": (values, grain), "as such": (values * sigma[:, :, None], grain * sigma.max())}
-    for look, (numbers, finest) in looks.items():
-        for steps, kind in zip(_GRIDS, ("decimal", "binary"), strict=True):
-            fine = [step for step in steps if step >= 4 * finest and step <= (sigma.min() / 4 if look == "as such" else 1)]
+def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
+    """Return the finest declared steps that rounding leaves, of noise over its deviation and (True) of noise itself.
+
+    On any coarser grid that a step divides all cosines are 1. One choice serves all worlds.
+    """
+    limits = {"of the claimed noise": (grain, 0.25), "as such": (grain * float(sigma.max()), float(sigma.min()) / 4)}
+    steps = {}
+    for look, (finest, coarsest) in limits.items():
+        for kind, declared in _GRIDS.items():
+            fine = [step for step in declared if 4 * finest <= step <= coarsest]
             if fine:
-                cosines = np.cos(2 * math.pi / fine[0] * numbers).sum(axis=(1, 2))
-                features[f"{kind} grid {look}"] = cosines / math.sqrt(numbers[0].size / 2)
+                steps[f"{kind} grid {look}"] = look == "as such", fine[0]
+    return steps
+
+
+def _grid_features(values: Floats, sigma: Floats, steps: dict[str, tuple[bool, float]]) -> Features:
+    """Return the sums of cosines at these steps over their deviations."""
+    features = {}
+    for name, (as_such, step) in steps.items():
+        numbers = values * (sigma[:, :, None] if as_such else 1.0)
+        features[name] = np.cos(2 * math.pi / step * numbers).sum(axis=(1, 2)) / math.sqrt(values[0].size / 2)
     return features
 
 
@@ -214,12 +228,12 @@ def _class_features(measured: Measured, known: NDArray[np.bool_]) -> Features:
     }
     features["scale of all coordinates"] = _log_scale(squares.sum(axis=(1, 2)), rounds * int(sizes.sum()))
     if rounds > 1:
-        by_round = _log_scale(squares.sum(axis=2), int(sizes.sum()))
-        half = rounds // 2
+        by_round, half = _log_scale(squares.sum(axis=2), int(sizes.sum())), rounds // 2
+        first, last = by_round[:, :half].mean(axis=1), by_round[:, half:].mean(axis=1)
         features["scale of the quietest round"] = by_round.min(axis=1)
         features["scale of the loudest round"] = by_round.max(axis=1)
         features["spread of the rounds' scales"] = by_round.std(axis=1)
-        features["fall of the scale over the rounds"] = by_round[:, :half].mean(axis=1) - by_round[:, half:].mean(axis=1)
+        features["fall of the scale over the rounds"] = first - last
         features["scale of odd less even rounds"] = by_round[:, ::2].mean(axis=1) - by_round[:, 1::2].mean(axis=1)
     return features
 
