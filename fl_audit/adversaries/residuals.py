@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LOW_BITS_KINDS = ("noise", "standard-noise", "release")
 """What may have been rounded to half precision: the noise, its standard normal draws, or the release."""
 
-STRIDES = 17
+STRIDES = 31
 """Number of classes of coordinates, by their number modulo this, whose squares are added up."""
 
 _BY_SIDE = ("low_bits", "low_bits_count", "strides", "sample")

@@ -145,7 +145,12 @@ def _learned(table: Floats, members: Bits) -> tuple[Callable[[Floats], Floats], 
     inputs = columns(table)
     penalty = 2 * math.sqrt(len(inputs) * math.log(2 * inputs.shape[1]))
     model = LinearSVC(
-        penalty="l1", dual=False, C=1 / penalty, class_weight="balanced", random_state=_PUBLIC_SEED, intercept_scaling=10
+        penalty="l1",
+        dual=False,
+        C=1 / penalty,
+        class_weight="balanced",
+        intercept_scaling=10,
+        random_state=_PUBLIC_SEED,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

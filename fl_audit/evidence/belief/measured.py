@@ -13,7 +13,7 @@ from fl_audit.errors import require
 from fl_audit.evidence.belief.innovations import innovations
 
 _EVIDENT = 1e-6
-"""Probability with which an honest run is taken for one with more noise than was claimed."""
+"""Probability with which an honest run is taken for one with more noise than was claimed in some rounds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,11 +99,9 @@ class Measured:
 
     @cached_property
     def even_innovations(self) -> NDArray[np.float64]:
-        """All innovations, brought down to the claim where they are above it beyond doubt; see `even_sample`."""
+        """All innovations, brought down to the claimed scale where they are above it; see `even_sample`."""
         values = self.used_innovations
-        square = float(np.mean(np.square(values))) if values.size else 1.0
-        is_above = values.size and chdtrc(values.size, values.size * square) < _EVIDENT
-        return values / math.sqrt(square) if is_above else values
+        return values / max(1.0, math.sqrt(float(np.mean(np.square(values))))) if values.size else values
 
     @cached_property
     def projections(self) -> NDArray[np.float64] | None:
@@ -130,9 +128,9 @@ class Measured:
     def even_sample(self) -> NDArray[np.float64] | None:
         """The sample with noise above the claim brought down to it, for tests of shape and dependence.
 
-        More noise than was claimed violates nothing. In every round and tensor the noise of all worlds is divided by
-        its own scale if that is above the claim by more than chance explains in one of a million honest runs; so honest
-        runs are left as they are, and the tests keep their laws.
+        More noise than was claimed violates nothing. The noise of every tensor is divided by its own scale if that is
+        above the claim, and then that of every round if it still is, by more than chance explains in one of a million
+        honest runs. What is left of honest noise is closer to the claim than before, if anything.
         """
         if self.sample is None or self.residuals is None:
             return None
@@ -140,8 +138,9 @@ class Measured:
         blocks = self.rounds * len(set(owners))
         for tensor in dict.fromkeys(owners):
             columns = np.flatnonzero(owners == tensor)
-            squares = np.mean(np.square(self.sample[:, :, columns]), axis=(0, 2))
-            freedom = len(even) * len(columns)
+            part = even[:, :, columns]
+            part /= max(1.0, math.sqrt(float(np.mean(np.square(part)))))
+            squares, freedom = np.mean(np.square(part), axis=(0, 2)), len(even) * len(columns)
             excess = chdtrc(freedom, freedom * squares) < _EVIDENT / blocks
-            even[:, :, columns] /= np.where(excess, np.sqrt(squares), 1.0)[None, :, None]
+            even[:, :, columns] = part / np.where(excess, np.sqrt(squares), 1.0)[None, :, None]
         return even

@@ -15,6 +15,7 @@ from scipy.special import chdtrc, gammainc, gammaincc, log_ndtr, ndtri
 from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_repeats import at_least_one, cosine_at, cosine_tail, likest_pair
+from fl_audit.randomness import Purpose, generator
 
 Floats = NDArray[np.float64]
 
@@ -24,9 +25,8 @@ FEWEST_DRAWS = 8
 _FEWEST_TERMS = 5000
 _MOST_LAGS = 16
 _WORLDS_AT_ONCE = 256
-_CLOSE = 1e-5
+_CLOSE = 4e-6
 _LARGEST_CLOSE = 1e-2
-_ROUNDING_STEPS = 32
 
 
 def copied_places(measured: Measured) -> TestResult | NotOffered:
@@ -200,18 +200,21 @@ def product_log_tail(size: float, count: float) -> float:
 
 
 def equal_values(measured: Measured) -> TestResult | NotOffered:
-    """Test how many pairs of sampled noise agree, but for the sign, to a hundred-thousandth of the noise.
+    """Test how many pairs of sampled noise agree, but for the sign, to a few millionths of the noise.
 
     Copies show wherever in the run, and in whatever order, they stand. The number of pairs among N closer than t has
-    mean N (N - 1) t / sqrt(pi) and the variance of a U-statistic; normal, upper tail.
+    mean N (N - 1) t / sqrt(pi) and the variance of a U-statistic; the gamma law of both, upper tail. Rounding puts
+    values on grids, on which more of them agree than by chance: a uniform draw as wide as a step takes that away.
     """
     values = measured.even_sample
     if values is None or measured.residuals is None:
         return NotOffered(Missing.NOT_MEASURED)
-    close = max(_CLOSE, _ROUNDING_STEPS * float(np.max(measured.residuals.grain)))
+    grain = float(np.max(measured.residuals.grain))
+    close = max(_CLOSE, 2 * grain)
     if not close <= _LARGEST_CLOSE:
         return NotOffered(Missing.ROUNDING)
-    ranked = np.sort(np.abs(values.reshape(-1)))
+    steps = generator(0, Purpose.DITHER).uniform(-0.5, 0.5, values.size) * grain
+    ranked = np.sort(np.abs(values.reshape(-1) + steps))
     count = ranked.size
     pairs = float(np.sum(np.searchsorted(ranked, ranked + close, side="right") - np.arange(1, count + 1)))
     mean, variance = _pairs_law(count, close)
@@ -222,7 +225,6 @@ def equal_values(measured: Measured) -> TestResult | NotOffered:
     return TestResult(
         name=TestName.EQUAL_VALUES,
         statistic=(pairs - mean) / spread,
-        # The gamma law of the same mean and variance, for where few pairs are expected.
         p_value=float(chdtrc(2 * mean**2 / variance, 2 * pairs * mean / variance)),
         measured=pairs,
         promised=mean,

@@ -7,6 +7,8 @@ grid. Either way the release lies on one grid under D and on another under D', a
 """
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +30,7 @@ ROUNDING = 1e-5
 
 _BINS = 2**20
 _HALF_WIDTH = 8.0
+_SHARE_OF_STEP = 0.25
 _LOWEST_FREQUENCY = 4.0
 """In units of 1 / sigma: the characteristic function of normal noise is below 1e-100 from here on."""
 
@@ -65,6 +68,26 @@ def low_bits(measured: Measured) -> TestResult | NotOffered:
     )
 
 
+@dataclass(frozen=True)
+class _Look:
+    """Values whose characteristic function is looked at, and the frequencies at which a grid would show.
+
+    Parameters
+    ----------
+    unit
+        In units of what the values and frequencies are.
+    values
+        The noise.
+    lowest, highest
+        Below the lowest frequency normal noise shows itself, above the highest the rounding of 32-bit numbers does.
+    """
+
+    unit: str
+    values: NDArray[np.float64]
+    lowest: float
+    highest: float
+
+
 def grid(measured: Measured) -> TestResult | NotOffered:
     """Test the characteristic function of the sampled noise at all frequencies that a grid may have.
 
@@ -74,40 +97,56 @@ def grid(measured: Measured) -> TestResult | NotOffered:
     """
     if measured.sample is None or measured.residuals is None:
         return NotOffered(Missing.NOT_MEASURED)
-    highest = min(_BINS / (8 * _HALF_WIDTH), 0.25 / max(1e-30, float(np.max(measured.residuals.grain))))
-    if highest < 2 * _LOWEST_FREQUENCY:
+    looks = [look for look in _looks(measured, measured.sample) if look.highest >= 2 * look.lowest]
+    if not looks:
         return NotOffered(Missing.ROUNDING)
-    if measured.sample.size < FEWEST_VALUES:
+    count = measured.sample.size
+    if count < FEWEST_VALUES:
         return NotOffered(Missing.TOO_FEW)
-    looks = {"of the claimed noise": measured.sample.reshape(-1)}
-    sigma = measured.sigma[: len(measured.sample)]
-    if np.ptp(sigma) > 1e-9 * float(sigma.max()) and len(measured.sample) == measured.worlds:
-        looks["of the largest claimed noise"] = (measured.sample * (sigma / sigma.max())[..., None]).reshape(-1)
-    found = {place: _strongest_frequency(values, highest) for place, values in looks.items()}
-    place, (power, frequency, count) = max(found.items(), key=lambda entry: entry[1][0])
-    looked_at = sum(number for _, _, number in found.values())
-    values = looks[place].size
-    reach = math.sqrt(math.log(looked_at / TestName.GRID.level) / values) + float(ndtri(DETECTION_POWER)) / math.sqrt(
-        2 * values
-    )
+    found = [(*_strongest_frequency(look), look) for look in looks]
+    power, frequency, _, look = max(found, key=lambda one: one[0])
+    looked_at = sum(number for _, _, number, _ in found)
+    reach = math.sqrt(math.log(looked_at / TestName.GRID.level)) + float(ndtri(DETECTION_POWER)) / math.sqrt(2)
     return TestResult(
         name=TestName.GRID,
         statistic=power,
         p_value=min(1.0, looked_at * math.exp(-power)),
-        measured=math.sqrt(power / values),
+        measured=math.sqrt(power / count),
         promised=0.0,
-        limit=min(1.0, reach),
-        place=place,
-        more={"step": 1 / frequency, "finest": 1 / highest, "frequencies": count},
+        limit=min(1.0, reach / math.sqrt(count)),
+        place=look.unit,
+        more={"step": 1 / frequency, "finest": 1 / look.highest},
     )
 
 
-def _strongest_frequency(values: NDArray[np.float64], highest: float) -> tuple[float, float, int]:
-    """Return the largest N |phi|^2 of frequencies up to a highest, that frequency, and how many were looked at."""
-    counts, _ = np.histogram(values, bins=_BINS, range=(-_HALF_WIDTH, _HALF_WIDTH))
+def _looks(measured: Measured, sample: NDArray[np.float64]) -> Iterator[_Look]:
+    assert measured.residuals is not None
+    known = ~np.isnan(measured.residuals.sample[:, :, 0]).any(axis=(1, 2))
+    sigma, grain = measured.sigma[known], measured.residuals.grain[known]
+    widest, narrowest = float(sigma.max()), float(sigma.min())
+    finest = _BINS / (8 * _HALF_WIDTH)
+    yield _Look(
+        "of the claimed noise",
+        sample.reshape(-1),
+        _LOWEST_FREQUENCY,
+        min(finest, _SHARE_OF_STEP / max(1e-30, float(grain.max()))),
+    )
+    if widest - narrowest > 1e-9 * widest:
+        step = float((grain * sigma).max()) / widest
+        yield _Look(
+            "of the largest claimed noise",
+            (sample * (sigma / widest)[..., None]).reshape(-1),
+            _LOWEST_FREQUENCY * widest / narrowest,
+            min(finest, _SHARE_OF_STEP / max(1e-30, step)),
+        )
+
+
+def _strongest_frequency(look: _Look) -> tuple[float, float, int]:
+    """Return the largest N |phi|^2 of the frequencies of a look, that frequency, and how many were looked at."""
+    counts, _ = np.histogram(look.values, bins=_BINS, range=(-_HALF_WIDTH, _HALF_WIDTH))
     frequencies = np.arange(_BINS // 2 + 1) / (2 * _HALF_WIDTH)
-    looked_at = (frequencies >= _LOWEST_FREQUENCY) & (frequencies <= highest)
-    power = np.square(np.abs(rfft(counts.astype(np.float64))[looked_at])) / max(1, values.size)
+    looked_at = (frequencies >= look.lowest) & (frequencies <= look.highest)
+    power = np.square(np.abs(rfft(counts.astype(np.float64))[looked_at])) / look.values.size
     at = int(power.argmax())
     return float(power[at]), float(frequencies[looked_at][at]), int(looked_at.sum())
 

@@ -114,7 +114,7 @@ def noise_tensor(measured: Measured) -> TestResult | NotOffered:
 def noise_place(measured: Measured) -> TestResult | NotOffered:
     """Test the noise of every sampled coordinate, and of every class of coordinates: the smallest lower-tail p-value.
 
-    A coordinate without noise shows in the sample, or in its class, which holds one of every 17 coordinates. Classes
+    A coordinate without noise shows in the sample, or in its class, which holds one of every 31 coordinates. Classes
     hold sampled coordinates, so the p-value is Bonferroni's: never too small.
     """
     found = place_squares(measured)
@@ -122,33 +122,40 @@ def noise_place(measured: Measured) -> TestResult | NotOffered:
 
 
 def noise_round(measured: Measured) -> TestResult | NotOffered:
-    """Test the rounds with the least and with the most noise of all rounds of all worlds: chi-square, two-sided.
+    """Test the noise of every round of every world, of every round over all worlds, and of every world.
 
-    The most is held against the mean of all worlds in that round where that is above the claim, since more noise than
-    was claimed violates nothing.
+    The smallest lower-tail p-value of all these sums of squares, and for single rounds of single worlds the smallest
+    upper-tail one: chi-square, by Bonferroni. The most is held against the mean of all worlds in that round where that
+    is above the claim, since more noise than was claimed violates nothing.
     """
     if measured.residuals is None:
         return NotOffered(Missing.NOT_MEASURED)
     freedom = measured.residuals.total_freedom
-    known = freedom > 0
-    if not known.any():
+    if not freedom.any():
         return NotOffered(Missing.NO_OTHER_DIRECTION)
-    squares = np.where(known, measured.residuals.total / measured.sigma**2, 0.0)
+    squares = np.where(freedom > 0, measured.residuals.total / measured.sigma**2, 0.0)
     by_round = squares.sum(axis=0) / np.maximum(freedom.sum(axis=0), 1)
-    least = np.where(known, chdtr(freedom, squares), 1.0)
-    most = np.where(known, chdtrc(freedom, squares / np.maximum(1.0, by_round)), 1.0)
-    worst = np.minimum(least, most)
-    at = np.unravel_index(int(worst.argmin()), worst.shape)
-    count = int(known.sum())
+    looks = [
+        (squares, freedom, "world {0} round {1}", chdtr),
+        (squares / np.maximum(1.0, by_round), freedom, "world {0} round {1}", chdtrc),
+        (squares.sum(axis=0, keepdims=True), freedom.sum(axis=0, keepdims=True), "round {1} of all worlds", chdtr),
+        (squares.sum(axis=1, keepdims=True), freedom.sum(axis=1, keepdims=True), "all rounds of world {0}", chdtr),
+    ]
+    found = [(np.where(counts > 0, tail(counts, sums), 1.0), sums, counts, name) for sums, counts, name, tail in looks]
+    count = sum(p_values.size for p_values, *_ in found)
+    p_values, sums, counts, name = min(found, key=lambda one: float(one[0].min()))
+    at = np.unravel_index(int(p_values.argmin()), p_values.shape)
+    ratio = math.sqrt(float(sums[at] / counts[at]))
+    level = TestName.NOISE_ROUND.level / count
     return TestResult(
         name=TestName.NOISE_ROUND,
-        statistic=math.sqrt(float(squares[at] / freedom[at])),
-        p_value=-math.expm1(count * math.log1p(-min(1.0, 2 * float(worst[at])))) if worst[at] < 0.5 else 1.0,
-        measured=math.sqrt(float(squares[at] / freedom[at])),
+        statistic=ratio,
+        p_value=min(1.0, count * float(p_values[at])),
+        measured=ratio,
         promised=1.0,
-        limit=1 - detectable_ratio(int(freedom[known].min()), TestName.NOISE_ROUND.level / (2 * count)),
-        place=f"world {at[0]} round {at[1] + 1}",
-        more={"rounds": count},
+        limit=1 - detectable_ratio(int(freedom[freedom > 0].min()), level),
+        place=name.format(int(at[0]), int(at[1]) + 1),
+        more={"looks": count, "best_limit": 1 - detectable_ratio(int(freedom.sum(axis=0).max()), level)},
     )
 
 

@@ -1,4 +1,4 @@
-"""Is the noise independent over worlds and over rounds? Sums over either, and consecutive rounds, along J directions.
+"""Is the noise independent over worlds and over rounds? Sums over either, and consecutive rounds, of the sample.
 
 Independent noise adds up like independent noise: a part that is shared adds up faster, noise that cancels slower. The
 scale of the noise is taken from the measurements themselves, so that noise above the promise is not taken for shared
@@ -19,7 +19,7 @@ from fl_audit.evidence.belief.noise_drift import detectable_mean, student_p
 def shared_over_worlds(measured: Measured) -> TestResult | NotOffered:
     """Test whether worlds share noise: the variance of sums over W worlds against the variance of what is left.
 
-    Along J directions in k rounds the ratio is F(J k, J k (W - 1)). Two-sided: noise that cancels between worlds, as
+    At J coordinates in k rounds the ratio is F(J k, J k (W - 1)). Two-sided: noise that cancels between worlds, as
     antithetic draws do, lies in the lower tail.
     """
     if measured.worlds < 2:
@@ -30,7 +30,7 @@ def shared_over_worlds(measured: Measured) -> TestResult | NotOffered:
 def shared_over_rounds(measured: Measured) -> TestResult | NotOffered:
     """Test whether rounds share noise: the variance of sums over k rounds against the variance of what is left.
 
-    Along J directions in W worlds the ratio is F(J W, J W (k - 1)). Two-sided: noise that cancels over rounds, which
+    At J coordinates in W worlds the ratio is F(J W, J W (k - 1)). Two-sided: noise that cancels over rounds, which
     protects every round and not the final model, lies in the lower tail.
     """
     if measured.rounds < 2:
@@ -39,14 +39,16 @@ def shared_over_rounds(measured: Measured) -> TestResult | NotOffered:
 
 
 def _sharing(name: TestName, measured: Measured, axis: int) -> TestResult | NotOffered:
-    projections = measured.projections
-    if projections is None:
-        return NotOffered(Missing.NOT_MEASURED if measured.residuals is None else Missing.NO_DIRECTIONS)
-    added, means = projections.shape[axis], projections.mean(axis=axis, keepdims=True)
+    sample = measured.even_sample
+    if sample is None:
+        return NotOffered(Missing.NOT_MEASURED)
+    added, means = sample.shape[axis], sample.mean(axis=axis, keepdims=True)
+    if added < 2:
+        return NotOffered(Missing.ONE_WORLD)
     freedom = int(means.size)
     rest = freedom * (added - 1)
     common = added * float(np.sum(np.square(means))) / freedom
-    left = float(np.sum(np.square(projections - means))) / rest
+    left = float(np.sum(np.square(sample - means))) / rest
     if common == 0 and left == 0:
         return NotOffered(Missing.NO_NOISE)
     statistic = common / left if left > 0 else math.inf
@@ -88,31 +90,30 @@ def detectable_share(added: int, freedom: int, level: float, power: float = DETE
 
 
 def serial_correlation(measured: Measured) -> TestResult | NotOffered:
-    """Test whether consecutive rounds of a world are correlated: Student's t, two-sided.
+    """Test whether consecutive rounds of a world are correlated, at the sampled coordinates: Student's t, two-sided.
 
     Given the noise p of a round, <p, q> / |p| with the noise q of the next is normal with the same spread whatever p
-    is, so these are independent and normal over rounds and worlds. Noise like a moving average shows here with about
-    four times the power that sums over 30 rounds have.
+    is, so these are independent and normal over rounds and worlds. Noise like a moving average shows here with far more
+    power than sums over rounds have.
     """
     if measured.rounds < 2:
         return NotOffered(Missing.ONE_ROUND)
-    projections = measured.projections
-    if projections is None:
-        return NotOffered(Missing.NOT_MEASURED if measured.residuals is None else Missing.NO_DIRECTIONS)
-    steps = _steps(projections)
+    sample = measured.even_sample
+    if sample is None:
+        return NotOffered(Missing.NOT_MEASURED)
+    steps = _steps(sample)
     if steps.size < 3:
         return NotOffered(Missing.TOO_FEW)
-    (t, p_value), name = student_p(steps), TestName.SERIAL_CORRELATION
-    length = _mean_length(projections.shape[-1])
-    smallest = detectable_mean(steps.size, name.level) / length
-    scale = math.sqrt(float(np.mean(np.square(projections))))
+    t, p_value = student_p(steps)
+    length = _mean_length(sample.shape[-1])
+    scale = math.sqrt(float(np.mean(np.square(sample))))
     return TestResult(
-        name=name,
+        name=TestName.SERIAL_CORRELATION,
         statistic=t,
         p_value=p_value,
         measured=float(steps.mean()) / length / scale,
         promised=0.0,
-        limit=min(1.0, smallest),
+        limit=min(1.0, detectable_mean(steps.size, TestName.SERIAL_CORRELATION.level) / length),
     )
 
 

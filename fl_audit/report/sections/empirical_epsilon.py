@@ -15,12 +15,12 @@ from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds, bound_json
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report.breach_words import title_of
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Entry, Section, Table, finite
 from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.sections.verdict import VerdictNumbers
+from fl_audit.report.test_words import title_of
 from fl_audit.report.units import UnitWords
 from fl_audit.report.wording import DASH, number_text, percent, uncapital
 
