@@ -41,11 +41,8 @@ class Purpose(IntEnum):
     TARGET_QUERIES = 22
     CRAFTED_START = 23
     PRETRAINING = 24
-<<<<<<< HEAD
-    DISTINGUISHER = 27
-=======
     DITHER = 25
->>>>>>> w-verdict
+    DISTINGUISHER = 27
 
 
 def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:
