@@ -152,12 +152,19 @@ def test_tails_are_those_of_the_exact_test_and_the_normal_law_is_never_below_the
     assert all(normal(right) > counted(right) for right in rights if counted(right) < 1e-3)
 
 
-def test_scores_that_tie_are_ordered_at_random() -> None:
-    """Mean of 2,000 runs is within four deviations of half of the pairs: with probability 6e-5 not, by chance."""
-    members = np.arange(20) < 8
-    shuffled = np.random.default_rng(9)
-    right = [module._right_pairs(np.zeros(20), shuffled.permutation(members), 1) for _ in range(2000)]
-    assert abs(np.mean(right) - 48) < 4 * math.sqrt(8 * 12 * 21 / 12 / 2000)
+def test_a_model_that_learned_nothing_keeps_the_level_exactly() -> None:
+    """All scores tie, and the split is fixed: 4,000 runs, each count passed with probability 1e-4 by chance."""
+    rng, p_values = np.random.default_rng(9), []
+    tail = module._upper_tail([(4, 4)] * 3)
+    for _ in range(4000):
+        members = rng.permutation(40) % 2 == 0
+        folds = module._folds(members)
+        seed = world_features.seed_of(members)
+        parts = [members[folds == number] for number in (1, 2, 3)]
+        right = sum(module._right_pairs(np.zeros(8), part, seed ^ at) for at, part in enumerate(parts, 1))
+        p_values.append(tail(right))
+    for level in (0.25, 0.05, 0.01):
+        assert np.count_nonzero(np.array(p_values) <= level) <= binom.isf(1e-4, 4000, level)
 
 
 def test_a_breach_at_the_limit_is_found_nine_times_in_ten() -> None:

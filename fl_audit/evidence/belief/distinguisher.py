@@ -20,7 +20,7 @@ from scipy.special import ndtr, ndtri
 
 from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
-from fl_audit.evidence.belief.world_features import Features, direction_features, sample_features
+from fl_audit.evidence.belief.world_features import Features, direction_features, sample_features, seed_of
 from fl_audit.randomness import Purpose, generator
 
 Floats = NDArray[np.float64]
@@ -30,7 +30,7 @@ FEWEST_WORLDS = 20
 """Number of worlds with D, and of worlds with D', from which the test is made."""
 
 _PUBLIC_SEED = 0
-"""Seed of the split of the worlds, of the model and of the order of scores that tie: no data decide them."""
+"""Seed of the split of the worlds and of the model: no data decide them."""
 
 _ENDS = (0.4, 0.6, 0.8)
 """Shares of the worlds that are learned from before each judgement."""
@@ -101,7 +101,7 @@ def _judged(features: Features, members: Bits, level: float) -> _Look:
     for number in range(1, len(_ENDS) + 1):
         seen, judged = folds < number, folds == number
         score, weights = _learned(table[seen], members[seen])
-        right += _right_pairs(score(table[judged]), members[judged], number)
+        right += _right_pairs(score(table[judged]), members[judged], seed_of(members) ^ number)
         sizes.append((int(members[judged].sum()), int((~members[judged]).sum())))
     pairs, tail = sum(one * other for one, other in sizes), _upper_tail(sizes)
     critical = bisect_left(range(pairs + 1), True, key=lambda count: tail(count) <= level)
@@ -159,9 +159,9 @@ def _learned(table: Floats, members: Bits) -> tuple[Callable[[Floats], Floats], 
     return lambda values: np.asarray(model.decision_function(columns(values))), weights
 
 
-def _right_pairs(scores: Floats, members: Bits, number: int) -> float:
-    """Return in how many pairs the world with D has the higher score; public draws break ties."""
-    drawn = generator(_PUBLIC_SEED, Purpose.DISTINGUISHER, round=number).random(scores.size)
+def _right_pairs(scores: Floats, members: Bits, seed: int) -> float:
+    """Return in how many pairs the world with D has the higher score; draws break ties, as of a model that is flat."""
+    drawn = generator(seed, Purpose.DISTINGUISHER, round=1).random(scores.size)
     ranks = np.empty(scores.size)
     ranks[np.lexsort((drawn, scores))] = np.arange(scores.size)
     count = int(members.sum())

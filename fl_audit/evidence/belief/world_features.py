@@ -34,6 +34,15 @@ _MOMENTS = ("drift", "scale", "skewness", "tails")
 _GRIDS = {"decimal": tuple(10.0**-k for k in (4, 3, 2, 1)), "binary": tuple(2.0**-k for k in (13, 10, 7, 4))}
 
 
+def seed_of(members: NDArray[np.bool_]) -> int:
+    """Return the seed of draws that stand for what is unknown: it follows from the secret bits, (worlds,), alone.
+
+    Were the same draws used in every run, those that fall to worlds of D would differ from the others in the same way
+    in every run. The noise has no part in it: a seed that follows from what is judged can favour a judgement.
+    """
+    return int.from_bytes(hashlib.sha256(np.packbits(members).tobytes()).digest()[:8], "big")
+
+
 def sample_features(measured: Measured) -> tuple[Features, NDArray[np.bool_]] | None:
     """Return the features of the sampled coordinates, and which worlds they belong to, bool (worlds,).
 
@@ -63,11 +72,9 @@ def sample_features(measured: Measured) -> tuple[Features, NDArray[np.bool_]] | 
 def direction_features(measured: Measured) -> Features:
     """Return the features of the noise along the record and along the gradients; empty where neither is known.
 
-    Unknown rounds, whose number may tell D from D', are filled with draws of the law of the others. Their seed follows
-    from the secret bits: with the same draws in every run, those that fall to D would differ from the others alike.
+    Unknown rounds, whose number may tell D from D', are filled with draws of the law of the others.
     """
-    digest = hashlib.sha256(np.packbits(measured.members).tobytes()).digest()
-    seed = int.from_bytes(digest[:8], "big")
+    seed = seed_of(measured.members)
     directions = {"along the record": measured.innovations}
     if measured.residuals is not None:
         directions["along the gradients"] = measured.residuals.gradient / measured.sigma
