@@ -42,6 +42,7 @@ class Purpose(IntEnum):
     CRAFTED_START = 23
     PRETRAINING = 24
     DITHER = 25
+    DISTINGUISHER = 27
 
 
 def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:
