@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pandas as pd
 from pyarrow.lib import ArrowException
@@ -51,12 +51,12 @@ class _Manifest(BaseModel):
         return WorldBatch(self.index, self.first, self.count)
 
 
-@dataclass(frozen=True)
-def write_table(frame: pd.DataFrame, file: IO[bytes]) -> None:
+def write_table(frame: pd.DataFrame, file: Path) -> None:
     """Write a table; measured noise repeats no value, and takes two thirds of the space so."""
     frame.to_parquet(file, index=False, compression="zstd", use_dictionary=False)
 
 
+@dataclass(frozen=True)
 class RunStore:
     """The run directory, as far as the federation writes it.
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.evidence.belief.distinguisher import distinguisher
 from fl_audit.evidence.belief.family import FAMILY_LEVEL, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_copies import copied_places, equal_values, joint_places, shifted_copies
@@ -135,6 +136,7 @@ _FAMILY: dict[TestName, Callable[[Measured], TestResult | NotOffered]] = {
     TestName.SECRET_TOTAL: secret_total,
     TestName.SECRET_PLACE: secret_place,
     TestName.SECRET_ALONG_RECORD: secret_along_record,
+    TestName.DISTINGUISHER: distinguisher,
 }
 
 

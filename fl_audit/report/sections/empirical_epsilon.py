@@ -118,7 +118,7 @@ def _console(numbers: EmpiricalNumbers, contents: RunContents) -> list[tuple[str
 def _method(decisive: Judgement, words: UnitWords) -> str:
     """Return the name of the method in words, where it is that of a test."""
     is_test = decisive.method in set(TestName)
-    return f"the {uncapital(title_of(decisive.method, words))}" if is_test else decisive.method
+    return f"the {uncapital(title_of(TestName(decisive.method), words))}" if is_test else decisive.method
 
 
 def _detectable(decisive: Judgement, words: UnitWords) -> str:
