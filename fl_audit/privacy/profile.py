@@ -87,7 +87,7 @@ class PrivacyProfile:
         Raises
         ------
         InputError
-            If delta is not above 0 and below 1, or under what the loss distribution resolves.
+            If delta is not above 0 and below 1.
         """
         require_delta(delta)
         mu = self.gaussian_mu
@@ -123,7 +123,7 @@ class PrivacyProfile:
         Raises
         ------
         InputError
-            If delta is not above 0 and below 1, or under what the loss distribution resolves.
+            If delta is not above 0 and below 1.
         """
         return float(expit(float(logit(self.prior)) + self._log_odds_at(delta, sensitivities)))
 
