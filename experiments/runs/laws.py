@@ -40,7 +40,7 @@ def law_of(config: RunConfig, noise_multiplier: float, split: Split) -> ReleaseL
     noise_multiplier
         z.
     split
-        The records: where clients train privately, the promise depends on the smallest shard.
+        The records: where clients train privately, the promise depends on the sizes of their shards.
 
     Raises
     ------
@@ -72,7 +72,9 @@ def _contribution(config: RunConfig, split: Split) -> Contribution:
         case "dp-fedavg":
             return LocalTraining(_schedule(training))
         case "dp-sgd-clients":
-            return PrivateTraining(_schedule(training), min(len(shard) for shard in shards_of(config, split)))
+            return PrivateTraining(
+                _schedule(training), tuple(sorted({len(shard) for shard in shards_of(config, split)}))
+            )
 
 
 def _schedule(training: TrainingSection) -> LocalSchedule:

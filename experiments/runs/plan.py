@@ -31,11 +31,11 @@ from fl_audit.learning.frozen_cores import find_weights
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.mechanisms.law import NOTHING_TO_WEIGH, ReleaseLaw
 from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.privacy.accounting import exact_accountant
 from fl_audit.privacy.beliefs import Sensitivities
-from fl_audit.privacy.calibration import noise_multiplier_for
+from fl_audit.privacy.calibration import noise_multiplier_for_all
 from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import ReleaseEvent
-from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.privacy.guarantee import Guarantee, guarantee_of_all
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
 
 _TARGETS: dict[str, Callable[[float], Target]] = {
@@ -105,7 +105,7 @@ def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee | None:
     """Return what the rounds of a release law promise, by the accountant of a configuration; None if nothing."""
     if not law.adds_noise:
         return None
-    return guarantee(_claim(config, law.events(rounds_of(config), standpoint_of(config))))
+    return guarantee_of_all(_claims(config, law))
 
 
 def _calibrated(config: RunConfig, at_unit_noise: ReleaseLaw) -> float:
@@ -115,20 +115,17 @@ def _calibrated(config: RunConfig, at_unit_noise: ReleaseLaw) -> float:
     target = _TARGETS[name](getattr(privacy, name.replace("-", "_")))
     if isinstance(target, NoiseMultiplierTarget):
         return target.noise_multiplier
-    events = at_unit_noise.events(rounds_of(config), standpoint_of(config))
-    return noise_multiplier_for(target, _claim(config, events))
+    return noise_multiplier_for_all(target, _claims(config, at_unit_noise))
 
 
-def _claim(config: RunConfig, events: tuple[ReleaseEvent, ...]) -> Claim:
-    privacy = config.privacy
-    return Claim(
-        adjacency=privacy.adjacency,
-        events=events,
-        delta=privacy.delta,
-        prior=privacy.prior,
-        accountant=privacy.accountant,
-        sensitivities=_sensitivities(privacy.sensitivity),
-    )
+def _claims(config: RunConfig, law: ReleaseLaw) -> list[Claim]:
+    """Return what is claimed: one claim, or one for every kind of client, all by one accountant."""
+    privacy, each = config.privacy, law.events_of_each(rounds_of(config), standpoint_of(config))
+    accountant = privacy.accountant or exact_accountant(event for events in each for event in events)
+    sensitivities = _sensitivities(privacy.sensitivity)
+    return [
+        Claim(privacy.adjacency, events, privacy.delta, privacy.prior, accountant, sensitivities) for events in each
+    ]
 
 
 def _sensitivities(scaling: NoiseScaling) -> Sensitivities:

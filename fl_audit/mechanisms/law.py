@@ -250,8 +250,25 @@ class ReleaseLaw:
         assert isinstance(event, GaussianRelease)
         return event.noise_multiplier
 
+    def events_of_each(self, rounds: int, standpoint: Standpoint) -> tuple[tuple[ReleaseEvent, ...], ...]:
+        """Return what the accountant is told of k rounds, once for every kind of client: a promise is to hold for all.
+
+        Only where clients train privately is there more than one kind: what is released of a client's records then
+        depends on its own shard.
+        """
+        if not isinstance(self.contribution, PrivateTraining):
+            return (self.events(rounds, standpoint),)
+        z, schedule = self.promised_multiplier(standpoint), self.contribution.schedule
+        each = (
+            local_events(records, schedule.batch, rounds, z, epochs=schedule.epochs, steps=schedule.steps)
+            for records in self.contribution.shards
+        )
+        return tuple(dict.fromkeys(each))
+
     def events(self, rounds: int, standpoint: Standpoint) -> tuple[ReleaseEvent, ...]:
         """Return what the accountant is told of k rounds; nothing where nothing is promised.
+
+        Where clients train privately there may be several answers: `events_of_each` has them.
 
         Parameters
         ----------
@@ -266,8 +283,8 @@ class ReleaseLaw:
         if isinstance(self.noise, CorrelatedGaussian):
             return (self._correlated(self.noise, z, rounds),)
         if isinstance(self.contribution, PrivateTraining):
-            schedule, records = self.contribution.schedule, self.contribution.records
-            return local_events(records, schedule.batch, rounds, z, epochs=schedule.epochs, steps=schedule.steps)
+            (only,) = self.events_of_each(rounds, standpoint)
+            return only
         match self.participation:
             case Everybody():
                 return gaussian_rounds(z, rounds)

@@ -81,6 +81,10 @@ class PrivacyProfile:
     def _curves(self) -> pld.LossCurves:
         return pld.loss_curves(self.events, self.adjacency)
 
+    def resolves(self, delta: float) -> bool:
+        """Return whether epsilon and beliefs at delta are read off closed forms or curves, not only bounded."""
+        return self.gaussian_mu is not None or delta >= self._curves.smallest_delta
+
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon with (epsilon, delta)-DP.
 
