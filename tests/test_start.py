@@ -51,7 +51,7 @@ print(json.dumps(found))
 
 def test_commands_that_learn_nothing_import_nothing_slow(tmp_path: Path) -> None:
     (tmp_path / "misspelt.toml").write_text("[privacy]\nbelif = 0.9\n")
-    (tmp_path / "audit.toml").write_text("[privacy]\nbelief = 0.9\ndelta = 1e-3\n")
+    (tmp_path / "audit.toml").write_text("[privacy]\nadjacency = 'replace-record'\nbelief = 0.9\ndelta = 1e-3\n")
     (tmp_path / "taken" / "theirs").mkdir(parents=True)
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
