@@ -311,7 +311,18 @@ def test_who_chooses_the_sensitivities_decides_the_noise_of_a_belief(
 
 
 def test_a_promise_that_sampling_alone_keeps_is_explained(fl_audit: FlAudit) -> None:
-    flags = ("--delta", "0.001", "--rounds", "5", "--sampling-rate", "0.004", "--accountant", "pld")
+    flags = (
+        "--delta",
+        "0.001",
+        "--rounds",
+        "5",
+        "--sampling-rate",
+        "0.004",
+        "--adjacency",
+        "add-remove-record",
+        "--accountant",
+        "pld",
+    )
     shown = fl_audit("calibrate", "--advantage", "0.8", *flags)
     assert shown.returncode == 0, shown.stderr
     assert "the promise holds with any noise, because a record takes part in any of the 5 rounds" in shown.stdout
@@ -322,7 +333,7 @@ def test_a_promise_that_sampling_alone_keeps_is_explained(fl_audit: FlAudit) -> 
 
 def test_next_to_no_noise_is_accounted_honestly(fl_audit: FlAudit) -> None:
     for rate in ("1", "0.01"):
-        flags = ("--noise-multiplier", "1e-9", "--delta", "0.001", "--rounds", "5", "--sampling-rate", rate)
+        flags = ("--noise-multiplier", "1e-9", "--delta", "0.001", *OVER_3, "--sampling-rate", rate)
         found = fl_audit("account", *flags, "--json")
         assert found.returncode == 0, found.stderr
         assert json.loads(found.stdout)["epsilon"] > 1e16
@@ -349,11 +360,11 @@ def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, t
         ),
         (
             ("calibrate", "--belief", "0.9", "--delta", "0.1", "--rounds", "3", "--adjacency", "replace"),
-            "--adjacency 'replace': accepted are add-remove-record, replace-record",
+            "--adjacency is 'replace': accepted are add-remove-record, replace-record",
         ),
         (
             ("account", "--noise-multiplier", "1", "--delta", "0.1", *OVER_3, "--sensitivities", "none"),
-            "--sensitivities 'none': accepted are fixed, adaptive",
+            "--sensitivities is 'none': accepted are fixed, adaptive",
         ),
         (("account", "--noise-multiplier", "1e-200", "--delta", "0.1", *OVER_3), "noise multiplier is 1e-200"),
         (("account", "--noise-multiplier", "-1", "--delta", "0.1", *OVER_3), "noise multiplier is -1"),

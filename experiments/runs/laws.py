@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from math import ceil
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +76,8 @@ def _contribution(config: RunConfig, split: Split) -> Contribution:
             return PrivateTraining(
                 _schedule(training), tuple(sorted({len(shard) for shard in shards_of(config, split)}))
             )
+        case _:
+            assert_never(training.strategy)
 
 
 def _schedule(training: TrainingSection) -> LocalSchedule:
@@ -104,6 +107,8 @@ def _clipping(config: RunConfig) -> Clipping:
                 learning_rate=privacy.clipping_learning_rate or usual.learning_rate,
                 bit_noise=privacy.quantile_noise or usual.bit_noise,
             )
+        case _:
+            assert_never(privacy.clipping)
 
 
 def _participation(config: RunConfig) -> Participation:
@@ -151,6 +156,8 @@ def _noise(config: RunConfig, multiplier: float) -> Noise:
             return CorrelatedGaussian(multiplier, StrategyKind.TREE, rounds_of(config))
         case "banded":
             return CorrelatedGaussian(multiplier, StrategyKind.BANDED, rounds_of(config), _bands(config))
+        case _:
+            assert_never(privacy.noise)
 
 
 def _bands(config: RunConfig) -> int:

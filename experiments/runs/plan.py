@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import assert_never
 
 from experiments.runs.config import PRIVACY_TARGETS, DataSection, RunConfig
 from experiments.runs.laws import (
@@ -135,6 +136,8 @@ def _sensitivities(scaling: NoiseScaling) -> Sensitivities:
             return Sensitivities.FIXED
         case NoiseScaling.GLOBAL:
             return Sensitivities.ADAPTIVE
+        case _:
+            assert_never(scaling)
 
 
 def _sized(config: RunConfig) -> RunConfig:
@@ -215,6 +218,8 @@ def _randomiser(config: RunConfig) -> RecordRandomiser | None:
         case "pixelation":
             assert privacy.pixelation_pixels is not None, "the configuration needs it with pixelation"
             return LaplacePixelation(privacy.record_epsilon, privacy.pixelation_pixels, privacy.pixelation_block or 1)
+        case _:
+            assert_never(privacy.randomiser)
 
 
 def _require_randomisable(config: RunConfig, split: Split) -> None:
@@ -264,3 +269,5 @@ def _taken(config: RunConfig, split: Split, pair: NeighbourPair) -> int:
             return 1
         case Unit.CLIENT:
             return len(shards_of(config, split)[pair.index])
+        case _:
+            assert_never(config.privacy.adjacency.unit)

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -218,6 +218,8 @@ def _partitioner(scheme: PartitionScheme, clients: int, settings: dict[str, Any]
             return library.ExponentialPartitioner(clients)
         case PartitionScheme.NATURAL:
             raise ValueError("natural clients need no partitioner")
+        case _:
+            assert_never(scheme)
 
 
 def _whole_shards(settings: dict[str, Any], clients: int, records: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, assert_never
 
 from experiments.reproductions.bernau2019.models import SMALL_FACES
 from experiments.reproductions.bernau2019.published import (
@@ -239,6 +239,8 @@ class Setting:
                 return f"{self.data.title}, LDP, epsilon_i {self.level:g}"
             case Method.CENTRAL:
                 return f"{self.data.title}, CDP, z {self.level:g}"
+            case _:
+                assert_never(self.method)
 
     @property
     def position(self) -> int:
@@ -250,6 +252,8 @@ class Setting:
                 return 1 + self.data.epsilons().index(self.level)
             case Method.CENTRAL:
                 return 1 + NOISE_MULTIPLIERS.index(self.level)
+            case _:
+                assert_never(self.method)
 
     @property
     def seed(self) -> int:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from fl_audit.mechanisms.noise import CorrelatedGaussian, InsideTraining
 from fl_audit.mechanisms.participation import FixedCohort
@@ -158,7 +158,7 @@ def _multiplier_method(facts: RunFacts) -> str:
 def _mu_method(facts: RunFacts) -> str:
     match facts.game.law.noise, facts.game.law.participation:
         case InsideTraining(), _:
-            return "square root of all steps of the smallest client over z"
+            return "square root of the most steps that a client takes, over z"
         case CorrelatedGaussian(), _:
             return "1 over z"
         case _, FixedCohort():
@@ -178,6 +178,8 @@ def _belief_bound_method(promise: Guarantee) -> str:
                 "smallest bound that follows from delta(epsilon) at all smaller epsilons, which also holds where the "
                 "difference between D and D' depends on earlier releases; passed with probability at most delta"
             )
+        case _:
+            assert_never(promise.claim.sensitivities)
 
 
 def _fixed_bound_method(accountant: Accountant) -> str:
