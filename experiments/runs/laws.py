@@ -125,13 +125,16 @@ def _participation(config: RunConfig) -> Participation:
 
 def denominator_of(config: RunConfig) -> float:
     """Return n: the records, or the clients, that take part in a round on average."""
-    match _participation(config), config.training.strategy:
-        case FixedCohort(size), _:
-            return float(size)
-        case _, "dp-fedavg" | "dp-sgd-clients":
+    participation = _participation(config)
+    if isinstance(participation, FixedCohort):
+        return float(participation.size)
+    match config.training.strategy:
+        case "dp-fedavg" | "dp-sgd-clients":
             return float(clients_of(config) * (config.training.client_sampling_rate or 1.0))
-        case _:
+        case "dp-fedsgd":
             return float(sampling_rate(config) * config.data.records)
+        case _:
+            assert_never(config.training.strategy)
 
 
 def _noise(config: RunConfig, multiplier: float) -> Noise:

@@ -96,7 +96,11 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
     _require_randomisable(config, split)
     config = with_questions(_with_clients(config, split), load_source(data_spec(config.data)), split)
     at_unit_noise = law_of(config, 1.0, split)
-    law = at_unit_noise.with_multiplier(_calibrated(config, at_unit_noise)) if config.privacy.private else at_unit_noise
+    law = (
+        at_unit_noise.with_multiplier(calibrated_multiplier(config, at_unit_noise))
+        if config.privacy.private
+        else at_unit_noise
+    )
     public = _public_game(config, law, split, pair or choose_pair(config, split))
     public = public if pair is not None else with_crafted_records(public, config)
     return AuditPlan(_sized(config), guarantee_of(law, config), public)
@@ -109,7 +113,7 @@ def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee | None:
     return guarantee_of_all(_claims(config, law))
 
 
-def _calibrated(config: RunConfig, at_unit_noise: ReleaseLaw) -> float:
+def calibrated_multiplier(config: RunConfig, at_unit_noise: ReleaseLaw) -> float:
     """Return the noise multiplier that the promise of a configuration needs."""
     privacy = config.privacy
     name = next(name for name in PRIVACY_TARGETS if getattr(privacy, name.replace("-", "_")) is not None)

@@ -103,8 +103,10 @@ def screening_block(left: Prepared, right: Prepared, measure: Dissimilarity) -> 
             return _euclidean(left, right)
         case Dissimilarity.COSINE:
             return 1 - directions(left) @ directions(right).T, (4 * left.shape[1] + 32) * _EPS
-        case _:
+        case Dissimilarity.MANHATTAN | Dissimilarity.HAMMING | Dissimilarity.SSIM:
             return exact_block(left, right, measure), 0.0
+        case _:
+            assert_never(measure)
 
 
 def _euclidean(left: NDArray[np.float64], right: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:

@@ -124,8 +124,10 @@ class DataSetting:
                 return Randomiser.EDGES
             case Study.LFW:
                 return Randomiser.PIXELS
-            case _:
+            case Study.TEXAS | Study.PURCHASES | Study.SKEWED:
                 return Randomiser.BITS
+            case _:
+                assert_never(self.study)
 
     def size(self, extent: Extent) -> Size | None:
         """Return what a form plays; None if it leaves the data set out."""
