@@ -1,6 +1,7 @@
 """Client-side DP-SGD: epsilon per client against the accountants and the private loader of Opacus."""
 
 import math
+import os
 from typing import Any
 
 import numpy as np
@@ -98,13 +99,13 @@ def theirs(records: int, batch: int, rounds: int, z: float, delta: float) -> flo
     return float(PLDAccountant().compose(event, rounds * batches).get_epsilon(delta))
 
 
-@pytest.mark.parametrize("count", [12, pytest.param(200, marks=pytest.mark.slow)])
-def test_every_client_is_accounted_as_by_dp_accounting(count: int) -> None:
-    """Both lie above the truth by their grids: theirs by up to 1e-4 a loss, which many steps add up (see 1e-3)."""
-    apart = []
-    for records, batch, rounds, z in random_settings(count):
-        (found,) = client_epsilons([records], batch, rounds, z, 1e-5, Accountant.PLD, epochs=1)
-        apart.append(abs(found - theirs(records, batch, rounds, z, 1e-5)) / max(1.0, found))
+def test_every_client_is_accounted_as_by_dp_accounting() -> None:
+    """FL_AUDIT_CLIENT_SETTINGS=200 takes minutes, nearly all of them in dp-accounting."""
+    apart = [
+        abs(client_epsilons([records], batch, rounds, z, 1e-5, Accountant.PLD, epochs=1)[0] - other)
+        for records, batch, rounds, z in random_settings(int(os.environ.get("FL_AUDIT_CLIENT_SETTINGS", "6")))
+        for other in [theirs(records, batch, rounds, z, 1e-5)]
+    ]
     assert max(apart) < 1e-3, max(apart)
 
 
