@@ -145,7 +145,8 @@ def test_a_wrong_claim_is_refused_when_it_is_made(wrong: dict[str, Any], said: s
 def test_claims_and_guarantees_are_one_readable_line() -> None:
     claim = fa.Claim("replace-record", fa.gaussian_rounds(9.0, 30), 0.001)
     assert str(claim) == (
-        "30 x Gaussian release (sensitivity 1, sigma 9), neighbours by replace-record, at delta 0.001, prior 0.5, by gdp"
+        "30 x Gaussian release (sensitivity 1, sigma 9), neighbours by replace-record, at delta 0.001, "
+        "prior 0.5, by gdp"
     )
     assert claim._repr_html_() == f"<p>{claim}</p>"
     assert str(fa.guarantee(claim)).startswith(
