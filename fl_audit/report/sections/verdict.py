@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from fl_audit.evidence.belief.family import TestName
 from fl_audit.evidence.belief.noise_estimate import BREACH
@@ -120,6 +120,8 @@ def banner(numbers: VerdictNumbers) -> Banner:
             return Banner("No promise", line)
         case Verdict.NOT_AUDITED:
             return Banner("Not audited", "No insider took part; nothing was held against the promise.")
+        case _:
+            assert_never(numbers.verdict)
 
 
 def judges_scores(found: Judgement) -> bool:
@@ -211,6 +213,8 @@ def _closing(numbers: VerdictNumbers, contents: RunContents) -> str:
             )
         case Verdict.NOT_AUDITED:
             text = "We came to no verdict: no insider took part, so nothing was held against the promise."
+        case _:
+            assert_never(numbers.verdict)
     if contents.facts.is_private_release:
         return text
     return f"{text} The models of this run are test pieces and must not be handed out: their noise depends on the data."
