@@ -73,7 +73,7 @@ def test_what_the_result_says() -> None:
     assert [test.name for test in result.tests] == [name for name in TestName if name is not TestName.SCORES]
     assert result.broken == ()
     assert result.epsilon_lower_bound_at_level < min(result.epsilon_lower_bound, PROMISE.epsilon)
-    assert (result.conclusive, result.worlds_needed) == (True, 15)
+    assert (result.conclusive, result.worlds_needed) == (True, 13)
     assert result.noise.low < result.noise.ratio < result.noise.high
     assert [name for name, *_ in result.noise.tensors] == ["weight", "bias"]
 
