@@ -15,6 +15,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from multiprocessing import get_context
@@ -280,9 +281,13 @@ def main() -> None:
         parser.error(f"--only {options.only!r}, --jobs {options.jobs}: accepted is part of a name, and 1 or more")
     runs, search_runs = (QUICK_RUNS, QUICK_SEARCH_RUNS) if options.quick else (RUNS, SEARCH_RUNS)
     work = partial(_measured_by_name, runs=runs, search_runs=search_runs)
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        shown = track(pool.map(work, chosen), "statements", len(chosen), console=Console(stderr=True))
-        lines = [line for found in shown for line in found]
+    with ExitStack() as stack:
+        pool = None
+        if options.jobs > 1:
+            pool = stack.enter_context(ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")))
+        found = map(work, chosen) if pool is None else pool.map(work, chosen)
+        shown = track(found, "statements", len(chosen), console=Console(stderr=True))
+        lines = [line for one in shown for line in one]
     Console(width=160).print(table_of(lines))
     if options.out:
         write(lines, options.out)

@@ -307,11 +307,8 @@ def areas() -> Plays:
         others: Array = draw.normal(0, 1, sizes[1])
         truth = float(ndtr(mu / math.sqrt(2)))
         if coins:
-            members, others, truth = (
-                1.0 * (members > 1.5),
-                1.0 * (others > 1.5),
-                0.5 + float(ndtr(mu - 1.5) - ndtr(-1.5)) / 2,
-            )
+            members, others = (members > 1.5).astype(np.float64), (others > 1.5).astype(np.float64)
+            truth = 0.5 + float(ndtr(mu - 1.5) - ndtr(-1.5)) / 2
         found = area_under_curve(members, others, CONFIDENCE)
         return Found(found.low, found.high, truth)
 

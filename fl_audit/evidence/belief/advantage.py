@@ -141,8 +141,9 @@ def mean_advantage(advantages: NDArray[np.float64], confidence: float) -> MeanAd
     >>> round(found.advantage, 4), round(found.low, 2), round(found.high, 2)
     (0.2, 0.18, 0.22)
     """
+    require(advantages.size >= 1, "number of worlds is 0: accepted are whole numbers from 1")
     found = mean_interval(advantages, confidence, -1.0, 1.0)
-    return MeanAdvantage(found.count, found.mean, found.low, found.high, confidence)
+    return MeanAdvantage(found.count, float(advantages.mean()), found.low, found.high, confidence)
 
 
 def most_wins(worlds: int, largest_advantage: float, level: float) -> int:
