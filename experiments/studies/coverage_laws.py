@@ -7,7 +7,7 @@ fail first: few worlds, rates near 0 and 1, equal scores, groups of unequal size
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import lru_cache, partial
 from itertools import product
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from experiments.benchmarks import auditor
 from experiments.reproductions import statistics
 from experiments.studies import membership_releases as releases
 from fl_audit.adjacency import Adjacency
+from fl_audit.errors import InputError
 from fl_audit.evidence.belief import advantage, calibration, empirical_epsilon, expected, noise_estimate
 from fl_audit.evidence.belief.bounded_mean import mean_interval
 from fl_audit.evidence.belief.measured import Measured
@@ -48,6 +49,8 @@ from fl_audit.report.theory import normal_order_band
 
 Array = NDArray[np.float64]
 CONFIDENCE = 0.95
+_TARGETS = 10
+_ATTACK = "LiRA, offline, shared spread"
 RATES = (0.002, 0.03, 0.2, 0.5, 0.9, 0.995)
 
 
@@ -267,13 +270,20 @@ def _coarse(mechanism: auditor.Mechanism, step: float) -> auditor.Mechanism:
     return replace(mechanism, name=f"{mechanism.name}, rounded to {step:g}", draw=draw)
 
 
+@lru_cache(maxsize=10_000)
+def _bound(members: bytes, others: bytes, delta: float, method: BoundMethod) -> float:
+    """Return a bound, which follows from the scores alone: those of few values are often the same."""
+    return epsilon_lower_bound(np.frombuffer(members), np.frombuffer(others), delta, CONFIDENCE, method).epsilon
+
+
 def lower_bounds(method: BoundMethod) -> Plays:
     """Return plays of a lower bound on epsilon from the scores of any mechanism for which its assumption holds."""
 
     def play(draw: np.random.Generator, mechanism: auditor.Mechanism, sizes: tuple[int, int], delta: float) -> Found:
-        members, others = mechanism.draw(draw, max(sizes))
-        found = epsilon_lower_bound(members[: sizes[0]], others[: sizes[1]], delta, CONFIDENCE, method)
-        return _at_least(found.epsilon, mechanism.epsilon(delta))
+        members, others = (
+            np.sort(one[:size]) for one, size in zip(mechanism.draw(draw, max(sizes)), sizes, strict=True)
+        )
+        return _at_least(_bound(members.tobytes(), others.tobytes(), delta, method), mechanism.epsilon(delta))
 
     deltas: tuple[float, ...] = (1e-5,)
     if method is BoundMethod.GAUSSIAN_SHIFT or method is BoundMethod.GDP:
@@ -389,24 +399,29 @@ def single_runs(kind: str) -> Plays:
 
 
 def single_targets() -> Plays:
-    """Return plays of the bound from one target of every world."""
+    """Return plays of the bound from one target of every world: of the release itself, or attacked with shadows."""
 
-    def play(draw: np.random.Generator, law: releases.Mechanism, worlds: int, truth: float, delta: float) -> Found:
-        is_in = draw.random((worlds, 10)) < 0.5
-        scores, coins = law.tell(draw, is_in), Membership(is_in)
+    def play(
+        draw: np.random.Generator, law: releases.Mechanism, worlds: int, shadows: int, at: tuple[float, float]
+    ) -> Found:
+        truth, delta = at
+        apart = np.arange(shadows + worlds) < shadows
+        release = law.release(draw, apart.size, _TARGETS, shared=0.3)
+        is_in = release.membership.is_in
+        scores = releases.ATTACKS[_ATTACK](release, apart) if shadows else law.tell(draw, is_in)
         try:
-            return _at_least(epsilon_of_one_target(scores, coins, delta, draw, CONFIDENCE).epsilon, truth)
-        except ValueError:  # the drawn targets were all in, or all out
+            coins = Membership(is_in[~apart])
+            return _at_least(epsilon_of_one_target(scores[~apart], coins, delta, draw, CONFIDENCE).epsilon, truth)
+        except InputError:  # the drawn targets were all in, or all out
             return _at_least(0.0, truth)
 
     laws = [(releases.randomised_response(e), e, 0.0) for e in (0.5, 1.9, 3.0)]
-    laws += [
-        (releases.leaky_response(1.0, 1e-2), 1.0, 1e-2),
-        (releases.gaussian_mean(1.0), gdp_epsilon(1e-3, 1.0), 1e-3),
-    ]
+    laws.append((releases.leaky_response(1.0, 1e-2), 1.0, 1e-2))
+    laws += [(releases.gaussian_mean(mu), gdp_epsilon(1e-3, mu), 1e-3) for mu in (0.3, 1.0)]
+    sizes = ((10, 0), (40, 0), (80, 0), (60, 40))
     return {
-        f"{w} worlds, {law.name}": partial(play, law=law, worlds=w, truth=truth, delta=delta)
-        for (law, truth, delta), w in product(laws, (10, 40, 80, 300))
+        f"{w} worlds, {law.name}{', LiRA' if k else ''}": partial(play, law=law, worlds=w, shadows=k, at=(truth, delta))
+        for (law, truth, delta), (w, k) in product(laws, sizes)
     }
 
 
@@ -428,7 +443,6 @@ def rates_of_members() -> Plays:
     }
 
 
-@cache
 def _true_star(epsilon: float, delta: float) -> float:
     """Return Epsilon* of randomised response on losses 0 and 1: of members right with probability expit(epsilon)."""
     honest = float(expit(epsilon))
