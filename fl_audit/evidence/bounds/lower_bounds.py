@@ -82,7 +82,7 @@ class LowerBound:
         rows = [
             ("epsilon at least", f"{self.epsilon:.4g}"),
             ("at delta", f"{self.delta:g}"),
-            ("confidence", f"{self.confidence:g}"),
+            ("confidence" if self.method.has_confidence else "credibility", f"{self.confidence:g}"),
             ("limit of detection", f"{self.limit_of_detection:.4g}"),
             ("scores of members and non-members", f"{self.members:,} and {self.nonmembers:,}"),
         ]
