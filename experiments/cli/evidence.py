@@ -85,8 +85,8 @@ def _print(found: "list[LowerBound]", title: str) -> None:
         table.add_column(column, justify="left" if column in ("method", "valid for") else "right")
     for bound in found:
         epsilon, limit = f"{bound.epsilon:.4g}", f"{bound.limit_of_detection:.4g}"
-        confidence = f"{bound.confidence:.4g}" if bound.method.has_confidence else "none"
-        table.add_row(str(bound.method), epsilon, confidence, limit, _VALID_FOR[bound.method.needs])
+        certainty = f"{bound.confidence:.4g}" if bound.method.has_confidence else "none"
+        table.add_row(str(bound.method), epsilon, certainty, limit, _VALID_FOR[bound.method.needs])
     console = Console()
     console.print(table)
     for bound in found:
