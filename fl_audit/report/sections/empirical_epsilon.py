@@ -206,7 +206,7 @@ def _tables(numbers: EmpiricalNumbers, _: RunContents) -> list[Table]:
         (
             str(bound.method),
             finite(bound.epsilon),
-            f"{percent(bound.confidence)}, at delta = {bound.delta:g}",
+            f"{percent(bound.confidence) if bound.method.has_confidence else 'none'}, at delta = {bound.delta:g}",
             *_limits(bound),
             " ".join([bound.assumption, *bound.warnings]),
         )
