@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from fl_audit.adversaries.noise_sample import sampled_places
-from fl_audit.adversaries.residuals import STRIDES, Residuals
+from fl_audit.adversaries.residuals import STRIDES, Residuals, stride_step
 from fl_audit.learning.layout import ParameterLayout
 from fl_audit.mechanisms.weighing import Comparison
 
@@ -85,11 +85,11 @@ class Meter:
         towards, share = towards * inverse.unsqueeze(1), share * inverse.square().unsqueeze(1)
         along = towards.sum(dim=1)
         squares, freedom = self._by_tensor(power, towards, share, along)
-        sides = [seen.present, seen.absent, *([torch.zeros_like(seen.absent)] if self.with_neither else [])]
-        noises = [seen.release - (seen.shared + side) for side in sides]
-        low_bits, counted = _low_bits(seen, noises, sigma)
-        standard = [noise / sigma.unsqueeze(1) for noise in noises]
+        classes, bits = slice(None, None, stride_step(residual.shape[1])), _low_bits_columns(residual.shape[1])
         numbers = torch.tensor([number for number, _ in self.places], device=residual.device)
+        by_class, by_place, by_bit = (self._noises(seen, columns) for columns in (classes, numbers, bits))
+        width = sigma.unsqueeze(1)
+        low_bits, counted = _low_bits(seen.release[:, bits], by_bit, width)
         differs = (distance > 0).long()
         found = {
             # Without any noise, rounding leaves less than nothing.
@@ -102,11 +102,17 @@ class Meter:
             "grain": _grain(seen, numbers) / sigma,
             "low_bits": low_bits,
             "low_bits_count": counted,
-            "strides": torch.stack([_strided(noise) for noise in standard], dim=1),
-            "sample": torch.stack([noise[:, numbers] for noise in standard], dim=1),
+            "strides": torch.stack([_strided(noise / width) for noise in by_class], dim=1),
+            "sample": torch.stack([noise / width for noise in by_place], dim=1),
         }
         arrays = {name: value.cpu().numpy() for name, value in found.items()}
         return Residuals(self.layout.names, self.places, self.layout.size, **arrays)
+
+    def _noises(self, seen: Comparison, columns: slice | Tensor) -> list[Tensor]:
+        """Return the release less the sum of each side at some coordinates."""
+        rest = seen.release[:, columns] - seen.shared[:, columns]
+        found = [rest - seen.present[:, columns], rest - seen.absent[:, columns]]
+        return [*found, rest] if self.with_neither else found
 
     def _by_tensor(self, power: Tensor, towards: Tensor, share: Tensor, along: Tensor) -> tuple[Tensor, Tensor]:
         """Return the standardised sums of squares of each tensor, and their degrees of freedom, (worlds, tensors).
@@ -168,17 +174,18 @@ def _strided(noise: Tensor) -> Tensor:
     return padded.view(worlds, -1, STRIDES).sum(dim=1)
 
 
-def _low_bits(seen: Comparison, noises: list[Tensor], sigma: Tensor) -> tuple[Tensor, Tensor]:
+def _low_bits_columns(size: int) -> slice:
+    return slice(None, None, max(1, size // _LOW_BITS_COORDINATES))
+
+
+def _low_bits(release: Tensor, noises: list[Tensor], width: Tensor) -> tuple[Tensor, Tensor]:
     """Return sums of cos(2 pi phase) of the bits below half precision, and counts, both (worlds, sides, kinds).
 
     A coordinate counts where float32 rounding of sums and release leaves these bits alone, and where the noise is wide
     enough for them to be uniform; the limits stand at powers of two, so that no step of the grid is cut.
     """
-    some = slice(None, None, max(1, seen.release.shape[1] // _LOW_BITS_COORDINATES))
-    release, width = seen.release[:, some], sigma.unsqueeze(1)
     sums, counts = [], []
-    for whole in noises:
-        noise = whole[:, some]
+    for noise in noises:
         largest = _exponent(torch.maximum(release.abs(), (release - noise).abs()))
         fine = (_exponent(noise) >= _exponent(width) - 6) & (_exponent(noise) > largest - 10)
         coarse = (_exponent(release) <= _exponent(width) + 8) & (release != 0)

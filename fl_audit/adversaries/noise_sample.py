@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fl_audit.learning.layout import ParameterLayout
 
-SAMPLE = 128
+SAMPLE = 112
 """Coordinates in the sample, unless the model is smaller or has more tensors."""
 
 RUN = 32
@@ -29,7 +29,7 @@ def sampled_places(layout: ParameterLayout) -> tuple[tuple[int, str], ...]:
     --------
     >>> places = sampled_places(ParameterLayout(("weight", "bias"), ((10, 64), (10,))))
     >>> len(places), places[0], places[-1]
-    (128, (0, 'weight'), (649, 'bias'))
+    (112, (0, 'weight'), (649, 'bias'))
     """
     parts = layout.slices()
     chosen = _first(_wanted(layout), max(SAMPLE, len(parts)), layout.size)

@@ -19,16 +19,32 @@ LOW_BITS_KINDS = ("noise", "standard-noise", "release")
 """What may have been rounded to half precision: the noise, its standard normal draws, or the release."""
 
 STRIDES = 31
-"""Number of classes of coordinates, by their number modulo this, whose squares are added up."""
+"""Number of classes of coordinates whose squares are added up: every coordinate, or every n-th, modulo this."""
 
 _BY_SIDE = ("low_bits", "low_bits_count", "strides", "sample")
 _COUNTED = ("total_freedom", "freedom", "low_bits_count")
-_SINGLE_PRECISION = ("strides", "sample")
+_SINGLE_PRECISION = ("projections", "strides", "sample")
+
+
+_MOST_IN_CLASSES = 2**14
+"""Most coordinates that are divided into classes: of more, a single one would not show in its class."""
+
+
+def stride_step(parameters: int) -> int:
+    """Return that every so many coordinates of a model one is in a class: all of them unless the model is large."""
+    return -(-parameters // _MOST_IN_CLASSES)
 
 
 def stride_sizes(parameters: int) -> NDArray[np.int64]:
     """Return the number of coordinates of every class, (STRIDES,), of a model of so many."""
-    return (parameters - np.arange(STRIDES) + STRIDES - 1) // STRIDES
+    looked_at = -(-parameters // stride_step(parameters))
+    return (looked_at - np.arange(STRIDES) + STRIDES - 1) // STRIDES
+
+
+def stride_names(parameters: int) -> list[str]:
+    """Return which coordinates are in every class, in words."""
+    step = stride_step(parameters)
+    return [f"every {STRIDES * step}th coordinate from {first * step}" for first in range(STRIDES)]
 
 
 @dataclass(frozen=True)
@@ -83,7 +99,7 @@ class ResidualsLayout:
             "projections": [f"{index:02d}" for index in range(self.directions)],
             "low_bits": self._sided(LOW_BITS_KINDS),
             "low_bits_count": self._sided(LOW_BITS_KINDS),
-            "strides": self._sided([f"{index:02d}:{size}" for index, size in enumerate(stride_sizes(self.parameters))]),
+            "strides": self._sided([f"{index:02d}:{self.parameters}" for index in range(STRIDES)]),
             "sample": self._sided(of_sample),
         }
         return tuple(
@@ -102,14 +118,14 @@ class ResidualsLayout:
         for name in names:
             field, _, entry = name.partition(":")
             entries.setdefault(field, []).append(entry)
-        sizes = [int(entry.split(":")[2]) for entry in entries.get("strides", ()) if entry.startswith("0:")]
+        sizes = [int(entry.split(":")[2]) for entry in entries.get("strides", ())]
         sampled = [entry.split(":", 2) for entry in entries.get("sample", ())]
         return ResidualsLayout(
             tensors=tuple(entries.get("squares", ())),
             directions=len(entries.get("projections", ())),
             places=tuple((int(number), tensor) for side, number, tensor in sampled if side == "0"),
             sides=len(entries.get("low_bits", ())) // len(LOW_BITS_KINDS),
-            parameters=sum(sizes),
+            parameters=max(sizes, default=0),
         )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtr, chdtrc, gammainccinv, gammaincinv
 
-from fl_audit.adversaries.residuals import STRIDES, stride_sizes
+from fl_audit.adversaries.residuals import stride_names, stride_sizes
 from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 
@@ -114,7 +114,7 @@ def noise_tensor(measured: Measured) -> TestResult | NotOffered:
 def noise_place(measured: Measured) -> TestResult | NotOffered:
     """Test the noise of every sampled coordinate, and of every class of coordinates: the smallest lower-tail p-value.
 
-    A coordinate without noise shows in the sample, or in its class, which holds one of every 31 coordinates. Classes
+    A coordinate without noise shows in the sample, or in its class, which holds one of every 31 of them. Classes
     hold sampled coordinates, so the p-value is Bonferroni's: never too small.
     """
     found = place_squares(measured)
@@ -173,8 +173,8 @@ def place_squares(measured: Measured) -> dict[str, SquareSum]:
     sums = np.nansum(measured.residuals.strides[:, :, 0], axis=(0, 1))
     sizes = stride_sizes(measured.residuals.parameters)
     return found | {
-        f"coordinates {number}, {number + STRIDES}, ...": SquareSum(float(value), int(size) * worlds * rounds)
-        for number, (value, size) in enumerate(zip(sums, sizes, strict=True))
+        name: SquareSum(float(value), int(size) * worlds * rounds)
+        for name, value, size in zip(stride_names(measured.residuals.parameters), sums, sizes, strict=True)
         if size > 1
     }
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtr, fdtrc, fdtri
 
-from fl_audit.adversaries.residuals import STRIDES, stride_sizes
+from fl_audit.adversaries.residuals import stride_names, stride_sizes
 from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 
@@ -37,9 +37,10 @@ def secret_place(measured: Measured) -> TestResult | NotOffered:
         for at, name in enumerate(measured.residuals.tensors)
     }
     known = ~np.isnan(measured.residuals.strides[:, :, 0, 0])
-    for number, size in enumerate(stride_sizes(measured.residuals.parameters)):
+    parameters = measured.residuals.parameters
+    for number, (name, size) in enumerate(zip(stride_names(parameters), stride_sizes(parameters), strict=True)):
         squares = np.where(known, measured.residuals.strides[:, :, 0, number], 0.0)
-        found[f"coordinates {number}, {number + STRIDES}, ..."] = _sides(measured, squares, int(size) * known)
+        found[name] = _sides(measured, squares, int(size) * known)
     return _least(TestName.SECRET_PLACE, found)
 
 
