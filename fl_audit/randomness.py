@@ -41,6 +41,8 @@ class Purpose(IntEnum):
     TARGET_QUERIES = 22
     CRAFTED_START = 23
     PRETRAINING = 24
+    CANARY_DIRECTION = 25
+    CANARY_COIN = 26
 
 
 def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:

@@ -30,9 +30,10 @@ from experiments.studies.membership_releases import (
     leaky_response,
     randomised_response,
 )
+from fl_audit.canaries.guesses import Guesses, guesses_of_scores
+from fl_audit.canaries.steinke import steinke_epsilon
+from fl_audit.canaries.tradeoff import tradeoff_epsilon, tradeoff_mu
 from fl_audit.evidence.bounds.methods import BoundMethod
-from fl_audit.evidence.membership.one_run import Guesses, guesses_of_scores, one_run_epsilon
-from fl_audit.evidence.membership.one_run_tradeoff import one_run_epsilon_by_tradeoff, one_run_mu
 from fl_audit.evidence.membership.one_target import epsilon_of_one_target
 from fl_audit.game.membership import Membership
 from fl_audit.privacy.gaussian import gdp_epsilon
@@ -166,15 +167,15 @@ def study(setting: Setting, game: str, games: int, seed: int) -> list[Line]:
 
 
 def _one_run(delta: float) -> Bound:
-    return lambda scores, coins, draw: one_run_epsilon(_guesses(scores, coins), delta, CONFIDENCE).epsilon
+    return lambda scores, coins, draw: steinke_epsilon(_guesses(scores, coins), delta, 1 - CONFIDENCE)
 
 
 def _by_tradeoff(delta: float) -> Bound:
-    return lambda scores, coins, draw: one_run_epsilon_by_tradeoff(_guesses(scores, coins), delta, CONFIDENCE).parameter
+    return lambda scores, coins, draw: tradeoff_epsilon(_guesses(scores, coins), delta, 1 - CONFIDENCE)
 
 
 def _mu(scores: Scores, coins: Membership, draw: np.random.Generator) -> float:
-    return one_run_mu(_guesses(scores, coins), CONFIDENCE).parameter
+    return tradeoff_mu(_guesses(scores, coins), 1 - CONFIDENCE)
 
 
 def _one_target(delta: float, method: BoundMethod) -> Bound:

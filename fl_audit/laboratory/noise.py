@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import normaltest
 
-from fl_audit.evidence.bounds.shift import gaussian_shift
+from fl_audit.confidence.shift import gaussian_shift
 from fl_audit.laboratory.claim import Claim
 from fl_audit.laboratory.trial import Attempt
 from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu

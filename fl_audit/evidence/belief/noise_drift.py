@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import fdtrc, fdtri, ncfdtr, stdtr, stdtrit
 
+from fl_audit.confidence.noncentral_t import noncentrality_at
 from fl_audit.evidence.belief.family import (
     DETECTION_POWER,
     NO_DIFFERENCE,
@@ -21,7 +22,6 @@ from fl_audit.evidence.belief.family import (
     TestResult,
 )
 from fl_audit.evidence.belief.measured import Measured
-from fl_audit.evidence.bounds.noncentral_t import noncentrality_at
 
 _NO_MEAN = "a mean of 0"
 

@@ -1,0 +1,181 @@
+"""A lower bound on epsilon from the scores and coins of one run, by the method of choice."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from numpy.typing import ArrayLike
+
+from fl_audit.canaries.guesses import Guesses, checked_scores, guesses_of_scores
+from fl_audit.canaries.methods import OneRunMethod
+from fl_audit.canaries.order_statistic import order_statistic_mu
+from fl_audit.canaries.steinke import steinke_epsilon
+from fl_audit.canaries.tradeoff import tradeoff_epsilon, tradeoff_mu
+from fl_audit.confidence.shift import detectable_shift, gaussian_shift
+from fl_audit.errors import InputError, require
+from fl_audit.privacy.gaussian import gdp_epsilon
+
+_CEILING = "the bound if every guess had been right"
+_DETECTED = "the smallest true epsilon that would be certified to exceed 0 with probability 0.9"
+
+
+@dataclass(frozen=True)
+class OneRunBound:
+    """A lower bound from one run and what a reader needs to weigh it.
+
+    Parameters
+    ----------
+    method
+        How it was computed.
+    epsilon
+        The bound on epsilon at `delta`, at least 0; 0 certifies nothing.
+    mu
+        The bound on mu of Gaussian DP, at least 0: a mechanism that is mu-GDP has at least this mu, under the same
+        assumption. None from `steinke`.
+    delta, confidence
+        Where the assumption holds, epsilon at delta is at least the bound with this probability or more.
+    limit_of_detection
+        A **ceiling**: the bound if every guess had been right. `shift` has none; there it is the smallest true epsilon
+        that would be certified to exceed 0 with probability 0.9.
+    guesses
+        What was counted; `shift` guesses none of the coins.
+    """
+
+    method: OneRunMethod
+    epsilon: float
+    mu: float | None
+    delta: float
+    confidence: float
+    limit_of_detection: float
+    guesses: Guesses
+
+    @property
+    def limit_meaning(self) -> str:
+        """What `limit_of_detection` is, in words."""
+        return _DETECTED if self.method is OneRunMethod.SHIFT else _CEILING
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the bound as JSON values, with the keys of a bound from two groups of scores and `mu`."""
+
+        def finite(value: float | None) -> float | None:
+            return value if value is not None and math.isfinite(value) else None
+
+        return {
+            "epsilon": finite(self.epsilon),
+            "delta": self.delta,
+            "method": str(self.method),
+            "confidence": self.confidence,
+            "limit_of_detection": finite(self.limit_of_detection),
+            "limit_meaning": self.limit_meaning,
+            "mu": finite(self.mu),
+            "assumption": self.method.assumption,
+            "coins": self.guesses.coins,
+            "guessed": self.guesses.guessed,
+            "right": self.guesses.right,
+        }
+
+
+def bound_of_guesses(
+    guesses: Guesses, delta: float, confidence: float = 0.95, method: OneRunMethod = OneRunMethod.TRADE_OFF
+) -> OneRunBound:
+    """Return the bound from guesses that were counted already.
+
+    Parameters
+    ----------
+    guesses
+        What was counted; their number was fixed beforehand.
+    delta
+        At least 0 and below 1; above 0 for `order-statistic`.
+    confidence
+        Above 0.5, below 1.
+    method
+        Any but `shift`.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range, or the method needs scores.
+
+    Examples
+    --------
+    >>> round(bound_of_guesses(Guesses(1000, 100, 100), 1e-5, method=OneRunMethod.STEINKE).epsilon, 3)
+    3.465
+    """
+    _require_confidence(confidence)
+    (epsilon, mu), (ceiling, _) = (
+        _epsilon_and_mu(one, delta, 1 - confidence, method) for one in (guesses, guesses.perfect())
+    )
+    return OneRunBound(method, epsilon, mu, delta, confidence, ceiling, guesses)
+
+
+def one_run_bound(
+    scores: ArrayLike,
+    coins: ArrayLike,
+    delta: float,
+    confidence: float = 0.95,
+    method: OneRunMethod = OneRunMethod.TRADE_OFF,
+    guessed: int | None = None,
+) -> OneRunBound:
+    """Return the lower bound on epsilon at delta that scores and coins of one run prove.
+
+    Parameters
+    ----------
+    scores
+        Higher for a likelier member, no NaN, any shape; of one training, or of several counted as one run.
+    coins
+        Who was in, bool, same shape: independent fair coins.
+    delta
+        At least 0 and below 1; above 0 for `order-statistic` and `shift`.
+    confidence
+        Above 0.5, below 1.
+    method
+        `trade-off` and `steinke` hold whatever the mechanism; the others only where their assumption does.
+    guessed
+        How many coins to guess, half of them `in`, from 2 to the number of coins; None takes the method's usual share.
+        It must be fixed before the scores are seen.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit or a number is out of its range.
+    """
+    values, tossed = checked_scores(scores, coins)
+    if method is OneRunMethod.SHIFT:
+        require(guessed is None, f"guesses are {guessed}: shift guesses nothing")
+        _require_confidence(confidence)
+        _require_positive(delta, method)
+        found = gaussian_shift(values[tossed], values[~tossed], confidence)
+        seen = detectable_shift(found.n1, found.n0, 0.0, 1 - confidence)
+        limit = math.inf if math.isinf(seen) else gdp_epsilon(delta, seen)
+        none = Guesses(values.size, 0, 0)
+        return OneRunBound(method, gdp_epsilon(delta, found.low), found.low, delta, confidence, limit, none)
+    number = max(2, round(method.usual_share * values.size)) if guessed is None else guessed
+    accepted = 2 <= number <= values.size
+    require(accepted, f"guesses are {number} about {values.size} coins: accepted are numbers from 2 to the coins")
+    guesses = guesses_of_scores(values, tossed, (number + 1) // 2, number // 2)
+    return bound_of_guesses(guesses, delta, confidence, method)
+
+
+def _epsilon_and_mu(guesses: Guesses, delta: float, level: float, method: OneRunMethod) -> tuple[float, float | None]:
+    match method:
+        case OneRunMethod.STEINKE:
+            return steinke_epsilon(guesses, delta, level), None
+        case OneRunMethod.TRADE_OFF:
+            return tradeoff_epsilon(guesses, delta, level), tradeoff_mu(guesses, level)
+        case OneRunMethod.ORDER_STATISTIC:
+            _require_positive(delta, method)
+            mu = order_statistic_mu(guesses, level)
+            return gdp_epsilon(delta, mu), mu
+        case OneRunMethod.SHIFT:
+            raise InputError("shift needs scores: accepted for counted guesses are trade-off, steinke, order-statistic")
+        case _:
+            assert_never(method)
+
+
+def _require_confidence(confidence: float) -> None:
+    require(0.5 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0.5 and below 1")
+
+
+def _require_positive(delta: float, method: OneRunMethod) -> None:
+    accepted = f"accepted for {method} are numbers above 0 and below 1, since no Gaussian mechanism keeps delta 0"
+    require(0 < delta < 1, f"delta is {delta}: {accepted}")
