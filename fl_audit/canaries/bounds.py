@@ -4,8 +4,10 @@ import math
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from fl_audit.canaries.cosines import from_final_model
 from fl_audit.canaries.guesses import Guesses, checked_scores, guesses_of_scores
 from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.canaries.order_statistic import order_statistic_mu
@@ -35,10 +37,12 @@ class OneRunBound:
     delta, confidence
         Where the assumption holds, epsilon at delta is at least the bound with this probability or more.
     limit_of_detection
-        A **ceiling**: the bound if every guess had been right. `shift` has none; there it is the smallest true epsilon
-        that would be certified to exceed 0 with probability 0.9.
+        A **ceiling**: the bound if every guess had been right. `shift` and `cosines` have none; there it is the
+        smallest true epsilon that would be certified to exceed 0 with probability 0.9.
     guesses
-        What was counted; `shift` guesses none of the coins.
+        What was counted; `shift` and `cosines` guess none of the coins.
+    estimate
+        An estimate of epsilon at delta that has no confidence, from `cosines`; otherwise None.
     """
 
     method: OneRunMethod
@@ -48,11 +52,12 @@ class OneRunBound:
     confidence: float
     limit_of_detection: float
     guesses: Guesses
+    estimate: float | None = None
 
     @property
     def limit_meaning(self) -> str:
         """What `limit_of_detection` is, in words."""
-        return _DETECTED if self.method is OneRunMethod.SHIFT else _CEILING
+        return _CEILING if self.method.guesses else _DETECTED
 
     def to_json(self) -> dict[str, Any]:
         """Return the bound as JSON values, with the keys of a bound from two groups of scores and `mu`."""
@@ -68,6 +73,7 @@ class OneRunBound:
             "limit_of_detection": finite(self.limit_of_detection),
             "limit_meaning": self.limit_meaning,
             "mu": finite(self.mu),
+            "estimate": finite(self.estimate),
             "assumption": self.method.assumption,
             "coins": self.guesses.coins,
             "guessed": self.guesses.guessed,
@@ -89,7 +95,7 @@ def bound_of_guesses(
     confidence
         Above 0.5, below 1.
     method
-        Any but `shift`.
+        One that counts guesses.
 
     Raises
     ------
@@ -115,6 +121,8 @@ def one_run_bound(
     confidence: float = 0.95,
     method: OneRunMethod = OneRunMethod.TRADE_OFF,
     guessed: int | None = None,
+    decoys: ArrayLike = (),
+    dimension: int | None = None,
 ) -> OneRunBound:
     """Return the lower bound on epsilon at delta that scores and coins of one run prove.
 
@@ -125,7 +133,7 @@ def one_run_bound(
     coins
         Who was in, bool, same shape: independent fair coins.
     delta
-        At least 0 and below 1; above 0 for `order-statistic` and `shift`.
+        At least 0 and below 1; above 0 for all but `trade-off` and `steinke`.
     confidence
         Above 0.5, below 1.
     method
@@ -133,6 +141,11 @@ def one_run_bound(
     guessed
         How many coins to guess, half of them `in`, from 2 to the number of coins; None takes the method's usual share.
         It must be fixed before the scores are seen.
+    decoys
+        Scores of further directions of which it is known that nobody sent them; only `shift` uses them. They tell how
+        scores are spread where a canary is out, so that the bound is limited by the canaries that are in alone.
+    dimension
+        Number of parameters of the release, at least 1000, for `cosines` alone.
 
     Raises
     ------
@@ -140,20 +153,43 @@ def one_run_bound(
         If shapes do not fit or a number is out of its range.
     """
     values, tossed = checked_scores(scores, coins)
-    if method is OneRunMethod.SHIFT:
-        require(guessed is None, f"guesses are {guessed}: shift guesses nothing")
-        _require_confidence(confidence)
+    _require_confidence(confidence)
+    for name, given, owner in (
+        ("decoys", np.size(decoys) > 0, OneRunMethod.SHIFT),
+        ("dimension", dimension is not None, OneRunMethod.COSINES),
+    ):
+        require(method is owner or not given, f"{name} with {method}: accepted with {owner} alone")
+    if not method.guesses:
+        require(guessed is None, f"guesses are {guessed}: {method} counts none")
         _require_positive(delta, method)
-        found = gaussian_shift(values[tossed], values[~tossed], confidence)
-        seen = detectable_shift(found.n1, found.n0, 0.0, 1 - confidence)
-        limit = math.inf if math.isinf(seen) else gdp_epsilon(delta, seen)
-        none = Guesses(values.size, 0, 0)
-        return OneRunBound(method, gdp_epsilon(delta, found.low), found.low, delta, confidence, limit, none)
+        if method is OneRunMethod.COSINES:
+            return _by_cosines(values[tossed], dimension, delta, confidence)
+        return _by_shift(values[tossed], np.append(values[~tossed], np.ravel(decoys)), values.size, delta, confidence)
     number = max(2, round(method.usual_share * values.size)) if guessed is None else guessed
     accepted = 2 <= number <= values.size
     require(accepted, f"guesses are {number} about {values.size} coins: accepted are numbers from 2 to the coins")
     guesses = guesses_of_scores(values, tossed, (number + 1) // 2, number // 2)
     return bound_of_guesses(guesses, delta, confidence, method)
+
+
+def _by_shift(
+    members: NDArray[np.float64], others: NDArray[np.float64], coins: int, delta: float, confidence: float
+) -> OneRunBound:
+    low = gaussian_shift(members, others, confidence).low
+    seen = detectable_shift(members.size, others.size, 0.0, 1 - confidence)
+    limit = math.inf if math.isinf(seen) else gdp_epsilon(delta, seen)
+    none = Guesses(coins, 0, 0)
+    return OneRunBound(OneRunMethod.SHIFT, gdp_epsilon(delta, low), low, delta, confidence, limit, none)
+
+
+def _by_cosines(sent: NDArray[np.float64], dimension: int | None, delta: float, confidence: float) -> OneRunBound:
+    if dimension is None:
+        raise InputError("cosines need the dimension of the release: accepted are whole numbers from 1000")
+    found = from_final_model(sent, dimension, delta, confidence)
+    # The law of directions that nobody sent is known, which is as good as any number of them.
+    limit = gdp_epsilon(delta, detectable_shift(sent.size, 1000 * sent.size, 0.0, 1 - confidence))
+    bounds = (found.epsilon_lower, found.mu_lower, delta, confidence, limit)
+    return OneRunBound(OneRunMethod.COSINES, *bounds, Guesses(sent.size, 0, 0), estimate=found.epsilon)
 
 
 def _epsilon_and_mu(guesses: Guesses, delta: float, level: float, method: OneRunMethod) -> tuple[float, float | None]:
@@ -166,8 +202,8 @@ def _epsilon_and_mu(guesses: Guesses, delta: float, level: float, method: OneRun
             _require_positive(delta, method)
             mu = order_statistic_mu(guesses, level)
             return gdp_epsilon(delta, mu), mu
-        case OneRunMethod.SHIFT:
-            raise InputError("shift needs scores: accepted for counted guesses are trade-off, steinke, order-statistic")
+        case OneRunMethod.SHIFT | OneRunMethod.COSINES:
+            raise InputError(f"{method} needs scores: accepted for guesses are trade-off, steinke, order-statistic")
         case _:
             assert_never(method)
 

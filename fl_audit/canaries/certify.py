@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fl_audit.adjacency import Relation
 from fl_audit.canaries.bounds import one_run_bound
 from fl_audit.canaries.guesses import checked_scores
 from fl_audit.canaries.methods import OneRunMethod
@@ -67,6 +68,7 @@ def certify(
     claim: Claim,
     confidence: float = 0.95,
     method: OneRunMethod = OneRunMethod.SHIFT,
+    decoys: ArrayLike = (),
 ) -> OneRunFinding:
     """Return what the scores of canaries with secret coins certify about a training with Gaussian noise.
 
@@ -84,6 +86,10 @@ def certify(
     method
         Any but `steinke`, which knows no mu; declared before the scores are seen. The default asks for scores along
         random directions under Gaussian noise.
+    decoys
+        Scores of random directions that nobody sent, of the same rounds, for `shift`: with them a canary that is in is
+        told from far more that are out. Only where a client comes or goes: where one is replaced, what is out was sent
+        as well.
 
     Raises
     ------
@@ -97,13 +103,16 @@ def certify(
     multiplier = noise_multiplier_of(first)
     if multiplier is None:
         raise InputError(f"the claim releases {first}: accepted are rounds with Gaussian noise")
-    bound = one_run_bound(values, tossed, claim.delta, confidence, method)
+    comparable = np.size(decoys) == 0 or claim.adjacency.relation is Relation.ADD_REMOVE
+    require(comparable, f"decoys under {claim.adjacency}: accepted are none, since canaries that are out are sent too")
+    bound = one_run_bound(values, tossed, claim.delta, confidence, method, decoys=decoys)
+    out = np.concatenate([values[~tossed], np.asarray(decoys, dtype=np.float64).ravel()])
     if bound.mu is None:
         raise InputError(f"method is {method}: accepted are those that bound mu")
     return OneRunFinding(
         canaries=shape[1],
         rounds=shape[0],
-        mu=max(0.0, gaussian_shift(values[tossed], values[~tossed], confidence).shift),
+        mu=max(0.0, gaussian_shift(values[tossed], out, confidence).shift),
         mu_lower=bound.mu,
         mu_claimed=1 / multiplier,
         epsilon_round=bound.epsilon,

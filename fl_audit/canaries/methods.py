@@ -9,13 +9,14 @@ class OneRunMethod(StrEnum):
     TRADE_OFF: after Mahloujifar et al. 2024. STEINKE: Steinke et al. 2023. ORDER_STATISTIC: after Xiang et al. 2025.
     SHIFT: the distance of the mean scores over their spread, by the noncentral t law. Agrawal et al. 2026 take sums of
     canary scores for normal too, but as an asymptotic statement about fitted normals; this one is exact for normal
-    scores.
+    scores. COSINES: the mean cosine of canaries that were sent, Andrew et al. 2023.
     """
 
     TRADE_OFF = "trade-off"
     STEINKE = "steinke"
     ORDER_STATISTIC = "order-statistic"
     SHIFT = "shift"
+    COSINES = "cosines"
 
     @property
     def assumption(self) -> str:
@@ -26,6 +27,11 @@ class OneRunMethod(StrEnum):
     def is_for_any_mechanism(self) -> bool:
         """Whether the bound holds whatever the mechanism does, also where it leaks many coins together."""
         return self in (OneRunMethod.TRADE_OFF, OneRunMethod.STEINKE)
+
+    @property
+    def guesses(self) -> bool:
+        """Whether it counts guesses, and not the scores themselves."""
+        return self in (OneRunMethod.TRADE_OFF, OneRunMethod.STEINKE, OneRunMethod.ORDER_STATISTIC)
 
     @property
     def usual_share(self) -> float:
@@ -50,5 +56,9 @@ _ASSUMPTIONS = {
         "The coins are independent and fair; scores are normal with the same spread whether a canary is in or not, "
         "and independent of each other: so it is with Gaussian noise along random directions. Not valid for other "
         "mechanisms."
+    ),
+    OneRunMethod.COSINES: (
+        "Scores are cosines of random directions with one release of Gaussian noise: normal, and N(0, 1/dimension) for "
+        "directions that nobody sent. Not valid for other mechanisms."
     ),
 }
