@@ -21,6 +21,7 @@ errs.
 """
 
 import math
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,13 +105,20 @@ def _places_of_the_next(coins: int, guessed: int, mu: float) -> tuple[Floats, Fl
     a, b = guessed + 1, coins - guessed
     near = _place_of_share(float(betainccinv(a, b, _NEGLECTED)), mu)
     far = _place_of_share(float(betaincinv(a, b, _NEGLECTED)), mu)
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    nodes, weights = _legendre()
     place = near + (far - near) * (nodes + 1) / 2
     share = np.clip(_share_above(place, mu), 1e-300, 1.0)
     log_density = xlogy(a - 1, share) + xlog1py(b - 1, -share)
     slope = np.exp(-((place + mu / 2) ** 2) / 2) + np.exp(-((place - mu / 2) ** 2) / 2)
     mass = weights * slope * np.exp(log_density - log_density.max())
     return place, mass / mass.sum()
+
+
+@cache
+def _legendre() -> tuple[Floats, Floats]:
+    """Return nodes and weights on (-1, 1)."""
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    return nodes, weights
 
 
 def _place_of_share(share: float, mu: float) -> float:
