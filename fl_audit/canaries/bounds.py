@@ -15,6 +15,7 @@ from fl_audit.canaries.steinke import steinke_epsilon
 from fl_audit.canaries.tradeoff import tradeoff_epsilon, tradeoff_mu
 from fl_audit.confidence.shift import detectable_shift, gaussian_shift
 from fl_audit.errors import InputError, require
+from fl_audit.notebook import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
 
 _CEILING = "the bound if every guess had been right"
@@ -58,6 +59,17 @@ class OneRunBound:
     def limit_meaning(self) -> str:
         """What `limit_of_detection` is, in words."""
         return _CEILING if self.method.guesses else _DETECTED
+
+    def _repr_html_(self) -> str:
+        """Return the bound as a table, for a notebook."""
+        rows = [
+            ("epsilon at least", f"{self.epsilon:.4g}"),
+            ("at delta", f"{self.delta:g}"),
+            ("confidence", f"{self.confidence:g}"),
+            ("limit of detection", f"{self.limit_of_detection:.4g}"),
+            ("canaries", f"{self.guesses.coins:,}"),
+        ]
+        return html_table(f"Lower bound on epsilon from one run, {self.method}", rows, (self.method.assumption,))
 
     def to_json(self) -> dict[str, Any]:
         """Return the bound as JSON values, with the keys of a bound from two groups of scores and `mu`."""
