@@ -121,6 +121,9 @@ def test_guesses_take_the_ends_and_break_ties_by_place() -> None:
     assert guesses_of_scores(np.zeros(4), coins, 2, 2) == Guesses(4, 4, 4, 0)
     assert guesses_of_scores(np.array([0.0, 1, 2, 3]), coins, 2, 1) == Guesses(4, 3, 0, 1)
     assert guesses_of_scores(np.zeros(4), coins, 0, 0) == Guesses(4, 0, 0, 4)
+    between = guesses_of_scores(np.array([9.0, 3, 2, 1, 0]), np.array([True, True, True, False, True]), 1, 1)
+    assert between == Guesses(5, 2, 1, 3), "the higher half of those between is called in"
+    assert guesses_of_scores([3.0, 2, 1, 0], [True, False, False, False], 1, 1) == Guesses(4, 2, 2, 1)
     assert steinke_epsilon(Guesses(4, 0, 0), 0.0, 0.05) == 0
     assert tradeoff_mu(Guesses(4, 0, 0), 0.05) == 0
 
