@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fl_audit.adjacency import Adjacency
-    from fl_audit.api.measurements import epsilon_star, lower_bound, one_run_lower_bound
+    from fl_audit.api.measurements import epsilon_star, lower_bound
     from fl_audit.api.promises import account, calibrate
     from fl_audit.api.running import RunError, run_audit
     from fl_audit.api.stored_run import Run, read_run
+    from fl_audit.canaries.bounds import one_run_bound
     from fl_audit.errors import InputError
     from fl_audit.evidence.belief.verdict import Verdict
     from fl_audit.privacy.accounting import Accountant
@@ -39,7 +40,7 @@ __all__ = [
     "epsilon_star",
     "guarantee",
     "lower_bound",
-    "one_run_lower_bound",
+    "one_run_bound",
     "read_run",
     "run_audit",
 ]
@@ -58,7 +59,7 @@ _HOMES = {
     "epsilon_star": "fl_audit.api.measurements",
     "guarantee": "fl_audit.privacy.guarantee",
     "lower_bound": "fl_audit.api.measurements",
-    "one_run_lower_bound": "fl_audit.api.measurements",
+    "one_run_bound": "fl_audit.canaries.bounds",
     "read_run": "fl_audit.api.stored_run",
     "run_audit": "fl_audit.api.running",
 }

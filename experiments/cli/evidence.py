@@ -104,7 +104,7 @@ def _bound_one_run(
     as_json: bool,
 ) -> None:
     """Bound epsilon by the canaries of one training; unless named, by the methods that hold for any mechanism."""
-    from fl_audit.api.measurements import one_run_lower_bound
+    from fl_audit.canaries.bounds import one_run_bound
 
     if method is not None and method not in list(OneRunMethod):
         raise InputError(f"--method {method!r} with --one-run: accepted are {', '.join(OneRunMethod)}")
@@ -112,13 +112,8 @@ def _bound_one_run(
     if method is None and not as_json:
         methods = [one for one in OneRunMethod if one.is_for_any_mechanism]
     else:
-        methods = [DEFAULT_ONE_RUN if method is None else OneRunMethod(method)]
-    found = [
-        one_run_lower_bound(
-            values, tossed, delta, confidence=confidence, method=one, guesses=guesses, dimension=dimension
-        )
-        for one in methods
-    ]
+        methods = [OneRunMethod(method or DEFAULT_ONE_RUN)]
+    found = [one_run_bound(values, tossed, delta, confidence, one, guesses, (), dimension) for one in methods]
     if as_json:
         print(json.dumps(found[0].to_json(), allow_nan=False))
         return

@@ -180,36 +180,8 @@ def _mu_of_a_leak(guesses: Guesses, share: float) -> float:
     return float(np.max(ndtri(curve) - ndtri(_RATES)))
 
 
-@dataclass(frozen=True)
-class Power:
-    """What ideal Gaussian canaries certify on average.
-
-    Parameters
-    ----------
-    truth
-        True epsilon at delta 1e-5.
-    guessed
-        Number of guesses.
-    steinke, tradeoff, tradeoff_mu, order_statistic
-        Mean epsilon certified: the trade-off bound about any mechanism, and read off mu of a Gaussian one.
-    limit
-        Mean of the limit for any bound by these counts that holds for coins that leak together, as epsilon.
-    milliseconds
-        A single order-statistic bound with its ceiling.
-    """
-
-    truth: float
-    guessed: int
-    steinke: float
-    tradeoff: float
-    tradeoff_mu: float
-    order_statistic: float
-    limit: float
-    milliseconds: float
-
-
-def power(truth: float, guessed: int, runs: int) -> Power:
-    """Return what 1000 ideal Gaussian canaries certify.
+def power(truth: float, guessed: int, runs: int) -> tuple[float, ...]:
+    """Return the means of the columns of `power_table`: what 1000 ideal Gaussian canaries certify.
 
     Parameters
     ----------
@@ -218,14 +190,13 @@ def power(truth: float, guessed: int, runs: int) -> Power:
     guessed
         Number of guesses.
     runs
-        How many runs the mean is over.
+        How many runs the means are over.
     """
-    draw = np.random.default_rng(guessed)
+    draw, seconds = np.random.default_rng(guessed), []
     mechanism = gaussian_mean(gdp_mu(truth, DELTA))
-    found, seconds = [], []
 
     @cache
-    def others(one: Guesses) -> tuple[float, float, float, float]:
+    def others(one: Guesses) -> tuple[float, ...]:
         tradeoff = bound_of_guesses(one, DELTA, 1 - LEVEL)
         steinke = bound_of_guesses(one, DELTA, 1 - LEVEL, OneRunMethod.STEINKE)
         read_off = gdp_epsilon(DELTA, tradeoff.mu or 0.0)
@@ -238,31 +209,22 @@ def power(truth: float, guessed: int, runs: int) -> Power:
         seconds.append(time.perf_counter() - began)
         return bound.epsilon
 
+    found = []
     for _ in range(runs):
         coins = draw.random(COINS) < 0.5
         guesses = guesses_of_scores(mechanism.tell(draw, coins), coins, guessed // 2, guessed // 2)
         found.append((*others(Guesses(COINS, guessed, guesses.right)), by_order(guesses)))
-    steinke, tradeoff, read_off, limit, mean = np.mean(found, axis=0)
-    return Power(truth, guessed, steinke, tradeoff, read_off, mean, limit, 1e3 * float(np.mean(seconds)))
+    return (truth, guessed, *np.mean(found, axis=0), 1e3 * float(np.mean(seconds)))
 
 
-def power_table(rows: list[Power]) -> Table:
+def power_table(rows: list[tuple[float, ...]]) -> Table:
     """Return the table of what is certified."""
     table = Table(title=f"Mean epsilon at {DELTA:g} that {COINS} ideal Gaussian canaries certify at {1 - LEVEL:.0%}")
-    for column in (
-        "true",
-        "guesses",
-        "steinke",
-        "trade-off",
-        "trade-off, by mu",
-        "no more if coins may leak together",
-        "order-statistic",
-        "milliseconds",
-    ):
+    names = "true", "guesses", "steinke", "trade-off", "trade-off, by mu", "limit where coins may leak together"
+    for column in (*names, "order-statistic", "milliseconds"):
         table.add_column(column, justify="right")
     for row in rows:
-        means = (row.steinke, row.tradeoff, row.tradeoff_mu, row.limit, row.order_statistic)
-        table.add_row(f"{row.truth:g}", str(row.guessed), *(f"{mean:.2f}" for mean in means), f"{row.milliseconds:.0f}")
+        table.add_row(f"{row[0]:g}", f"{row[1]:g}", *(f"{mean:.2f}" for mean in row[2:-1]), f"{row[-1]:.0f}")
     return table
 
 

@@ -131,7 +131,7 @@ def one_run_bound(
     coins: ArrayLike,
     delta: float,
     confidence: float = 0.95,
-    method: OneRunMethod = OneRunMethod.TRADE_OFF,
+    method: OneRunMethod | str = OneRunMethod.TRADE_OFF,
     guessed: int | None = None,
     decoys: ArrayLike = (),
     dimension: int | None = None,
@@ -143,13 +143,14 @@ def one_run_bound(
     scores
         Higher for a likelier member, no NaN, any shape; of one training, or of several counted as one run.
     coins
-        Who was in, bool, same shape: independent fair coins.
+        Which canaries were in, bool or 0 and 1, same shape: independent fair coins.
     delta
         At least 0 and below 1; above 0 for all but `trade-off` and `steinke`.
     confidence
         Above 0.5, below 1.
     method
-        `trade-off` and `steinke` hold whatever the mechanism; the others only where their assumption does.
+        `trade-off` and `steinke` hold whatever the mechanism; the others only where their assumption does: one that
+        leaks coins together breaks them.
     guessed
         How many coins to guess, half of them `in`, from 2 to the number of coins; None takes the method's usual share.
         It must be fixed before the scores are seen.
@@ -162,9 +163,17 @@ def one_run_bound(
     Raises
     ------
     InputError
-        If shapes do not fit or a number is out of its range.
+        If shapes do not fit, or a number or name is none of those accepted.
+
+    Examples
+    --------
+    >>> in_order = np.arange(1000.0)
+    >>> bound = one_run_bound(in_order, in_order >= 500, 1e-5)
+    >>> round(bound.epsilon, 2), bound.guesses.right
+    (4.19, 200)
     """
-    values, tossed = checked_scores(scores, coins)
+    require(method in list(OneRunMethod), f"method is {method!r}: accepted are {', '.join(OneRunMethod)}")
+    method, (values, tossed) = OneRunMethod(method), checked_scores(scores, coins)
     _require_confidence(confidence)
     for name, given, owner in (
         ("decoys", np.size(decoys) > 0, OneRunMethod.SHIFT),

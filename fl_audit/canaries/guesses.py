@@ -98,11 +98,11 @@ def checked_scores(scores: ArrayLike, is_in: ArrayLike) -> tuple[NDArray[np.floa
     Raises
     ------
     InputError
-        If shapes do not fit, coins are no bool, there is no score, or one is NaN.
+        If shapes do not fit, coins are neither bool nor 0 and 1, there is no score, or one is NaN.
     """
     values, coins = np.asarray(scores, dtype=np.float64).ravel(), np.asarray(is_in).ravel()
     require(np.shape(scores) == np.shape(is_in), f"coins have shape {np.shape(is_in)}: accepted is {np.shape(scores)}")
-    require(coins.dtype == np.bool_, f"coins are {coins.dtype}: accepted is bool")
+    require(bool(np.isin(coins, (0, 1)).all()), "coins are not all 0 or 1: accepted are 0 (out) and 1 (in)")
     require(values.size > 0, "scores are empty: accepted is at least one")
     require(not bool(np.isnan(values).any()), "scores contain NaN: accepted are numbers")
-    return values, coins
+    return values, coins.astype(np.bool_)
