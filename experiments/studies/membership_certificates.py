@@ -2,7 +2,7 @@
 
     python -m experiments.studies.membership_certificates [--quick]
 
-Each bound of `fl_audit.evidence.membership` is asked in 2000 games of each mechanism: on scores that order the coins as
+Bounds of `evidence.membership` and `canaries` are asked in 2000 games of each mechanism: on scores that order coins as
 well as the release allows, and on those of LiRA with shadow worlds of its own. A bound above the truth is a false
 certificate, which at a confidence of 95 % has a probability of 5 % at most. The worst mechanisms are among those
 played: randomised response, alone and telling outright with probability delta, reaches every point of its trade-off
