@@ -18,7 +18,7 @@ from experiments.examples.digits import (
     train,
     train_settings,
 )
-from strategies.in_place import Audit, Claim
+from strategies.games import Audit, Claim
 
 NOISE, NORM, CLIENTS = 1.0, 0.5, 3
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from fl_audit.errors import require
 from fl_audit.laboratory.claim import Claim
-from strategies.laboratory.subject import Subject
+from strategies.games.subject import Subject
 
 NO_INCIDENT = "no published incident known to us"
 

@@ -23,13 +23,13 @@ from rich.table import Table
 from scipy.stats import binom
 
 from experiments.cli.main import guarded
-from experiments.laboratory.campaign import hold_to_claim
 from experiments.zoo.honest import HONEST
 from fl_audit.errors import InputError, require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.trial import Budget
 from fl_audit.whole_files import whole_file
-from strategies.laboratory.kinds import kinds_for
+from strategies.games.campaign import hold_to_claim
+from strategies.games.kinds import kinds_for
 
 LEVEL = 0.05
 SMALL = Budget(pilot=40, stages=(120,), shares=(1.0,), tried=2, most=3, deep=1)

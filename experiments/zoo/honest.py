@@ -12,7 +12,7 @@ from fl_audit.privacy.adaptive_clipping import combined_multiplier
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.profile import PrivacyProfile
-from strategies.laboratory.subject import Observer, Subject
+from strategies.games.subject import Observer, Subject
 
 DELTA = 0.01
 """Of claims with an epsilon: one over a hundred clients or records."""

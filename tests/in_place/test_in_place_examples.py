@@ -44,7 +44,7 @@ def assert_unchanged(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("EXAMPLE_SEED", "3")
     alone, metrics = results(name, tmp_path / "alone", monkeypatch, Engine.LOCAL, clients)
     watched, watched_metrics = results(
-        f"{name}_watched", tmp_path / "watched", monkeypatch, engine, clients, games=22, games_per_run=2, seed=1
+        f"{name}_watched", tmp_path / "watched", monkeypatch, engine, clients, games=42, games_per_run=2, seed=1
     )
     assert list(watched) == list(alone)
     assert all(np.array_equal(watched[key], alone[key]) for key in alone)

@@ -13,7 +13,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from experiments.runs.local_engine import run_locally
-from strategies.in_place import Audit, Claim, insider
+from strategies.games import Audit, Claim, insider
 
 CLIENTS = 3
 

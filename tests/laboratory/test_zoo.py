@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from experiments.laboratory.campaign import hold_to_claim
 from experiments.zoo import false_alarms, parts
 from experiments.zoo.__main__ import chosen
 from experiments.zoo.animal import Animal, Honest
@@ -18,8 +17,9 @@ from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.trial import Budget, Trial
 from fl_audit.randomness import Purpose, generator
-from strategies.laboratory.kinds import KINDS
-from strategies.laboratory.play import Game
+from strategies.games.campaign import hold_to_claim
+from strategies.games.cast import Game
+from strategies.games.kinds import KINDS
 
 _SMALL = Budget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1)
 _ASKED_FOR = {

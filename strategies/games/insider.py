@@ -9,9 +9,8 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 
-from strategies.in_place.contributions import (
+from strategies.games.arrays import (
     Arrays,
-    Floats,
     arrays_of,
     base_of,
     contribution,
@@ -19,8 +18,8 @@ from strategies.in_place.contributions import (
     record_of,
     with_names,
 )
-from strategies.in_place.notes import ANSWER, Answer, Deed, Note, Numbers, read_note
-from strategies.in_place.records import shard_of
+from strategies.games.notes import ANSWER, Answer, Deed, Floats, Note, Numbers, read_note
+from strategies.games.records import shard_of
 
 _OURS, _GAME = "fl-audit.", "fl-audit.game"
 _OWN, _BEFORE = "fl-audit.own.", "fl-audit.before."

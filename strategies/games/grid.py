@@ -1,11 +1,16 @@
-"""A grid that lets the audit write on what is sent and read what comes back."""
+"""The grids of games: one with somebody who listens to an app's own, and a room whose clients answer in process."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
+
+RUN_ID, FIRST_NODE = 1, 2
+"""The run of a room, and the node of its first client."""
+_SERVER = 1
 
 
 class Ears(Protocol):
@@ -16,6 +21,59 @@ class Ears(Protocol):
 
     def receives(self, reply: Message) -> None:
         """Note a reply, and take out what the app's strategy is not to see."""
+
+
+class Room(Grid):
+    """A grid whose clients are one function in this process.
+
+    Parameters
+    ----------
+    clients
+        How many there are.
+    answer
+        From a message to its reply; None where there is none.
+    """
+
+    def __init__(self, clients: int, answer: Callable[[Message], Message | None]) -> None:
+        # Flower lets nobody make a message who is no task of a run.
+        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, RUN_ID, _SERVER
+        self._nodes, self._answer = range(FIRST_NODE, FIRST_NODE + clients), answer
+        self._waiting: dict[str, Message | None] = {}
+
+    def set_run(self, run: Run) -> None:
+        """Do nothing: there is one run."""
+
+    @property
+    def run(self) -> Run:
+        """There is no run record."""
+        raise NotImplementedError("games have no run record")
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """Create a message."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the node ids."""
+        return list(self._nodes)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Have messages answered, and return the numbers under which the replies wait."""
+        start = len(self._waiting)
+        pushed = {str(start + place): self._answer(message) for place, message in enumerate(messages)}
+        self._waiting |= pushed
+        return list(pushed)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return the replies that wait."""
+        found = [self._waiting.get(number) for number in message_ids]
+        self._waiting |= dict.fromkeys(message_ids)
+        return [reply for reply in found if reply is not None]
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """Have messages answered."""
+        return [reply for message in messages if (reply := self._answer(message)) is not None]
 
 
 class HeardGrid(Grid):

@@ -6,7 +6,7 @@ strategy takes out before the app's strategy sees the reply. Flower's modifiers 
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -97,6 +97,10 @@ class Note:
     replies: Replies = Replies.MODELS
     numbers: Numbers = Numbers.KEPT
     length: float = 0.0
+
+    def to(self, group: str, is_target: bool) -> "Note":
+        """Return the note for one client, on a message with a group id: only the target's is told a deed."""
+        return replace(self, group=group, deed=self.deed if is_target else None)
 
     def written(self) -> str:
         """Return the note as a group id."""

@@ -7,7 +7,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fl_audit.errors import InputError
 from fl_audit.user_modules import import_user_module, require_named
-from strategies.laboratory.subject import Mod, Observer, Subject
+from strategies.games.subject import Mod, Observer, Subject
 
 _DEFAULT_NORM = 1.0
 
