@@ -78,7 +78,9 @@ def hunt(
         Takes progress.
     """
     start, processor = time.monotonic(), _processor_seconds()
-    trial = hold_to_claim(what.subject, what.claim, budget=budget, seed=seed, processes=processes, tell=tell)
+    trial = hold_to_claim(
+        what.subject, what.claim, budget=budget, seed=seed, processes=processes, only=what.games, tell=tell
+    )
     return _row(what, trial, time.monotonic() - start, _processor_seconds() - processor)
 
 

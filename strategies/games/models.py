@@ -143,8 +143,8 @@ def others_of(others: Others, model: Template, count: int) -> Floats:
         How many others there are.
     """
     if others is Others.MEDIAN:
-        # Of an odd number one more is on the target's side.
-        signs = np.where(np.arange(count) % 2 == 0, 1.0, -1.0)
+        # Of an odd number one more pulls away from the target, which makes them even.
+        signs = np.where(np.arange(count) % 2 == 0, -1.0, 1.0)
         return np.asarray(signs[:, None] * model.first)
     draws = generator(0, Purpose.PUBLIC_DIRECTIONS, client=count).standard_normal((count, len(model.trained)))
     if others is Others.PAIRS:

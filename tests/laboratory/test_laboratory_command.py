@@ -14,7 +14,6 @@ from strategies.games.factories import subject_of
 from strategies.games.kinds import BY_NAME
 from strategies.games.mends import MENDS
 
-
 NO_FUNCTION = ("a", "b")
 
 
