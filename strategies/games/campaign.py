@@ -17,7 +17,7 @@ from fl_audit.laboratory.seen import Games, Seen, stacked
 from fl_audit.laboratory.trial import CHUNK, Budget, Tell, Trial, put_on_trial
 from fl_audit.randomness import Purpose, generator
 from strategies.games.cast import Game, columns_of, model_of
-from strategies.games.kinds import BY_NAME, Kind, kinds_for
+from strategies.games.kinds import BY_NAME, FEW, MANY, Kind, kinds_for
 from strategies.games.subject import Subject
 from strategies.games.watched import no_news_from_flower
 
@@ -94,8 +94,8 @@ def hold_to_claim(
 
 def kinds_of(subject: Subject, claim: Claim) -> tuple[Kind, ...]:
     """Return the kinds of games that are played against a subject with a claim."""
-    has_model = subject.model is not None
-    return kinds_for(claim.neighbours, claim.rounds, subject.is_clipped, subject.has_any_size, has_model)
+    sizes = tuple({FEW, MANY} - {subject.clients}) if subject.has_any_size else ()
+    return kinds_for(claim.neighbours, claim.rounds, subject.is_clipped, sizes, subject.model is not None)
 
 
 def _played(

@@ -280,7 +280,7 @@ BY_NAME = {kind.name: kind for kind in (*KINDS, *STAGED)}
 
 
 def kinds_for(
-    adjacency: Adjacency, rounds: int, is_clipped: bool, has_any_size: bool = False, has_model: bool = False
+    adjacency: Adjacency, rounds: int, is_clipped: bool, sizes: tuple[int, ...] = (), has_model: bool = False
 ) -> tuple[Kind, ...]:
     """Return the kinds of games that say something about a claim, in the order in which they are played.
 
@@ -290,8 +290,8 @@ def kinds_for(
         Of the claim.
     is_clipped
         Whether anything but the clients clips.
-    has_any_size
-        Whether the strategy can be made for any number of clients.
+    sizes
+        Other numbers of clients that the strategy can be made for.
     has_model
         Whether there is an app's own model.
     """
@@ -299,7 +299,7 @@ def kinds_for(
         kind
         for kind in BY_NAME.values()
         if kind.is_played(adjacency, rounds, is_clipped)
-        and (has_any_size or kind.stage.clients is None)
+        and kind.stage.clients in (None, *sizes)
         and (has_model or kind.model is not Model.OWN)
         # What other clients contribute is not what a claim about records is about.
         and (adjacency.unit is Unit.CLIENT or kind.stage.others is Others.IDENTICAL)
