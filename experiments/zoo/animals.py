@@ -299,8 +299,8 @@ _ACCOUNTING = (
 )
 
 _MEANS_ONLY = (
-    "Noise over the norm and the number of clients covers the mean alone: take the mean of the clipped updates, or find "
-    "out how far one client can move what you release, and scale the noise to that."
+    "Noise over the norm and the number of clients covers the mean alone: take the mean of the clipped updates, or "
+    "find out how far one client can move what you release, and scale the noise to that."
 )
 
 
@@ -313,9 +313,9 @@ def _around(name: str, inner: type[FedAvg], wrong: str, **settings: object) -> A
 
 
 _STAGED = (
-    _around("private-median", FedMedian, "The wrapper's noise is for a mean, and the strategy inside takes the median."),
+    _around("private-median", FedMedian, "Its noise is for a mean, and the strategy inside takes the median."),
     _around("private-trimmed-mean", FedTrimmedAvg,
-            "The wrapper's noise is for a mean of all, and the strategy inside leaves out the smallest and largest fifth."),
+            "Its noise is for a mean of all, and the strategy inside leaves out the smallest and the largest fifth."),
     _around("private-krum", Krum, "The wrapper's noise is for a mean, and the strategy inside chooses one reply.",
             num_malicious_nodes=1),
     Animal(
@@ -346,7 +346,7 @@ _STAGED = (
         "noise-by-replies",
         CENTRAL,
         subject(ONE_ROUND.with_(deviation=parts.of_the_replies)),
-        "The sum is divided by the clients that were asked, and the noise by those that replied: its size tells who did.",
+        "The sum is divided by the clients that were asked, and the noise by those that replied.",
         f"In the wrappers of {_FLOWER} a missing reply changes the denominator and not the noise.",
         "Divide sum and noise by one and the same public number.",
     ),

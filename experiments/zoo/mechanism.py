@@ -155,7 +155,7 @@ class MechanismStrategy(Strategy):
             case "i":
                 moved = np.rint(moved)
             case "b":
-                moved = moved >= 0.5
+                moved = np.rint(np.clip(moved, 0.0, 1.0))
         return np.asarray(moved).astype(sent.dtype)
 
     def configure_evaluate(
