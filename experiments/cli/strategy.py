@@ -102,10 +102,10 @@ def strategy(
     from fl_audit.laboratory.trial import QUICK
     from strategies.games.campaign import hold_to_claim
     from strategies.games.factories import subject_of
-    from strategies.games.kinds import KINDS
+    from strategies.games.kinds import BY_NAME
     from strategies.games.mends import MENDS
 
-    names = [kind.name for kind in KINDS]
+    names = list(BY_NAME)
     for flag, games in (("--without", without), ("--only", only)):
         for name in games or []:
             if name not in names:
@@ -123,7 +123,7 @@ def strategy(
             without=without or [],
             only=only,
         )
-    found = findings(trial, {kind.name: kind.words for kind in KINDS}, MENDS)
+    found = findings(trial, {name: kind.words for name, kind in BY_NAME.items()}, MENDS)
     path = None
     if out is not None:
         from fl_audit.report.trial_page import write_trial
@@ -142,6 +142,8 @@ def _print(trial: "Trial", found: "tuple[Finding, ...]") -> None:
 
     print(opening(trial))
     for finding in found:
+        if finding.attempt.is_broken:
+            print(f"* {finding.cause}")
         print(f"* {finding.sentence}")
         if finding.noise is not None:
             print(f"    {finding.noise.words}")

@@ -17,6 +17,7 @@ from scipy.stats import beta
 from fl_audit.errors import require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.bounds.methods import BoundMethod
+from fl_audit.laboratory.causes import cause_of
 from fl_audit.laboratory.claim import Claim, Limit
 from fl_audit.laboratory.features import along, feature_groups
 from fl_audit.laboratory.leads import Lead, leads
@@ -74,6 +75,7 @@ def guess_trial(claim: Claim, kind: str, games: Games, present: NDArray[np.bool_
         present=present[LESSONS:],
         along=along(games)[LESSONS:],
         lines=telling_lines(games, present, guesses.group),
+        cause=cause_of(games, present, guesses.group),
     )
     return Trial(claim, _verdict(attempt), (attempt,), (), LESSONS)
 

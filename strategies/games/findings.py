@@ -92,6 +92,8 @@ def report_text(trial: Trial, found: Sequence[Finding], notes: Sequence[str]) ->
     """
     lines = [opening(trial)]
     for finding in found:
+        if finding.attempt.is_broken:
+            lines.append(f"  {finding.cause}")
         lines.append(f"  {finding.sentence}")
         if finding.attempt.is_broken:
             lines += [f"    {line}" for line in finding.attempt.lines]
