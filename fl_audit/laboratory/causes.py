@@ -36,7 +36,7 @@ def cause_of(games: Games, present: NDArray[np.bool_], group: str) -> str:
         return f"What is released of {', '.join(tensors)} is the same in every game: no noise is added there."
     if group == ROUNDED:
         return "The noise is rounded after it is added, or added in low precision: the last bits tell what it covers."
-    return _over_rounds(games, present) or _by_size(games, present)
+    return _over_rounds(games, present) or _by_size(games, present) or _where(games, present)
 
 
 def _without_noise(games: Games, present: NDArray[np.bool_]) -> list[str]:
@@ -88,6 +88,20 @@ def _by_size(games: Games, present: NDArray[np.bool_]) -> str:
         ratio = max(one, zero) / min(one, zero)
         return f"The size of the noise follows from who took part: one way it is {ratio:.2f} times the other."
     return ""
+
+
+def _where(games: Games, present: NDArray[np.bool_]) -> str:
+    """Return in which tensor the difference shows, if it is much plainer there than in all others."""
+    ratios = dict[str, float]()
+    for name, part in games.tensors:
+        along = np.nan_to_num(np.sum(games.steps[:, :, part] * games.direction[:, :, part], axis=(1, 2)))
+        one, zero = along[present], along[~present]
+        spread = float(np.sqrt((one.var() + zero.var()) / 2))
+        if spread > 0:
+            ratios[name] = abs(float(one.mean() - zero.mean())) / spread
+    first, second = (sorted(ratios.items(), key=lambda entry: -entry[1]) + [("", 0.0)] * 2)[:2]
+    is_plain = second[0] and first[1] > 3 * second[1] and first[1] > _CLEAR / np.sqrt(len(games))
+    return f"It shows in {first[0]} above all: what is there is not covered as the rest is." if is_plain else ""
 
 
 def _mean(games: Games, which: NDArray[np.bool_]) -> Floats:

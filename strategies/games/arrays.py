@@ -73,7 +73,7 @@ def base_of(reply: Arrays, received: Arrays | None, replies: Replies) -> Arrays:
     """
     if received is None or replies is Replies.UPDATES:
         return {name: np.zeros_like(value) for name, value in reply.items()}
-    # A client may answer in another precision than it was asked in.
+    # A client may answer in another precision than it was asked in, and what is no vector in another shape.
     return {name: received[name].astype(value.dtype, copy=False) for name, value in reply.items()}
 
 

@@ -10,7 +10,7 @@ from flwr.serverapp.strategy import Result
 
 from fl_audit.laboratory.seen import Seen
 from fl_audit.laboratory.sketch import Sketch
-from strategies.games.arrays import Arrays, arrays_of, base_of, flat, with_names
+from strategies.games.arrays import Arrays, arrays_of, base_of, flat, shapes_of, with_names
 from strategies.games.grid import HeardGrid
 from strategies.games.notes import Answer, Floats, Note, Replies, read_note, taken_answer
 from strategies.games.subject import Observer
@@ -120,8 +120,11 @@ class RollCall:
             self.asks_for_records.add(node)
         records = {name: arrays_of(record) for name, record in reply.content.array_records.items()}
         own = with_names(records, self._names)
-        if own is not None and node in self._sent and node not in self.updates:
-            self.updates[node] = flat(own) - flat(base_of(own, self._sent[node], self._replies))
+        if own is None or node not in self._sent or node in self.updates:
+            return
+        base = base_of(own, self._sent[node], self._replies)
+        if shapes_of(base) == shapes_of(own):
+            self.updates[node] = flat(own) - flat(base)
 
 
 class GameEars:

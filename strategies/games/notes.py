@@ -112,10 +112,13 @@ def read_note(message: Message) -> Note | None:
     written = message.metadata.group_id
     if not written.startswith(_PREFIX):
         return None
-    entries = json.loads(written.removeprefix(_PREFIX))
-    deed = None if entries["deed"] is None else Deed(entries["deed"])
-    kinds = {"deed": deed, "replies": Replies(entries["replies"]), "numbers": Numbers(entries["numbers"])}
-    note = Note(**(entries | kinds))
+    try:
+        entries = json.loads(written.removeprefix(_PREFIX))
+        deed = None if entries["deed"] is None else Deed(entries["deed"])
+        kinds = {"deed": deed, "replies": Replies(entries["replies"]), "numbers": Numbers(entries["numbers"])}
+        note = Note(**(entries | kinds))
+    except (ValueError, KeyError, TypeError):  # of another version: nobody's app ends for it
+        return None
     message.metadata.group_id = note.group
     return note
 
