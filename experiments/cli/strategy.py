@@ -19,7 +19,7 @@ FactoryArgument = Annotated[
     str,
     typer.Argument(
         metavar="PACKAGE.MODULE:FACTORY",
-        help="A function without arguments that returns a Flower strategy, or a strategies.games.Subject.",
+        help="Makes a Flower strategy or a strategies.games.Subject; if it takes an argument, that is the number of clients.",
     ),
 ]
 EpsilonOption = Annotated[float | None, typer.Option("--claim-epsilon", metavar="E", help="The claimed epsilon.")]

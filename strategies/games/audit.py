@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from flwr.clientapp.typing import Mod
+from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp.strategy import Strategy
 
 from fl_audit.laboratory.trial import Trial
 from strategies.games.agreement import Agreement
+from strategies.games.bridge import as_strategy
 from strategies.games.findings import finished_trial
 from strategies.games.insider import insider
 from strategies.games.records import held
@@ -27,15 +29,20 @@ class Audit(Agreement):
         app = ClientApp(mods=[audit.insider()])
     """
 
-    def watch(self, strategy: Strategy) -> Strategy:
+    def watch(self, strategy: Strategy | OldStrategy) -> Strategy:
         """Return a strategy that trains as this one, and then plays games of the app.
 
         Parameters
         ----------
         strategy
-            The app's strategy, with all its wrappers.
+            The app's strategy, with all its wrappers; one of Flower's old interface is started by what is returned.
+
+        Raises
+        ------
+        InputError
+            If it is no strategy.
         """
-        return WatchedStrategy(strategy, self)
+        return WatchedStrategy(as_strategy(strategy), self)
 
     def insider(self) -> Mod:
         """Return the modifier for the client app; it stands last, after those that belong to the mechanism."""

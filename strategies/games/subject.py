@@ -7,10 +7,12 @@ from inspect import signature
 
 import numpy as np
 from flwr.app import Message
+from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
 from fl_audit.errors import InputError, require
+from strategies.games.bridge import as_strategy
 
 Floats = NDArray[np.float64]
 Mod = Callable[..., Message]
@@ -65,8 +67,8 @@ class Subject:
     Parameters
     ----------
     strategy
-        Makes a new strategy, as at the start of a run; it is called once a game. If it takes an argument, that is the
-        number of clients, and games with few and with many are played.
+        Makes a new strategy, of either of Flower's interfaces, as at the start of a run; it is called once a game. If
+        it takes an argument, that is the number of clients, and games with few and with many are played.
     mods
         Modifiers of the client app that belong to the mechanism, in Flower's order: the first is the outermost.
     local
@@ -89,7 +91,7 @@ class Subject:
         If a number is out of its range.
     """
 
-    strategy: Callable[..., Strategy]
+    strategy: Callable[..., Strategy | OldStrategy]
     mods: tuple[Mod, ...] = ()
     local: Local | None = None
     clients: int = 4
@@ -105,7 +107,7 @@ class Subject:
 
     def made(self, clients: int) -> Strategy:
         """Return a new strategy for a number of clients."""
-        return self.strategy(clients) if self.has_any_size else self.strategy()
+        return as_strategy(self.strategy(clients) if self.has_any_size else self.strategy())
 
     def __post_init__(self) -> None:
         require(self.clients >= 2, f"clients are {self.clients}: accepted are whole numbers from 2")
