@@ -19,7 +19,7 @@ FactoryArgument = Annotated[
     str,
     typer.Argument(
         metavar="PACKAGE.MODULE:FACTORY",
-        help="Makes a Flower strategy or a strategies.games.Subject; if it takes an argument, that is the number of clients.",
+        help="Makes a Flower strategy or a strategies.games.Subject; an argument is the number of clients.",
     ),
 ]
 EpsilonOption = Annotated[float | None, typer.Option("--claim-epsilon", metavar="E", help="The claimed epsilon.")]
