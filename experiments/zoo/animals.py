@@ -361,8 +361,8 @@ _STAGED = (
     Animal(
         "decaying-noise",
         LONG_RUN,
-        subject(ONE_ROUND.with_(multiplier=math.sqrt(LONG), deviation=parts.decaying(0.8))),
-        "The noise becomes smaller by a fifth from round to round, and the accountant believes that it stays.",
+        subject(ONE_ROUND.with_(multiplier=math.sqrt(LONG), deviation=parts.decaying(0.7))),
+        "The noise becomes smaller by three tenths from round to round, and the accountant believes that it stays.",
         NO_INCIDENT,
         "Account for the noise of every round where it is drawn.",
     ),

@@ -94,28 +94,12 @@ class HeardGrid(Grid):
         # What only some grids have.
         return getattr(self._grid, name)
 
-    def set_run(self, run: Run) -> None:
-        """Set the run."""
-        self._grid.set_run(run)
-
-    @property
-    def run(self) -> Run:
-        """The run."""
-        return self._grid.run
-
-    def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
-    ) -> Message:
-        """Create a message."""
-        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
-
-    def get_node_ids(self) -> Iterable[int]:
-        """Return the node ids."""
-        return self._grid.get_node_ids()
-
-    def get_nodes(self) -> Iterable[Any]:
-        """Return the nodes."""
-        return self._grid.get_nodes()
+    # What is not listened to.
+    set_run = property(lambda self: self._grid.set_run)
+    run = property(lambda self: self._grid.run)
+    create_message = property(lambda self: self._grid.create_message)
+    get_node_ids = property(lambda self: self._grid.get_node_ids)
+    get_nodes = property(lambda self: self._grid.get_nodes)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Send messages."""

@@ -109,7 +109,7 @@ class WatchedStrategy(Strategy):
         self._inner.summary()
 
     # Called by whoever drives the rounds by hand: as the app's strategy does.
-    configure_train = property(lambda self: self._inner.configure_train)  # type: ignore[assignment]
+    configure_train = property(lambda self: self._inner.configure_train)
     aggregate_train = property(lambda self: self._inner.aggregate_train)
     configure_evaluate = property(lambda self: self._inner.configure_evaluate)
     aggregate_evaluate = property(lambda self: self._inner.aggregate_evaluate)
