@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from fl_audit.errors import require
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from strategies.games.campaign import kinds_of
 from strategies.games.subject import Subject
 
@@ -27,7 +27,7 @@ class Honest:
     """
 
     name: str
-    claim: Claim
+    claim: StatedClaim
     subject: Subject
     covered: tuple[str, ...] | None = None
 
@@ -75,7 +75,7 @@ class Animal:
             require(bool(getattr(self, what).strip()), f"{what} of {self.name} is empty: accepted is a sentence")
 
     @property
-    def claim(self) -> Claim:
+    def claim(self) -> StatedClaim:
         """What it claims."""
         return self.twin.claim
 

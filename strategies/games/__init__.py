@@ -1,6 +1,6 @@
 """Games against code of anybody's: a strategy alone, in a laboratory, or a whole app, in place and as it is."""
 
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from strategies.games.agreement import Contribution
 from strategies.games.audit import Audit
 from strategies.games.insider import insider
@@ -12,7 +12,6 @@ from strategies.games.subject import Local, LocalReply, Observer, Subject
 __all__ = [
     "KINDS",
     "Audit",
-    "Claim",
     "Contribution",
     "Kind",
     "Local",
@@ -20,6 +19,7 @@ __all__ = [
     "Numbers",
     "Observer",
     "Replies",
+    "StatedClaim",
     "Subject",
     "held",
     "insider",

@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import (
 
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.errors import InputError, require
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.guesses import LESSONS
 from strategies.games.notes import Deed, Numbers, Replies
 from strategies.games.subject import Observer
@@ -67,7 +67,7 @@ class Agreement:
         If a number is out of its range, or an update is crafted where the claim is about records.
     """
 
-    claim: Claim
+    claim: StatedClaim
     games: int = 220
     directory: Path = Path("fl-audit-games")
     contribution: Contribution | None = None

@@ -24,7 +24,7 @@ class Audit(Agreement):
     --------
     In a Flower app::
 
-        audit = Audit(Claim("add-remove-client", epsilon=4.0, delta=1e-5), games=200)
+        audit = Audit(StatedClaim("add-remove-client", epsilon=4.0, delta=1e-5), games=220)
         strategy = audit.watch(strategy)
         app = ClientApp(mods=[audit.insider()])
     """

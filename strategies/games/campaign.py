@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from fl_audit.errors import require
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Games, Seen, stacked
 from fl_audit.laboratory.trial import CHUNK, Budget, Tell, Trial, put_on_trial
 from fl_audit.randomness import Purpose, generator
@@ -27,7 +27,7 @@ _Chunk = tuple[list[Seen], NDArray[np.bool_]]
 
 def hold_to_claim(
     subject: Subject,
-    claim: Claim,
+    claim: StatedClaim,
     *,
     budget: Budget | None = None,
     confidence: float = 0.95,
@@ -92,7 +92,7 @@ def hold_to_claim(
         )
 
 
-def kinds_of(subject: Subject, claim: Claim) -> tuple[Kind, ...]:
+def kinds_of(subject: Subject, claim: StatedClaim) -> tuple[Kind, ...]:
     """Return the kinds of games that are played against a subject with a claim."""
     sizes = tuple({FEW, MANY} - {subject.clients}) if subject.has_any_size else ()
     return kinds_for(claim.neighbours, claim.rounds, subject.is_clipped, sizes, subject.model is not None)
@@ -118,7 +118,7 @@ def _played(
 
 @contextmanager
 def _players(
-    subject: Subject, claim: Claim, seed: int, processes: int
+    subject: Subject, claim: StatedClaim, seed: int, processes: int
 ) -> Iterator[Callable[[list[tuple[str, int]]], list[_Chunk]]]:
     """Give what plays chunks, here or on processes that inherit the subject."""
     if processes == 1:
@@ -133,7 +133,7 @@ def _players(
 _INHERITED: list[Any] = []
 
 
-def _inherit(subject: Subject, claim: Claim, seed: int) -> None:
+def _inherit(subject: Subject, claim: StatedClaim, seed: int) -> None:
     torch.set_num_threads(1)
     _INHERITED[:] = [subject, claim, seed]
 
@@ -143,7 +143,7 @@ def _inherited_chunk(chunk: tuple[str, int]) -> _Chunk:
     return _chunk(subject, claim, seed, *chunk)
 
 
-def _chunk(subject: Subject, claim: Claim, seed: int, name: str, chunk: int) -> _Chunk:
+def _chunk(subject: Subject, claim: StatedClaim, seed: int, name: str, chunk: int) -> _Chunk:
     """Play the games of a chunk."""
     kind = BY_NAME[name]
     draws = generator(seed, Purpose.LABORATORY, world=chunk, client=_NUMBERS[name])

@@ -8,7 +8,7 @@ from flwr.app import Context, Message, MetricRecord, RecordDict, UserConfig
 from flwr.serverapp.strategy import Result
 
 from fl_audit.adjacency import Relation, Unit
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Seen
 from fl_audit.laboratory.sketch import Sketch, sketch
 from strategies.games.arrays import arrays_of, record_of, shapes_of, with_names
@@ -71,7 +71,9 @@ class Game:
         For clients whose local work is random.
     """
 
-    def __init__(self, subject: Subject, claim: Claim, kind: Kind, present: bool, random: np.random.Generator) -> None:
+    def __init__(
+        self, subject: Subject, claim: StatedClaim, kind: Kind, present: bool, random: np.random.Generator
+    ) -> None:
         self._subject, self._claim, self._kind, self._random = subject, claim, kind, random
         self._model, self._part = model_of(subject, kind), kind.present if present else kind.absent
         self._clients = kind.stage.clients or subject.clients

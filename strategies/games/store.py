@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fl_audit.errors import InputError, require
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.guesses import LESSONS, most_telling
 from fl_audit.laboratory.seen import Seen, stacked
 from fl_audit.randomness import Purpose, generator
@@ -70,7 +70,7 @@ class Campaign:
             return self.contributions[0]
         return str(_read(self.directory / _CHOICE)["contribution"])
 
-    def choose(self, claim: Claim, columns: Columns) -> None:
+    def choose(self, claim: StatedClaim, columns: Columns) -> None:
         """Choose the contribution of the games after the first ones, if that is due."""
         if not self.pilots or (self.directory / _CHOICE).exists() or self.missing[:1] <= [self.pilots]:
             return

@@ -22,9 +22,9 @@ from experiments.runs.local_engine import run_locally
 SHAPES = ("quickstart_pytorch", "opacus_clients", "scikit_learn", "custom_metrics", "server_evaluation")
 EXAMPLES = Path(__file__).parents[2] / "experiments" / "examples"
 CLAIMS = {
-    "scikit_learn": 'Claim("add-remove-client", epsilon=4.0, delta=1e-5)',
-    "server_evaluation": 'Claim("add-remove-client", noise_multiplier=1.0)',
-    "custom_metrics": 'Claim("add-remove-client", epsilon=4.0, delta=1e-5, rounds=2)',
+    "scikit_learn": 'StatedClaim("add-remove-client", epsilon=4.0, delta=1e-5)',
+    "server_evaluation": 'StatedClaim("add-remove-client", noise_multiplier=1.0)',
+    "custom_metrics": 'StatedClaim("add-remove-client", epsilon=4.0, delta=1e-5, rounds=2)',
 }
 """Of the examples that are watched by the usual lines alone."""
 
@@ -35,7 +35,7 @@ def watched_source(name: str) -> str:
         return (EXAMPLES / f"{name}_watched.py").read_text()
     source = (EXAMPLES / f"{name}.py").read_text()
     audit = f"audit = Audit({CLAIMS[name]}, games=220)\nclient_app = ClientApp(mods=[audit.insider()])\n"
-    source = source.replace("client_app = ClientApp()\n", f"from strategies.games import Audit, Claim\n\n{audit}")
+    source = source.replace("client_app = ClientApp()\n", f"from strategies.games import Audit, StatedClaim\n\n{audit}")
     return re.sub(r"( strategy = )(.*)\n", r"\1audit.watch(\2)\n", source)
 
 

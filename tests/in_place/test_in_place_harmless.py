@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 from toy_app import CLIENTS, toy_audit, toy_run
 
 from fl_audit.errors import InputError
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from strategies.games import Audit, insider
 from strategies.games.arrays import record_of
 
@@ -123,7 +123,7 @@ def test_counters_under_flowers_wrapper_are_found_by_default(
 ) -> None:
     """Noise five times the norm: of the weights 54 % of games can be told, and the claim allows 73 %."""
     whole = {"weight": np.zeros(6, np.float32), COUNTER: np.zeros((), np.int64)}
-    audit = Audit(Claim("add-remove-client", epsilon=1.0), directory=tmp_path, seed=1)
+    audit = Audit(StatedClaim("add-remove-client", epsilon=1.0), directory=tmp_path, seed=1)
 
     def strategy() -> DifferentialPrivacyServerSideFixedClipping:
         return DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 5.0, 1.0, CLIENTS)

@@ -10,12 +10,12 @@ from laboratory.made_up_games import Bits, games_of, gaussian, trial_of
 from numpy.typing import NDArray
 
 from fl_audit.laboratory.causes import cause_of
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.features import ROUNDED
 from fl_audit.laboratory.findings import findings
 from fl_audit.report.trial_page import write_trial
 
-_CLAIM = Claim("add-remove-client", noise_multiplier=1.0)
+_CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
 
 
 def momentum(bits: Bits, random: np.random.Generator) -> NDArray[np.float64]:

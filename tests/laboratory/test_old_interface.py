@@ -11,7 +11,7 @@ from flwr.serverapp import strategy as new
 
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.trial import Budget
 from strategies.games import Audit, Subject
 from strategies.games.bridge import as_strategy, initial_model
@@ -19,7 +19,7 @@ from strategies.games.campaign import hold_to_claim
 from strategies.games.cast import Game
 from strategies.games.kinds import BY_NAME
 
-_CLAIM = Claim("add-remove-client", noise_multiplier=1.0)
+_CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
 _SMALL = Budget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1)
 
 
@@ -36,7 +36,7 @@ def _fixed(interface: Any) -> Callable[[int], Any]:
 @pytest.mark.parametrize("kind", ["removed", "huge in every tensor", "more examples than true", "removed, large model"])
 def test_games_are_those_of_the_new_interface(kind: str) -> None:
     """With the same seed, for Flower has the same wrapper in both: an independent reading of both interfaces."""
-    claim = Claim("add-remove-client", noise_multiplier=1.0, rounds=2)
+    claim = StatedClaim("add-remove-client", noise_multiplier=1.0, rounds=2)
     steps = []
     for interface in (old, new):
         np.random.seed(1)  # noqa: NPY002  # where Flower's wrappers draw their noise
