@@ -19,7 +19,7 @@ FactoryArgument = Annotated[
     str,
     typer.Argument(
         metavar="PACKAGE.MODULE:FACTORY",
-        help="A function without arguments that returns a Flower strategy, or a strategies.laboratory.Subject.",
+        help="Makes a Flower strategy or a strategies.games.Subject; an argument is the number of clients.",
     ),
 ]
 EpsilonOption = Annotated[float | None, typer.Option("--claim-epsilon", metavar="E", help="The claimed epsilon.")]
@@ -96,16 +96,16 @@ def strategy(
         raise InputError(f"--adjacency {adjacency!r}: accepted are {', '.join(Adjacency)}")
     for named in (factory, *(mod or [])):
         require_named(named)
-    from experiments.laboratory.campaign import hold_to_claim
-    from experiments.laboratory.subjects import subject_of
     from experiments.runs.progress import at_work
     from fl_audit.laboratory.claim import StatedClaim
     from fl_audit.laboratory.findings import findings, trial_json
     from fl_audit.laboratory.trial import QUICK
-    from strategies.laboratory.kinds import KINDS
-    from strategies.laboratory.mends import MENDS
+    from strategies.games.campaign import hold_to_claim
+    from strategies.games.factories import subject_of
+    from strategies.games.kinds import BY_NAME
+    from strategies.games.mends import MENDS
 
-    names = [kind.name for kind in KINDS]
+    names = list(BY_NAME)
     for flag, games in (("--without", without), ("--only", only)):
         for name in games or []:
             if name not in names:
@@ -123,10 +123,10 @@ def strategy(
             without=without or [],
             only=only,
         )
-    found = findings(trial, {kind.name: kind.words for kind in KINDS}, MENDS)
+    found = findings(trial, {name: kind.words for name, kind in BY_NAME.items()}, MENDS)
     path = None
     if out is not None:
-        from experiments.laboratory.page import write_trial
+        from fl_audit.report.trial_page import write_trial
 
         path = write_trial(trial, found, factory, out)
     if as_json:
@@ -142,6 +142,8 @@ def _print(trial: "Trial", found: "tuple[Finding, ...]") -> None:
 
     print(opening(trial))
     for finding in found:
+        if finding.attempt.is_broken:
+            print(f"* {finding.cause}")
         print(f"* {finding.sentence}")
         if finding.noise is not None:
             print(f"    {finding.noise.words}")

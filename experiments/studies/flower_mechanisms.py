@@ -25,11 +25,11 @@ from flwr.serverapp.strategy import (
 from rich.console import Console
 from rich.table import Table
 
-from experiments.laboratory.campaign import hold_to_claim
 from fl_audit.adjacency import Adjacency
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.trial import QUICK, Budget, Trial
-from strategies.laboratory import Observer, Subject
+from strategies.games import Observer, Subject
+from strategies.games.campaign import hold_to_claim
 
 CLIENTS = 4
 _ORDINARY = ("removed", "huge", "huge in every tensor", "tiny", "alternating", "once")

@@ -1,10 +1,11 @@
 """What an animal of the zoo is: a claim, what really runs, and the honest mechanism for which the claim holds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fl_audit.errors import require
 from fl_audit.laboratory.claim import StatedClaim
-from strategies.laboratory.subject import Subject
+from strategies.games.campaign import kinds_of
+from strategies.games.subject import Subject
 
 NO_INCIDENT = "no published incident known to us"
 
@@ -21,11 +22,20 @@ class Honest:
         What it claims.
     subject
         What runs.
+    covered
+        The kinds of games that the claim is about, on every stage; None for all of them.
     """
 
     name: str
     claim: StatedClaim
     subject: Subject
+    covered: tuple[str, ...] | None = None
+
+    @property
+    def games(self) -> tuple[str, ...]:
+        """Names of the kinds of games that are played."""
+        kinds = kinds_of(self.subject, self.claim)
+        return tuple(kind.name for kind in kinds if self.covered is None or kind.plain_name in self.covered)
 
 
 @dataclass(frozen=True)
@@ -68,3 +78,8 @@ class Animal:
     def claim(self) -> StatedClaim:
         """What it claims."""
         return self.twin.claim
+
+    @property
+    def games(self) -> tuple[str, ...]:
+        """Names of the kinds of games that are played."""
+        return replace(self.twin, subject=self.subject).games

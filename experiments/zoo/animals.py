@@ -1,6 +1,9 @@
 """The animals: every one a claim that is false, what really runs, where it was seen, and how it is mended."""
 
+import math
 from dataclasses import replace
+
+from flwr.serverapp.strategy import FedAvg, FedMedian, FedTrimmedAvg, Krum
 
 from experiments.zoo import clients, parts
 from experiments.zoo.animal import NO_INCIDENT, Animal
@@ -9,7 +12,9 @@ from experiments.zoo.honest import (
     ADAPTIVE_CLIPPING,
     CENTRAL,
     DISTRIBUTED,
+    FLOWERS,
     LOCAL,
+    LONG,
     LONG_RUN,
     MESSAGE_DEVIATION,
     OF_RECORDS,
@@ -25,6 +30,7 @@ from experiments.zoo.honest import (
     SHORT_RUN,
     SUMMING,
     TWO_ROUNDS,
+    flowers_fixed,
     subject,
 )
 
@@ -292,5 +298,75 @@ _ACCOUNTING = (
     ),
 )
 
-ANIMALS: tuple[Animal, ...] = (*_NOISE, *_SENSITIVITY, *_BESIDE, *_ACCOUNTING)
+_MEANS_ONLY = (
+    "Noise over the norm and the number of clients covers the mean alone: take the mean of the clipped updates, or "
+    "find out how far one client can move what you release, and scale the noise to that."
+)
+
+
+def _around(name: str, inner: type[FedAvg], wrong: str, **settings: object) -> Animal:
+    """Return Flower's wrapper around another aggregation than the mean."""
+    runs = replace(FLOWERS.subject, strategy=flowers_fixed(inner, **settings))
+    return Animal(
+        name, FLOWERS, runs, wrong, f"The fixed-clipping wrappers of {_FLOWER} take any strategy.", _MEANS_ONLY
+    )
+
+
+_STAGED = (
+    _around("private-median", FedMedian, "Its noise is for a mean, and the strategy inside takes the median."),
+    _around("private-trimmed-mean", FedTrimmedAvg,
+            "Its noise is for a mean of all, and the strategy inside leaves out the smallest and the largest fifth."),
+    _around("private-krum", Krum, "The wrapper's noise is for a mean, and the strategy inside chooses one reply.",
+            num_malicious_nodes=1),
+    Animal(
+        "outliers-left-out",
+        CENTRAL,
+        subject(ONE_ROUND.with_(combine=parts.without_outliers)),
+        "Updates far from the mean are left out, and who is far depends on everybody's update.",
+        NO_INCIDENT,
+        "Leave nobody out for what the others sent; clipping bounds outliers already.",
+    ),
+    Animal(
+        "running-means-unclipped",
+        CENTRAL,
+        subject(ONE_ROUND.with_(clip=parts.all_but_running)),
+        "Tensors named running_* get noise, but are not clipped.",
+        NO_INCIDENT,
+        "Clip the whole state together, or keep the statistics on the clients.",
+    ),
+    Animal(
+        "counters-passed-on",
+        CENTRAL,
+        subject(ONE_ROUND.with_(clip=parts.all_but_counters, is_noised=parts.all_but_named_counters)),
+        "The counters of batch normalisations are averaged without clipping and noise.",
+        f"Under the wrappers of {_FLOWER} num_batches_tracked tells whether a client took part.",
+        "Release no counter: leave whole numbers out of what clients send.",
+    ),
+    Animal(
+        "noise-by-replies",
+        CENTRAL,
+        subject(ONE_ROUND.with_(deviation=parts.of_the_replies)),
+        "The sum is divided by the clients that were asked, and the noise by those that replied.",
+        f"In the wrappers of {_FLOWER} a missing reply changes the denominator and not the noise.",
+        "Divide sum and noise by one and the same public number.",
+    ),
+    Animal(
+        "sparse-noise",
+        CENTRAL,
+        subject(ONE_ROUND.with_(add=parts.sparsely)),
+        "Noise of a fixed length is added to the first thousand values of a tensor, and the others get none.",
+        NO_INCIDENT,
+        "Draw noise of the shape of what it is added to.",
+    ),
+    Animal(
+        "decaying-noise",
+        LONG_RUN,
+        subject(ONE_ROUND.with_(multiplier=math.sqrt(LONG), deviation=parts.decaying(0.7))),
+        "The noise becomes smaller by three tenths from round to round, and the accountant believes that it stays.",
+        NO_INCIDENT,
+        "Account for the noise of every round where it is drawn.",
+    ),
+)  # fmt: skip
+
+ANIMALS: tuple[Animal, ...] = (*_NOISE, *_SENSITIVITY, *_BESIDE, *_ACCOUNTING, *_STAGED)
 """All of them."""

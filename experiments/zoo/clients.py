@@ -9,7 +9,7 @@ from flwr.app import Array, ArrayRecord, Context, Message
 from experiments.zoo.parts import RUNNING_MEAN, Arrays, on_grid, whole_update
 from fl_audit.packing import pack, unpack
 from fl_audit.randomness import Purpose, generator
-from strategies.laboratory.subject import Floats, Local, LocalReply, Mod
+from strategies.games.subject import Floats, Local, LocalReply, Mod
 
 EXPECTED_RECORDS = 4
 """Records that a shard is planned to have: a public number, whatever it really has."""

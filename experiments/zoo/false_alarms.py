@@ -23,13 +23,12 @@ from rich.table import Table
 from scipy.stats import binom
 
 from experiments.cli.main import guarded
-from experiments.laboratory.campaign import hold_to_claim
 from experiments.zoo.honest import HONEST
 from fl_audit.errors import InputError, require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.trial import Budget
 from fl_audit.whole_files import whole_file
-from strategies.laboratory.kinds import kinds_for
+from strategies.games.campaign import hold_to_claim
 
 LEVEL = 0.05
 SMALL = Budget(pilot=40, stages=(120,), shares=(1.0,), tried=2, most=3, deep=1)
@@ -49,7 +48,7 @@ def audit(mechanism_and_number: tuple[str, int]) -> tuple[tuple[str, int], str]:
     """Audit an honest mechanism with the games of a number."""
     name, number = mechanism_and_number
     honest = next(one for one in HONEST if one.name == name)
-    kinds = [kind.name for kind in kinds_for(honest.claim.neighbours, honest.claim.rounds, honest.subject.is_clipped)]
+    kinds = honest.games
     only = [kinds[(KINDS_AT_ONCE * number + place) % len(kinds)] for place in range(KINDS_AT_ONCE)]
     trial = hold_to_claim(honest.subject, honest.claim, budget=SMALL, seed=_FIRST_SEED + number, only=only)
     return mechanism_and_number, str(trial.verdict)

@@ -1,7 +1,10 @@
 """The honest mechanisms of the zoo, each with the claim that it keeps."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg, Strategy
 
 from experiments.zoo import clients, parts
 from experiments.zoo.animal import Honest
@@ -12,7 +15,7 @@ from fl_audit.privacy.adaptive_clipping import combined_multiplier
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.profile import PrivacyProfile
-from strategies.laboratory.subject import Observer, Subject
+from strategies.games.subject import Observer, Subject
 
 DELTA = 0.01
 """Of claims with an epsilon: one over a hundred clients or records."""
@@ -32,6 +35,16 @@ def gaussian_claim(adjacency: Adjacency, mu: float, rounds: int) -> StatedClaim:
 def subject(mechanism: Mechanism, like: Subject | None = None) -> Subject:
     """Return a mechanism as what is played, with the clients of another subject."""
     return replace(like or Subject(mechanism.strategy, clients=CLIENTS), strategy=mechanism.strategy)
+
+
+def flowers_fixed(inner: type[FedAvg], **settings: object) -> Callable[[int], Strategy]:
+    """Return what makes Flower's wrapper with clipping on the server around a strategy: noise 1 at norm 1."""
+
+    def made(clients: int) -> Strategy:
+        strategy = inner(fraction_evaluate=0.0, **settings)  # type: ignore[arg-type]
+        return DifferentialPrivacyServerSideFixedClipping(strategy, 1.0, 1.0, clients)
+
+    return made
 
 
 ONE_ROUND = Mechanism(multiplier=1.0)
@@ -96,7 +109,15 @@ LOCAL = Honest(
     ),
 )
 
+FLOWERS = Honest(
+    "Flower's fixed clipping",
+    StatedClaim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0),
+    Subject(flowers_fixed(FedAvg), clients=CLIENTS),
+    covered=("removed", "huge", "huge in every tensor", "tiny"),
+)
+"""The use that its documentation covers: updates of ordinary floating-point tensors, equal weights."""
+
 HONEST = (
-    CENTRAL, REPLACED, SHORT_RUN, LONG_RUN, ADAPTIVE_CLIPPING, DISTRIBUTED, RECORDS, POISSON, LOCAL,
+    FLOWERS, CENTRAL, REPLACED, SHORT_RUN, LONG_RUN, ADAPTIVE_CLIPPING, DISTRIBUTED, RECORDS, POISSON, LOCAL,
 )  # fmt: skip
 """All of them."""

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from experiments.laboratory.campaign import hold_to_claim
 from experiments.zoo.animal import Animal, Honest
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.trial import Budget, Tell, Trial
 from fl_audit.whole_files import whole_file
+from strategies.games.campaign import hold_to_claim
 
 BUDGET = Budget(pilot=400, stages=(600, 2000, 8000), shares=(0.3, 0.3, 0.4), tried=3, most=6, deep=2, until_broken=True)
 """Enough games to catch every animal; a trial ends with the first lead that breaks the claim."""
@@ -78,7 +78,9 @@ def hunt(
         Takes progress.
     """
     start, processor = time.monotonic(), _processor_seconds()
-    trial = hold_to_claim(what.subject, what.claim, budget=budget, seed=seed, processes=processes, tell=tell)
+    trial = hold_to_claim(
+        what.subject, what.claim, budget=budget, seed=seed, processes=processes, only=what.games, tell=tell
+    )
     return _row(what, trial, time.monotonic() - start, _processor_seconds() - processor)
 
 

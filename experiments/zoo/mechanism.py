@@ -6,7 +6,7 @@ here knows which values are honest.
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,8 +34,10 @@ class Mechanism:
         From an update and a norm to what is added up.
     weights
         Of the replies, shape (replies,).
+    combine
+        From the clipped updates, their weights and the norm to what is released but for the noise.
     clip_mean
-        What is done to the weighted sum before noise is added; an honest mechanism has nothing left to do.
+        What is done to it before noise is added; an honest mechanism has nothing left to do.
     deviation
         Standard deviation of the noise on the mean: of multiplier, round and the norm of the next round.
     is_noised
@@ -58,6 +60,7 @@ class Mechanism:
     norm: float = 1.0
     clip: Callable[[Arrays, float], Arrays] = parts.whole_update
     weights: Callable[[Round], Floats] = parts.equal_weights
+    combine: Callable[[Sequence[Arrays], Floats, float], Arrays] = parts.weighted_sum
     clip_mean: Callable[[Arrays, float], Arrays] = parts.untouched
     deviation: Callable[[float, Round, float], float] = parts.of_the_sum
     is_noised: Callable[[str, int], bool] = parts.every_tensor
@@ -72,8 +75,8 @@ class Mechanism:
         """Return the mechanism with some parts changed."""
         return replace(self, **changed)  # type: ignore[arg-type]
 
-    def strategy(self) -> Strategy:
-        """Return a new run of the mechanism."""
+    def strategy(self, _clients: int) -> Strategy:
+        """Return a new run of the mechanism, for any number of clients."""
         return MechanismStrategy(self)
 
 
@@ -132,11 +135,9 @@ class MechanismStrategy(Strategy):
         """Return the weighted sum of the clipped updates."""
         clipped = [self._mechanism.clip(reply.update, this.norm) for reply in this.replies]
         weights = self._mechanism.weights(this)
-        zero = {name: np.zeros(values.shape) for name, values in self._sent.items() if name in self._trained}
-        return {
-            name: sum((weight * one[name] for weight, one in zip(weights, clipped, strict=True)), start)
-            for name, start in zero.items()
-        }
+        if not clipped:
+            return {name: np.zeros(values.shape) for name, values in self._sent.items() if name in self._trained}
+        return self._mechanism.combine(clipped, weights, this.norm)
 
     @property
     def _trained(self) -> set[str]:
@@ -150,7 +151,12 @@ class MechanismStrategy(Strategy):
             drawn = np.zeros(mean.shape)
         sent = self._sent[name]
         moved = sent.astype(np.float64) + self._mechanism.add(mean, np.asarray(drawn))
-        return np.asarray(np.rint(moved) if sent.dtype.kind == "i" else moved).astype(sent.dtype)
+        match sent.dtype.kind:
+            case "i":
+                moved = np.rint(moved)
+            case "b":
+                moved = np.rint(np.clip(moved, 0.0, 1.0))
+        return np.asarray(moved).astype(sent.dtype)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

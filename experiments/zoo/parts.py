@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,6 +94,18 @@ def all_but_scalars(update: Arrays, norm: float) -> Arrays:
     return update | whole_update(with_axes, norm)
 
 
+def all_but_running(update: Arrays, norm: float) -> Arrays:
+    """Clip all but the running statistics of normalisations, and pass these on."""
+    trained = {name: values for name, values in update.items() if "running_" not in name}
+    return update | whole_update(trained, norm)
+
+
+def all_but_counters(update: Arrays, norm: float) -> Arrays:
+    """Clip all but the counters of normalisations, and pass these on."""
+    trained = {name: values for name, values in update.items() if "num_batches_" not in name}
+    return update | whole_update(trained, norm)
+
+
 def dividing_by_length(update: Arrays, norm: float) -> Arrays:
     """Clip without a thought of updates that are exactly zero."""
     return {name: values * min(1.0, norm / length(update)) for name, values in update.items()}
@@ -125,6 +137,25 @@ def among_replies(this: Round) -> Floats:
     return np.full(len(this.replies), 1 / max(1, len(this.replies)))
 
 
+# How updates become one
+
+
+def weighted_sum(updates: Sequence[Arrays], weights: Floats, _norm: float) -> Arrays:
+    """Add the weighted updates."""
+    return {
+        name: np.asarray(sum(weight * one[name] for weight, one in zip(weights, updates, strict=True)))
+        for name in updates[0]
+    }
+
+
+def without_outliers(updates: Sequence[Arrays], weights: Floats, norm: float) -> Arrays:
+    """Leave out what is farther from the mean than the norm, and add the others."""
+    mean = weighted_sum(updates, weights, norm)
+    apart = [length({name: one[name] - mean[name] for name in mean}) for one in updates]
+    kept = np.array([distance <= norm * (1 + 1e-9) for distance in apart])
+    return weighted_sum(updates, np.where(kept, weights, 0.0), norm)
+
+
 # How much noise
 
 
@@ -136,6 +167,16 @@ def of_the_sum(multiplier: float, this: Round, _next_norm: float) -> float:
 def of_all_registered(multiplier: float, this: Round, next_norm: float) -> float:
     """Divide the noise by all who are registered, twice as many as take part."""
     return of_the_sum(multiplier, this, next_norm) / 2
+
+
+def of_the_replies(multiplier: float, this: Round, _next_norm: float) -> float:
+    """Divide the noise by the replies that arrive."""
+    return multiplier * this.norm / max(1, len(this.replies))
+
+
+def decaying(factor: float) -> Callable[[float, Round, float], float]:
+    """Return noise that becomes smaller by a factor from round to round."""
+    return lambda multiplier, this, next_norm: of_the_sum(multiplier, this, next_norm) * factor ** (this.number - 1)
 
 
 def of_the_next_norm(multiplier: float, this: Round, next_norm: float) -> float:
@@ -154,6 +195,11 @@ def every_tensor(_name: str, _axes: int) -> bool:
 def all_but_bias(name: str, _axes: int) -> bool:
     """No noise for the bias."""
     return name != "bias"
+
+
+def all_but_named_counters(name: str, _axes: int) -> bool:
+    """No noise for the counters of normalisations."""
+    return "num_batches_" not in name
 
 
 def only_with_axes(_name: str, axes: int) -> bool:
@@ -179,6 +225,11 @@ def seeded_with_round(_secret: int, round: int) -> np.random.Generator:
 def on_grid(mean: Floats, noise: Floats) -> Floats:
     """Add in float64 and round to the grid, which hides what rounding errors say."""
     return np.asarray(np.rint((mean + noise) / GRID) * GRID)
+
+
+def sparsely(mean: Floats, noise: Floats) -> Floats:
+    """Add noise to the first thousand values of a tensor alone."""
+    return on_grid(mean, np.where(np.arange(noise.size).reshape(noise.shape) < 1000, noise, 0.0))
 
 
 def in_single(mean: Floats, noise: Floats) -> Floats:

@@ -22,6 +22,8 @@ _LARGEST = 100.0
 
 ALONG = "what was released along the differing contribution"
 """The group for which a normal law is expected, if noise is Gaussian."""
+ROUNDED = "the low bits of what was released"
+"""The group that shows roundings."""
 
 
 def feature_groups(games: Games) -> dict[str, Floats]:
@@ -53,7 +55,7 @@ def feature_groups(games: Games) -> dict[str, Floats]:
     if np.any(games.others):
         groups["what was released along it, beside what others contributed"] = _beside_others(games)
     groups["the size of what was released"] = _sizes(games)
-    groups["the low bits of what was released"] = _grains(games)
+    groups[ROUNDED] = _grains(games)
     # A sketched model shows some of its released values as they are, and these belong to no part of the difference.
     if games.released.shape == games.direction.shape:
         groups["the finest bit beside the contribution"] = _finest(games)
@@ -64,15 +66,15 @@ def feature_groups(games: Games) -> dict[str, Floats]:
 
 def along(games: Games) -> Floats:
     """Return the sum over rounds of what was released, along the differing contribution; shape (games,)."""
-    return np.asarray(np.sum(_projections(games), axis=1))
+    return np.asarray(np.sum(projections(games), axis=1))
 
 
 def _own_along(games: Games) -> Floats:
     """Return the same of the noise of one's own."""
-    return np.asarray(np.sum(_projections(replace(games, steps=games.own)), axis=1))
+    return np.asarray(np.sum(projections(replace(games, steps=games.own)), axis=1))
 
 
-def _projections(games: Games) -> Floats:
+def projections(games: Games) -> Floats:
     """Return the released steps along the unit vector of the difference, shape (games, rounds); NaN counts as 0."""
     norms = np.linalg.norm(games.direction, axis=2)
     products = np.sum(np.nan_to_num(games.steps, nan=0.0, posinf=0.0, neginf=0.0) * games.direction, axis=2)
@@ -80,11 +82,10 @@ def _projections(games: Games) -> Floats:
 
 
 def _by_round(games: Games) -> Floats:
-    projections = _projections(games)
-    rounds = projections.shape[1]
-    if rounds <= _ROUNDS_SHOWN:
-        return projections
-    return np.stack([part.sum(axis=1) for part in np.array_split(projections, _ROUNDS_SHOWN, axis=1)], axis=1)
+    found = projections(games)
+    if found.shape[1] <= _ROUNDS_SHOWN:
+        return found
+    return np.stack([part.sum(axis=1) for part in np.array_split(found, _ROUNDS_SHOWN, axis=1)], axis=1)
 
 
 def _alternating(games: Games) -> Floats:

@@ -39,33 +39,61 @@ class Finding:
     def sentence(self) -> str:
         """What was found, in one or two sentences."""
         attempt = self.attempt
-        limit = attempt.lead.limit
         told = (
             f"{attempt.lead.kind} ({self.words}): looking at {attempt.lead.group}, {attempt.right} of "
             f"{attempt.games} games were guessed right ({attempt.right / attempt.games:.1%}; the claim allows "
             f"{self.claimed_success:.1%})."
         )
         if not attempt.is_broken:
-            return f"{told} Epsilon is at least {attempt.bound:.2f} at delta {limit.delta:.3g}: no contradiction."
-        return (
-            f"{told} With {attempt.confidence:.1%} confidence epsilon is at least {attempt.bound:.2f} at delta "
-            f"{limit.delta:.3g}; the claim allows {limit.epsilon:.2f} there."
-        )
+            return f"{told} {self.shown[0].upper()}{self.shown[1:]}: no contradiction."
+        return f"{told} With {attempt.confidence:.1%} confidence {self.shown}; {self.allowed}."
+
+    @property
+    def shown(self) -> str:
+        """What is certain of the games."""
+        limit = self.attempt.lead.limit
+        if limit.epsilon > 0:
+            return f"epsilon is at least {self.attempt.bound:.2f} at delta {limit.delta:.3g}"
+        if self.attempt.bound > 0:
+            return f"more than {self.claimed_success:.1%} of games can be told"
+        return f"no more than {self.claimed_success:.1%} of games were told for certain"
+
+    @property
+    def allowed(self) -> str:
+        """What the claim allows in the place of that."""
+        limit = self.attempt.lead.limit
+        if limit.epsilon > 0:
+            return f"the claim allows {limit.epsilon:.2f} there"
+        return "the claim allows no more than that"
+
+    @property
+    def cause(self) -> str:
+        """Why games were told, in a sentence or two."""
+        said = [self.attempt.cause] if self.attempt.cause else []
+        if self.noise is not None and self.noise.ratio > 1 and self.noise.mu_low > self.noise.claimed_mu:
+            said.append(
+                f"There is {self.noise.ratio:.1f} times too little noise for what one of them can change (mu "
+                f"{self.noise.mu:.2f}, claimed {self.noise.claimed_mu:.2f})."
+            )
+        return " ".join(said) or f"What told is {self.attempt.lead.group}."
 
 
 def findings(trial: Trial, words: Mapping[str, str], mends: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Return what every tried lead came to, the worst first.
+    """Return what every tried lead came to: first those that break the claim, the plainest kind of game first.
 
     Parameters
     ----------
     trial
         The trial.
     words
-        What happens in a kind of game, by its name.
+        What happens in a kind of game, by its name; the plainest kinds come first.
     mends
         What usually mends a leak, by the name of the kind.
     """
-    success = trial.claim.success
+    success, order = trial.claim.success, list(words)
+    attempts = sorted(
+        trial.attempts, key=lambda attempt: (not attempt.is_broken, order.index(attempt.lead.kind) * attempt.is_broken)
+    )
     return tuple(
         Finding(
             attempt,
@@ -74,7 +102,7 @@ def findings(trial: Trial, words: Mapping[str, str], mends: Mapping[str, str]) -
             noise_reading(trial.claim, attempt),
             success,
         )
-        for attempt in trial.attempts
+        for attempt in attempts
     )
 
 
@@ -145,6 +173,7 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         "game": attempt.lead.kind,
         "words": finding.words,
         "told_by": attempt.lead.group,
+        "cause": finding.cause if attempt.is_broken else None,
         "broken": attempt.is_broken,
         "lower_bound": _finite(attempt.bound),
         "claimed_epsilon": attempt.lead.limit.epsilon,

@@ -7,7 +7,7 @@ a fair coin that nothing else depends on. Under (epsilon, delta)-DP no guess is 
 right guesses is, in law, at most binomial. Nothing else is assumed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +17,10 @@ from scipy.stats import beta
 from fl_audit.errors import require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.bounds.methods import BoundMethod
+from fl_audit.laboratory.causes import cause_of
 from fl_audit.laboratory.claim import Limit, StatedClaim
 from fl_audit.laboratory.features import along, feature_groups
-from fl_audit.laboratory.leads import Lead
+from fl_audit.laboratory.leads import Lead, leads
 from fl_audit.laboratory.rules import Rule, learned_rule
 from fl_audit.laboratory.seen import Floats, Games
 from fl_audit.laboratory.transcript import telling_lines
@@ -76,8 +77,28 @@ def guess_trial(
         present=present[LESSONS:],
         along=along(games)[LESSONS:],
         lines=telling_lines(games, present, guesses.group),
+        cause=cause_of(games, present, guesses.group),
     )
     return Trial(claim, _verdict(attempt), (attempt,), (), LESSONS)
+
+
+def most_telling(pilots: Sequence[tuple[Games, NDArray[np.bool_]]], claim: StatedClaim) -> int:
+    """Return which way to play tells most, from games that are not counted; the first of equals.
+
+    Parameters
+    ----------
+    pilots
+        Games of every way, and whether D was played.
+    claim
+        The claim.
+    """
+    margins = [
+        leads("", games, present, claim.limits, len(games))[0].margin
+        if min(present.sum(), (~present).sum()) >= 4
+        else -np.inf
+        for games, present in pilots
+    ]
+    return int(np.argmax(margins))
 
 
 def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -> float:

@@ -50,6 +50,11 @@ class NoiseReading:
     p_value: float
 
     @property
+    def ratio(self) -> float:
+        """How many times too little noise there is: 1 or less where there is enough."""
+        return self.mu / max(self.claimed_mu, 1e-300)
+
+    @property
     def words(self) -> str:
         """The reading in one sentence, with what it rests on."""
         return (

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fl_audit.errors import require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
+from fl_audit.laboratory.causes import cause_of
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.features import along, feature_groups
 from fl_audit.laboratory.leads import Lead, leads
@@ -100,6 +101,8 @@ class Attempt:
         What was released along the differing contribution, summed over rounds, shape (games,).
     lines
         The lines of the transcript that tell most.
+    cause
+        Why games were told, as far as it can be seen; empty where it cannot.
     """
 
     lead: Lead
@@ -112,6 +115,7 @@ class Attempt:
     present: NDArray[np.bool_]
     along: Floats
     lines: tuple[str, ...]
+    cause: str = ""
 
     @property
     def is_broken(self) -> bool:
@@ -264,7 +268,9 @@ def _attempt(lead: Lead, games: Games, present: NDArray[np.bool_], confidence: f
     right = int(np.sum((scores > lead.threshold) == present))
     ceiling = bound.limit_of_detection
     lines = telling_lines(games, present, lead.group)
-    return Attempt(lead, bound.epsilon, confidence, ceiling, len(scores), right, scores, present, along(games), lines)
+    cause = cause_of(games, present, lead.group)
+    seen = along(games)
+    return Attempt(lead, bound.epsilon, confidence, ceiling, len(scores), right, scores, present, seen, lines, cause)
 
 
 def _verdict(attempts: Sequence[Attempt]) -> Verdict:

@@ -32,7 +32,7 @@ def _scores(axes: Axes, attempt: Attempt) -> None:
         values = np.clip(shown[attempt.present == bool(bit)], edges[0], edges[-1])
         heights, _ = np.histogram(values, edges)
         axes.stairs(heights, edges, fill=True, color=style.fill, alpha=0.6, hatch=style.hatch)
-        axes.stairs(heights, edges, color=style.colour, linestyle=style.line, linewidth=1.6, label=style.short)
+        axes.stairs(heights, edges, color=style.colour, linestyle=style.line, linewidth=1.6, label="D" if bit else "D'")
     axes.axvline(0, color=INK, linewidth=1, linestyle=":")
     axes.legend(frameon=False, fontsize=9)
     finish_axes(axes, "Scores of fresh games", "score, in spreads (right of the line: guess D)", "games")

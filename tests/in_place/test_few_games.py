@@ -9,9 +9,9 @@ from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.guesses import LESSONS, fewest_games, guess_trial, guessed_epsilon
 from fl_audit.laboratory.seen import Games
 from fl_audit.laboratory.sketch import sketch
-from strategies.in_place.contributions import contribution, crafted, flat
-from strategies.in_place.notes import Deed
-from strategies.in_place.records import held, shard_of
+from strategies.games.arrays import contribution, crafted, flat
+from strategies.games.notes import Deed
+from strategies.games.records import held, shard_of
 
 
 def games_of(columns: np.ndarray) -> Games:
@@ -90,12 +90,17 @@ def test_every_deed_is_what_it_says() -> None:
     np.testing.assert_array_equal(moved[Deed.OWN], flat(own) - flat(base))
     # A counter of whole numbers has no opposite.
     np.testing.assert_array_equal(moved[Deed.OWN_OPPOSITE], [-1, -1, -1, 0, 0, -1])
-    assert np.linalg.norm(moved[Deed.CRAFTED]) == pytest.approx(100, rel=1e-3)
+    floats, whole = [0, 1, 2, 5], [3, 4]
+    assert np.linalg.norm(moved[Deed.CRAFTED][floats]) == pytest.approx(100, rel=1e-3)
+    # Whole numbers carry a canary too, of at least 1 however short the update is.
+    assert np.all(moved[Deed.CRAFTED][whole] >= 1)
+    assert crafted({"b": base["b"], "a": base["a"]}, 1e-3)["b"].tolist() == [1, 1]
+    assert contribution(Deed.CRAFTED, base, {"mask": np.array([False, True])}, 1.0)["mask"].tolist() == [True, True]
     np.testing.assert_allclose(moved[Deed.CRAFTED_OPPOSITE], -moved[Deed.CRAFTED])
     assert not np.any(moved[Deed.NOTHING])
     assert 0 < np.abs(moved[Deed.ALMOST_NOTHING]).max() < 1e-5
     assert np.count_nonzero(moved[Deed.ALMOST_NOTHING]) == 1
-    np.testing.assert_allclose(flat(crafted({"a": (3,), "c": ()}, 100.0)), moved[Deed.CRAFTED][[0, 1, 2, 5]], rtol=1e-3)
+    np.testing.assert_allclose(flat(crafted(base, 100.0)), moved[Deed.CRAFTED], rtol=1e-3)
 
 
 def test_records_are_held_as_the_game_wants() -> None:

@@ -19,7 +19,7 @@ from toy_app import CLIENTS, Heard, Noisy, toy_audit, toy_run
 
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
-from strategies.in_place import StatedClaim, held, insider
+from strategies.games import StatedClaim, held, insider
 
 
 def verdict_of(directory: Path) -> dict[str, Any]:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from experiments.runs.local_engine import run_locally
-from strategies.in_place import Audit, StatedClaim, insider
+from strategies.games import Audit, StatedClaim, insider
 
 CLIENTS = 3
 
@@ -61,17 +61,20 @@ def toy_run(
     mods: list[Any] | None = None,
     heard: Heard | None = None,
     rounds: int = 2,
+    start: dict[str, np.ndarray[Any, Any]] | None = None,
 ) -> Result:
     """Run the app in this process with the same seed as ever; return the result of its own training."""
     random.seed(0)
     results: list[Result] = []
     server = ServerApp()
+    model = {"0": np.zeros(6, np.float32)} if start is None else start
+    arrays = ArrayRecord({name: Array(value) for name, value in model.items()})
 
     @server.main()
     def main(grid: Grid, context: Context) -> None:
         inner = strategy()
         watched = inner if audit is None else audit.watch(inner)
-        results.append(watched.start(grid, ArrayRecord([np.zeros(6, np.float32)]), num_rounds=rounds))
+        results.append(watched.start(grid, arrays, num_rounds=rounds))
 
     client = toy_client([insider] if mods is None else mods, Heard() if heard is None else heard)
     run_locally(server, client, CLIENTS, 30.0)

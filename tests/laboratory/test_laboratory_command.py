@@ -9,10 +9,12 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 from typer.testing import CliRunner
 
 from experiments.cli.main import app
-from experiments.laboratory.subjects import subject_of
 from fl_audit.errors import InputError
-from strategies.laboratory.kinds import KINDS
-from strategies.laboratory.mends import MENDS
+from strategies.games.factories import subject_of
+from strategies.games.kinds import BY_NAME
+from strategies.games.mends import MENDS
+
+NO_FUNCTION = ("a", "b")
 
 
 def private() -> Strategy:
@@ -80,7 +82,7 @@ def test_exchanging_a_client_tells_twice_as_much_as_leaving_it_out() -> None:
     [
         (("nothing", "--claim-epsilon", "1"), "names no function"),
         (("missing_module:f", "--claim-epsilon", "1"), "cannot be imported"),
-        (("strategies_of_mine:KINDS", "--claim-epsilon", "1"), "tuple"),
+        (("strategies_of_mine:NO_FUNCTION", "--claim-epsilon", "1"), "tuple"),
         (("strategies_of_mine:failing", "--claim-epsilon", "1"), "raised ValueError: no noise named"),
         (("strategies_of_mine:plain",), "either an epsilon or a noise multiplier"),
         (("strategies_of_mine:plain", "--claim-epsilon", "-1"), "epsilon is -1"),
@@ -102,4 +104,4 @@ def test_the_norm_of_a_strategy_is_taken_from_it() -> None:
 
 
 def test_every_kind_of_game_has_a_mend() -> None:
-    assert set(MENDS) == {kind.name for kind in KINDS}
+    assert set(MENDS) == set(BY_NAME)

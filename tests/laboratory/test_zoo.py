@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from experiments.laboratory.campaign import hold_to_claim
 from experiments.zoo import false_alarms, parts
 from experiments.zoo.__main__ import chosen
 from experiments.zoo.animal import Animal, Honest
@@ -18,8 +17,9 @@ from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.trial import Budget, Trial
 from fl_audit.randomness import Purpose, generator
-from strategies.laboratory.kinds import KINDS
-from strategies.laboratory.play import Game
+from strategies.games.campaign import hold_to_claim
+from strategies.games.cast import Game
+from strategies.games.kinds import KINDS
 
 _SMALL = Budget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1)
 _ASKED_FOR = {
@@ -155,3 +155,33 @@ def test_false_alarms_are_counted_and_kept(tmp_path: Path) -> None:
     assert false_alarms.counts_table(verdicts, ["one round"])[1] == []
     false_alarms.write_verdicts(verdicts, tmp_path / "out.csv")
     assert false_alarms.read_verdicts(tmp_path / "out.csv") == verdicts
+
+
+_ONLY_ON_STAGE = {
+    "private-median": "removed, around a median, many",
+    "private-trimmed-mean": "removed, around a median, many",
+    "private-krum": "removed, around a median, many",
+    "outliers-left-out": "removed, around a median, many",
+    "running-means-unclipped": "running statistics",
+    "counters-passed-on": "parameter of whole numbers",
+    "noise-by-replies": "missing reply, large model",
+    "sparse-noise": "removed, large model",
+}
+"""Animals, and the kind of game that finds each."""
+
+
+@pytest.mark.parametrize("name", _ONLY_ON_STAGE)
+def test_a_breach_is_found_on_its_stage_and_nowhere_else(name: str) -> None:
+    """On the usual stage with a small model it is missed."""
+    animal, stage = _animal(name), _ONLY_ON_STAGE[name]
+    assert _trial(animal, stage).verdict is Verdict.VIOLATED
+    assert _trial(animal, "removed").verdict is not Verdict.VIOLATED
+
+
+def test_noise_that_decays_is_found_over_rounds() -> None:
+    animal = _animal("decaying-noise")
+    budget = Budget(pilot=100, stages=(800,), shares=(1.0,), tried=1, most=1, deep=1)
+    trial = hold_to_claim(animal.subject, animal.claim, budget=budget, only=["removed"])
+    assert trial.verdict is Verdict.VIOLATED
+    assert trial.worst is not None
+    assert "smaller from round to round" in trial.worst.cause

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from inspect import signature
 
 import numpy as np
 from flwr.app import Message
+from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
 from fl_audit.errors import InputError, require
+from strategies.games.bridge import as_strategy
 
 Floats = NDArray[np.float64]
 Mod = Callable[..., Message]
@@ -64,7 +67,8 @@ class Subject:
     Parameters
     ----------
     strategy
-        Makes a new strategy, as at the start of a run; it is called once a game.
+        Makes a new strategy, of either of Flower's interfaces, as at the start of a run; it is called once a game. If
+        it takes an argument, that is the number of clients, and games with few and with many are played.
     mods
         Modifiers of the client app that belong to the mechanism, in Flower's order: the first is the outermost.
     local
@@ -78,6 +82,8 @@ class Subject:
         game sends more.
     observer
         Who looks.
+    model
+        The initial tensors of an app's own model, by name; None plays models that every strategy can bear.
 
     Raises
     ------
@@ -85,13 +91,23 @@ class Subject:
         If a number is out of its range.
     """
 
-    strategy: Callable[[], Strategy]
+    strategy: Callable[..., Strategy | OldStrategy]
     mods: tuple[Mod, ...] = ()
     local: Local | None = None
     clients: int = 4
     norm: float = 1.0
     is_clipped: bool = True
     observer: Observer = Observer.CLIENT
+    model: Mapping[str, NDArray[np.generic]] | None = None
+
+    @property
+    def has_any_size(self) -> bool:
+        """Whether the strategy can be made for any number of clients."""
+        return bool(signature(self.strategy).parameters)
+
+    def made(self, clients: int) -> Strategy:
+        """Return a new strategy for a number of clients."""
+        return as_strategy(self.strategy(clients) if self.has_any_size else self.strategy())
 
     def __post_init__(self) -> None:
         require(self.clients >= 2, f"clients are {self.clients}: accepted are whole numbers from 2")

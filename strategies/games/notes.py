@@ -6,7 +6,7 @@ strategy takes out before the app's strategy sees the reply. Flower's modifiers 
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -98,6 +98,10 @@ class Note:
     numbers: Numbers = Numbers.KEPT
     length: float = 0.0
 
+    def to(self, group: str, is_target: bool) -> "Note":
+        """Return the note for one client, on a message with a group id: only the target's is told a deed."""
+        return replace(self, group=group, deed=self.deed if is_target else None)
+
     def written(self) -> str:
         """Return the note as a group id."""
         return _PREFIX + json.dumps(asdict(self))
@@ -108,10 +112,13 @@ def read_note(message: Message) -> Note | None:
     written = message.metadata.group_id
     if not written.startswith(_PREFIX):
         return None
-    entries = json.loads(written.removeprefix(_PREFIX))
-    deed = None if entries["deed"] is None else Deed(entries["deed"])
-    kinds = {"deed": deed, "replies": Replies(entries["replies"]), "numbers": Numbers(entries["numbers"])}
-    note = Note(**(entries | kinds))
+    try:
+        entries = json.loads(written.removeprefix(_PREFIX))
+        deed = None if entries["deed"] is None else Deed(entries["deed"])
+        kinds = {"deed": deed, "replies": Replies(entries["replies"]), "numbers": Numbers(entries["numbers"])}
+        note = Note(**(entries | kinds))
+    except (ValueError, KeyError, TypeError):  # of another version: nobody's app ends for it
+        return None
     message.metadata.group_id = note.group
     return note
 

@@ -47,7 +47,7 @@ def _page(trial: Trial, found: Sequence[Finding], name: str) -> str:
         title=f"{name}: {trial.verdict}",
         heading=f"{name}: {trial.verdict}",
         subtitle=f"Claim: {trial.claim.words} · {trial.pilots} games looked for leads",
-        opening=opening(trial),
+        opening=" ".join([opening(trial), *(finding.cause for finding in found[:1] if finding.attempt.is_broken)]),
         body="\n".join(part for part in body if part),
         footer="Written by fl_audit.",
     )
@@ -56,20 +56,19 @@ def _page(trial: Trial, found: Sequence[Finding], name: str) -> str:
 def _table(found: Sequence[Finding]) -> str:
     if not found:
         return "<p>No game could be played.</p>"
-    columns = ("game", "what told", "epsilon at least", "claimed", "at delta", "guessed right", "games")
+    columns = ("game", "what told", "shown", "claimed", "guessed right", "games")
     rows = [
         (
             finding.attempt.lead.kind,
             finding.attempt.lead.group,
-            f"{finding.attempt.bound:.2f}",
-            f"{finding.attempt.lead.limit.epsilon:.2f}",
-            f"{finding.attempt.lead.limit.delta:.3g}",
+            finding.shown,
+            finding.allowed,
             f"{finding.attempt.right / finding.attempt.games:.1%}",
             str(finding.attempt.games),
         )
         for finding in found
     ]
-    return html_table(columns, rows, numbers=(2, 3, 4, 5, 6))
+    return html_table(columns, rows, numbers=(4, 5))
 
 
 def _section(trial: Trial, finding: Finding) -> str:
@@ -78,6 +77,7 @@ def _section(trial: Trial, finding: Finding) -> str:
     broken = "breaks the claim" if attempt.is_broken else "does not contradict the claim"
     parts = [
         f"<h2>{escape(attempt.lead.kind.capitalize())}: {broken}</h2>",
+        f"<p>{escape(finding.cause)}</p>" if attempt.is_broken else "",
         f"<p>{escape(finding.sentence)}</p>",
         html_figure(
             to_png(draw_attempt(trial.claim, attempt)),

@@ -3,24 +3,23 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 
-from strategies.in_place.contributions import (
+from strategies.games.arrays import (
     Arrays,
-    Floats,
     arrays_of,
     base_of,
     contribution,
     flat,
     record_of,
+    shapes_of,
     with_names,
 )
-from strategies.in_place.notes import ANSWER, Answer, Deed, Note, Numbers, read_note
-from strategies.in_place.records import shard_of
+from strategies.games.notes import ANSWER, Answer, Deed, Floats, Note, Numbers, read_note
+from strategies.games.records import shard_of
 
 _OURS, _GAME = "fl-audit.", "fl-audit.game"
 _OWN, _BEFORE = "fl-audit.own.", "fl-audit.before."
@@ -46,29 +45,42 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
     with _kept_apart(context, 0 if note is None else note.game, is_noted=note is not None):
         if note is None:
             return call_next(message, context)
-        received = {name: arrays_of(record) for name, record in message.content.array_records.items()}
-        is_train = message.metadata.message_type.startswith("train")
-        with shard_of(note.deed if is_train else None) as shard:
+        is_target = note.deed is not None and message.metadata.message_type.startswith("train")
+        received = _arrays(message) if is_target else {}
+        with shard_of(note.deed if is_target else None) as shard:
             reply = call_next(message, context)
     if reply.has_error():
         return reply
-    partition = context.node_config.get("partition-id")
-    answer = Answer(partition if isinstance(partition, int) else None, has_record=shard.was_asked)
-    if note.deed is not None and is_train:
-        answer = replace(answer, update=_played(reply, received, note))
-    reply.content[ANSWER] = answer.record()
+    update = _played(reply, received, note) if is_target else None
+    with _spared(note.game):
+        partition = context.node_config.get("partition-id")
+        answer = Answer(partition if isinstance(partition, int) else None, update, shard.was_asked)
+        reply.content[ANSWER] = answer.record()
     return reply
+
+
+@contextmanager
+def _spared(game: int) -> Iterator[None]:
+    """Let nothing that goes wrong in the audit reach the app's own training; in games it is an error like others."""
+    try:
+        yield
+    except Exception:
+        if game:
+            raise
+
+
+def _arrays(message: Message) -> dict[str, Arrays]:
+    return {name: arrays_of(record) for name, record in message.content.array_records.items()}
 
 
 def _played(reply: Message, received: dict[str, Arrays], note: Note) -> Floats | None:
     """Change a reply as a game wants it; return the update that the client has made."""
     assert note.deed is not None
     update = None
-    for name, record in list(reply.content.array_records.items()):
-        own = arrays_of(record)
+    for name, own in _arrays(reply).items():
         sent = with_names(received, set(own), name)
         base = base_of(own, sent, note.replies)
-        if update is None:
+        if update is None and shapes_of(own) == shapes_of(base):
             update = flat(own) - flat(base)
         if note.deed is not Deed.OWN:
             reply.content[name] = record_of(contribution(note.deed, own, base, note.length))
@@ -91,7 +103,8 @@ def _kept_apart(context: Context, game: int, is_noted: bool) -> Iterator[None]:
     if not ours and not is_noted:
         yield
         return
-    _enter(context.state, ours, game)
+    with _spared(game):
+        _enter(context.state, ours, game)
     try:
         yield
     finally:

@@ -1,13 +1,13 @@
 """What a name on the command line puts on trial."""
 
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any
-
-from flwr.serverapp.strategy import Strategy
 
 from fl_audit.errors import InputError
 from fl_audit.user_modules import import_user_module, require_named
-from strategies.laboratory.subject import Mod, Observer, Subject
+from strategies.games.bridge import as_strategy, initial_model
+from strategies.games.subject import Mod, Observer, Subject
 
 _DEFAULT_NORM = 1.0
 
@@ -20,7 +20,8 @@ def subject_of(
     Parameters
     ----------
     factory
-        `package.module:name` of a function without arguments that returns a strategy or a subject.
+        `package.module:name` of a function that returns a strategy of either interface or a subject; if it takes an
+        argument, that is the number of clients.
     mods
         `package.module:name` of modifiers of the client app, outermost first.
     clients, is_clipped, observer
@@ -35,22 +36,22 @@ def subject_of(
     """
     make = imported(factory)
     try:
-        made = make()
+        made = make(clients) if signature(make).parameters else make()
     except Exception as error:
         raise InputError(f"factory {factory!r} raised {_in_a_line(error)}") from error
     if isinstance(made, Subject):
         return made
-    if not isinstance(made, Strategy):
-        raise InputError(
-            f"factory {factory!r} returned {type(made).__name__}: accepted are a Flower strategy of the message API "
-            "and a Subject"
-        )
+    try:
+        as_strategy(made)
+    except InputError as error:
+        raise InputError(f"factory {factory!r} returned {type(made).__name__}: {error}, or a Subject") from error
     own = getattr(made, "clipping_norm", _DEFAULT_NORM)
     chosen = norm if norm is not None else float(own) if isinstance(own, (int, float)) else _DEFAULT_NORM
     if observer not in list(Observer):
         raise InputError(f"--observer {observer!r}: accepted are {' and '.join(Observer)}")
     modifiers: tuple[Mod, ...] = tuple(imported(mod) for mod in mods)
-    return Subject(make, modifiers, None, clients, chosen, is_clipped, Observer(observer))
+    model = initial_model(made)
+    return Subject(make, modifiers, None, clients, chosen, is_clipped, Observer(observer), model)
 
 
 def imported(name: str) -> Callable[..., Any]:

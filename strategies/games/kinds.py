@@ -1,6 +1,6 @@
-"""The kinds of games: what the target contributes under D and under D', and what everybody else does."""
+"""The kinds of games: what the target contributes under D and under D', and the stages on which they are played."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from fl_audit.adjacency import Adjacency, Relation, Unit
@@ -25,6 +25,8 @@ class Direction(Enum):
     EVERY_TENSOR = "every tensor"
     SCALAR = "scalar"
     COUNTER = "counter"
+    SWITCH = "switch"
+    RUNNING = "running statistics"
 
 
 class Form(Enum):
@@ -43,8 +45,64 @@ class Model(Enum):
 
     PLAIN = "plain"
     WITH_SCALAR = "with a parameter without axes"
-    WITH_COUNTER = "with a parameter of whole numbers"
+    WITH_BUFFERS = "with the buffers of a batch normalisation, and a mask"
     HALF = "in half precision"
+    LARGE = "of 10,100 parameters"
+    OWN = "the app's own"
+
+
+class Others(Enum):
+    """How the contributions of everybody but the target lie."""
+
+    IDENTICAL = "all others contribute the same"
+    SPREAD = "the others point everywhere"
+    PAIRS = "the others come in opposing pairs"
+    MEDIAN = "half of the others pull one way and half the other way, so that the target decides"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where a kind of game is played.
+
+    Parameters
+    ----------
+    name
+        By which it is called; empty for the usual one.
+    others
+        How the other clients' contributions lie; IDENTICAL leaves them to the kind of game.
+    clients
+        How many clients there are; None for as many as the subject has. Strategies that are made for a fixed number
+        are not played with another one.
+    model
+        Which parameters the model has; None leaves it to the kind of game.
+    """
+
+    name: str = ""
+    others: Others = Others.IDENTICAL
+    clients: int | None = None
+    model: Model | None = None
+
+    @property
+    def words(self) -> str:
+        """What is unusual, in words."""
+        said = ["" if self.others is Others.IDENTICAL else self.others.value]
+        said += [f"{self.clients} clients" if self.clients else "", f"a model {self.model.value}" if self.model else ""]
+        return "; ".join(part for part in said if part)
+
+
+FEW, MANY = 4, 20
+STAGES = (
+    Stage("others spread", Others.SPREAD),
+    Stage("others in pairs", Others.PAIRS),
+    Stage("around a median", Others.MEDIAN),
+    Stage("around a median, few", Others.MEDIAN, FEW),
+    Stage("around a median, many", Others.MEDIAN, MANY),
+    Stage("others spread, many", Others.SPREAD, MANY),
+    Stage("large model", model=Model.LARGE),
+    Stage("own model", model=Model.OWN),
+    Stage("own model, around a median", Others.MEDIAN, model=Model.OWN),
+)
+"""The unusual stages, on which the plainest kinds of games are played once more."""
 
 
 class Schedule(Enum):
@@ -109,6 +167,8 @@ class Kind:
         Whether more than the clipping norm is sent.
     least_rounds
         Fewest rounds in which it says anything new.
+    stage
+        Where it is played.
     """
 
     name: str
@@ -123,6 +183,17 @@ class Kind:
     is_malformed: bool = False
     is_beyond: bool = False
     least_rounds: int = 1
+    stage: Stage = Stage()
+
+    @property
+    def plain_name(self) -> str:
+        """Name of this kind on the usual stage."""
+        return self.name.removesuffix(f", {self.stage.name}")
+
+    def on(self, stage: Stage) -> "Kind":
+        """Return this kind on another stage."""
+        name, words = f"{self.name}, {stage.name}", f"{self.words}; {stage.words}"
+        return replace(self, name=name, words=words, stage=stage, model=stage.model or self.model)
 
     def is_played(self, adjacency: Adjacency, rounds: int, is_clipped: bool) -> bool:
         """Return whether this kind says something about such a claim."""
@@ -139,47 +210,17 @@ _FIRST = Part(Direction.FIRST)
 
 KINDS: tuple[Kind, ...] = (
     Kind("removed", "an update at the clipping norm against none", _FIRST, units=_BOTH, relation=Relation.ADD_REMOVE),
-    Kind(
-        "opposite",
-        "an update at the clipping norm against its opposite",
-        _FIRST,
-        Part(Direction.FIRST, -1.0),
-        relation=Relation.REPLACE,
-        units=_BOTH,
-    ),
-    Kind(
-        "replaced",
-        "an update at the clipping norm against another one",
-        _FIRST,
-        Part(Direction.SECOND),
-        relation=Relation.REPLACE,
-        units=_BOTH,
-    ),
-    Kind(
-        "huge",
-        "an update of a thousand times the clipping norm against none",
-        Part(Direction.FIRST, HUGE),
-        is_beyond=True,
-        units=_BOTH,
-        relation=Relation.ADD_REMOVE,
-    ),
-    Kind(
-        "huge in every tensor",
-        "an update far beyond the clipping norm in every tensor against none",
-        Part(Direction.EVERY_TENSOR, HUGE),
-        is_beyond=True,
-        units=_BOTH,
-        relation=Relation.ADD_REMOVE,
-    ),
-    Kind(
-        "huge and opposite",
-        "an update of a thousand times the clipping norm against its opposite",
-        Part(Direction.EVERY_TENSOR, HUGE),
-        Part(Direction.EVERY_TENSOR, -HUGE),
-        is_beyond=True,
-        units=_BOTH,
-        relation=Relation.REPLACE,
-    ),
+    Kind("opposite", "an update at the clipping norm against its opposite", _FIRST, Part(Direction.FIRST, -1.0),
+         relation=Relation.REPLACE, units=_BOTH),
+    Kind("replaced", "an update at the clipping norm against another one", _FIRST, Part(Direction.SECOND),
+         relation=Relation.REPLACE, units=_BOTH),
+    Kind("huge", "an update of a thousand times the clipping norm against none", Part(Direction.FIRST, HUGE),
+         is_beyond=True, units=_BOTH, relation=Relation.ADD_REMOVE),
+    Kind("huge in every tensor", "an update far beyond the clipping norm in every tensor against none",
+         Part(Direction.EVERY_TENSOR, HUGE), is_beyond=True, units=_BOTH, relation=Relation.ADD_REMOVE),
+    Kind("huge and opposite", "an update of a thousand times the clipping norm against its opposite",
+         Part(Direction.EVERY_TENSOR, HUGE), Part(Direction.EVERY_TENSOR, -HUGE),
+         is_beyond=True, units=_BOTH, relation=Relation.REPLACE),
     Kind("removed among opposite ones", "a record at the clipping norm against none, among others that all point away",
          _FIRST, others=Part(Direction.FIRST, -RECORDS_OF_OTHERS), units=(Unit.RECORD,), relation=Relation.ADD_REMOVE),
     Kind("zero", "an update at the clipping norm against one of exactly zero", _FIRST, Part(Direction.ZERO)),
@@ -199,7 +240,11 @@ KINDS: tuple[Kind, ...] = (
     Kind("parameter without axes", "an update of nothing but a parameter without axes, against none",
          Part(Direction.SCALAR, HUGE), model=Model.WITH_SCALAR, is_beyond=True),
     Kind("parameter of whole numbers", "an update of nothing but a counter of whole numbers, against none",
-         Part(Direction.COUNTER, HUGE), model=Model.WITH_COUNTER, is_beyond=True),
+         Part(Direction.COUNTER, HUGE), model=Model.WITH_BUFFERS, is_beyond=True),
+    Kind("switches", "an update of nothing but switches of a mask, against none",
+         Part(Direction.SWITCH, HUGE), model=Model.WITH_BUFFERS, is_beyond=True),
+    Kind("running statistics", "an update of nothing but the running statistics of a normalisation, against none",
+         Part(Direction.RUNNING, HUGE), model=Model.WITH_BUFFERS, is_beyond=True),
     Kind("half precision", "an update at the clipping norm against none, in a model of half precision", _FIRST,
          model=Model.HALF, relation=Relation.ADD_REMOVE),
     Kind("alternating", "an update whose sign changes from round to round against none", _FIRST,
@@ -217,9 +262,45 @@ KINDS: tuple[Kind, ...] = (
          is_malformed=True, relation=Relation.ADD_REMOVE),
     Kind("wrong shape", "an update of a wrong shape against none", Part(form=Form.MISSHAPED), is_malformed=True),
 )  # fmt: skip
-"""Every kind of game."""
+"""Every kind of game on the usual stage."""
+
+_ON_STAGES = ("removed", "opposite")
+_ON_LARGE_MODELS = (*_ON_STAGES, "missing reply", "huge in every tensor", "huge and opposite")
 
 
-def kinds_for(adjacency: Adjacency, rounds: int, is_clipped: bool) -> tuple[Kind, ...]:
-    """Return the kinds of games that say something about a claim, in the order in which they are played."""
-    return tuple(kind for kind in KINDS if kind.is_played(adjacency, rounds, is_clipped))
+def _is_staged(kind: Kind, stage: Stage) -> bool:
+    """Return whether a kind says something new on a stage: who else is there matters for the plainest ones alone."""
+    return kind.name in (_ON_STAGES if stage.model is None else _ON_LARGE_MODELS)
+
+
+STAGED: tuple[Kind, ...] = tuple(kind.on(stage) for stage in STAGES for kind in KINDS if _is_staged(kind, stage))
+"""The plainest kinds of games on the unusual stages."""
+BY_NAME = {kind.name: kind for kind in (*KINDS, *STAGED)}
+"""Every kind of game, by its name."""
+
+
+def kinds_for(
+    adjacency: Adjacency, rounds: int, is_clipped: bool, sizes: tuple[int, ...] = (), has_model: bool = False
+) -> tuple[Kind, ...]:
+    """Return the kinds of games that say something about a claim, in the order in which they are played.
+
+    Parameters
+    ----------
+    adjacency, rounds
+        Of the claim.
+    is_clipped
+        Whether anything but the clients clips.
+    sizes
+        Other numbers of clients that the strategy can be made for.
+    has_model
+        Whether there is an app's own model.
+    """
+    return tuple(
+        kind
+        for kind in BY_NAME.values()
+        if kind.is_played(adjacency, rounds, is_clipped)
+        and kind.stage.clients in (None, *sizes)
+        and (has_model or kind.model is not Model.OWN)
+        # What other clients contribute is not what a claim about records is about.
+        and (adjacency.unit is Unit.CLIENT or kind.stage.others is Others.IDENTICAL)
+    )

@@ -11,18 +11,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-import experiments  # noqa: F401  # sets the environment before Flower is imported
-from experiments.talk import settle_flower
 from fl_audit.errors import require
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Games, Seen, stacked
 from fl_audit.laboratory.trial import CHUNK, Budget, Tell, Trial, put_on_trial
 from fl_audit.randomness import Purpose, generator
-from strategies.laboratory.kinds import KINDS, Kind, kinds_for
-from strategies.laboratory.play import Game
-from strategies.laboratory.replies import template
-from strategies.laboratory.subject import Subject
+from strategies.games.cast import Game, columns_of, model_of
+from strategies.games.kinds import BY_NAME, FEW, MANY, Kind, kinds_for
+from strategies.games.subject import Subject
+from strategies.games.watched import no_news_from_flower
 
+_NUMBERS = {name: number for number, name in enumerate(BY_NAME)}
 _Chunk = tuple[list[Seen], NDArray[np.bool_]]
 
 
@@ -72,16 +71,15 @@ def hold_to_claim(
     InputError
         If a number is out of its range.
     """
-    settle_flower()
     kinds = [
         kind
-        for kind in kinds_for(claim.neighbours, claim.rounds, subject.is_clipped)
-        if kind.name not in without and (only is None or kind.name in only)
+        for kind in kinds_of(subject, claim)
+        if not {kind.name, kind.plain_name} & set(without) and (only is None or kind.name in only)
     ]
     require(len(kinds) > 0, "no kind of game is left that says something about this claim")
     last_words = dict[str, str]()
-    with _players(subject, claim, seed, processes) as play_chunks:
-        play = partial(_played, play_chunks, last_words)
+    with no_news_from_flower(), _players(subject, claim, seed, processes) as play_chunks:
+        play = partial(_played, subject, play_chunks, last_words)
         return put_on_trial(
             claim,
             [kind.name for kind in kinds],
@@ -94,7 +92,14 @@ def hold_to_claim(
         )
 
 
+def kinds_of(subject: Subject, claim: StatedClaim) -> tuple[Kind, ...]:
+    """Return the kinds of games that are played against a subject with a claim."""
+    sizes = tuple({FEW, MANY} - {subject.clients}) if subject.has_any_size else ()
+    return kinds_for(claim.neighbours, claim.rounds, subject.is_clipped, sizes, subject.model is not None)
+
+
 def _played(
+    subject: Subject,
     play_chunks: Callable[[list[tuple[str, int]]], list[_Chunk]],
     last_words: dict[str, str],
     name: str,
@@ -107,7 +112,7 @@ def _played(
     for one in seen:
         if one.refusal is not None:
             last_words[name] = one.refusal
-    games = stacked(seen, template(_kind(name).model).tensors)
+    games = stacked(seen, columns_of(model_of(subject, BY_NAME[name])))
     return games, np.concatenate([present for _, present in played])
 
 
@@ -140,13 +145,9 @@ def _inherited_chunk(chunk: tuple[str, int]) -> _Chunk:
 
 def _chunk(subject: Subject, claim: StatedClaim, seed: int, name: str, chunk: int) -> _Chunk:
     """Play the games of a chunk."""
-    kind = _kind(name)
-    draws = generator(seed, Purpose.LABORATORY, world=chunk, client=KINDS.index(kind))
+    kind = BY_NAME[name]
+    draws = generator(seed, Purpose.LABORATORY, world=chunk, client=_NUMBERS[name])
     present = draws.random(CHUNK) < 0.5
     for seeded in (random.seed, np.random.seed, torch.manual_seed):
         seeded(int(draws.integers(2**32)))
     return [Game(subject, claim, kind, bool(bit), draws).play() for bit in present], present
-
-
-def _kind(name: str) -> Kind:
-    return next(kind for kind in KINDS if kind.name == name)

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from strategies.in_place.notes import Deed
+from strategies.games.notes import Deed
 
 DIFFERING = 0
 """Place of the differing record in the shard of the target's client."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from strategies.games.kinds import BY_NAME, Others
+
 _CLIP = (
     "Clip the whole update of a client, over all parameters together and before anything is averaged, to the norm that "
     "the noise is calibrated for."
@@ -22,7 +24,12 @@ _REFUSE = (
     "Refuse a round with a reply that is missing, not finite or of another form, or account for what is done instead."
 )
 
-MENDS: Mapping[str, str] = {
+_MEAN = (
+    "Noise that is calibrated for a mean does not cover a median, a trimmed mean or a choice among replies: one client "
+    "can move these from end to end of what the others sent. Take the plain mean of the clipped updates."
+)
+
+_USUAL: Mapping[str, str] = {
     "removed": _SENSITIVITY,
     "opposite": _SENSITIVITY,
     "replaced": _SENSITIVITY,
@@ -40,6 +47,8 @@ MENDS: Mapping[str, str] = {
     "metrics": "Release no metric that was not clipped, noised and accounted for; keep the others on the server.",
     "parameter without axes": _EVERYTHING,
     "parameter of whole numbers": _EVERYTHING,
+    "switches": _EVERYTHING,
+    "running statistics": _EVERYTHING,
     "half precision": "Sum and add the noise in double precision, and round last, to a grid that is fixed beforehand.",
     "alternating": "Draw new noise in every round, and compose the rounds.",
     "once": "Draw new noise in every round, and compose the rounds.",
@@ -48,5 +57,9 @@ MENDS: Mapping[str, str] = {
     "permuted keys": "Match tensors by their names, never by their order.",
     "half-precision reply": _REFUSE,
     "wrong shape": _REFUSE,
+}
+
+MENDS: Mapping[str, str] = {
+    name: _USUAL[kind.plain_name] if kind.stage.others is Others.IDENTICAL else _MEAN for name, kind in BY_NAME.items()
 }
 """For every kind of game, by its name."""

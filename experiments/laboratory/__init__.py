@@ -1,1 +1,0 @@
-"""Audits of strategies that other people wrote."""

@@ -1,0 +1,115 @@
+"""Why games were told: the cause of a leak, read off what was seen, in words that a user of Flower has."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.laboratory.features import ROUNDED, projections
+from fl_audit.laboratory.seen import Floats, Games
+
+_CLEAR = 5.0
+"""Standard errors from which a difference counts as seen: causes explain a verdict, and decide nothing."""
+_REPEATED = 0.5
+"""Correlation of the noise of two rounds from which it counts as the same."""
+
+
+def cause_of(games: Games, present: NDArray[np.bool_], group: str) -> str:
+    """Return what explains that games were told, as a sentence; empty where nothing of the known causes is seen.
+
+    Parameters
+    ----------
+    games
+        Games of one kind.
+    present
+        Whether D was played, shape (games,).
+    group
+        The group of features that told.
+    """
+    refused = games.refused[present].mean() - games.refused[~present].mean()
+    if abs(refused) > 0.5:
+        return "Whether the mechanism goes on or ends with an error tells who took part."
+    if group in games.names:
+        return f"A number beside the model follows from what the client sent: {group}."
+    tensors = _without_noise(games, present)
+    if len(tensors) == len(games.tensors):
+        return "The release is the same in every game: there is no noise, or it comes from a fixed seed."
+    if tensors:
+        return f"What is released of {', '.join(tensors)} is the same in every game: no noise is added there."
+    if group == ROUNDED:
+        return "The noise is rounded after it is added, or added in low precision: the last bits tell what it covers."
+    return _over_rounds(games, present) or _by_size(games, present) or _where(games, present)
+
+
+def _without_noise(games: Games, present: NDArray[np.bool_]) -> list[str]:
+    """Return the tensors that differ between D and D', and hardly between games of the same truth."""
+    found = []
+    for name, part in games.tensors:
+        steps = np.nan_to_num(games.steps[:, :, part]).reshape(len(games), -1)
+        gap = np.abs(steps[present].mean(axis=0) - steps[~present].mean(axis=0))
+        spread = np.maximum(steps[present].std(axis=0), steps[~present].std(axis=0))
+        # A tensor of which only some values have no noise counts too.
+        if np.any((gap > 1e-9) & (spread < 1e-6 * gap)):
+            found.append(name)
+    return found
+
+
+def _over_rounds(games: Games, present: NDArray[np.bool_]) -> str:
+    """Return what differs between rounds: shifts that stay, noise that repeats, noise that becomes smaller."""
+    along = projections(games)
+    if along.shape[1] < 2:
+        return ""
+    one, zero = along[present], along[~present]
+    shifts, noise = (
+        one.mean(axis=0) - zero.mean(axis=0),
+        np.concatenate([one - one.mean(axis=0), zero - zero.mean(axis=0)]),
+    )
+    spreads = noise.std(axis=0)
+    errors = spreads * np.sqrt(1 / max(len(one), 1) + 1 / max(len(zero), 1))
+    correlation = np.corrcoef(noise[:, 0], noise[:, 1])[0, 1] if np.all(spreads > 0) else 0.0
+    if correlation > _REPEATED:
+        return "The same noise is used in several rounds: the difference of two releases has little of it."
+    if shifts[-1] - shifts[0] > _CLEAR * np.hypot(errors[0], errors[-1]):
+        return (
+            "What one client adds stays in the sum for several rounds, as with momentum before the noise: each round "
+            "shows it again, and the noise is for once."
+        )
+    if spreads[-1] < 0.9 * spreads[0] and _is_clear(spreads[0], spreads[-1], len(noise)):
+        ratio = spreads[0] / max(spreads[-1], 1e-300)
+        return f"The noise becomes smaller from round to round: in the first it is {ratio:.1f} times that of the last."
+    return ""
+
+
+def _by_size(games: Games, present: NDArray[np.bool_]) -> str:
+    """Return whether the size of the noise follows from who took part."""
+    residual = np.where(
+        present[:, None, None], games.steps - _mean(games, present), games.steps - _mean(games, ~present)
+    )
+    one, zero = (float(np.sqrt(np.mean(np.nan_to_num(residual[which]) ** 2))) for which in (present, ~present))
+    if _is_clear(one, zero, residual[present].size):
+        ratio = max(one, zero) / min(one, zero)
+        return f"The size of the noise follows from who took part: one way it is {ratio:.2f} times the other."
+    return ""
+
+
+def _where(games: Games, present: NDArray[np.bool_]) -> str:
+    """Return in which tensor the difference shows, if it is much plainer there than in all others."""
+    ratios = dict[str, float]()
+    for name, part in games.tensors:
+        along = np.nan_to_num(np.sum(games.steps[:, :, part] * games.direction[:, :, part], axis=(1, 2)))
+        one, zero = along[present], along[~present]
+        spread = float(np.sqrt((one.var() + zero.var()) / 2))
+        if spread > 0:
+            ratios[name] = abs(float(one.mean() - zero.mean())) / spread
+    first, second = (sorted(ratios.items(), key=lambda entry: -entry[1]) + [("", 0.0)] * 2)[:2]
+    is_plain = second[0] and first[1] > 3 * second[1] and first[1] > _CLEAR / np.sqrt(len(games))
+    return f"It shows in {first[0]} above all: what is there is not covered as the rest is." if is_plain else ""
+
+
+def _mean(games: Games, which: NDArray[np.bool_]) -> Floats:
+    return np.asarray(np.nan_to_num(games.steps[which]).mean(axis=0))
+
+
+def _is_clear(one: float, zero: float, count: int) -> bool:
+    """Return whether two spreads of normal numbers differ by more than chance."""
+    if min(one, zero) <= 0:
+        return False
+    return bool(abs(np.log(one / zero)) > _CLEAR / np.sqrt(max(count, 1)))

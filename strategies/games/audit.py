@@ -1,0 +1,63 @@
+"""An app's own audit: what its claim is, how its games are played, and what came of them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from flwr.clientapp.typing import Mod
+from flwr.server.strategy import Strategy as OldStrategy
+from flwr.serverapp.strategy import Strategy
+
+from fl_audit.laboratory.trial import Trial
+from strategies.games.agreement import Agreement
+from strategies.games.bridge import as_strategy
+from strategies.games.findings import finished_trial
+from strategies.games.insider import insider
+from strategies.games.records import held
+from strategies.games.watched import WatchedStrategy
+
+
+@dataclass(frozen=True)
+class Audit(Agreement):
+    """The audit of a Flower app, in place; its settings are those of `Agreement`.
+
+    Examples
+    --------
+    In a Flower app::
+
+        audit = Audit(StatedClaim("add-remove-client", epsilon=4.0, delta=1e-5), games=220)
+        strategy = audit.watch(strategy)
+        app = ClientApp(mods=[audit.insider()])
+    """
+
+    def watch(self, strategy: Strategy | OldStrategy) -> Strategy:
+        """Return a strategy that trains as this one, and then plays games of the app.
+
+        Parameters
+        ----------
+        strategy
+            The app's strategy, with all its wrappers; one of Flower's old interface is started by what is returned.
+
+        Raises
+        ------
+        InputError
+            If it is no strategy.
+        """
+        return WatchedStrategy(as_strategy(strategy), self)
+
+    def insider(self) -> Mod:
+        """Return the modifier for the client app; it stands last, after those that belong to the mechanism."""
+        return insider
+
+    def held(self, *parts: Any) -> Any:
+        """Return the records that a client holds; see `held`."""
+        return held(*parts)
+
+    def verdict(self) -> Trial:
+        """Return what came of the games.
+
+        Raises
+        ------
+        InputError
+            If games are missing.
+        """
+        return finished_trial(self)

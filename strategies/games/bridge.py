@@ -1,0 +1,169 @@
+"""Strategies of Flower's old interface (`configure_fit`, `aggregate_fit`) behind the new one, so that they can play."""
+
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.common import (
+    Code,
+    EvaluateRes,
+    FitRes,
+    Parameters,
+    Status,
+    ndarrays_to_parameters,
+    parameters_to_ndarrays,
+)
+from flwr.server.client_manager import SimpleClientManager
+from flwr.server.client_proxy import ClientProxy
+from flwr.server.strategy import Strategy as OldStrategy
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+
+from fl_audit.errors import InputError
+from strategies.games.arrays import Arrays, arrays_of
+
+_WEIGHT = "num-examples"
+_DONE = Status(Code.OK, "")
+
+
+def as_strategy(found: object) -> Strategy:
+    """Return a strategy of the new interface: itself, or one of the old interface behind a bridge.
+
+    Raises
+    ------
+    InputError
+        If it is no strategy of Flower's.
+    """
+    if isinstance(found, Strategy):
+        return found
+    if isinstance(found, OldStrategy):
+        return Bridged(found)
+    raise InputError(f"strategy is a {type(found).__name__}: accepted are Flower's strategies, of either interface")
+
+
+def initial_model(found: object) -> Arrays | None:
+    """Return the initial model that a strategy of the old interface was made with, by the places of its tensors."""
+    strategy = found.old if isinstance(found, Bridged) else found
+    if not isinstance(strategy, OldStrategy):
+        return None
+    parameters = getattr(strategy, "initial_parameters", None)
+    if not isinstance(parameters, Parameters):
+        return None
+    # Three digits keep the order of the places when they are sorted by name.
+    return {f"{place:03d}": value for place, value in enumerate(parameters_to_ndarrays(parameters))}
+
+
+class Bridged(Strategy):
+    """A strategy of the old interface, as one of the new.
+
+    Tensors have no names there: they keep the order in which they were sent out.
+
+    Parameters
+    ----------
+    old
+        The strategy.
+    """
+
+    def __init__(self, old: OldStrategy) -> None:
+        self.old = old
+        self._names: list[str] = []
+        self._asked: dict[int, ClientProxy] = {}
+
+    def summary(self) -> None:
+        """Say nothing: the old interface has no summary."""
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask the clients that `configure_fit` chooses."""
+        asked = self.old.configure_fit(server_round, self._sent(arrays), _manager(grid))
+        self._asked = {proxy.node_id: proxy for proxy, _ in asked}
+        return [self._message(proxy, each.parameters, config, each.config, "train") for proxy, each in asked]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Return what `aggregate_fit` makes of the replies; a client that does not answer has failed."""
+        results, failures = self._answered(replies)
+        fitted = []
+        for proxy, content in results:
+            weight, numbers = _numbers(content)
+            record = next(iter(content.array_records.values()))
+            parameters = ndarrays_to_parameters(list(arrays_of(record).values()))
+            fitted.append((proxy, FitRes(_DONE, parameters, weight, numbers)))
+        released, metrics = self.old.aggregate_fit(server_round, fitted, failures)
+        return None if released is None else self._record(released), _metrics(metrics)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask the clients that the old interface's `configure_evaluate` chooses."""
+        asked = self.old.configure_evaluate(server_round, self._sent(arrays), _manager(grid))
+        self._asked = {proxy.node_id: proxy for proxy, _ in asked}
+        return [self._message(proxy, each.parameters, config, each.config, "evaluate") for proxy, each in asked]
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Return the loss and the numbers that the old interface's `aggregate_evaluate` makes of the replies."""
+        results, failures = self._answered(replies)
+        evaluated = []
+        for proxy, content in results:
+            weight, numbers = _numbers(content)
+            evaluated.append((proxy, EvaluateRes(_DONE, float(numbers.get("loss", 0.0)), weight, numbers)))
+        loss, metrics = self.old.aggregate_evaluate(server_round, evaluated, failures)
+        return _metrics(metrics | ({} if loss is None else {"loss": loss}))
+
+    def _sent(self, arrays: ArrayRecord) -> Parameters:
+        self._names = list(arrays)
+        return ndarrays_to_parameters(list(arrays_of(arrays).values()))
+
+    def _record(self, parameters: Parameters) -> ArrayRecord:
+        values = parameters_to_ndarrays(parameters)
+        return ArrayRecord({name: Array(value) for name, value in zip(self._names, values, strict=True)})
+
+    def _message(
+        self, proxy: ClientProxy, parameters: Parameters, config: ConfigRecord, own: dict[str, Any], kind: str
+    ) -> Message:
+        content = RecordDict({"arrays": self._record(parameters), "config": ConfigRecord({**config, **own})})
+        return Message(content, proxy.node_id, kind)
+
+    def _answered(self, replies: Iterable[Message]) -> tuple[list[tuple[ClientProxy, RecordDict]], list[Any]]:
+        """Return the contents of the replies by client, and what failed."""
+        results, failures, silent = [], list[Any](), dict(self._asked)
+        for reply in replies:
+            proxy = silent.pop(reply.metadata.src_node_id)
+            if reply.has_error():
+                failures.append(RuntimeError(reply.error.reason))
+            else:
+                results.append((proxy, reply.content))
+        return results, failures + [RuntimeError(f"client {node} did not answer") for node in silent]
+
+
+class _Proxy(ClientProxy):
+    """A client that is known by its node alone: strategies choose it, and do not speak with it."""
+
+    def __init__(self, node: int) -> None:
+        super().__init__(str(node))
+        self.node_id = node
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise NotImplementedError("a strategy that speaks with its clients by itself cannot be played")
+
+    get_properties = get_parameters = fit = evaluate = reconnect = _refuse  # type: ignore[assignment]
+
+
+def _manager(grid: Grid) -> SimpleClientManager:
+    manager = SimpleClientManager()
+    for node in sorted(grid.get_node_ids()):
+        manager.register(_Proxy(node))
+    return manager
+
+
+def _numbers(content: RecordDict) -> tuple[int, dict[str, Any]]:
+    """Return the number of examples in a reply, and its other numbers."""
+    numbers = {name: value for record in content.metric_records.values() for name, value in record.items()}
+    weight = numbers.pop(_WEIGHT, 1)
+    return int(weight) if isinstance(weight, (int, float)) else 1, numbers
+
+
+def _metrics(metrics: dict[str, Any]) -> MetricRecord | None:
+    return MetricRecord({name: value for name, value in metrics.items() if isinstance(value, (int, float))})

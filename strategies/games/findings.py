@@ -1,0 +1,176 @@
+"""What games in place came to, in words, and as files of their directory."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.adjacency import Relation
+from fl_audit.errors import InputError
+from fl_audit.laboratory.findings import Finding, findings, opening, refusal_words, trial_json
+from fl_audit.laboratory.guesses import fewest_games, guess_trial
+from fl_audit.laboratory.seen import Seen, stacked
+from fl_audit.laboratory.trial import Refusal, Trial
+from fl_audit.whole_files import whole_file
+from strategies.games.agreement import Agreement
+from strategies.games.hearing import ERROR
+from strategies.games.notes import Numbers
+from strategies.games.store import Campaign, Columns
+from strategies.games.subject import Observer
+
+_WORDS = {
+    "removed": "one client's contribution against almost none",
+    "replaced": "one client's contribution against the opposite",
+    "removed record": "one client with and without its first record",
+    "replaced record": "one client with its first record and with another one",
+}
+_MEND = (
+    "Check that contributions are clipped before they are summed, that all arrays of a client are clipped together, "
+    "that noise is scaled to the norm over the number of clients that the mean divides by, and every array gets it."
+)
+CLIENTS = "replies of clients"
+ZERO = "an update of exactly zero"
+
+
+def with_refusals(
+    trial: Trial, kind: str, seen: Sequence[Seen], present: NDArray[np.bool_], probe: str | None
+) -> Trial:
+    """Return a trial with what the strategy refused to play.
+
+    Parameters
+    ----------
+    trial
+        The trial.
+    kind
+        The kind of game.
+    seen, present
+        The games, and whether D was played.
+    probe
+        What was said to an update of exactly zero; empty or None for nothing.
+    """
+    refused = np.array([one.refusal is not None for one in seen])
+    found = []
+    if np.any(refused):
+        said = next(one.refusal for one in seen if one.refusal is not None)
+        shares = (float(np.mean(refused[present])), float(np.mean(refused[~present])))
+        found.append(Refusal(kind, said, *shares, is_allowed=False))
+    said_by_clients = {name.removeprefix(ERROR) for one in seen for name in one.numbers if name.startswith(ERROR)}
+    for said in sorted(said_by_clients):
+        where = np.array([ERROR + said in one.numbers for one in seen])
+        shares = (float(np.mean(where[present])), float(np.mean(where[~present])))
+        found.append(Refusal(CLIENTS, said, *shares, is_allowed=False))
+    if probe:
+        found.append(Refusal(ZERO, probe, 0.0, 1.0, is_allowed=False))
+    return replace(trial, refusals=tuple(found))
+
+
+def in_place_findings(trial: Trial) -> tuple[Finding, ...]:
+    """Return what the games came to."""
+    return findings(trial, _WORDS, dict.fromkeys(_WORDS, _MEND))
+
+
+def _refused(refusal: Refusal) -> str:
+    if refusal.kind != ZERO:
+        return refusal_words(refusal)
+    return (
+        f"An update of exactly zero, as of a client that has learned nothing, is not borne: {refusal.said}. Games have "
+        "the smallest change of one value in its place."
+    )
+
+
+def report_text(trial: Trial, found: Sequence[Finding], notes: Sequence[str]) -> str:
+    """Return the report for the console.
+
+    Parameters
+    ----------
+    trial, found
+        The trial and its findings.
+    notes
+        What a reader has to know besides.
+    """
+    lines = [opening(trial)]
+    for finding in found:
+        if finding.attempt.is_broken:
+            lines.append(f"  {finding.cause}")
+        lines.append(f"  {finding.sentence}")
+        if finding.attempt.is_broken:
+            lines += [f"    {line}" for line in finding.attempt.lines]
+            lines.append(f"    {finding.mend}")
+        if finding.noise is not None:
+            lines.append(f"    {finding.noise.words}")
+    lines += [f"  {_refused(refusal)}" for refusal in trial.refusals]
+    lines += [f"  {note}" for note in notes]
+    return "\n".join(lines)
+
+
+def finished_trial(audit: Agreement) -> Trial:
+    """Return what came of an audit whose games are all played.
+
+    Raises
+    ------
+    InputError
+        If games are missing.
+    """
+    campaign = Campaign.finished(audit.directory, audit.games)
+    if campaign is None:
+        raise InputError(f"{audit.directory} holds no finished audit: run the app until all games are played")
+    return _trial(audit, campaign)
+
+
+def finish(audit: Agreement, campaign: Campaign, columns: Columns) -> str:
+    """Return what came of the games in words, and write it into their directory if all are played.
+
+    Parameters
+    ----------
+    audit, campaign
+        What was agreed, and the games.
+    columns
+        Names and slices of what was seen of the model.
+    """
+    left = len(campaign.missing)
+    if left:
+        played = f"{audit.games - left} of {audit.games} games are played, kept in {audit.directory}"
+        return f"{played}: run the app again for the others"
+    campaign.keep_columns(columns)
+    trial = _trial(audit, campaign)
+    found, notes = in_place_findings(trial), _notes(audit, campaign)
+    text = report_text(trial, found, notes)
+    with whole_file(audit.directory / "verdict.json") as file:
+        values = trial_json(trial, found, trial.claim.limits) | {"notes": list(notes)}
+        file.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    with whole_file(audit.directory / "verdict.txt") as file:
+        file.write_text(text + "\n", encoding="utf-8")
+    return f"{text}\nWritten to {audit.directory}/verdict.json."
+
+
+def _trial(audit: Agreement, campaign: Campaign) -> Trial:
+    numbers = campaign.counted
+    seen = [campaign.game(number) for number in numbers]
+    present = np.array([campaign.is_present(number) for number in numbers])
+    kind = "removed" if audit.claim.neighbours.relation is Relation.ADD_REMOVE else "replaced"
+    kind += " record" if audit.is_about_records else ""
+    trial = guess_trial(audit.claim, kind, stacked(seen, campaign.columns), present, audit.confidence)
+    return with_refusals(trial, kind, seen, present, campaign.probe)
+
+
+def _notes(audit: Agreement, campaign: Campaign) -> tuple[str, ...]:
+    """Return what a reader has to know of these games besides."""
+    found = []
+    needed = fewest_games(audit.claim, audit.confidence) + audit.games - len(campaign.counted)
+    if needed > audit.games:
+        found.append(f"A claim as weak as this one takes {needed} games at least; {audit.games} were played.")
+    if len(campaign.contributions) > 1:
+        found.append(
+            f"The first games tried the contributions {' and '.join(campaign.contributions)}; all others played "
+            f"{campaign.chosen}, which told more."
+        )
+    if audit.numbers is Numbers.KEPT and not audit.is_about_records:
+        found.append(
+            'The numbers that clients report were left as they are: nothing is said of them. numbers="withheld" '
+            "has a claim cover them."
+        )
+    if audit.observer is Observer.CLIENT:
+        found.append("The observer is a client that knows what all others sent, and sees every release.")
+    return tuple(found)

@@ -1,0 +1,333 @@
+"""What is heard of a game: the releases, what differs, what others sent, and every number beside them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from flwr.app import Message
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result
+
+from fl_audit.laboratory.seen import Seen
+from fl_audit.laboratory.sketch import Sketch
+from strategies.games.arrays import Arrays, arrays_of, base_of, flat, shapes_of, with_names
+from strategies.games.grid import HeardGrid
+from strategies.games.notes import Answer, Floats, Note, Replies, read_note, taken_answer
+from strategies.games.subject import Observer
+
+ERROR = "a client replied with an error: "
+"""Begins the name of a number that counts replies which are errors."""
+_WEIGHT = "num-examples"
+"""The metric by which Flower's strategies weigh replies unless they are told another one."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is fixed in a game.
+
+    Parameters
+    ----------
+    model
+        The initial model, by the names of its tensors.
+    rounds
+        How many rounds a game has.
+    target, watcher
+        The nodes of the client whose contribution differs, and of the one that looks, if there is one.
+    observer
+        Who looks.
+    difference
+        From the round, from 0, and what the target's client says that it has learned, to what the contributions under
+        D and D' differ by, shape (parameters,), as far as the observer knows it. What is looked at must not follow
+        from the coin.
+    sketch
+        Of the model's parameters, in the order of their names; None keeps them as they are.
+    note
+        What clients are told with their messages; None tells them nothing.
+    knows_others
+        Whether the observer knows what others contribute, and it may differ from game to game.
+    own
+        Returns what the watcher contributed last; None where what becomes of it is not looked at.
+    released_numbers
+        From what the strategy returned to the numbers that the claim covers, by name.
+    """
+
+    model: Arrays
+    rounds: int
+    target: int
+    watcher: int | None
+    observer: Observer
+    difference: Callable[[int, Floats | None], Floats]
+    sketch: Sketch | None = None
+    note: Note | None = None
+    knows_others: bool = False
+    own: Callable[[], Floats] | None = None
+    released_numbers: Callable[[Result], Mapping[str, list[float]]] = lambda _: {}
+
+
+@dataclass
+class _Round:
+    """What was heard in a round; vectors have the shape (parameters,).
+
+    Parameters
+    ----------
+    sent
+        The model that clients were sent.
+    asked
+        Nodes that were asked to train.
+    difference
+        What the target's client has learned.
+    reply, own
+        What arrived from the target's client and from the watcher, less what they were sent.
+    others
+        What arrived from others: weights and updates.
+    """
+
+    sent: Arrays
+    asked: set[int] = field(default_factory=set)
+    difference: Floats | None = None
+    reply: Floats | None = None
+    own: Floats | None = None
+    others: list[tuple[float, Floats]] = field(default_factory=list)
+
+
+class RollCall:
+    """Ears of the app's own training: they learn who is who, and leave everything else alone."""
+
+    def __init__(self, model: Arrays, replies: Replies) -> None:
+        self._names, self._replies = set(model), replies
+        self.partitions: dict[int, int | None] = {}
+        self.updates: dict[int, Floats] = {}
+        self.asks_for_records: set[int] = set()
+        self._sent: dict[int, Arrays] = {}
+
+    def sends(self, message: Message) -> None:
+        """Tell a client that this is the app's own training."""
+        received = {name: arrays_of(record) for name, record in message.content.array_records.items()}
+        sent = with_names(received, self._names)
+        if sent is not None:
+            self._sent[message.metadata.dst_node_id] = sent
+        message.metadata.group_id = Note(0, group=message.metadata.group_id).written()
+
+    def receives(self, reply: Message) -> None:
+        """Learn which partition answers, and what its first update is."""
+        read_note(reply)
+        answer = taken_answer(reply)
+        if answer is None:
+            return
+        node = reply.metadata.src_node_id
+        self.partitions[node] = answer.partition
+        if answer.has_record:
+            self.asks_for_records.add(node)
+        records = {name: arrays_of(record) for name, record in reply.content.array_records.items()}
+        own = with_names(records, self._names)
+        if own is None or node not in self._sent or node in self.updates:
+            return
+        base = base_of(own, self._sent[node], self._replies)
+        if shapes_of(base) == shapes_of(own):
+            self.updates[node] = flat(own) - flat(base)
+
+
+class GameEars:
+    """Ears of one game.
+
+    Parameters
+    ----------
+    scene
+        What is fixed in it.
+    """
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._rounds: list[_Round] = []
+        self._numbers: dict[str, list[float]] = {}
+        self.errors: list[str] = []
+
+    def sends(self, message: Message) -> None:
+        """Write the game's note on a message, and note what it releases."""
+        node, note = message.metadata.dst_node_id, self._scene.note
+        if message.metadata.message_type.startswith("train"):
+            self._asked(node, message)
+        if note is not None:
+            told = note.to(message.metadata.group_id, is_target=node == self._scene.target)
+            message.metadata.group_id = told.written()
+
+    def receives(self, reply: Message) -> None:
+        """Note a reply, and give it the form that it has without us."""
+        read_note(reply)
+        if reply.has_error():
+            self.errors.append(" ".join((reply.error.reason or "no reason").split()))
+            return
+        answer = taken_answer(reply)
+        if reply.metadata.message_type.startswith("train") and self._rounds:
+            self._answered(reply, answer)
+
+    def _asked(self, node: int, message: Message) -> None:
+        scene = self._scene
+        # A node that is asked again is in the next round: strategies need not number their rounds.
+        if not self._rounds or node in self._rounds[-1].asked:
+            received = {name: arrays_of(record) for name, record in message.content.array_records.items()}
+            model = with_names(received, set(scene.model)) or next(iter(received.values()), None)
+            if model is None:
+                return
+            self._rounds.append(_Round(model))
+        self._rounds[-1].asked.add(node)
+        if node == scene.watcher and scene.observer is Observer.CLIENT:
+            for name, record in message.content.config_records.items():
+                self._note(name, record)
+
+    def _answered(self, reply: Message, answer: Answer | None) -> None:
+        scene, heard, node = self._scene, self._rounds[-1], reply.metadata.src_node_id
+        if node == scene.target and answer is not None:
+            heard.difference = answer.update
+        is_own = node == scene.watcher and scene.own is not None
+        is_seen = node == scene.target and scene.observer is Observer.SERVER
+        if not (is_own or is_seen or scene.knows_others):
+            return
+        records = {name: arrays_of(record) for name, record in reply.content.array_records.items()}
+        arrays = with_names(records, set(scene.model))
+        if arrays is None:
+            return
+        is_model = scene.note is None or scene.note.replies is Replies.MODELS
+        update = flat(arrays, scene.model) - (flat(heard.sent, scene.model) if is_model else 0.0)
+        if node == scene.target:
+            heard.reply = update
+        elif np.all(np.isfinite(update)):
+            heard.others.append((_weight(reply), update))
+        if is_own and scene.own is not None:
+            heard.own = np.nan_to_num(update - scene.own())
+        if is_seen:
+            for record in reply.content.metric_records.values():
+                self._note("reply", record)
+
+    def _note(self, what: str, numbers: Mapping[str, object]) -> None:
+        """Note numbers, and how many entries a list has with their mean."""
+        for name, value in numbers.items():
+            match value:
+                case _ if name == "server-round":
+                    pass
+                case bool() | int() | float():
+                    self._numbers.setdefault(f"{what}: {name}", []).append(float(value))
+                case str() | bytes():
+                    self._numbers.setdefault(f"{what}: length of {name}", []).append(float(len(value)))
+                case [bool() | int() | float(), *_] if isinstance(value, list):
+                    self._numbers.setdefault(f"{what}: mean of {name}", []).append(float(np.mean(value)))
+                    self._numbers.setdefault(f"{what}: length of {name}", []).append(float(len(value)))
+                case _:
+                    pass
+
+    def seen(self, result: Result | None, refusal: str | None) -> Seen:
+        """Return what was seen of the game.
+
+        Parameters
+        ----------
+        result
+            What the strategy returned; None if it raised something.
+        refusal
+            What was raised.
+        """
+        scene, rounds = self._scene, self._scene.rounds
+        size = sum(value.size for value in scene.model.values())
+        heard = self._rounds[:rounds]
+        models = [one.sent for one in heard]
+        if len(heard) == rounds and result is not None and result.arrays:
+            models.append(arrays_of(result.arrays))
+        if scene.observer is Observer.CLIENT:
+            for released in models[1:]:
+                self._note_form(released)
+        if result is not None:
+            for name, numbers in scene.released_numbers(result).items():
+                self._numbers.setdefault(name, []).extend(numbers)
+        sent = _stacked([flat(model, scene.model) for model in models], rounds + 1, size, np.nan)
+        values, steps = sent[1:], sent[1:] - sent[:-1]
+        if scene.observer is Observer.SERVER:
+            steps = _stacked([one.reply for one in heard], rounds, size, np.nan)
+            values = steps + sent[:-1]
+        told = [*(one.difference for one in heard), *[None] * (rounds - len(heard))]
+        difference = np.stack([scene.difference(place, one) for place, one in enumerate(told)])
+        others = _stacked([_mean(one.others) for one in heard], rounds, size, 0.0)
+        own = _stacked([one.own for one in heard], rounds, size, 0.0)
+        return self._reduced(steps, values, difference, others, own, refusal)
+
+    def _reduced(
+        self, steps: Floats, values: Floats, difference: Floats, others: Floats, own: Floats, refusal: str | None
+    ) -> Seen:
+        """Return vectors as they are, or sketched."""
+        sketch = self._scene.sketch
+        direction = difference
+        if sketch is not None:
+            self._note_sizes(steps)
+            values, direction = values[:, sketch.shown], sketch.of_difference(difference)
+            steps, others, own = (sketch.of_vectors(one, difference) for one in (steps, others, own))
+        return Seen(steps, values, direction, others, own, _summarised(self._numbers, self.errors, refusal), refusal)
+
+    def _note_form(self, released: Arrays) -> None:
+        """Note which tensors a release has, and those that are in it beside the model."""
+        beside = {name: array.ravel() for name, array in released.items() if name not in self._scene.model}
+        self._note("array", {f"{name}[{n}]": float(x) for name, one in beside.items() for n, x in enumerate(one)})
+        forms = "; ".join(f"{name} {array.dtype} {array.shape}" for name, array in sorted(released.items()))
+        self._note("form", {forms: 1.0, "bytes": float(sum(array.nbytes for array in released.values()))})
+
+    def _note_sizes(self, steps: Floats) -> None:
+        """Note what a sketch does not show: how long steps are, and how many values stay where they were."""
+        for step in steps:
+            there = step[np.isfinite(step)]
+            self._numbers.setdefault("length of what was released", []).append(float(np.linalg.norm(there)))
+            share = float(np.mean(there == 0)) if there.size else 1.0
+            self._numbers.setdefault("share of values that were left as they were", []).append(share)
+
+
+def played(start: Callable[[Grid], Result], grid: Grid, ears: GameEars) -> Seen:
+    """Return what is seen of one game: the one player of all games.
+
+    Parameters
+    ----------
+    start
+        Has a strategy train on a grid.
+    grid
+        Where its clients are: an app's own, or a room of the laboratory.
+    ears
+        Who listens.
+    """
+    result, refusal = None, None
+    try:
+        result = start(HeardGrid(grid, ears))
+    except Exception as error:  # whatever a foreign strategy raises is a finding, never the end of the audit
+        refusal = f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
+    return ears.seen(result, refusal)
+
+
+def _weight(reply: Message) -> float:
+    """Return the weight of a reply in a mean, as far as one can tell."""
+    for record in reply.content.metric_records.values():
+        value = record.get(_WEIGHT)
+        if isinstance(value, (int, float)) and value >= 0:
+            return float(value)
+    return 1.0
+
+
+def _mean(weighted: list[tuple[float, Floats]]) -> Floats | None:
+    total = sum(weight for weight, _ in weighted)
+    return sum((weight / total * update for weight, update in weighted), np.zeros(())) if total > 0 else None
+
+
+def _stacked(vectors: list[Floats | None] | list[Floats], rounds: int, size: int, missing: float) -> Floats:
+    found = np.full((rounds, size), missing)
+    for place, vector in enumerate(vectors):
+        if vector is not None:
+            found[place] = vector
+    return found
+
+
+def _summarised(numbers: Mapping[str, list[float]], errors: list[str], refusal: str | None) -> dict[str, float]:
+    """Return numbers that were noted round by round: the only one, or the first, the last and the mean."""
+    found = dict[str, float]()
+    for name, values in numbers.items():
+        if len(values) == 1:
+            found[name] = values[0]
+        else:
+            found |= {f"{name}, first": values[0], f"{name}, last": values[-1], f"{name}, mean": float(np.mean(values))}
+    for said in errors:
+        found[ERROR + said] = found.get(ERROR + said, 0.0) + 1.0
+    if refusal is not None:
+        found["the mechanism refused to go on"] = 1.0
+    return found

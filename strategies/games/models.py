@@ -1,0 +1,197 @@
+"""The models of the laboratory, and what a part of a game is on them: vectors, and tensors in some form."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.randomness import Purpose, generator
+from strategies.games.arrays import Arrays, moved
+from strategies.games.kinds import Direction, Form, Model, Others, Part, Schedule
+from strategies.games.notes import Floats
+
+ALMOST_NOTHING = 1e-6
+"""Length of an update that says nothing, as a multiple of the clipping norm: half precision can hold it."""
+_SCALAR, _COUNTER, _SWITCH, _RUNNING = "scale", "bn.num_batches_tracked", "mask", "bn.running_mean"
+_NAMED = {
+    Direction.SCALAR: _SCALAR,
+    Direction.COUNTER: _COUNTER,
+    Direction.SWITCH: _SWITCH,
+    Direction.RUNNING: _RUNNING,
+}
+"""The tensors that an update may consist of alone."""
+_SIDE = 100
+"""Neurons of a layer of the large model."""
+
+
+class Template(NamedTuple):
+    """The model of a game.
+
+    Parameters
+    ----------
+    arrays
+        The initial values, by name, in the order of their names; nobody may write to them.
+    first, second
+        Two orthogonal unit vectors over the trained tensors, zero elsewhere: no vector is moved by a usual update that
+        is a parameter without axes, a counter, a switch or a running statistic.
+    tensors
+        Name and slice of every tensor among the flattened parameters.
+    trained
+        Places of the trained parameters.
+    """
+
+    arrays: Arrays
+    first: Floats
+    second: Floats
+    tensors: tuple[tuple[str, slice], ...]
+    trained: NDArray[np.int64]
+
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+        return len(self.first)
+
+
+@lru_cache
+def template(model: Model) -> Template:
+    """Return the model that a kind of game is played on; it starts at zero.
+
+    Two layers' worth is enough for most leaks that are looked for.
+    """
+    dtype = np.float16 if model is Model.HALF else np.float32
+    arrays: Arrays = {"weight": np.zeros((2, 3), dtype), "bias": np.zeros(3, dtype)}
+    match model:
+        case Model.WITH_SCALAR:
+            arrays[_SCALAR] = np.zeros((), dtype)
+        case Model.WITH_BUFFERS:
+            arrays |= {"bn.weight": np.zeros(3, dtype), _RUNNING: np.zeros(3, dtype)}
+            arrays |= {_COUNTER: np.zeros((), np.int64), _SWITCH: np.zeros(3, np.bool_)}
+        case Model.LARGE:
+            arrays = {"weight": np.zeros((_SIDE, _SIDE), dtype), "bias": np.zeros(_SIDE, dtype)}
+        case Model.PLAIN | Model.HALF:
+            pass
+        case Model.OWN:
+            raise ValueError("an app's own model is the app's: accepted are the others")
+        case _:
+            assert_never(model)
+    return template_of(arrays)
+
+
+def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> Template:
+    """Return a model of some tensors."""
+    ordered = {name: np.asarray(arrays[name]) for name in sorted(arrays)}
+    ends = np.cumsum([array.size for array in ordered.values()])
+    tensors = tuple(
+        (name, slice(int(end) - array.size, int(end))) for (name, array), end in zip(ordered.items(), ends, strict=True)
+    )
+    places = [np.arange(part.start, part.stop) for name, part in tensors if _is_trained(name, ordered[name])]
+    trained = np.concatenate([np.zeros(0, np.int64), *places])
+    directions = np.zeros((2, int(ends[-1])))
+    draws = generator(0, Purpose.PUBLIC_DIRECTIONS).standard_normal((2, len(trained)))
+    directions[:, trained] = np.linalg.qr(draws.T)[0].T
+    return Template(ordered, directions[0], directions[1], tensors, trained)
+
+
+def _is_trained(name: str, array: NDArray[np.generic]) -> bool:
+    return array.ndim > 0 and array.dtype.kind == "f" and not name.rpartition(".")[2].startswith("running_")
+
+
+def update_of(part: Part, model: Template, norm: float, round: int, schedule: Schedule) -> Floats:
+    """Return what a part adds to the model in a round, shape (parameters,)."""
+    length = part.length * norm
+    match schedule:
+        case Schedule.ALTERNATING:
+            length *= -1.0 if round % 2 == 0 else 1.0
+        case Schedule.ONCE if round > 1:
+            # Not exactly zero: what cannot bear that is found by a kind of game of its own.
+            return ALMOST_NOTHING * norm * model.second
+        case Schedule.ONCE:
+            pass
+        case Schedule.STEADY:
+            pass
+    match part.direction:
+        case Direction.ZERO:
+            return np.zeros(model.size)
+        case Direction.NOWHERE:
+            return ALMOST_NOTHING * norm * model.second
+        case Direction.FIRST:
+            return length * model.first
+        case Direction.SECOND:
+            return length * model.second
+        case Direction.EVERY_TENSOR:
+            return length * sum((_unit(model.first, part) for _, part in model.tensors), np.zeros(model.size))
+        case Direction.SCALAR | Direction.COUNTER | Direction.SWITCH | Direction.RUNNING:
+            update = np.zeros(model.size)
+            update[dict(model.tensors)[_NAMED[part.direction]]] = length
+            return update
+        case _:
+            assert_never(part.direction)
+
+
+def others_of(others: Others, model: Template, count: int) -> Floats:
+    """Return what all others contribute on a stage, shape (count, parameters), each of length 1.
+
+    Parameters
+    ----------
+    others
+        How the contributions lie; not IDENTICAL, where the kind of game says it.
+    model
+        The model.
+    count
+        How many others there are.
+    """
+    if others is Others.MEDIAN:
+        # Of an odd number one more pulls away from the target, which makes them even.
+        signs = np.where(np.arange(count) % 2 == 0, -1.0, 1.0)
+        return np.asarray(signs[:, None] * model.first)
+    draws = generator(0, Purpose.PUBLIC_DIRECTIONS, client=count).standard_normal((count, len(model.trained)))
+    if others is Others.PAIRS:
+        draws[1::2] = -draws[: count - 1 : 2]
+    found = np.zeros((count, model.size))
+    found[:, model.trained] = draws / np.linalg.norm(draws, axis=1, keepdims=True)
+    return found
+
+
+def _unit(vector: Floats, part: slice) -> Floats:
+    """Return a vector's part with length 1, zero elsewhere."""
+    only = np.zeros_like(vector)
+    only[part] = vector[part] / max(float(np.linalg.norm(vector[part])), 1e-300)
+    return only
+
+
+def replied(received: Arrays, update: Floats, model: Template, form: Form) -> Arrays | None:
+    """Return the tensors of a client's reply: the received model plus an update, in some form; None for no reply.
+
+    Parameters
+    ----------
+    received
+        The model that the client was sent.
+    update
+        Shape (parameters,).
+    model
+        The names and shapes.
+    form
+        The form of the reply.
+    """
+    there = {name: received.get(name, value) for name, value in model.arrays.items()}
+    arrays = moved(there, {name: update[part].reshape(there[name].shape) for name, part in model.tensors})
+    first = next(name for name, value in arrays.items() if value.ndim and value.dtype.kind == "f")
+    match form:
+        case Form.PLAIN:
+            return arrays
+        case Form.MISSING:
+            return None
+        case Form.NOT_A_NUMBER:
+            spoiled = np.array(arrays[first])
+            spoiled.flat[0] = np.nan
+            return arrays | {first: spoiled}
+        case Form.PERMUTED:
+            return dict(reversed(arrays.items()))
+        case Form.HALF:
+            return {name: value.astype(np.float16) for name, value in arrays.items()}
+        case Form.MISSHAPED:
+            return arrays | {first: np.zeros(arrays[first].size + 1, arrays[first].dtype)}
+        case _:
+            assert_never(form)

@@ -1,0 +1,135 @@
+"""An audit never ends the app: whatever goes wrong in it, training comes to the same model, and it is said."""
+
+import json
+import sys
+from collections.abc import Callable
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
+from toy_app import CLIENTS, toy_audit, toy_run
+
+from fl_audit.errors import InputError
+from fl_audit.laboratory.claim import StatedClaim
+from strategies.games import Audit, insider
+from strategies.games.arrays import record_of
+
+_HOOKS = {
+    "strategies.games.watched.open_campaign": "no games are played",
+    "strategies.games.watched.sketch": "no games are played",
+    "strategies.games.start.Start.copied": "no games are played",
+    "strategies.games.hearing.RollCall.sends": "cannot be heard",
+    "strategies.games.hearing.RollCall.receives": "cannot be heard",
+    "strategies.games.hearing.read_note": "cannot be heard",
+    "strategies.games.hearing.taken_answer": "cannot be heard",
+    "strategies.games.insider._enter": "replies of clients",
+    "strategies.games.insider.Answer": "no client answered as an insider",
+    "strategies.games.watched.Table.play": "the games ended early",
+    "strategies.games.watched.played": "the games ended early",
+    "strategies.games.store.Campaign.add": "the games ended early",
+    "strategies.games.watched.finish": "the games ended early",
+}
+
+
+@pytest.mark.parametrize("hook", _HOOKS)
+def test_whatever_fails_in_the_audit_the_app_finishes_with_the_same_model(
+    hook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = toy_run(FedAvg, None, mods=[])
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("broken by the test")
+
+    module = max((name for name in sys.modules if hook.startswith(f"{name}.")), key=len)
+    owner, _, name = hook.removeprefix(f"{module}.").rpartition(".")
+    monkeypatch.setattr(attrgetter(owner)(sys.modules[module]) if owner else sys.modules[module], name, broken)
+    result = toy_run(FedAvg, toy_audit(tmp_path, games=21))
+    assert result.arrays == expected.arrays
+    assert result.train_metrics_clientapp == expected.train_metrics_clientapp
+    assert _HOOKS[hook] in capsys.readouterr().err
+
+
+def growing(message: Message, _context: Any, _call_next: Any) -> Message:
+    """A client whose model is bytes that grow, as trees do."""
+    own = message.content["arrays"].to_numpy_ndarrays()[0]
+    grown = np.concatenate([own, np.array([1, 2, 3], np.uint8)])
+    content = RecordDict({"arrays": ArrayRecord([grown]), "metrics": MetricRecord({"num-examples": 1})})
+    return Message(content, reply_to=message)
+
+
+class Longest(FedAvg):
+    """Takes the longest reply, as boosting takes a tree."""
+
+    def __init__(self) -> None:
+        super().__init__(fraction_evaluate=0.0)
+
+    def aggregate_train(self, server_round: int, replies: Any) -> Any:
+        return max((reply.content["arrays"] for reply in replies), key=lambda record: record.count_bytes()), None
+
+
+def test_models_that_change_their_shape_train_as_ever(tmp_path: Path) -> None:
+    expected = _run(Longest, None, growing)
+    assert _run(Longest, toy_audit(tmp_path, games=21), growing) == expected
+    assert len(expected["0"].numpy()) == 6 + 2 * 3
+
+
+def _run(strategy: Callable[[], FedAvg], audit: Any, client: Any) -> ArrayRecord:
+    return toy_run(strategy, audit, mods=[insider, client], start={"0": np.zeros(6, np.uint8)}).arrays
+
+
+@pytest.mark.parametrize("start", [np.zeros(0, np.float32), np.array(["a"])])
+def test_what_cannot_be_watched_is_refused_before_training(tmp_path: Path, start: np.ndarray) -> None:
+    with pytest.raises(InputError, match="accepted"):
+        toy_run(FedAvg, toy_audit(tmp_path), start={"0": start})
+
+
+class Silent(FedAvg):
+    """Asks for something without arrays, and releases nothing."""
+
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Any) -> Any:
+        return [Message(RecordDict(), node, "train") for node in grid.get_node_ids()]
+
+    def aggregate_train(self, server_round: int, replies: Any) -> Any:
+        assert list(replies)
+        return None, None
+
+
+def test_messages_without_arrays_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def empty(message: Message, _context: Any, _call_next: Any) -> Message:
+        return Message(RecordDict(), reply_to=message)
+
+    toy_run(lambda: Silent(fraction_evaluate=0.0), toy_audit(tmp_path, games=21), mods=[insider, empty])
+    assert "games" in capsys.readouterr().err
+
+
+COUNTER = "bn.num_batches_tracked"
+
+
+def counting(message: Message, _context: Any, _call_next: Any) -> Message:
+    """A client whose model has the counter of a batch normalisation beside its weights."""
+    arrays = {name: array.numpy() for name, array in message.content["arrays"].items()}
+    moved = arrays | {"weight": arrays["weight"] + np.float32(0.1), COUNTER: arrays[COUNTER] + 5}
+    content = {"arrays": record_of(moved), "metrics": MetricRecord({"num-examples": 10})}
+    return Message(RecordDict(content), reply_to=message)
+
+
+@pytest.mark.parametrize(("model", "expected"), [((COUNTER, "weight"), "violated"), (("weight",), "consistent")])
+def test_counters_under_flowers_wrapper_are_found_by_default(
+    tmp_path: Path, model: tuple[str, ...], expected: str
+) -> None:
+    """Noise five times the norm: of the weights 54 % of games can be told, and the claim allows 73 %."""
+    whole = {"weight": np.zeros(6, np.float32), COUNTER: np.zeros((), np.int64)}
+    audit = Audit(StatedClaim("add-remove-client", epsilon=1.0), directory=tmp_path, seed=1)
+
+    def strategy() -> DifferentialPrivacyServerSideFixedClipping:
+        return DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), 5.0, 1.0, CLIENTS)
+
+    mods = [insider, counting] if COUNTER in model else None
+    toy_run(strategy, audit, mods=mods, start={name: whole[name] for name in model})
+    found = json.loads((tmp_path / "verdict.json").read_text())
+    assert found["verdict"] == expected
+    assert (COUNTER in found["findings"][0]["cause"]) if expected == "violated" else "cause" in found["findings"][0]
