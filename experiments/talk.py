@@ -37,6 +37,13 @@ def is_quiet() -> bool:
     return _chosen["quiet"]
 
 
+def tell(line: str) -> None:
+    """Say on standard error what a user should know while a run goes on."""
+    LOG.warning(line)
+    if not is_quiet():
+        print(f"fl-audit: {line}", file=sys.stderr, flush=True)
+
+
 def settle_flower() -> None:
     """Keep Flower's log off the terminal, unless logs are wanted: what matters of it is raised or shown by the run."""
     _FLOWER.setLevel(LOG.level if _chosen["log"] else logging.CRITICAL + 1)

@@ -11,8 +11,9 @@ from flwr.serverapp import Grid, ServerApp
 from clients.app import app as default_client_app
 from clients.app import read_ahead
 from experiments.runs.attacks import with_attacks
+from experiments.runs.cluster.access import RayOptions, refuse_unreachable
 from experiments.runs.config import LossSource
-from experiments.runs.engines import Engine, RayOptions, refuse_unreachable, run_on_ray
+from experiments.runs.engines import Engine, run_on_ray
 from experiments.runs.first_step import require_finite_steps
 from experiments.runs.local_engine import run_locally
 from experiments.runs.plan import AuditPlan
