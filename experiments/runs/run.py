@@ -21,7 +21,7 @@ from experiments.runs.progress import Progress, no_progress
 from experiments.runs.provenance import note_session, read_provenance
 from experiments.runs.questions import more_questions
 from experiments.runs.run_directory import RunDirectory, read_plan
-from experiments.runs.store import write_json
+from experiments.runs.store import write_json, write_sealed
 from experiments.runs.summary import summarise
 from experiments.runs.without_privacy import note_unprotected, read_unprotected
 from fl_audit.errors import InputError
@@ -30,7 +30,7 @@ from fl_audit.game.game import load_game
 from fl_audit.report.contents import RunContents
 from fl_audit.report.finished_run import RunTables
 from fl_audit.report.page.writing import write_report
-from fl_audit.stored_json import read_json
+from fl_audit.stored_json import read_json, require_sealed
 from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch
 from server.app import FederationClock, FederationPlan, build_server_app, run_federation
@@ -240,7 +240,7 @@ def finish(plan: AuditPlan, run: RunDirectory, with_report: bool = True) -> RunC
         with whole_file(run.path / f"{label}.parquet") as file:
             frame.to_parquet(file, index=False)
     contents = summarise(plan, RunTables(**frames), _timing(run), read_provenance(run), read_unprotected(run))
-    write_json(run.summary, contents.summary)
+    write_sealed(run.path, run.summary, contents.summary)
     if with_report:
         write_report(contents, run.path)
     return contents
@@ -273,8 +273,9 @@ def rebuild_report(directory: Path, without_privacy: Path | None = None) -> RunC
     Raises
     ------
     InputError
-        If the directory holds no finished run, or a damaged one, or the other is not the same training.
+        If the directory holds no finished run, or a damaged or edited one, or the other is not the same training.
     """
+    require_sealed(directory)
     plan, run = read_plan(directory), RunDirectory(directory)
     with run.locked():
         if without_privacy is not None:

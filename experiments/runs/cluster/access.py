@@ -119,10 +119,11 @@ def ray_for(options: RayOptions) -> Iterator[None]:
 
 def _read_environment_anew() -> None:
     """Have this process forget whether and by which token Ray authenticates: Ray reads its environment only once."""
-    from ray._raylet import AuthenticationTokenLoader, Config
+    import ray
 
-    Config.initialize("")
-    AuthenticationTokenLoader.instance().reset_cache()
+    inside: Any = ray._raylet
+    inside.Config.initialize("")
+    inside.AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _init(options: RayOptions, failure: str) -> None:
@@ -158,13 +159,14 @@ def _asks_for_token(address: str) -> bool:
     InputError
         If it does, and the environment of this process names none or a wrong one.
     """
-    from ray._raylet import AuthenticationMode, AuthenticationTokenLoader, get_authentication_mode
+    import ray
 
     if address.startswith(("ray://", "auto")) or _lets_in(address, None):
         return False
     hint = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to the token that its nodes were started with"
-    loader = AuthenticationTokenLoader.instance()
-    has_token = get_authentication_mode() == AuthenticationMode.TOKEN and loader.has_token(ignore_auth_mode=True)
+    inside: Any = ray._raylet
+    loader, mode = inside.AuthenticationTokenLoader.instance(), inside.get_authentication_mode()
+    has_token = mode == inside.AuthenticationMode.TOKEN and loader.has_token(ignore_auth_mode=True)
     require(has_token, f"--ray-address {address}: this Ray cluster asks for a token: {hint}")
     token = loader.get_raw_token(ignore_auth_mode=True)
     require(_lets_in(address, token), f"--ray-address {address}: this Ray cluster refuses the token: {hint}")

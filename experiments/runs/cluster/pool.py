@@ -261,7 +261,8 @@ def _client_process() -> Any:
 
     class ClientProcess:
         def __init__(self, paths: list[str], app: list[Any]) -> None:
-            self._paths, self._app, self._given, self._call = paths, app[0], set[Any](), None
+            self._paths, self._app, self._given = paths, app[0], set[Any]()
+            self._call: Any = None
 
         def run(self, message: Any, context: Any, luggage: list[Any]) -> tuple[Any, Any, str | None]:
             try:
