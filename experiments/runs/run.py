@@ -1,6 +1,9 @@
 """A run from its configuration to its report."""
 
+import errno
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +40,7 @@ from server.app import FederationClock, FederationPlan, build_server_app, run_fe
 from server.evaluator import require_evaluable
 from server.watched_grid import WatchedGrid
 from strategies.dp_strategy import DPStrategy
+from strategies.errors import FederationError
 from strategies.loss_queries import FederatedLosses
 
 TIMING = "timing.json"
@@ -61,6 +65,8 @@ class Parties:
 
 
 HONEST = Parties()
+_NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.EACCES, errno.EPERM)
+"""What a system says of files that it does not write, whoever asks."""
 
 
 def run_audit(
@@ -110,9 +116,23 @@ def run_audit(
     refuse_unreachable(ray_address)
     run = RunDirectory(directory)
     plan = run.open(plan, resume)
-    with run.locked():
+    with run.locked(), _kept_if_unwritable():
         _play_pending(plan, run, engine, ray_address, progress, parties)
         return finish(plan, run, with_report)
+
+
+@contextmanager
+def _kept_if_unwritable() -> Iterator[None]:
+    """Say of a disk that takes no more, in one line, that the run can go on; each file of it is whole."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NOT_WRITTEN:
+            raise
+        raise FederationError(
+            f"{error.filename or 'a file'} cannot be written: {error.strerror}; finished batches are kept: give it "
+            "room, and go on with --resume"
+        ) from error
 
 
 def require_playable(plan: AuditPlan) -> None:

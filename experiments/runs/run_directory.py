@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -159,6 +160,8 @@ class RunDirectory:
             write_json(self.secrets, chosen.model_dump(), private=True)
             write_sealed(self.path, self.configuration, public_part(plan))
         except OSError as error:
+            # Nothing was here before, and half a run could neither go on nor begin.
+            shutil.rmtree(self.path, ignore_errors=True)
             raise InputError(f"run directory {self.path} cannot be made: {error.strerror}") from error
         return with_seed(plan, chosen.seed)
 

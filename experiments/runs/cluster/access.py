@@ -10,7 +10,7 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +23,7 @@ from experiments import talk
 from experiments.runs.guard import environment, nothing_outlives
 from fl_audit.device import Device
 from fl_audit.errors import InputError, require
+from strategies.errors import FederationError
 
 _ACTORS_ON_A_CARD = 4
 """Client processes that share a graphics card unless the configuration says otherwise."""
@@ -92,7 +93,9 @@ def ray_for(options: RayOptions) -> Iterator[None]:
     Raises
     ------
     InputError
-        If the cluster cannot be joined, or no Ray can be started here.
+        If the cluster cannot be joined.
+    FederationError
+        If no Ray can be started here.
     """
     import ray
 
@@ -108,7 +111,7 @@ def ray_for(options: RayOptions) -> Iterator[None]:
     try:
         with nothing_outlives(), environment({"PYTHONPATH": paths, **new_token()}):
             _read_environment_anew()
-            _init(options, "Ray did not start on this machine")
+            _init(options, lambda said: FederationError(f"Ray did not start on this machine: {said}"))
             try:
                 yield
             finally:
@@ -126,15 +129,15 @@ def _read_environment_anew() -> None:
     inside.AuthenticationTokenLoader.instance().reset_cache()
 
 
-def _init(options: RayOptions, failure: str) -> None:
+def _init(options: RayOptions, failure: Callable[[str], Exception]) -> None:
     import ray
 
     init: dict[str, Any] = dict(options.backend_config()["init_args"])
     try:
         ray.init(**init)
-    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+    except Exception as error:  # Ray raises anything down to Exception itself
         said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"{failure}: {said}") from error
+        raise failure(said) from error
     logging.getLogger("ray").setLevel(logging.ERROR)
 
 
@@ -148,7 +151,7 @@ def _join(options: RayOptions) -> None:
             "run programs as you; start every node of it with RAY_AUTH_MODE=token and the same RAY_AUTH_TOKEN, and "
             "this command too"
         )
-    _init(options, f"Ray at {options.address} cannot be used")
+    _init(options, lambda said: InputError(f"Ray at {options.address} cannot be used: {said}"))
 
 
 def _asks_for_token(address: str) -> bool:
