@@ -10,7 +10,7 @@ TRIED = (
     "noise missing on the smallest tensor",
     "the same noise in two worlds",
     "float16 draws, then scaled",
-    "clipping left out for one client",
+    "clipping norm a quarter too large for one client",
 )
 
 
