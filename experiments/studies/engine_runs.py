@@ -148,7 +148,7 @@ def _wrong_denominator(server: DPStrategy, batch: WorldBatch, server_round: int,
 
 
 def _generous_client() -> ClientApp:
-    """Return an app of which one client, neither victim nor insider, clips at a norm that is a quarter too large.
+    """Return an app of which one client, neither victim nor insider, clips at three times the norm.
 
     One that does not clip at all sends more than its records can add up to, which the server refuses.
     """
@@ -177,7 +177,7 @@ ENGINE_BREACHES: tuple[tuple[str, Parties, tuple[TestName, ...]], ...] = (
     ("float16 noise", _server(_half_precision), (TestName.LOW_BITS,)),
     ("float16 draws, then scaled", _server(_half_draws), (TestName.LOW_BITS,)),
     (
-        "clipping norm a quarter too large for one client",
+        "three times the clipping norm for one client",
         Parties(client_app=_generous_client()),
         (TestName.DRIFT_ALONG_GRADIENTS,),
     ),

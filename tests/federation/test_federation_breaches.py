@@ -10,7 +10,7 @@ TRIED = (
     "noise missing on the smallest tensor",
     "the same noise in two worlds",
     "float16 draws, then scaled",
-    "clipping norm a quarter too large for one client",
+    "three times the clipping norm for one client",
 )
 
 

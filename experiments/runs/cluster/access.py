@@ -83,6 +83,16 @@ def new_token() -> dict[str, str]:
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
+def close_a_ray_to_come() -> None:
+    """Have a Ray that this process starts later, by itself, ask for a token that only its own processes know.
+
+    Nothing is changed where the user has said how Ray authenticates, or names a cluster that runs already.
+    """
+    if not {"RAY_AUTH_MODE", "RAY_ADDRESS"} & os.environ.keys():
+        os.environ.update(new_token())
+        _read_environment_anew()
+
+
 @contextmanager
 def ray_for(options: RayOptions) -> Iterator[None]:
     """Run a block with Ray: one of its own, no process of which outlives the block, or the cluster at an address.
