@@ -1,5 +1,7 @@
 """A run on a Ray cluster of two nodes: both take clients, and the worlds are those of this process."""
 
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -14,7 +16,11 @@ from flwr.clientapp.typing import ClientAppCallable
 from clients.app import build_app
 from experiments.runs.engines import Engine
 from experiments.runs.run import Parties, run_audit
+from fl_audit.protocol import Key, Record
 from strategies.errors import FederationError
+
+SECONDS_TO_GO_ON = 90.0
+"""From the death of a node to the end of the run: Ray takes up to half a minute to notice."""
 
 
 def noting_app(directory: Path) -> ClientApp:
@@ -27,6 +33,22 @@ def noting_app(directory: Path) -> ClientApp:
         return call_next(message, context)
 
     return build_app(mods=[note])
+
+
+def killing_app(head: str, mark: Path) -> ClientApp:
+    """Return an app of which the first call of round 2 that is not on the head kills its node."""
+
+    def kill(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        import ray
+
+        is_round = message.content.config_records[Record.CONFIG][Key.ROUND] == 2
+        if is_round and not mark.exists() and str(ray.get_runtime_context().get_node_id()) != head:
+            mark.touch()
+            os.kill(os.getppid(), signal.SIGKILL)  # the raylet, with which its processes end
+            time.sleep(60)
+        return call_next(message, context)
+
+    return build_app(mods=[kill])
 
 
 def stop_a_frozen_client(address: str, small_plan: MakePlan, tmp_path: Path) -> None:
@@ -70,3 +92,28 @@ def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(small_plan: M
     assert len(list(notes.iterdir())) == 2
     alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
     pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
+
+
+@pytest.mark.ray
+def test_a_node_that_is_killed_costs_only_its_calls(
+    small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With no retry of calls whose process died, the run still ends well, with the worlds of an undisturbed one."""
+    from ray.cluster_utils import Cluster
+
+    plan = small_plan(data={"clients": 4}, run={"worlds-per-batch": 6, "client-retries": 0})
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        mark = tmp_path / "killed"
+        parties = Parties(client_app=killing_app(cluster.head_node.node_id, mark))
+        found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
+        took = time.time() - mark.stat().st_mtime
+    finally:
+        cluster.shutdown()
+    assert "is lost: " in capfd.readouterr().err
+    assert took < SECONDS_TO_GO_ON
+    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
+    pd.testing.assert_frame_equal(found.rounds, alone.rounds, check_exact=True)
