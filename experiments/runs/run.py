@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
@@ -24,7 +24,7 @@ from experiments.runs.progress import Progress, no_progress
 from experiments.runs.provenance import note_session, read_provenance
 from experiments.runs.questions import more_questions
 from experiments.runs.run_directory import RunDirectory, read_plan
-from experiments.runs.store import write_json, write_sealed
+from experiments.runs.store import write_json, write_sealed, write_table
 from experiments.runs.summary import summarise
 from experiments.runs.without_privacy import note_unprotected, read_unprotected
 from fl_audit.errors import InputError
@@ -189,6 +189,8 @@ def _start(
                 ray_address, settings.actors, settings.threads, settings.device, settings.client_retries
             )
             run_on_ray(server_app, client_app, clients, options, interrupted)
+        case _:
+            assert_never(engine)
 
 
 def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
@@ -258,7 +260,7 @@ def finish(plan: AuditPlan, run: RunDirectory, with_report: bool = True) -> RunC
         frames["targets"] = with_attacks(plan, store, frames["targets"])
     for label, frame in frames.items():
         with whole_file(run.path / f"{label}.parquet") as file:
-            frame.to_parquet(file, index=False)
+            write_table(frame, file)
     contents = summarise(plan, RunTables(**frames), _timing(run), read_provenance(run), read_unprotected(run))
     write_sealed(run.path, run.summary, contents.summary)
     if with_report:

@@ -6,6 +6,7 @@ neighbours, shards and model. It holds no secret: bits and noise come from the c
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from fl_audit.learning.frozen_cores import CoreWeights
 from fl_audit.mechanisms.contribution import PrivateTraining, RecordGradients
 from fl_audit.mechanisms.law import ReleaseLaw, require_weighable
 from fl_audit.mechanisms.noise import CentralGaussian, CorrelatedGaussian, InsideTraining, NoiseScaling
-from fl_audit.mechanisms.participation import FixedCohort
+from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSampling
 from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Place, Standpoint
 
 
@@ -145,6 +146,11 @@ class PublicGame:
         return self.targets > 1
 
     @property
+    def is_secretly_sampled(self) -> bool:
+        """Whether the insider does not see in which rounds the differing unit takes part."""
+        return self.law.is_sampled and not self.standpoint.sees_participation
+
+    @property
     def clients_draw(self) -> bool:
         """Whether clients draw in secret, each from a seed of its own: noise, or what becomes of their records."""
         return self.law.clients_add_noise or self.randomiser is not None
@@ -201,8 +207,10 @@ class PublicGame:
         match self.law.participation:
             case FixedCohort() as cohorts:
                 return cohorts.members(self.data_seed, server_round)
-            case _:
+            case Everybody() | PoissonSampling():
                 return None
+            case _:
+                assert_never(self.law.participation)
 
     def to_json(self) -> str:
         """Return the game as JSON."""

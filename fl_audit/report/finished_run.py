@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.adversaries.noise_meter import Residuals
+from fl_audit.adversaries.residuals import Residuals
 from fl_audit.errors import require
 from fl_audit.evidence.belief.innovations import increments_of
 from fl_audit.evidence.belief.measured import Measured

@@ -2,16 +2,17 @@
 
 import math
 from dataclasses import dataclass
+from typing import assert_never
 
 from fl_audit.evidence.belief.advantage import most_wins
 from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName, TestResult
 from fl_audit.evidence.belief.verdict import Judgement, Verdict
-from fl_audit.report.breach_words import OF_NOISE, remedy, strongest
 from fl_audit.report.contents import RunContents
 from fl_audit.report.sections.insider import InsiderNumbers
 from fl_audit.report.sections.noise import NoiseNumbers
 from fl_audit.report.sections.released_model import ModelNumbers
 from fl_audit.report.sections.verdict import VerdictNumbers, worlds_needed_text
+from fl_audit.report.test_words import OF_NOISE, remedy, strongest
 from fl_audit.report.theory import bound_in_other
 from fl_audit.report.wording import number_text, one_in, percent
 
@@ -54,10 +55,14 @@ def verdict_of(contents: RunContents) -> VerdictNumbers:
 
 def _broken(test: TestResult) -> Fact:
     if test.name in OF_NOISE:
-        where = f" on {test.where}" if test.name == TestName.NOISE_TENSOR else ""
+        where = f" on the tensor '{test.place}'" if test.name == TestName.NOISE_TENSOR else ""
         return Fact("Noise really added", percent(round(test.statistic, 3)), f"of what was promised{where}")
     if test.name == TestName.SCORES:
-        return Fact("Epsilon, by scores alone", f"≥ {number_text(test.statistic, 3)}", f"promised: {test.promised}")
+        return Fact(
+            "Epsilon, by scores alone",
+            f"≥ {number_text(test.statistic, 3)}",
+            f"promised: at most {number_text(test.promised, 3)}",
+        )
     rare = test.p_value < _SMALLEST_CHANCE
     chance = f"< {one_in(_SMALLEST_CHANCE)}" if rare else one_in(float(f"{test.p_value:.1g}"))
     return Fact("If the promise were kept", chance, "audits would show so clear a sign")
@@ -149,6 +154,8 @@ def next_step(contents: RunContents) -> str:
             )
         case Verdict.CONSISTENT:
             return _after_consistent(contents)
+        case _:
+            assert_never(numbers.verdict)
 
 
 def _setting(numbers: VerdictNumbers) -> str:

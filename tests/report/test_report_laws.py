@@ -5,13 +5,13 @@ import re
 from dataclasses import replace
 
 import pytest
+from fl_audit.report.breach_words import title_of
 from rich.console import Console
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.evidence.belief.family import TestName
 from fl_audit.mechanisms.noise import faced
 from fl_audit.mechanisms.standpoint import Place, Standpoint, TargetsParticipation
-from fl_audit.report.breach_words import title_of
 from fl_audit.report.page.console import summary_table
 from fl_audit.report.page.html import opening, render_html
 from fl_audit.report.page.pictures import DrawnPicture

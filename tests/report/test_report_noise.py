@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from html import escape
 
 import pytest
+from fl_audit.report.breach_words import breach_text, title_of
 from scipy.stats import norm
 
 from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.privacy.gaussian import gdp_delta
-from fl_audit.report.breach_words import breach_text, title_of
 from fl_audit.report.page.html import opening, render_html
 from fl_audit.report.page.writing import write_report
 from fl_audit.report.section import Section

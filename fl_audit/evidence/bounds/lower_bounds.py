@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
 from fl_audit.evidence.bounds.order_statistic import order_statistic_epsilon, order_statistic_of
 from fl_audit.evidence.bounds.selection import Counts, Direction, directions
 from fl_audit.evidence.bounds.shift import detectable_shift, shift_epsilon_lower_bound
-from fl_audit.evidence.bounds.split import number_that_chooses, split_scores
+from fl_audit.evidence.bounds.split import number_of_splits, number_that_chooses, split_scores
 from fl_audit.notebook import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
 
@@ -82,7 +82,7 @@ class LowerBound:
         rows = [
             ("epsilon at least", f"{self.epsilon:.4g}"),
             ("at delta", f"{self.delta:g}"),
-            ("confidence", f"{self.confidence:g}"),
+            ("confidence" if self.method.has_confidence else "credibility", f"{self.confidence:g}"),
             ("limit of detection", f"{self.limit_of_detection:.4g}"),
             ("scores of members and non-members", f"{self.members:,} and {self.nonmembers:,}"),
         ]
@@ -166,6 +166,8 @@ def epsilon_lower_bound(
         case BoundMethod.GAUSSIAN_SHIFT:
             epsilon = shift_epsilon_lower_bound(members, nonmembers, delta, confidence)
             warnings = normality_warnings(members, nonmembers)
+        case _:
+            assert_never(method)
     n1, n0 = int(members.size), int(nonmembers.size)
     limit = bound_limit(method, n1, n0, delta, confidence)
     return LowerBound(
@@ -245,6 +247,8 @@ def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float
             return max(threshold_bounds.bayes_of(counts, delta, level) for counts in perfect)
         case BoundMethod.GDP:
             return gdp_epsilon(delta, max(threshold_bounds.gdp_threshold_mu(counts, 1, level) for counts in perfect))
+        case _:
+            assert_never(method)
 
 
 def _known(method: BoundMethod | str) -> BoundMethod:
@@ -273,11 +277,12 @@ def _by_threshold(
     level: float,
     break_ties: bool = False,
 ) -> float:
-    """Return a threshold-based bound; 0 where no threshold can be chosen: one score in a group, or all are equal."""
+    """Return the median of a bound over splits; 0 where no threshold can be chosen: one score, or all are equal."""
     if min(members.size, nonmembers.size) < 2:
         return 0.0
-    split = split_scores(members, nonmembers, break_ties)
-    return bound(directions(split), delta, level) if split.values > 1 else 0.0
+    numbers = range(number_of_splits(members, nonmembers))
+    splits = [split_scores(members, nonmembers, break_ties, number) for number in numbers]
+    return float(np.median([bound(directions(one), delta, level) for one in splits])) if splits[0].values > 1 else 0.0
 
 
 def _reach(method: BoundMethod, epsilon: float, limit: float, fewest: int) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """The methods of lower bounds by name, what each assumes, and what may be known of scores."""
 
 from enum import StrEnum
+from typing import assert_never
 
 
 class ScoreLaw(StrEnum):
@@ -42,6 +43,11 @@ class BoundMethod(StrEnum):
         return _ASSUMPTIONS[self]
 
     @property
+    def has_confidence(self) -> bool:
+        """Return whether a confidence may be printed with it: over repetitions, bounds of `bayes` are false oftener."""
+        return self is not BoundMethod.BAYES
+
+    @property
     def needs(self) -> ScoreLaw:
         """Return what must be known of the scores for the bound to be valid."""
         match self:
@@ -51,6 +57,8 @@ class BoundMethod(StrEnum):
                 return ScoreLaw.NORMAL_EQUAL_SPREAD
             case BoundMethod.CLOPPER_PEARSON | BoundMethod.ORDER_STATISTIC | BoundMethod.BAYES:
                 return ScoreLaw.ANY
+            case _:
+                assert_never(self)
 
     def is_valid_under(self, law: ScoreLaw) -> bool:
         """Return whether its assumption holds for scores of which this is known."""

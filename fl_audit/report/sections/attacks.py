@@ -257,7 +257,7 @@ def _entries(numbers: AttackNumbers, contents: RunContents) -> list[Entry]:
     found = []
     for name, one in numbers.achieved.items():
         said, rates = _NAMES.get(name, name), one.rates
-        at = f"{percent(rates.confidence)} confidence, together with the rates"
+        at = f"bootstrap, about {percent(rates.confidence)} together with the rates"
         how = f"share of pairs of one world that the score puts in order; {_interval(rates.auc)}"
         found.append(Entry(f"AUC, {said}", rates.auc.value, DASH, at, how, _INDEPENDENT))
         if one.bound is not None:
@@ -375,8 +375,8 @@ def _auc_caption(numbers: AttackNumbers, contents: RunContents) -> Caption:
     ) else ""  # fmt: skip
     return Caption(
         "Everybody on one axis",
-        f"Probability that an attacker scores a member above another of the same world, with its "
-        f"interval at {percent(contents.facts.confidence)} confidence.{insider}",
+        "Probability that an attacker scores a member above another of the same world, with its bootstrap interval "
+        f"over worlds (about {percent(contents.facts.confidence)}).{insider}",
         "AUC of each attacker with its interval: "
         + "; ".join(f"{_NAMES.get(name, name)} {_interval(one.rates.auc)}" for name, one in numbers.achieved.items()),
     )

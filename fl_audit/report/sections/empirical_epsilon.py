@@ -15,12 +15,12 @@ from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds, bound_json
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report.breach_words import title_of
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Entry, Section, Table, finite
 from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.sections.verdict import VerdictNumbers
+from fl_audit.report.test_words import title_of
 from fl_audit.report.units import UnitWords
 from fl_audit.report.wording import DASH, number_text, percent, uncapital
 
@@ -118,7 +118,7 @@ def _console(numbers: EmpiricalNumbers, contents: RunContents) -> list[tuple[str
 def _method(decisive: Judgement, words: UnitWords) -> str:
     """Return the name of the method in words, where it is that of a test."""
     is_test = decisive.method in set(TestName)
-    return f"the {uncapital(title_of(decisive.method, words))}" if is_test else decisive.method
+    return f"the {uncapital(title_of(TestName(decisive.method), words))}" if is_test else decisive.method
 
 
 def _detectable(decisive: Judgement, words: UnitWords) -> str:
@@ -206,7 +206,7 @@ def _tables(numbers: EmpiricalNumbers, _: RunContents) -> list[Table]:
         (
             str(bound.method),
             finite(bound.epsilon),
-            f"{percent(bound.confidence)}, at delta = {bound.delta:g}",
+            f"{percent(bound.confidence) if bound.method.has_confidence else 'none'}, at delta = {bound.delta:g}",
             *_limits(bound),
             " ".join([bound.assumption, *bound.warnings]),
         )

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -185,6 +185,8 @@ def _turns_sentence(facts: RunFacts) -> str:
             return f" It is what {facts.words.differing} changes in a round in which it takes part."
         case Everybody():
             return ""
+        case _:
+            assert_never(facts.game.law.participation)
 
 
 def _scaling_sentence(facts: RunFacts) -> str:
@@ -196,6 +198,8 @@ def _scaling_sentence(facts: RunFacts) -> str:
                 "The noise was scaled to the largest contribution that the clipping allows; the gap below that line is "
                 "noise spent on the worst case."
             )
+        case _:
+            assert_never(facts.scaling)
 
 
 def local_sensitivity_figure(_: LawNumbers, contents: RunContents) -> Figure:

@@ -1,7 +1,7 @@
 """The membership adversary, who sees the final model alone: its advantages, what bounds them, the insider beside it."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -257,6 +257,8 @@ def _asked(facts: RunFacts) -> str:
             return "Asked about the record in which D and D' differ"
         case Unit.CLIENT:
             return "Asked about the client in which D and D' differ, by the mean loss of its records"
+        case _:
+            assert_never(facts.relation.unit)
 
 
 @dataclass(frozen=True)

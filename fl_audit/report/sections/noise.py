@@ -1,7 +1,7 @@
 """The noise that is really added, as the insider measured it, over the noise that was promised: a report opens so."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from fl_audit.evidence.belief.family import TestName, TestResult
 from fl_audit.evidence.belief.noise_estimate import NoiseEstimate
 from fl_audit.evidence.belief.verdict import Judgement
-from fl_audit.report.breach_words import title_of
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Caption, Entry, Picture, Place, Section, Table, finite
 from fl_audit.report.sections.verdict import VerdictNumbers
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, report_figure
+from fl_audit.report.test_words import excess_text, limit_text, measured_text, promised_text, title_of, why_missing
 from fl_audit.report.units import UnitWords
 from fl_audit.report.wording import DASH, one_in, percent, plural, ratio_text
 
@@ -36,10 +36,16 @@ class NoiseNumbers:
         Measured over promised noise.
     judgement
         The tests of the promise.
+    excess
+        What noise above the promise costs, in words.
+    words
+        How the report speaks of what D and D' differ in.
     """
 
     estimate: NoiseEstimate
     judgement: Judgement
+    excess: str
+    words: UnitWords
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `noise`; what was not measured is None."""
@@ -54,10 +60,12 @@ class NoiseNumbers:
                 "along_low": finite(found.along_low),
                 "along_high": finite(found.along_high),
                 "tensors": [dict(zip(("name", "ratio", "low", "high"), part, strict=True)) for part in found.tensors],
-                "excess": found.excess,
+                "excess": self.excess,
                 "level": judgement.level,
-                "tests": [_test_json(test) for test in judgement.tests],
-                "not_offered": [{"name": name, "reason": reason} for name, reason in judgement.not_offered],
+                "tests": [_test_json(test, self.words) for test in judgement.tests],
+                "not_offered": [
+                    {"name": str(name), "reason": why_missing(reason)} for name, reason in judgement.not_offered
+                ],
             }
         }
 
@@ -72,16 +80,27 @@ class NoiseNumbers:
         return None
 
 
-def _test_json(test: TestResult) -> dict[str, Any]:
-    stated = asdict(test) | {"name": str(test.name), "violated": test.violated}
-    return stated | {"statistic": finite(test.statistic), "p_value": finite(test.p_value)}
+def _test_json(test: TestResult, words: UnitWords) -> dict[str, Any]:
+    return {
+        "name": str(test.name),
+        "statistic": finite(test.statistic),
+        "p_value": finite(test.p_value),
+        "level": test.level,
+        "measured": measured_text(test, words),
+        "promised": promised_text(test, words),
+        "limit": limit_text(test, words),
+        "where": test.place,
+        "violated": test.violated,
+    }
 
 
-def _measure(_: FinishedRun, findings: Findings) -> NoiseNumbers | None:
+def _measure(run: FinishedRun, findings: Findings) -> NoiseNumbers | None:
     verdict = findings.find(VerdictNumbers)
     if verdict is None or verdict.judgement is None:
         return None
-    return NoiseNumbers(verdict.judgement.noise, verdict.judgement)
+    promise, noise = run.facts.guarantee, verdict.judgement.noise
+    excess = "" if promise is None else excess_text(noise.excess, promise)
+    return NoiseNumbers(noise, verdict.judgement, excess, verdict.words)
 
 
 def _sentence(numbers: NoiseNumbers, contents: RunContents) -> str:
@@ -96,7 +115,7 @@ def _sentence(numbers: NoiseNumbers, contents: RunContents) -> str:
         f"The noise that this federation really adds{where} is {ratio} times what was promised; the range in brackets "
         f"holds with {confidence} confidence."
     )
-    if not numbers.estimate.excess:
+    if not numbers.excess:
         return text
     spare = percent(1 - 1 / main[0])
     return (
@@ -142,7 +161,7 @@ def _tables(numbers: NoiseNumbers, contents: RunContents) -> list[Table]:
     words = contents.facts.words
     tables = [_test_table(numbers.judgement, words)]
     if numbers.judgement.not_offered:
-        missing = tuple((title_of(name, words), reason) for name, reason in numbers.judgement.not_offered)
+        missing = tuple((title_of(name, words), why_missing(reason)) for name, reason in numbers.judgement.not_offered)
         tables.append(Table("Tests that this run could not make", ("Test", "Why not"), missing, Place.TESTS))
     if numbers.estimate.tensors:
         columns = ("Parameter tensor", "Measured over promised noise", "Lower end", "Upper end")
@@ -157,9 +176,9 @@ def _test_table(judgement: Judgement, words: UnitWords) -> Table:
         (
             title_of(test.name, words),
             "BROKEN" if test.violated else "kept",
-            test.measured,
-            test.promised,
-            _limit_of(test),
+            measured_text(test, words),
+            promised_text(test, words),
+            _limit_of(test, words),
             test.p_value,
             test.level,
             finite(test.statistic),
@@ -174,12 +193,11 @@ def _test_table(judgement: Judgement, words: UnitWords) -> Table:
     return Table(title, columns, rows, place=Place.TESTS, look="tests")
 
 
-def _limit_of(test: TestResult) -> str:
+def _limit_of(test: TestResult, words: UnitWords) -> str:
     """Return what a test would have found, and how often, where that is a matter of chance."""
-    if not test.limit:
-        return DASH
-    by_chance = "would have been found" in test.limit and test.name != TestName.SENSITIVITY
-    return f"{test.limit}, in 9 of 10 runs" if by_chance else test.limit
+    limit = limit_text(test, words)
+    by_chance = limit and test.name not in (TestName.SENSITIVITY, TestName.SCORES)
+    return f"{limit}, in 9 of 10 runs" if by_chance else limit or DASH
 
 
 def _caption(numbers: NoiseNumbers, _: RunContents) -> Caption:
@@ -195,7 +213,7 @@ def _caption(numbers: NoiseNumbers, _: RunContents) -> Caption:
         f"and on each parameter tensor, with exact intervals at {percent(found.confidence)} confidence. The line is "
         "the promise: an interval that ends left of it suggests that noise is missing, one that begins right of it "
         "that there is more noise than the promise needs. Of many intervals some miss by chance; the table of tests "
-        f"allows for that.{fewer} {found.excess}"
+        f"allows for that.{fewer} {numbers.excess}"
     )
     alternative = f"Measured over promised noise: {ratio_text(*main)}, beside the promise at 1."
     return Caption("The noise, measured over promised", text.strip(), alternative)

@@ -2,9 +2,16 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
-from fl_audit.mechanisms.noise import CorrelatedGaussian, InsideTraining
+from fl_audit.mechanisms.noise import (
+    CentralGaussian,
+    CorrelatedGaussian,
+    DistributedGaussian,
+    InsideTraining,
+    LocalGaussian,
+    NoNoise,
+)
 from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.mechanisms.standpoint import Place
 from fl_audit.privacy.accounting import Accountant
@@ -156,15 +163,18 @@ def _multiplier_method(facts: RunFacts) -> str:
 
 
 def _mu_method(facts: RunFacts) -> str:
-    match facts.game.law.noise, facts.game.law.participation:
-        case InsideTraining(), _:
-            return "square root of all steps of the smallest client over z"
-        case CorrelatedGaussian(), _:
+    law = facts.game.law
+    if isinstance(law.participation, FixedCohort) and not isinstance(law.noise, CorrelatedGaussian):
+        return "square root of the rounds in which a client takes part over z"
+    match law.noise:
+        case InsideTraining():
+            return "square root of the most steps that a client takes, over z"
+        case CorrelatedGaussian():
             return "1 over z"
-        case _, FixedCohort():
-            return "square root of the rounds in which a client takes part over z"
-        case _:
+        case CentralGaussian() | DistributedGaussian() | LocalGaussian() | NoNoise():
             return "square root of rounds over z"
+        case _:
+            assert_never(law.noise)
 
 
 def _belief_bound_method(promise: Guarantee) -> str:
@@ -178,6 +188,8 @@ def _belief_bound_method(promise: Guarantee) -> str:
                 "smallest bound that follows from delta(epsilon) at all smaller epsilons, which also holds where the "
                 "difference between D and D' depends on earlier releases; passed with probability at most delta"
             )
+        case _:
+            assert_never(promise.claim.sensitivities)
 
 
 def _fixed_bound_method(accountant: Accountant) -> str:

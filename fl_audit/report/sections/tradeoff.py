@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.advantage import clopper_pearson
+from fl_audit.evidence.bounds.tradeoff_band import TradeoffBand, tradeoff_band
 from fl_audit.evidence.membership.limits import largest_tpr
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
@@ -21,6 +21,7 @@ FEWEST = 20
 _SMALLEST_RATE = 1e-3
 _AT = 0.1
 """Share of false alarms at which numbers are told."""
+_BAND = "Clopper-Pearson bounds above two ranks of the worlds with D'"
 
 
 @dataclass(frozen=True)
@@ -48,16 +49,6 @@ class TradeoffNumbers:
         return {"tradeoff": asdict(self)}
 
 
-@dataclass(frozen=True)
-class _Curve:
-    """Measured rates with a band, point by point, each of shape (points,)."""
-
-    alarms: Floats
-    found: Floats
-    low: Floats
-    high: Floats
-
-
 def _measure(run: FinishedRun, _: Findings) -> TradeoffNumbers | None:
     promise = run.facts.guarantee
     if promise is None or not run.has_insider or min(run.bits.sum(), (~run.bits).sum()) < FEWEST:
@@ -70,16 +61,8 @@ def _measure(run: FinishedRun, _: Findings) -> TradeoffNumbers | None:
     return TradeoffNumbers(_AT, float(curve.found[0]), float(curve.low[0]), float(curve.high[0]), allowed)
 
 
-def _curve(run: FinishedRun, alarms: Floats) -> _Curve:
-    """Return which share of the worlds with D is found where at most such shares of those with D' are taken for D."""
-    others = np.sort(run.log_odds[~run.bits])[::-1]
-    wanted = np.floor(alarms * others.size + 1e-9).astype(np.int64)
-    # Just above the first score that would be one false alarm too many.
-    thresholds = np.where(wanted < others.size, others[np.minimum(wanted, others.size - 1)], -np.inf)
-    members = run.log_odds[run.bits]
-    counts = [int((members > threshold).sum()) for threshold in thresholds]
-    ends = np.array([clopper_pearson(count, members.size, run.facts.confidence) for count in counts])
-    return _Curve(alarms, np.array(counts) / members.size, ends[:, 0], ends[:, 1])
+def _curve(run: FinishedRun, alarms: Floats) -> TradeoffBand:
+    return tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], alarms, run.facts.confidence)
 
 
 def tradeoff_figure(_: TradeoffNumbers, contents: RunContents) -> Figure:
@@ -131,8 +114,8 @@ def _entries(numbers: TradeoffNumbers, contents: RunContents) -> list[Entry]:
     return [
         Entry("False alarms of the trade-off", numbers.false_alarms, DASH, DASH, "chosen before the run", DASH, True),
         Entry(f"Found {where}", numbers.found, DASH, "none: a point estimate", method, DASH, True),
-        Entry(f"Found {where}, lower end", numbers.low, DASH, at, "Clopper-Pearson interval", DASH, True),
-        Entry(f"Found {where}, upper end", numbers.high, DASH, at, "Clopper-Pearson interval", DASH, True),
+        Entry(f"Found {where}, lower end", numbers.low, DASH, at, _BAND, DASH, True),
+        Entry(f"Found {where}, upper end", numbers.high, DASH, at, _BAND, DASH, True),
         Entry(f"Found {where}, as promised at most", numbers.allowed, "exact profile", "holds always",
               "largest true-positive rate under the claim", DASH, True),
     ]  # fmt: skip

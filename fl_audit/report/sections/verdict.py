@@ -2,22 +2,30 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from fl_audit.evidence.belief.family import TestName
 from fl_audit.evidence.belief.noise_estimate import BREACH
 from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, judge_scores, unjudged
-from fl_audit.report.breach_words import OF_NOISE, breach_in_short, other_breaches, strongest
 from fl_audit.report.contents import Findings, RunContents
 from fl_audit.report.finished_run import FinishedRun
 from fl_audit.report.section import Section
+from fl_audit.report.test_words import (
+    OF_NOISE,
+    breach_in_short,
+    detection_text,
+    limit_text,
+    measured_text,
+    other_breaches,
+    promised_text,
+    scope_text,
+    strongest,
+    unjudged_scope,
+)
 from fl_audit.report.units import UnitWords
-from fl_audit.report.wording import duration, number_text, one_in, plural, uncapital, whole_sentence
+from fl_audit.report.wording import capital, duration, number_text, one_in, plural, uncapital, whole_sentence
 
 SECRET_SEED = "the challenger's secret"
-_OF_MANY_TARGETS = (
-    "In the game of membership the log-odds of one target a world are judged: all targets of a world share its noise."
-)
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,8 @@ class VerdictNumbers:
         its speed was not noted or no number of worlds would do.
     promised
         The promised epsilon; infinite where nothing was promised.
+    detection
+        How large a breach would have been found, in words.
     """
 
     verdict: Verdict
@@ -47,6 +57,7 @@ class VerdictNumbers:
     words: UnitWords
     seconds_needed: float | None = None
     promised: float = math.inf
+    detection: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries `verdict` and `scope`."""
@@ -66,16 +77,18 @@ def _measure(run: FinishedRun, _: Findings) -> VerdictNumbers:
     facts, promise = run.facts, run.facts.guarantee
     scores, targets = run.insider_scores, run.target_scores
     if promise is None or (scores is None and targets is None and not run.has_insider):
-        return VerdictNumbers(*unjudged(promise), None, facts.words)
-    said = (promise, facts.confidence, facts.neighbour, SECRET_SEED)
+        return VerdictNumbers(unjudged(promise), unjudged_scope(promise), None, facts.words)
+    said = (promise, facts.confidence)
     if targets is not None:
-        found = judge_scores(targets.members, targets.nonmembers, *said, _OF_MANY_TARGETS)
+        found = judge_scores(targets.members, targets.nonmembers, *said)
     elif scores is not None:
         found = judge_scores(scores[run.bits], scores[~run.bits], *said)
     else:
         found = judge(run.measured, *said)
     needed = _seconds_needed(found, run)
-    return VerdictNumbers(found.verdict, found.scope, found, facts.words, needed, promise.epsilon)
+    scope = scope_text(found, promise, facts.neighbour, SECRET_SEED, facts.words)
+    detection = detection_text(found, promise, facts.words)
+    return VerdictNumbers(found.verdict, scope, found, facts.words, needed, promise.epsilon, detection)
 
 
 def _seconds_needed(found: Judgement, run: FinishedRun) -> float | None:
@@ -96,17 +109,19 @@ def banner(numbers: VerdictNumbers) -> Banner:
         case Verdict.CONSISTENT:
             assert found is not None, "only what was judged is consistent"
             line = f"None of {plural(len(found.tests), 'test')} contradicts the promise."
-            return Banner("Consistent", f"{line} {_limits(found)}".strip(), _level(found))
+            return Banner("Consistent", f"{line} {_limits(found, words)}".strip(), _level(found))
         case Verdict.INCONCLUSIVE:
             assert found is not None, "only what was judged is inconclusive"
             why = "The trials cannot tell" if found.worlds_needed is None else "Too few trials to tell"
             line = f"{why}: {_too_little(numbers)}"
-            return Banner("Inconclusive", f"{line} {worlds_needed_text(numbers)}", found.limit_text)
+            return Banner("Inconclusive", f"{line} {worlds_needed_text(numbers)}", numbers.detection)
         case Verdict.NO_PROMISE:
             line = "These models were trained without clipping and noise; there is nothing to hold them to."
             return Banner("No promise", line)
         case Verdict.NOT_AUDITED:
             return Banner("Not audited", "No insider took part; nothing was held against the promise.")
+        case _:
+            assert_never(numbers.verdict)
 
 
 def judges_scores(found: Judgement) -> bool:
@@ -143,14 +158,16 @@ def _level(found: Judgement) -> str:
     return f"A promise that is kept fails {tests} in at most {one_in(found.level)} audits."
 
 
-def _limits(found: Judgement) -> str:
+def _limits(found: Judgement, words: UnitWords) -> str:
     """Return which breach would have been found: of the noise in total and along the record, or by scores."""
-    by_name = {test.name: test.limit for test in found.tests if test.limit}
+    by_name = {test.name: limit_text(test, words) for test in found.tests}
     total, along = by_name.get(TestName.NOISE_TOTAL), by_name.get(TestName.NOISE_ALONG_RECORD)
-    if total is None or along is None:
-        return whole_sentence(along or by_name.get(TestName.SCORES, ""))
-    alone = along.removesuffix(" below the promise would have been found")
-    return f"{whole_sentence(total)[:-1]}; in the one direction in which the two data sets differ, {alone} below it."
+    if total and along:
+        one = f"{capital(total)} would have been found"
+        return f"{one}; in the one direction in which the two data sets differ, {along}."
+    if along:
+        return f"{capital(along)} would have been found."
+    return whole_sentence(f"So many worlds could show {by_name[TestName.SCORES]}") if TestName.SCORES in by_name else ""
 
 
 def _sentence(numbers: VerdictNumbers, _: RunContents) -> str:
@@ -161,7 +178,8 @@ def _sentence(numbers: VerdictNumbers, _: RunContents) -> str:
     short = uncapital(breach_in_short(worst, numbers.words))
     if worst.name not in OF_NOISE:
         return f"The promise was broken: {short}"
-    return f"The promise was broken: {short} We measured {worst.measured}; the promise was {worst.promised}."
+    measured, promised = measured_text(worst, numbers.words), promised_text(worst, numbers.words)
+    return f"The promise was broken: {short} We measured {measured}; the promise was {promised}."
 
 
 def _closing(numbers: VerdictNumbers, contents: RunContents) -> str:
@@ -178,7 +196,7 @@ def _closing(numbers: VerdictNumbers, contents: RunContents) -> str:
             )
         case Verdict.CONSISTENT:
             assert found is not None, "only what was judged is consistent"
-            limits = f"{_limits(found)} " if _limits(found) else ""
+            limits = f"{_limits(found, numbers.words)} " if _limits(found, numbers.words) else ""
             text = f"Our verdict: nothing we saw contradicts the promise. {limits}That covers {where}."
         case Verdict.INCONCLUSIVE:
             text = (
@@ -195,6 +213,8 @@ def _closing(numbers: VerdictNumbers, contents: RunContents) -> str:
             )
         case Verdict.NOT_AUDITED:
             text = "We came to no verdict: no insider took part, so nothing was held against the promise."
+        case _:
+            assert_never(numbers.verdict)
     if contents.facts.is_private_release:
         return text
     return f"{text} The models of this run are test pieces and must not be handed out: their noise depends on the data."
