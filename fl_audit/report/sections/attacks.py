@@ -100,8 +100,8 @@ def _json(found: Achieved) -> dict[str, Any]:
         return told | {"one_run": None}
     guesses = one_run.guesses
     counted = {"coins": guesses.coins, "guessed": guesses.guessed, "right": guesses.right}
-    bounds = {"epsilon": finite(one_run.epsilon), "ceiling": finite(one_run.ceiling)}
-    return told | {"one_run": bounds | {"epsilon_by_tradeoff": finite(found.by_tradeoff.parameter)} | counted}
+    bounds = {"epsilon": finite(one_run.epsilon), "ceiling": finite(one_run.limit_of_detection)}
+    return told | {"one_run": bounds | {"epsilon_by_tradeoff": finite(found.by_tradeoff.epsilon)} | counted}
 
 
 def _measure(run: FinishedRun, _: Findings) -> AttackNumbers | None:
@@ -234,7 +234,7 @@ def _bounds_table(numbers: AttackNumbers, contents: RunContents) -> Table:
             _NAMES.get(name, name),
             None if found.bound is None else found.bound.epsilon,
             None if found.one_run is None else found.one_run.epsilon,
-            None if found.by_tradeoff is None else found.by_tradeoff.parameter,
+            None if found.by_tradeoff is None else found.by_tradeoff.epsilon,
             None if found.one_run is None else f"{found.one_run.guesses.right} of {found.one_run.guesses.guessed}",
         )
         for name, found in numbers.achieved.items()
@@ -278,7 +278,7 @@ def _entries(numbers: AttackNumbers, contents: RunContents) -> list[Entry]:
         if one.one_run is not None and one.by_tradeoff is not None:
             found.append(
                 Entry(f"One-run bound on epsilon by the trade-off curve, {said} (nats)",
-                      finite(one.by_tradeoff.parameter), DASH,
+                      finite(one.by_tradeoff.epsilon), DASH,
                       f"holds at {percent(one.by_tradeoff.confidence)} confidence",
                       f"after Mahloujifar et al. 2024{at_delta(one.one_run.delta)}; the same guesses",
                       "coins are independent")
