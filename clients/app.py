@@ -277,7 +277,7 @@ def _reply(message: Message, arrays: Mapping[str, NDArray[Any]], more: Mapping[s
     content = RecordDict(
         {
             Record.ARRAYS: ArrayRecord({key: Array(*pack(value)) for key, value in arrays.items()}),
-            Record.CONFIG: ConfigRecord({Key.BATCH: asked[Key.BATCH], **(more or {})}),
+            Record.CONFIG: ConfigRecord({Key.ROUND: asked[Key.ROUND], Key.BATCH: asked[Key.BATCH], **(more or {})}),
         }
     )
     return Message(content, reply_to=message)

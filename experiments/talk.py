@@ -37,6 +37,24 @@ def is_quiet() -> bool:
     return _chosen["quiet"]
 
 
+def tell(line: str) -> None:
+    """Say on standard error what a user should know while a run goes on."""
+    LOG.warning(line)
+    if not is_quiet():
+        print(f"fl-audit: {line}", file=sys.stderr, flush=True)
+
+
+def printable(text: str) -> str:
+    """Return a text without what would act on a terminal, such as control characters in the name of a file.
+
+    Examples
+    --------
+    >>> printable("a\\x1b[31mb\\n")
+    'a\\\\x1b[31mb\\\\n'
+    """
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
 def settle_flower() -> None:
     """Keep Flower's log off the terminal, unless logs are wanted: what matters of it is raised or shown by the run."""
     _FLOWER.setLevel(LOG.level if _chosen["log"] else logging.CRITICAL + 1)

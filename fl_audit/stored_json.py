@@ -1,5 +1,6 @@
 """JSON files of a run, read with one line for whatever is wrong with them."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,36 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path} cannot be read: {error}") from error
 
 
+SEALS = "seals.json"
+"""In a run directory: by path, the SHA-256 digests that a file of it may have, which are two while it is written."""
+
+
+def require_sealed(directory: Path) -> None:
+    """Refuse a run of which a file is not what the run wrote: configuration, provenance or summary.
+
+    This finds edits and damage, not the forgery of somebody who writes the seals anew. A run without seals, of an
+    earlier version, is accepted.
+
+    Raises
+    ------
+    InputError
+        If one was changed.
+    """
+    path = directory / SEALS
+    if not path.exists():
+        return
+    seals = read_json(path)
+    well_formed = isinstance(seals, dict) and all(isinstance(digests, list) for digests in seals.values())
+    require(well_formed, f"{path} is damaged: it holds no digests of files of a run")
+    for name, digests in seals.items():
+        place = directory / name
+        if place.is_file() and hashlib.sha256(place.read_bytes()).hexdigest() not in digests:
+            raise InputError(
+                f"{place} is not what the run wrote: it was edited or damaged; bring the original back, or carry the "
+                "run out anew"
+            )
+
+
 def read_summary(directory: Path) -> dict[str, Any]:
     """Read every number of a finished run, by finding.
 
@@ -51,4 +82,5 @@ def read_summary(directory: Path) -> dict[str, Any]:
     found = read_json(path)
     if not isinstance(found, dict) or found.get("schema") != SCHEMA or not {"verdict", "guarantee"} <= found.keys():
         raise InputError(f"{path} is no summary of a run (schema {SCHEMA})")
+    require_sealed(directory)
     return found

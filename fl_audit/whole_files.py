@@ -1,6 +1,7 @@
 """Files that are written whole or not at all."""
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,11 @@ def whole_file(path: Path, private: bool = False) -> Iterator[Path]:
         The file to write; its directory is made where it is missing. The temporary name has the same ending.
     private
         Whether nobody but the owner may read it; otherwise the file mode creation mask of the user decides.
+
+    Raises
+    ------
+    OSError
+        If the system refuses to write, as on a full disk; it names `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
@@ -29,8 +35,21 @@ def whole_file(path: Path, private: bool = False) -> Iterator[Path]:
         # Some writers make the file anew, with permissions of their own.
         temporary.chmod(permissions)
         os.replace(temporary, path)
+    except Exception as error:
+        if (number := _number_of(error)) is None:
+            raise
+        # Writers name their temporary file, or none, and some say it in words of their own.
+        raise OSError(number, os.strerror(number), str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _number_of(error: Exception) -> int | None:
+    """Return the number of the system's error that made a writer fail, None where it was something else."""
+    if isinstance(error, OSError):
+        return error.errno
+    named = re.search(r"os error (\d+)", str(error))
+    return None if named is None else int(named.group(1))
 
 
 def _created(path: Path, wanted: int) -> int:

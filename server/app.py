@@ -18,6 +18,7 @@ from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.columns import Columns
 from fl_audit.game.game import Game, load_game, number_of_directions
 from fl_audit.game.initial_weights import InitialWeights, starting_models
+from fl_audit.game.private_training import private_steps
 from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import Made, View, kept_of
 from fl_audit.learning.memory import give_back_freed_memory
@@ -350,7 +351,8 @@ def _inquiries(
     inquiries: list[_Inquiry] = []
     if isinstance(plan.public.law.contribution, PrivateTraining):
         shards = [len(shard) for shard in game.shards]
-        inquiries.append(AccountantNotes(plan.public.rounds, plan.evaluated_releases, shards, wave))
+        steps = private_steps(plan.public.law)
+        inquiries.append(AccountantNotes(plan.public.rounds, plan.evaluated_releases, shards, wave, steps))
     if plan.public.with_insider and plan.public.plays_membership:
         inquiries.append(TargetInquiry(plan.public, insiders, wave, challenger))
     elif plan.public.with_insider and not plan.public.law.weighs_exactly:

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from flwr.app import Message
 from numpy.typing import NDArray
 
 from fl_audit.game.columns import Columns
+from fl_audit.learning.private_training import PrivateSteps
 from fl_audit.protocol import Key, Record
 from fl_audit.worlds import WorldBatch
 from strategies.errors import FederationError
@@ -16,6 +17,7 @@ from strategies.inquiries import Transcript, WriteMessage
 from strategies.replies import Answer
 
 _TRAIN = "train"
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,9 @@ class _Counted:
     noise_multiplier: float
     sampling_rate: float
     steps: int
+
+    def __str__(self) -> str:
+        return f"{self.steps} steps (noise multiplier {self.noise_multiplier:g}, sampling rate {self.sampling_rate:g})"
 
 
 class AccountantNotes:
@@ -40,11 +45,19 @@ class AccountantNotes:
         Number of records of each client.
     batches
         The batches that travel together.
+    steps
+        What the schedule makes each client's accountant count.
     """
 
     def __init__(
-        self, rounds: int, evaluated: Sequence[int], shards: Sequence[int], batches: Sequence[WorldBatch]
+        self,
+        rounds: int,
+        evaluated: Sequence[int],
+        shards: Sequence[int],
+        batches: Sequence[WorldBatch],
+        steps: PrivateSteps,
     ) -> None:
+        self._steps = steps
         self._rounds, self._evaluated, self._shards, self._batches = rounds, evaluated, shards, batches
         self._counted: dict[tuple[str, int, int], _Counted] = {}
 
@@ -69,11 +82,23 @@ class AccountantNotes:
         Raises
         ------
         FederationError
-            If a client did not send one that can be read.
+            If a client did not send one that can be read, or one that its schedule refutes.
         """
         for answer, reply in found.items():
             if answer.kind == _TRAIN:
-                self._counted[answer.batch, exchange, answer.client] = _read(reply, answer.client, exchange)
+                counted = _read(str(_sent(reply)), answer.client, exchange)
+                self._require_counted(counted, answer.client, exchange)
+                self._counted[answer.batch, exchange, answer.client] = counted
+
+    def _require_counted(self, counted: _Counted, client: int, server_round: int) -> None:
+        """Refuse what a client cannot have counted: its schedule is public, and so is the size of its shard."""
+        state = self._steps.accountant_after(server_round, self._shards[client])
+        due = _read(state, client, server_round)
+        if not np.allclose(astuple(counted), astuple(due), rtol=_ROUNDING, atol=0.0):
+            raise FederationError(
+                f"round {server_round}: the accountant of client {client} has counted {counted}, and its schedule "
+                f"makes it {due}: what it says of its privacy cannot be true"
+            )
 
     def columns(self, batch: WorldBatch) -> Columns:
         """Return what each client's accountant had counted at every evaluated release, the same in all worlds."""
@@ -98,10 +123,16 @@ def _in_worlds(values: NDArray[np.float64], worlds: int) -> NDArray[np.float64]:
     return np.tile(values, (worlds, 1, 1))
 
 
-def _read(reply: Message, client: int, server_round: int) -> _Counted:
+def _sent(reply: Message) -> object:
+    """Return the state of its accountant as a client sent it, None where it sent none."""
+    config = reply.content.config_records.get(Record.CONFIG)
+    return None if config is None else config.get(Key.ACCOUNTANT)
+
+
+def _read(text: str, client: int, server_round: int) -> _Counted:
     """Return what a client's accountant has counted, whose steps are all alike."""
     try:
-        state = json.loads(str(reply.content.config_records[Record.CONFIG][Key.ACCOUNTANT]))
+        state = json.loads(text)
         ((noise_multiplier, sampling_rate, steps),) = state["history"]
         return _Counted(float(noise_multiplier), float(sampling_rate), int(steps))
     except (KeyError, TypeError, ValueError) as error:

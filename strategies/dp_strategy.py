@@ -20,10 +20,12 @@ from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.adjacency import Unit
 from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import Around, Made, Step
 from fl_audit.learning.optimizers import step
 from fl_audit.mechanisms.clipping import AdaptiveClipping
+from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noise import CorrelatedGaussian, add_noise
 from fl_audit.packing import copy_to_tensor, pack, unpack
 from fl_audit.protocol import Key, Record, models_key
@@ -36,6 +38,8 @@ from strategies.replies import Answer, batch_shape, read_replies
 from strategies.server_noise import CorrelatedDraws
 
 _TRAIN = "train"
+_ROUNDING = 1e-3
+"""Share by which sums of 32-bit numbers may exceed what they would be exactly."""
 
 T = TypeVar("T")
 
@@ -98,6 +102,7 @@ class DPStrategy(Strategy):
         self._calls: dict[str, Call] = {}
         self._correlated = self._correlated_draws()
         self._game_json = public.to_json()
+        self._written: dict[Answer, int] = {}
 
     @property
     def exchanges(self) -> int:
@@ -137,7 +142,7 @@ class DPStrategy(Strategy):
         if is_round:
             expected += [Answer(one.client, _TRAIN, name) for name, call in self._calls.items() for one in call.asked]
         named_round = min(server_round, self.public.rounds)
-        found = read_replies(replies, expected, self.roster.partitions, named_round)
+        found = read_replies(replies, expected, self.roster.partitions, named_round, self._written)
         # Everything is read and checked before anything is released.
         work = self.batches if is_round else ()
         read = {batch.name: one for batch, one in self._at_once(work, lambda b: self._read(b, found, server_round))}
@@ -245,12 +250,33 @@ class DPStrategy(Strategy):
     def _read(self, batch: WorldBatch, found: Mapping[Answer, Message], server_round: int) -> Received:
         """Return what the clients sent, all of it checked, summed in partition order."""
         contributions = [
-            Contribution(one.client, found[Answer(one.client, _TRAIN, batch.name)], one.rows)
+            Contribution(
+                one.client,
+                found[Answer(one.client, _TRAIN, batch.name)],
+                one.rows,
+                self._longest(one.client, batch),
+                bool(self.roster.targets[one.client]),
+            )
             for one in self._calls[batch.name].asked
         ]
         return receive(
             self.public, contributions, self.roster.victim, batch_shape(batch, self.parameters), server_round
         )
+
+    def _longest(self, client: int, batch: WorldBatch) -> NDArray[np.float64] | float:
+        """Return the largest norm that the contribution of an honest client has in each world of a batch.
+
+        A sum over records is at most as long as they are together. Noise that the client adds is longer than its
+        expected length by more than eight standard deviations of a coordinate with a probability below 1e-13.
+        """
+        law, norms = self.public.law, self.transcripts[batch.name].norms
+        pushes = self.public.ascent > 0 and client in self.roster.insiders
+        if pushes or isinstance(law.contribution, PrivateTraining):
+            return np.inf
+        units = len(self.roster.shards[client]) if law.unit is Unit.RECORD else 1
+        each: NDArray[np.float64] | float = law.clipping_norm if norms is None else norms.numpy()
+        noise = law.share_scale * (np.sqrt(self.parameters) + 8.0)
+        return units * each * (1 + _ROUNDING) + noise
 
     def _train_messages(self, batch: WorldBatch, server_round: int, models: ArrayRecord) -> list[Message]:
         whole = ArrayRecord({models_key(0): models[batch.name]} | self._norms(batch, None))
@@ -303,5 +329,6 @@ class DPStrategy(Strategy):
             Key.BATCH: batch.name,
             Key.TIME_LIMIT: float(self.time_limit),
         }
+        self._written[Answer(client, kind, batch.name)] = server_round
         content = RecordDict({Record.ARRAYS: arrays, Record.CONFIG: ConfigRecord(config | dict(more))})
         return Message(content, self.roster.nodes[client], kind)

@@ -30,11 +30,17 @@ class Contribution:
         Its reply.
     rows
         The worlds of the batch that it was asked about, ascending; None is all of them.
+    longest
+        The largest L2 norm that an honest contribution has, one for all worlds of the batch or each its own (worlds,).
+    half_bits
+        Whether it may tell one half in place of a bit, as a client does who is not there in a world.
     """
 
     client: int
     reply: Message
     rows: NDArray[np.int64] | None = None
+    longest: NDArray[np.float64] | float = np.inf
+    half_bits: bool = True
 
     def shape(self, shape: tuple[int, int]) -> tuple[int, int]:
         """Return the shape that its arrays must have, of stacked models of the shape of the batch."""
@@ -84,7 +90,7 @@ def receive(
     Raises
     ------
     FederationError
-        If something is missing, mis-shaped or not finite: then nothing is released.
+        If something is missing, mis-shaped, not finite or longer than it may be: then nothing is released.
     """
     law, worlds = public.law, shape[0]
     total = sum_contributions(sent, shape, server_round)
@@ -104,8 +110,9 @@ def receive(
 def _bits(one: Contribution, shape: tuple[int, int], server_round: int) -> NDArray[np.float64]:
     bits = read_array(one.reply, Key.WITHIN, one.shape(shape)[:1], np.float64, one.client, server_round)
     # One half is that of a client who contributes nothing: centred it is 0.
-    if not np.isin(bits, (0.0, 0.5, 1.0)).all():
-        raise FederationError(f"round {server_round}: client {one.client} sent '{Key.WITHIN}' other than 0, 1/2 and 1")
+    accepted, said = ((0.0, 0.5, 1.0), "0, 1/2 and 1") if one.half_bits else ((0.0, 1.0), "0 and 1")
+    if not np.isin(bits, accepted).all():
+        raise FederationError(f"round {server_round}: client {one.client} sent '{Key.WITHIN}' other than {said}")
     return bits.astype(np.float64)
 
 
@@ -124,7 +131,7 @@ def sum_contributions(sent: Sequence[Contribution], shape: tuple[int, int], serv
     Raises
     ------
     FederationError
-        As `read_array`, or if the sum overflows.
+        As `read_array`, or if the sum overflows or a contribution is too long.
     """
     arrays = [
         read_array(one.reply, Key.SUM, one.shape(shape), np.float32, one.client, server_round, finite=False)
@@ -142,7 +149,25 @@ def sum_contributions(sent: Sequence[Contribution], shape: tuple[int, int], serv
         for one in sent:
             read_array(one.reply, Key.SUM, one.shape(shape), np.float32, one.client, server_round)
         raise FederationError(f"round {server_round}: the sum of '{Key.SUM}' over {len(sent)} clients is not finite")
+    for one, array in zip(sent, arrays, strict=True):
+        _require_short(one, array, shape[0], server_round)
     return total
+
+
+def _require_short(one: Contribution, array: NDArray[np.floating], worlds: int, server_round: int) -> None:
+    """Refuse a contribution that is longer than an honest one: the noise is not made for it."""
+    longest = np.broadcast_to(one.longest, worlds)
+    limits = longest if one.rows is None else longest[one.rows]
+    if np.isinf(limits).all():
+        return
+    for rows in cached_rows(*array.shape):
+        lengths = np.linalg.norm(array[rows].astype(np.float64), axis=1)
+        if (lengths > limits[rows]).any():
+            worst = int(np.argmax(lengths - limits[rows]))
+            raise FederationError(
+                f"round {server_round}: client {one.client} sent '{Key.SUM}' of length {lengths[worst]:.6g}, which "
+                f"clipping leaves at {limits[rows][worst]:.6g} at most"
+            )
 
 
 def _add(sums: NDArray[np.float32], rows: slice, array: NDArray[np.floating], asked: NDArray[np.int64] | None) -> None:

@@ -13,6 +13,9 @@ from fl_audit.protocol import Key, Record
 from fl_audit.worlds import WorldBatch
 from strategies.errors import FederationError
 
+_LONGEST_REASON = 400
+"""Characters of a client's reason that are printed."""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -34,7 +37,11 @@ class Answer:
 
 
 def read_replies(
-    replies: Iterable[Message], asked: Iterable[Answer], partitions: Mapping[int, int], server_round: int
+    replies: Iterable[Message],
+    asked: Iterable[Answer],
+    partitions: Mapping[int, int],
+    server_round: int,
+    written: Mapping[Answer, int] | None = None,
 ) -> dict[Answer, Message]:
     """Return the replies by who gave them, all of them and no others.
 
@@ -48,20 +55,29 @@ def read_replies(
         Partition of each node id.
     server_round
         Round that is named in errors.
+    written
+        The round that each question was about; None does not look at the rounds that replies name.
 
     Raises
     ------
     FederationError
-        If a client failed, or an answer is missing, doubled or not asked for.
+        If a client failed, an answer is missing, doubled, not asked for or about another round, or nobody knows who
+        gave it.
     """
     found: dict[Answer, Message] = {}
     for reply in replies:
-        client = partitions[reply.metadata.src_node_id]
+        if (client := partitions.get(reply.metadata.src_node_id, -1)) < 0:
+            source = reply.metadata.src_node_id
+            raise FederationError(
+                f"round {server_round}: a reply came from node {source}, which is none of the clients"
+            )
         if reply.has_error():
             raise FederationError(f"round {server_round}: client {client} failed: {reason_line(reply.error.reason)}")
         answer = Answer(client, reply.metadata.message_type, _named_batch(reply, client, server_round))
         if answer in found:
             raise FederationError(f"round {server_round}: client {client} answered twice about {answer.batch}")
+        if written is not None and answer in written:
+            _require_round(reply, client, written[answer], server_round)
         found[answer] = reply
     expected = set(asked)
     missing = sorted({answer.client for answer in expected - found.keys()})
@@ -93,7 +109,12 @@ def read_array(
     arrays = reply.content.array_records.get(Record.ARRAYS)
     if arrays is None or key not in arrays:
         raise FederationError(f"round {server_round}: client {client} sent no '{key}'")
-    array = unpack(arrays[key])
+    try:
+        array = unpack(arrays[key])
+    except Exception as error:  # a client can send any bytes
+        raise FederationError(
+            f"round {server_round}: client {client} sent '{key}' as bytes that are no array"
+        ) from error
     if array.shape != shape or array.dtype != dtype:
         raise FederationError(
             f"round {server_round}: client {client} sent '{key}' as {array.dtype} of shape {array.shape}, "
@@ -115,6 +136,14 @@ def _named_batch(reply: Message, client: int, server_round: int) -> str:
     return str(config[Key.BATCH])
 
 
+def _require_round(reply: Message, client: int, asked: int, server_round: int) -> None:
+    """Refuse the content of another round, which has the right shape and would be taken for that of this one."""
+    said = reply.content.config_records[Record.CONFIG].get(Key.ROUND)
+    if said != asked:
+        wrong = f"sent a reply that is of {'no round' if said is None else f'round {said!r}'}, not of {asked}"
+        raise FederationError(f"round {server_round}: client {client} {wrong}")
+
+
 def batch_shape(batch: WorldBatch, parameters: int) -> tuple[int, int]:
     """Return the shape of stacked models of a batch."""
     return (batch.count, parameters)
@@ -127,4 +156,5 @@ def reason_line(reason: str | None) -> str:
         return "its process died, or ended itself at the time limit"
     text = text.rpartition("Message: ")[2] if "Message: " in text else text
     text = re.sub(r"^<class '[^']*'>:<'|'>$", "", text).strip()
-    return text.splitlines()[0] if text else "no reason given"
+    line = text.splitlines()[0] if text else "no reason given"
+    return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}... ({len(text):,} characters)"

@@ -31,8 +31,9 @@ from torch import nn
 from experiments.benchmarks.pfl_script import PFL_SCRIPT
 from experiments.benchmarks.stock_fedavg import load_records, network, stock_rounds, train_epoch
 from experiments.cli.main import guarded
+from experiments.runs.cluster.access import RayOptions, usable_cores
 from experiments.runs.config import RunConfig, parse_config
-from experiments.runs.engines import Engine, RayOptions, usable_cores
+from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
 from experiments.runs.run import run_audit
 

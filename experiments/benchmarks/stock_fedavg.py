@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch import Tensor, nn
 
-from experiments.runs.engines import RayOptions, embedded_ray
+from experiments.runs.cluster.access import RayOptions, ray_for
 from experiments.talk import settle_flower
 
 app = ClientApp()
@@ -88,6 +88,6 @@ def stock_rounds(config: ConfigRecord, clients: int, cohort: int, rounds: int, o
         strategy.start(grid, ArrayRecord(initial), rounds, train_config=config, evaluate_fn=note)
 
     settle_flower()
-    with embedded_ray(options):
+    with ray_for(options):
         run_simulation(server, app, clients, backend_config=options.backend_config())
     return over

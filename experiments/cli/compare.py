@@ -56,11 +56,12 @@ def _print(found: "list[Row]") -> None:
         table = Table("run", *(column["run"] for column in columns))
         for name in list(columns[0])[1:]:
             table.add_row(name, *(column[name] for column in columns))
-    Console().print(table)
+    Console(markup=False).print(table)
 
 
 def _in_words(row: "Row") -> dict[str, str]:
     """Return what is shown of a run, by name."""
+    from experiments.talk import printable
     from fl_audit.report.wording import number_text, percent
 
     def number(value: float | None) -> str:
@@ -71,7 +72,7 @@ def _in_words(row: "Row") -> dict[str, str]:
 
     bound = "" if row.advantage_bound is None else f" of {percent(row.advantage_bound)}"
     return {
-        "run": row.run,
+        "run": printable(row.run),
         "verdict": row.verdict,
         "belief at most": share(row.belief),
         "epsilon": number(row.epsilon),

@@ -92,7 +92,7 @@ def datasets(data_dir: DataDirOption = None, as_json: JsonOption = False) -> Non
     for entry, is_here in found.items():
         here = "found" if is_here else "needs files"
         table.add_row(entry.name, entry.description, here if entry.needs_files else "built in")
-    Console().print(table)
+    Console(markup=False).print(table)
 
 
 for _command in (
@@ -119,7 +119,7 @@ for _command in (
 
 
 def _fail(message: str, status: int) -> NoReturn:
-    print(f"fl-audit: {message}", file=sys.stderr)
+    print(f"fl-audit: {talk.printable(message)}", file=sys.stderr)
     sys.exit(status)
 
 

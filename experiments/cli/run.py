@@ -195,7 +195,7 @@ def _print(contents: "RunContents", directory: Path, as_json: bool) -> None:
 
     from fl_audit.report.page.console import summary_table
 
-    Console().print(summary_table(contents))
+    Console(markup=False).print(summary_table(contents))
     _tell_report(directory)
 
 

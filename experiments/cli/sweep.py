@@ -123,11 +123,12 @@ def _show(found: "Sweep", directory: Path, title: str) -> None:
     from rich.console import Console
 
     from experiments.sweeps.page import sweep_page
+    from experiments.talk import printable
     from fl_audit.whole_files import whole_file
 
     with whole_file(directory / "sweep.html") as file:
         file.write_text(sweep_page(found, title), encoding="utf-8")
-    Console().print(_points(found, title))
+    Console(markup=False).print(_points(found, printable(title)))
     print(f"models: {directory / 'models.parquet'}")
     print(f"page: {directory / 'sweep.html'}")
 

@@ -6,7 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.comparisons.rows import Row
-from fl_audit.report.style import INK, MUTED, add_legend, finish_axes, new_figure
+from experiments.talk import printable
+from fl_audit.report.style import INK, MUTED, add_legend, finish_axes, literal, new_figure
 
 _KINDS: tuple[tuple[str, Callable[[Row], float | None], dict[str, object]], ...] = (
     ("promised", lambda row: row.epsilon, {"marker": "|", "markersize": 16, "color": INK, "markeredgewidth": 2}),
@@ -28,7 +29,7 @@ def comparison_figure(rows: Sequence[Row]) -> Figure:
             left.plot([found for found, _ in known], [place for _, place in known], linestyle="", label=name, **look)
     accuracy = [(row.accuracy, place) for row, place in zip(rows, places, strict=True) if row.accuracy is not None]
     right.plot([value for value, _ in accuracy], [place for _, place in accuracy], linestyle="", marker="D", color=INK)
-    left.set_yticks(places, [f"{row.run}\n{row.verdict}" for row in rows])
+    left.set_yticks(places, [f"{literal(printable(row.run))}\n{row.verdict}" for row in rows])
     left.set_ylim(-0.6, len(rows) - 0.4)
     left.set_xlim(left=0)
     right.set_xlim(0, 1)

@@ -232,6 +232,8 @@ class _Workers:
             if self._read_ahead is not None and taken:
                 self._read_ahead([(one.message, one.context) for one in taken])
             return self._client_app(message=call.message, context=call.context)
+        except SystemExit as ended:
+            return RuntimeError(f"it ended itself with status {ended.code}")
         except Exception as error:  # whatever a client raises becomes an error reply, as under Flower's runtime
             return error
 

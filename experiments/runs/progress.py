@@ -81,7 +81,7 @@ def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
 def at_work(what: str) -> AbstractContextManager[object]:
     """Show on standard error, if it is a terminal, that work of unknown length goes on."""
     talk.LOG.info(what)
-    return nullcontext() if talk.is_quiet() else Console(stderr=True).status(what)
+    return nullcontext() if talk.is_quiet() else Console(stderr=True, markup=False).status(what)
 
 
 def _display(total: int) -> AbstractContextManager[_Show]:
@@ -93,7 +93,7 @@ def _display(total: int) -> AbstractContextManager[_Show]:
 @contextmanager
 def _bar(total: int) -> Iterator[_Show]:
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("world-rounds,"),

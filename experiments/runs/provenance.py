@@ -18,7 +18,7 @@ import fl_audit
 from experiments.runs.config import RunConfig
 from experiments.runs.plan import AuditPlan
 from experiments.runs.run_directory import RunDirectory
-from experiments.runs.store import write_json
+from experiments.runs.store import write_sealed
 from fl_audit.data.catalogue import PREFIX
 from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
@@ -45,7 +45,7 @@ def note_session(run: RunDirectory, plan: AuditPlan) -> None:
     here = this_session(sys.argv, secret.seed, plan.config.run.device)
     digest = secret.data if _is_published(plan.config) else None
     shards = tuple(len(shard) for shard in load_game(plan.public).shards)
-    write_json(run.provenance, Provenance((*earlier, here), digest, shards).to_json())
+    write_sealed(run.path, run.provenance, Provenance((*earlier, here), digest, shards).to_json())
 
 
 def _is_published(config: RunConfig) -> bool:

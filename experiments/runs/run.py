@@ -1,6 +1,9 @@
 """A run from its configuration to its report."""
 
+import errno
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, assert_never
@@ -11,8 +14,9 @@ from flwr.serverapp import Grid, ServerApp
 from clients.app import app as default_client_app
 from clients.app import read_ahead
 from experiments.runs.attacks import with_attacks
+from experiments.runs.cluster.access import RayOptions, refuse_unreachable
 from experiments.runs.config import LossSource
-from experiments.runs.engines import Engine, RayOptions, refuse_unreachable, run_on_ray
+from experiments.runs.engines import Engine, run_on_ray
 from experiments.runs.first_step import require_finite_steps
 from experiments.runs.local_engine import run_locally
 from experiments.runs.plan import AuditPlan
@@ -20,7 +24,7 @@ from experiments.runs.progress import Progress, no_progress
 from experiments.runs.provenance import note_session, read_provenance
 from experiments.runs.questions import more_questions
 from experiments.runs.run_directory import RunDirectory, read_plan
-from experiments.runs.store import write_json, write_table
+from experiments.runs.store import write_json, write_sealed, write_table
 from experiments.runs.summary import summarise
 from experiments.runs.without_privacy import note_unprotected, read_unprotected
 from fl_audit.errors import InputError
@@ -29,13 +33,14 @@ from fl_audit.game.game import load_game
 from fl_audit.report.contents import RunContents
 from fl_audit.report.finished_run import RunTables
 from fl_audit.report.page.writing import write_report
-from fl_audit.stored_json import read_json
+from fl_audit.stored_json import read_json, require_sealed
 from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch
 from server.app import FederationClock, FederationPlan, build_server_app, run_federation
 from server.evaluator import require_evaluable
 from server.watched_grid import WatchedGrid
 from strategies.dp_strategy import DPStrategy
+from strategies.errors import FederationError
 from strategies.loss_queries import FederatedLosses
 
 TIMING = "timing.json"
@@ -60,6 +65,8 @@ class Parties:
 
 
 HONEST = Parties()
+_NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.EACCES, errno.EPERM)
+"""What a system says of files that it does not write, whoever asks."""
 
 
 def run_audit(
@@ -109,9 +116,23 @@ def run_audit(
     refuse_unreachable(ray_address)
     run = RunDirectory(directory)
     plan = run.open(plan, resume)
-    with run.locked():
+    with run.locked(), _kept_if_unwritable():
         _play_pending(plan, run, engine, ray_address, progress, parties)
         return finish(plan, run, with_report)
+
+
+@contextmanager
+def _kept_if_unwritable() -> Iterator[None]:
+    """Say of a disk that takes no more, in one line, that the run can go on; each file of it is whole."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NOT_WRITTEN:
+            raise
+        raise FederationError(
+            f"{error.filename or 'a file'} cannot be written: {error.strerror}; finished batches are kept: give it "
+            "room, and go on with --resume"
+        ) from error
 
 
 def require_playable(plan: AuditPlan) -> None:
@@ -241,7 +262,7 @@ def finish(plan: AuditPlan, run: RunDirectory, with_report: bool = True) -> RunC
         with whole_file(run.path / f"{label}.parquet") as file:
             write_table(frame, file)
     contents = summarise(plan, RunTables(**frames), _timing(run), read_provenance(run), read_unprotected(run))
-    write_json(run.summary, contents.summary)
+    write_sealed(run.path, run.summary, contents.summary)
     if with_report:
         write_report(contents, run.path)
     return contents
@@ -274,8 +295,9 @@ def rebuild_report(directory: Path, without_privacy: Path | None = None) -> RunC
     Raises
     ------
     InputError
-        If the directory holds no finished run, or a damaged one, or the other is not the same training.
+        If the directory holds no finished run, or a damaged or edited one, or the other is not the same training.
     """
+    require_sealed(directory)
     plan, run = read_plan(directory), RunDirectory(directory)
     with run.locked():
         if without_privacy is not None:

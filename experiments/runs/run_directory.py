@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,14 +16,15 @@ from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.places import CONFIGURATION, is_begun, require_place
 from experiments.runs.plan import AuditPlan, guarantee_of
 from experiments.runs.sameness import GROWING, contradictions, data_digest, differences
-from experiments.runs.store import RunStore, make_private, write_json
+from experiments.runs.store import RunStore, make_private, write_json, write_sealed
 from fl_audit.errors import InputError, require
 from fl_audit.game.public import PublicGame
-from fl_audit.stored_json import read_json
+from fl_audit.stored_json import SEALS, read_json
 from fl_audit.whole_files import remove_halves
 
 SCHEMA = 2
 _FILES = (
+    SEALS,
     "summary.json",
     "timing.json",
     "report.html",
@@ -156,8 +158,10 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
             make_private(self.secrets.parent)
             write_json(self.secrets, chosen.model_dump(), private=True)
-            write_json(self.configuration, public_part(plan))
+            write_sealed(self.path, self.configuration, public_part(plan))
         except OSError as error:
+            # Nothing was here before, and half a run could neither go on nor begin.
+            shutil.rmtree(self.path, ignore_errors=True)
             raise InputError(f"run directory {self.path} cannot be made: {error.strerror}") from error
         return with_seed(plan, chosen.seed)
 
@@ -170,7 +174,7 @@ class RunDirectory:
         # The records are the same, and so are the weights of a frozen core; they may lie somewhere else by now.
         found = replace(public, data=plan.public.data, weights=plan.public.weights)
         going_on = AuditPlan(config, guarantee_of(public.law, config), found)
-        write_json(self.configuration, public_part(going_on))
+        write_sealed(self.path, self.configuration, public_part(going_on))
         return going_on
 
     def _require_same(self, plan: AuditPlan, public: PublicGame, configuration: dict[str, Any]) -> None:

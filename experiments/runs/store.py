@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fl_audit.errors import InputError, require
+from fl_audit.stored_json import SEALS, read_json
 from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch, remaining_batches
 from server.results import BatchResult
@@ -257,4 +258,24 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = Fal
 def write_json(path: Path, value: Any, private: bool = False) -> None:
     """Write JSON, whole or not at all; `private` keeps it from other users of the machine."""
     with whole_file(path, private) as file:
-        file.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        file.write_text(_json_text(value), encoding="utf-8")
+
+
+def write_sealed(directory: Path, path: Path, value: Any) -> None:
+    """Write JSON of a run, whole or not at all, and note its digest; see `require_sealed`."""
+    seals = directory / SEALS
+    try:
+        noted = dict(read_json(seals))
+    except (InputError, TypeError, ValueError):
+        noted = {}
+    name, text = path.relative_to(directory).as_posix(), _json_text(value)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    # Whenever this ends, the file that stands there is one of those that are noted.
+    write_json(seals, noted | {name: [*noted.get(name, []), digest]})
+    with whole_file(path) as file:
+        file.write_text(text, encoding="utf-8")
+    write_json(seals, noted | {name: [digest]})
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"

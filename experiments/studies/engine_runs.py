@@ -138,7 +138,8 @@ def measured_run(plan: AuditPlan, parties: Parties = HONEST) -> Measured:
 def parties_of(breach: Breach) -> Parties:
     """Return the parties of a real federation that breaks its promise so."""
     if breach.unclipped or breach.clip != 1:
-        return Parties(client_app=_clipped_at(1e6 if breach.unclipped else breach.clip, everybody=not breach.unclipped))
+        # A server refuses what is longer than clipped records can add up to, as without any clipping it soon is.
+        return Parties(client_app=_clipped_at(3.0 if breach.unclipped else breach.clip, everybody=not breach.unclipped))
 
     class Broken(DPStrategy):
         def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma) -> Tensor:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import gaussian_kde
 
 from experiments.sweeps.tables import Utility
-from fl_audit.report.style import DOTS_PER_INCH, INK, MUTED, SMALL_TEXT_SIZE, finish_axes, span
+from fl_audit.report.style import DOTS_PER_INCH, INK, MUTED, SMALL_TEXT_SIZE, finish_axes, literal, span
 from fl_audit.report.wording import number_text
 
 Floats = NDArray[np.float64]
@@ -72,7 +72,7 @@ def landscape_figure(points: pd.DataFrame, models: pd.DataFrame, utility: Utilit
     _draw_densities(top, models, "epsilon_star", upright=False)
     _draw_densities(right, models, utility.column, upright=True)
     finish_axes(main, "", "Epsilon* (nats), mean and range over repetitions", UTILITY_NAMES[utility])
-    finish_axes(top, title.replace("$", r"\$"), "", "density (1/nat)")
+    finish_axes(top, literal(title), "", "density (1/nat)")
     finish_axes(right, "", "density", "")
     for axes in (top, right):
         axes.tick_params(labelbottom=axes is right, labelleft=axes is top)

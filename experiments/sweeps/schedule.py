@@ -6,7 +6,6 @@ here is an ordinary run directory: it appears whole when its task has ended, `fl
 decides whether it is computed again is its configuration alone.
 """
 
-import logging
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,8 @@ import ray
 from ray import cloudpickle
 from ray.exceptions import RayError, RayTaskError
 
-from experiments.runs.engines import Engine, RayOptions, embedded_ray, refuse_unreachable
+from experiments.names import Engine
+from experiments.runs.cluster.access import RayOptions, ray_for, refuse_unreachable
 from experiments.runs.plan import AuditPlan
 from experiments.runs.progress import RunsProgress, no_runs_progress
 from experiments.runs.run import run_audit
@@ -73,7 +73,7 @@ def play_points(
     pending = pending_points(plans, directory)
     if not pending:
         return
-    with progress(sum(world_rounds(plans[name]) for name in pending)) as begin, _ray(options):
+    with progress(sum(world_rounds(plans[name]) for name in pending)) as begin, ray_for(options):
         named = {name: seeded(plans[name], name, secret) for name in pending}
         failures = list(_play(pending, named, directory, options, begin, on_finished))
     require_all(failures)
@@ -203,25 +203,3 @@ def _reason(error: RayTaskError) -> str:
     cause = error.cause
     known = isinstance(cause, InputError | FederationError)
     return str(cause) if known else f"{type(cause).__name__}: {cause}"
-
-
-@contextmanager
-def _ray(options: RayOptions) -> Iterator[None]:
-    """Run a block in which Ray is there; the processes of an embedded one end with it."""
-    with embedded_ray(options):
-        if options.address is not None:
-            _join(options)
-        logging.getLogger("ray").setLevel(logging.ERROR)
-        try:
-            yield
-        finally:
-            ray.shutdown()
-
-
-def _join(options: RayOptions) -> None:
-    init: dict[str, Any] = dict(options.backend_config()["init_args"])
-    try:
-        ray.init(**init)
-    except (ConnectionError, RuntimeError) as error:
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"Ray at {options.address} cannot be used: {said}") from error

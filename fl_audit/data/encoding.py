@@ -21,9 +21,20 @@ def min_max(
         Finite numbers, shape (n, columns). A constant column becomes 0.
     test
         Finite numbers, shape (m, columns), scaled by the same ranges and clipped to [0, 1]; or None.
+
+    Raises
+    ------
+    InputError
+        If the range of a column is no finite number.
     """
     low = fitted.min(axis=0)
-    span = fitted.max(axis=0) - low
+    with np.errstate(over="ignore"):
+        span = fitted.max(axis=0) - low
+    wide = int(np.argmax(~np.isfinite(span)))
+    require(
+        bool(np.isfinite(span).all()),
+        f"a column reaches from {low[wide]:g} to {fitted[:, wide].max():g}: accepted are ranges below 1.7e308",
+    )
     span[span == 0] = 1.0
     scaled = (fitted - low) / span
     return scaled, None if test is None else np.clip((test - low) / span, 0.0, 1.0)

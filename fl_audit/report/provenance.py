@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 
 from fl_audit.report.wording import SPACE
@@ -86,6 +87,8 @@ class Provenance:
         sessions = tuple(Session(**session) for session in stored["sessions"])
         if not sessions:
             raise ValueError("no session was noted")
+        for session in sessions:
+            datetime.fromisoformat(session.began)
         data, shards = stored["data"], stored.get("shards")
         return cls(sessions, data and str(data), shards and tuple(int(size) for size in shards))
 

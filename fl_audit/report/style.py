@@ -72,6 +72,11 @@ def new_figure(height: float = HEIGHT, width: float = WIDTH) -> Figure:
     return figure
 
 
+def literal(text: str) -> str:
+    """Return a text of the user, such as a name, as figures take it: a dollar sign in it begins no formula."""
+    return text.replace("$", r"\$")
+
+
 def finish_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
     """Write title and axis names, and quieten frame, ticks and grid."""
     title, x_name, y_name = (_wrapped(axes, text, share) for text, share in ((title, 0.95), (x_name, 1), (y_name, 0.6)))

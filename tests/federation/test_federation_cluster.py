@@ -1,7 +1,13 @@
 """A run on a Ray cluster of two nodes: both take clients, and the worlds are those of this process."""
 
+import logging
+import os
+import signal
+import subprocess
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -10,11 +16,16 @@ from faults import faulty_app
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
+from hosts import other_hosts
 
 from clients.app import build_app
 from experiments.runs.engines import Engine
 from experiments.runs.run import Parties, run_audit
+from fl_audit.protocol import Key, Record
 from strategies.errors import FederationError
+
+SECONDS_TO_GO_ON = 90.0
+"""From the death of a node to the end of the run: Ray takes up to half a minute to notice."""
 
 
 def noting_app(directory: Path) -> ClientApp:
@@ -27,6 +38,22 @@ def noting_app(directory: Path) -> ClientApp:
         return call_next(message, context)
 
     return build_app(mods=[note])
+
+
+def killing_app(head: str, mark: Path) -> ClientApp:
+    """Return an app of which the first call of round 2 that is not on the head kills its node."""
+
+    def kill(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        import ray
+
+        is_round = message.content.config_records[Record.CONFIG][Key.ROUND] == 2
+        if is_round and not mark.exists() and str(ray.get_runtime_context().get_node_id()) != head:
+            mark.touch()
+            os.kill(os.getppid(), signal.SIGKILL)  # the raylet, with which its processes end
+            time.sleep(60)
+        return call_next(message, context)
+
+    return build_app(mods=[kill])
 
 
 def stop_a_frozen_client(address: str, small_plan: MakePlan, tmp_path: Path) -> None:
@@ -70,3 +97,98 @@ def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(small_plan: M
     assert len(list(notes.iterdir())) == 2
     alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
     pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
+
+
+@pytest.mark.ray
+def test_a_node_that_is_killed_costs_only_its_calls(
+    small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With no retry of calls whose process died, the run still ends well, with the worlds of an undisturbed one."""
+    from ray.cluster_utils import Cluster
+
+    plan = small_plan(data={"clients": 4}, run={"worlds-per-batch": 6, "client-retries": 0})
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        mark = tmp_path / "killed"
+        parties = Parties(client_app=killing_app(cluster.head_node.node_id, mark))
+        found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
+        took = time.time() - mark.stat().st_mtime
+    finally:
+        cluster.shutdown()
+    assert "is lost: " in capfd.readouterr().err
+    assert took < SECONDS_TO_GO_ON
+    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
+    pd.testing.assert_frame_equal(found.rounds, alone.rounds, check_exact=True)
+
+
+def slow_app(mark: Path) -> ClientApp:
+    """Return an app whose calls from round 2 on take a while, and tell when the first of them has begun elsewhere."""
+
+    def slow(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        import ray
+
+        if int(str(message.content.config_records[Record.CONFIG].get(Key.ROUND, 0))) >= 2:
+            (mark / str(ray.get_runtime_context().get_node_id())).touch()
+            time.sleep(0.5)
+        return call_next(message, context)
+
+    return build_app(mods=[slow])
+
+
+@pytest.mark.ray
+def test_a_node_that_is_cut_off_for_good_costs_only_its_calls(
+    small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A host of its own network joins, takes calls, and is cut off: nothing tells anybody that it is gone."""
+    import sys
+
+    from ray.cluster_utils import Cluster
+
+    plan = small_plan(data={"clients": 4}, run={"worlds-per-batch": 6})
+    with other_hosts(1) as (host,):
+        # By itself Ray takes about a minute to give up a node that only falls silent.
+        noticing = {"health_check_period_ms": 500, "health_check_timeout_ms": 1000, "health_check_failure_threshold": 3}
+        arguments = {"num_cpus": 1, "node_ip_address": host.gateway, "_system_config": noticing}
+        cluster = Cluster(initialize_head=True, head_node_args=arguments)
+        program = "from ray.scripts.scripts import main; main()"
+        start = (sys.executable, "-c", program, "start", f"--address={cluster.address}", "--num-cpus=1", "--block")
+        worker = subprocess.Popen(
+            host.command(*start, f"--node-ip-address={host.address}"), stdout=subprocess.DEVNULL, start_new_session=True
+        )
+        mark, cut_at = tmp_path / "nodes", list[float]()
+        mark.mkdir()
+
+        def cut() -> None:
+            while len(list(mark.iterdir())) < 2:
+                time.sleep(0.05)
+            host.cut_off()
+            cut_at.append(time.monotonic())
+
+        try:
+            threading.Thread(target=cut, daemon=True).start()
+            wait_for_nodes(cluster, 2)
+            parties = Parties(client_app=slow_app(mark))
+            found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
+            took = time.monotonic() - cut_at[0]
+        finally:
+            os.killpg(worker.pid, signal.SIGKILL)
+            subprocess.run(host.command("sh", "-c", f"kill -9 $(ip netns pids {host.name})"), capture_output=True)
+            cluster.shutdown()
+    assert f"node {host.address} is lost: " in capfd.readouterr().err
+    assert 0 < took < SECONDS_TO_GO_ON
+    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
+
+
+def wait_for_nodes(cluster: Any, count: int) -> None:
+    """Wait until a cluster has so many nodes, one of which it does not know of itself."""
+    import ray
+
+    ray.init(cluster.address, logging_level=logging.ERROR, log_to_driver=False)
+    deadline = time.monotonic() + 60.0
+    while sum(row["Alive"] for row in ray.nodes()) < count and time.monotonic() < deadline:
+        time.sleep(0.1)
+    ray.shutdown()

@@ -9,7 +9,7 @@ import pytest
 from audits import MakePlan
 from faults import faulty_app
 
-from experiments.runs.engines import Engine, RayOptions
+from experiments.runs.engines import Engine
 from experiments.runs.run import Parties, run_audit
 from strategies.errors import FederationError
 
@@ -81,7 +81,7 @@ def _running_ray_processes() -> list[str]:
     return [" ".join(p.cmdline()) for p in running if "ray" in " ".join(p.cmdline())]
 
 
-DIED = "client 2 failed: its process died, or ended itself at the time limit"
+DIED = "client 2 failed: its process died, or ended itself at the time limit (node "
 SILENT = "no answer in time from client(s) 1, 2"
 SECONDS_TO_STOP = 20.0
 GRACE_SECONDS = 5.0
@@ -149,11 +149,3 @@ def test_on_ray_a_call_whose_process_died_is_made_again_and_one_that_raises_ends
     assert first.stat().st_mtime_ns == written
     for label in ("worlds", "rounds", "releases"):
         pd.testing.assert_frame_equal(getattr(resumed, label), getattr(undisturbed, label), check_exact=True)
-
-
-def test_a_call_is_made_again_as_often_as_the_configuration_says() -> None:
-    def asked(retries: int) -> dict[str, object]:
-        return dict(RayOptions(retries=retries).backend_config()["client_resources"])
-
-    assert asked(3) == {"num_cpus": 1, "num_gpus": 0.0, "max_restarts": -1, "max_task_retries": 3}
-    assert asked(0) == {"num_cpus": 1, "num_gpus": 0.0}

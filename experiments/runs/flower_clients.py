@@ -1,0 +1,15 @@
+"""The client app under Flower's own command, where Flower itself starts Ray, in the process that imports this module.
+
+Flower imports it before it starts Ray. The import closes that Ray to others, and puts the pool of client processes in
+the place of Flower's.
+"""
+
+import experiments  # noqa: F401  # sets the environment before Ray is imported
+from clients.app import app as client_app
+from experiments.runs.cluster.access import close_a_ray_to_come
+from experiments.runs.cluster.backend import put_pool_in_place
+
+__all__ = ["client_app"]
+
+close_a_ray_to_come()
+put_pool_in_place()

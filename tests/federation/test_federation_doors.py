@@ -1,0 +1,189 @@
+"""Nobody gets into a Ray that a run has started: not without its token, not with another, from no network."""
+
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import grpc
+import psutil
+import pytest
+from hosts import other_hosts
+
+from experiments.runs.cluster import access
+from experiments.runs.cluster.access import RayOptions, ray_for
+from fl_audit.errors import InputError
+
+CALLS = (
+    "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo",
+    "/ray.rpc.InternalKVGcsService/InternalKVKeys",
+    "/ray.rpc.NodeManagerService/GetNodeStats",
+    "/ray.rpc.ObjectManagerService/Pull",
+    "/ray.rpc.CoreWorkerService/GetCoreWorkerStats",
+)
+"""One call that each kind of listener of Ray answers: head, nodes, object stores, processes."""
+JOIN = "import ray, sys; ray.init(sys.argv[1], logging_level=50); print('joined', len(ray.nodes()))"
+
+
+def listeners() -> Iterator[tuple[str, str, int]]:
+    """Yield name, address and port of whatever listens among this process and its descendants."""
+    family = {one.pid: one.name() for one in (psutil.Process(), *psutil.Process().children(recursive=True))}
+    for connection in psutil.net_connections("inet"):
+        if connection.status == psutil.CONN_LISTEN and connection.pid in family:
+            address, port = connection.laddr
+            yield family[connection.pid], "127.0.0.1" if address in ("::", "0.0.0.0") else address, port
+
+
+def grpc_answer(address: str, call: str, token: str | None) -> str:
+    metadata = () if token is None else (("authorization", f"Bearer {token}"),)
+    with grpc.insecure_channel(address) as channel:
+        try:
+            channel.unary_unary(call)(b"", timeout=3, metadata=metadata)
+        except grpc.RpcError as error:
+            return str(error.code().name)
+    return "OK"
+
+
+def http_answer(address: str, token: str | None) -> int | None:
+    """Return the status of an answer; None where nobody speaks HTTP."""
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    with suppress(OSError):
+        try:
+            asked = urllib.request.Request(f"http://{address}/get_or_create_runtime_env", b"", headers)
+            return int(urllib.request.urlopen(asked, timeout=3).status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except Exception:  # no HTTP is spoken there
+            return None
+    return None
+
+
+def answers(token: str | None) -> dict[str, list[str]]:
+    """Return what every listener says that says anything but that it does not know the call, by its name and port."""
+    found: dict[str, list[str]] = {}
+    for name, host, port in listeners():
+        place = f"{host}:{port}"
+        said = [one for call in CALLS if (one := grpc_answer(place, call, token)) != "UNIMPLEMENTED"]
+        status = http_answer(place, token) if set(said) == {"UNAVAILABLE"} else None
+        found[f"{name} {port}"] = said if status is None else [f"HTTP {status}"]
+    return found
+
+
+def refused(found: dict[str, list[str]], wanted: set[str]) -> None:
+    assert len(found) >= 5, found  # head, two of the node, its agent for environments, this process
+    for name, said in found.items():
+        assert said, f"{name} answers a call that this test does not know"
+        assert set(said) <= wanted, f"{name} answers {said}"
+
+
+@pytest.mark.ray
+def test_no_listener_answers_without_the_token_and_nothing_of_it_is_left() -> None:
+    from ray._private.worker import global_worker
+
+    with ray_for(RayOptions(actors=1)):
+        import ray
+
+        token = os.environ["RAY_AUTH_TOKEN"]
+        head, session = ray.get_runtime_context().gcs_address, Path(global_worker.node.get_session_dir_path())
+        refused(answers(None), {"UNAUTHENTICATED", "HTTP 401"})
+        refused(answers("0" * len(token)), {"UNAUTHENTICATED", "HTTP 403"})
+        assert grpc_answer(head, CALLS[0], token) == "OK"  # so it is the token that decides
+        commands = [" ".join(one.cmdline()) for one in psutil.Process().children(recursive=True)]
+        assert not any(token in line for line in commands)
+    assert not any(name.startswith("RAY_AUTH") for name in os.environ)
+    assert not (Path.home() / ".ray" / "auth_token").exists()
+    telling = [path for path in session.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
+    assert telling == []
+    with ray_for(RayOptions(actors=1)):
+        assert os.environ["RAY_AUTH_TOKEN"] != token
+
+
+@pytest.mark.ray
+def test_a_stranger_in_another_network_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no token, and with a wrong one; and the same stranger gets in where a Ray asks for none."""
+
+    def join(environment: dict[str, str]) -> str:
+        address = ray.get_runtime_context().gcs_address
+        clean = {key: value for key, value in os.environ.items() if not key.startswith("RAY_AUTH")}
+        command = host.command(sys.executable, "-c", JOIN, address)
+        environment |= {"RAY_gcs_rpc_server_connect_timeout_s": "3", "RAY_ENABLE_AUTO_CONNECT": "0"}
+        return subprocess.run(command, env=clean | environment, capture_output=True, text=True, timeout=90).stdout
+
+    wrong = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "f" * 64}
+    with other_hosts(1) as (host,):
+        with ray_for(RayOptions(actors=1)):
+            import ray
+
+            head = ray.get_runtime_context().gcs_address
+            asked = "import sys; sys.path[:0] = sys.argv[2].split(':'); import test_federation_doors as t; "
+            asked += "print(t.grpc_answer(sys.argv[1], t.CALLS[0], None))"
+            paths = os.pathsep.join(sys.path)
+            reached = subprocess.run(
+                host.command(sys.executable, "-c", asked, head, paths), capture_output=True, text=True
+            )
+            assert reached.stdout.strip() == "UNAUTHENTICATED"  # the network lets it through, and Ray does not
+            assert join({}) == ""
+            assert join(wrong) == ""
+        monkeypatch.setattr(access, "new_token", dict)
+        with ray_for(RayOptions(actors=1)):
+            reached = subprocess.run(
+                host.command(sys.executable, "-c", asked, ray.get_runtime_context().gcs_address, paths),
+                capture_output=True,
+                text=True,
+            )
+            assert reached.stdout.strip() == "OK"
+
+
+@pytest.mark.ray
+def test_a_cluster_that_asks_for_a_token_is_joined_with_it_alone(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each mistake is told in one line, at once; and so is that a cluster asks for none."""
+
+    def joined(address: str) -> None:
+        import ray
+
+        with ray_for(RayOptions(address)):
+            assert len(ray.nodes()) == 1
+
+    def told(address: str) -> str:
+        with pytest.raises(InputError) as caught:
+            joined(address)
+        return str(caught.value)
+
+    token = "c" * 64
+    started: list[Callable[[], object]] = []
+    try:
+        for name, environment in {"closed": {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}, "open": {}}.items():
+            from ray.cluster_utils import Cluster
+
+            for key in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+                monkeypatch.delenv(key, raising=False)
+            for key, value in environment.items():
+                monkeypatch.setenv(key, value)
+            access._read_environment_anew()
+            cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+            started.append(cluster.shutdown)
+            capfd.readouterr()
+            joined(cluster.address)
+            assert ("asks for no token" in capfd.readouterr().err) == (name == "open")
+            if name == "closed":
+                monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
+                assert "refuses the token" in told(cluster.address)
+                monkeypatch.delenv("RAY_AUTH_MODE")
+                assert "asks for a token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN" in told(cluster.address)
+                monkeypatch.setenv("RAY_AUTH_MODE", "token")
+                monkeypatch.setenv("RAY_AUTH_TOKEN", token)
+                access._read_environment_anew()
+            cluster.shutdown()
+    finally:
+        for end in started:
+            with suppress(Exception):
+                end()
+        for key in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+            monkeypatch.delenv(key, raising=False)
+        access._read_environment_anew()

@@ -1,0 +1,193 @@
+"""Clients that misbehave, in a table: each gets one line that names client and round, no release, and a resume.
+
+The server trusts no client with the form of a reply, its round, its finiteness or its length. Most kinds are tried on
+the local engine; those that end a process, or that bytes on their way could change, on Ray too.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from audits import MakePlan
+from flwr.app import Array, ConfigRecord, Context, Message
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable
+
+from clients.app import build_app
+from experiments.runs.engines import Engine
+from experiments.runs.run import Parties, run_audit
+from fl_audit.protocol import Key, Record
+from strategies.errors import FederationError
+
+CLIENT, ROUND = 2, 3
+Spoil = Callable[[Message, list[Message]], None]
+"""Changes a reply; the earlier replies of the client are there too."""
+
+
+def app_with(spoil: Spoil) -> ClientApp:
+    """Return an app of which one client misbehaves in one round of every batch."""
+    earlier: list[Message] = []
+
+    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        reply = call_next(message, context)
+        if context.node_config["partition-id"] == CLIENT:
+            if message.content.config_records[Record.CONFIG][Key.ROUND] == ROUND:
+                spoil(reply, earlier)
+            earlier.append(reply)
+        return reply
+
+    return build_app(mods=[mod])
+
+
+def values(change: Callable[[np.ndarray], np.ndarray]) -> Spoil:
+    def spoil(reply: Message, earlier: list[Message]) -> None:
+        arrays = reply.content.array_records[Record.ARRAYS]
+        arrays[Key.SUM] = Array(change(arrays[Key.SUM].numpy().copy()))
+
+    return spoil
+
+
+def raising(error: BaseException) -> Spoil:
+    def spoil(reply: Message, earlier: list[Message]) -> None:
+        raise error
+
+    return spoil
+
+
+def raw(data: bytes, dtype: str = "float32") -> Spoil:
+    def spoil(reply: Message, earlier: list[Message]) -> None:
+        arrays = reply.content.array_records[Record.ARRAYS]
+        arrays[Key.SUM] = Array(dtype=dtype, shape=arrays[Key.SUM].shape, stype="numpy.ndarray", data=data)
+
+    return spoil
+
+
+def config(**changes: int | str | None) -> Spoil:
+    def spoil(reply: Message, earlier: list[Message]) -> None:
+        kept = dict(reply.content.config_records[Record.CONFIG]) | changes
+        named = {key: value for key, value in kept.items() if value is not None}
+        reply.content[Record.CONFIG] = ConfigRecord(named)  # type: ignore[arg-type]
+
+    return spoil
+
+
+def content_of_before(reply: Message, earlier: list[Message]) -> None:
+    for name in (Record.ARRAYS, Record.CONFIG):
+        reply.content[name] = earlier[-1].content[name]
+
+
+def from_nowhere(reply: Message, earlier: list[Message]) -> None:
+    reply.metadata.__dict__["_src_node_id"] = 4711
+
+
+def without(name: str) -> Spoil:
+    def spoil(reply: Message, earlier: list[Message]) -> None:
+        del reply.content[name]
+
+    return spoil
+
+
+# The client holds 20 of 60 records, so that an honest sum has a length of 20 C at most, and a little for rounding.
+TABLE: dict[str, tuple[Spoil, str]] = {
+    "no array": (raw(b"these bytes are no array"), "sent 'sum' as bytes that are no array"),
+    "no bytes": (raw(b""), "sent 'sum' as bytes that are no array"),
+    "a pickle": (raw(b"\x93NUMPY\x01\x00\x46\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"), "no array"),
+    "unknown source": (from_nowhere, "a reply came from node 4711, which is none of the clients"),
+    "3e38 everywhere": (
+        values(lambda sums: np.full_like(sums, 3e38)),
+        "sent 'sum' of length ",
+    ),
+    "1e30 once": (values(lambda sums: sums + np.float32(1e30) * np.eye(*sums.shape, dtype=np.float32)), "of length 1e"),
+    "a little too long": (
+        values(lambda sums: 20.1 * sums / np.linalg.norm(sums, axis=1, keepdims=True)),
+        "sent 'sum' of length 20.1, which clipping leaves at 20.02 at most",
+    ),
+    "too long in one world": (
+        values(lambda sums: sums * np.array([[1.0], [1e4], [1.0]], dtype=np.float32)),
+        "which clipping leaves at 20.02 at most",
+    ),
+    "the round before": (content_of_before, "sent a reply that is of round 2, not of 3"),
+    "a round to come": (config(round=4), "sent a reply that is of round 4, not of 3"),
+    "a round in words": (config(round="three"), "sent a reply that is of round 'three', not of 3"),
+    "no round": (config(round=None), "sent a reply that is of no round, not of 3"),
+    "no batch": (config(batch=None), "sent a reply that names no batch"),
+    "another batch": (config(batch="batch-00077"), "no answer in time from client(s) 2"),
+    "no settings": (without(Record.CONFIG), "sent a reply that names no batch"),
+    "no arrays": (without(Record.ARRAYS), "sent no 'sum'"),
+    "NaN": (values(lambda sums: sums * np.nan), "sent 'sum' with 186 of 186 values not finite"),
+    "one shape": (values(lambda sums: sums[0]), "of shape (62,), accepted is float32 of shape (3, 62)"),
+    "no worlds": (values(lambda sums: sums[:0]), "of shape (0, 62), accepted is float32 of shape (3, 62)"),
+    "whole numbers": (values(lambda sums: sums.astype(np.int32)), "sent 'sum' as int32"),
+    "text": (values(lambda sums: sums.astype("<U8")), "sent 'sum'"),
+    "exits": (raising(SystemExit(7)), "failed: it ended itself with status 7"),
+    "raises nothing": (raising(RuntimeError()), "failed: "),
+    "raises lines": (raising(RuntimeError("first line\nsecond line")), "failed: first line"),
+    "raises 5 MB": (raising(RuntimeError("x" * 5_000_000)), "... (5,000,000 characters)"),
+}
+
+
+@pytest.mark.parametrize("kind", TABLE)
+def test_a_client_that_misbehaves_gets_one_line(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
+    spoil, said = TABLE[kind]
+    stop(kind, spoil, said, Engine.LOCAL, small_plan, tmp_path)
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("kind", ["exits", "no array", "raises 5 MB"])
+def test_on_ray_too(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
+    spoil, said = TABLE[kind]
+    stop(kind, spoil, said, Engine.RAY, small_plan, tmp_path)
+
+
+def stop(kind: str, spoil: Spoil, said: str, engine: Engine, small_plan: MakePlan, directory: Path) -> None:
+    plan = small_plan(audit={"worlds": 3, "epsilon-star": False}, run={"actors": 1})
+    with pytest.raises(FederationError) as caught:
+        run_audit(plan, directory / "run", engine, parties=Parties(client_app=app_with(spoil)), with_report=False)
+    message = str(caught.value)
+    assert said in message
+    assert message.startswith(f"round {ROUND}: ")
+    assert kind == "unknown source" or f"client {CLIENT} " in message or f"client(s) {CLIENT}" in message
+    assert "\n" not in message
+    assert len(message) < 600
+    assert not (directory / "run" / "summary.json").exists()
+    resumed = run_audit(plan, directory / "run", Engine.LOCAL, resume=True, with_report=False)
+    undisturbed = run_audit(plan, directory / "undisturbed", Engine.LOCAL, with_report=False)
+    pd.testing.assert_frame_equal(resumed.rounds, undisturbed.rounds, check_exact=True)
+
+
+BITS = {
+    "a bit of 2": (lambda bits: np.full_like(bits, 2.0), "sent 'within' other than 0 and 1"),
+    "half a bit of a client who is there": (lambda bits: np.full_like(bits, 0.5), "sent 'within' other than 0 and 1"),
+}
+
+
+@pytest.mark.parametrize("kind", BITS)
+def test_a_bit_that_is_none_is_refused(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
+    change, said = BITS[kind]
+
+    def spoil(reply: Message, earlier: list[Message]) -> None:
+        arrays = reply.content.array_records[Record.ARRAYS]
+        arrays[Key.WITHIN] = Array(change(arrays[Key.WITHIN].numpy().copy()))
+
+    with pytest.raises(FederationError, match=f"round {ROUND}: client {CLIENT} {said}"):
+        run_audit(_of_clients(small_plan, clipping="adaptive"), tmp_path / "run", Engine.LOCAL,
+                  parties=Parties(client_app=app_with(spoil)), with_report=False)  # fmt: skip
+
+
+@pytest.mark.parametrize("clipping", ["fixed", "adaptive"])
+def test_an_update_longer_than_the_norm_is_refused(clipping: str, small_plan: MakePlan, tmp_path: Path) -> None:
+    """Of a client's local training the bound is C itself, in a round with an adaptive norm that of the round."""
+    long = values(lambda sums: 1e3 * sums / np.linalg.norm(sums, axis=1, keepdims=True))
+    with pytest.raises(FederationError, match=rf"client {CLIENT} sent 'sum' of length 1000, which clipping leaves at"):
+        run_audit(_of_clients(small_plan, clipping=clipping), tmp_path / "run", Engine.LOCAL,
+                  parties=Parties(client_app=app_with(long)), with_report=False)  # fmt: skip
+
+
+def _of_clients(small_plan: MakePlan, **privacy: str) -> object:
+    settings = {"adjacency": "add-remove-client", "sensitivity": "global", **privacy}
+    training = {"strategy": "dp-fedavg", "local-epochs": 1, "local-batch": 10, "local-learning-rate": 0.1}
+    return small_plan(
+        data={"clients": 6}, training=training, privacy=settings, audit={"worlds": 3, "epsilon-star": False}
+    )

@@ -1,0 +1,111 @@
+"""The pool of client processes, without a Ray: how often a call is made, where processes start, who shares one."""
+
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+from audits import MakePlan
+from flwr.app import ConfigRecord, Context, Message, RecordDict, UserConfig
+
+from clients.app import build_app
+from experiments.runs.cluster.backend import compartment_of
+from experiments.runs.cluster.pool import ORDINARY, CallError, ClientPool, Node, _LostError, _Process
+from experiments.runs.local_engine import LocalGrid
+from fl_audit.game.game import load_game
+from fl_audit.protocol import Key, Record
+
+HERE, THERE = Node("1", "10.0.0.1", 2), Node("2", "10.0.0.2", 1)
+
+
+class Pool(ClientPool):
+    """A pool whose processes are none, and whose calls end as a test says."""
+
+    def __init__(self, retries: int, nodes: tuple[Node, ...], outcomes: dict[Node, list[object]]) -> None:
+        self._retries, self._nodes, self._outcomes = retries, {node.identity: node for node in nodes}, outcomes
+        self._changed, self._closed = threading.Condition(), threading.Event()
+        self._idle, self._processes, self._suspects = {}, [], Counter()
+        self.calls: list[Node] = []
+
+    def _started(self, node: Node, compartment: int) -> Any:
+        class Handle:
+            class run:
+                remote = staticmethod(lambda *arguments: None)
+
+        return Handle
+
+    def _outcome(self, process: _Process, reference: object) -> Any:
+        self.calls.append(process.node)
+        outcome = self._outcomes[process.node].pop(0)
+        if outcome == "node":
+            del self._nodes[process.node.identity]
+        if outcome in ("node", "dies"):
+            raise _LostError
+        return outcome
+
+
+def played(pool: Pool) -> object:
+    nothing: Any = None
+    return pool.call(ORDINARY, nothing, nothing)
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_a_call_is_made_again_as_often_as_the_configuration_says(retries: int) -> None:
+    pool = Pool(retries, (THERE,), {THERE: ["dies"] * 9})
+    with pytest.raises(CallError, match=r"its process died, or ended itself at the time limit \(node 10.0.0.2\)"):
+        played(pool)
+    assert len(pool.calls) == retries + 1
+    assert played(Pool(1, (THERE,), {THERE: ["dies", ("reply", "after", None)]})) == ("reply", "after")
+
+
+def test_a_lost_node_costs_no_retry_and_what_a_client_raises_is_said() -> None:
+    pool = Pool(0, (HERE, THERE), {HERE: ["node"], THERE: [("reply", "after", None)]})
+    assert played(pool) == ("reply", "after")
+    assert pool.calls == [HERE, THERE]
+    with pytest.raises(CallError, match="the disk is full"):
+        played(Pool(3, (THERE,), {THERE: [(None, None, "the disk is full")]}))
+
+
+def test_processes_start_where_there_is_room_and_compartments_share_none() -> None:
+    pool = Pool(0, (HERE, THERE), {})
+    ordinary = [pool._take(ORDINARY) for _ in range(3)]
+    assert Counter(one.node for one in ordinary) == {HERE: 2, THERE: 1}
+    assert pool._room(ORDINARY) is None
+    apart = pool._take(1)
+    assert apart not in ordinary
+    assert pool._room(1) is None  # half of three calls at a time
+    pool._give_back(apart)
+    assert pool._take(1) is apart
+    pool._give_back(ordinary[0])
+    assert pool._take(2) is not ordinary[0]
+    pool.close()
+    with pytest.raises(CallError, match="being ended"):
+        pool._take(ORDINARY)
+
+
+def test_the_victim_and_the_insider_have_compartments_of_their_own(small_plan: MakePlan) -> None:
+    public = small_plan(data={"clients": 5}).public
+    game = load_game(public)
+    found = {client: compartment_of(_message(public.to_json()), _context(client)) for client in range(5)}
+    assert [client for client, one in found.items() if one == 1] == [game.victim]
+    assert [client for client, one in found.items() if one == 2] == list(game.insiders)
+    assert set(found.values()) == {0, 1, 2}
+    members = small_plan(
+        privacy={"sensitivity": "global"},
+        audit={"game": "membership", "targets": 3, "epsilon-star": False, "attacks": ["loss"]},
+    ).public
+    holders = {client for client in range(members.clients) if load_game(members).targets_of(client)}
+    told = {
+        client for client in range(members.clients) if compartment_of(_message(members.to_json()), _context(client)) & 1
+    }
+    assert told == holders
+    assert compartment_of(Message(RecordDict(), 2, "train"), _context(0)) == ORDINARY  # of another app
+
+
+def _message(game: str) -> Message:
+    LocalGrid(build_app(), 1, 1.0)  # Flower lets nobody make a message who is no task of a run
+    return Message(RecordDict({Record.CONFIG: ConfigRecord({Key.GAME: game})}), 2, "train")
+
+
+def _context(client: int) -> Context:
+    return Context(1, 2, UserConfig({"partition-id": client}), RecordDict(), UserConfig())
