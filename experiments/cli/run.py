@@ -28,7 +28,7 @@ from fl_audit.errors import InputError
 
 if TYPE_CHECKING:
     from fl_audit.data.records import Source
-    from fl_audit.report.contents import RunContents
+    from fl_audit.report.finding import RunContents
 
 OutOption = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Run directory; must be new.  [default: runs/NAME-TIME]")

@@ -8,9 +8,9 @@ from typing import Any
 
 from experiments.reproductions.items import COLUMNS, ItemResult
 from experiments.reproductions.papers import Extent, Item, Made, Paper
+from fl_audit.report.law_words import SIMULATION_NOTICE
 from fl_audit.report.page.markup import html_figure, html_table
 from fl_audit.report.page.shell import html_page
-from fl_audit.report.sections.law import SIMULATION_NOTICE
 from fl_audit.report.wording import number_text, plural
 
 _MOST_LISTED = 10

@@ -24,10 +24,10 @@ from experiments.runs.store import write_json
 from experiments.runs.summary import summarise
 from experiments.runs.without_privacy import note_unprotected, read_unprotected
 from fl_audit.errors import InputError
+from fl_audit.evidence.run_tables import RunTables
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.game import load_game
-from fl_audit.report.contents import RunContents
-from fl_audit.report.finished_run import RunTables
+from fl_audit.report.finding import RunContents
 from fl_audit.report.page.writing import write_report
 from fl_audit.stored_json import read_json
 from fl_audit.whole_files import whole_file

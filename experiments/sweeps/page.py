@@ -8,9 +8,9 @@ import pandas as pd
 from experiments.sweeps.landscape import UTILITY_NAMES
 from experiments.sweeps.sweep import RUNS, Sweep
 from experiments.sweeps.tables import ATTACKED
+from fl_audit.report.law_words import SIMULATION_NOTICE
 from fl_audit.report.page.markup import html_figure, html_table
 from fl_audit.report.page.shell import html_page
-from fl_audit.report.sections.law import SIMULATION_NOTICE
 from fl_audit.report.style import to_png
 from fl_audit.report.wording import number_text, plural
 

@@ -11,8 +11,8 @@ from experiments.names import Utility as Utility
 from experiments.runs.store import read_frame
 from experiments.sweeps.grid import Point, describe
 from fl_audit.errors import require
+from fl_audit.evidence.findings.attacks import INSIDER
 from fl_audit.evidence.tradeoff import convex_frontier
-from fl_audit.report.sections.attacks import INSIDER
 from fl_audit.stored_json import read_json
 
 PROMISED = ("epsilon", "delta", "noise_multiplier", "rounds", "sampling_rate")

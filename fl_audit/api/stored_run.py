@@ -9,8 +9,8 @@ import pandas as pd
 
 from fl_audit.errors import InputError, require
 from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.evidence.run_tables import RunTables
 from fl_audit.notebook import html_table
-from fl_audit.report.finished_run import RunTables
 from fl_audit.report.wording import capital, number_text, percent
 from fl_audit.stored_json import read_json, read_summary
 

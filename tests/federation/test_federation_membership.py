@@ -16,7 +16,7 @@ from experiments.runs.engines import Engine
 from experiments.runs.run import run_audit
 from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
-from fl_audit.report.contents import RunContents
+from fl_audit.report.finding import RunContents
 
 FALSE_ALARM = 0.001
 

@@ -26,7 +26,7 @@ from fl_audit.game.record_pair import record_pair
 from fl_audit.learning.packed_graphs import pack_graph, unpack_graph
 from fl_audit.privacy.randomised_response import response_advantage
 from fl_audit.randomness import Purpose, generator
-from fl_audit.report.sections.record_promise import advantage_of, measured_advantage
+from fl_audit.evidence.findings.record_promise import advantage_of, measured_advantage
 from fl_audit.stored_json import read_json
 from fl_audit.worlds import WorldBatch
 from server.challenger import SeededChallenger

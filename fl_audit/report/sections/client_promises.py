@@ -3,13 +3,13 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fl_audit.evidence.findings.found import Findings
+from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.learning.private_training import opacus_epsilon
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.client_side import client_epsilons
-from fl_audit.report.contents import Findings, RunContents
-from fl_audit.report.finished_run import FinishedRun
-from fl_audit.report.section import Section, Table
+from fl_audit.report.finding import RunContents, Section, Table
 from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.wording import number_text
 
@@ -102,6 +102,8 @@ def _console(numbers: ClientPromises, _: RunContents) -> list[tuple[str, str]]:
 
 
 CLIENT_PROMISES = Section(
+    name="client-promises",
+    title="What each client promises its own records",
     numbers=ClientPromises,
     keys=("client_promises",),
     measure=_measure,

@@ -8,13 +8,13 @@ from matplotlib.figure import Figure
 
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.advantage import clopper_pearson
+from fl_audit.evidence.findings.found import Findings
+from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.evidence.membership.limits import largest_tpr
-from fl_audit.report.contents import Findings, RunContents
-from fl_audit.report.finished_run import FinishedRun
-from fl_audit.report.section import Caption, Entry, Picture, Section
+from fl_audit.report.curves import Floats
+from fl_audit.report.finding import Picture, Row, RunContents, Section
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, PALE, add_legend, draw_band, finish_axes, report_figure
-from fl_audit.report.theory import Floats
-from fl_audit.report.wording import DASH, percent
+from fl_audit.report.wording import percent
 
 FEWEST = 20
 """A curve of fewer worlds of either kind has steps too large to say anything."""
@@ -108,41 +108,34 @@ def tradeoff_figure(_: TradeoffNumbers, contents: RunContents) -> Figure:
     return figure
 
 
-def _caption(numbers: TradeoffNumbers, contents: RunContents) -> Caption:
-    confidence = percent(contents.facts.confidence)
-    at = (
-        f"At {percent(numbers.false_alarms)} false alarms the insider finds {percent(round(numbers.found, 3))} "
-        f"({percent(round(numbers.low, 3))} to {percent(round(numbers.high, 3))} at {confidence} confidence); the "
-        f"promise allows {percent(round(numbers.allowed, 3))}"
+def _caption(numbers: TradeoffNumbers, contents: RunContents) -> str:
+    found, low, high, allowed = (
+        percent(round(share, 3)) for share in (numbers.found, numbers.low, numbers.high, numbers.allowed)
     )
-    text = (
-        "Worlds with D that the insider finds, over worlds with D' that it takes for one, as its demand for evidence "
-        f"falls. Both axes are logarithmic: what is found for sure stands at the left. {at}. While the promise is kept "
-        "nobody comes into the hatched region, but by chance: the band holds at each point by itself, so that in a few "
-        "places it may."
+    return (
+        f"At {percent(numbers.false_alarms)} false alarms the insider finds {found} ({low} to {high} at "
+        f"{percent(contents.facts.confidence)}); {allowed} is allowed. A kept promise lets nobody into the hatched "
+        "region, but by chance."
     )
-    return Caption("The insider's trade-off", text, f"Share of D found over false alarms. {at}.")
 
 
-def _entries(numbers: TradeoffNumbers, contents: RunContents) -> list[Entry]:
-    at = f"{percent(contents.facts.confidence)} confidence"
+def _rows(numbers: TradeoffNumbers, contents: RunContents) -> list[Row]:
     where = f"at {percent(numbers.false_alarms)} false alarms"
     method = f"worlds with D above the threshold {where}, counted"
     return [
-        Entry("False alarms of the trade-off", numbers.false_alarms, DASH, DASH, "chosen before the run", DASH, True),
-        Entry(f"Found {where}", numbers.found, DASH, "none: a point estimate", method, DASH, True),
-        Entry(f"Found {where}, lower end", numbers.low, DASH, at, "Clopper-Pearson interval", DASH, True),
-        Entry(f"Found {where}, upper end", numbers.high, DASH, at, "Clopper-Pearson interval", DASH, True),
-        Entry(f"Found {where}, as promised at most", numbers.allowed, "exact profile", "holds always",
-              "largest true-positive rate under the claim", DASH, True),
+        Row("False alarms of the trade-off", numbers.false_alarms, "chosen before the run", is_share=True),
+        Row(f"Share of D found {where}", numbers.found, method, numbers.low, numbers.high, contents.facts.confidence,
+            numbers.allowed, is_share=True, on_page=True),
     ]  # fmt: skip
 
 
 TRADEOFF = Section(
+    name="tradeoff",
+    title="The insider's trade-off",
     numbers=TradeoffNumbers,
-    keys=("tradeoff",),
     measure=_measure,
-    heading="The insider's trade-off",
-    entries=_entries,
-    pictures=(Picture("tradeoff", tradeoff_figure, _caption),),
+    keys=("tradeoff",),
+    trusts=True,
+    rows=_rows,
+    picture=Picture("The insider's trade-off", tradeoff_figure, _caption),
 )

@@ -1,107 +1,46 @@
 """The verdict: what became of the promise, which test broke it, and what a verdict covers."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fl_audit.evidence.belief.family import TestName
 from fl_audit.evidence.belief.noise_estimate import BREACH
-from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, judge_scores, unjudged
-from fl_audit.report.breach_words import OF_NOISE, breach_in_short, other_breaches, strongest
-from fl_audit.report.contents import Findings, RunContents
-from fl_audit.report.finished_run import FinishedRun
-from fl_audit.report.section import Section
-from fl_audit.report.units import UnitWords
-from fl_audit.report.wording import duration, number_text, one_in, plural, uncapital, whole_sentence
-
-SECRET_SEED = "the challenger's secret"
-_OF_MANY_TARGETS = (
-    "In the game of membership the log-odds of one target a world are judged: all targets of a world share its noise."
-)
-
-
-@dataclass(frozen=True)
-class VerdictNumbers:
-    """The verdict.
-
-    Parameters
-    ----------
-    verdict
-        The verdict.
-    scope
-        What it covers, in words.
-    judgement
-        What it rests on; None where there was nothing to judge.
-    words
-        How the report speaks of what D and D' differ in.
-    seconds_needed
-        How long the worlds that would find a breach of 1.5 times the promise take at the speed of this run; None where
-        its speed was not noted or no number of worlds would do.
-    promised
-        The promised epsilon; infinite where nothing was promised.
-    """
-
-    verdict: Verdict
-    scope: str
-    judgement: Judgement | None
-    words: UnitWords
-    seconds_needed: float | None = None
-    promised: float = math.inf
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the entries `verdict` and `scope`."""
-        return {"verdict": str(self.verdict), "scope": self.scope}
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.evidence.findings.verdict import VerdictNumbers, measure_verdict
+from fl_audit.evidence.finished_run import FinishedRun
+from fl_audit.report.finding import Place, RunContents, Section, Table
+from fl_audit.report.tests_table import broken_rows, cells_of, missing_rows
+from fl_audit.report.wording import duration, number_text, one_in, percent, plural, uncapital
 
 
 @dataclass(frozen=True)
 class Banner:
-    """The verdict in a word, a line below it, and what it rests on."""
+    """The verdict in a word, and a line below it."""
 
     word: str
     line: str
-    basis: str = ""
 
 
-def _measure(run: FinishedRun, _: Findings) -> VerdictNumbers:
-    facts, promise = run.facts, run.facts.guarantee
-    scores, targets = run.insider_scores, run.target_scores
-    if promise is None or (scores is None and targets is None and not run.has_insider):
-        return VerdictNumbers(*unjudged(promise), None, facts.words)
-    said = (promise, facts.confidence, facts.neighbour, SECRET_SEED)
-    if targets is not None:
-        found = judge_scores(targets.members, targets.nonmembers, *said, _OF_MANY_TARGETS)
-    elif scores is not None:
-        found = judge_scores(scores[run.bits], scores[~run.bits], *said)
-    else:
-        found = judge(run.measured, *said)
-    needed = _seconds_needed(found, run)
-    return VerdictNumbers(found.verdict, found.scope, found, facts.words, needed, promise.epsilon)
+def verdict_of(contents: RunContents) -> VerdictNumbers:
+    """Return the verdict, which every run has."""
+    numbers = contents.find(VerdictNumbers)
+    assert numbers is not None, "every run has a verdict"
+    return numbers
 
 
-def _seconds_needed(found: Judgement, run: FinishedRun) -> float | None:
-    speed, setup = run.timing.worlds_per_second, run.timing.setup_seconds
-    if found.worlds_needed is None or not speed:
-        return None
-    return found.worlds_needed / speed + (setup or 0.0)
-
-
-def banner(numbers: VerdictNumbers) -> Banner:
-    """Return the large line of the verdict and the smaller lines below it."""
-    found, words = numbers.judgement, numbers.words
+def banner(contents: RunContents) -> Banner:
+    """Return the large line of the verdict and the smaller line below it."""
+    numbers = verdict_of(contents)
     match numbers.verdict:
         case Verdict.VIOLATED:
-            assert found is not None, "only what was judged is violated"
-            line = f"{breach_in_short(strongest(found), words)} {other_breaches(found, words)}".strip()
-            return Banner("Violated", line, _level(found))
+            return Banner("Violated", _broken(contents))
         case Verdict.CONSISTENT:
-            assert found is not None, "only what was judged is consistent"
-            line = f"None of {plural(len(found.tests), 'test')} contradicts the promise."
-            return Banner("Consistent", f"{line} {_limits(found)}".strip(), _level(found))
+            assert numbers.judgement is not None, "only what was judged is consistent"
+            tests = plural(len(numbers.judgement.tests), "test")
+            return Banner("Consistent", f"None of {tests} contradicts the promise. {_limits(contents)}".strip())
         case Verdict.INCONCLUSIVE:
-            assert found is not None, "only what was judged is inconclusive"
-            why = "The trials cannot tell" if found.worlds_needed is None else "Too few trials to tell"
-            line = f"{why}: {_too_little(numbers)}"
-            return Banner("Inconclusive", f"{line} {worlds_needed_text(numbers)}", found.limit_text)
+            return Banner("Inconclusive", f"{_too_little(numbers)} {worlds_needed_text(numbers)}")
         case Verdict.NO_PROMISE:
             line = "These models were trained without clipping and noise; there is nothing to hold them to."
             return Banner("No promise", line)
@@ -109,90 +48,85 @@ def banner(numbers: VerdictNumbers) -> Banner:
             return Banner("Not audited", "No insider took part; nothing was held against the promise.")
 
 
-def judges_scores(found: Judgement) -> bool:
-    """Whether nothing but scores was judged, by a bound that assumes nothing: its limit is the most it can show."""
-    return any(test.name == TestName.SCORES for test in found.tests)
+def _broken(contents: RunContents) -> str:
+    first, *others = broken_rows(verdict_of(contents).judgement, contents.words)
+    also = f" Also: {'; '.join(uncapital(row.phrase) for row in others)}." if others else ""
+    return f"{first.sentence}{also}"
 
 
 def _too_little(numbers: VerdictNumbers) -> str:
-    """Return what an inconclusive run could have found, as what follows `Too few trials to tell`."""
+    """Return what an inconclusive run could have found, in a sentence."""
     found = numbers.judgement
     assert found is not None, "only what was judged is inconclusive"
-    if judges_scores(found) and found.limit_of_detection <= numbers.promised:
+    if numbers.judges_scores and found.limit_of_detection <= numbers.promised:
         most, promised = number_text(found.limit_of_detection, 3), number_text(numbers.promised, 3)
-        return f"so few could show an epsilon of {most} at most, and {promised} is promised, so no breach can be seen."
+        return (
+            f"Too few trials to tell: so few could show an epsilon of {most} at most, and {promised} is promised, so "
+            "no breach can be seen."
+        )
     if not math.isfinite(found.limit_of_detection):
-        return "no breach could have been found where it matters most, and none was elsewhere."
-    return "only a gross breach could have been found, and none was."
+        return "The trials cannot tell: no breach could have been found where it matters most, and none was elsewhere."
+    return "Too few trials to tell: only a gross breach could have been found, and none was."
 
 
 def worlds_needed_text(numbers: VerdictNumbers) -> str:
     """Return how many worlds, and how much time, would find a breach of 1.5 times the promise, in a sentence."""
     found = numbers.judgement
     if found is None or found.worlds_needed is None:
-        return "No number of worlds would find a breach here: choose another neighbour."
+        return "No number of worlds would find a breach here: choose another neighbour in [audit]."
     time = "" if numbers.seconds_needed is None else f", about {duration(numbers.seconds_needed)} here,"
-    if judges_scores(found):
-        at_least = f"It takes {plural(found.worlds_needed, 'world')} at least"
-        return f"{at_least}{time} to show one of {BREACH:g} times the promise."
-    return f"{plural(found.worlds_needed, 'world')}{time} would find one of {BREACH:g} times the promise."
+    worlds = plural(found.worlds_needed, "world")
+    if numbers.judges_scores:
+        return f"It takes {worlds} at least{time} to show one of {BREACH:g} times the promise."
+    return f"{worlds}{time} would find one of {BREACH:g} times the promise."
 
 
-def _level(found: Judgement) -> str:
-    tests = f"any of {plural(len(found.tests), 'test')}" if len(found.tests) > 1 else "this test"
-    return f"A promise that is kept fails {tests} in at most {one_in(found.level)} audits."
+def _limits(contents: RunContents) -> str:
+    """Return which share of the noise could not be missing without being found, in a sentence; or what scores show."""
+    numbers, unit = verdict_of(contents), contents.words.one
+    anywhere, at_unit = numbers.missing_anywhere, numbers.missing_at_unit
+    if numbers.judges_scores and numbers.judgement is not None:
+        most = number_text(numbers.judgement.limit_of_detection, 3)
+        return f"So many trials could show an epsilon of {most} at most, if their scores separated perfectly."
+    if anywhere is not None and at_unit is not None:
+        return (
+            f"Had {percent(_short(anywhere))} of the noise been missing we would have found it, or "
+            f"{percent(_short(at_unit))} just where it hides the {unit}."
+        )
+    if at_unit is not None:
+        missing = percent(_short(at_unit))
+        return f"Had {missing} of the noise been missing where it hides the {unit}, we would have found it."
+    return ""
 
 
-def _limits(found: Judgement) -> str:
-    """Return which breach would have been found: of the noise in total and along the record, or by scores."""
-    by_name = {test.name: test.limit for test in found.tests if test.limit}
-    total, along = by_name.get(TestName.NOISE_TOTAL), by_name.get(TestName.NOISE_ALONG_RECORD)
-    if total is None or along is None:
-        return whole_sentence(along or by_name.get(TestName.SCORES, ""))
-    alone = along.removesuffix(" below the promise would have been found")
-    return f"{whole_sentence(total)[:-1]}; in the one direction in which the two data sets differ, {alone} below it."
+def _short(share: float) -> float:
+    return float(f"{share:.2g}")
 
 
-def _sentence(numbers: VerdictNumbers, _: RunContents) -> str:
-    """Return what broke the promise: a report on a broken promise opens with it."""
-    if numbers.judgement is None or not numbers.judgement.broken:
-        return ""
-    worst = strongest(numbers.judgement)
-    short = uncapital(breach_in_short(worst, numbers.words))
-    if worst.name not in OF_NOISE:
-        return f"The promise was broken: {short}"
-    return f"The promise was broken: {short} We measured {worst.measured}; the promise was {worst.promised}."
-
-
-def _closing(numbers: VerdictNumbers, contents: RunContents) -> str:
-    """Return the verdict and what it does not cover, in a few sentences."""
+def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
+    """Return the verdict and what it does not cover."""
     found = numbers.judgement
-    where = "this one example and this run only; it is no proof for other people's data or other attacks"
     match numbers.verdict:
         case Verdict.VIOLATED:
             assert found is not None, "only what was judged is violated"
             text = (
-                f"Our verdict: broken. Where a promise is kept, so clear a sign comes up in at most "
-                f"{one_in(found.level)} audits. The verdict is about this one example and this run; it does not say "
-                "how much more others could learn."
+                f"The promise was broken. Where a promise is kept, so clear a sign comes up in at most "
+                f"{one_in(found.level)} audits. It says nothing of how much more others could learn."
             )
         case Verdict.CONSISTENT:
-            assert found is not None, "only what was judged is consistent"
-            limits = f"{_limits(found)} " if _limits(found) else ""
-            text = f"Our verdict: nothing we saw contradicts the promise. {limits}That covers {where}."
-        case Verdict.INCONCLUSIVE:
             text = (
-                f"Our verdict is open: {_too_little(numbers)} {worlds_needed_text(numbers)} Even that covers {where}."
+                "Nothing we saw contradicts the promise. That covers this one example and this run only; it is no "
+                "proof for other people's data or other attacks."
             )
+        case Verdict.INCONCLUSIVE:
+            text = "The verdict is open: nothing we saw contradicts the promise, and we could hardly have seen it."
         case Verdict.NO_PROMISE if contents.facts.game.randomiser is not None:
             return (
                 "There was no promise of the training to test, so there is no verdict. What protects the records in "
                 "these models is what their owners did to them, and no more."
             )
         case Verdict.NO_PROMISE:
-            return (
-                "There was no promise to test, so there is no verdict. These models must not pass for protected ones."
-            )
+            return "There was no promise to test. These models must not pass for protected ones."
         case Verdict.NOT_AUDITED:
             text = "We came to no verdict: no insider took part, so nothing was held against the promise."
     if contents.facts.is_private_release:
@@ -200,6 +134,42 @@ def _closing(numbers: VerdictNumbers, contents: RunContents) -> str:
     return f"{text} The models of this run are test pieces and must not be handed out: their noise depends on the data."
 
 
+def scope_of(numbers: VerdictNumbers, promised: bool) -> str:
+    """Return what the verdict covers, in plain English, as `summary.json` has it."""
+    if numbers.judgement is not None:
+        return numbers.judgement.scope
+    rest = "What was measured of the released models, from their outputs and losses, is no test of a promise."
+    if promised:
+        return f"No insider took part, so nothing was held against the promise. {rest}"
+    return f"The models were trained without clipping and noise: nothing was promised. {rest}"
+
+
+def _said(numbers: VerdictNumbers, run: FinishedRun) -> Mapping[str, Any]:
+    return {"scope": scope_of(numbers, run.facts.has_promise)}
+
+
+def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
+    found, words = numbers.judgement, contents.words
+    covers = Table("What a verdict covers", ("Scope",), ((scope_of(numbers, contents.facts.has_promise),),))
+    if found is None:
+        return [covers]
+    columns, rows = cells_of(found, words)
+    any_of = "any of them" if len(rows) > 1 else "it"
+    title = f"{plural(len(rows), 'test')}, declared before the run; a kept promise fails {any_of} in at most "
+    tables = [covers, Table(f"{title}{one_in(found.level)} audits", columns, rows)]
+    if missing := missing_rows(found, words):
+        tables.append(Table("Tests that this run could not make", ("Test", "Why not"), missing))
+    return tables
+
+
 VERDICT = Section(
-    numbers=VerdictNumbers, keys=("verdict", "scope"), measure=_measure, sentence=_sentence, closing=_closing
+    name="verdict",
+    title="The tests of the promise",
+    numbers=VerdictNumbers,
+    measure=measure_verdict,
+    keys=("verdict", "scope"),
+    place=Place.PAGE,
+    sentence=_sentence,
+    tables=_tables,
+    said=_said,
 )
