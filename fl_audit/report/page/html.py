@@ -15,7 +15,7 @@ from fl_audit.report.page.first_screen import first_screen
 from fl_audit.report.page.markup import Markup, html_drawing, html_figure, html_table, value_html
 from fl_audit.report.page.papers import papers_of
 from fl_audit.report.page.pictures import DrawnPicture
-from fl_audit.report.page.shell import html_page, written_by
+from fl_audit.report.page.shell import html_page
 from fl_audit.report.sections.law import law_table, settings_table
 from fl_audit.report.sections.promise import person_text
 from fl_audit.report.sections.registry import measured, page_rows
@@ -87,7 +87,7 @@ def render_html(contents: RunContents, pictures: Sequence[DrawnPicture], form: F
         subtitle=_subtitle(contents),
         opening="",
         body="\n".join(part for part in body if part),
-        footer=f"{written_by()} From this run's own files.",
+        footer="From this run's own files.",
     )
 
 

@@ -76,8 +76,19 @@ def written_by(moment: datetime | None = None) -> str:
     return f"Written by fl_audit{release} on {day_text((moment or datetime.now(UTC)).isoformat())}."
 
 
-def html_page(title: str, heading: str, subtitle: str, opening: str, body: str, footer: str) -> str:
+def html_page(
+    title: str,
+    heading: str,
+    subtitle: str,
+    opening: str,
+    body: str,
+    footer: str = "",
+    banner: Banner | None = None,
+    step: str = "",
+) -> str:
     """Return a whole page: its policy forbids scripts and anything from elsewhere, images stand in it as data.
+
+    Its footer says by which version it was written, and when.
 
     Parameters
     ----------
@@ -88,21 +99,25 @@ def html_page(title: str, heading: str, subtitle: str, opening: str, body: str, 
     subtitle
         What the page is about, in a line of plain text.
     opening
-        HTML of what stands first: a banner, what to do next, a first paragraph; escaped already.
+        First paragraph, plain text; empty where the body has an opening of its own.
     body
         HTML of everything below, escaped already.
     footer
-        Plain text.
+        What follows there, plain text.
+    banner
+        The verdict above the first paragraph; None where the body has its own.
+    step
+        What to do next, plain text, below the first paragraph; empty for nothing.
     """
-    plain = {"title": title, "heading": heading, "subtitle": subtitle, "footer": footer}
+    plain = {"title": title, "heading": heading, "subtitle": subtitle, "footer": f"{written_by()} {footer}".strip()}
+    first = (
+        "" if banner is None else banner_html(banner),
+        f'<p class="opening">{escape(opening, quote=False)}</p>' if opening else "",
+        next_html(step) if step else "",
+    )
     return _SHELL.substitute(
         style=STYLESHEET,
-        opening=opening,
+        opening="\n".join(part for part in first if part),
         body=body,
         **{name: escape(text, quote=False) for name, text in plain.items()},
     )
-
-
-def opening_html(banner: Banner, text: str, step: str) -> str:
-    """Return how a page opens that has no first screen of its own: a verdict, a paragraph, what to do next."""
-    return f'{banner_html(banner)}\n<p class="opening">{escape(text)}</p>\n{next_html(step)}'

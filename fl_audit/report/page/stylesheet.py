@@ -137,8 +137,8 @@ _PHONE = """
 
 _PAPER = """
 @media print {
-  @page { size: A4; margin: 16mm 15mm; }
-  html { font-size: 10.5pt; }
+  @page { size: A4; margin: 13mm 15mm; }
+  html { font-size: 9.2pt; }
   body { max-width: none; padding: 0; }
   h2 { break-after: avoid; margin-top: 1.8rem; }
   tr, .verdict, .label, .notice, .facts, .gauge { break-inside: avoid; }
@@ -151,7 +151,8 @@ _PAPER = """
   .figures figure img, .figures figure svg { max-width: 100%; }
   .figures figcaption { font-size: 7.5pt; margin-top: .1rem; }
   figcaption { max-width: none; }
-  h2 { margin-top: 1rem; font-size: 1.1rem; }
+  h2 { margin: .8rem 0 .4rem; font-size: 1.1rem; }
+  p { margin-bottom: .5rem; }
   h2#numbers, h2#configuration, h2#appendix { break-before: page; }
   table { table-layout: fixed; font-size: 8pt; overflow-wrap: anywhere; }
   td.value { white-space: normal; }

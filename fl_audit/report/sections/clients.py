@@ -54,7 +54,7 @@ def client_figure(numbers: ClientNumbers, contents: RunContents) -> Figure:
         axes.plot(
             clients[unbounded], np.full(unbounded.sum(), 1.05 * top), "^", color=INK, markersize=8, label="unbounded"
         )
-    together = contents.run.tables.worlds["epsilon_star"].to_numpy(dtype=np.float64)
+    together = contents.worlds["epsilon_star"].to_numpy(dtype=np.float64)
     whole = float(np.quantile(together, 0.5, method="inverted_cdf"))
     if np.isfinite(whole):
         axes.axhline(whole, color=MUTED, linestyle="--", linewidth=1.8,

@@ -50,7 +50,7 @@ def _caption(numbers: ClippingNumbers, _: RunContents) -> str:
 
 def clipping_figure(_: ClippingNumbers, contents: RunContents) -> Figure:
     """Draw the clipping norm over the rounds with its spread over the worlds."""
-    figure, rounds, first = report_figure(3.8), contents.run.tables.rounds, contents.facts.clipping_norm
+    figure, rounds, first = report_figure(3.8), contents.rounds, contents.facts.clipping_norm
     axes = figure.add_subplot()
     draw_spread(axes, rounds, NORM_COLUMN)
     axes.axhline(first, color=INK, linestyle=":", linewidth=1.6, label=f"first round: {number_text(first, 3)}")

@@ -98,7 +98,7 @@ def _caption(star: StarNumbers, contents: RunContents) -> str:
 
 def promise_fits(contents: RunContents) -> bool:
     """Whether a line at the promised epsilon leaves the curve of Epsilon* readable."""
-    promise, column = contents.facts.guarantee, contents.run.tables.releases["epsilon_star"]
+    promise, column = contents.facts.guarantee, contents.releases["epsilon_star"]
     values = column.to_numpy(dtype=np.float64)
     values = values[np.isfinite(values)]
     return promise is not None and bool(values.size) and promise.epsilon <= SQUASH * float(values.max())
@@ -106,7 +106,7 @@ def promise_fits(contents: RunContents) -> bool:
 
 def star_figure(star: StarNumbers, contents: RunContents) -> Figure:
     """Draw Epsilon* over the releases, with the floor that chance reaches and the promise where it fits."""
-    figure, releases, promise = report_figure(3.8), contents.run.tables.releases, contents.facts.guarantee
+    figure, releases, promise = report_figure(3.8), contents.releases, contents.facts.guarantee
     axes = figure.add_subplot()
     draw_spread(axes, releases, "epsilon_star")
     if promise is not None and promise_fits(contents):
@@ -124,7 +124,7 @@ def star_figure(star: StarNumbers, contents: RunContents) -> Figure:
 
 
 def _is_drawn(_: StarNumbers, contents: RunContents) -> bool:
-    releases = contents.run.tables.releases
+    releases = contents.releases
     return "epsilon_star" in releases and bool(releases["epsilon_star"].notna().any())
 
 

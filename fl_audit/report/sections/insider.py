@@ -93,7 +93,7 @@ def beliefs_figure(numbers: InsiderNumbers, contents: RunContents) -> Figure:
     """Draw the final beliefs in the dataset that was really used, beside their law where it is exact."""
     figure = report_figure(3.8)
     axes = figure.add_subplot()
-    facts, laws, worlds = contents.facts, exact_laws(contents.run), contents.run.tables.worlds
+    facts, laws, worlds = contents.facts, exact_laws(contents.run), contents.worlds
     highest = top = _draw_beliefs(axes, worlds["belief"].to_numpy(dtype=np.float64))
     if laws:
         share, points = float(contents.run.bits.mean()), belief_grid(laws, facts.prior)

@@ -153,7 +153,7 @@ def _caption(_: LawNumbers, contents: RunContents) -> str:
 
 def local_sensitivity_figure(_: LawNumbers, contents: RunContents) -> Figure:
     """Draw the local sensitivities over the rounds against the clipping norm and the global sensitivity."""
-    figure, words, rounds = report_figure(3.8), contents.words, contents.run.tables.rounds
+    figure, words, rounds = report_figure(3.8), contents.words, contents.rounds
     axes = figure.add_subplot()
     median = draw_spread(axes, rounds, "local_sensitivity")
     _draw_limits(axes, contents)
@@ -169,7 +169,7 @@ def local_sensitivity_figure(_: LawNumbers, contents: RunContents) -> Figure:
 
 
 def _draw_limits(axes: Axes, contents: RunContents) -> None:
-    facts, table = contents.facts, contents.run.tables.rounds
+    facts, table = contents.facts, contents.rounds
     if NORM_COLUMN in table:
         rounds, (norms,) = quantiles_by_round(table, NORM_COLUMN, (0.5,))
         label = "global sensitivity, which follows the clipping norm (median)"
@@ -186,7 +186,7 @@ def _draw_limits(axes: Axes, contents: RunContents) -> None:
 
 LAW = Section(
     name="local-sensitivity",
-    title="What was played, and what one record could change",
+    title="What was played, and how far it moved",
     numbers=LawNumbers,
     measure=_measure,
     sentence=_sentence,

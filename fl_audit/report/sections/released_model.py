@@ -69,7 +69,7 @@ def _caption(numbers: ModelNumbers, contents: RunContents) -> str:
 
 def accuracy_figure(numbers: ModelNumbers, contents: RunContents) -> Figure:
     """Draw test accuracy over the releases, with what there is to hold it against."""
-    figure, releases = report_figure(3.6), contents.run.tables.releases
+    figure, releases = report_figure(3.6), contents.releases
     axes = figure.add_subplot()
     draw_spread(axes, releases, "test_accuracy", 100.0)
     if (other := numbers.unprotected) is not None:
