@@ -22,7 +22,7 @@ from fl_audit.report.sections.registry import measured, page_rows
 from fl_audit.report.sections.verdict import verdict_of
 from fl_audit.report.tests_table import broken_rows
 from fl_audit.report.units import unit_words
-from fl_audit.report.wording import MISSING, number_text, percent, plural
+from fl_audit.report.wording import number_text, percent, plural
 
 ON_ITS_WORD = "Computed as if the claimed noise were there. The promise was broken, so nothing here acquits."
 """Above what takes a promise at its word that was broken."""
@@ -220,9 +220,13 @@ def _configuration(contents: RunContents) -> str:
 
 def _appendix(contents: RunContents, figures: dict[str, str]) -> str:
     """Return every section with all that it has, folded, under a table of contents."""
-    found = measured(contents)
-    contents_list = "".join(f'<li><a href="#{section.name}">{escape(section.title)}</a></li>' for section, _ in found)
-    parts = "\n".join(_folded(section, numbers, contents, figures) for section, numbers in found)
+    inside = [(section, _inside(section, numbers, contents, figures)) for section, numbers in measured(contents)]
+    told = [(section, html) for section, html in inside if html]
+    contents_list = "".join(f'<li><a href="#{section.name}">{escape(section.title)}</a></li>' for section, _ in told)
+    parts = "\n".join(
+        f'<details><summary>{escape(section.title)}</summary><div id="{section.name}">\n{html}</div></details>'
+        for section, html in told
+    )
     papers = "\n".join(f"<li>{escape(paper)}</li>" for paper in papers_of(contents))
     return (
         f'<h2 id="appendix">Appendix: every number, and what it rests on</h2>\n<nav aria-label="Appendix"><ol>'
@@ -231,7 +235,8 @@ def _appendix(contents: RunContents, figures: dict[str, str]) -> str:
     )
 
 
-def _folded(section: Section[Any], numbers: Any, contents: RunContents, figures: dict[str, str]) -> str:
+def _inside(section: Section[Any], numbers: Any, contents: RunContents, figures: dict[str, str]) -> str:
+    """Return all that a section has beside what stands on the page; nothing for nothing."""
     on_page = _stands_on_page(contents, section)
     text = "" if section.sentence is None or on_page else section.sentence(numbers, contents)
     rows = [] if section.rows is None else section.rows(numbers, contents)
@@ -245,8 +250,7 @@ def _folded(section: Section[Any], numbers: Any, contents: RunContents, figures:
         else "",
         *(_table(table) for table in tables),
     ]
-    inside = "\n".join(part for part in body if part) or f"<p>{MISSING}</p>"
-    return f'<details><summary>{escape(section.title)}</summary><div id="{section.name}">\n{inside}</div></details>'
+    return "\n".join(part for part in body if part)
 
 
 def _basis(row: Row) -> str:

@@ -69,8 +69,8 @@ def _caption(numbers: EvidenceTail, _: RunContents) -> str:
         f"{numbers.passed:,} of {plural(numbers.worlds, 'world')} passed the diamond, the promise itself."
     )  # fmt: skip
     return (
-        f"Worlds in which the evidence for the truth passed a number. A kept promise keeps them under the line, but for "
-        f"chance. {passed}"
+        f"Worlds in which the evidence for the truth passed a number. A kept promise keeps them under the line, but "
+        f"for chance. {passed}"
     )
 
 
