@@ -20,11 +20,11 @@ _BY_PROMISE = (
     "without privacy promise nothing: they are a level, and on no frontier."
 )
 _BY_STAR = (
-    f"Each point is the mean over its models, with their range; its number is that of the table. {_ON_FRONTIER} On top "
+    f"Each point is the mean over its models, with their range, numbered as in the table. {_ON_FRONTIER} On top "
     "and at the right all models. Points with an unbounded Epsilon* stand in the table alone."
 )
 _READING = (
-    "Epsilon is what training with differential privacy promises of any model; Epsilon* is found from the losses of one "
+    "Epsilon is what training with differential privacy promises of any model; Epsilon* is found from losses of one "
     "released model, and proves nothing below the promise, for other attacks may tell more."
 )
 

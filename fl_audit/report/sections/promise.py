@@ -1,13 +1,10 @@
 """The promise: how sure anybody may become, and the epsilon, delta and noise that this stands for."""
 
-from dataclasses import dataclass
-from typing import Any
-
 from fl_audit.evidence.belief.laws import bound_in_other
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.evidence.findings.found import Findings
+from fl_audit.evidence.findings.promise import PromiseNumbers, measure_promise
 from fl_audit.evidence.findings.verdict import VerdictNumbers
-from fl_audit.evidence.finished_run import FinishedRun, RunFacts
+from fl_audit.evidence.finished_run import RunFacts
 from fl_audit.mechanisms.noise import CorrelatedGaussian, InsideTraining
 from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.mechanisms.standpoint import Place as Standing
@@ -19,47 +16,6 @@ from fl_audit.report.law_words import watcher_text
 from fl_audit.report.units import unit_words
 from fl_audit.report.wording import number_text, one_in, percent, plural
 
-_PROMISED = (
-    "epsilon",
-    "delta",
-    "noise_multiplier",
-    "belief_bound",
-    "belief_bound_fixed",
-    "advantage_bound",
-    "advantage_bound_exact",
-)
-
-
-@dataclass(frozen=True)
-class PromiseNumbers:
-    """What was promised.
-
-    Parameters
-    ----------
-    guarantee
-        The promise; None where nothing was promised.
-    rounds
-        k, number of releases after the initial model.
-    sampling_rate
-        Probability with which a unit takes part in a round, or a record in a step of its client's private training.
-    """
-
-    guarantee: Guarantee | None
-    rounds: int
-    sampling_rate: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the entry `guarantee`; what was not promised is None."""
-        promise = self.guarantee
-        promised = {name: None if promise is None else getattr(promise, name) for name in _PROMISED}
-        rest = {
-            "accountant": None if promise is None else str(promise.accountant),
-            "adjacency": None if promise is None else str(promise.adjacency),
-            "rounds": self.rounds,
-            "sampling_rate": self.sampling_rate,
-        }
-        return {"guarantee": promised | rest}
-
 
 def belief_bounds(facts: RunFacts) -> dict[int, float]:
     """Return the belief bound by bit: for D where D was used (1), for D' where it was not (0); empty if unknown."""
@@ -67,12 +23,6 @@ def belief_bounds(facts: RunFacts) -> dict[int, float]:
         return {}
     bound = facts.guarantee.belief_bound
     return {1: bound, 0: bound_in_other(bound, facts.prior)}
-
-
-def _measure(run: FinishedRun, _: Findings) -> PromiseNumbers:
-    promise = run.facts.guarantee
-    rate = run.facts.sampling_rate if promise is None else promise.sampling_rate
-    return PromiseNumbers(promise, run.facts.game.rounds, rate)
 
 
 def _sentence(numbers: PromiseNumbers, contents: RunContents) -> str:
@@ -235,7 +185,7 @@ PROMISE = Section(
     name="promise",
     title="What was promised",
     numbers=PromiseNumbers,
-    measure=_measure,
+    measure=measure_promise,
     keys=("guarantee",),
     place=Place.PAGE,
     sentence=_sentence,

@@ -9,7 +9,7 @@ from fl_audit.evidence.belief.noise_estimate import BREACH
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.findings.verdict import VerdictNumbers, measure_verdict
 from fl_audit.evidence.finished_run import FinishedRun
-from fl_audit.report.finding import Place, RunContents, Section, Table
+from fl_audit.report.finding import Look, Place, RunContents, Section, Table
 from fl_audit.report.tests_table import broken_rows, cells_of, missing_rows
 from fl_audit.report.wording import duration, number_text, one_in, percent, plural, uncapital
 
@@ -150,7 +150,8 @@ def _said(numbers: VerdictNumbers, run: FinishedRun) -> Mapping[str, Any]:
 
 def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
     found, words = numbers.judgement, contents.words
-    covers = Table("What a verdict covers", ("Scope",), ((scope_of(numbers, contents.facts.has_promise),),))
+    scope = scope_of(numbers, contents.facts.has_promise)
+    covers = Table("What a verdict covers", ("What", "Value"), (("Scope", scope),), Look.PAIRS)
     if found is None:
         return [covers]
     columns, rows = cells_of(found, words)
