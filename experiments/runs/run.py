@@ -16,7 +16,7 @@ from experiments.runs.engines import Engine, RayOptions, refuse_unreachable, run
 from experiments.runs.first_step import require_finite_steps
 from experiments.runs.local_engine import run_locally
 from experiments.runs.plan import AuditPlan
-from experiments.runs.progress import Progress, no_progress
+from experiments.runs.progress import Progress, at_work, no_progress
 from experiments.runs.provenance import note_session, read_provenance
 from experiments.runs.questions import more_questions
 from experiments.runs.run_directory import RunDirectory, read_plan
@@ -229,7 +229,9 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
     )
 
 
-def finish(plan: AuditPlan, run: RunDirectory, with_report: bool = True) -> RunContents:
+def finish(
+    plan: AuditPlan, run: RunDirectory, with_report: bool = True, pdf_with_appendix: bool = False
+) -> RunContents:
     """Join the finished batches, and write the tables, the summary and, if asked for, the report of a run."""
     store = run.store(plan.config)
     frames = store.tables(plan.config.audit.worlds)
@@ -241,7 +243,8 @@ def finish(plan: AuditPlan, run: RunDirectory, with_report: bool = True) -> RunC
     contents = summarise(plan, RunTables(**frames), _timing(run), read_provenance(run), read_unprotected(run))
     write_json(run.summary, contents.summary)
     if with_report:
-        write_report(contents, run.path)
+        with at_work("drawing the figures, writing the report"):
+            write_report(contents, run.path, pdf_with_appendix)
     return contents
 
 
@@ -254,7 +257,9 @@ def _timing(run: RunDirectory) -> dict[str, Any]:
     return stored if isinstance(stored, dict) and stored.keys() == UNKNOWN_TIMING.keys() else dict(UNKNOWN_TIMING)
 
 
-def rebuild_report(directory: Path, without_privacy: Path | None = None) -> RunContents:
+def rebuild_report(
+    directory: Path, without_privacy: Path | None = None, pdf_with_appendix: bool = False
+) -> RunContents:
     """Write the report of a finished run again, from its stored batches.
 
     Parameters
@@ -263,6 +268,8 @@ def rebuild_report(directory: Path, without_privacy: Path | None = None) -> RunC
         Directory of the run.
     without_privacy
         Directory of the same training without privacy, whose accuracy is shown beside; None leaves it as it is.
+    pdf_with_appendix
+        Whether the PDF holds the appendix too.
 
     Returns
     -------
@@ -278,4 +285,4 @@ def rebuild_report(directory: Path, without_privacy: Path | None = None) -> RunC
     with run.locked():
         if without_privacy is not None:
             note_unprotected(directory, without_privacy)
-        return finish(plan, run)
+        return finish(plan, run, pdf_with_appendix=pdf_with_appendix)

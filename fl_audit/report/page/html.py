@@ -180,7 +180,15 @@ _ROW_COLUMNS = ("Number", "Value", "Interval", "Promised")
 
 def _page_table(contents: RunContents) -> str:
     rows = [(*_row_cells(row), _reading(row, _is_broken(contents))) for _, row in page_rows(contents)]
-    return html_table((*_ROW_COLUMNS, "Reading"), rows)
+    return _rows_table((*_ROW_COLUMNS, "Reading"), rows)
+
+
+def _rows_table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> str:
+    """Return a table without the columns in which no row says anything; nothing of no rows."""
+    told = [place for place in range(len(columns)) if any(row[place] != "" for row in rows)]
+    if not rows:
+        return ""
+    return html_table([columns[place] for place in told], [[row[place] for place in told] for row in rows])
 
 
 def _reading(row: Row, is_broken: bool) -> str:
@@ -245,9 +253,7 @@ def _inside(section: Section[Any], numbers: Any, contents: RunContents, figures:
         f'<p class="notice">{ON_ITS_WORD}</p>' if section.trusts and _is_broken(contents) else "",
         f"<p>{escape(text)}</p>" if text else "",
         figures.get(section.name, "") if not on_page else "",
-        html_table((*_ROW_COLUMNS, "What it rests on"), [(*_row_cells(row), _basis(row)) for row in rows])
-        if rows
-        else "",
+        _rows_table((*_ROW_COLUMNS, "What it rests on"), [(*_row_cells(row), _basis(row)) for row in rows]),
         *(_table(table) for table in tables),
     ]
     return "\n".join(part for part in body if part)

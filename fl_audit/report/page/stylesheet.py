@@ -19,7 +19,7 @@ p { margin: 0 0 .8rem; }
 .subtitle { color: var(--muted); margin-bottom: 1rem; overflow-wrap: anywhere; font-size: .9rem; }
 .opening { font-size: 1.12rem; line-height: 1.65; margin-bottom: 1.6rem; }
 .notice { border-left: 5px solid var(--muted); background: var(--pale); color: var(--ink); padding: .6rem 1rem;
-  margin: 0 0 1rem; }
+  margin: 1.4rem 0 1rem; }
 .small { font-size: .8rem; color: var(--muted); margin: .3rem 0 0; }
 ol.papers li { margin-bottom: .5rem; }
 footer { margin-top: 3rem; padding-top: .8rem; border-top: 1px solid var(--line); color: var(--muted);
@@ -84,10 +84,9 @@ figcaption strong { color: var(--ink); }
 table { border-collapse: collapse; width: 100%; font-size: .84rem; line-height: 1.4; margin: 0 0 1.4rem; }
 caption { text-align: left; font-weight: 700; padding: 0 0 .4rem; }
 th, td { text-align: left; vertical-align: top; padding: .38rem .6rem .38rem 0; border-bottom: 1px solid var(--line); }
-thead th { border-bottom: 2px solid var(--ink); white-space: nowrap; }
+thead th { border-bottom: 2px solid var(--ink); vertical-align: bottom; }
 tbody th { font-weight: 600; }
 td.value { font-variant-numeric: tabular-nums; font-weight: 600; white-space: nowrap; }
-td.value:empty { padding: 0; }
 td.aside { color: var(--muted); }
 nav ol { columns: 2; gap: 2rem; font-size: .9rem; margin: 0 0 1.2rem; }
 a { color: var(--ink); }
@@ -131,6 +130,7 @@ _PHONE = """
   .scroll tr { padding: .35rem 0; border-bottom: 1px solid var(--line); }
   .scroll tbody th, .scroll td { display: block; width: auto; border: 0; padding: .08rem 0; white-space: normal;
     overflow-wrap: anywhere; }
+  .scroll td:empty { display: none; }
   .scroll td[data-label]::before { content: attr(data-label) ": "; color: var(--muted); font-weight: 400; }
 }
 """
