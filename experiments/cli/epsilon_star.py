@@ -125,7 +125,7 @@ def _print(found: "StarEstimate") -> None:
     attacks = found.attacks
     for name, value in (
         (f"Epsilon* ({found.method}), nats", _said(found.epsilon_star)),
-        (f"{100 * found.confidence:.4g} % interval", f"{_said(low)} to {_said(high)}"),
+        (found.interval_name, f"{_said(low)} to {_said(high)}"),
         (f"Epsilon* for error rates from {found.cut:g} to 1 - {found.cut:g}", _said(found.epsilon_star_within_cut)),
         ("AUC of the loss threshold attack", f"{attacks.auc:.4f}"),
         ("TPR at FPR 0.1 %", f"{attacks.tpr_at_fpr_0001:.4f}"),

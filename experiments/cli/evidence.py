@@ -84,8 +84,9 @@ def _print(found: "list[LowerBound]", title: str) -> None:
     for column in ("method", "epsilon at least", "confidence", "limit", "valid for"):
         table.add_column(column, justify="left" if column in ("method", "valid for") else "right")
     for bound in found:
-        numbers = (bound.epsilon, bound.confidence, bound.limit_of_detection)
-        table.add_row(str(bound.method), *(f"{number:.4g}" for number in numbers), _VALID_FOR[bound.method.needs])
+        epsilon, limit = f"{bound.epsilon:.4g}", f"{bound.limit_of_detection:.4g}"
+        certainty = f"{bound.confidence:.4g}" if bound.method.has_confidence else "none"
+        table.add_row(str(bound.method), epsilon, certainty, limit, _VALID_FOR[bound.method.needs])
     console = Console()
     console.print(table)
     for bound in found:

@@ -87,8 +87,8 @@ def _opening(results: Sequence[tuple[Item, ItemResult]]) -> str:
     parts = [one.finding.rstrip(".") for one in made if one.finding]
     if compared:
         parts.append(
-            f"{compared - outside:,} of {plural(compared, 'printed number')} lie inside our 95 % intervals. The "
-            "printed numbers have errors of their own, which our intervals do not include"
+            f"{compared - outside:,} of {plural(compared, 'printed number')} lie inside our intervals of about 95 %. "
+            "The printed numbers have errors of their own, which our intervals do not include"
         )
     if computed:
         parts.append(f"{alike:,} of {plural(computed, 'printed number')} follow from theory in all printed digits")

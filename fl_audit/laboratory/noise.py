@@ -1,12 +1,13 @@
 """The noise of a foreign mechanism, measured where it looks Gaussian: a reading with an assumption, which it names."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import normaltest
 
-from fl_audit.evidence.bounds.shift import gaussian_shift
+from fl_audit.evidence.bounds.shift import ShiftEstimate, gaussian_shift
 from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.seen import Floats
 from fl_audit.laboratory.trial import Attempt
 from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
 
@@ -79,8 +80,7 @@ def noise_reading(claim: Claim, attempt: Attempt, confidence: float = 0.95) -> N
     p_value = float(normaltest(residual).pvalue)
     if not p_value >= _NORMAL_LEVEL:
         return None
-    sign = 1.0 if one.mean() >= zero.mean() else -1.0
-    estimate = gaussian_shift(sign * one, sign * zero, confidence)
+    estimate = strength(one, zero, confidence)
     limit = claim.limits[0]
     delta = max(limit.delta, 1e-12)
     return NoiseReading(
@@ -94,3 +94,17 @@ def noise_reading(claim: Claim, attempt: Attempt, confidence: float = 0.95) -> N
         claimed_mu=claim.mu if claim.mu is not None else gdp_mu(limit.epsilon, delta),
         p_value=p_value,
     )
+
+
+def strength(one: Floats, zero: Floats, confidence: float) -> ShiftEstimate:
+    """Return the shift over spread of normal releases under D and D', whichever is ahead.
+
+    Parameters
+    ----------
+    one, zero
+        What was released under D and under D', shapes (n1,) and (n0,).
+    confidence
+        Of the lower bound, 0.5 or more, below 1. As the releases say which is ahead, each way has half of the rest.
+    """
+    sign = 1.0 if one.mean() >= zero.mean() else -1.0
+    return replace(gaussian_shift(sign * one, sign * zero, (1 + confidence) / 2), confidence=confidence)

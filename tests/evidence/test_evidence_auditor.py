@@ -44,8 +44,8 @@ def test_an_auditor_that_does_not_pay_for_its_threshold_is_caught(
 ) -> None:
     """The peers' mistake on purpose: the scores that choose the threshold measure, too."""
 
-    def all_in_both(members: NDArray[np.float64], nonmembers: NDArray[np.float64], break_ties: bool = False) -> Split:
-        parts = split_scores(members, nonmembers, break_ties)
+    def all_in_both(members: NDArray[np.float64], nonmembers: NDArray[np.float64], *which: int) -> Split:
+        parts = split_scores(members, nonmembers, *which)
         both = [(parts.choosing.first, parts.measuring.first), (parts.choosing.second, parts.measuring.second)]
         together = Part(*(np.sort(np.concatenate(pair)) for pair in both))
         return Split(together, together, parts.values)

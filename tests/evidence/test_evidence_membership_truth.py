@@ -1,6 +1,6 @@
 """Attacks and evidence where the truth is known: mechanisms with an exact trade-off, and coins nothing depends on.
 
-`experiments.studies.membership_coins` and `membership_certificates` hold the same claims in many more games.
+`experiments.studies.membership_coins` and `experiments.studies.coverage` hold the same claims in many more games.
 """
 
 import math
@@ -10,7 +10,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy.integrate import quad
 
-from experiments.studies import membership_certificates as certificates
 from experiments.studies import membership_coins as coins
 from experiments.studies.membership_releases import (
     ATTACKS,
@@ -148,19 +147,3 @@ def test_worlds_that_are_shadows_of_each_other_must_not_be_compared_target_by_ta
     errors = [np.std(aucs) / math.sqrt(120) for aucs in (over_all, in_worlds)]
     assert np.mean(over_all) < 0.5 - 4 * errors[0]
     assert abs(np.mean(in_worlds) - 0.5) < 3 * errors[1]
-
-
-@pytest.mark.parametrize("setting", certificates.SETTINGS[1::2], ids=lambda setting: setting.mechanism.name)
-@pytest.mark.parametrize("game", certificates.GAMES_PLAYED)
-def test_bounds_are_rarely_false(setting: certificates.Setting, game: str) -> None:
-    """20 games; the study itself says how many false certificates chance explains, but for one setting in 1000."""
-    lines = certificates.study(setting, game, games=20, seed=11)
-    assert certificates.problems(lines) == []
-    assert {line.bound for line in lines} >= {"one run", "one run, trade-off", "one target, clopper-pearson"}
-
-
-def test_a_study_of_certificates_finds_a_bound_that_is_false() -> None:
-    line = certificates.Line("coins", "perfect", "largest of all thresholds", 0.0, 0.0, [0.0] * 120 + [0.3] * 80)
-    assert certificates.problems([line]) == [
-        "largest of all thresholds on coins, perfect scores: 80 of 200 certificates are false, 21 allowed"
-    ]

@@ -76,6 +76,22 @@ def test_every_rank_is_as_likely_to_choose() -> None:
     assert np.sum((chosen - expected) ** 2 / expected) < chi2.ppf(1 - 1e-4, 19)
 
 
+def test_bounds_of_coins_exceed_the_truth_as_rarely_as_they_say() -> None:
+    """Exact, by the law of both counts: 20 + 20 coins of randomised response, where one split erred in 13.4 %."""
+    epsilon, size = 1.85, 20
+    law = binom.pmf(np.arange(size + 1), size, 1 / (1 + np.exp(-epsilon)))
+    wrong = counted = 0.0
+    for hits, alarms in np.ndindex(size + 1, size + 1):
+        chance = float(law[hits] * law[size - alarms])
+        if chance > 1e-4:
+            groups = (np.repeat([0.0, 1.0], [size - count, count]) for count in (hits, alarms))
+            bound = epsilon_lower_bound(*groups, 0.0, method=BoundMethod.ORDER_STATISTIC).epsilon
+            counted += chance
+            wrong += chance * (bound > epsilon)
+    assert counted > 0.99
+    assert wrong + (1 - counted) < 0.05
+
+
 def test_copies_are_parted_like_other_scores() -> None:
     """Of 100 scores in 50 pairs a fifth chooses: as many pairs are torn apart as by lot, within 5 standard errors."""
     rng, torn, runs = np.random.default_rng(2), 0, 400

@@ -17,6 +17,7 @@ from fl_audit.evidence.findings.insider import EvidenceTail, InsiderNumbers, pas
 from fl_audit.evidence.findings.membership import MembershipNumbers
 from fl_audit.evidence.findings.noise import NoiseNumbers
 from fl_audit.evidence.findings.other_promises import OtherPromises
+from fl_audit.evidence.findings.tradeoff import FEWEST, TradeoffNumbers
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.evidence.run_tables import RunTables
 from fl_audit.game.crafted import CraftedMeasures
@@ -29,7 +30,6 @@ from fl_audit.report.sections.epsilon_star import promise_fits
 from fl_audit.report.sections.insider_tail import tail_figure
 from fl_audit.report.sections.noise import MOST_TENSORS, noise_figure
 from fl_audit.report.sections.registry import SECTIONS, measured, report_contents
-from fl_audit.report.sections.tradeoff import FEWEST, TradeoffNumbers
 from fl_audit.report.style import to_png
 from fl_audit.report.wording import number_text
 

@@ -45,8 +45,9 @@ def _remarks(claims: Sequence[Claim]) -> Iterator[str]:
         yield f"{statement[0].upper()}{statement[1:]}: of {len(own)}, {said}."
     yield (
         f"Differences of up to {MARGIN:g} count as none: the smallest that the paper speaks of. A claim holds where "
-        "the whole interval lies in the range, does not hold where none of it does, and is not decided otherwise. Each "
-        "interval holds by itself with 95 %, so that of twenty verdicts one may be chance."
+        "the whole interval lies in the range, does not hold where none of it does, and is not decided otherwise. The "
+        "intervals are Student's or of resampled worlds: each holds by itself with about 95 %, and with less where few "
+        "worlds differ much. Of twenty verdicts one or more may be chance."
     )
 
 

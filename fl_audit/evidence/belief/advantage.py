@@ -1,14 +1,14 @@
 """Advantages over worlds with confidence intervals: from won and lost games, and as a mean of rates."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, stdtrit
+from scipy.special import betaincinv
 from scipy.stats import binom
 
 from fl_audit.errors import require
+from fl_audit.evidence.belief.bounded_mean import mean_interval
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ class MeanAdvantage:
     advantage
         Their mean, from -1 to 1.
     low, high
-        Two-sided Student interval of the mean, within -1 to 1; all of it for one world.
+        Two-sided interval of the mean, within -1 to 1.
     confidence
-        About the probability with which the interval covers.
+        Least probability with which the interval covers.
     """
 
     worlds: int
@@ -113,7 +113,7 @@ class MeanAdvantage:
 
 
 def mean_advantage(advantages: NDArray[np.float64], confidence: float) -> MeanAdvantage:
-    """Return the mean advantage over worlds with a Student interval.
+    """Return the mean advantage over worlds with an interval that holds for every law and number of worlds.
 
     Worlds are independent given D, D' and the population sample, and the interval is about these: it covers the mean
     over bits, initial weights and noise. How much another D or another sample would change lies outside it.
@@ -123,29 +123,27 @@ def mean_advantage(advantages: NDArray[np.float64], confidence: float) -> MeanAd
     advantages
         TPR - FPR per world, from -1 to 1, shape (worlds,), at least one world.
     confidence
-        Above 0 and below 1. The interval is exact for normal advantages and close for a mean over many worlds.
+        Above 0 and below 1.
 
     Raises
     ------
     InputError
         If there is no world or a number is out of its range.
 
+    Notes
+    -----
+    By betting (`bounded_mean`). Student's interval is narrower, by a third to a half with 300 worlds of 10 to 100
+    records, and untrue where advantages are rare: of 5 worlds of 2 records each it covered 8 %.
+
     Examples
     --------
-    >>> found = mean_advantage(np.array([0.1, 0.2, 0.3]), 0.95)
-    >>> round(found.advantage, 4), round(found.low, 4), round(found.high, 4)
-    (0.2, -0.0484, 0.4484)
+    >>> found = mean_advantage(np.tile([0.1, 0.2, 0.3], 100), 0.95)
+    >>> round(found.advantage, 4), round(found.low, 2), round(found.high, 2)
+    (0.2, 0.18, 0.22)
     """
-    worlds = int(advantages.size)
-    require(worlds >= 1, "number of worlds is 0: accepted are whole numbers from 1")
-    require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
-    within = bool(np.all((advantages >= -1) & (advantages <= 1)))
-    require(within, "an advantage lies outside -1 to 1: accepted are numbers within")
-    mean = float(advantages.mean())
-    if worlds == 1:
-        return MeanAdvantage(worlds, mean, -1.0, 1.0, confidence)
-    reach = float(stdtrit(worlds - 1, (1 + confidence) / 2) * advantages.std(ddof=1)) / math.sqrt(worlds)
-    return MeanAdvantage(worlds, mean, max(-1.0, mean - reach), min(1.0, mean + reach), confidence)
+    require(advantages.size >= 1, "number of worlds is 0: accepted are whole numbers from 1")
+    found = mean_interval(advantages, confidence, -1.0, 1.0)
+    return MeanAdvantage(found.count, float(advantages.mean()), found.low, found.high, confidence)
 
 
 def most_wins(worlds: int, largest_advantage: float, level: float) -> int:

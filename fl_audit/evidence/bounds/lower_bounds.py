@@ -22,7 +22,7 @@ from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
 from fl_audit.evidence.bounds.order_statistic import order_statistic_epsilon, order_statistic_of
 from fl_audit.evidence.bounds.selection import Counts, Direction, directions
 from fl_audit.evidence.bounds.shift import detectable_shift, shift_epsilon_lower_bound
-from fl_audit.evidence.bounds.split import number_that_chooses, split_scores
+from fl_audit.evidence.bounds.split import number_of_splits, number_that_chooses, split_scores
 from fl_audit.notebook import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
 
@@ -82,7 +82,7 @@ class LowerBound:
         rows = [
             ("epsilon at least", f"{self.epsilon:.4g}"),
             ("at delta", f"{self.delta:g}"),
-            ("confidence", f"{self.confidence:g}"),
+            ("confidence" if self.method.has_confidence else "credibility", f"{self.confidence:g}"),
             ("limit of detection", f"{self.limit_of_detection:.4g}"),
             ("scores of members and non-members", f"{self.members:,} and {self.nonmembers:,}"),
         ]
@@ -273,11 +273,12 @@ def _by_threshold(
     level: float,
     break_ties: bool = False,
 ) -> float:
-    """Return a threshold-based bound; 0 where no threshold can be chosen: one score in a group, or all are equal."""
+    """Return the median of a bound over splits; 0 where no threshold can be chosen: one score, or all are equal."""
     if min(members.size, nonmembers.size) < 2:
         return 0.0
-    split = split_scores(members, nonmembers, break_ties)
-    return bound(directions(split), delta, level) if split.values > 1 else 0.0
+    numbers = range(number_of_splits(members, nonmembers))
+    splits = [split_scores(members, nonmembers, break_ties, number) for number in numbers]
+    return float(np.median([bound(directions(one), delta, level) for one in splits])) if splits[0].values > 1 else 0.0
 
 
 def _reach(method: BoundMethod, epsilon: float, limit: float, fewest: int) -> tuple[str, ...]:

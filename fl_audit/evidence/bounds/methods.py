@@ -42,6 +42,11 @@ class BoundMethod(StrEnum):
         return _ASSUMPTIONS[self]
 
     @property
+    def has_confidence(self) -> bool:
+        """Return whether a confidence may be printed with it: over repetitions, bounds of `bayes` are false oftener."""
+        return self is not BoundMethod.BAYES
+
+    @property
     def needs(self) -> ScoreLaw:
         """Return what must be known of the scores for the bound to be valid."""
         match self:

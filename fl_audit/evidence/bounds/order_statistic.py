@@ -19,6 +19,8 @@ shared, and V enters by its mean rather than by its worst case. Where scores hav
 for its threshold can stand between two of them.
 """
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv
@@ -49,6 +51,7 @@ def order_statistic_epsilon(ways: tuple[Direction, ...], delta: float, level: fl
     return order_statistic_of(*_chosen(ways, delta, level), delta, level)
 
 
+@lru_cache(maxsize=4096)  # splits of few values give the same counts again and again
 def order_statistic_of(counts: Counts, rank: int, delta: float, level: float) -> float:
     """Return the bound of a rank that was fixed before these scores were seen.
 

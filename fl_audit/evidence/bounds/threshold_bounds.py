@@ -5,6 +5,7 @@ are scores like others. The rule is chosen on scores set apart (`selection`).
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,7 @@ def bayes_epsilon(ways: tuple[Direction, ...], delta: float, level: float) -> fl
     return bayes_of(chosen_by_value(ways, delta, level), delta, level)
 
 
+@lru_cache(maxsize=4096)
 def bayes_of(counts: Counts, delta: float, level: float) -> float:
     """Return the posterior quantile of epsilon for a rule."""
     tpr = (counts.hits + 0.5, counts.first - counts.hits + 0.5)

@@ -84,13 +84,19 @@ class StarEstimate:
     laws: tuple[NormalMixture, NormalMixture] | None
     warnings: tuple[str, ...]
 
+    @property
+    def interval_name(self) -> str:
+        """What the interval is: one with a confidence for `empirical`, else one of resamples that rests on the fit."""
+        share = f"{100 * self.confidence:.4g} %"
+        return f"{share} confidence interval" if self.method is StarMethod.EMPIRICAL else f"middle {share} of resamples"
+
     def _repr_html_(self) -> str:
         """Return the estimate as a table, for a notebook."""
         low, high = self.interval
         rows = [
             ("Epsilon*, nats", f"{self.epsilon_star:.4g}"),
             ("at delta", f"{self.delta:g}"),
-            (f"interval, confidence {self.confidence:g}", f"{low:.4g} to {high:.4g}"),
+            (self.interval_name, f"{low:.4g} to {high:.4g}"),
             ("AUC of the loss threshold attack", f"{float(self.attacks.auc):.3f}"),
             ("losses of members and population", f"{self.members:,} and {self.population:,}"),
         ]

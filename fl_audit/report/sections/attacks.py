@@ -121,7 +121,8 @@ def _rows(numbers: AttackNumbers, contents: RunContents) -> list[Row]:
     for name, one in numbers.achieved.items():
         said, auc = _named(name), one.rates.auc
         how = (
-            f"share of pairs of one world that the score puts in order, at a confidence with its rates; {_INDEPENDENT}"
+            "share of pairs of one world that the score puts in order; bootstrap interval over worlds, about so sure "
+            f"together with its rates; {_INDEPENDENT}"
         )
         found.append(Row(f"AUC, {said}", auc.value, how, auc.low, auc.high, one.rates.confidence, numbers.largest_auc,
                          on_page=True))  # fmt: skip
@@ -185,7 +186,7 @@ def _caption(_: AttackNumbers, contents: RunContents) -> str:
     )  # fmt: skip
     return (
         f"Share of members found over share of others called members. What counts is how many are found for sure, at "
-        f"the left. {hatched}: the bars are {percent(contents.facts.confidence)} intervals."
+        f"the left. {hatched}: the bars are bootstrap intervals."
     )
 
 

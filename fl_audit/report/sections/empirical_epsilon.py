@@ -92,11 +92,15 @@ def _tables(numbers: EmpiricalNumbers, _: RunContents) -> list[Table]:
     columns = ("Method", "Epsilon at least (nats)", "Confidence", "Would be found from (nats)",
                "Could be shown up to (nats)", "Assumption")  # fmt: skip
     rows = tuple(
-        (str(bound.method), finite(bound.epsilon), f"{percent(bound.confidence)}, at delta = {bound.delta:g}",
+        (str(bound.method), finite(bound.epsilon), f"{_confidence(bound)}, at delta = {bound.delta:g}",
          *_limits(bound), " ".join([bound.assumption, *bound.warnings]))
         for bound in numbers.bounds
     )  # fmt: skip
     return [Table("Lower bounds on epsilon by every method that applies", columns, rows)]
+
+
+def _confidence(bound: LowerBound) -> str:
+    return percent(bound.confidence) if bound.method.has_confidence else "none"
 
 
 def _limits(bound: LowerBound) -> tuple[float | str | None, float | str | None]:

@@ -1,85 +1,16 @@
 """The insider's trade-off: how many worlds with D it finds at how many false alarms, beside what the promise allows."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
-
 import numpy as np
 from matplotlib.figure import Figure
 
-from fl_audit.errors import InputError
-from fl_audit.evidence.belief.advantage import clopper_pearson
-from fl_audit.evidence.findings.found import Findings
-from fl_audit.evidence.finished_run import FinishedRun
+from fl_audit.evidence.findings.tradeoff import TradeoffNumbers, curve_of, measure_tradeoff
 from fl_audit.evidence.membership.limits import largest_tpr
-from fl_audit.report.curves import Floats
 from fl_audit.report.finding import Picture, Row, RunContents, Section
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, PALE, add_legend, draw_band, finish_axes, report_figure
 from fl_audit.report.wording import percent
 
-FEWEST = 20
-"""A curve of fewer worlds of either kind has steps too large to say anything."""
 _SMALLEST_RATE = 1e-3
-_AT = 0.1
-"""Share of false alarms at which numbers are told."""
-
-
-@dataclass(frozen=True)
-class TradeoffNumbers:
-    """The trade-off at one share of false alarms.
-
-    Parameters
-    ----------
-    false_alarms
-        Share of the worlds with D' that is taken for D.
-    found, low, high
-        Share of the worlds with D that is found at it, with its interval.
-    allowed
-        The largest share that the promise allows.
-    """
-
-    false_alarms: float
-    found: float
-    low: float
-    high: float
-    allowed: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the entry `tradeoff`."""
-        return {"tradeoff": asdict(self)}
-
-
-@dataclass(frozen=True)
-class _Curve:
-    """Measured rates with a band, point by point, each of shape (points,)."""
-
-    alarms: Floats
-    found: Floats
-    low: Floats
-    high: Floats
-
-
-def _measure(run: FinishedRun, _: Findings) -> TradeoffNumbers | None:
-    promise = run.facts.guarantee
-    if promise is None or not run.has_insider or min(run.bits.sum(), (~run.bits).sum()) < FEWEST:
-        return None
-    try:
-        allowed = float(largest_tpr(promise.claim.profile, _AT))
-    except InputError:  # so little noise that no grid holds the losses
-        return None
-    curve = _curve(run, np.array([_AT]))
-    return TradeoffNumbers(_AT, float(curve.found[0]), float(curve.low[0]), float(curve.high[0]), allowed)
-
-
-def _curve(run: FinishedRun, alarms: Floats) -> _Curve:
-    """Return which share of the worlds with D is found where at most such shares of those with D' are taken for D."""
-    others = np.sort(run.log_odds[~run.bits])[::-1]
-    wanted = np.floor(alarms * others.size + 1e-9).astype(np.int64)
-    # Just above the first score that would be one false alarm too many.
-    thresholds = np.where(wanted < others.size, others[np.minimum(wanted, others.size - 1)], -np.inf)
-    members = run.log_odds[run.bits]
-    counts = [int((members > threshold).sum()) for threshold in thresholds]
-    ends = np.array([clopper_pearson(count, members.size, run.facts.confidence) for count in counts])
-    return _Curve(alarms, np.array(counts) / members.size, ends[:, 0], ends[:, 1])
+_BAND = "Clopper-Pearson bounds above two ranks of the worlds with D'"
 
 
 def tradeoff_figure(_: TradeoffNumbers, contents: RunContents) -> Figure:
@@ -89,7 +20,7 @@ def tradeoff_figure(_: TradeoffNumbers, contents: RunContents) -> Figure:
     promise, style, run = contents.facts.guarantee, BIT_STYLES[1], contents.run
     assert promise is not None, "only what was promised is drawn"
     smallest = max(_SMALLEST_RATE, 1 / int((~run.bits).sum()))
-    curve = _curve(run, np.geomspace(smallest, 1, 60))
+    curve = curve_of(run, np.geomspace(smallest, 1, 60))
     draw_band(
         axes, curve.alarms, np.maximum(curve.low, _SMALLEST_RATE), curve.high, facecolor=PALE, linewidth=0.8,
         edgecolor=style.colour, label=f"its {percent(run.facts.confidence)} band, point by point",
@@ -121,7 +52,7 @@ def _caption(numbers: TradeoffNumbers, contents: RunContents) -> str:
 
 def _rows(numbers: TradeoffNumbers, contents: RunContents) -> list[Row]:
     where = f"at {percent(numbers.false_alarms)} false alarms"
-    method = f"worlds with D above the threshold {where}, counted"
+    method = f"worlds with D above the threshold {where}, counted; {_BAND}"
     return [
         Row("False alarms of the trade-off", numbers.false_alarms, "chosen before the run", is_share=True),
         Row(f"Share of D found {where}", numbers.found, method, numbers.low, numbers.high, contents.facts.confidence,
@@ -133,7 +64,7 @@ TRADEOFF = Section(
     name="tradeoff",
     title="The insider's trade-off",
     numbers=TradeoffNumbers,
-    measure=_measure,
+    measure=measure_tradeoff,
     keys=("tradeoff",),
     trusts=True,
     rows=_rows,

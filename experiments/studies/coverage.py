@@ -1,0 +1,301 @@
+"""Is every confidence true that is printed? Nominal beside measured coverage, of every interval and bound.
+
+    python -m experiments.studies.coverage [--quick] [--only TEXT] [--jobs N] [--out FILE.csv|FILE.json]
+
+For every interval and every bound of the report, the console, the summary, the reproduction pages and the Python API,
+runs are simulated whose truth is known. First 100 runs of each setting of a grid, and 400 more of the six worst, look
+for the settings that it covers worst; then the two worst are played 2,000 times each, with draws of their own. A line
+falls short where it covers less than is said by more than three standard errors. Where no confidence is printed
+(`nominal` is "none") the coverage is measured all the same. The exit status is 1 where a printed confidence falls
+short. Takes about six minutes of one core.
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from experiments.cli.main import guarded
+from experiments.studies import coverage_laws as laws
+from experiments.studies.coverage_laws import CONFIDENCE, Play, Plays
+from fl_audit.evidence.bounds.methods import BoundMethod
+from fl_audit.evidence.star.methods import StarMethod
+from fl_audit.whole_files import whole_file
+
+RUNS, SEARCH_RUNS = 2000, 100
+QUICK_RUNS, QUICK_SEARCH_RUNS = 40, 2
+_LIKELY, _WORST = 6, 2
+_ERRORS = 3.0
+_LAST_DIGITS = 1e-9
+"""A bound is the result of a search, and may be off by this much."""
+
+_BELIEF, _BOUNDS, _MEMBERS = "fl_audit.evidence.belief.", "fl_audit.evidence.bounds.", "fl_audit.evidence.membership."
+_STAR, _SECTIONS, _PAPERS = "fl_audit.evidence.star.", "fl_audit.report.sections.", "experiments.reproductions."
+
+
+@dataclass(frozen=True)
+class Statement:
+    """An interval or a bound as it is printed.
+
+    Parameters
+    ----------
+    name
+        What it is of.
+    plays
+        Returns its simulated runs, by the name of the setting.
+    functions
+        The functions that work it out, or pass numbers of their own into one that does, as `module.function`.
+    is_promised
+        Whether a confidence is printed with it.
+    share
+        Share of the runs that is played: less than all where one takes long and no confidence is printed.
+    """
+
+    name: str
+    plays: Callable[[], Plays]
+    functions: tuple[str, ...]
+    is_promised: bool = True
+    share: float = 1.0
+
+
+def _of_bound(method: BoundMethod) -> Statement:
+    functions: tuple[str, ...] = (f"{_BOUNDS}lower_bounds.epsilon_lower_bound", f"{_BOUNDS}lower_bounds.bound_limit")
+    if method is BoundMethod.GAUSSIAN_SHIFT:
+        functions += (f"{_BOUNDS}shift.gaussian_shift",)
+    name = f"epsilon at least, {method}"
+    is_promised = method is not BoundMethod.BAYES
+    return Statement(name, partial(laws.lower_bounds, method), functions, is_promised, 1.0 if is_promised else 0.2)
+
+
+STATEMENTS = (
+    Statement("share of trials", laws.shares, (
+        f"{_BELIEF}advantage.clopper_pearson", f"{_SECTIONS}insider_tail.passed_shares",
+        f"{_PAPERS}bernau2021.queries._belief_row", f"{_PAPERS}bernau2021.queries._rows_of_errors",
+        f"{_PAPERS}bernau2021.queries._rows_of_the_boundary", f"{_PAPERS}bernau2021.identification.identified",
+        f"{_PAPERS}bernau2021.beliefs._rows",
+    )),
+    Statement("advantage, games counted", laws.won_games, (f"{_BELIEF}advantage.empirical_advantage",)),
+    Statement("epsilon from advantage, Eq. (6)", laws.epsilon_of_games, (
+        f"{_BELIEF}empirical_epsilon.advantage_interval",
+    )),
+    Statement("mean advantage over worlds", laws.mean_rates, (f"{_BELIEF}advantage.mean_advantage",)),
+    Statement("mean of bounded numbers", laws.bounded_means, (
+        f"{_BELIEF}bounded_mean.mean_interval", f"{_BELIEF}bounded_mean.Bets.of",
+    )),
+    Statement("advantage from beliefs", partial(laws.of_log_odds, "advantage"), (
+        f"{_BELIEF}expected.advantage_from_beliefs",
+    )),
+    Statement("delta of the pair from beliefs", partial(laws.of_log_odds, "delta"), (
+        f"{_BELIEF}expected.delta_from_beliefs",
+    )),
+    Statement("delta of the pair, counted", partial(laws.of_log_odds, "counted delta"), (
+        f"{_BELIEF}expected.counted_delta",
+    )),
+    Statement("epsilon of the pair from beliefs", partial(laws.of_log_odds, "epsilon"), (
+        f"{_BELIEF}expected.epsilon_from_beliefs", f"{_BELIEF}expected._epsilon_interval",
+    )),
+    Statement("reliability diagram, a bin", laws.reliability, (f"{_BELIEF}calibration._bin",)),
+    Statement("largest belief, law known", partial(laws.largest_belief, True), (
+        f"{_BELIEF}empirical_epsilon.belief_interval",
+    )),
+    Statement("largest belief, its median at least", partial(laws.largest_belief, False), (
+        f"{_BELIEF}empirical_epsilon._median_of_largest_at_least",
+    )),
+    Statement("real over claimed noise", laws.noise_ratios, (
+        f"{_BELIEF}noise_estimate.ratio_interval", f"{_BELIEF}noise_estimate.estimate_noise",
+        f"{_BELIEF}noise_estimate._with_interval", f"{_BELIEF}noise_estimate._excess",
+    )),
+    Statement("epsilon at least, from the noise", laws.epsilon_of_noise, (
+        f"{_BELIEF}noise_estimate.epsilon_lower_bound_from_noise",
+    )),
+    *map(_of_bound, BoundMethod),
+    Statement("area under the curve of scores", laws.areas, (f"{_BOUNDS}area.area_under_curve",)),
+    Statement("insider's trade-off, a point of the band", laws.tradeoffs, (f"{_BOUNDS}tradeoff_band.tradeoff_band",)),
+    Statement("advantage on one randomised record", laws.randomised_records, (
+        f"{_SECTIONS}record_promise.measured_advantage",
+    )),
+    Statement("quantile plot, a point of the band", laws.order_bands, ("fl_audit.report.theory.normal_order_band",)),
+    Statement("one run, epsilon at least", partial(laws.single_runs, "theorem"), (
+        f"{_MEMBERS}one_run.one_run_epsilon",
+    )),
+    Statement("one run, epsilon by the trade-off", partial(laws.single_runs, "trade-off"), (
+        f"{_MEMBERS}one_run_tradeoff.one_run_epsilon_by_tradeoff", f"{_MEMBERS}one_run_tradeoff._searched",
+    )),
+    Statement("one run, mu at least", partial(laws.single_runs, "mu"), (f"{_MEMBERS}one_run_tradeoff.one_run_mu",)),
+    Statement("one target of every world", laws.single_targets, (f"{_MEMBERS}one_target.epsilon_of_one_target",)),
+    Statement("AUC of a membership attack, bootstrap", laws.rates_of_members, (
+        f"{_MEMBERS}rates.membership_rates",
+    ), is_promised=False),
+    Statement("Epsilon*, empirical", partial(laws.stars, StarMethod.EMPIRICAL), (
+        f"{_STAR}empirical_interval.empirical_interval",
+    )),
+    *(
+        Statement(f"Epsilon*, {method}, bootstrap", partial(laws.stars, method), (
+            f"{_STAR}star_estimate.estimate_epsilon_star", f"{_STAR}star_estimate.hull_interval",
+        ), is_promised=False, share=share)
+        for method, share in ((StarMethod.PARAMETRIC, 0.1), (StarMethod.MIXTURE, 0.01))
+    ),
+    Statement("epsilon at least, from losses of models", laws.mechanisms, (
+        f"{_STAR}mechanism_bound.mechanism_lower_bound",
+    )),
+    Statement("a foreign strategy: guessed games", laws.epsilon_of_guesses, (
+        "fl_audit.laboratory.guesses.guessed_epsilon", "fl_audit.laboratory.guesses.fewest_games",
+    )),
+    Statement("a foreign strategy: reading of the noise", laws.readings_of_noise, (
+        "fl_audit.laboratory.noise.noise_reading", "fl_audit.laboratory.noise.strength",
+    )),
+    Statement("papers: share", partial(laws.repetitions, "share"), (f"{_PAPERS}statistics.share_interval",)),
+    *(
+        Statement(f"papers: {kind} interval", partial(laws.repetitions, kind), functions, is_promised=False)
+        for kind, functions in (
+            ("t", (f"{_PAPERS}statistics.t_interval",)),
+            ("Welch", (f"{_PAPERS}statistics.welch_interval", f"{_PAPERS}bernau2019.claims.accuracy_on_skewed",
+                       f"{_PAPERS}bernau2019.confidences.surest")),
+            ("bootstrap", (f"{_PAPERS}statistics.bootstrap", f"{_PAPERS}bernau2019.tradeoffs.interval_of",
+                           f"{_PAPERS}bernau2019.claims.phi_above_one")),
+        )
+    ),
+)  # fmt: skip
+"""Everything that is printed with an interval or a bound; a test holds it against the source."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """What was measured of a statement in one of its settings.
+
+    Parameters
+    ----------
+    statement, setting
+        Which, and in which setting of how many.
+    settings
+        Number of settings that were searched.
+    nominal
+        The confidence that is printed; None where none is.
+    runs, covered
+        Runs played, and how many of them covered the truth.
+    """
+
+    statement: str
+    setting: str
+    settings: int
+    nominal: float | None
+    runs: int
+    covered: int
+
+    @property
+    def coverage(self) -> float:
+        """Share of the runs that covered."""
+        return self.covered / self.runs
+
+    @property
+    def falls_short(self) -> bool:
+        """Whether it covers less than is printed, by more than three standard errors."""
+        if self.nominal is None:
+            return False
+        error = math.sqrt(self.nominal * (1 - self.nominal) / self.runs)
+        return self.coverage < self.nominal - _ERRORS * error
+
+
+def covers(play: Play, draw: np.random.Generator) -> bool:
+    """Return whether one simulated run covers the truth, but for the last digits of a search."""
+    low, high, truth = play(draw)
+    return low - _LAST_DIGITS <= truth <= high + _LAST_DIGITS
+
+
+def measured(statement: Statement, runs: int, search_runs: int) -> list[Line]:
+    """Return the lines of the settings that a statement covers worst, found with draws that are not counted.
+
+    Parameters
+    ----------
+    statement
+        Which.
+    runs, search_runs
+        How often the worst settings are played, and every setting in the search for them.
+    """
+    plays, key = statement.plays(), list(statement.name.encode())
+    numbered = dict(enumerate(plays))
+    runs, search_runs = (max(1, round(statement.share * number)) for number in (runs, search_runs))
+
+    def count(number: int, times: int, stage: int) -> int:
+        draws = (np.random.default_rng([*key, number, stage, run]) for run in range(times))
+        return sum(covers(plays[numbered[number]], draw) for draw in draws)
+
+    found = {number: count(number, search_runs, 0) for number in numbered}
+    likely = sorted(numbered, key=lambda number: found[number])[:_LIKELY]
+    again = {number: found[number] + count(number, 4 * search_runs, 1) for number in likely}
+    worst = sorted(likely, key=lambda number: again[number])[:_WORST]
+    nominal = CONFIDENCE if statement.is_promised else None
+    return [
+        Line(statement.name, numbered[number], len(plays), nominal, runs, count(number, runs, 2)) for number in worst
+    ]
+
+
+def _measured_by_name(name: str, runs: int, search_runs: int) -> list[Line]:
+    return measured(next(one for one in STATEMENTS if one.name == name), runs, search_runs)
+
+
+def table_of(lines: Iterable[Line]) -> Table:
+    """Return the table of all lines."""
+    table = Table(title="Coverage of what is printed with a confidence, in the settings that were found worst")
+    for column in ("what", "worst settings", "searched", "nominal", "covered", "runs"):
+        table.add_column(column, justify="left" if column in ("what", "worst settings") else "right")
+    last = ""
+    for line in lines:
+        nominal = "none" if line.nominal is None else f"{line.nominal:.0%}"
+        covered = f"{line.coverage:.2%}" + (" FALLS SHORT" if line.falls_short else "")
+        name, last = "" if line.statement == last else line.statement, line.statement
+        table.add_row(name, line.setting, str(line.settings), nominal, covered, str(line.runs))
+    return table
+
+
+def write(lines: Sequence[Line], path: Path) -> None:
+    """Write the lines as JSON or CSV, by the name of the file."""
+    rows = pd.DataFrame([asdict(line) | {"coverage": line.coverage, "falls_short": line.falls_short} for line in lines])
+    with whole_file(path) as unfinished:
+        if path.suffix == ".json":
+            rows.to_json(unfinished, orient="records", indent=1)
+        else:
+            rows.to_csv(unfinished, index=False)
+
+
+def main() -> None:
+    """Print the table; the exit status is 1 where a printed confidence is not true."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_RUNS} runs of the worst settings, not {RUNS}")
+    parser.add_argument("--only", metavar="TEXT", default="", help="statements whose name contains this")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1); the numbers are the same")
+    parser.add_argument("--out", type=Path, help="write the table as CSV or JSON, too")
+    options = parser.parse_args()
+    chosen = [one.name for one in STATEMENTS if options.only in one.name]
+    if not chosen or options.jobs < 1:
+        parser.error(f"--only {options.only!r}, --jobs {options.jobs}: accepted is part of a name, and 1 or more")
+    runs, search_runs = (QUICK_RUNS, QUICK_SEARCH_RUNS) if options.quick else (RUNS, SEARCH_RUNS)
+    work = partial(_measured_by_name, runs=runs, search_runs=search_runs)
+    with ExitStack() as stack:
+        pool = None
+        if options.jobs > 1:
+            pool = stack.enter_context(ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")))
+        found = map(work, chosen) if pool is None else pool.map(work, chosen)
+        shown = track(found, "statements", len(chosen), console=Console(stderr=True))
+        lines = [line for one in shown for line in one]
+    Console(width=160).print(table_of(lines))
+    if options.out:
+        write(lines, options.out)
+    if short := [line for line in lines if line.falls_short]:
+        sys.exit("less is covered than is printed: " + "; ".join(f"{one.statement}, {one.setting}" for one in short))
+
+
+if __name__ == "__main__":
+    guarded(main)

@@ -1,0 +1,510 @@
+"""Simulated runs whose truth is known, for every interval and bound that is printed with a confidence.
+
+A play draws one run and returns what the product would print, with the truth beside it. The grids reach where intervals
+fail first: few worlds, rates near 0 and 1, equal scores, groups of unequal size, effects of none and of very much.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache, partial
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, ndtr, ndtri
+
+from experiments.benchmarks import auditor
+from experiments.reproductions import statistics
+from experiments.studies import membership_releases as releases
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import InputError
+from fl_audit.evidence.belief import advantage, calibration, empirical_epsilon, expected, noise_estimate
+from fl_audit.evidence.belief.bounded_mean import mean_interval
+from fl_audit.evidence.belief.laws import normal_order_band
+from fl_audit.evidence.belief.measured import Measured
+from fl_audit.evidence.belief.noise_scale import SquareSum
+from fl_audit.evidence.bounds.area import area_under_curve
+from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
+from fl_audit.evidence.bounds.methods import BoundMethod
+from fl_audit.evidence.bounds.tradeoff_band import tradeoff_band
+from fl_audit.evidence.findings.record_promise import measured_advantage
+from fl_audit.evidence.membership.one_run import Guesses, guesses_of_scores, one_run_epsilon
+from fl_audit.evidence.membership.one_run_tradeoff import one_run_epsilon_by_tradeoff, one_run_mu
+from fl_audit.evidence.membership.one_target import epsilon_of_one_target
+from fl_audit.evidence.membership.rates import membership_rates
+from fl_audit.evidence.star.empirical_interval import empirical_interval
+from fl_audit.evidence.star.mechanism_bound import mechanism_lower_bound
+from fl_audit.evidence.star.methods import StarMethod
+from fl_audit.evidence.star.star_estimate import estimate_epsilon_star
+from fl_audit.game.membership import Membership
+from fl_audit.laboratory.guesses import guessed_epsilon
+from fl_audit.laboratory.noise import strength
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
+from fl_audit.privacy.scores import epsilon_from_advantage, gaussian_advantage
+
+Array = NDArray[np.float64]
+CONFIDENCE = 0.95
+_TARGETS = 10
+_ATTACK = "LiRA, offline, shared spread"
+RATES = (0.002, 0.03, 0.2, 0.5, 0.9, 0.995)
+
+
+class Found(NamedTuple):
+    """What one run printed, and the truth that it is about."""
+
+    low: float
+    high: float
+    truth: float
+
+
+Play = Callable[[np.random.Generator], Found]
+Plays = dict[str, Play]
+
+
+def _at_least(low: float, truth: float) -> Found:
+    return Found(low, math.inf, truth)
+
+
+def counted(interval: Callable[[int, int], tuple[float, float]], truth: Callable[[float], float]) -> Plays:
+    """Return plays of intervals of so many successes in so many trials, about a function of their probability."""
+
+    def play(draw: np.random.Generator, size: int, rate: float) -> Found:
+        return Found(*interval(int(draw.binomial(size, rate)), size), truth(rate))
+
+    sizes = (1, 7, 20, 100, 1000)
+    return {f"n = {n}, rate {p:g}": partial(play, size=n, rate=p) for n, p in product(sizes, RATES)}
+
+
+def shares() -> Plays:
+    """Return plays of the Clopper-Pearson interval of a share."""
+    return counted(lambda hits, size: advantage.clopper_pearson(hits, size, CONFIDENCE), lambda rate: rate)
+
+
+def won_games() -> Plays:
+    """Return plays of the advantage from won games."""
+
+    def interval(wins: int, size: int) -> tuple[float, float]:
+        found = advantage.empirical_advantage(np.arange(size) < wins, CONFIDENCE)
+        return found.low, found.high
+
+    return counted(interval, lambda rate: 2 * rate - 1)
+
+
+def epsilon_of_games() -> Plays:
+    """Return plays of the epsilon of Eq. (6) from won games."""
+
+    def interval(wins: int, size: int) -> tuple[float, float]:
+        found = empirical_epsilon.advantage_interval(wins, size, 1e-3, CONFIDENCE)
+        return found.low, found.high
+
+    return counted(interval, lambda rate: epsilon_from_advantage(2 * rate - 1, 1e-3) if rate > 0.5 else 0.0)
+
+
+def epsilon_of_guesses() -> Plays:
+    """Return plays of the bound from guessed coins, at the largest rate of right guesses that an epsilon allows."""
+
+    def play(draw: np.random.Generator, size: int, epsilon: float, delta: float) -> Found:
+        right = draw.binomial(size, min(1.0, (math.exp(epsilon) + delta) / (math.exp(epsilon) + 1)))
+        return _at_least(guessed_epsilon(int(right), size, delta, CONFIDENCE), epsilon)
+
+    grid = product((5, 20, 180, 500), (0.0, 0.1, 1.0, 4.0), (0.0, 1e-2))
+    return {f"{n} guesses, epsilon {e:g}, delta {d:g}": partial(play, size=n, epsilon=e, delta=d) for n, e, d in grid}
+
+
+def mean_rates() -> Plays:
+    """Return plays of the mean advantage over worlds, each a difference of two shares of few records."""
+
+    def play(draw: np.random.Generator, worlds: int, records: int, rate: float, leak: float) -> Found:
+        shares = [draw.binomial(records, p, worlds) / records for p in (rate + leak, rate)]
+        found = advantage.mean_advantage(shares[0] - shares[1], CONFIDENCE)
+        return Found(found.low, found.high, leak)
+
+    grid = product((2, 5, 20, 100, 400), (2, 50), ((0.0, 0.004), (0.0, 0.03), (0.03, 0.0), (0.4, 0.3)))
+    return {
+        f"{w} worlds of {m} records, rates {p:g} and {p + leak:g}": partial(
+            play, worlds=w, records=m, rate=p, leak=leak
+        )
+        for w, m, (p, leak) in grid
+    }
+
+
+def bounded_means() -> Plays:
+    """Return plays of the betting interval on rare ones, and on beta laws."""
+
+    def play(draw: np.random.Generator, size: int, a: float, b: float) -> Found:
+        values = draw.beta(a, b, size) if a else (draw.random(size) < b).astype(np.float64)
+        found = mean_interval(values, CONFIDENCE)
+        return Found(found.low, found.high, a / (a + b) if a else b)
+
+    laws = ((0.0, 0.003), (0.0, 0.05), (0.0, 0.5), (0.05, 1.0), (5.0, 5.0))
+    return {
+        f"{n} numbers, {f'Beta({a:g}, {b:g})' if a else f'ones with probability {b:g}'}": partial(
+            play, size=n, a=a, b=b
+        )
+        for n, (a, b) in product((1, 5, 50, 500), laws)
+    }
+
+
+class _Pair(NamedTuple):
+    """A law of log-odds of D against D': normal of a mu, or a secret that is told outright with a probability."""
+
+    mu: float
+    told: float = 0.0
+
+    def draw(self, draw: np.random.Generator, worlds: int) -> tuple[Array, NDArray[np.bool_]]:
+        bits = np.arange(worlds) % 2 == 0
+        sign = np.where(bits, 1.0, -1.0)
+        if self.told:
+            return 30.0 * sign * (draw.random(worlds) < self.told), bits
+        return sign * self.mu**2 / 2 + self.mu * draw.normal(size=worlds), bits
+
+    @property
+    def advantage(self) -> float:
+        return self.told or gaussian_advantage(self.mu)
+
+    def delta(self, epsilon: float) -> float:
+        return self.told * -math.expm1(epsilon - 30) if self.told else gdp_delta(epsilon, self.mu)
+
+    def epsilon(self, delta: float) -> float:
+        if self.told:
+            return 30 + math.log1p(-delta / self.told) if self.told > delta else 0.0
+        return gdp_epsilon(delta, self.mu) if self.mu else 0.0
+
+
+def of_log_odds(kind: str) -> Plays:
+    """Return plays of what follows from log-odds: "advantage", "delta", "counted delta" or "epsilon"."""
+
+    def play(draw: np.random.Generator, pair: _Pair, worlds: int) -> Found:
+        log_odds, bits = pair.draw(draw, worlds)
+        match kind:
+            case "advantage":
+                mean = expected.advantage_from_beliefs(log_odds, CONFIDENCE)
+                return Found(mean.low, mean.high, pair.advantage)
+            case "epsilon":
+                found, truth = expected.epsilon_from_beliefs(log_odds, bits, 0.01, CONFIDENCE), pair.epsilon(0.01)
+            case "delta":
+                found, truth = expected.delta_from_beliefs(log_odds, bits, 0.5, CONFIDENCE), pair.delta(0.5)
+            case _:
+                found, truth = expected.counted_delta(log_odds, bits, 0.5, CONFIDENCE), pair.delta(0.5)
+        return Found(found.low, found.high, truth)
+
+    laws = [_Pair(mu) for mu in (0.1, 0.5, 1.0, 3.0)] + [_Pair(0.0, told) for told in (0.02, 0.2)]
+    return {
+        f"{w} worlds, {f'told outright in {law.told:.0%}' if law.told else f'mu {law.mu:g}'}": partial(
+            play, pair=law, worlds=w
+        )
+        for law, w in product(laws, (2, 6, 30, 200))
+    }
+
+
+def reliability() -> Plays:
+    """Return plays of the share of D in the bins of a reliability diagram, beside what the beliefs say of it."""
+
+    def play(draw: np.random.Generator, mu: float, worlds: int, place: int) -> Found:
+        bits = draw.random(worlds) < 0.5
+        log_odds = np.where(bits, 1, -1) * mu**2 / 2 + mu * draw.normal(size=worlds)
+        one = calibration.calibration(log_odds, bits, CONFIDENCE).bins[place]
+        return Found(one.low, one.high, one.mean_belief)
+
+    grid = product((0.5, 1.0, 3.0, 5.0), (10, 40, 300), (0, -1))
+    return {f"{w} worlds, mu {mu:g}, bin {place}": partial(play, mu=mu, worlds=w, place=place) for mu, w, place in grid}
+
+
+def largest_belief(known: bool) -> Plays:
+    """Return plays of the interval of the largest belief: of what is found where mu is known, else of its median."""
+
+    def play(draw: np.random.Generator, mu: float, worlds: int) -> Found:
+        log_odds = mu**2 / 2 + mu * draw.normal(size=worlds)
+        found = empirical_epsilon.belief_interval(log_odds, CONFIDENCE, mu if known else None)
+        median = max(0.0, mu**2 / 2 + mu * float(ndtri(0.5 ** (1 / worlds))))
+        return Found(found.low, found.high, found.epsilon if known else median)
+
+    return {
+        f"{w} worlds, mu {mu:g}": partial(play, mu=mu, worlds=w) for mu, w in product((0.1, 1.0, 4.0), (1, 5, 20, 500))
+    }
+
+
+def noise_ratios() -> Plays:
+    """Return plays of the interval of the real over the claimed noise."""
+
+    def play(draw: np.random.Generator, freedom: int, ratio: float) -> Found:
+        found = SquareSum(float(ratio**2 * draw.chisquare(freedom)), freedom)
+        return Found(*noise_estimate.ratio_interval(found, CONFIDENCE), ratio)
+
+    grid = product((1, 2, 10, 1000), (0.3, 1.0))
+    return {
+        f"{freedom} degrees of freedom, ratio {f:g}": partial(play, freedom=freedom, ratio=f) for freedom, f in grid
+    }
+
+
+def epsilon_of_noise() -> Plays:
+    """Return plays of the bound on epsilon from the noise along the record."""
+    claim = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(4.0, 10), 1e-3, 0.5, Accountant.GDP)
+
+    def play(draw: np.random.Generator, worlds: int, ratio: float) -> Found:
+        bits, mu = np.arange(worlds) % 2 == 0, 0.25
+        noise = ratio * draw.normal(size=(worlds, 10))
+        increments = np.where(bits, 0.5, -0.5)[:, np.newaxis] * mu**2 + mu * noise
+        ones = np.ones_like(increments)
+        measured = Measured(bits, increments, ones, 4.0 * ones, 4.0)
+        low = noise_estimate.epsilon_lower_bound_from_noise(measured, CONFIDENCE, claim)
+        return _at_least(low, gdp_epsilon(1e-3, math.sqrt(10) / 4 / ratio))
+
+    return {
+        f"{w} worlds, ratio {f:g}": partial(play, worlds=w, ratio=f) for w, f in product((1, 5, 50), (0.5, 1.0, 2.0))
+    }
+
+
+def _coarse(mechanism: auditor.Mechanism, step: float) -> auditor.Mechanism:
+    """Return a mechanism whose scores are rounded: they tell no more, and have few values."""
+
+    def draw(rng: np.random.Generator, size: int) -> tuple[Array, Array]:
+        one, zero = mechanism.draw(rng, size)
+        return step * np.round(one / step), step * np.round(zero / step)
+
+    return replace(mechanism, name=f"{mechanism.name}, rounded to {step:g}", draw=draw)
+
+
+@lru_cache(maxsize=10_000)
+def _bound(members: bytes, others: bytes, delta: float, method: BoundMethod) -> float:
+    """Return a bound, which follows from the scores alone: those of few values are often the same."""
+    return epsilon_lower_bound(np.frombuffer(members), np.frombuffer(others), delta, CONFIDENCE, method).epsilon
+
+
+def lower_bounds(method: BoundMethod) -> Plays:
+    """Return plays of a lower bound on epsilon from the scores of any mechanism for which its assumption holds."""
+
+    def play(draw: np.random.Generator, mechanism: auditor.Mechanism, sizes: tuple[int, int], delta: float) -> Found:
+        members, others = (
+            np.sort(one[:size]) for one, size in zip(mechanism.draw(draw, max(sizes)), sizes, strict=True)
+        )
+        return _at_least(_bound(members.tobytes(), others.tobytes(), delta, method), mechanism.epsilon(delta))
+
+    deltas: tuple[float, ...] = (1e-5,)
+    if method is BoundMethod.GAUSSIAN_SHIFT or method is BoundMethod.GDP:
+        laws, deltas = [auditor.noise(), *(auditor.gaussian(mu) for mu in (0.3, 1.0, 3.0))], (1e-5, 1e-2)
+    else:
+        responses = [auditor.randomised_response(e) for e in (0.2, 1.0, 1.9, 2.5, 3.0)]
+        others = [auditor.noise(), auditor.laplace(1.0), auditor.subsampled_gaussian(0.25, 0.5)]
+        laws = [*responses, *others, _coarse(auditor.noise(), 1.5), _coarse(auditor.laplace(2.0), 0.7)]
+    sizes = ((4, 4), (20, 20), (40, 40), (10, 120), (250, 250))
+    return {
+        f"{n} + {m} scores, {law.name}, delta {d:g}": partial(play, mechanism=law, sizes=(n, m), delta=d)
+        for (n, m), law, d in product(sizes, laws, deltas)
+    }
+
+
+def readings_of_noise() -> Plays:
+    """Return plays of the shift over spread that the laboratory reads where the noise looks Gaussian."""
+
+    def play(draw: np.random.Generator, size: int, mu: float) -> Found:
+        return _at_least(strength(draw.normal(mu, 1, size), draw.normal(0, 1, size), CONFIDENCE).low, mu)
+
+    grid = product((10, 50, 500), (0.0, 0.1, 1.0))
+    return {f"{n} + {n} games, mu {mu:g}": partial(play, size=n, mu=mu) for n, mu in grid}
+
+
+def areas() -> Plays:
+    """Return plays of the area under the curve, of continuous scores and of ones and zeros."""
+
+    def play(draw: np.random.Generator, mu: float, sizes: tuple[int, int], coins: bool) -> Found:
+        members: Array = draw.normal(mu, 1, sizes[0])
+        others: Array = draw.normal(0, 1, sizes[1])
+        truth = float(ndtr(mu / math.sqrt(2)))
+        if coins:
+            members, others = (members > 1.5).astype(np.float64), (others > 1.5).astype(np.float64)
+            truth = 0.5 + float(ndtr(mu - 1.5) - ndtr(-1.5)) / 2
+        found = area_under_curve(members, others, CONFIDENCE)
+        return Found(found.low, found.high, truth)
+
+    grid = product((0.0, 1.0, 3.0), ((1, 1), (3, 40), (60, 60)), (False, True))
+    return {
+        f"{n} + {m} {'coins' if coins else 'scores'}, mu {mu:g}": partial(play, mu=mu, sizes=(n, m), coins=coins)
+        for mu, (n, m), coins in grid
+    }
+
+
+def tradeoffs() -> Plays:
+    """Return plays of the band of the insider's trade-off at one share of false alarms."""
+
+    def play(draw: np.random.Generator, mu: float, sizes: tuple[int, int], at: float) -> Found:
+        band = tradeoff_band(draw.normal(mu, 1, sizes[0]), draw.normal(0, 1, sizes[1]), np.array([at]), CONFIDENCE)
+        return Found(float(band.low[0]), float(band.high[0]), float(ndtr(ndtri(at) + mu)))
+
+    grid = product((0.0, 0.52, 1.0, 3.0), ((20, 20), (30, 300), (300, 30), (500, 500)), (0.002, 0.01, 0.1, 0.9))
+    return {
+        f"{n} + {m} worlds, mu {mu:g}, at {at:g}": partial(play, mu=mu, sizes=(n, m), at=at) for mu, (n, m), at in grid
+    }
+
+
+def randomised_records() -> Plays:
+    """Return plays of the advantage on one randomised record."""
+
+    def play(draw: np.random.Generator, worlds: int, rates: tuple[float, float]) -> Found:
+        log_odds = [np.where(draw.random(worlds) < rate, 1.0, -1.0) for rate in rates]
+        found = measured_advantage(log_odds[0], log_odds[1], CONFIDENCE)
+        return Found(found.low, found.high, rates[0] - rates[1])
+
+    pairs = ((0.5, 0.5), (0.99, 0.01), (0.01, 0.005), (0.7, 0.3))
+    return {f"{w} worlds, rates {p:g} and {q:g}": partial(play, worlds=w, rates=(p, q)) for w, (p, q) in
+            product((1, 10, 100, 1000), pairs)}  # fmt: skip
+
+
+def order_bands() -> Plays:
+    """Return plays of the band of a quantile plot at one rank."""
+
+    def play(draw: np.random.Generator, size: int, rank: int) -> Found:
+        band = normal_order_band(size, np.array([rank]))
+        return Found(float(band.low[0]), float(band.high[0]), float(np.sort(draw.normal(size=size))[rank - 1]))
+
+    return {
+        f"rank {rank} of {n}": partial(play, size=n, rank=rank) for n, rank in ((1, 1), (20, 1), (20, 10), (300, 300))
+    }
+
+
+def single_runs(kind: str) -> Plays:
+    """Return plays of one-run bounds: "theorem", "trade-off" or "mu"."""
+
+    def bound(guesses: Guesses, delta: float) -> float:
+        match kind:
+            case "theorem":
+                return one_run_epsilon(guesses, delta, CONFIDENCE).epsilon
+            case "trade-off":
+                return one_run_epsilon_by_tradeoff(guesses, delta, CONFIDENCE).parameter
+            case _:
+                return one_run_mu(guesses, CONFIDENCE).parameter
+
+    def play(
+        draw: np.random.Generator, law: releases.Mechanism, coins: int, side: int, at: tuple[float, float]
+    ) -> Found:
+        truth, delta = at
+        is_in = draw.random((1, coins)) < 0.5
+        return _at_least(bound(guesses_of_scores(law.tell(draw, is_in), is_in, side, side), delta), truth)
+
+    laws = [(releases.gaussian_mean(mu), mu if kind == "mu" else gdp_epsilon(1e-3, mu), 1e-3) for mu in (0.5, 1.0)]
+    laws.append((releases.gaussian_mean(0.0), 0.0, 0.0))
+    if kind != "mu":
+        laws += [(releases.randomised_response(e), e, 0.0) for e in (0.5, 1.0, 2.0)]
+        laws += [(releases.leaky_response(e, d), e, d) for e, d in ((1.0, 1e-3), (0.0, 0.05))]
+    sizes = ((20, 10), (200, 20), (400, 200))
+    return {
+        f"{m} coins, {2 * r} guessed, {law.name}": partial(play, law=law, coins=m, side=r, at=(truth, delta))
+        for (law, truth, delta), (m, r) in product(laws, sizes)
+    }
+
+
+def single_targets() -> Plays:
+    """Return plays of the bound from one target of every world: of the release itself, or attacked with shadows."""
+
+    def play(
+        draw: np.random.Generator, law: releases.Mechanism, worlds: int, shadows: int, at: tuple[float, float]
+    ) -> Found:
+        truth, delta = at
+        apart = np.arange(shadows + worlds) < shadows
+        release = law.release(draw, apart.size, _TARGETS, shared=0.3)
+        is_in = release.membership.is_in
+        scores = releases.ATTACKS[_ATTACK](release, apart) if shadows else law.tell(draw, is_in)
+        try:
+            coins = Membership(is_in[~apart])
+            return _at_least(epsilon_of_one_target(scores[~apart], coins, delta, draw, CONFIDENCE).epsilon, truth)
+        except InputError:  # the drawn targets were all in, or all out
+            return _at_least(0.0, truth)
+
+    laws = [(releases.randomised_response(e), e, 0.0) for e in (0.5, 1.9, 3.0)]
+    laws.append((releases.leaky_response(1.0, 1e-2), 1.0, 1e-2))
+    laws += [(releases.gaussian_mean(mu), gdp_epsilon(1e-3, mu), 1e-3) for mu in (0.3, 1.0)]
+    sizes = ((10, 0), (40, 0), (80, 0), (60, 40))
+    return {
+        f"{w} worlds, {law.name}{', LiRA' if k else ''}": partial(play, law=law, worlds=w, shadows=k, at=(truth, delta))
+        for (law, truth, delta), (w, k) in product(laws, sizes)
+    }
+
+
+def rates_of_members() -> Plays:
+    """Return plays of the AUC of a membership attack, whose interval is one of four that hold together."""
+
+    def play(draw: np.random.Generator, worlds: int, targets: int, mu: float, share: float) -> Found:
+        is_in = draw.random((worlds, targets)) < 0.5
+        is_in[:, :2] = [True, False]
+        leaks = draw.random((worlds, 1)) < share
+        scores = mu * leaks * is_in + draw.normal(size=is_in.shape) + draw.normal(size=(worlds, 1))
+        found = membership_rates(scores, Membership(is_in), draw, CONFIDENCE, 400, False).auc
+        return Found(found.low, found.high, 0.5 + share * (float(ndtr(mu / math.sqrt(2))) - 0.5))
+
+    grid = product((2, 5, 24), (4, 40), ((0.0, 1.0), (1.0, 1.0), (4.0, 0.05), (4.0, 0.5)))
+    return {
+        f"{w} worlds of {m}, mu {mu:g} in {share:.0%} of them": partial(play, worlds=w, targets=m, mu=mu, share=share)
+        for w, m, (mu, share) in grid
+    }
+
+
+def _true_star(epsilon: float, delta: float) -> float:
+    """Return Epsilon* of randomised response on losses 0 and 1: of members right with probability expit(epsilon)."""
+    honest = float(expit(epsilon))
+    return max(0.0, math.log((honest - delta) / (1 - honest)))
+
+
+def _response_losses(draw: np.random.Generator, epsilon: float, shape: tuple[int, ...], is_in: bool) -> Array:
+    """Return losses that are small where a coin of randomised response says "in", spread within each half."""
+    small = (draw.random(shape) < expit(epsilon)) == is_in
+    return draw.random(shape) + np.where(small, 0.0, 1.0)
+
+
+def stars(method: StarMethod) -> Plays:
+    """Return plays of the interval of Epsilon*: the truth is that of the laws of the losses, whatever they are."""
+
+    def play(draw: np.random.Generator, size: int, epsilon: float) -> Found:
+        members, others = (_response_losses(draw, epsilon, (size,), is_in) for is_in in (True, False))
+        if method is StarMethod.EMPIRICAL:
+            low, high = empirical_interval(members, others, 1e-3, confidence=CONFIDENCE)
+        else:
+            low, high = estimate_epsilon_star(members, others, 1e-3, draw, method, CONFIDENCE).interval
+        return Found(low, high, _true_star(epsilon, 1e-3))
+
+    sizes = (20, 100, 1000) if method is StarMethod.EMPIRICAL else (100,)
+    return {
+        f"{n} + {n} losses, epsilon {e:g}": partial(play, size=n, epsilon=e) for n, e in product(sizes, (0.0, 0.5, 2.0))
+    }
+
+
+def mechanisms() -> Plays:
+    """Return plays of the bound from the losses of several models."""
+
+    def play(draw: np.random.Generator, models: int, size: int, epsilon: float) -> Found:
+        members, others = (_response_losses(draw, epsilon, (models, size), is_in) for is_in in (True, False))
+        return _at_least(mechanism_lower_bound(members, others, 1e-3, CONFIDENCE), _true_star(epsilon, 1e-3))
+
+    grid = product((1, 3, 30), (2, 30, 200), (0.0, 0.5, 2.0))
+    return {
+        f"{k} models, {n} + {n} losses, epsilon {e:g}": partial(play, models=k, size=n, epsilon=e) for k, n, e in grid
+    }
+
+
+def repetitions(kind: str) -> Plays:
+    """Return plays of the intervals of reproduction pages: "t", "Welch", "paired", "share" or "bootstrap"."""
+
+    def play(draw: np.random.Generator, size: int, skewed: bool) -> Found:
+        def values() -> Array:
+            return draw.exponential(size=size) ** 2 - 2 if skewed else draw.normal(size=size)
+
+        match kind:
+            case "t":
+                return Found(*statistics.t_interval(values()), 0.0)
+            case "Welch":
+                return Found(*statistics.welch_interval(values(), draw.normal(size=size))[1:], 0.0)
+            case "paired":
+                return Found(*statistics.paired_interval(values(), draw.normal(size=size))[1:], 0.0)
+            case _:
+                return Found(*statistics.bootstrap(values(), np.mean, draw), 0.0)
+
+    if kind == "share":
+        return counted(statistics.share_interval, lambda rate: rate)
+    return {
+        f"{n} {'very skewed' if skewed else 'normal'} values": partial(play, size=n, skewed=skewed)
+        for n, skewed in product((5, 20, 100), (False, True))
+    }

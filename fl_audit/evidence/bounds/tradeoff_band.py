@@ -1,0 +1,90 @@
+"""How many scores of one group lie above a threshold that a given share of the other group passes, with a band.
+
+The threshold is estimated from scores as well: a band that takes it for fixed covers 77 to 81 % where 95 % is said. So
+both errors are paid for. Nothing is assumed but that scores are independent, and alike within each group.
+
+Of n reference scores, V, the share of their law above the k-th largest, follows Beta(k, n + 1 - k) whatever that law
+is. Take the largest k at which V exceeds the given share with a probability of at most a quarter of the level. Then the
+threshold of this share lies at or under the k-th largest score, and what passes this score is no more than what passes
+the threshold. Given the reference, the other group's scores above it are binomial, and their Clopper-Pearson bound
+takes another quarter of the level. The upper end is the same with the smallest k at which V falls below the share as
+rarely.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betainc, betaincinv
+
+from fl_audit.errors import require
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TradeoffBand:
+    """Rates of true alarms at given rates of false alarms, each of shape (points,), from 0 to 1.
+
+    Parameters
+    ----------
+    alarms
+        The shares of the reference group that may pass.
+    found
+        The share of the other group that passes where at most so many reference scores do.
+    low, high
+        The band: at each point by itself it covers the true share with the confidence asked for.
+    """
+
+    alarms: Array
+    found: Array
+    low: Array
+    high: Array
+
+
+def tradeoff_band(found_in: Array, others: Array, alarms: Array, confidence: float) -> TradeoffBand:
+    """Return the share of a group's scores above the thresholds that given shares of the other group pass.
+
+    Parameters
+    ----------
+    found_in, others
+        Scores of the group that is looked for and of the reference group, independent, alike within a group, no NaN,
+        shapes (n1,) and (n0,), at least one each.
+    alarms
+        Shares of the reference law, from 0 to 1, shape (points,).
+    confidence
+        Least probability with which the band covers, at each point by itself; above 0 and below 1.
+
+    Raises
+    ------
+    InputError
+        If a group is empty or a number is out of its range.
+
+    Examples
+    --------
+    >>> scores = np.arange(500.0)
+    >>> band = tradeoff_band(scores + 100, scores, np.array([0.1]), 0.95)
+    >>> [round(float(end[0]), 3) for end in (band.low, band.found, band.high)]
+    [0.226, 0.3, 0.383]
+    """
+    require(min(found_in.size, others.size) > 0, "a group of scores is empty: accepted is at least one score in each")
+    require(bool(((alarms >= 0) & (alarms <= 1)).all()), f"alarms are {alarms}: accepted are numbers from 0 to 1")
+    require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
+    n1, n0, side = found_in.size, others.size, (1 - confidence) / 4
+    ascending = np.sort(found_in)
+    # Place k holds the k-th largest reference score; nothing lies above the one before the first, all above the last.
+    reference = np.concatenate([[np.inf], np.sort(others)[::-1], [-np.inf]])
+    ranks = np.arange(1, n0 + 1)
+    share = alarms[:, np.newaxis]
+    # P(V > a) grows with k, and P(V < a) falls.
+    few = (betainc(ranks, n0 + 1 - ranks, share) >= 1 - side).sum(axis=1)
+    many = 1 + (betainc(ranks, n0 + 1 - ranks, share) > side).sum(axis=1)
+    wanted = np.floor(alarms * n0 + 1e-9).astype(np.int64)
+    above = n1 - np.searchsorted(ascending, reference[few], side="right")
+    reaching = n1 - np.searchsorted(ascending, reference[many], side="left")
+    return TradeoffBand(
+        alarms=alarms,
+        found=(n1 - np.searchsorted(ascending, reference[wanted + 1], side="right")) / n1,
+        low=np.where(above > 0, betaincinv(np.maximum(above, 1), n1 - above + 1, side), 0.0),
+        high=np.where(reaching < n1, betaincinv(reaching + 1, np.maximum(n1 - reaching, 1), 1 - side), 1.0),
+    )

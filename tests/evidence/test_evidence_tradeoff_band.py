@@ -1,0 +1,39 @@
+"""The band of the trade-off: it covers where thresholds are estimated, and orders as counts do."""
+
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+
+from fl_audit.errors import InputError
+from fl_audit.evidence.bounds.tradeoff_band import tradeoff_band
+
+
+@pytest.mark.parametrize(("size", "mu", "share"), [(100, 0.52, 0.1), (500, 1.0, 0.01), (30, 1.0, 0.9)])
+def test_band_covers_the_true_rate_as_often_as_it_says(size: int, mu: float, share: float) -> None:
+    """1,000 runs; coverage of exactly 95 % would fail with a probability of 1e-4 (3.7 standard errors)."""
+    rng, alarms = np.random.default_rng(5), np.array([share])
+    truth, covered = float(ndtr(ndtri(share) + mu)), 0
+    for _ in range(1000):
+        band = tradeoff_band(rng.normal(mu, 1, size), rng.normal(0, 1, size), alarms, 0.95)
+        covered += bool(band.low[0] <= truth <= band.high[0])
+    assert covered >= 1000 * 0.95 - 3.7 * np.sqrt(1000 * 0.95 * 0.05)
+
+
+def test_band_of_few_scores_says_nothing_where_no_rank_can_stand_for_the_threshold() -> None:
+    band = tradeoff_band(np.arange(5.0), np.arange(5.0), np.array([0.0, 1e-3, 1.0]), 0.95)
+    assert band.low[:2].tolist() == [0.0, 0.0]
+    assert band.high[2] == 1.0
+    assert bool((band.low <= band.found).all() and (band.found <= band.high).all())
+
+
+def test_equal_scores_are_covered_whichever_side_a_test_puts_them_on() -> None:
+    """Coins: at a false-alarm rate of .1 no threshold finds anything, a randomised test a ninth of nine tenths."""
+    band = tradeoff_band(np.repeat([0.0, 1.0], [10, 90]), np.repeat([0.0, 1.0], [10, 90]), np.array([0.1]), 0.95)
+    assert band.found[0] == 0.0 == band.low[0]
+    assert band.high[0] > 0.1
+
+
+def test_wrong_numbers_are_refused_in_one_line() -> None:
+    for groups, alarms, confidence in ((([], [1.0]), 0.1, 0.95), (([1.0], [1.0]), 1.1, 0.95), (([1.0], [1.0]), 0.1, 1)):
+        with pytest.raises(InputError, match="accepted"):
+            tradeoff_band(*map(np.array, groups), np.array([alarms]), confidence)
