@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 import torch
@@ -90,6 +91,8 @@ def contribute_members(game: Game, client: int, task: Task, membership: Membersh
             found = contributed(game, client, whole, task.models, task.moment)
             bits = membership.is_in[:, 0] if membership.targets else np.ones(len(task.models), dtype=np.bool_)
             return found.times(torch.from_numpy(bits).to(found.total.device))
+        case _:
+            assert_never(game.unit)
 
 
 def contribute_as_victim(game: Game, task: Task, membership: Membership) -> tuple[Contributed, NDArray[np.float64]]:

@@ -11,6 +11,7 @@ Examples
 """
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,20 +24,32 @@ if TYPE_CHECKING:
     from fl_audit.evidence.belief.verdict import Verdict
     from fl_audit.privacy.accounting import Accountant
     from fl_audit.privacy.claim import Claim
+    from fl_audit.privacy.events import (
+        GaussianRelease,
+        LaplaceRelease,
+        RandomizedResponse,
+        SampledGaussianRelease,
+        gaussian_rounds,
+    )
     from fl_audit.privacy.guarantee import Guarantee, guarantee
 
 __all__ = [
     "Accountant",
     "Adjacency",
     "Claim",
+    "GaussianRelease",
     "Guarantee",
     "InputError",
+    "LaplaceRelease",
+    "RandomizedResponse",
     "Run",
     "RunError",
+    "SampledGaussianRelease",
     "Verdict",
     "account",
     "calibrate",
     "epsilon_star",
+    "gaussian_rounds",
     "guarantee",
     "lower_bound",
     "read_run",
@@ -47,14 +60,19 @@ _HOMES = {
     "Accountant": "fl_audit.privacy.accounting",
     "Adjacency": "fl_audit.adjacency",
     "Claim": "fl_audit.privacy.claim",
+    "GaussianRelease": "fl_audit.privacy.events",
     "Guarantee": "fl_audit.privacy.guarantee",
     "InputError": "fl_audit.errors",
+    "LaplaceRelease": "fl_audit.privacy.events",
+    "RandomizedResponse": "fl_audit.privacy.events",
     "Run": "fl_audit.api.stored_run",
     "RunError": "fl_audit.api.running",
+    "SampledGaussianRelease": "fl_audit.privacy.events",
     "Verdict": "fl_audit.evidence.belief.verdict",
     "account": "fl_audit.api.promises",
     "calibrate": "fl_audit.api.promises",
     "epsilon_star": "fl_audit.api.measurements",
+    "gaussian_rounds": "fl_audit.privacy.events",
     "guarantee": "fl_audit.privacy.guarantee",
     "lower_bound": "fl_audit.api.measurements",
     "read_run": "fl_audit.api.stored_run",
@@ -64,6 +82,9 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     """Load a public name when it is first used: torch alone would cost every command seconds."""
+    if name == "__version__":
+        # Read when it is asked for: what is installed is looked up on the disk.
+        return version("fl-audit")
     if name not in _HOMES:
         raise AttributeError(f"module 'fl_audit' has no attribute {name!r}")
     found: object = getattr(import_module(_HOMES[name]), name)

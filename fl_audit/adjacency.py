@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 
 
 class Unit(StrEnum):
@@ -34,6 +35,8 @@ class Adjacency(StrEnum):
                 return Unit.RECORD
             case Adjacency.ADD_REMOVE_CLIENT | Adjacency.REPLACE_CLIENT:
                 return Unit.CLIENT
+            case _:
+                assert_never(self)
 
     @property
     def relation(self) -> Relation:
@@ -43,6 +46,8 @@ class Adjacency(StrEnum):
                 return Relation.ADD_REMOVE
             case Adjacency.REPLACE_RECORD | Adjacency.REPLACE_CLIENT:
                 return Relation.REPLACE
+            case _:
+                assert_never(self)
 
     def sensitivity_of_sum(self, norm: float) -> float:
         """Return the largest L2 change of a sum of contributions between neighbours.
@@ -67,6 +72,8 @@ class Adjacency(StrEnum):
                 return norm
             case Relation.REPLACE:
                 return 2 * norm
+            case _:
+                assert_never(self.relation)
 
 
 @dataclass(frozen=True)

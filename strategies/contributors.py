@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, assert_never
 
 import numpy as np
 import torch
@@ -142,6 +142,8 @@ def call_of(public: PublicGame, roster: Roster, challenger: Challenger, batch: W
             drawn = challenger.client_participation(batch.worlds, server_round, public.clients, rate)
             asked = [Asked(client, np.flatnonzero(drawn[:, client])) for client in clients if drawn[:, client].any()]
             return Call(tuple(asked), torch.from_numpy(drawn))
+        case _:
+            assert_never((public.law.participation, public.law.unit))
     raise AssertionError("every participation has its units")
 
 

@@ -11,7 +11,7 @@ MakePlan = Callable[..., AuditPlan]
 def small_settings(**changes: dict[str, Any]) -> dict[str, Any]:
     """Return a configuration that runs in a second: breast-cancer, logistic regression; sections may be changed.
 
-    A change to None takes a setting away.
+    A change to None takes a setting away. A promise gets a relation and the paper's accountant where none is named.
     """
     settings: dict[str, Any] = {
         "data": {"name": "breast-cancer", "records": 60, "clients": 3, "test-records": 50},
@@ -24,4 +24,14 @@ def small_settings(**changes: dict[str, Any]) -> dict[str, Any]:
     for section, values in changes.items():
         changed = settings.get(section, {}) | values
         settings[section] = {key: value for key, value in changed.items() if value is not None}
+    if settings["privacy"].get("private") is not False:
+        settings["privacy"] = {"adjacency": _relation(settings), "accountant": "rdp-classic"} | settings["privacy"]
     return settings
+
+
+def _relation(settings: dict[str, Any]) -> str:
+    """Return how neighbours differ where a test does not say it."""
+    strategy, game = settings["training"].get("strategy"), settings["audit"].get("game")
+    if strategy == "dp-fedavg":
+        return "add-remove-client"
+    return "add-remove-record" if strategy == "dp-sgd-clients" or game == "membership" else "replace-record"

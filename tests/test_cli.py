@@ -33,6 +33,7 @@ name = "logistic"
 rounds = 3
 learning-rate = 1.0
 [privacy]
+adjacency = "replace-record"
 belief = 0.9
 delta = 0.01
 clipping-norm = 1.0
@@ -43,6 +44,8 @@ worlds = 4
 seed = 0
 worlds-per-batch = 2
 """
+
+OVER_3, OVER_30 = (("--rounds", rounds, "--adjacency", "add-remove-record") for rounds in ("3", "30"))
 
 
 @dataclass(frozen=True)
@@ -249,15 +252,13 @@ def test_defaults_leave_configurations_as_older_runs_stored_them(config: Path) -
 
 
 def test_calibrate_and_account_invert_each_other(fl_audit: FlAudit) -> None:
-    found = fl_audit(
-        "calibrate", "--epsilon", "2", "--delta", "0.001", "--rounds", "30", "--accountant", "gdp", "--json"
-    )
+    found = fl_audit("calibrate", "--epsilon", "2", "--delta", "0.001", *OVER_30, "--accountant", "gdp", "--json")
     promise = json.loads(found.stdout)
     assert set(promise) == PROMISE_KEYS
     assert promise["epsilon"] == pytest.approx(2, rel=1e-6)
     noise = str(promise["noise_multiplier"])
     again = fl_audit(
-        "account", "--noise-multiplier", noise, "--delta", "0.001", "--rounds", "30", "--accountant", "gdp", "--json"
+        "account", "--noise-multiplier", noise, "--delta", "0.001", *OVER_30, "--accountant", "gdp", "--json"
     )
     assert json.loads(again.stdout) == promise
 
@@ -292,23 +293,36 @@ def test_the_adjacency_reaches_every_output(adjacency: str, epsilon: float, fl_a
     assert json.loads(noise.stdout)["noise_multiplier"] == pytest.approx(1, rel=1e-3)
 
 
-def test_records_come_and_go_where_no_adjacency_is_named(fl_audit: FlAudit) -> None:
-    shown = fl_audit("account", "--noise-multiplier", "1", "--delta", "1e-5", "--rounds", "3", "--accountant", "gdp")
-    assert "neighbours: add-remove-record" in shown.stdout
+def test_the_adjacency_is_always_named(fl_audit: FlAudit) -> None:
+    for command in (("account", "--noise-multiplier", "1"), ("calibrate", "--epsilon", "1")):
+        refused = fl_audit(*command, "--delta", "1e-5", "--rounds", "3")
+        assert refused.returncode == 2
+        assert "Missing option '--adjacency'" in refused.stderr
 
 
 @pytest.mark.parametrize(("sensitivities", "noise"), [("fixed", 8.506), ("adaptive", 9.097)])
 def test_who_chooses_the_sensitivities_decides_the_noise_of_a_belief(
     sensitivities: str, noise: float, fl_audit: FlAudit
 ) -> None:
-    flags = ("--belief", "0.9", "--delta", "0.001", "--rounds", "30", "--accountant", "gdp", "--json")
+    flags = ("--belief", "0.9", "--delta", "0.001", *OVER_30, "--accountant", "gdp", "--json")
     promise = json.loads(fl_audit("calibrate", *flags, "--sensitivities", sensitivities).stdout)
     assert promise["noise_multiplier"] == pytest.approx(noise, abs=5e-4)
     assert (promise["belief"] == promise["belief_fixed"]) == (sensitivities == "fixed")
 
 
 def test_a_promise_that_sampling_alone_keeps_is_explained(fl_audit: FlAudit) -> None:
-    flags = ("--delta", "0.001", "--rounds", "5", "--sampling-rate", "0.004", "--accountant", "pld")
+    flags = (
+        "--delta",
+        "0.001",
+        "--rounds",
+        "5",
+        "--sampling-rate",
+        "0.004",
+        "--adjacency",
+        "add-remove-record",
+        "--accountant",
+        "pld",
+    )
     shown = fl_audit("calibrate", "--advantage", "0.8", *flags)
     assert shown.returncode == 0, shown.stderr
     assert "the promise holds with any noise, because a record takes part in any of the 5 rounds" in shown.stdout
@@ -319,14 +333,14 @@ def test_a_promise_that_sampling_alone_keeps_is_explained(fl_audit: FlAudit) -> 
 
 def test_next_to_no_noise_is_accounted_honestly(fl_audit: FlAudit) -> None:
     for rate in ("1", "0.01"):
-        flags = ("--noise-multiplier", "1e-9", "--delta", "0.001", "--rounds", "5", "--sampling-rate", rate)
+        flags = ("--noise-multiplier", "1e-9", "--delta", "0.001", *OVER_3, "--sampling-rate", rate)
         found = fl_audit("account", *flags, "--json")
         assert found.returncode == 0, found.stderr
         assert json.loads(found.stdout)["epsilon"] > 1e16
 
 
 def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, tmp_path: Path) -> None:
-    flags = ("--belief", "0.9", "--delta", "0.001", "--rounds", "30", "--plot", "promise.png")
+    flags = ("--belief", "0.9", "--delta", "0.001", *OVER_30, "--plot", "promise.png")
     found = fl_audit("calibrate", *flags)
     assert found.returncode == 0, found.stderr
     for name in ("rdp-classic", "rdp", "pld", "gdp", "9.95", "9.09", "noise"):
@@ -337,24 +351,24 @@ def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, t
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("calibrate", "--delta", "0.1", "--rounds", "3"), "exactly one of --belief"),
-        (("calibrate", "--belief", "0.9", "--epsilon", "1", "--delta", "0.1", "--rounds", "3"), "exactly one of"),
-        (("calibrate", "--belief", "0.4", "--delta", "0.1", "--rounds", "3"), "belief is 0.4"),
+        (("calibrate", "--delta", "0.1", *OVER_3), "exactly one of --belief"),
+        (("calibrate", "--belief", "0.9", "--epsilon", "1", "--delta", "0.1", *OVER_3), "exactly one of"),
+        (("calibrate", "--belief", "0.4", "--delta", "0.1", *OVER_3), "belief is 0.4"),
         (
-            ("calibrate", "--belief", "0.9", "--delta", "0.1", "--rounds", "3", "--accountant", "moments"),
+            ("calibrate", "--belief", "0.9", "--delta", "0.1", *OVER_3, "--accountant", "moments"),
             "accepted are",
         ),
         (
             ("calibrate", "--belief", "0.9", "--delta", "0.1", "--rounds", "3", "--adjacency", "replace"),
-            "--adjacency 'replace': accepted are add-remove-record, replace-record",
+            "--adjacency is 'replace': accepted are add-remove-record, replace-record",
         ),
         (
-            ("account", "--noise-multiplier", "1", "--delta", "0.1", "--rounds", "3", "--sensitivities", "none"),
-            "--sensitivities 'none': accepted are fixed, adaptive",
+            ("account", "--noise-multiplier", "1", "--delta", "0.1", *OVER_3, "--sensitivities", "none"),
+            "--sensitivities is 'none': accepted are fixed, adaptive",
         ),
-        (("account", "--noise-multiplier", "1e-200", "--delta", "0.1", "--rounds", "3"), "noise multiplier is 1e-200"),
-        (("account", "--noise-multiplier", "-1", "--delta", "0.1", "--rounds", "3"), "noise multiplier is -1"),
-        (("account", "--noise-multiplier", "1", "--delta", "2", "--rounds", "3"), "delta is 2"),
+        (("account", "--noise-multiplier", "1e-200", "--delta", "0.1", *OVER_3), "noise multiplier is 1e-200"),
+        (("account", "--noise-multiplier", "-1", "--delta", "0.1", *OVER_3), "noise multiplier is -1"),
+        (("account", "--noise-multiplier", "1", "--delta", "2", *OVER_3), "delta is 2"),
         (("bound", "in.txt", "empty.txt", "--delta", "0.1"), "empty.txt is empty"),
         (("bound", "in.txt", "words.txt", "--delta", "0.1"), "words.txt line 2 is 'two'"),
         (("bound", "in.txt", "gone.txt", "--delta", "0.1"), "gone.txt cannot be read"),

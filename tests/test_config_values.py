@@ -104,7 +104,7 @@ def test_any_value_is_shown_in_one_short_line(value: object) -> None:
 )
 def test_monstrous_files_get_one_line(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "audit.toml"
-    path.write_text(text + "\n[privacy]\nbelief = 0.9\n")
+    path.write_text(text + "\n[privacy]\nadjacency = 'replace-record'\nbelief = 0.9\n")
     with pytest.raises(InputError, match=said) as caught:
         load_config(path)
     assert "\n" not in str(caught.value)
@@ -113,12 +113,12 @@ def test_monstrous_files_get_one_line(text: str, said: str, tmp_path: Path) -> N
 
 def test_a_number_of_thousands_of_digits_in_an_override_gets_one_line(tmp_path: Path) -> None:
     path = tmp_path / "audit.toml"
-    path.write_text("[privacy]\nbelief = 0.9\n")
+    path.write_text("[privacy]\nadjacency = 'replace-record'\nbelief = 0.9\n")
     with pytest.raises(InputError, match=r"--set 'audit.worlds=9+.* is no valid TOML value"):
         load_config(path, ["audit.worlds=" + "9" * 5000])
 
 
 def test_a_byte_order_mark_is_read_over(tmp_path: Path) -> None:
     path = tmp_path / "audit.toml"
-    path.write_bytes(b"\xef\xbb\xbf[privacy]\nbelief = 0.9\n")
+    path.write_bytes(b"\xef\xbb\xbf[privacy]\nadjacency = 'replace-record'\nbelief = 0.9\n")
     assert load_config(path).privacy.belief == 0.9

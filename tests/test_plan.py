@@ -164,8 +164,7 @@ def test_a_stored_configuration_means_the_same_when_it_is_read_again() -> None:
     for training in ({}, {"epochs": 2, "expected-batch": 7}, {"rounds": 3, "sampling-rate": 0.5}):
         config = _config(**training)
         assert parse_config(config.as_dict()) == config
-    settings_ = small_settings(audit=ALONE, privacy=dict.fromkeys(("belief", "clipping-norm", "sensitivity")))
-    settings_["privacy"]["private"] = False
-    baseline = parse_config(settings_)
+    nothing = dict.fromkeys(("belief", "clipping-norm", "sensitivity")) | {"private": False}
+    baseline = parse_config(small_settings(audit=ALONE, privacy=nothing))
     assert parse_config(baseline.as_dict()) == baseline
     assert "clipping-norm" not in baseline.as_dict()["privacy"]

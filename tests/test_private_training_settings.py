@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from audits import MakePlan, small_settings
 
@@ -10,9 +11,12 @@ from experiments.runs.plan import resolve
 from experiments.runs.run import require_playable
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
+from fl_audit.game.game import load_game
+from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noise import InsideTraining
 from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Place, Standpoint
-from fl_audit.privacy.client_side import local_events
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.client_side import client_epsilons, local_events
 
 TRAINING: dict[str, Any] = {"strategy": "dp-sgd-clients", "learning-rate": None}
 PRIVACY: dict[str, Any] = {"belief": None, "epsilon": 4.0, "sensitivity": None}
@@ -27,18 +31,40 @@ def test_defaults_are_those_of_the_strategy() -> None:
     assert parse_config(config.as_dict()) == config
 
 
-def test_noise_is_calibrated_to_the_smallest_shard(small_plan: MakePlan) -> None:
+def test_noise_is_calibrated_for_every_client(small_plan: MakePlan) -> None:
     plan = small_plan(training=TRAINING, privacy=PRIVACY, data={"partition": "linear", "clients": 3})
     law, promise = plan.public.law, plan.guarantee
     assert isinstance(law.noise, InsideTraining)
     assert promise is not None
     assert promise.epsilon == pytest.approx(4.0, rel=1e-3)
-    events = local_events(law.contribution.records, 10, 4, law.noise.multiplier, epochs=1)
+    shards = [len(shard) for shard in load_game(plan.public).shards]
+    each = client_epsilons(shards, 10, 4, law.noise.multiplier, promise.delta, promise.accountant, epochs=1)
+    assert len(set(each)) > 1
+    assert max(each) == promise.epsilon <= 4.0
+    events = tuple(local_events(records, 10, 4, law.noise.multiplier, epochs=1) for records in sorted(shards))
     for standpoint in (CLIENT_ALONE, Standpoint(colluders=1), Standpoint(Place.SERVER)):
-        assert law.events(4, standpoint) == events
+        assert law.events_of_each(4, standpoint) == events
+    assert promise.claim.events == events[int(np.argmax([each[shards.index(records)] for records in sorted(shards)]))]
     assert law.denominator == 3
     assert law.is_private_release
     assert not law.weighs_exactly
+
+
+def test_the_smallest_shard_may_have_a_smaller_epsilon(small_plan: MakePlan) -> None:
+    """109 records over 10 clients, batches of 10: those of 11 records make two steps, the one of 10 only one."""
+    plan = small_plan(
+        training=TRAINING | {"rounds": 1},
+        privacy=PRIVACY | {"epsilon": 8.0, "delta": 1e-5, "accountant": "pld"},
+        data={"records": 109, "clients": 10},
+    )
+    law, promise = plan.public.law, plan.guarantee
+    assert promise is not None
+    assert isinstance(law.contribution, PrivateTraining)
+    assert law.contribution.shards == (10, 11)
+    fewest, most = client_epsilons((10, 11), 10, 1, law.noise_multiplier, 1e-5, Accountant.PLD, epochs=1)
+    assert fewest < most == promise.epsilon
+    assert promise.epsilon == pytest.approx(8.0, rel=1e-3)
+    assert promise.epsilon <= 8.0
 
 
 @pytest.mark.parametrize(

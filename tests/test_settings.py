@@ -39,7 +39,7 @@ def test_every_word_that_is_offered_is_accepted_and_another_one_is_not() -> None
 
 def _problem(section: str, key: str, value: Any) -> str | None:
     """Return what is said of a configuration with one setting; `value` may still not go with others."""
-    values: dict[str, dict[str, Any]] = {"privacy": {"epsilon": 1.0}}
+    values: dict[str, dict[str, Any]] = {"privacy": {"epsilon": 1.0, "adjacency": "replace-record"}}
     values.setdefault(section, {})[key] = value
     try:
         parse_config(values)
@@ -49,7 +49,7 @@ def _problem(section: str, key: str, value: Any) -> str | None:
 
 
 def test_defaults_are_those_of_a_configuration_that_leaves_all_out() -> None:
-    left_out = parse_config({"privacy": {"epsilon": 1.0}}).as_dict()
+    left_out = parse_config({"privacy": {"epsilon": 1.0, "adjacency": "replace-record"}}).as_dict()
     for one in settings():
         section, _, key = one.key.partition(".")
         if one.default is not None and one.key != "privacy.epsilon":

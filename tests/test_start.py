@@ -21,9 +21,9 @@ COMMANDS = {
     "sweep misspelt.toml": 2,
     "reproduce misspelt": 2,
     "strategy misspelt:private --claim-epsilon 1": 2,
-    "account --noise-multiplier 1 --delta 1e-5 --rounds 30": 0,
-    "account --noise-multiplier 1 --delta 1e-5 --rounds 30 --sampling-rate 0.1 --accountant pld": 0,
-    "calibrate --belief 0.9 --delta 1e-3 --rounds 30": 0,
+    "account --noise-multiplier 1 --delta 1e-5 --rounds 30 --adjacency replace-record": 0,
+    "account --noise-multiplier 1 --delta 1e-5 --rounds 30 --adjacency add-remove-record --sampling-rate 0.1": 0,
+    "calibrate --belief 0.9 --delta 1e-3 --rounds 30 --adjacency replace-record": 0,
 }
 
 PROGRAM = f"""
@@ -51,7 +51,7 @@ print(json.dumps(found))
 
 def test_commands_that_learn_nothing_import_nothing_slow(tmp_path: Path) -> None:
     (tmp_path / "misspelt.toml").write_text("[privacy]\nbelif = 0.9\n")
-    (tmp_path / "audit.toml").write_text("[privacy]\nbelief = 0.9\ndelta = 1e-3\n")
+    (tmp_path / "audit.toml").write_text("[privacy]\nadjacency = 'replace-record'\nbelief = 0.9\ndelta = 1e-3\n")
     (tmp_path / "taken" / "theirs").mkdir(parents=True)
     for name in ("first", "second"):
         (tmp_path / name).mkdir()

@@ -27,6 +27,7 @@ clients = 3
 rounds = 3
 learning-rate = 1.0
 [privacy]
+adjacency = "replace-record"
 epsilon = 2.0
 delta = 0.01
 accountant = "gdp"

@@ -25,6 +25,7 @@ name = "my_models:build"
 [training]
 rounds = 2
 [privacy]
+adjacency = "replace-record"
 belief = 0.9
 [audit]
 worlds = 2

@@ -30,7 +30,9 @@ from experiments.runs.progress import progress_bar
 from experiments.runs.run import run_audit
 
 _ROUNDS = 30
-_PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "adjacency": "replace-record"}
+_PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "adjacency": "replace-record"} | {
+    "accountant": "rdp-classic"
+}
 
 
 @dataclass(frozen=True)

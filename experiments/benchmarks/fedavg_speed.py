@@ -96,7 +96,7 @@ class Federation:
                 "data": data | {"clients": self.clients, "records": self.clients * self.records},
                 "model": {"name": f"dense-{_HIDDEN}"},
                 "training": training | {"local-batch": _BATCH, "local-learning-rate": _RATE},
-                "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0},
+                "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client"},
                 "audit": audit | {"evaluate-every": self.rounds},
                 "run": {"actors": self.cores, "worlds-per-batch": worlds, "keep-final-models": False},
             }

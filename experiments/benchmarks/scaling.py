@@ -53,7 +53,7 @@ _MEMBERSHIP: dict[str, dict[str, Any]] = {
     "data": {"name": "digits", "records": 500, "clients": 2, "population-records": 500},
     "model": {"name": "logistic"},
     "training": {"rounds": 5, "learning-rate": 2.0},
-    "privacy": {"epsilon": 8.0, "delta": 0.001, "accountant": "pld", "clipping-norm": 1.0},
+    "privacy": {"epsilon": 8.0, "adjacency": "add-remove-record", "clipping-norm": 1.0},
     "audit": {"game": "membership", "targets": 500, "epsilon-star": False, "evaluate-every": 5},
     "run": {"worlds-per-batch": 64, "actors": 1},
 }

@@ -4,15 +4,15 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
 import typer
 
 from experiments.cli.options import AdjacencyOption, JsonOption, among
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, choice
+from fl_audit.privacy import defaults
 from fl_audit.privacy.names import Accountant, Sensitivities
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from fl_audit.privacy.claim import Claim
     from fl_audit.privacy.guarantee import Guarantee
     from fl_audit.privacy.targets import Target
-
-Choice = TypeVar("Choice", bound=StrEnum)
 
 DeltaOption = Annotated[float, typer.Option("--delta", metavar="D", help="delta of (epsilon, delta)-DP, in (0, 1).")]
 RoundsOption = Annotated[int, typer.Option("--rounds", metavar="K", help="Number of releases, at least 1.")]
@@ -44,7 +42,7 @@ AccountantOption = Annotated[
     typer.Option(
         "--accountant",
         metavar="NAME",
-        help=f"One of {', '.join(Accountant)}.  [default: all; with --json, the tightest]",
+        help=f"One of {', '.join(Accountant)}.  [default: the exact one, gdp, or pld with sampling, beside all others]",
         autocompletion=among(Accountant),
     ),
 ]
@@ -76,6 +74,7 @@ class Row:
 def calibrate(
     delta: DeltaOption,
     rounds: RoundsOption,
+    adjacency: AdjacencyOption,
     belief: Annotated[
         float | None, typer.Option("--belief", metavar="P", help="Largest belief, above the prior and below 1.")
     ] = None,
@@ -83,15 +82,15 @@ def calibrate(
         float | None, typer.Option("--advantage", metavar="A", help="Largest advantage, in (0, 1).")
     ] = None,
     epsilon: Annotated[float | None, typer.Option("--epsilon", metavar="E", help="Largest epsilon, positive.")] = None,
-    sampling_rate: RateOption = 1.0,
-    adjacency: AdjacencyOption = Adjacency.ADD_REMOVE_RECORD.value,
-    sensitivities: SensitivitiesOption = Sensitivities.ADAPTIVE.value,
-    accountant: AccountantOption = None,
-    prior: PriorOption = 0.5,
+    sampling_rate: RateOption = defaults.SAMPLING_RATE,
+    sensitivities: SensitivitiesOption = defaults.SENSITIVITIES.value,
+    accountant: AccountantOption = defaults.ACCOUNTANT,
+    prior: PriorOption = defaults.PRIOR,
     as_json: JsonOption = False,
     plot: PlotOption = None,
 ) -> None:
     """Find the noise that a promise needs: exactly one of --belief, --advantage and --epsilon."""
+    from fl_audit.privacy.accounting import exact_accountant
     from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for
     from fl_audit.privacy.claim import Claim
     from fl_audit.privacy.events import gaussian_rounds
@@ -99,17 +98,19 @@ def calibrate(
     from fl_audit.privacy.targets import one_target
 
     target, events = one_target(belief, advantage, epsilon, "--"), gaussian_rounds(1.0, rounds, sampling_rate)
-    neighbours = _one_of(Adjacency, "--adjacency", adjacency)
-    chosen_by = _one_of(Sensitivities, "--sensitivities", sensitivities)
+    neighbours = choice(Adjacency, "--adjacency", adjacency)
+    chosen_by = choice(Sensitivities, "--sensitivities", sensitivities)
 
     def found(name: Accountant) -> Row:
         claim = Claim(neighbours, events, delta, prior, name, chosen_by)
         noise = noise_multiplier_for(target, claim)
         at_least = sampling_rate < 1 and noise == SMALLEST_SAMPLED_NOISE
-        return Row(name, guarantee(claim.with_noise(noise)), _any_noise_keeps(claim) if at_least else "")
+        promise = guarantee(claim.with_noise(noise))
+        return Row(name, promise, _any_noise_keeps(claim) if at_least else promise.remark)
 
-    rows = _rows(accountant, found)
-    best = min((row.promise for row in rows if row.promise), key=_noise)
+    exact = exact_accountant(events)
+    rows = _rows(exact if as_json and accountant is None else accountant, found)
+    best = _best(rows, accountant, exact)
     title = f"noise for {_said(target)} at delta {delta:g} over {rounds} rounds"
     _print(rows, best, as_json, title, saving=True)
     _draw(plot, best, as_json)
@@ -121,37 +122,41 @@ def account(
     ],
     delta: DeltaOption,
     rounds: RoundsOption,
-    sampling_rate: RateOption = 1.0,
-    adjacency: AdjacencyOption = Adjacency.ADD_REMOVE_RECORD.value,
-    sensitivities: SensitivitiesOption = Sensitivities.ADAPTIVE.value,
-    accountant: AccountantOption = None,
-    prior: PriorOption = 0.5,
+    adjacency: AdjacencyOption,
+    sampling_rate: RateOption = defaults.SAMPLING_RATE,
+    sensitivities: SensitivitiesOption = defaults.SENSITIVITIES.value,
+    accountant: AccountantOption = defaults.ACCOUNTANT,
+    prior: PriorOption = defaults.PRIOR,
     as_json: JsonOption = False,
     plot: PlotOption = None,
 ) -> None:
     """Say what a noise multiplier promises."""
+    from fl_audit.privacy.accounting import exact_accountant
     from fl_audit.privacy.claim import Claim
     from fl_audit.privacy.events import gaussian_rounds
     from fl_audit.privacy.guarantee import guarantee
 
     events = gaussian_rounds(noise_multiplier, rounds, sampling_rate)
-    neighbours = _one_of(Adjacency, "--adjacency", adjacency)
-    chosen_by = _one_of(Sensitivities, "--sensitivities", sensitivities)
+    neighbours = choice(Adjacency, "--adjacency", adjacency)
+    chosen_by = choice(Sensitivities, "--sensitivities", sensitivities)
 
     def found(name: Accountant) -> Row:
-        return Row(name, guarantee(Claim(neighbours, events, delta, prior, name, chosen_by)))
+        promise = guarantee(Claim(neighbours, events, delta, prior, name, chosen_by))
+        return Row(name, promise, promise.remark)
 
-    rows = _rows(accountant, found)
-    best = min((row.promise for row in rows if row.promise), key=lambda promise: promise.epsilon)
+    exact = exact_accountant(events)
+    rows = _rows(exact if as_json and accountant is None else accountant, found)
+    best = _best(rows, accountant, exact)
     title = f"what noise multiplier {noise_multiplier:g} promises at delta {delta:g} over {rounds} rounds"
     _print(rows, best, as_json, title, saving=False)
     _draw(plot, best, as_json)
 
 
-def _one_of(choices: type[Choice], option: str, name: str) -> Choice:
-    if name not in list(choices):
-        raise InputError(f"{option} {name!r}: accepted are {', '.join(choices)}")
-    return choices(name)
+def _best(rows: list[Row], accountant: str | None, exact: Accountant) -> "Guarantee":
+    """Return the promise that counts: by the accountant that is named, otherwise by the exact one."""
+    promises = [row.promise for row in rows if row.promise and (accountant or row.accountant is exact)]
+    assert len(promises) == 1, "a named accountant that refuses is an error, and the exact one refuses nothing"
+    return promises[0]
 
 
 def _noise(promise: "Guarantee") -> float:
@@ -170,7 +175,7 @@ def _any_noise_keeps(claim: "Claim") -> str:
 
 
 def _said(target: "Target") -> str:
-    from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget
+    from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget
 
     match target:
         case BeliefTarget(belief):
@@ -179,14 +184,16 @@ def _said(target: "Target") -> str:
             return f"an advantage of at most {advantage:g}"
         case EpsilonTarget(epsilon):
             return f"epsilon of at most {epsilon:g}"
+        case NoiseMultiplierTarget(noise):
+            return f"a noise multiplier of {noise:g}"
         case _:
-            return "a noise multiplier"
+            assert_never(target)
 
 
 def _rows(accountant: str | None, found: Callable[[Accountant], Row]) -> list[Row]:
     """Ask one accountant, whose refusal is an error, or all, whose refusals are rows."""
     if accountant is not None:
-        return [found(_one_of(Accountant, "--accountant", accountant))]
+        return [found(choice(Accountant, "--accountant", accountant))]
     rows = []
     for name in Accountant:
         try:
@@ -218,7 +225,10 @@ def _setting(promise: "Guarantee") -> str:
     """Return what the table holds for: neighbours, sampling, prior and sensitivities."""
     rate = "" if promise.sampling_rate == 1 else f", sampling rate {promise.sampling_rate:g}"
     sensitivities = promise.claim.sensitivities
-    return f"neighbours: {promise.adjacency}{rate}, prior {promise.prior:g}, sensitivities: {sensitivities}"
+    return (
+        f"neighbours: {promise.adjacency}{rate}, prior {promise.prior:g}, sensitivities: {sensitivities}; "
+        f"what counts: {promise.accountant}"
+    )
 
 
 def _table(rows: list[Row], title: str, saving: bool) -> "Table":

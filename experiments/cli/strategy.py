@@ -99,7 +99,7 @@ def strategy(
     from experiments.laboratory.campaign import hold_to_claim
     from experiments.laboratory.subjects import subject_of
     from experiments.runs.progress import at_work
-    from fl_audit.laboratory.claim import Claim
+    from fl_audit.laboratory.claim import StatedClaim
     from fl_audit.laboratory.findings import findings, trial_json
     from fl_audit.laboratory.trial import QUICK
     from strategies.laboratory.kinds import KINDS
@@ -110,7 +110,7 @@ def strategy(
         for name in games or []:
             if name not in names:
                 raise InputError(f"{flag} {name!r}: accepted are {', '.join(names)}")
-    claim = Claim(Adjacency(adjacency), claim_epsilon, claim_delta, claim_noise_multiplier, rounds)
+    claim = StatedClaim(Adjacency(adjacency), claim_epsilon, claim_delta, claim_noise_multiplier, rounds)
     subject = subject_of(factory, mod or [], clients, clipping_norm, not clients_clip, observer)
     with at_work(f"games against {factory}"):
         trial = hold_to_claim(

@@ -9,13 +9,13 @@ from opacus import PrivacyEngine
 from torch.utils.data import DataLoader
 
 from experiments.examples.digits import Net, dataset, evaluate, rate, save, seeded, shard, test_set, train_settings
-from strategies.in_place import Audit, Claim, held
+from strategies.in_place import Audit, StatedClaim, held
 
 NOISE, NORM, BATCH = 1.0, 1.0, 20
 # Opacus divides by the mean batch, rounded down: 19 with 99 records and with 98, while 100 would tell from 99.
 RECORDS = 99
 
-audit = Audit(Claim("add-remove-record", epsilon=3.0, delta=1e-3), games=200)
+audit = Audit(StatedClaim("add-remove-record", epsilon=3.0, delta=1e-3), games=200)
 client_app = ClientApp(mods=[audit.insider()])
 server_app = ServerApp()
 

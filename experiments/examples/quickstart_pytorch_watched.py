@@ -7,9 +7,9 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
 from experiments.examples.digits import Net, dataset, evaluate, rate, save, seeded, shard, train, train_settings
-from strategies.in_place import Audit, Claim
+from strategies.in_place import Audit, StatedClaim
 
-audit = Audit(Claim("add-remove-client", epsilon=4.0, delta=1e-5), games=200)
+audit = Audit(StatedClaim("add-remove-client", epsilon=4.0, delta=1e-5), games=200)
 client_app = ClientApp(mods=[audit.insider()])
 server_app = ServerApp()
 

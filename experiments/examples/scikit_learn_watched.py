@@ -11,9 +11,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from experiments.examples.digits import save, shard
-from strategies.in_place import Audit, Claim
+from strategies.in_place import Audit, StatedClaim
 
-audit = Audit(Claim("add-remove-client", epsilon=4.0, delta=1e-5), games=200)
+audit = Audit(StatedClaim("add-remove-client", epsilon=4.0, delta=1e-5), games=200)
 client_app = ClientApp(mods=[audit.insider()])
 server_app = ServerApp()
 

@@ -18,11 +18,11 @@ from experiments.examples.digits import (
     train,
     train_settings,
 )
-from strategies.in_place import Audit, Claim
+from strategies.in_place import Audit, StatedClaim
 
 NOISE, NORM, CLIENTS = 1.0, 0.5, 3
 
-audit = Audit(Claim("add-remove-client", noise_multiplier=1.0), games=200)
+audit = Audit(StatedClaim("add-remove-client", noise_multiplier=1.0), games=200)
 client_app = ClientApp(mods=[audit.insider()])
 server_app = ServerApp()
 

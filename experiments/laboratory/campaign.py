@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import experiments  # noqa: F401  # sets the environment before Flower is imported
 from experiments.talk import settle_flower
 from fl_audit.errors import require
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Games, Seen, stacked
 from fl_audit.laboratory.trial import CHUNK, Budget, Tell, Trial, put_on_trial
 from fl_audit.randomness import Purpose, generator
@@ -28,7 +28,7 @@ _Chunk = tuple[list[Seen], NDArray[np.bool_]]
 
 def hold_to_claim(
     subject: Subject,
-    claim: Claim,
+    claim: StatedClaim,
     *,
     budget: Budget | None = None,
     confidence: float = 0.95,
@@ -113,7 +113,7 @@ def _played(
 
 @contextmanager
 def _players(
-    subject: Subject, claim: Claim, seed: int, processes: int
+    subject: Subject, claim: StatedClaim, seed: int, processes: int
 ) -> Iterator[Callable[[list[tuple[str, int]]], list[_Chunk]]]:
     """Give what plays chunks, here or on processes that inherit the subject."""
     if processes == 1:
@@ -128,7 +128,7 @@ def _players(
 _INHERITED: list[Any] = []
 
 
-def _inherit(subject: Subject, claim: Claim, seed: int) -> None:
+def _inherit(subject: Subject, claim: StatedClaim, seed: int) -> None:
     torch.set_num_threads(1)
     _INHERITED[:] = [subject, claim, seed]
 
@@ -138,7 +138,7 @@ def _inherited_chunk(chunk: tuple[str, int]) -> _Chunk:
     return _chunk(subject, claim, seed, *chunk)
 
 
-def _chunk(subject: Subject, claim: Claim, seed: int, name: str, chunk: int) -> _Chunk:
+def _chunk(subject: Subject, claim: StatedClaim, seed: int, name: str, chunk: int) -> _Chunk:
     """Play the games of a chunk."""
     kind = _kind(name)
     draws = generator(seed, Purpose.LABORATORY, world=chunk, client=KINDS.index(kind))

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, assert_never
 
 from experiments.runs.plan import AuditPlan
 from experiments.runs.probe import Probe, probe
@@ -10,7 +10,7 @@ from experiments.runs.run import require_playable
 from fl_audit.data.catalogue import load_source
 from fl_audit.evidence.belief.planned import PlannedLimits, planned_ceiling, planned_limits
 from fl_audit.game.game import Game, load_game
-from fl_audit.mechanisms.participation import FixedCohort
+from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSampling
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,10 @@ def _share_of_rounds(plan: AuditPlan) -> float:
     match law.participation:
         case FixedCohort(size, clients):
             return size / clients
-        case _:
+        case Everybody() | PoissonSampling():
             return law.sampling_rate if law.is_sampled and plan.public.standpoint.sees_participation else 1.0
+        case _:
+            assert_never(law.participation)
 
 
 def check_json(found: Check) -> dict[str, Any]:

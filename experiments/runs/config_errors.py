@@ -155,6 +155,8 @@ def _described(schema: _Schema, whole: _Schema) -> Iterator[str]:
             yield "text in quotation marks"
         case "array":
             yield f"lists of {' or '.join(_described(schema.get('items', {}), whole))}"
+        case _:  # a schema of another type is described by what it refers to
+            return
 
 
 def _range(schema: _Schema) -> str:

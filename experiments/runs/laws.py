@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from math import ceil
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,7 @@ def law_of(config: RunConfig, noise_multiplier: float, split: Split) -> ReleaseL
     noise_multiplier
         z.
     split
-        The records: where clients train privately, the promise depends on the smallest shard.
+        The records: where clients train privately, the promise depends on the sizes of their shards.
 
     Raises
     ------
@@ -72,7 +73,11 @@ def _contribution(config: RunConfig, split: Split) -> Contribution:
         case "dp-fedavg":
             return LocalTraining(_schedule(training))
         case "dp-sgd-clients":
-            return PrivateTraining(_schedule(training), min(len(shard) for shard in shards_of(config, split)))
+            return PrivateTraining(
+                _schedule(training), tuple(sorted({len(shard) for shard in shards_of(config, split)}))
+            )
+        case _:
+            assert_never(training.strategy)
 
 
 def _schedule(training: TrainingSection) -> LocalSchedule:
@@ -102,6 +107,8 @@ def _clipping(config: RunConfig) -> Clipping:
                 learning_rate=privacy.clipping_learning_rate or usual.learning_rate,
                 bit_noise=privacy.quantile_noise or usual.bit_noise,
             )
+        case _:
+            assert_never(privacy.clipping)
 
 
 def _participation(config: RunConfig) -> Participation:
@@ -118,13 +125,16 @@ def _participation(config: RunConfig) -> Participation:
 
 def denominator_of(config: RunConfig) -> float:
     """Return n: the records, or the clients, that take part in a round on average."""
-    match _participation(config), config.training.strategy:
-        case FixedCohort(size), _:
-            return float(size)
-        case _, "dp-fedavg" | "dp-sgd-clients":
+    participation = _participation(config)
+    if isinstance(participation, FixedCohort):
+        return float(participation.size)
+    match config.training.strategy:
+        case "dp-fedavg" | "dp-sgd-clients":
             return float(clients_of(config) * (config.training.client_sampling_rate or 1.0))
-        case _:
+        case "dp-fedsgd":
             return float(sampling_rate(config) * config.data.records)
+        case _:
+            assert_never(config.training.strategy)
 
 
 def _noise(config: RunConfig, multiplier: float) -> Noise:
@@ -149,6 +159,8 @@ def _noise(config: RunConfig, multiplier: float) -> Noise:
             return CorrelatedGaussian(multiplier, StrategyKind.TREE, rounds_of(config))
         case "banded":
             return CorrelatedGaussian(multiplier, StrategyKind.BANDED, rounds_of(config), _bands(config))
+        case _:
+            assert_never(privacy.noise)
 
 
 def _bands(config: RunConfig) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import assert_never
 
 from experiments.runs.config import PRIVACY_TARGETS, DataSection, RunConfig
 from experiments.runs.laws import (
@@ -31,11 +32,11 @@ from fl_audit.learning.frozen_cores import find_weights
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.mechanisms.law import NOTHING_TO_WEIGH, ReleaseLaw
 from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.privacy.accounting import exact_accountant
 from fl_audit.privacy.beliefs import Sensitivities
-from fl_audit.privacy.calibration import noise_multiplier_for
+from fl_audit.privacy.calibration import noise_multiplier_for_all
 from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import ReleaseEvent
-from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.privacy.guarantee import Guarantee, guarantee_of_all
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
 
 _TARGETS: dict[str, Callable[[float], Target]] = {
@@ -95,7 +96,11 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
     _require_randomisable(config, split)
     config = with_questions(_with_clients(config, split), load_source(data_spec(config.data)), split)
     at_unit_noise = law_of(config, 1.0, split)
-    law = at_unit_noise.with_multiplier(_calibrated(config, at_unit_noise)) if config.privacy.private else at_unit_noise
+    law = (
+        at_unit_noise.with_multiplier(calibrated_multiplier(config, at_unit_noise))
+        if config.privacy.private
+        else at_unit_noise
+    )
     public = _public_game(config, law, split, pair or choose_pair(config, split))
     public = public if pair is not None else with_crafted_records(public, config)
     return AuditPlan(_sized(config), guarantee_of(law, config), public)
@@ -105,30 +110,27 @@ def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee | None:
     """Return what the rounds of a release law promise, by the accountant of a configuration; None if nothing."""
     if not law.adds_noise:
         return None
-    return guarantee(_claim(config, law.events(rounds_of(config), standpoint_of(config))))
+    return guarantee_of_all(_claims(config, law))
 
 
-def _calibrated(config: RunConfig, at_unit_noise: ReleaseLaw) -> float:
+def calibrated_multiplier(config: RunConfig, at_unit_noise: ReleaseLaw) -> float:
     """Return the noise multiplier that the promise of a configuration needs."""
     privacy = config.privacy
     name = next(name for name in PRIVACY_TARGETS if getattr(privacy, name.replace("-", "_")) is not None)
     target = _TARGETS[name](getattr(privacy, name.replace("-", "_")))
     if isinstance(target, NoiseMultiplierTarget):
         return target.noise_multiplier
-    events = at_unit_noise.events(rounds_of(config), standpoint_of(config))
-    return noise_multiplier_for(target, _claim(config, events))
+    return noise_multiplier_for_all(target, _claims(config, at_unit_noise))
 
 
-def _claim(config: RunConfig, events: tuple[ReleaseEvent, ...]) -> Claim:
-    privacy = config.privacy
-    return Claim(
-        adjacency=privacy.adjacency,
-        events=events,
-        delta=privacy.delta,
-        prior=privacy.prior,
-        accountant=privacy.accountant,
-        sensitivities=_sensitivities(privacy.sensitivity),
-    )
+def _claims(config: RunConfig, law: ReleaseLaw) -> list[Claim]:
+    """Return what is claimed: one claim, or one for every kind of client, all by one accountant."""
+    privacy, each = config.privacy, law.events_of_each(rounds_of(config), standpoint_of(config))
+    accountant = privacy.accountant or exact_accountant(event for events in each for event in events)
+    sensitivities = _sensitivities(privacy.sensitivity)
+    return [
+        Claim(privacy.adjacency, events, privacy.delta, privacy.prior, accountant, sensitivities) for events in each
+    ]
 
 
 def _sensitivities(scaling: NoiseScaling) -> Sensitivities:
@@ -138,6 +140,8 @@ def _sensitivities(scaling: NoiseScaling) -> Sensitivities:
             return Sensitivities.FIXED
         case NoiseScaling.GLOBAL:
             return Sensitivities.ADAPTIVE
+        case _:
+            assert_never(scaling)
 
 
 def _sized(config: RunConfig) -> RunConfig:
@@ -218,6 +222,8 @@ def _randomiser(config: RunConfig) -> RecordRandomiser | None:
         case "pixelation":
             assert privacy.pixelation_pixels is not None, "the configuration needs it with pixelation"
             return LaplacePixelation(privacy.record_epsilon, privacy.pixelation_pixels, privacy.pixelation_block or 1)
+        case _:
+            assert_never(privacy.randomiser)
 
 
 def _require_randomisable(config: RunConfig, split: Split) -> None:
@@ -267,3 +273,5 @@ def _taken(config: RunConfig, split: Split, pair: NeighbourPair) -> int:
             return 1
         case Unit.CLIENT:
             return len(shards_of(config, split)[pair.index])
+        case _:
+            assert_never(config.privacy.adjacency.unit)

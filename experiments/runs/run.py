@@ -3,7 +3,7 @@
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
@@ -168,6 +168,8 @@ def _start(
                 ray_address, settings.actors, settings.threads, settings.device, settings.client_retries
             )
             run_on_ray(server_app, client_app, clients, options, interrupted)
+        case _:
+            assert_never(engine)
 
 
 def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:

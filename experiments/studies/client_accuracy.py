@@ -129,7 +129,8 @@ def settings(federation: Federation, way: Way, epsilon: float | None, worlds: in
     is_correlated = "noise" in way.privacy
     take_part = federation.cohorts if is_correlated else federation.sampled
     training = federation.values["training"] | take_part | way.training
-    promise = {"clipping-norm": 1.0, "delta": federation.delta, "epsilon": epsilon, "accountant": "pld"} | way.privacy
+    promise = {"clipping-norm": 1.0, "delta": federation.delta, "epsilon": epsilon, "accountant": "pld"}
+    promise |= {"adjacency": "add-remove-client"} | way.privacy
     return {
         "data": federation.values["data"],
         "model": {"name": "logistic"},

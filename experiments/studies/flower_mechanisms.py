@@ -27,7 +27,7 @@ from rich.table import Table
 
 from experiments.laboratory.campaign import hold_to_claim
 from fl_audit.adjacency import Adjacency
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.trial import QUICK, Budget, Trial
 from strategies.laboratory import Observer, Subject
 
@@ -65,7 +65,7 @@ class Use:
     use: str
     is_promised: bool
     subject: Subject
-    claim: Claim
+    claim: StatedClaim
     only: tuple[str, ...]
 
 
@@ -106,9 +106,9 @@ def uses() -> tuple[Use, ...]:
 
 def _fixed(name: str, strategy: Callable[[], Strategy], mods: tuple[Callable[..., object], ...]) -> tuple[Use, ...]:
     subject = Subject(strategy, mods, clients=CLIENTS)  # type: ignore[arg-type]
-    remove = Claim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0)
-    rounds = Claim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0, rounds=5)
-    replace = Claim(Adjacency.REPLACE_CLIENT, noise_multiplier=1.0)
+    remove = StatedClaim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0)
+    rounds = StatedClaim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0, rounds=5)
+    replace = StatedClaim(Adjacency.REPLACE_CLIENT, noise_multiplier=1.0)
     return (
         Use(name, "a client's update is left out, equal weights", True, subject, remove, _ORDINARY),
         Use(name, "the same over 5 rounds, composed", True, subject, rounds, _ORDINARY),
@@ -127,13 +127,13 @@ def _adaptive(
     # The wrapper spends its noise multiplier on both releases together: the promise is that of one with z = 1.
     usual = Subject(partial(strategy, 0.2), mods, clients=CLIENTS)  # type: ignore[arg-type]
     fast = Subject(partial(strategy, 1.0), mods, clients=CLIENTS)  # type: ignore[arg-type]
-    one = Claim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0)
-    five = Claim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0, rounds=5)
+    one = StatedClaim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0)
+    five = StatedClaim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0, rounds=5)
     return (
         Use(name, "one round, rate .2 of the norm", True, usual, one, _ORDINARY),
         Use(name, "5 rounds, rate .2 of the norm", True, usual, five, _ORDINARY),
         Use(name, "5 rounds, rate 1 of the norm", True, fast, five, _ORDINARY),
-        Use(name, "a client is exchanged for another one", False, usual, Claim(
+        Use(name, "a client is exchanged for another one", False, usual, StatedClaim(
             Adjacency.REPLACE_CLIENT, noise_multiplier=1.0), _REPLACED),
         Use(name, "weights by numbers of examples", False, usual, one, _WEIGHTS),
     )  # fmt: skip
@@ -146,8 +146,8 @@ def _local() -> tuple[Use, ...]:
         mod = LocalDpMod(1.0, sensitivity, _LOCAL_EPSILON, _LOCAL_DELTA)
         return Subject(_fed_avg, (mod,), clients=2, observer=Observer.SERVER)
 
-    def claim(adjacency: Adjacency, rounds: int) -> Claim:
-        return Claim(adjacency, _LOCAL_EPSILON, _LOCAL_DELTA, rounds=rounds)
+    def claim(adjacency: Adjacency, rounds: int) -> StatedClaim:
+        return StatedClaim(adjacency, _LOCAL_EPSILON, _LOCAL_DELTA, rounds=rounds)
 
     name = "LocalDpMod, seen by the server"
     noise = sqrt(2 * log(1.25 / _LOCAL_DELTA)) / _LOCAL_EPSILON
@@ -155,7 +155,7 @@ def _local() -> tuple[Use, ...]:
         Use(name, "one message, sensitivity twice the norm", True, subject(2.0), claim(Adjacency.REPLACE_CLIENT, 1),
             ("opposite", "huge and opposite")),
         Use(name, "one message, sensitivity the norm, one client for another", False, subject(1.0),
-            Claim(Adjacency.REPLACE_CLIENT, noise_multiplier=noise), ("opposite", "huge and opposite")),
+            StatedClaim(Adjacency.REPLACE_CLIENT, noise_multiplier=noise), ("opposite", "huge and opposite")),
         Use(name, "100 messages under the epsilon of one", False, subject(2.0), claim(Adjacency.REPLACE_CLIENT, 100),
             ("opposite",)),
     )  # fmt: skip

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
@@ -271,6 +271,8 @@ def _opposite_pair(config: RunConfig) -> NeighbourPair | None:
             )
         case Unit.CLIENT:
             return _replaced_client(config, split)
+        case _:
+            assert_never(adjacency.unit)
 
 
 def _twin(split: Split, index: int) -> int | None:

@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import assert_never
 
 import numpy as np
 import torch
@@ -243,6 +244,8 @@ def _cells(found: Evidence) -> tuple[str, ...]:
                 f"{found.epsilon:.3f}; rdp {counted[0]:.3f}, Opacus {counted[1]:.3f}",
                 f"{found.lower_bound:.3f} ({found.share:.0%})",
             )
+        case _:
+            assert_never(found)
 
 
 def reasons(rows: Sequence[Row]) -> list[str]:

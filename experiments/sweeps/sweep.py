@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import assert_never
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -127,6 +128,8 @@ def _play(
             play_points(plans, directory / RUNS, options or RayOptions(), progress, on_finished, _secret(directory))
         case Engine.LOCAL:
             play_here(plans, directory / RUNS, progress, on_finished, _secret(directory))
+        case _:
+            assert_never(engine)
 
 
 def _plans(points: Sequence[Point], utility: Utility | None) -> dict[str, AuditPlan]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fl_audit.errors import require
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from strategies.laboratory.subject import Subject
 
 NO_INCIDENT = "no published incident known to us"
@@ -24,7 +24,7 @@ class Honest:
     """
 
     name: str
-    claim: Claim
+    claim: StatedClaim
     subject: Subject
 
 
@@ -65,6 +65,6 @@ class Animal:
             require(bool(getattr(self, what).strip()), f"{what} of {self.name} is empty: accepted is a sentence")
 
     @property
-    def claim(self) -> Claim:
+    def claim(self) -> StatedClaim:
         """What it claims."""
         return self.twin.claim

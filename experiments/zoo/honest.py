@@ -7,7 +7,7 @@ from experiments.zoo import clients, parts
 from experiments.zoo.animal import Honest
 from experiments.zoo.mechanism import Mechanism
 from fl_audit.adjacency import Adjacency
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.privacy.adaptive_clipping import combined_multiplier
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_epsilon
@@ -24,9 +24,9 @@ RATE = 0.5
 """Learning rate of an adaptive clipping norm."""
 
 
-def gaussian_claim(adjacency: Adjacency, mu: float, rounds: int) -> Claim:
+def gaussian_claim(adjacency: Adjacency, mu: float, rounds: int) -> StatedClaim:
     """Return the claim that all rounds together are no easier to tell than a Gaussian shift by mu spreads."""
-    return Claim(adjacency, noise_multiplier=math.sqrt(rounds) / mu, rounds=rounds)
+    return StatedClaim(adjacency, noise_multiplier=math.sqrt(rounds) / mu, rounds=rounds)
 
 
 def subject(mechanism: Mechanism, like: Subject | None = None) -> Subject:
@@ -47,10 +47,10 @@ SHARE = 1 / math.sqrt(CLIENTS - 1)
 MESSAGE_DEVIATION = 2.0
 """Noise on one message for mu = 1: a replaced client moves its update by twice the norm."""
 
-CENTRAL = Honest("one round", Claim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0), subject(ONE_ROUND))
+CENTRAL = Honest("one round", StatedClaim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0), subject(ONE_ROUND))
 REPLACED = Honest(
     "one round, replaced clients",
-    Claim(Adjacency.REPLACE_CLIENT, noise_multiplier=1.0),
+    StatedClaim(Adjacency.REPLACE_CLIENT, noise_multiplier=1.0),
     subject(ONE_ROUND.with_(multiplier=2.0)),
 )
 SHORT_RUN = Honest("two rounds", gaussian_claim(Adjacency.ADD_REMOVE_CLIENT, 1.0, SHORT), subject(TWO_ROUNDS))
@@ -61,22 +61,22 @@ LONG_RUN = Honest(
 )
 ADAPTIVE_CLIPPING = Honest(
     "adaptive clipping",
-    Claim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=combined_multiplier(1.0, BIT_MULTIPLIER), rounds=SHORT),
+    StatedClaim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=combined_multiplier(1.0, BIT_MULTIPLIER), rounds=SHORT),
     subject(ADAPTIVE),
 )
 DISTRIBUTED = Honest(
     "noise of the clients",
-    Claim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0),
+    StatedClaim(Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=1.0),
     replace(subject(SUMMING), mods=(clients.noising(1.0, SHARE),)),
 )
 RECORDS = Honest(
     "records",
-    Claim(Adjacency.ADD_REMOVE_RECORD, noise_multiplier=1.0),
+    StatedClaim(Adjacency.ADD_REMOVE_RECORD, noise_multiplier=1.0),
     replace(subject(OF_RECORDS), local=clients.mean_of_expected),
 )
 POISSON = Honest(
     "sampled records",
-    Claim(
+    StatedClaim(
         Adjacency.ADD_REMOVE_RECORD,
         epsilon=PrivacyProfile(
             gaussian_rounds(1.0, POISSON_ROUNDS, SAMPLING_RATE), Adjacency.ADD_REMOVE_RECORD
@@ -88,7 +88,7 @@ POISSON = Honest(
 )
 LOCAL = Honest(
     "local privacy",
-    Claim(Adjacency.REPLACE_CLIENT, epsilon=gdp_epsilon(DELTA, 1.0), delta=DELTA, rounds=LONG),
+    StatedClaim(Adjacency.REPLACE_CLIENT, epsilon=gdp_epsilon(DELTA, 1.0), delta=DELTA, rounds=LONG),
     replace(
         subject(SUMMING),
         mods=(clients.noising(1.0, MESSAGE_DEVIATION * math.sqrt(LONG)),),

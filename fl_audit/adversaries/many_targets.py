@@ -6,7 +6,7 @@ insider sees anyway, the release.
 """
 
 from math import isinf
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import numpy as np
 import torch
@@ -68,6 +68,8 @@ def observe_targets(game: Game, seen: Seen, membership: Membership) -> TargetsOb
             products, norms = _of_records(game, seen, membership, part)
         case Unit.CLIENT:
             products, norms = _of_clients(game, seen, membership, part)
+        case _:
+            assert_never(game.unit)
     takes_part = None if part is None else part[:, game.targets]
     sees = game.public.standpoint.sees_participation
     added = increments(products, norms, clip, sigma, membership.is_in, takes_part, law.sampling_rate, sees)

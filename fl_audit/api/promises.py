@@ -1,18 +1,14 @@
 """Promises in one call: which noise keeps a promise, and what a noise multiplier promises."""
 
-from enum import StrEnum
-from typing import TypeVar
-
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError
+from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.privacy.targets import one_target
-
-Choice = TypeVar("Choice", bound=StrEnum)
 
 
 def account(
@@ -21,9 +17,10 @@ def account(
     delta: float,
     *,
     adjacency: Adjacency | str,
-    sampling_rate: float = 1.0,
-    prior: float = 0.5,
-    accountant: Accountant | str = Accountant.PLD,
+    sampling_rate: float = defaults.SAMPLING_RATE,
+    prior: float = defaults.PRIOR,
+    accountant: Accountant | str | None = defaults.ACCOUNTANT,
+    sensitivities: Sensitivities | str = defaults.SENSITIVITIES,
 ) -> Guarantee:
     """Say what Gaussian noise promises over a training.
 
@@ -42,7 +39,10 @@ def account(
     prior
         The insider's belief in the true data set before anything is seen, above 0 and below 1.
     accountant
-        Who computes epsilon: `rdp-classic`, `rdp`, `pld` or `gdp`.
+        Who computes epsilon: `rdp-classic`, `rdp`, `pld` or `gdp`; left out, the exact one: `gdp` without sampling and
+        `pld` with it.
+    sensitivities
+        `adaptive`, or `fixed` where every round has the same signal-to-noise ratio; only beliefs depend on it.
 
     Raises
     ------
@@ -55,15 +55,7 @@ def account(
     3.15
     """
     events = gaussian_rounds(noise_multiplier, rounds, sampling_rate)
-    return guarantee(
-        Claim(
-            choice(Adjacency, "adjacency", adjacency),
-            events,
-            delta,
-            prior,
-            choice(Accountant, "accountant", accountant),
-        )
-    )
+    return guarantee(Claim(adjacency, events, delta, prior, accountant, sensitivities))
 
 
 def calibrate(
@@ -74,9 +66,10 @@ def calibrate(
     belief: float | None = None,
     advantage: float | None = None,
     epsilon: float | None = None,
-    sampling_rate: float = 1.0,
-    prior: float = 0.5,
-    accountant: Accountant | str = Accountant.PLD,
+    sampling_rate: float = defaults.SAMPLING_RATE,
+    prior: float = defaults.PRIOR,
+    accountant: Accountant | str | None = defaults.ACCOUNTANT,
+    sensitivities: Sensitivities | str = defaults.SENSITIVITIES,
 ) -> Guarantee:
     """Find the least Gaussian noise that keeps a promise: the `noise_multiplier` of the guarantee that is returned.
 
@@ -99,7 +92,10 @@ def calibrate(
     prior
         The insider's belief in the true data set before anything is seen, above 0 and below 1.
     accountant
-        Who computes epsilon: `rdp-classic`, `rdp`, `pld` or `gdp`.
+        Who computes epsilon: `rdp-classic`, `rdp`, `pld` or `gdp`; left out, the exact one: `gdp` without sampling and
+        `pld` with it.
+    sensitivities
+        `adaptive`, or `fixed` where every round has the same signal-to-noise ratio; only beliefs depend on it.
 
     Raises
     ------
@@ -115,19 +111,5 @@ def calibrate(
     """
     target = one_target(belief, advantage, epsilon)
     events = gaussian_rounds(1.0, rounds, sampling_rate)
-    neighbours, name = choice(Adjacency, "adjacency", adjacency), choice(Accountant, "accountant", accountant)
-    claim = Claim(neighbours, events, delta, prior, name)
+    claim = Claim(adjacency, events, delta, prior, accountant, sensitivities)
     return guarantee(claim.with_noise(noise_multiplier_for(target, claim)))
-
-
-def choice(choices: type[Choice], what: str, name: str) -> Choice:
-    """Return the member of an enumeration that has a name.
-
-    Raises
-    ------
-    InputError
-        If none has.
-    """
-    if name not in list(choices):
-        raise InputError(f"{what} is {name!r}: accepted are {', '.join(choices)}")
-    return choices(name)

@@ -1,7 +1,7 @@
 """How far records lie apart: exactly, and faster within a known rounding error."""
 
 import math
-from typing import Literal
+from typing import Literal, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +40,10 @@ def check_measurable(records: Records, measure: Dissimilarity) -> None:
             )
         case Dissimilarity.SSIM:
             check_images(records)
-        case _:
+        case Dissimilarity.EUCLIDEAN | Dissimilarity.MANHATTAN | Dissimilarity.HAMMING:
             pass
+        case _:
+            assert_never(measure)
 
 
 def rows_in_block(records: Records, measure: Dissimilarity) -> int:
@@ -101,8 +103,10 @@ def screening_block(left: Prepared, right: Prepared, measure: Dissimilarity) -> 
             return _euclidean(left, right)
         case Dissimilarity.COSINE:
             return 1 - directions(left) @ directions(right).T, (4 * left.shape[1] + 32) * _EPS
-        case _:
+        case Dissimilarity.MANHATTAN | Dissimilarity.HAMMING | Dissimilarity.SSIM:
             return exact_block(left, right, measure), 0.0
+        case _:
+            assert_never(measure)
 
 
 def _euclidean(left: NDArray[np.float64], right: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
@@ -130,3 +134,5 @@ def _metric(measure: Dissimilarity) -> Literal["cityblock", "euclidean", "hammin
             return "cosine"
         case Dissimilarity.SSIM:
             raise ValueError("ssim is no metric of scipy")
+        case _:
+            assert_never(measure)

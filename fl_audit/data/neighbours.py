@@ -1,5 +1,7 @@
 """Neighbouring training sets: which record makes the difference between D and D'."""
 
+from typing import assert_never
+
 import numpy as np
 
 from fl_audit.adjacency import Adjacency, NeighbourPair, Relation
@@ -56,6 +58,8 @@ def ranked_neighbours(
         case Relation.REPLACE:
             pairs = ranked_pairs(inside, _check_replacements(len(inside), outside), dissimilarity, count, farthest)
             return tuple(NeighbourPair(*pair) for pair in pairs)
+        case _:
+            assert_never(adjacency.relation)
 
 
 def choose_neighbour(
@@ -116,6 +120,8 @@ def choose_neighbour(
             if isinstance(choice, NeighbourChoice):
                 return NeighbourPair(index, int(random.integers(len(pool))))
             return NeighbourPair(index, ranked_pairs(inside.take([index]), pool, dissimilarity, 1)[0][1])
+        case _:
+            assert_never(adjacency.relation)
 
 
 def _one_of(inside: Records, choice: NeighbourChoice | int, random: np.random.Generator) -> int:

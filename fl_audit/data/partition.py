@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,16 @@ def _defaults(scheme: PartitionScheme) -> Mapping[str, Parameter | None]:
             return {"num_classes_per_partition": 2, "class_assignment_mode": "first-deterministic"}
         case PartitionScheme.SHARD:
             return {"num_shards_per_partition": None, "shard_size": None, "keep_incomplete_shard": True}
-        case _:
+        case (
+            PartitionScheme.IID
+            | PartitionScheme.LINEAR
+            | PartitionScheme.SQUARE
+            | PartitionScheme.EXPONENTIAL
+            | PartitionScheme.NATURAL
+        ):
             return {}
+        case _:
+            assert_never(scheme)
 
 
 _TYPES: Mapping[str, type] = {
@@ -218,6 +226,8 @@ def _partitioner(scheme: PartitionScheme, clients: int, settings: dict[str, Any]
             return library.ExponentialPartitioner(clients)
         case PartitionScheme.NATURAL:
             raise ValueError("natural clients need no partitioner")
+        case _:
+            assert_never(scheme)
 
 
 def _whole_shards(settings: dict[str, Any], clients: int, records: int) -> dict[str, Any]:
@@ -278,9 +288,11 @@ def _reason(scheme: PartitionScheme, settings: Mapping[str, Any], error: Excepti
                 "there are not enough shards for every client to get one: accepted are a smaller shard-size, fewer "
                 "shards a client, or fewer clients"
             )
-        case _:
+        case PartitionScheme.IID | PartitionScheme.PATHOLOGICAL | PartitionScheme.NATURAL:
             # The partitioner's messages run over several lines; the words are good.
             return " ".join(str(error).split()) or type(error).__name__
+        case _:
+            assert_never(scheme)
 
 
 def _check_parts(parts: tuple[NDArray[np.int64], ...], records: int, scheme: PartitionScheme) -> None:

@@ -141,8 +141,10 @@ def differing(randomiser: RecordRandomiser, first: NDArray[np.float32], second: 
         case RandomisedEdges():
             one, other = unpack_graph(first), unpack_graph(second)
             return int(np.count_nonzero(np.triu(one != other, 1))) if one.shape == other.shape else None
-        case _:
+        case RandomisedBits() | LaplacePixelation():
             return int(np.count_nonzero(first != second))
+        case _:
+            assert_never(randomiser)
 
 
 def pair_events(

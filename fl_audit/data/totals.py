@@ -1,6 +1,7 @@
 """Every record's summed dissimilarity to the others (Bernau et al. 2021, Eq. 9): exactly, or quickly within a bound."""
 
 from collections.abc import Callable
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +83,8 @@ def approximate_totals(records: Records, measure: Dissimilarity) -> tuple[Totals
             return _cosine(records)
         case Dissimilarity.EUCLIDEAN | Dissimilarity.SSIM:
             return _pair_by_pair(records, measure)
+        case _:
+            assert_never(measure)
 
 
 def _exact(records: Records, measure: Dissimilarity, chosen: NDArray[np.int64]) -> Totals:

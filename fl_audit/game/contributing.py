@@ -7,6 +7,7 @@ the owners sent.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isinf
+from typing import assert_never
 
 import numpy as np
 import torch
@@ -111,6 +112,8 @@ def contributed(
             return _trained_members(game, client, examples, models, moment, taking_part)
         case PrivateTraining():
             raise AssertionError("what a client draws in its training nobody can recompute: see `private_training`")
+        case _:
+            assert_never(law.contribution)
 
 
 def contributed_together(game: Game, clients: Sequence[int], models: Tensor, moment: Moment) -> list[Contributed]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import numpy as np
 import torch
@@ -120,6 +120,8 @@ class Game:
                 return len(self.training.labels)
             case Unit.CLIENT:
                 return len(self.shards)
+            case _:
+                assert_never(self.unit)
 
     @property
     def target(self) -> int:
@@ -158,6 +160,8 @@ class Game:
                 return self.targets
             case Unit.CLIENT:
                 return np.concatenate([self.shards[client] for client in self.targets])
+            case _:
+                assert_never(self.unit)
 
     @cached_property
     def target_of_records(self) -> NDArray[np.int64]:
@@ -167,6 +171,8 @@ class Game:
                 return np.arange(len(self.targets))
             case Unit.CLIENT:
                 return np.repeat(np.arange(len(self.targets)), [len(self.shards[client]) for client in self.targets])
+            case _:
+                assert_never(self.unit)
 
     @cached_property
     def test(self) -> Examples:
@@ -209,6 +215,8 @@ class Game:
                 return tuple(np.flatnonzero(np.isin(self.targets, self.shards[client])).tolist())
             case Unit.CLIENT:
                 return tuple(np.flatnonzero(self.targets == client).tolist())
+            case _:
+                assert_never(self.unit)
 
     def honest_shard(self, client: int) -> Examples:
         """Return what a client holds in every world: its shard, without the differing unit; taken once."""
@@ -231,6 +239,8 @@ class Game:
                 held[:, marks] = membership.is_in[:, np.searchsorted(own, self.shards[client][marks])]
             case Unit.CLIENT:
                 held &= membership.is_in[:, :1] if membership.targets else True
+            case _:
+                assert_never(self.unit)
         return held
 
     def differs(self, client: int) -> NDArray[np.bool_]:
@@ -240,6 +250,8 @@ class Game:
                 return np.isin(self.shards[client], self.targets)
             case Unit.CLIENT:
                 return np.full(len(self.shards[client]), client in self.targets)
+            case _:
+                assert_never(self.unit)
 
     @property
     def offers_meter(self) -> bool:
@@ -291,6 +303,8 @@ def load_game(public: PublicGame) -> Game:
             victim = next(client for client, shard in enumerate(shards) if public.pair.index in shard)
         case Unit.CLIENT:
             victim = public.pair.index
+        case _:
+            assert_never(public.law.unit)
     outside = _outside(public, split, shards[victim])
     population = _population(public, outside.left)
     inside = with_crafted(split.inside, public.pair.index, public.pair.crafted)
@@ -338,6 +352,8 @@ def _outside(public: PublicGame, split: Split, shard: NDArray[np.int64]) -> _Out
             taken = stand_in_shard(
                 split.outside, len(shard), public.data_seed, number, inside=split.inside, replaced=shard
             )
+        case _:
+            assert_never(public.law.unit)
     return _Outside(split.outside.take(taken), np.delete(everything, taken))
 
 

@@ -5,7 +5,7 @@ that a release can be made of. What it knows of the noise it subtracts; noise th
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import numpy as np
 import torch
@@ -92,6 +92,8 @@ def _shared(game: Game, models: Tensor, moment: Moment, around: Around) -> Contr
             return _shared_records(game, models, moment, around)
         case Unit.CLIENT:
             return _shared_clients(game, models, moment, around)
+        case _:
+            assert_never(game.unit)
 
 
 def _shared_records(game: Game, models: Tensor, moment: Moment, around: Around) -> Contributed:
@@ -150,6 +152,8 @@ def _of_contribution(game: Game, seen: Seen, moment: Moment) -> Question:
             own = contributed(game, game.victim, game.honest_shard(game.victim), seen.start, moment).total
         case Unit.CLIENT:
             own = torch.zeros_like(present.total)
+        case _:
+            assert_never(game.unit)
     observed = _required(seen.around.contribution, "the contribution of the target's client")
     return Question(observed, Hypotheses(own, present.total, absent.total))
 

@@ -9,6 +9,7 @@ the model stands out: worst-case initial weights for whoever sees the final mode
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import assert_never
 
 import numpy as np
 import torch
@@ -60,6 +61,8 @@ def starting_models(game: Game, kind: InitialWeights, seed: int, worlds: Sequenc
             pair = game.public.pair
             ordinary = replace(game.public, pair=NeighbourPair(pair.index, pair.replacement))
             return _pretrained(ordinary, seed).expand(len(worlds), -1).clone()
+        case _:
+            assert_never(kind)
 
 
 def pretraining_examples(game: Game) -> Examples:

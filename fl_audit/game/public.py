@@ -6,6 +6,7 @@ neighbours, shards and model. It holds no secret: bits and noise come from the c
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from fl_audit.learning.frozen_cores import CoreWeights
 from fl_audit.mechanisms.contribution import PrivateTraining, RecordGradients
 from fl_audit.mechanisms.law import ReleaseLaw, require_weighable
 from fl_audit.mechanisms.noise import CentralGaussian, CorrelatedGaussian, InsideTraining, NoiseScaling
-from fl_audit.mechanisms.participation import FixedCohort
+from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSampling
 from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Place, Standpoint
 
 
@@ -201,8 +202,10 @@ class PublicGame:
         match self.law.participation:
             case FixedCohort() as cohorts:
                 return cohorts.members(self.data_seed, server_round)
-            case _:
+            case Everybody() | PoissonSampling():
                 return None
+            case _:
+                assert_never(self.law.participation)
 
     def to_json(self) -> str:
         """Return the game as JSON."""

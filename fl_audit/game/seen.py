@@ -11,7 +11,7 @@ an adversary knows of it (`Around`): who took part, the clipping norms, the nois
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import numpy as np
 import torch
@@ -255,6 +255,8 @@ def show(view: View, law: ReleaseLaw, made: Made) -> Seen:
             return Seen(made.number, (made.models[-2],), made.release, made.around, made.earlier)
         case View.MODEL:
             return Seen(made.number, made.models[-law.optimizer.models_to_invert :], None, made.around)
+        case _:
+            assert_never(view)
 
 
 def kept_of(view: View, made: Made) -> dict[str, Tensor]:
@@ -264,6 +266,8 @@ def kept_of(view: View, made: Made) -> dict[str, Tensor]:
             kept = made.release
         case View.MODEL:
             kept = made.models[-1]
+        case _:
+            assert_never(view)
     return {_KEPT[view]: kept} | made.around.tensors()
 
 
@@ -295,5 +299,7 @@ def walk(view: View, law: ReleaseLaw, initial: Tensor, rounds: Sequence[Mapping[
             case View.MODEL:
                 models = [*models[-2:], kept]
                 release = recover_gradient(law.optimizer, models) * law.denominator
+            case _:
+                assert_never(view)
         yield Made(number, tuple(models), release, Around.of(stored), tuple(earlier))
         earlier.append(Step(models[-2], release))

@@ -19,7 +19,7 @@ class Limit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Claim:
+class StatedClaim:
     """What is promised of a mechanism, with nothing said about how it works.
 
     There are two kinds. A pair of `epsilon` and `delta` promises (epsilon, delta)-DP over all rounds together. A
@@ -46,7 +46,7 @@ class Claim:
 
     Examples
     --------
-    >>> Claim("add-remove-client", epsilon=4.0, delta=1e-5).limits
+    >>> StatedClaim("add-remove-client", epsilon=4.0, delta=1e-5).limits
     (Limit(epsilon=4.0, delta=1e-05),)
     """
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.claim import Limit
@@ -90,13 +90,15 @@ def opening(trial: Trial) -> str:
                 f"Consistent: no game told more than the claim allows ({trial.claim.words}). This is no proof: it "
                 "covers the games that were played, at their numbers."
             )
-        case _ if not trial.attempts:
+        case Verdict.INCONCLUSIVE if not trial.attempts:
             return f"Inconclusive: no kind of game could be played to its end ({trial.claim.words})."
-        case _:
+        case Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED | Verdict.NO_PROMISE:
             return (
                 f"Inconclusive: even games without a single error could not have refuted so weak a claim "
                 f"({trial.claim.words}) with these numbers of games."
             )
+        case _:
+            assert_never(trial.verdict)
 
 
 def refusal_words(refusal: Refusal) -> str:

@@ -17,7 +17,7 @@ from scipy.stats import beta
 from fl_audit.errors import require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.bounds.methods import BoundMethod
-from fl_audit.laboratory.claim import Claim, Limit
+from fl_audit.laboratory.claim import Limit, StatedClaim
 from fl_audit.laboratory.features import along, feature_groups
 from fl_audit.laboratory.leads import Lead
 from fl_audit.laboratory.rules import Rule, learned_rule
@@ -33,7 +33,9 @@ _HEAD_START = 1.5
 """By how many standard deviations of mere luck another group has to lead before it takes the place of the first."""
 
 
-def guess_trial(claim: Claim, kind: str, games: Games, present: NDArray[np.bool_], confidence: float = 0.95) -> Trial:
+def guess_trial(
+    claim: StatedClaim, kind: str, games: Games, present: NDArray[np.bool_], confidence: float = 0.95
+) -> Trial:
     """Hold a claim against games that were played one after the other.
 
     Parameters
@@ -112,7 +114,7 @@ def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -
     return float(np.log((share - delta) / (1 - share))) if 2 * share > 1 + delta else 0.0
 
 
-def fewest_games(claim: Claim, confidence: float = 0.95) -> int:
+def fewest_games(claim: StatedClaim, confidence: float = 0.95) -> int:
     """Return how many games a claim takes at least: with fewer, not even right guesses alone could refute it.
 
     Parameters
@@ -124,7 +126,7 @@ def fewest_games(claim: Claim, confidence: float = 0.95) -> int:
 
     Examples
     --------
-    >>> fewest_games(Claim("add-remove-client", epsilon=4.0))
+    >>> fewest_games(StatedClaim("add-remove-client", epsilon=4.0))
     186
     """
     # A claim of a huge epsilon allows a share that is 1 in floating point.

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import normaltest
 
 from fl_audit.evidence.bounds.shift import ShiftEstimate, gaussian_shift
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Floats
 from fl_audit.laboratory.trial import Attempt
 from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
@@ -59,7 +59,7 @@ class NoiseReading:
         )
 
 
-def noise_reading(claim: Claim, attempt: Attempt, confidence: float = 0.95) -> NoiseReading | None:
+def noise_reading(claim: StatedClaim, attempt: Attempt, confidence: float = 0.95) -> NoiseReading | None:
     """Return the reading of the noise in the games of an attempt; None where it is not Gaussian.
 
     Parameters

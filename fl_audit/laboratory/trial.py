@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fl_audit.errors import require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.features import along, feature_groups
 from fl_audit.laboratory.leads import Lead, leads
 from fl_audit.laboratory.seen import Floats, Games
@@ -160,7 +160,7 @@ class Trial:
         Games that looked for leads, by kind.
     """
 
-    claim: Claim
+    claim: StatedClaim
     verdict: Verdict
     attempts: tuple[Attempt, ...]
     refusals: tuple[Refusal, ...]
@@ -173,7 +173,7 @@ class Trial:
 
 
 def put_on_trial(
-    claim: Claim,
+    claim: StatedClaim,
     kinds: Sequence[str],
     play: Play,
     malformed: frozenset[str],

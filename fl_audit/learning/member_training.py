@@ -6,6 +6,7 @@ so that models and the optimizer's moments are read from memory once.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import assert_never
 
 import numpy as np
 import torch
@@ -127,6 +128,8 @@ def _optimizer(worlds: list[Tensor], schedule: LocalSchedule) -> torch.optim.Opt
             return torch.optim.SGD(worlds, lr=schedule.learning_rate)
         case LocalOptimizer.ADAM:
             return torch.optim.Adam(worlds, lr=schedule.learning_rate, fused=True)
+        case _:
+            assert_never(schedule.optimizer)
 
 
 def _gradients(model: StackedModel, features: Tensor, labels: Tensor, worlds: int) -> Gradients:

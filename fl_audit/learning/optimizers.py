@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import assert_never
 
 import torch
 from torch import Tensor
@@ -67,6 +68,8 @@ class ServerOptimizer:
                 return 3
             case OptimizerKind.ADAM:
                 raise InputError("view is 'model' with optimizer 'adam': accepted are 'sgd' and 'momentum'")
+            case _:
+                assert_never(self.kind)
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,8 @@ def _moved(
             return models - optimizer.learning_rate * velocity, velocity
         case OptimizerKind.ADAM:
             return _moved_by_adam(optimizer, models, gradients, moments, steps)
+        case _:
+            assert_never(optimizer.kind)
 
 
 def _moved_by_adam(

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 from torch import Tensor
 
@@ -106,3 +106,5 @@ def norm_bound(clipping: Clipping) -> float:
             return norm
         case NoClipping():
             return math.inf
+        case _:
+            assert_never(clipping)

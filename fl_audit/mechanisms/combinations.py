@@ -1,5 +1,7 @@
 """Which parts of a release law go together; what cannot be accounted or weighed is refused with the reason."""
 
+from typing import assert_never
+
 from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.errors import InputError
 from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, FixedClipping, NoClipping
@@ -83,39 +85,44 @@ def _of_private_participation(contribution: Contribution, participation: Partici
 
 
 def _of_clipping(clipping: Clipping, noise: Noise) -> str | None:
-    match clipping, noise:
-        case NoClipping(), NoNoise():
+    match clipping:
+        case NoClipping():
+            if isinstance(noise, NoNoise):
+                return None
+            return f"noise multiplier is {noise.multiplier} without clipping: noise needs a clipping norm"
+        case FixedClipping(norm) | AdaptiveClipping(norm):
+            if isinstance(noise, NoNoise):
+                return f"clipping norm is {norm} without noise: clipping alone promises nothing"
             return None
-        case NoClipping(), (
-            CentralGaussian(z) | DistributedGaussian(z) | LocalGaussian(z) | CorrelatedGaussian(z) | InsideTraining(z)
-        ):
-            return f"noise multiplier is {z} without clipping: noise needs a clipping norm"
-        case ((FixedClipping(norm) | AdaptiveClipping(norm)), NoNoise()):
-            return f"clipping norm is {norm} without noise: clipping alone promises nothing"
         case _:
-            return None
+            assert_never(clipping)
 
 
 def _of_noise(noise: Noise, participation: Participation) -> str | None:
-    match noise, participation:
-        case _, Everybody():
-            return None
-        case CentralGaussian(scaling=NoiseScaling.LOCAL), PoissonSampling(rate):
-            return f"sensitivity is 'local' at sampling rate {rate}: accepted with sampling is 'global'"
-        case CentralGaussian(scaling=NoiseScaling.LOCAL), FixedCohort():
+    if isinstance(participation, Everybody):
+        return None
+    match noise:
+        case CentralGaussian(scaling=NoiseScaling.LOCAL):
+            if isinstance(participation, PoissonSampling):
+                rate = participation.rate
+                return f"sensitivity is 'local' at sampling rate {rate}: accepted with sampling is 'global'"
             return "sensitivity is 'local' with a cohort: accepted with cohorts is 'global'"
-        case ((DistributedGaussian() | LocalGaussian()), _):
+        case DistributedGaussian() | LocalGaussian():
             return (
                 f"noise is '{noise.kind}' and not everybody takes part in every round, so the shares of the noise that "
                 "a round holds would change: accepted with it is that everybody takes part"
             )
-        case CorrelatedGaussian(), PoissonSampling(rate):
+        case CorrelatedGaussian():
+            if isinstance(participation, FixedCohort):
+                return None
             return (
-                f"noise is correlated over rounds at sampling rate {rate}, and no amplification by sampling is known "
-                "for it: accepted are cohorts, or that everybody takes part"
+                f"noise is correlated over rounds at sampling rate {participation.rate}, and no amplification by "
+                "sampling is known for it: accepted are cohorts, or that everybody takes part"
             )
-        case _:
+        case CentralGaussian() | InsideTraining() | NoNoise():
             return None
+        case _:
+            assert_never(noise)
 
 
 def _of_adaptive(contribution: Contribution, clipping: Clipping, noise: Noise) -> str | None:
@@ -136,11 +143,13 @@ def _of_adaptive(contribution: Contribution, clipping: Clipping, noise: Noise) -
                 "clipping is 'adaptive' with noise that is correlated over rounds, which is accounted for one norm in "
                 "all rounds: accepted with it is 'fixed'"
             )
-        case _:
+        case DistributedGaussian() | LocalGaussian() | InsideTraining():
             return (
                 f"clipping is 'adaptive' and noise is '{noise.kind}', where nobody is there to add the noise of the "
                 "bits: accepted with it is 'fixed'"
             )
+        case _:
+            assert_never(noise)
 
 
 def _of_cohorts(contribution: Contribution, participation: Participation) -> str | None:

@@ -57,14 +57,15 @@ class PrivateTraining:
     ----------
     schedule
         What a client does in a round. A record is in a step with probability one over the steps of an epoch.
-    records
-        Records of the smallest shard, at least 1: its records take part in the steps with the largest probability, so
-        that what they are promised holds for those of every other client too.
+    shards
+        Sizes of the shards, each at least 1; every size once is enough. Each client promises its own records something
+        else: those of a smaller shard are in a step more often, those of a larger one in more steps, and which of them
+        has the largest epsilon depends on the noise.
 
     Raises
     ------
     InputError
-        If there are no records.
+        If there is no shard, or one without records.
 
     Notes
     -----
@@ -72,11 +73,14 @@ class PrivateTraining:
     """
 
     schedule: LocalSchedule
-    records: int
+    shards: tuple[int, ...]
     kind: Literal["private-training"] = "private-training"
 
     def __post_init__(self) -> None:
-        require(self.records >= 1, f"records of the smallest shard are {self.records}: accepted are 1 and more")
+        accepted = len(self.shards) > 0 and min(self.shards) >= 1
+        require(
+            accepted, f"shards have {list(self.shards)} records: accepted are one shard or more, of 1 record or more"
+        )
 
     @property
     def unit(self) -> Unit:

@@ -7,6 +7,7 @@ composed of small closed sets: adjacency, contribution, clipping, participation,
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Any, assert_never, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +68,7 @@ class ReleaseLaw:
     Raises
     ------
     InputError
-        If the parts do not go together.
+        If a part is of a foreign type, or the parts do not go together.
     """
 
     adjacency: Adjacency
@@ -79,6 +80,11 @@ class ReleaseLaw:
     contribution: Contribution = field(default_factory=RecordGradients)
 
     def __post_init__(self) -> None:
+        _require_known("contribution", self.contribution, Contribution)
+        _require_known("clipping", self.clipping, Clipping)
+        _require_known("participation", self.participation, Participation)
+        _require_known("noise", self.noise, Noise)
+        _require_known("optimizer", self.optimizer, ServerOptimizer)
         unit = self.contribution.unit
         require(
             self.adjacency.unit is unit or isinstance(self.noise, NoNoise),
@@ -201,8 +207,10 @@ class ReleaseLaw:
                 return np.full_like(local_sensitivity, np.nan, dtype=np.float64)
             case CentralGaussian(scaling=NoiseScaling.LOCAL):
                 return self.noise.scale(local_sensitivity, self.clipping_norm, self.global_sensitivity)
-            case _:
+            case CentralGaussian() | DistributedGaussian() | LocalGaussian() | CorrelatedGaussian():
                 return faced(self.noise, standpoint) * self._largest_change(local_sensitivity, norms)
+            case _:
+                assert_never(self.noise)
 
     def server_scale(self, local_sensitivity: Floats, norms: Floats | None = None) -> Floats:
         """Return the standard deviation of the noise that the server adds, or draws where it is correlated."""
@@ -216,8 +224,10 @@ class ReleaseLaw:
                 return z * self.global_sensitivity / math.sqrt(clients)
             case LocalGaussian(z):
                 return z * self.global_sensitivity
-            case _:
+            case CentralGaussian() | CorrelatedGaussian() | InsideTraining() | NoNoise():
                 return 0.0
+            case _:
+                assert_never(self.noise)
 
     def _largest_change(self, shaped: Floats, norms: Floats | None) -> Floats:
         changes = self.global_sensitivity if norms is None else self.adjacency.sensitivity_of_sum(1.0) * norms
@@ -250,8 +260,25 @@ class ReleaseLaw:
         assert isinstance(event, GaussianRelease)
         return event.noise_multiplier
 
+    def events_of_each(self, rounds: int, standpoint: Standpoint) -> tuple[tuple[ReleaseEvent, ...], ...]:
+        """Return what the accountant is told of k rounds, once for every kind of client: a promise is to hold for all.
+
+        Only where clients train privately is there more than one kind: what is released of a client's records then
+        depends on its own shard.
+        """
+        if not isinstance(self.contribution, PrivateTraining):
+            return (self.events(rounds, standpoint),)
+        z, schedule = self.promised_multiplier(standpoint), self.contribution.schedule
+        each = (
+            local_events(records, schedule.batch, rounds, z, epochs=schedule.epochs, steps=schedule.steps)
+            for records in self.contribution.shards
+        )
+        return tuple(dict.fromkeys(each))
+
     def events(self, rounds: int, standpoint: Standpoint) -> tuple[ReleaseEvent, ...]:
         """Return what the accountant is told of k rounds; nothing where nothing is promised.
+
+        Where clients train privately there may be several answers: `events_of_each` has them.
 
         Parameters
         ----------
@@ -266,8 +293,8 @@ class ReleaseLaw:
         if isinstance(self.noise, CorrelatedGaussian):
             return (self._correlated(self.noise, z, rounds),)
         if isinstance(self.contribution, PrivateTraining):
-            schedule, records = self.contribution.schedule, self.contribution.records
-            return local_events(records, schedule.batch, rounds, z, epochs=schedule.epochs, steps=schedule.steps)
+            (only,) = self.events_of_each(rounds, standpoint)
+            return only
         match self.participation:
             case Everybody():
                 return gaussian_rounds(z, rounds)
@@ -275,14 +302,25 @@ class ReleaseLaw:
                 return (SampledGaussianRelease(z, rate, rounds, seen=standpoint.sees_participation),)
             case FixedCohort() as cohorts:
                 return gaussian_rounds(z, cohorts.participations(rounds))
+            case _:
+                assert_never(self.participation)
 
     def _correlated(self, noise: CorrelatedGaussian, multiplier: float, rounds: int) -> ReleaseEvent:
         match self.participation:
             case FixedCohort() as cohorts:
                 often, apart = cohorts.participations(rounds), cohorts.separation
-            case _:
+            case Everybody() | PoissonSampling():
                 often, apart = rounds, 1
+            case _:
+                assert_never(self.participation)
         return correlated_event(multiplier, noise.matrix, rounds, noise.bands, apart, often)
+
+
+def _require_known(name: str, part: object, kinds: Any) -> None:
+    """Refuse what the three readers of a law do not know; a subclass is foreign too, for it may behave differently."""
+    known = get_args(kinds) or (kinds,)
+    accepted = ", ".join(kind.__name__ for kind in known)
+    require(type(part) in known, f"{name} is {part!r}: accepted are values of {accepted}")
 
 
 def require_weighable(law: ReleaseLaw, standpoint: Standpoint) -> None:

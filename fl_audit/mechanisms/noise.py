@@ -8,7 +8,7 @@ hypotheses is weighed in `weighing`.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 import numpy as np
 import torch
@@ -67,6 +67,8 @@ class CentralGaussian:
                 reference = np.maximum(local_sensitivity, SENSITIVITY_FLOOR * clipping_norm)
             case NoiseScaling.GLOBAL:
                 reference = np.full_like(local_sensitivity, worst, dtype=np.float64)
+            case _:
+                assert_never(self.scaling)
         return np.asarray(self.multiplier * reference, dtype=np.float64)
 
 
@@ -174,6 +176,8 @@ class CorrelatedGaussian:
                 return self.bands
             case StrategyKind.TREE:
                 return self.rounds
+            case _:
+                assert_never(self.matrix)
 
 
 @dataclass(frozen=True)
@@ -260,6 +264,8 @@ def faced(noise: Noise, standpoint: Standpoint) -> float:
         case InsideTraining(z):
             # The target's client noises its own steps: what others know of their own noise takes nothing from it.
             return z
+        case _:
+            assert_never(noise)
 
 
 def _left(clients: int, standpoint: Standpoint) -> float:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,3 +109,5 @@ def rate_of(participation: Participation) -> float:
             return 1.0
         case PoissonSampling(rate):
             return rate
+        case _:
+            assert_never(participation)

@@ -4,6 +4,7 @@ No epsilon is reported without the name of the accountant that computed it. How 
 `gaussian` (`gdp`), `renyi` (`rdp-classic`, `rdp`) and `pld` (`pld`).
 """
 
+from collections.abc import Iterable
 from typing import assert_never
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy import pld
-from fl_audit.privacy.events import GaussianRelease, exact_gaussian_mu
+from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, exact_gaussian_mu
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon, gdp_mu, require_delta, require_mu
 from fl_audit.privacy.names import Accountant as Accountant
 from fl_audit.privacy.profile import PrivacyProfile
@@ -74,6 +75,11 @@ def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> fl
             raise AssertionError("require_accountable lets only Gaussian compositions pass")
         case _:
             assert_never(accountant)
+
+
+def exact_accountant(events: Iterable[ReleaseEvent]) -> Accountant:
+    """Return who accounts exactly: `gdp` where every event is Gaussian noise without sampling, otherwise `pld`."""
+    return Accountant.PLD if any(exact_gaussian_mu(event) is None for event in events) else Accountant.GDP
 
 
 def require_accountable(profile: PrivacyProfile, accountant: Accountant) -> None:

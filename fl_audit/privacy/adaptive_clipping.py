@@ -8,6 +8,7 @@ multiplier z = (z_sum^-2 + z_bit^-2)^(-1/2). That holds under Poisson sampling t
 """
 
 import math
+from typing import assert_never
 
 from fl_audit.adjacency import Relation
 from fl_audit.errors import require
@@ -37,6 +38,8 @@ def bit_sensitivity(relation: Relation) -> float:
             return 0.5
         case Relation.REPLACE:
             return 1.0
+        case _:
+            assert_never(relation)
 
 
 def combined_multiplier(*multipliers: float) -> float:

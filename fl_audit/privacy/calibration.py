@@ -5,7 +5,7 @@ A calibration is a target (module `targets`) and a claim at unit noise; what the
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from fl_audit.errors import InputError, require
@@ -81,6 +81,50 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
             return _for_belief(belief, claim)
         case AdvantageTarget(advantage):
             return _for_advantage(advantage, claim)
+        case _:
+            assert_never(target)
+
+
+def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
+    """Return the smallest noise multiplier that keeps the target under every one of some claims at unit noise.
+
+    The first claim is calibrated for, then the one that misses the target most at that noise, until none misses it.
+
+    Raises
+    ------
+    InputError
+        As `noise_multiplier_for`.
+    """
+    first, *left = claims
+    noise = noise_multiplier_for(target, first)
+    while True:
+        used = [_used(target, claim.with_noise(noise)) for claim in left]
+        missed = sorted((-share, number) for number, share in enumerate(used) if share > 1)
+        if not missed:
+            return noise
+        noise = max(noise, noise_multiplier_for(target, left[missed[0][1]]))
+        left = [left[number] for _, number in missed[1:]]
+
+
+def _used(target: Target, claim: Claim) -> float:
+    """Return what a claim promises over what it is to promise: the target is kept up to 1."""
+
+    def epsilon() -> float:
+        return account(claim.profile, claim.accountant, claim.delta)
+
+    classic = claim.accountant in (Accountant.RDP_CLASSIC, Accountant.RDP)
+    match target:
+        case NoiseMultiplierTarget():
+            return 1.0
+        case EpsilonTarget(most):
+            return epsilon() / most
+        case BeliefTarget(belief):
+            if classic:
+                return epsilon() / epsilon_from_belief(belief, claim.prior)
+            return claim.profile.belief_at(claim.delta, claim.sensitivities) / belief
+        case AdvantageTarget(advantage):
+            exact = claim.profile.advantage() / advantage
+            return max(exact, epsilon() / epsilon_from_advantage(advantage, claim.delta)) if classic else exact
         case _:
             assert_never(target)
 

@@ -5,11 +5,15 @@ adjacency and reported under another.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from html import escape
+from typing import TYPE_CHECKING
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import require
-from fl_audit.privacy.accounting import Accountant
+from fl_audit.errors import choice, require
+from fl_audit.privacy import defaults
+from fl_audit.privacy.accounting import Accountant, exact_accountant
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.events import (
     ReleaseEvent,
@@ -30,7 +34,7 @@ class Claim:
     Parameters
     ----------
     adjacency
-        How neighbours differ: the sensitivities of the events refer to it.
+        How neighbours differ, or the name of it, such as `replace-record`: the sensitivities of the events refer to it.
     events
         What is released over the whole training, the release of the rounds first; at least one event.
     delta
@@ -38,7 +42,8 @@ class Claim:
     prior
         The insider's belief in the true data set before anything is seen, above 0 and below 1.
     accountant
-        Who computes epsilon and the belief bound.
+        Who computes epsilon and the belief bound, or the name of it; left out, the exact one: `gdp` where every event
+        is Gaussian without sampling, otherwise `pld`.
     sensitivities
         Whether the rounds' sensitivities are fixed. Only belief bounds depend on it. ADAPTIVE, the weaker assumption,
         holds for every training; FIXED is for noise that follows the local sensitivity.
@@ -46,27 +51,64 @@ class Claim:
     Raises
     ------
     InputError
-        If there is no event, or a number is out of its range.
+        If there is no event or one of another kind, a name is unknown, or a number is out of its range.
 
     Examples
     --------
     >>> from fl_audit.privacy.events import gaussian_rounds
-    >>> claim = Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(1.0, 30), 0.001, 0.5, Accountant.GDP)
-    >>> claim.with_noise(9.0).noise_multiplier
-    9.0
+    >>> claim = Claim("replace-record", gaussian_rounds(1.0, 30), 0.001)
+    >>> print(claim.with_noise(9.0))
+    30 x Gaussian release (sensitivity 1, sigma 9), neighbours by replace-record, at delta 0.001, prior 0.5, by gdp
     """
 
     adjacency: Adjacency
     events: tuple[ReleaseEvent, ...]
     delta: float
-    prior: float
-    accountant: Accountant
-    sensitivities: Sensitivities = Sensitivities.ADAPTIVE
+    prior: float = defaults.PRIOR
+    accountant: Accountant = defaults.ACCOUNTANT  # type: ignore[assignment]  # filled in when the claim is made
+    sensitivities: Sensitivities = defaults.SENSITIVITIES
+
+    if TYPE_CHECKING:  # What may be given is wider than what the claim holds.
+
+        def __init__(
+            self,
+            adjacency: Adjacency | str,
+            events: Iterable[ReleaseEvent],
+            delta: float,
+            prior: float = ...,
+            accountant: Accountant | str | None = ...,
+            sensitivities: Sensitivities | str = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
-        require(len(self.events) > 0, "events are empty: accepted is at least one release")
+        events = tuple(self.events) if isinstance(self.events, Iterable) else (self.events,)
+        for event in events:
+            accepted = "GaussianRelease, SampledGaussianRelease, LaplaceRelease and RandomizedResponse"
+            require(isinstance(event, ReleaseEvent), f"event is {event!r}: accepted are {accepted}")
+        require(len(events) > 0, "events are empty: accepted is at least one release")
         require_delta(self.delta)
         require_prior(self.prior)
+        exact = self.accountant is None
+        fixed = {
+            "adjacency": choice(Adjacency, "adjacency", self.adjacency),
+            "events": events,
+            "accountant": exact_accountant(events) if exact else choice(Accountant, "accountant", self.accountant),
+            "sensitivities": choice(Sensitivities, "sensitivities", self.sensitivities),
+        }
+        for name, value in fixed.items():
+            object.__setattr__(self, name, value)  # so that a claim is the same however its parts were named
+
+    def __str__(self) -> str:
+        released = " and ".join(str(event) for event in self.events)
+        kept = "" if self.sensitivities is defaults.SENSITIVITIES else f", {self.sensitivities} sensitivities"
+        return (
+            f"{released}, neighbours by {self.adjacency}, at delta {self.delta:g}, prior {self.prior:g}, "
+            f"by {self.accountant}{kept}"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the claim in one line, for a notebook."""
+        return f"<p>{escape(str(self))}</p>"
 
     @property
     def profile(self) -> PrivacyProfile:

@@ -5,6 +5,7 @@ equal rounds have mu = sqrt(k) / z.
 """
 
 import math
+from numbers import Real
 
 from scipy.special import erfcx, erfinv, log_ndtr, ndtri
 
@@ -17,7 +18,7 @@ _LOWEST_LOG = -1e300
 
 def require_delta(delta: float) -> None:
     """Raise `InputError` unless delta lies strictly between 0 and 1."""
-    require(0 < delta < 1, f"delta is {delta}: accepted are numbers above 0 and below 1")
+    require(isinstance(delta, Real) and 0 < delta < 1, f"delta is {delta}: accepted are numbers above 0 and below 1")
 
 
 def require_mu(mu: float) -> None:

@@ -1,6 +1,7 @@
 """All that a claim promises: epsilon, how sure the insider may become, how often it may be right."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from fl_audit.adjacency import Adjacency
@@ -82,6 +83,27 @@ class Guarantee:
         """Probability with which a unit takes part in a round; 1 is always."""
         return self.claim.sampling_rate
 
+    @property
+    def remark(self) -> str:
+        """What else is to be said of the numbers, in one sentence; empty if nothing is."""
+        if self.accountant is not Accountant.PLD or self.claim.profile.resolves(self.delta):
+            return ""
+        return (
+            f"delta {self.delta:g} is under what the loss distributions of pld resolve, so epsilon and belief are "
+            "bounded from above by Renyi divergences"
+        )
+
+    def __str__(self) -> str:
+        noise = "" if self.noise_multiplier is None else f", noise multiplier {self.noise_multiplier:.6g}"
+        rate = "" if self.sampling_rate == 1 else f" at sampling rate {self.sampling_rate:g}"
+        releases = "1 release" if self.rounds == 1 else f"{self.rounds} releases"
+        remark = f" ({self.remark})" if self.remark else ""
+        return (
+            f"epsilon {self.epsilon:.4g} at delta {self.delta:g} by {self.accountant}, neighbours by {self.adjacency}"
+            f"{noise}, {releases}{rate}, belief at most {self.belief_bound:.4g}, advantage at most "
+            f"{self.advantage_bound_exact:.4g}{remark}"
+        )
+
     def _repr_html_(self) -> str:
         """Return the promise as a table, for a notebook."""
         numbers = {
@@ -94,7 +116,9 @@ class Guarantee:
             "advantage at most": self.advantage_bound_exact,
         }
         rows = [(name, f"{value:.4g}") for name, value in numbers.items() if value is not None]
-        return html_table(f"Promise: {self.adjacency}, by {self.accountant}", rows)
+        return html_table(
+            f"Promise: {self.adjacency}, by {self.accountant}", rows, [self.remark] if self.remark else []
+        )
 
 
 def guarantee(claim: Claim) -> Guarantee:
@@ -124,6 +148,20 @@ def guarantee(claim: Claim) -> Guarantee:
         advantage_bound=rho_alpha(epsilon, claim.delta),
         advantage_bound_exact=profile.advantage(),
     )
+
+
+def guarantee_of_all(claims: Sequence[Claim]) -> Guarantee:
+    """Return what holds under every one of some claims: the largest epsilon, its claim, and the largest bounds.
+
+    Raises
+    ------
+    InputError
+        If the accountant of one cannot account for its events.
+    """
+    each = [guarantee(claim) for claim in claims]
+    bounds = ("mu", "belief_bound", "belief_bound_fixed", "advantage_bound", "advantage_bound_exact")
+    largest = {name: max(getattr(one, name) for one in each) for name in bounds}
+    return replace(max(each, key=lambda one: one.epsilon), **largest)
 
 
 def _belief_bound(claim: Claim, epsilon: float, sensitivities: Sensitivities) -> float:

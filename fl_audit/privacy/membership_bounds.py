@@ -10,6 +10,7 @@ share of a mean; the bounds leave this out.
 
 import math
 from dataclasses import dataclass
+from typing import assert_never
 
 from scipy.special import expit
 
@@ -125,5 +126,7 @@ def membership_bounds(promise: Guarantee) -> MembershipBounds:
             delta = promise.delta * (2 + yeom_bound(promise.epsilon))
             gaussian = gaussian_advantage(2 * promise.mu) if math.isfinite(promise.mu) else 1.0
             exact = min(gaussian, 2 * promise.advantage_bound_exact)
+        case _:
+            assert_never(promise.adjacency.relation)
     tradeoff = tradeoff_advantage_bound(epsilon, delta) if delta < 1 else 1.0
     return MembershipBounds(yeom_bound(epsilon), tradeoff, exact)

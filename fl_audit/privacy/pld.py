@@ -11,6 +11,7 @@ How far it can be off. The grid moves each of the K composed losses by less than
 so under P by h^2 / 8 at most on average, and by Hoeffding's inequality their sum by more than
 tau = K h^2 / 8 + h sqrt(K ln(1/theta) / 2) with probability theta at most (nor ever by more than K h). Hence
 true epsilon(delta) <= `epsilon(delta)` <= true epsilon(delta - theta) + tau with theta = `MISPLACED_MASS`.
+Under `LossCurves.smallest_delta` rounding hides the tails: there the answers are the upper bounds of `tail_bounds`.
 """
 
 import math
@@ -26,6 +27,7 @@ from fl_audit.errors import InputError
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.loss_grid import LossGrid
 from fl_audit.privacy.loss_laws import LossLaw, Masses, loss_laws
+from fl_audit.privacy.tail_bounds import epsilon_bound, log_odds_bound
 
 MISPLACED_MASS = 1e-12
 """theta: mass that truncation, rounding of the transforms and the tail of Hoeffding's inequality may hold."""
@@ -132,12 +134,16 @@ class LossCurves:
         tau: `epsilon(delta)` lies at most this much above the true epsilon at delta - `MISPLACED_MASS`.
     count
         K, the number of losses that were put on the grid and added up.
+    events, adjacency
+        What the curves are of.
     """
 
     curves: tuple[LossCurve, ...]
     interval: float
     error: float
     count: int
+    events: tuple[ReleaseEvent, ...]
+    adjacency: Adjacency
 
     @property
     def size(self) -> int:
@@ -150,29 +156,17 @@ class LossCurves:
 
     @property
     def smallest_delta(self) -> float:
-        """Deltas from here on are answered: twice the mass that is beyond the grid."""
+        """Deltas from here on are read off the curves: twice the mass that is beyond the grid."""
         return 2 * max(curve.infinity for curve in self.curves)
-
-    def _require_probability(self, name: str, value: float) -> None:
-        if value < self.smallest_delta:
-            raise InputError(
-                f"{name} is {value:g}: accepted by pld for these releases are numbers from {self.smallest_delta:.2g}, "
-                "under which rounding hides the tails"
-            )
 
     def delta(self, epsilon: float) -> float:
         """Return delta at epsilon, never too small."""
         return max(curve.delta(epsilon) for curve in self.curves)
 
     def epsilon(self, delta: float) -> float:
-        """Return epsilon at delta, never too small.
-
-        Raises
-        ------
-        InputError
-            If delta is under `smallest_delta`.
-        """
-        self._require_probability("delta", delta)
+        """Return epsilon at delta, never too small; a bound from above where delta is under `smallest_delta`."""
+        if delta < self.smallest_delta:
+            return epsilon_bound(self.events, self.adjacency, delta)
         return max(curve.epsilon(delta) for curve in self.curves)
 
     def survival(self, loss: float) -> float:
@@ -189,13 +183,9 @@ class LossCurves:
 
         Never too small. A thousandth of the probability is left to sums that the grid has lowered by more than the
         slack that is added.
-
-        Raises
-        ------
-        InputError
-            If the probability is under `smallest_delta`.
         """
-        self._require_probability("probability of passing", probability)
+        if probability < self.smallest_delta:
+            return log_odds_bound(self.events, self.adjacency, probability)
         misplaced = probability * _SLACK_SHARE
         fixed = max(curve.quantile(probability - misplaced) for curve in self.curves) + self.slack(misplaced)
         return min(fixed, self.composed_quantile(probability))
@@ -208,13 +198,9 @@ class LossCurves:
         """Return a loss, at least 0, that adaptively chosen releases pass with at most the probability.
 
         Never too small: it rests on delta(eps) alone (see `LossCurve.passing_probability`).
-
-        Raises
-        ------
-        InputError
-            If the probability is under `smallest_delta`.
         """
-        self._require_probability("probability of passing", probability)
+        if probability < self.smallest_delta:
+            return log_odds_bound(self.events, self.adjacency, probability)
         return max(0.0, *(curve.composed_quantile(probability) for curve in self.curves))
 
     def tradeoff(self, alpha: float) -> float:
@@ -349,4 +335,6 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
         interval=interval,
         error=min(count * interval, count * interval**2 / 8 + spread),
         count=count,
+        events=events,
+        adjacency=adjacency,
     )

@@ -81,13 +81,17 @@ class PrivacyProfile:
     def _curves(self) -> pld.LossCurves:
         return pld.loss_curves(self.events, self.adjacency)
 
+    def resolves(self, delta: float) -> bool:
+        """Return whether epsilon and beliefs at delta are read off closed forms or curves, not only bounded."""
+        return self.gaussian_mu is not None or delta >= self._curves.smallest_delta
+
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon with (epsilon, delta)-DP.
 
         Raises
         ------
         InputError
-            If delta is not above 0 and below 1, or under what the loss distribution resolves.
+            If delta is not above 0 and below 1.
         """
         require_delta(delta)
         mu = self.gaussian_mu
@@ -123,7 +127,7 @@ class PrivacyProfile:
         Raises
         ------
         InputError
-            If delta is not above 0 and below 1, or under what the loss distribution resolves.
+            If delta is not above 0 and below 1.
         """
         return float(expit(float(logit(self.prior)) + self._log_odds_at(delta, sensitivities)))
 

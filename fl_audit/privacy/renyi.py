@@ -88,7 +88,7 @@ def rdp_classic_mu(epsilon: float, delta: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _sampled_divergences(noise_multiplier: float, sampling_rate: float) -> NDArray[np.float64]:
+def _sampled_divergences(noise_multiplier: float, sampling_rate: float, replaced: bool) -> NDArray[np.float64]:
     """Return the Renyi divergences of one Poisson-sampled Gaussian release at `RDP_ORDERS`.
 
     Mironov, Talwar & Zhang 2019, section 3.3: D_alpha = log E[(1 - q + q e^ell)^alpha] / (alpha - 1) with
@@ -100,23 +100,24 @@ def _sampled_divergences(noise_multiplier: float, sampling_rate: float) -> NDArr
     Below a noise multiplier of 0.03, where the rule would need millions of points, Minkowski's inequality for the norm
     of order alpha gives D_alpha <= alpha log(1 - q + q e^((alpha - 1) / (2 z^2))) / (alpha - 1), which differs from the
     truth by rounding there unless q is under e^-50.
+
+    Where a unit is replaced, the pair is (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in `pld`:
+    the noise multiplier is twice as large, and the second mixture, at least (1-q) N(0), is divided by.
     """
-    z, q = noise_multiplier, sampling_rate
+    z, q = noise_multiplier * (2 if replaced else 1), sampling_rate
     if z < _WEAK_NOISE:
         norms = np.logaddexp(math.log1p(-q), math.log(q) + (RDP_ORDERS - 1) / (2 * z * z))
         bounds = np.asarray(RDP_ORDERS / (RDP_ORDERS - 1) * norms, dtype=np.float64)
+        bounds -= math.log1p(-q) if replaced else 0.0
         bounds.flags.writeable = False
         return bounds
     step = min(0.25, z / 2)
     u = np.arange(-12.0, RDP_ORDERS[-1] / z + 12.0, step)
-    ell = u / z - 0.5 / z**2
-    log_ratio = np.logaddexp(math.log1p(-q), math.log(q) + ell)
-    small = np.abs(ell) < 1
-    log_ratio[small] = np.log1p(q * np.expm1(ell[small]))
+    log_ratio, log_other = (_log_mixture(q, side * u / z - 0.5 / z**2) for side in (1, -1))
     log_weight = -u * u / 2 + math.log(step) - 0.5 * math.log(2 * math.pi)
     divergences = np.empty_like(RDP_ORDERS)
     for index, order in enumerate(RDP_ORDERS):
-        exponent = order * log_ratio
+        exponent = order * log_ratio + ((1 - order) * log_other if replaced else 0.0)
         if np.max(np.abs(exponent)) < 1:
             moment = math.log1p(float(np.sum(np.exp(log_weight) * np.expm1(exponent))))
         else:
@@ -126,6 +127,14 @@ def _sampled_divergences(noise_multiplier: float, sampling_rate: float) -> NDArr
         divergences[index] = max(moment, 0.0) / (order - 1)
     divergences.flags.writeable = False
     return divergences
+
+
+def _log_mixture(q: float, ell: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return ln(1 - q + q e^ell), with all digits where ell is small."""
+    mixture = np.asarray(np.logaddexp(math.log1p(-q), math.log(q) + ell), dtype=np.float64)
+    small = np.abs(ell) < 1
+    mixture[small] = np.log1p(q * np.expm1(ell[small]))
+    return mixture
 
 
 def _seen_divergences(noise_multiplier: float, sampling_rate: float) -> NDArray[np.float64]:
@@ -140,7 +149,9 @@ def _seen_divergences(noise_multiplier: float, sampling_rate: float) -> NDArray[
     return np.asarray(np.where(exponents < 1, small, large) / (RDP_ORDERS - 1), dtype=np.float64)
 
 
-def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str, adjacency: Adjacency) -> NDArray[np.float64]:
+def renyi_divergences(
+    events: Sequence[ReleaseEvent], accountant: str | None, adjacency: Adjacency
+) -> NDArray[np.float64]:
     """Return the Renyi divergences of a composition at `RDP_ORDERS`.
 
     Parameters
@@ -148,10 +159,10 @@ def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str, adjacency
     events
         What is released.
     accountant
-        Name that a refusal gives.
+        Name that a refusal gives. The published accountants know no release that is sampled in secret where a unit is
+        replaced; None accepts it too.
     adjacency
-        How neighbours differ: the divergences of a release that is sampled in secret hold only where a unit comes or
-        goes.
+        How neighbours differ: only a release that is sampled in secret depends on it.
 
     Raises
     ------
@@ -166,14 +177,15 @@ def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str, adjacency
         elif isinstance(event, SampledGaussianRelease) and event.seen:
             total = total + event.count * _seen_divergences(event.noise_multiplier, event.sampling_rate)
         elif isinstance(event, SampledGaussianRelease):
-            if adjacency.relation is Relation.REPLACE:
+            replaced = adjacency.relation is Relation.REPLACE
+            if replaced and accountant is not None:
                 raise InputError(
                     f"{accountant} accounts for sampling only where a {adjacency.unit} comes or goes, not where one is "
                     f"replaced: not for {event}; pld does"
                 )
-            total = total + event.count * _sampled_divergences(event.noise_multiplier, event.sampling_rate)
+            total = total + event.count * _sampled_divergences(event.noise_multiplier, event.sampling_rate, replaced)
         else:
-            raise InputError(f"{accountant} accounts for Gaussian releases only: not for {event}")
+            raise InputError(f"{accountant or 'Renyi accounting'} accounts for Gaussian releases only: not for {event}")
     return total
 
 

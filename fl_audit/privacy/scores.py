@@ -6,6 +6,7 @@ insider may become under such a composition stands in `beliefs`.
 """
 
 import math
+from numbers import Real
 
 from scipy.special import erf, erfinv, expit, logit
 
@@ -17,7 +18,7 @@ _SQRT2 = math.sqrt(2.0)
 
 def require_prior(prior: float) -> None:
     """Raise `InputError` unless the prior belief in D lies strictly between 0 and 1."""
-    require(0 < prior < 1, f"prior is {prior}: accepted are numbers above 0 and below 1")
+    require(isinstance(prior, Real) and 0 < prior < 1, f"prior is {prior}: accepted are numbers above 0 and below 1")
 
 
 def require_belief(belief: float, prior: float) -> None:

@@ -4,14 +4,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.trial import Attempt
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, add_legend, finish_axes, new_figure
 
 _BINS = 40
 
 
-def draw_attempt(claim: Claim, attempt: Attempt) -> Figure:
+def draw_attempt(claim: StatedClaim, attempt: Attempt) -> Figure:
     """Return the figure: left the scores under D and D', right their trade-off with what the claim allows."""
     figure = new_figure(4.0)
     left, right = figure.subplots(1, 2)
@@ -38,7 +38,7 @@ def _scores(axes: Axes, attempt: Attempt) -> None:
     finish_axes(axes, "Scores of fresh games", "score, in spreads (right of the line: guess D)", "games")
 
 
-def _tradeoff(axes: Axes, claim: Claim, attempt: Attempt) -> None:
+def _tradeoff(axes: Axes, claim: StatedClaim, attempt: Attempt) -> None:
     one = np.sort(attempt.scores[attempt.present])
     zero = np.sort(attempt.scores[~attempt.present])
     thresholds = np.unique(attempt.scores)[::-1]

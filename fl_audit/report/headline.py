@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import assert_never
 
 from fl_audit.evidence.belief.advantage import most_wins
 from fl_audit.evidence.belief.family import FAMILY_LEVEL
@@ -142,6 +143,8 @@ def next_step(contents: RunContents) -> str:
             )
         case Verdict.CONSISTENT:
             return _after_consistent(contents)
+        case _:
+            assert_never(numbers.verdict)
 
 
 def _after_consistent(contents: RunContents) -> str:

@@ -74,6 +74,8 @@ def contribution_text(facts: RunFacts) -> str:
             return f"each client its clipped update after {_schedule_text(schedule)}"
         case PrivateTraining(schedule):
             return f"each client its update after {_schedule_text(schedule)} by DP-SGD, private already"
+        case _:
+            assert_never(facts.game.law.contribution)
 
 
 def _schedule_text(schedule: LocalSchedule) -> str:
@@ -103,6 +105,8 @@ def noise_source_text(facts: RunFacts) -> str:
             )
         case CorrelatedGaussian() as noise:
             return f"correlated over rounds: the server adds it, {_matrix_text(facts, noise)}"
+        case _:
+            assert_never(facts.game.law.noise)
 
 
 def _matrix_text(facts: RunFacts, noise: CorrelatedGaussian) -> str:
@@ -111,6 +115,8 @@ def _matrix_text(facts: RunFacts, noise: CorrelatedGaussian) -> str:
             matrix = f"by the binary tree over {plural(noise.rounds, 'round')}"
         case StrategyKind.BANDED:
             matrix = f"by a banded matrix with {plural(noise.bands, 'band')} over {plural(noise.rounds, 'round')}"
+        case _:
+            assert_never(noise.matrix)
     (event,) = facts.game.law.events(facts.game.rounds, facts.game.standpoint)
     assert isinstance(event, GaussianRelease), "all rounds of correlated noise are one release"
     times = number_text(event.sensitivity, 3)
@@ -145,6 +151,8 @@ def participation_text(facts: RunFacts) -> str:
                 f"at most {plural(often, 'time')} in {plural(facts.game.rounds, 'round')}; everybody knows when, so "
                 "sampling adds no protection"
             )
+        case _:
+            assert_never(facts.game.law.participation)
 
 
 def _seen_text(facts: RunFacts) -> str:
@@ -172,6 +180,8 @@ def clipping_text(facts: RunFacts) -> str:
                 f"{percent(adaptive.quantile)} of the updates keep within, by a count with noise of its own, and the "
                 "promise counts both releases"
             )
+        case _:
+            assert_never(facts.game.law.clipping)
 
 
 def standpoint_text(facts: RunFacts) -> str:
@@ -182,6 +192,8 @@ def standpoint_text(facts: RunFacts) -> str:
             return "at the honest-but-curious server, which sees every contribution by itself"
         case Place.CLIENT:
             return f"at {_clients_text(facts, standpoint)}, and sees what is released to all"
+        case _:
+            assert_never(standpoint.place)
 
 
 def _clients_text(facts: RunFacts, standpoint: Standpoint) -> str:
@@ -246,3 +258,5 @@ def units_text(facts: RunFacts) -> str:
             return plural(facts.game.records, "record")
         case Unit.CLIENT:
             return plural(facts.game.clients, "client")
+        case _:
+            assert_never(facts.relation.unit)

@@ -1,6 +1,7 @@
 """How a report speaks of what is protected: a record or a client, which is there or not, or is replaced by another."""
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from fl_audit.adjacency import Adjacency, Relation, Unit
 
@@ -68,6 +69,8 @@ def unit_words(adjacency: Adjacency) -> UnitWords:
             return _of_a_record(replaced)
         case Unit.CLIENT:
             return _of_a_client(replaced)
+        case _:
+            assert_never(adjacency.unit)
 
 
 def _of_a_record(replaced: bool) -> UnitWords:

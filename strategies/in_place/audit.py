@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import (
 
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.errors import InputError, require
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.findings import trial_json
 from fl_audit.laboratory.guesses import LESSONS, fewest_games, guess_trial
 from fl_audit.laboratory.seen import stacked
@@ -83,12 +83,12 @@ class Audit:
     --------
     In a Flower app::
 
-        audit = Audit(Claim("add-remove-client", epsilon=4.0, delta=1e-5), games=200)
+        audit = Audit(StatedClaim("add-remove-client", epsilon=4.0, delta=1e-5), games=200)
         strategy = audit.watch(strategy)
         app = ClientApp(mods=[audit.insider()])
     """
 
-    claim: Claim
+    claim: StatedClaim
     games: int = 200
     directory: Path = Path("fl-audit-games")
     contribution: Contribution | None = None

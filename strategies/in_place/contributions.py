@@ -1,6 +1,7 @@
 """What a client contributes in a game, as arrays: its own update, its opposite, a crafted one, or almost nothing."""
 
 from collections.abc import Mapping
+from typing import assert_never
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
@@ -82,6 +83,8 @@ def contribution(deed: Deed, own: Arrays, base: Arrays, length: float) -> Arrays
             sign = 1.0 if deed is Deed.CRAFTED else -1.0
             steps = crafted({name: value.shape for name, value in base.items() if _is_float(value)}, sign * length)
             return {name: _moved(value, steps[name]) if name in steps else value for name, value in base.items()}
+        case _:
+            assert_never(deed)
 
 
 def crafted(shapes: Mapping[str, tuple[int, ...]], length: float) -> dict[str, Floats]:

@@ -11,7 +11,7 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
 from fl_audit.adjacency import Relation, Unit
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Floats, Seen
 from fl_audit.packing import pack, unpack
 from strategies.laboratory.kinds import RECORDS_OF_OTHERS, Form, Kind, Part, Schedule
@@ -81,7 +81,9 @@ class Game:
         For clients whose local work is random.
     """
 
-    def __init__(self, subject: Subject, claim: Claim, kind: Kind, present: bool, random: np.random.Generator) -> None:
+    def __init__(
+        self, subject: Subject, claim: StatedClaim, kind: Kind, present: bool, random: np.random.Generator
+    ) -> None:
         self._subject, self._claim, self._kind, self._random = subject, claim, kind, random
         self._model: Template = template(kind.model)
         self._part: Part | None = kind.present if present else kind.absent

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
@@ -58,6 +58,8 @@ def template(model: Model) -> Template:
             arrays[COUNTER] = np.zeros((), np.int64)
         case Model.PLAIN | Model.HALF:
             pass
+        case _:
+            assert_never(model)
     draws = generator(0, Purpose.PUBLIC_DIRECTIONS).standard_normal((2, plain))
     directions, _ = np.linalg.qr(draws.T)
     padding = np.zeros((sum(array.size for array in arrays.values()) - plain, 2))
@@ -82,6 +84,8 @@ def update_of(part: Part, model: Template, norm: float, round: int, schedule: Sc
             pass
         case Schedule.STEADY:
             pass
+        case _:
+            assert_never(schedule)
     match part.direction:
         case Direction.ZERO:
             return np.zeros(model.size)
@@ -98,6 +102,8 @@ def update_of(part: Part, model: Template, norm: float, round: int, schedule: Sc
             update = np.zeros(model.size)
             update[-1] = length
             return update
+        case _:
+            assert_never(part.direction)
 
 
 def _unit(vector: Floats, part: slice) -> Floats:
@@ -164,6 +170,8 @@ def message_of(
             arrays[BIAS] = np.zeros(arrays[BIAS].size + 1, arrays[BIAS].dtype)
         case Form.PLAIN:
             pass
+        case _:
+            assert_never(form)
     record = ArrayRecord({name: Array(*pack(array)) for name, array in arrays.items()})
     whole: dict[str, int | float | list[int] | list[float]] = {
         name: int(value) if float(value).is_integer() else float(value) for name, value in numbers.items()

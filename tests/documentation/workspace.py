@@ -101,6 +101,10 @@ def _made_small(words: list[str]) -> list[str]:
     return ["--engine", "local", "--set", f"audit.worlds={worlds}"]
 
 
+_RELATION_OF = {"dp-fedavg": "add-remove-client", "dp-sgd-clients": "add-remove-record"}
+"""What a part of a configuration that leaves out how neighbours differ is checked with, by its strategy."""
+
+
 def check_configuration(block: Block, directory: Path) -> None:
     """Check a configuration, or a part of one, as `fl-audit run` does before it looks at data."""
     if block.file is not None:
@@ -110,6 +114,8 @@ def check_configuration(block: Block, directory: Path) -> None:
     privacy = values.setdefault("privacy", {})
     if privacy.get("private") is not False and not set(privacy) & set(PRIVACY_TARGETS):
         privacy["epsilon"] = 1.0
+    if privacy.get("private") is not False and "adjacency" not in privacy:
+        privacy["adjacency"] = _RELATION_OF.get(values.get("training", {}).get("strategy"), "replace-record")
     parse_config(values)
 
 

@@ -41,7 +41,7 @@ from fl_audit.mechanisms.standpoint import Place, Standpoint, TargetsParticipati
 from fl_audit.privacy.matrices import StrategyKind
 
 SCHEDULE = LocalSchedule(0.1, 4, None, 2)
-CONTRIBUTIONS: tuple[Contribution, ...] = (RecordGradients(), LocalTraining(SCHEDULE), PrivateTraining(SCHEDULE, 4))
+CONTRIBUTIONS: tuple[Contribution, ...] = (RecordGradients(), LocalTraining(SCHEDULE), PrivateTraining(SCHEDULE, (4,)))
 CLIPPINGS: tuple[Clipping, ...] = (FixedClipping(1.0), AdaptiveClipping(1.0), NoClipping())
 PARTICIPATIONS: tuple[Participation, ...] = (Everybody(), PoissonSampling(0.3), FixedCohort(CLIENTS // 2, CLIENTS))
 NOISES: tuple[Noise, ...] = (

@@ -279,7 +279,7 @@ def test_answers_that_cannot_be_are_refused(case: tuple[str, str, str | float], 
 )
 def test_settings_that_make_no_sense_are_refused(audit: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError) as caught:
-        parse_config({"privacy": {"epsilon": 1.0}, "audit": audit})
+        parse_config({"privacy": {"epsilon": 1.0, "adjacency": "replace-record"}, "audit": audit})
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 

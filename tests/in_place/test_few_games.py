@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom
 
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.guesses import LESSONS, fewest_games, guess_trial, guessed_epsilon
 from fl_audit.laboratory.seen import Games
 from fl_audit.laboratory.sketch import sketch
@@ -38,7 +38,7 @@ def test_a_claim_that_just_holds_is_seldom_called_violated() -> None:
 
     30 audits at a level of 5 %: more than 6 alarms have a probability below 0.1 %.
     """
-    claim, alarms = Claim("add-remove-client", epsilon=1.0, delta=0.0), 0
+    claim, alarms = StatedClaim("add-remove-client", epsilon=1.0, delta=0.0), 0
     for seed in range(30):
         draws = np.random.default_rng(seed)
         present = draws.random(40) < 0.5
@@ -55,13 +55,13 @@ def test_a_leak_outside_the_difference_is_found() -> None:
     present = draws.random(100) < 0.5
     columns = draws.normal(size=(100, 3))
     columns[:, 2] = np.where(present, 3.0, -3.0) + draws.normal(size=100)
-    trial = guess_trial(Claim("add-remove-client", epsilon=1.0), "toy", games_of(columns), present)
+    trial = guess_trial(StatedClaim("add-remove-client", epsilon=1.0), "toy", games_of(columns), present)
     assert trial.verdict is Verdict.VIOLATED
     assert trial.attempts[0].lead.group != "along the differing contribution"
 
 
 def test_the_fewest_games_just_refute_a_claim() -> None:
-    claim = Claim("add-remove-client", epsilon=4.0, delta=1e-5)
+    claim = StatedClaim("add-remove-client", epsilon=4.0, delta=1e-5)
     counted = fewest_games(claim) - LESSONS
     assert (
         guessed_epsilon(counted - 1, counted - 1, claim.delta, 0.95)

@@ -19,7 +19,7 @@ from toy_app import CLIENTS, Heard, Noisy, toy_audit, toy_run
 
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
-from strategies.in_place import Claim, held, insider
+from strategies.in_place import StatedClaim, held, insider
 
 
 def verdict_of(directory: Path) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def test_true_noise_is_not_called_violated(tmp_path: Path, strategy: Callable[[]
     One app has a generator of its own, which copies would repeat. Under Flower's wrapper the contribution is crafted,
     and clipped to the norm.
     """
-    claim = Claim("add-remove-client", noise_multiplier=1.0)
+    claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
     toy_run(strategy, toy_audit(tmp_path, games=120, seed=5, claim=claim))
     found = verdict_of(tmp_path)
     assert found["verdict"] == "consistent"
@@ -88,7 +88,7 @@ def test_true_noise_is_not_called_violated(tmp_path: Path, strategy: Callable[[]
 
 
 def test_too_little_noise_is_called_violated(tmp_path: Path) -> None:
-    claim = Claim("replace-client", noise_multiplier=2.0)
+    claim = StatedClaim("replace-client", noise_multiplier=2.0)
     toy_run(lambda: Noisy(0.1 / CLIENTS), toy_audit(tmp_path, games=120, claim=claim))
     # An update against its opposite is twice as far: mu 2 where the claim allows 0.5.
     found = verdict_of(tmp_path)
@@ -209,7 +209,7 @@ def test_the_insider_does_nothing_without_a_watched_strategy() -> None:
     [
         ({"games": 20}, "games are 20: accepted are whole numbers from 21"),
         ({"observer": "nobody"}, "observer is 'nobody': accepted are client, server"),
-        ({"claim": Claim("add-remove-record", epsilon=1.0), "contribution": "crafted"}, "accepted is own"),
+        ({"claim": StatedClaim("add-remove-record", epsilon=1.0), "contribution": "crafted"}, "accepted is own"),
     ],
 )
 def test_wrong_settings_are_refused_in_one_line(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
@@ -220,7 +220,7 @@ def test_wrong_settings_are_refused_in_one_line(tmp_path: Path, changes: dict[st
 def test_the_server_sees_one_client_through_its_local_noise(tmp_path: Path) -> None:
     """LocalDpMod at epsilon 10: mu = sensitivity / sigma = 10 / sqrt(2 ln(1.25e5)) = 2.06, in any message."""
     mods = [LocalDpMod(clipping_norm=0.1, sensitivity=0.1, epsilon=10.0, delta=1e-5), insider]
-    claim = Claim("add-remove-client", epsilon=1.0)
+    claim = StatedClaim("add-remove-client", epsilon=1.0)
     toy_run(FedAvg, toy_audit(tmp_path, claim=claim, observer="server", contribution="crafted", games=80), mods=mods)
     found = verdict_of(tmp_path)
     assert found["verdict"] == "violated"
@@ -238,12 +238,12 @@ def recorded(message: Message, context: Context, call_next: Any) -> Message:
 
 @pytest.mark.parametrize("adjacency", ["add-remove-record", "replace-record"])
 def test_claims_about_records_ask_the_app(tmp_path: Path, adjacency: str) -> None:
-    toy_run(FedAvg, toy_audit(tmp_path, claim=Claim(adjacency, epsilon=1.0)), mods=[insider, recorded])
+    toy_run(FedAvg, toy_audit(tmp_path, claim=StatedClaim(adjacency, epsilon=1.0)), mods=[insider, recorded])
     assert verdict_of(tmp_path)["verdict"] == "violated"
 
 
 def test_a_claim_about_records_needs_an_app_that_asks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    toy_run(FedAvg, toy_audit(tmp_path, claim=Claim("add-remove-record", epsilon=1.0)))
+    toy_run(FedAvg, toy_audit(tmp_path, claim=StatedClaim("add-remove-record", epsilon=1.0)))
     assert "accepted is an app that calls held(records)" in capsys.readouterr().err
     assert not (tmp_path / "games").exists()
 
@@ -256,7 +256,7 @@ def failing(message: Message, context: Context, call_next: Any) -> Message:
 
 
 def test_errors_of_clients_in_games_are_findings(tmp_path: Path) -> None:
-    claim = Claim("add-remove-client", epsilon=1.0, rounds=2)
+    claim = StatedClaim("add-remove-client", epsilon=1.0, rounds=2)
     toy_run(FedAvg, toy_audit(tmp_path, claim=claim, games=21), mods=[insider, failing], rounds=1)
     refusals = {refusal["game"]: refusal["said"] for refusal in verdict_of(tmp_path)["refusals"]}
     assert "no such model" in refusals["replies of clients"]

@@ -13,7 +13,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from experiments.runs.local_engine import run_locally
-from strategies.in_place import Audit, Claim, insider
+from strategies.in_place import Audit, StatedClaim, insider
 
 CLIENTS = 3
 
@@ -52,7 +52,7 @@ def toy_client(mods: list[Any], heard: Heard, size: int = 6) -> ClientApp:
 
 def toy_audit(directory: Path, **changes: Any) -> Audit:
     settings: dict[str, Any] = {"games": 60, "seed": 1, "directory": directory}
-    return Audit(**({"claim": Claim("add-remove-client", epsilon=1.0)} | settings | changes))
+    return Audit(**({"claim": StatedClaim("add-remove-client", epsilon=1.0)} | settings | changes))
 
 
 def toy_run(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Games
 from fl_audit.laboratory.trial import Budget, Trial, put_on_trial
 
@@ -43,7 +43,7 @@ def gaussian(mu: float, rounds: int = 1) -> Make:
 
 
 def trial_of(
-    claim: Claim, make: Make, seed: int = 0, budget: Budget = SMALL, malformed: frozenset[str] = frozenset()
+    claim: StatedClaim, make: Make, seed: int = 0, budget: Budget = SMALL, malformed: frozenset[str] = frozenset()
 ) -> Trial:
     """Put a claim on trial with games of one kind."""
     random = np.random.default_rng(seed)

@@ -4,14 +4,14 @@ import pytest
 from scipy.stats import norm
 
 from fl_audit.errors import InputError
-from fl_audit.laboratory.claim import Claim, Limit
+from fl_audit.laboratory.claim import Limit, StatedClaim
 
 
 @pytest.mark.parametrize(("multiplier", "rounds"), [(1.0, 1), (2.0, 3), (0.5, 2)])
 def test_limits_of_gaussian_noise_lie_on_its_privacy_curve(multiplier: float, rounds: int) -> None:
     # delta(epsilon) of a Gaussian mechanism: Balle & Wang 2018, theorem 5, here written out.
     mu = math.sqrt(rounds) / multiplier
-    limits = Claim("add-remove-client", noise_multiplier=multiplier, rounds=rounds).limits
+    limits = StatedClaim("add-remove-client", noise_multiplier=multiplier, rounds=rounds).limits
     for epsilon, delta in limits:
         law = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
         assert law == pytest.approx(delta, rel=1e-6)
@@ -20,16 +20,16 @@ def test_limits_of_gaussian_noise_lie_on_its_privacy_curve(multiplier: float, ro
 
 
 def test_a_pair_is_its_only_limit_whatever_the_rounds() -> None:
-    assert Claim("replace-client", epsilon=2.0, delta=1e-3, rounds=7).limits == (Limit(2.0, 1e-3),)
+    assert StatedClaim("replace-client", epsilon=2.0, delta=1e-3, rounds=7).limits == (Limit(2.0, 1e-3),)
 
 
 def test_success_is_that_of_the_best_rule() -> None:
-    gaussian = Claim("add-remove-client", noise_multiplier=0.5)
+    gaussian = StatedClaim("add-remove-client", noise_multiplier=0.5)
     assert gaussian.success == pytest.approx(norm.cdf(1.0))
     # Randomised response tells the truth with probability e^epsilon / (1 + e^epsilon).
-    pure = Claim("add-remove-client", epsilon=1.5, delta=0.0)
+    pure = StatedClaim("add-remove-client", epsilon=1.5, delta=0.0)
     assert pure.success == pytest.approx(1 / (1 + math.exp(-1.5)))
-    assert Claim("add-remove-client", epsilon=0.0, delta=0.2).success == pytest.approx(0.6)
+    assert StatedClaim("add-remove-client", epsilon=0.0, delta=0.2).success == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,4 @@ def test_success_is_that_of_the_best_rule() -> None:
 )
 def test_bad_numbers_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InputError):
-        Claim("add-remove-client", **wrong)
+        StatedClaim("add-remove-client", **wrong)

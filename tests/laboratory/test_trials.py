@@ -5,12 +5,12 @@ from scipy.stats import binom
 
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.claim import Claim
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.findings import opening
 from fl_audit.laboratory.seen import Games
 from fl_audit.laboratory.trial import Budget, Trial
 
-_CLAIM = Claim("add-remove-client", noise_multiplier=1.0)
+_CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
 
 
 def test_a_shift_twice_as_large_as_claimed_is_found_and_its_lines_are_shown() -> None:
@@ -24,7 +24,7 @@ def test_a_shift_twice_as_large_as_claimed_is_found_and_its_lines_are_shown() ->
 
 
 def test_the_whole_shift_over_rounds_counts() -> None:
-    claim = Claim("add-remove-client", noise_multiplier=2.0, rounds=4)
+    claim = StatedClaim("add-remove-client", noise_multiplier=2.0, rounds=4)
     assert trial_of(claim, gaussian(0.7, rounds=4)).verdict is Verdict.CONSISTENT
     assert trial_of(claim, gaussian(3.0, rounds=4)).verdict is Verdict.VIOLATED
 
@@ -37,7 +37,7 @@ def test_claims_that_hold_are_seldom_called_violated() -> None:
 
 
 def test_a_claim_that_no_number_of_right_guesses_could_refute_is_left_open() -> None:
-    claim = Claim("add-remove-client", epsilon=20.0, delta=0.0)
+    claim = StatedClaim("add-remove-client", epsilon=20.0, delta=0.0)
     assert trial_of(claim, gaussian(9.0)).verdict is Verdict.INCONCLUSIVE
 
 

@@ -3,10 +3,13 @@
 import math
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import fl_audit as fa
 import fl_audit.privacy
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
@@ -107,3 +110,47 @@ def test_no_module_of_privacy_imports_torch() -> None:
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_a_claim_is_the_same_however_its_parts_are_named() -> None:
+    named = fa.Claim("replace-record", list(fa.gaussian_rounds(9.0, 30)), 0.001, accountant="gdp")
+    assert named == Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(9.0, 30), 0.001, 0.5, Accountant.GDP)
+    assert named == fa.Claim("replace-record", fa.gaussian_rounds(9.0, 30), 0.001)
+    assert fa.Claim("replace-record", fa.gaussian_rounds(9.0, 30, 0.1), 0.001).accountant is Accountant.PLD
+    assert fa.Claim("replace-record", [fa.LaplaceRelease(1.0, 2.0)], 0.001).accountant is Accountant.PLD
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"adjacency": "replace"}, "adjacency is 'replace': accepted are add-remove-record, replace-record"),
+        ({"adjacency": None}, "adjacency is None: accepted are"),
+        ({"accountant": "moments"}, "accountant is 'moments': accepted are rdp-classic, rdp, pld, gdp"),
+        ({"sensitivities": "local"}, "sensitivities is 'local': accepted are fixed, adaptive"),
+        ({"delta": "small"}, "delta is small: accepted are numbers above 0 and below 1"),
+        ({"delta": 0}, "delta is 0: accepted"),
+        ({"prior": 1}, "prior is 1: accepted"),
+        ({"events": (1,)}, "event is 1: accepted are GaussianRelease"),
+        ({"events": ()}, "events are empty"),
+    ],
+)
+def test_a_wrong_claim_is_refused_when_it_is_made(wrong: dict[str, Any], said: str) -> None:
+    parts = {"adjacency": "replace-record", "events": fa.gaussian_rounds(1.0, 3), "delta": 0.1} | wrong
+    with pytest.raises(fa.InputError) as caught:
+        fa.Claim(**parts)
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+
+
+def test_claims_and_guarantees_are_one_readable_line() -> None:
+    claim = fa.Claim("replace-record", fa.gaussian_rounds(9.0, 30), 0.001)
+    assert str(claim) == (
+        "30 x Gaussian release (sensitivity 1, sigma 9), neighbours by replace-record, at delta 0.001, "
+        "prior 0.5, by gdp"
+    )
+    assert claim._repr_html_() == f"<p>{claim}</p>"
+    assert str(fa.guarantee(claim)).startswith(
+        "epsilon 1.713 at delta 0.001 by gdp, neighbours by replace-record, noise"
+    )
+    assert "\n" not in str(fa.guarantee(claim))
+    assert fa.__version__ == version("fl-audit")

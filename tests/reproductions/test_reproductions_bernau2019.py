@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 
 from experiments.reproductions import reproduce
 from experiments.reproductions.bernau2019 import configurations, paper, runs
-from experiments.reproductions.bernau2019.claims import TESTS, Claim, claims_of
+from experiments.reproductions.bernau2019.claims import TESTS, PaperClaim, claims_of
 from experiments.reproductions.bernau2019.claims import Verdict as OfClaim
 from experiments.reproductions.bernau2019.confidences import surest
 from experiments.reproductions.bernau2019.configurations import configuration
@@ -255,7 +255,7 @@ def test_models_that_are_surest_at_one_level_are_found() -> None:
     ],
 )
 def test_a_claim_holds_where_its_whole_interval_lies_in_the_range(interval: Interval, verdict: OfClaim) -> None:
-    assert Claim("6", "said", "there", "AUC", interval, 0.47, 0.53).verdict is verdict
+    assert PaperClaim("6", "said", "there", "AUC", interval, 0.47, 0.53).verdict is verdict
 
 
 def test_claims_find_what_was_put_in() -> None:

@@ -27,6 +27,7 @@ test-records = 50
 rounds = 60
 learning-rate = 1.0
 [privacy]
+adjacency = "replace-record"
 belief = 0.9
 delta = 0.01
 [audit]

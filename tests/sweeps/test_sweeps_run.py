@@ -126,7 +126,7 @@ def test_an_interrupted_command_says_how_to_go_on(
     monkeypatch.setattr(sys, "argv", ["fl-audit", "sweep", "config.toml", "--set", "run.seed=7", "--out", "out"])
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "config.toml").write_text("[privacy]\nepsilon = 1\n")
+    (tmp_path / "config.toml").write_text("[privacy]\nadjacency = 'replace-record'\nepsilon = 1\n")
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130

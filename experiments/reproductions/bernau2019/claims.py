@@ -36,7 +36,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Claim:
+class PaperClaim:
     """A sentence of the paper, made into a range for one number of ours.
 
     Parameters
@@ -117,32 +117,32 @@ def played_of(data: DataSetting, runs: Runs) -> Played:
     return Played(data, original, tuple(local), tuple(central))
 
 
-def at_chance(played: Played) -> Iterator[Claim]:
+def at_chance(played: Played) -> Iterator[PaperClaim]:
     """Yield whether attacks do no better than guessing where section 6 says so."""
     for run in played.private:
         if not is_at_chance(run.setting):
             continue
         for attack in played.attacks:
-            yield Claim(
+            yield PaperClaim(
                 "6", "attacks do no better than guessing at this noise", run.setting.label, ATTACK_NAMES[attack],
                 run.areas[attack], 0.5 - MARGIN, 0.5 + MARGIN,
             )  # fmt: skip
 
 
-def white_over_black(played: Played) -> Iterator[Claim]:
+def white_over_black(played: Played) -> Iterator[PaperClaim]:
     """Yield whether the view inside helps, and only a little."""
     if WHITE_BOX not in played.attacks:
         return
     found = gain((played.original, *played.private), WHITE_BOX, BLACK_BOX)
     quantity, where = "white-box AUC less black-box AUC, mean over settings", played.data.title
     if played.data.study is Study.COLLAB:
-        yield Claim("6", "both attacks achieve the same on COLLAB", where, quantity, found, -MARGIN, MARGIN)
+        yield PaperClaim("6", "both attacks achieve the same on COLLAB", where, quantity, found, -MARGIN, MARGIN)
         return
-    yield Claim("6", "white-box attacks achieve more than black-box ones", where, quantity, found, 0.0)
-    yield Claim("6", "what they achieve more is small", where, quantity, found, highest=WHITE_BOX_GAIN[1])
+    yield PaperClaim("6", "white-box attacks achieve more than black-box ones", where, quantity, found, 0.0)
+    yield PaperClaim("6", "what they achieve more is small", where, quantity, found, highest=WHITE_BOX_GAIN[1])
 
 
-def alike(played: Played) -> Iterator[Claim]:
+def alike(played: Played) -> Iterator[PaperClaim]:
     """Yield whether local and central DP give the same AUC at the same accuracy."""
     if not played.local or not played.central:
         return
@@ -150,13 +150,13 @@ def alike(played: Played) -> Iterator[Claim]:
         found = difference_at_like_accuracy(
             played.original, played.local, played.central, attack, _random("alike", played, attack)
         )
-        yield Claim(
+        yield PaperClaim(
             "6", "local and central DP trade privacy for accuracy alike", played.data.title,
             f"{ATTACK_NAMES[attack]} under LDP less under CDP, at the same test accuracy", found, -MARGIN, MARGIN,
         )  # fmt: skip
 
 
-def phi_above_one(played: Played) -> Iterator[Claim]:
+def phi_above_one(played: Played) -> Iterator[PaperClaim]:
     """Yield whether phi exceeds 1 for some epsilon; intervals of all levels hold together (Bonferroni)."""
     for method in (Method.LOCAL, Method.CENTRAL):
         runs = played.of(method)
@@ -169,7 +169,7 @@ def phi_above_one(played: Played) -> Iterator[Claim]:
         largest = Interval(*(max(getattr(one, end) for one in known) for end in ("value", "low", "high")))
         below = played.data.study is Study.COLLAB
         said = "phi is above 1 for no epsilon on COLLAB" if below else "phi is above 1 for some epsilon"
-        yield Claim(
+        yield PaperClaim(
             "6", said, f"{played.data.title}, {method}", f"largest phi ({ATTACK_NAMES[played.of_phi]})", largest,
             -inf if below else 1.0, 1.0 if below else inf,
         )  # fmt: skip
@@ -184,7 +184,7 @@ _HIGHER_PHI = {
 """Which kind of privacy has the higher phi, as section 6 says."""
 
 
-def order_of_phi(played: Played) -> Iterator[Claim]:
+def order_of_phi(played: Played) -> Iterator[PaperClaim]:
     """Yield whether phi is higher, on average over levels, for the kind of privacy of which the paper says so."""
     better = _HIGHER_PHI.get(played.data.study)
     if better is None or not played.local or not played.central:
@@ -199,13 +199,13 @@ def order_of_phi(played: Played) -> Iterator[Claim]:
 
     attack = played.of_phi
     found = interval_of(curve(runs, attack, _random("order", played, attack)), difference)
-    yield Claim(
+    yield PaperClaim(
         "6", f"phi is higher under {better}", played.data.title,
         f"mean phi ({ATTACK_NAMES[attack]}) under {better} less under {worse}", found, 0.0,
     )  # fmt: skip
 
 
-def accuracy_on_skewed(played: Played) -> Iterator[Claim]:
+def accuracy_on_skewed(played: Played) -> Iterator[PaperClaim]:
     """Yield whether local DP keeps a higher test accuracy at every level; intervals hold together (Bonferroni)."""
     if played.data.study is not Study.SKEWED:
         return
@@ -214,47 +214,47 @@ def accuracy_on_skewed(played: Played) -> Iterator[Claim]:
     found = [welch_interval(one.test_accuracy, other.test_accuracy, confidence) for one, other in pairs]
     if found:
         least = Interval(*(min(one[end] for one in found) for end in range(3)))
-        yield Claim(
+        yield PaperClaim(
             "5.5", "test accuracy under LDP is higher at every level", played.data.title,
             "smallest difference of test accuracies, LDP less CDP, level by level", least, 0.0,
         )  # fmt: skip
 
 
-def confidence_on_skewed(played: Played) -> Iterator[Claim]:
+def confidence_on_skewed(played: Played) -> Iterator[PaperClaim]:
     """Yield whether models are surer of themselves at epsilon_i = 1 than at all other levels."""
     found = surest(played.local) if played.data.study is Study.SKEWED else None
     if found is not None:
-        yield Claim(
+        yield PaperClaim(
             "5.5", "models are surest of their answers at epsilon_i = 1", played.data.title,
             "confidence at epsilon_i 1 less the largest at another level", found, 0.0,
         )  # fmt: skip
 
 
-def majority_on_collab(played: Played) -> Iterator[Claim]:
+def majority_on_collab(played: Played) -> Iterator[PaperClaim]:
     """Yield whether test accuracy ends at the share of the largest class."""
     if played.data.study is not Study.COLLAB:
         return
     for run in (one[-1] for one in (played.local, played.central) if one):
         found = mean_interval(run.test_accuracy)
-        yield Claim(
+        yield PaperClaim(
             "5.3", "under strong noise test accuracy is the share of the largest class", run.setting.label,
             "test accuracy", found, MAJORITY_OF_COLLAB - MARGIN, MAJORITY_OF_COLLAB + MARGIN,
         )  # fmt: skip
 
 
-TESTS: tuple[Callable[[Played], Iterator[Claim]], ...] = (
+TESTS: tuple[Callable[[Played], Iterator[PaperClaim]], ...] = (
     at_chance, white_over_black, alike, phi_above_one, order_of_phi, accuracy_on_skewed, confidence_on_skewed,
     majority_on_collab,
 )  # fmt: skip
 
 
-def claims_of(data: Sequence[DataSetting], runs: Runs) -> list[Claim]:
+def claims_of(data: Sequence[DataSetting], runs: Runs) -> list[PaperClaim]:
     """Return all claims, in the order of `TESTS` and of the data sets."""
     played = [played_of(one, runs) for one in data]
     return [claim for test in TESTS for one in played for claim in test(one)]
 
 
-def counted(claims: Sequence[Claim]) -> Mapping[Verdict, int]:
+def counted(claims: Sequence[PaperClaim]) -> Mapping[Verdict, int]:
     """Return how many claims there are of each verdict."""
     return {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in Verdict}
 

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.reproductions.bernau2019.claims import MARGIN, Claim, Verdict, claims_of, counted
+from experiments.reproductions.bernau2019.claims import MARGIN, PaperClaim, Verdict, claims_of, counted
 from experiments.reproductions.bernau2019.figures import Runs
 from experiments.reproductions.bernau2019.settings import DataSetting
 from experiments.reproductions.items import ItemResult, Row, table
@@ -31,14 +31,14 @@ def claims_table(data: Sequence[DataSetting], runs: Runs) -> ItemResult:
     )
 
 
-def _claim_row(claim: Claim) -> Row:
+def _claim_row(claim: PaperClaim) -> Row:
     return Row(
         f"{claim.where} (section {claim.section})", claim.quantity, measured=claim.found.value, low=claim.found.low,
         high=claim.found.high, note=f"{claim.verdict}: {claim.statement}; claimed: {claim.range_text}",
     )  # fmt: skip
 
 
-def _remarks(claims: Sequence[Claim]) -> Iterator[str]:
+def _remarks(claims: Sequence[PaperClaim]) -> Iterator[str]:
     for statement in dict.fromkeys(claim.statement for claim in claims):
         own = [claim for claim in claims if claim.statement == statement]
         said = ", ".join(f"{count} {verdict}" for verdict, count in counted(own).items() if count)
@@ -58,7 +58,7 @@ _MARKS = {
 }
 
 
-def _draw_all(figure: Figure, claims: Sequence[Claim]) -> None:
+def _draw_all(figure: Figure, claims: Sequence[PaperClaim]) -> None:
     """Draw every kind of number in a panel of its own, for their axes differ."""
     kinds = [(name, [claim for claim in claims if _kind(claim) == name]) for name in _AXES]
     there = [(name, own) for name, own in kinds if own]
@@ -75,14 +75,14 @@ _AXES = {
 """What the panels show, and the least range of their axes."""
 
 
-def _kind(claim: Claim) -> str:
+def _kind(claim: PaperClaim) -> str:
     level, difference, of_phi = _AXES
     if "phi" in claim.quantity:
         return of_phi
     return difference if " less " in claim.quantity else level
 
 
-def _draw(axes: Axes, claims: Sequence[Claim], name: str) -> None:
+def _draw(axes: Axes, claims: Sequence[PaperClaim], name: str) -> None:
     ends = [end for claim in claims for end in (claim.found.low, claim.found.high) if isfinite(end)]
     left, right = min([_AXES[name][0], *ends]), max([_AXES[name][1], *ends])
     for place, claim in enumerate(claims):

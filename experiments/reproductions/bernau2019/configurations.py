@@ -2,7 +2,7 @@
 
 from math import ceil, sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from experiments.reproductions.bernau2019.published import Recipe
 from experiments.reproductions.bernau2019.settings import Method, Randomiser, Setting, Size
@@ -118,3 +118,5 @@ def _privacy(setting: Setting, size: Size) -> dict[str, Any]:
                 # b = 1 keeps every pixel; m is the square root of the number of pixels (section 4.4).
                 local |= {"pixelation-block": 1, "pixelation-pixels": round(sqrt(data.values))}
             return common | local
+        case _:
+            assert_never(setting.method)

@@ -1,6 +1,7 @@
 """Figures 3 to 7 of Bernau et al. 2019: accuracy, attacks and phi over epsilon, ROC curves, and the trade-off."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import assert_never
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -198,6 +199,8 @@ def is_at_chance(setting: Setting) -> bool:
             return setting.level in central
         case Method.ORIGINAL:
             return False
+        case _:
+            assert_never(setting.method)
 
 
 def _phis(axes: Axes, own: Mapping[DataSetting, list[Findings]], method: Method) -> None:

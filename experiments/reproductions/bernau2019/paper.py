@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from html import escape
 
-from experiments.reproductions.bernau2019.claims import Claim, claims_of, counted
+from experiments.reproductions.bernau2019.claims import PaperClaim, claims_of, counted
 from experiments.reproductions.bernau2019.claims import Verdict as OfClaim
 from experiments.reproductions.bernau2019.claims_table import claims_table
 from experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE
@@ -140,7 +140,7 @@ def _of_central_and_claims(data: Sequence[DataSetting], runs: Runs) -> str:
     )
 
 
-def _by_statement(claims: Sequence[Claim]) -> Iterator[str]:
+def _by_statement(claims: Sequence[PaperClaim]) -> Iterator[str]:
     """Yield which sentences of the paper hold wherever they were tested, which nowhere, which in some places."""
     of: dict[str, list[OfClaim]] = {}
     for claim in claims:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import torch
@@ -101,6 +101,8 @@ class Findings:
                 return self.setting.data.values * self.setting.level
             case Method.CENTRAL:
                 return float(self.summary["guarantee"]["epsilon"])
+            case _:
+                assert_never(self.setting.method)
 
     @cached_property
     def areas(self) -> Mapping[str, Interval]:

@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, assert_never
 
 from experiments.reproductions.bernau2019.models import SMALL_FACES
 from experiments.reproductions.bernau2019.published import (
@@ -124,8 +124,10 @@ class DataSetting:
                 return Randomiser.EDGES
             case Study.LFW:
                 return Randomiser.PIXELS
-            case _:
+            case Study.TEXAS | Study.PURCHASES | Study.SKEWED:
                 return Randomiser.BITS
+            case _:
+                assert_never(self.study)
 
     def size(self, extent: Extent) -> Size | None:
         """Return what a form plays; None if it leaves the data set out."""
@@ -239,6 +241,8 @@ class Setting:
                 return f"{self.data.title}, LDP, epsilon_i {self.level:g}"
             case Method.CENTRAL:
                 return f"{self.data.title}, CDP, z {self.level:g}"
+            case _:
+                assert_never(self.method)
 
     @property
     def position(self) -> int:
@@ -250,6 +254,8 @@ class Setting:
                 return 1 + self.data.epsilons().index(self.level)
             case Method.CENTRAL:
                 return 1 + NOISE_MULTIPLIERS.index(self.level)
+            case _:
+                assert_never(self.method)
 
     @property
     def seed(self) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import assert_never
 
 from experiments.reproductions.papers import Extent
 from experiments.runs.config import RunConfig, parse_config
@@ -193,6 +194,8 @@ def worlds_of(setting: Setting, extent: Extent) -> int:
         case Extent.QUICK:
             quick = setting.data.quick
             return quick.neighbour if not setting.is_standard_neighbour else quick.main if main else quick.other
+        case _:
+            assert_never(extent)
 
 
 def configuration(setting: Setting, extent: Extent, data_dir: Path | None) -> RunConfig:

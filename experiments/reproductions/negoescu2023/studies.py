@@ -10,7 +10,7 @@ layers of the network for Adult. Every record is clipped by itself; the paper al
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from experiments.reproductions.papers import Extent
 from experiments.sweeps.grid import Axis, Point, baselines, grid
@@ -139,6 +139,8 @@ def quick_form(study: Study) -> Study:
                 study, **few, records=records, test_records=670, population_records=1000, baseline_epochs=(10, 100),
                 private_epochs=20, delta=1e-4,
             )  # fmt: skip
+        case _:
+            assert_never(study.task)
 
 
 def study_for(study: Study, extent: Extent) -> Study:

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from experiments.runs.config.values import Choice, Count, Positive, Section, Share, chosen, named
 from fl_audit.adjacency import Adjacency
 from fl_audit.mechanisms.names import NoiseScaling
+from fl_audit.privacy import defaults
 from fl_audit.privacy.names import Accountant
 
 PRIVACY_TARGETS = ("belief", "epsilon", "advantage", "noise-multiplier")
@@ -38,18 +39,18 @@ class PrivacySection(Section):
     """Target: the largest advantage of an insider over guessing."""
     noise_multiplier: Annotated[float, Field(ge=0.01, le=1e6)] | None = None
     """Target: the noise itself, over the sensitivity."""
-    delta: Share = 0.001
+    delta: Share = defaults.DELTA
     """delta of the promise, and of Epsilon*."""
-    prior: Share = 0.5
+    prior: Share = defaults.PRIOR
     """The insider's belief in D before anything is released."""
-    accountant: Choice[Accountant] = Accountant.RDP_CLASSIC
-    """Who computes what is promised."""
+    accountant: Choice[Accountant] | None = defaults.ACCOUNTANT
+    """Who computes what is promised; left out, the exact one: `gdp` without sampling, `pld` with it."""
     clipping_norm: Positive = 3.0
     """Longest that a contribution may be; of adaptive clipping, that of the first round."""
     sensitivity: Choice[NoiseScaling] = NoiseScaling.GLOBAL
     """What noise is scaled to: `global` is a private release, `local` the audit device of Bernau et al. 2021."""
     adjacency: Choice[Adjacency] = Adjacency.REPLACE_RECORD
-    """How neighbours differ; left out, with `dp-fedavg` `add-remove-client`, `dp-sgd-clients` `add-remove-record`."""
+    """How neighbours differ: always named where something is promised; with private = false it may be left out."""
     noise: Literal["central", "distributed", "local", "banded", "tree", "inside-training"] = "central"
     """Who adds the noise, and whether rounds share it; left out with `dp-sgd-clients`, `inside-training`."""
     bands: Count | None = None
@@ -108,5 +109,9 @@ class PrivacySection(Section):
         if len(given) != 1:
             raise ValueError(
                 f"{named(self, given) or 'none'} given: accepted is exactly one of {', '.join(PRIVACY_TARGETS)}"
+            )
+        if "adjacency" not in self.model_fields_set:
+            raise ValueError(
+                f"adjacency is left out: a promise names how neighbours differ, one of {', '.join(Adjacency)}"
             )
         return self

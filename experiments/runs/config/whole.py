@@ -68,9 +68,9 @@ def _with_strategy_defaults(values: dict[str, Any]) -> dict[str, Any]:
     filled = _WHERE_CLIENTS_TRAIN | adam | training
     if "local-steps" not in training and "local-epochs" not in training:
         filled["local-epochs"] = 1
-    of_strategy = _PRIVACY_OF[strategy]
-    if privacy.get("private") is False:
-        of_strategy = {name: value for name, value in of_strategy.items() if name not in PROMISE_ONLY}
+    # A promise names its adjacency; without one, nothing that makes a promise is filled in.
+    idle = PROMISE_ONLY if privacy.get("private") is False else ("adjacency",)
+    of_strategy = {name: value for name, value in _PRIVACY_OF[strategy].items() if name not in idle}
     return values | {"training": filled, "privacy": of_strategy | privacy}
 
 
@@ -93,7 +93,7 @@ def _with_game_defaults(values: dict[str, Any]) -> dict[str, Any]:
     relation = privacy.get("adjacency", of_unit)
     attacks = [str(one) for one in (USUAL if str(relation).endswith("record") else OF_ANY_UNIT)]
     filled = {"insider": known, "membership": False, "attacks": attacks}
-    return values | {"audit": filled | audit, "privacy": {"adjacency": relation} | privacy}
+    return values | {"audit": filled | audit, "privacy": privacy if is_private else {"adjacency": relation} | privacy}
 
 
 _MISSING = f"it names what is promised ({', '.join(PRIVACY_TARGETS)})"

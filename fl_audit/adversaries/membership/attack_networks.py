@@ -9,6 +9,7 @@ examples, so their order does not matter either.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import assert_never
 
 import numpy as np
 import torch
@@ -104,6 +105,8 @@ def _shown(features: WhiteBoxFeatures, rule: WhiteBoxRule, places: Tensor, count
             case WhiteBoxPart.LABEL:
                 one_hot = F.one_hot(torch.from_numpy(features.labels), features.log_probabilities.shape[-1]).float()
                 shown[part] = one_hot.expand(features.worlds, -1, -1)
+            case _:
+                assert_never(WhiteBoxPart(part))
     return shown
 
 

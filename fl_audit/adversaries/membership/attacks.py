@@ -5,6 +5,7 @@ Every world's model is attacked with all other worlds as its shadow models, wher
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,6 +118,8 @@ def attack_scores(
             return shadow_scores(values, answers.labels, membership, shadows=shadows)
         case Attack.ATTRIBUTE:
             raise InputError(f"attack '{attack}' guesses values: accepted are attacks that score membership")
+        case _:
+            assert_never(attack)
 
 
 def _said(attacks: Sequence[Attack]) -> str:

@@ -5,6 +5,7 @@ a record's label on the scale of log-odds (`scaled_confidence`), which is near n
 """
 
 from enum import StrEnum
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,6 +126,8 @@ def _variance(group: Group, spread: LiraSpread) -> Array:
             # One mean was fitted for each target: without the subtraction few shadow worlds would look too alike.
             free = (group.count - 1).sum(axis=1)
             variance = group.squares.sum(axis=1, keepdims=True) / free[:, np.newaxis, np.newaxis]
+        case _:
+            assert_never(LiraSpread(spread))
     return np.asarray(np.maximum(variance, _LEAST_VARIANCE), dtype=np.float64)
 
 

@@ -8,7 +8,7 @@ from the worlds of the other folds, so no world is attacked by a model that saw 
 import warnings
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,6 +148,8 @@ def _attack_model(rule: ShadowRule, examples: int) -> Any:
             return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
         case AttackModel.TREES:
             return HistGradientBoostingClassifier(random_state=rule.seed, early_stopping=True)
+        case _:
+            assert_never(AttackModel(rule.model))
 
 
 def _trained(rule: ShadowRule, examples: Array, answers: Flags) -> Any:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,6 +166,8 @@ def epsilon_lower_bound(
         case BoundMethod.GAUSSIAN_SHIFT:
             epsilon = shift_epsilon_lower_bound(members, nonmembers, delta, confidence)
             warnings = normality_warnings(members, nonmembers)
+        case _:
+            assert_never(method)
     n1, n0 = int(members.size), int(nonmembers.size)
     limit = bound_limit(method, n1, n0, delta, confidence)
     return LowerBound(
@@ -245,6 +247,8 @@ def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float
             return max(threshold_bounds.bayes_of(counts, delta, level) for counts in perfect)
         case BoundMethod.GDP:
             return gdp_epsilon(delta, max(threshold_bounds.gdp_threshold_mu(counts, 1, level) for counts in perfect))
+        case _:
+            assert_never(method)
 
 
 def _known(method: BoundMethod | str) -> BoundMethod:

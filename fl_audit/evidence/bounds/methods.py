@@ -1,6 +1,7 @@
 """The methods of lower bounds by name, what each assumes, and what may be known of scores."""
 
 from enum import StrEnum
+from typing import assert_never
 
 
 class ScoreLaw(StrEnum):
@@ -56,6 +57,8 @@ class BoundMethod(StrEnum):
                 return ScoreLaw.NORMAL_EQUAL_SPREAD
             case BoundMethod.CLOPPER_PEARSON | BoundMethod.ORDER_STATISTIC | BoundMethod.BAYES:
                 return ScoreLaw.ANY
+            case _:
+                assert_never(self)
 
     def is_valid_under(self, law: ScoreLaw) -> bool:
         """Return whether its assumption holds for scores of which this is known."""

@@ -200,6 +200,8 @@ def _counted(claim: RecordClaim) -> int:
             return claim.shape[-1] - 1
         case LaplacePixelation():
             return math.prod(claim.shape) // claim.randomiser.block**2
+        case _:
+            assert_never(claim.randomiser)
 
 
 def _pair(claim: RecordClaim, run: FinishedRun) -> PairPromise:

@@ -1,5 +1,7 @@
 """A run in a few lines on the terminal."""
 
+from typing import assert_never
+
 from rich.table import Table
 from rich.text import Text
 
@@ -49,3 +51,5 @@ def _style(verdict: Verdict) -> str:
             return "bold green"
         case Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED | Verdict.NO_PROMISE:
             return "bold bright_black"
+        case _:
+            assert_never(verdict)

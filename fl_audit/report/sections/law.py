@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -138,6 +138,8 @@ def _sentence(_: LawNumbers, contents: RunContents) -> str:
             parts.append(f"It is what {words.differing} changes in a round in which it takes part.")
         case Everybody():
             pass
+        case _:
+            assert_never(facts.game.law.participation)
     return " ".join(parts)
 
 
@@ -148,6 +150,8 @@ def _caption(_: LawNumbers, contents: RunContents) -> str:
             scaled = "The noise of each round was scaled to this curve."
         case NoiseScaling.GLOBAL:
             scaled = "The noise was scaled to the limit; the gap below it is noise spent on the worst case."
+        case _:
+            assert_never(facts.scaling)
     return f"How far the {contents.words.sum} moves between the two data sets, at the weights of that round. {scaled}"
 
 

@@ -1,11 +1,20 @@
 """The promise: how sure anybody may become, and the epsilon, delta and noise that this stands for."""
 
+from typing import assert_never
+
 from fl_audit.evidence.belief.laws import bound_in_other
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.findings.promise import PromiseNumbers, measure_promise
 from fl_audit.evidence.findings.verdict import VerdictNumbers
 from fl_audit.evidence.finished_run import RunFacts
-from fl_audit.mechanisms.noise import CorrelatedGaussian, InsideTraining
+from fl_audit.mechanisms.noise import (
+    CentralGaussian,
+    CorrelatedGaussian,
+    DistributedGaussian,
+    InsideTraining,
+    LocalGaussian,
+    NoNoise,
+)
 from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.mechanisms.standpoint import Place as Standing
 from fl_audit.privacy.accounting import Accountant
@@ -123,15 +132,18 @@ def _multiplier_text(facts: RunFacts) -> str:
 
 
 def _mu_text(facts: RunFacts) -> str:
-    match facts.game.law.noise, facts.game.law.participation:
-        case InsideTraining(), _:
-            return "square root of all steps of the smallest client over z"
-        case CorrelatedGaussian(), _:
+    law = facts.game.law
+    if isinstance(law.participation, FixedCohort) and not isinstance(law.noise, CorrelatedGaussian):
+        return "square root of the rounds in which a client takes part over z"
+    match law.noise:
+        case InsideTraining():
+            return "square root of the most steps that a client takes, over z"
+        case CorrelatedGaussian():
             return "1 over z"
-        case _, FixedCohort():
-            return "square root of the rounds in which a client takes part over z"
-        case _:
+        case CentralGaussian() | DistributedGaussian() | LocalGaussian() | NoNoise():
             return "square root of rounds over z"
+        case _:
+            assert_never(law.noise)
 
 
 def _bound_text(promise: Guarantee) -> str:
@@ -142,6 +154,8 @@ def _bound_text(promise: Guarantee) -> str:
             return _fixed_text(promise.accountant)
         case Sensitivities.ADAPTIVE:
             return "follows from delta(epsilon) at all smaller epsilons, so it holds whatever earlier releases decide"
+        case _:
+            assert_never(promise.claim.sensitivities)
 
 
 def _fixed_text(accountant: Accountant) -> str:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from fl_audit.evidence.belief.noise_estimate import BREACH
 from fl_audit.evidence.belief.verdict import Verdict
@@ -46,6 +46,8 @@ def banner(contents: RunContents) -> Banner:
             return Banner("No promise", line)
         case Verdict.NOT_AUDITED:
             return Banner("Not audited", "No insider took part; nothing was held against the promise.")
+        case _:
+            assert_never(numbers.verdict)
 
 
 def _broken(contents: RunContents) -> str:
@@ -129,6 +131,8 @@ def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
             return "There was no promise to test. These models must not pass for protected ones."
         case Verdict.NOT_AUDITED:
             text = "We came to no verdict: no insider took part, so nothing was held against the promise."
+        case _:
+            assert_never(numbers.verdict)
     if contents.facts.is_private_release:
         return text
     return f"{text} The models of this run are test pieces and must not be handed out: their noise depends on the data."

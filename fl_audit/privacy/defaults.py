@@ -1,0 +1,19 @@
+"""What a promise has that leaves these out: the one table that command line, Python and TOML read.
+
+The relation between neighbours stands in no table: a promise without it means nothing, so it is always named.
+"""
+
+from typing import Final
+
+from fl_audit.privacy.names import Sensitivities
+
+ACCOUNTANT: Final = None
+"""None is the exact accountant of what is released: `gdp` where it is plain Gaussian, otherwise `pld`."""
+DELTA: Final = 0.001
+"""delta of a configuration; command line and Python ask for it."""
+PRIOR: Final = 0.5
+"""The insider's belief in the true data set before anything is seen."""
+SAMPLING_RATE: Final = 1.0
+"""Everybody takes part in every round."""
+SENSITIVITIES: Final = Sensitivities.ADAPTIVE
+"""The weaker assumption, which every private training meets."""

@@ -1,0 +1,101 @@
+"""Closed sets are closed: a match over one ends in `assert_never`, and a law refuses parts that are none of its own."""
+
+import ast
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import InputError
+from fl_audit.learning.optimizers import ServerOptimizer
+from fl_audit.mechanisms.clipping import FixedClipping
+from fl_audit.mechanisms.contribution import RecordGradients
+from fl_audit.mechanisms.law import ReleaseLaw
+from fl_audit.mechanisms.noise import CentralGaussian
+from fl_audit.mechanisms.participation import Everybody
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ("fl_audit", "clients", "server", "strategies", "experiments")
+
+OPEN = {
+    "experiments/studies/coverage_laws.py": "words for what is played",
+    "experiments/exports/series.py": "values of a JSON file",
+    "experiments/runs/config_errors.py": "what a user wrote, and kinds of problems and schemas that pydantic has",
+    "experiments/runs/local_engine.py": "what a client app returned",
+    "experiments/runs/store.py": "what a worker found: a single pattern that takes it apart",
+    "fl_audit/api/running.py": "what a user gave",
+    "fl_audit/learning/layers.py": "modules of torch",
+    "fl_audit/learning/stacking.py": "modules of torch",
+    "fl_audit/evidence/findings/record_promise.py": "tuples of events of any length",
+    "fl_audit/report/wording.py": "values of any type",
+    "strategies/in_place/audit.py": "a pair of two closed sets, which mypy does not exhaust",
+    "strategies/in_place/pristine.py": "objects of an app",
+    "strategies/in_place/records.py": "the deeds that concern records, of all deeds",
+}
+"""Files with a match that is not over a closed set, and over what it is."""
+
+
+def ends_in_assert_never(match: ast.Match) -> bool:
+    last = match.cases[-1]
+    is_wild = isinstance(last.pattern, ast.MatchAs) and last.pattern.pattern is None and last.guard is None
+    first = last.body[0]
+    return is_wild and isinstance(first, ast.Expr) and ast.unparse(first).startswith("assert_never(")
+
+
+def open_ends(path: Path) -> list[int]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    matches = [node for node in ast.walk(tree) if isinstance(node, ast.Match)]
+    return [match.lineno for match in matches if not ends_in_assert_never(match)]
+
+
+def test_every_match_over_a_closed_set_ends_in_assert_never() -> None:
+    found = {}
+    for path in (file for name in SOURCE for file in sorted((ROOT / name).rglob("*.py"))):
+        if lines := open_ends(path):
+            found[path.relative_to(ROOT).as_posix()] = lines
+    unknown = {path: lines for path, lines in found.items() if path not in OPEN}
+    assert not unknown, "end these in `case _: assert_never(...)`, or say in OPEN over which open set they are"
+    assert set(found) == set(OPEN), "files of OPEN without such a match: take them out"
+
+
+def test_the_rule_sees_an_open_end(tmp_path: Path) -> None:
+    for ends, body in ((True, "assert_never(x)"), (False, "pass")):
+        path = tmp_path / "module.py"
+        path.write_text(f"match x:\n    case 1:\n        pass\n    case _:\n        {body}\n")
+        assert open_ends(path) == ([] if ends else [1])
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """What quacks like every part of a law."""
+
+    kind: str = "foreign"
+    norm: float = 1.0
+    multiplier: float = 1.0
+    unit = RecordGradients().unit
+
+
+class Halved(CentralGaussian):
+    """Noise that calls itself central and could do anything else."""
+
+
+LAW = ReleaseLaw(
+    adjacency=Adjacency.REPLACE_RECORD,
+    clipping=FixedClipping(1.0),
+    participation=Everybody(),
+    noise=CentralGaussian(1.0),
+    denominator=10.0,
+    optimizer=ServerOptimizer("sgd", 0.1),
+)
+
+
+@pytest.mark.parametrize("part", ["noise", "participation", "clipping", "contribution", "optimizer"])
+def test_a_foreign_part_is_refused_when_the_law_is_made(part: str) -> None:
+    with pytest.raises(InputError, match=f"^{part} is Foreign.*: accepted are values of "):
+        replace(LAW, **{part: Foreign()})
+
+
+def test_a_subclass_is_foreign_too() -> None:
+    with pytest.raises(InputError, match=r"^noise is Halved"):
+        replace(LAW, noise=Halved(1.0))
