@@ -41,6 +41,8 @@ class Purpose(IntEnum):
     TARGET_QUERIES = 22
     CRAFTED_START = 23
     PRETRAINING = 24
+    DITHER = 25
+    DISTINGUISHER = 27
 
 
 def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:

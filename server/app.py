@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -11,7 +12,8 @@ from flwr.serverapp import Grid, ServerApp
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fl_audit.adversaries.noise_meter import column_names
+from fl_audit.adversaries.noise_sample import sampled_places
+from fl_audit.adversaries.residuals import ResidualsLayout
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.columns import Columns
 from fl_audit.game.game import Game, load_game, number_of_directions
@@ -24,7 +26,7 @@ from fl_audit.mechanisms.standpoint import Place
 from fl_audit.packing import pack
 from fl_audit.worlds import WorldBatch, waves
 from server.ahead import BackgroundEvaluation, PreparedNoise, one_thread
-from server.challenger import SeededChallenger
+from server.challenger import SeededChallenger, true_side
 from server.early_stopping import EarlyStopping
 from server.evaluator import (
     LossThresholdFinding,
@@ -354,9 +356,8 @@ def _inquiries(
     elif plan.public.with_insider and not plan.public.law.weighs_exactly:
         inquiries.append(ScoreInquiry(plan.public, insiders, wave))
     elif plan.public.with_insider:
-        layout = game.model.layout
-        columns = column_names(layout.names, number_of_directions(layout.size))
-        inquiries.append(InsiderInquiry(plan.public, insiders, wave, columns))
+        opened = partial(true_side, game, challenger)
+        inquiries.append(InsiderInquiry(plan.public, insiders, wave, _measured(game), opened))
     kept = next((finding for finding in findings if isinstance(finding, PopulationLosses)), None)
     if plan.federated_losses is not None and kept is not None:
 
@@ -367,6 +368,14 @@ def _inquiries(
         federated, clients = plan.federated_losses, plan.public.clients
         inquiries.append(LossQueries(federated, plan.evaluated_releases, wave, clients, population))
     return tuple(inquiries)
+
+
+def _measured(game: Game) -> ResidualsLayout:
+    """Return what an insider's measurements of the noise stand for."""
+    layout = game.model.layout
+    sides = 3 if game.public.is_secretly_sampled else 2
+    directions = number_of_directions(layout.size)
+    return ResidualsLayout(layout.names, directions, sampled_places(layout), sides, layout.size)
 
 
 def _law_columns(plan: FederationPlan, batch: WorldBatch, norms: list[NDArray[np.float64]]) -> Columns:

@@ -1,14 +1,18 @@
 """The challenger: draws who is in, who takes part and the noise, and tells nobody more than its part."""
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.adjacency import Unit
+from fl_audit.game.game import Game
 from fl_audit.game.membership import Membership
 from fl_audit.randomness import Purpose, generator
+from fl_audit.worlds import WorldBatch
 
 
 class SeededChallenger:
@@ -82,3 +86,35 @@ class SeededChallenger:
             source = generator(self._seed, Purpose.RELEASE_NOISE, world=world, round=server_round)
             source.standard_normal(out=draws[row], dtype=np.float32)
         return torch.from_numpy(draws)
+
+
+def true_side(game: Game, challenger: SeededChallenger, batch: WorldBatch) -> NDArray[np.int64]:
+    """Open the secrets of a batch: which of the sums that the insider weighed was released.
+
+    Returns
+    -------
+    array
+        (worlds, rounds): 0 under D, 1 under D'; 2 in rounds in which the differing unit took no part in secret.
+    """
+    by_world = np.where(challenger.membership(batch.worlds).is_in[:, :1], 0, 1)
+    sides = np.repeat(by_world, game.public.rounds, axis=1)
+    if game.public.is_secretly_sampled:
+        rounds = range(1, game.public.rounds + 1)
+        took_part = np.stack([_takes_part(game, challenger, batch, number) for number in rounds], axis=1)
+        sides = np.where(took_part, sides, 2)
+    return sides.astype(np.int64)
+
+
+def _takes_part(game: Game, challenger: SeededChallenger, batch: WorldBatch, server_round: int) -> NDArray[np.bool_]:
+    """Return in which worlds the differing unit takes part in a round that is sampled, (worlds,)."""
+    rate = game.public.law.sampling_rate
+    match game.unit:
+        case Unit.RECORD:
+            shard = game.shards[game.victim]
+            drawn = challenger.participation(batch.worlds, server_round, game.victim, len(shard), rate)
+            return drawn[:, int(np.flatnonzero(shard == game.target)[0])]
+        case Unit.CLIENT:
+            everybody = challenger.client_participation(batch.worlds, server_round, game.public.clients, rate)
+            return everybody[:, game.victim]
+        case _:
+            assert_never(game.unit)

@@ -1,6 +1,6 @@
 """The inquiry that shows insiders each release and notes what they say of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -8,7 +8,7 @@ import torch
 from flwr.app import Array, ArrayRecord, Message
 from numpy.typing import NDArray
 
-from fl_audit.adversaries.noise_meter import Residuals
+from fl_audit.adversaries.residuals import Residuals, ResidualsLayout
 from fl_audit.game.columns import Columns
 from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import show
@@ -45,8 +45,10 @@ class InsiderInquiry:
         which everything is noted; of the others the log-odds are.
     batches
         The batches that travel together.
-    columns
-        Names of the columns of what an insider measures, see `column_names`.
+    layout
+        What an insider's measurements of the noise stand for; None where it measures none.
+    true_side
+        Tells which of the sums was released, (worlds, rounds), once the last round is over; see `Residuals.opened`.
     """
 
     def __init__(
@@ -54,12 +56,14 @@ class InsiderInquiry:
         public: PublicGame,
         insiders: Mapping[int, Sequence[int]],
         batches: Sequence[WorldBatch],
-        columns: tuple[str, ...],
+        layout: ResidualsLayout | None = None,
+        true_side: Callable[[WorldBatch], NDArray[np.int64]] | None = None,
     ) -> None:
         self._public = public
         self._insiders = {client: torch.tensor(list(seeds), dtype=torch.int64) for client, seeds in insiders.items()}
         self._batches = batches
-        self._columns = columns
+        self._layout = layout
+        self._true_side = true_side
         self._observed = {(client, batch.name): Observed() for client in insiders for batch in batches}
         self._norms: dict[str, list[Floats]] = {batch.name: [] for batch in batches}
 
@@ -104,6 +108,7 @@ class InsiderInquiry:
         FederationError
             If an insider did not send them.
         """
+        assert self._layout is not None, "who asks for measurements knows what they stand for"
         for answer in self.answers(exchange):
             reply, observed = found[answer], self._observed[answer.client, answer.batch]
             worlds = next(batch.count for batch in self._batches if batch.name == answer.batch)
@@ -111,7 +116,7 @@ class InsiderInquiry:
                 (Key.LOG_ODDS, observed.increments, (worlds,), True),
                 (Key.LOCAL_SENSITIVITY, observed.local_sensitivity, (worlds,), True),
                 (Key.SCORES, observed.scores, (worlds, 2), False),
-                (Key.RESIDUALS, observed.residuals, (worlds, len(self._columns)), False),
+                (Key.RESIDUALS, observed.residuals, (worlds, len(self._layout.names)), False),
             )
             for key, kept, shape, finite in said:
                 array = read_array(reply, key, shape, np.float64, answer.client, exchange - 1, finite)
@@ -120,16 +125,20 @@ class InsiderInquiry:
     def columns(self, batch: WorldBatch) -> Columns:
         """Return what the insiders said of a batch, as columns of the run's tables."""
         first, *others = (self._observed[client, batch.name] for client in self._insiders)
-        found = self._columns_of(first, self._norms[batch.name])
+        found = self._columns_of(batch, first)
         if not others:
             return found
         final = np.stack([_log_odds(one)[:, -1] for one in (first, *others)], axis=1)
         return found | Columns(insiders={"log_odds": final}, insider_clients=tuple(self._insiders))
 
-    def _columns_of(self, observed: Observed, norms: list[Floats]) -> Columns:
-        """Return all that one insider said."""
+    def _columns_of(self, batch: WorldBatch, observed: Observed) -> Columns:
+        """Return all that one insider said, the noise as it was by what really was released."""
+        assert self._layout is not None
+        assert self._true_side is not None
+        norms = self._norms[batch.name]
         law, sensitivity = self._public.law, np.stack(observed.local_sensitivity, axis=1)
-        residuals = Residuals.of_array(np.stack(observed.residuals, axis=1), self._columns)
+        both = Residuals.of_array(np.stack(observed.residuals, axis=1), self._layout)
+        residuals = both.opened(self._true_side(batch))
         scores, used = np.stack(observed.scores, axis=1), np.stack(norms, axis=1) if norms else None
         log_odds = _log_odds(observed)
         rounds = {

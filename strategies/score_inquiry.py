@@ -26,7 +26,7 @@ class ScoreInquiry(InsiderInquiry):
     def __init__(
         self, public: PublicGame, insiders: Mapping[int, Sequence[int]], batches: Sequence[WorldBatch]
     ) -> None:
-        super().__init__(public, insiders, batches, ())
+        super().__init__(public, insiders, batches)
         self._scores: dict[tuple[int, str], list[NDArray[np.float64]]] = {
             (client, batch.name): [] for client in insiders for batch in batches
         }

@@ -38,7 +38,7 @@ class TargetInquiry(InsiderInquiry):
         batches: Sequence[WorldBatch],
         challenger: Challenger,
     ) -> None:
-        super().__init__(public, insiders, batches, ())
+        super().__init__(public, insiders, batches)
         self._challenger = challenger
         self._log_odds: dict[str, Floats] = {}
         self._squares: dict[str, Floats] = {}

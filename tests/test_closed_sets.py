@@ -28,6 +28,7 @@ OPEN = {
     "fl_audit/learning/layers.py": "modules of torch",
     "fl_audit/learning/stacking.py": "modules of torch",
     "fl_audit/evidence/findings/record_promise.py": "tuples of events of any length",
+    "fl_audit/report/test_words.py": "ways to write a number, as templates name them",
     "fl_audit/report/wording.py": "values of any type",
     "strategies/in_place/audit.py": "a pair of two closed sets, which mypy does not exhaust",
     "strategies/in_place/pristine.py": "objects of an app",

@@ -105,7 +105,7 @@ def _findable(found: "Check") -> str:
 
 
 def _of_exact_law(limits: "PlannedLimits", worlds: str) -> str:
-    from fl_audit.evidence.belief.family import percent
+    from fl_audit.report.wording import percent
 
     assert limits.noise_short is not None, "log-odds that are exact tell of the noise along the record"
     others = "" if limits.noise_short_in_all is None else f" ({percent(limits.noise_short_in_all)} in all parameters)"

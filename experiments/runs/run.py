@@ -20,7 +20,7 @@ from experiments.runs.progress import Progress, at_work, no_progress
 from experiments.runs.provenance import note_session, read_provenance
 from experiments.runs.questions import more_questions
 from experiments.runs.run_directory import RunDirectory, read_plan
-from experiments.runs.store import write_json
+from experiments.runs.store import write_json, write_table
 from experiments.runs.summary import summarise
 from experiments.runs.without_privacy import note_unprotected, read_unprotected
 from fl_audit.errors import InputError
@@ -241,7 +241,7 @@ def finish(
         frames["targets"] = with_attacks(plan, store, frames["targets"])
     for label, frame in frames.items():
         with whole_file(run.path / f"{label}.parquet") as file:
-            frame.to_parquet(file, index=False)
+            write_table(frame, file)
     contents = summarise(plan, RunTables(**frames), _timing(run), read_provenance(run), read_unprotected(run))
     write_json(run.summary, contents.summary)
     if with_report:

@@ -51,6 +51,11 @@ class _Manifest(BaseModel):
         return WorldBatch(self.index, self.first, self.count)
 
 
+def write_table(frame: pd.DataFrame, file: Path) -> None:
+    """Write a table; measured noise repeats no value, and takes two thirds of the space so."""
+    frame.to_parquet(file, index=False, compression="zstd", use_dictionary=False)
+
+
 @dataclass(frozen=True)
 class RunStore:
     """The run directory, as far as the federation writes it.
@@ -125,7 +130,7 @@ class RunStore:
         make_private(partial)
         for label, frame in result.frames(self.prior).items():
             with whole_file(partial / f"{label}.parquet", private=True) as file:
-                frame.to_parquet(file, index=False)
+                write_table(frame, file)
             name = (place / f"{label}.parquet").relative_to(self.directory).as_posix()
             digests[name] = _digest(partial / f"{label}.parquet")
         if result.outputs:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from experiments.studies.synthetic_noise import DIRECTIONS, Floats
-from fl_audit.adversaries.noise_meter import LOW_BITS_KINDS, Residuals
+from fl_audit.adversaries.residuals import LOW_BITS_KINDS, STRIDES, Residuals
 from fl_audit.evidence.belief.measured import Measured
 
 
@@ -62,10 +62,10 @@ def play_odd_feature(rng: np.random.Generator, setting: OddFeature) -> Measured:
         pair = _clipped_slopes(weights, odd, np.ones(2), setting.clipping_norm)[..., None] * odd
         noise = sigma * rng.standard_normal(weights.shape)
         release = shared + np.where(members[:, None], pair[:, 0], pair[:, 1]) + noise
-        rows.append(_measure(release, shared, pair, sigma))
+        rows.append((*_measure(release, shared, pair, sigma), noise / sigma))
         weights = weights - setting.learning_rate / setting.records * release
-    increments, sensitivity, total, projections, gradient = (np.stack(part, axis=1) for part in zip(*rows, strict=True))
-    residuals = _residuals(total, projections, gradient, setting.features)
+    increments, sensitivity, *found = (np.stack(part, axis=1) for part in zip(*rows, strict=True))
+    residuals = _residuals(*found)
     return Measured(
         members, increments, sensitivity, np.full_like(increments, sigma), setting.noise_multiplier, residuals
     )
@@ -91,17 +91,24 @@ def _measure(release: Floats, shared: Floats, pair: Floats, sigma: float) -> tup
     return increments, length, np.sum(residual**2, axis=-1), residual[:, :DIRECTIONS], along
 
 
-def _residuals(total: Floats, projections: Floats, gradient: Floats, features: int) -> Residuals:
+def _residuals(total: Floats, projections: Floats, gradient: Floats, noise: Floats) -> Residuals:
+    features = noise.shape[-1]
     freedom: NDArray[np.int64] = np.full(total.shape, features - 1, dtype=np.int64)
-    unknown = (*total.shape, 2, len(LOW_BITS_KINDS))
+    unknown = (*total.shape, 1, len(LOW_BITS_KINDS))
+    classes = [np.sum(noise[..., first::STRIDES] ** 2, axis=-1) for first in range(STRIDES)]
     return Residuals(
         tensors=("weight",),
+        places=tuple((number, "weight") for number in range(features)),
+        parameters=features,
         total=total,
         total_freedom=freedom,
         squares=total[..., None],
         freedom=freedom[..., None],
         projections=projections,
         gradient=gradient,
+        grain=np.zeros_like(total),
         low_bits=np.full(unknown, np.nan),
         low_bits_count=np.zeros(unknown, dtype=np.int64),
+        strides=np.stack(classes, axis=-1)[:, :, None],
+        sample=noise[:, :, None],
     )

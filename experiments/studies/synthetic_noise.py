@@ -4,14 +4,16 @@ The residual sums are computed here from raw vectors, by the definitions of the 
 code, so that tests and limits of the verdict can be checked against a truth that is known.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.adversaries.noise_meter import LOW_BITS_KINDS, Residuals
+from experiments.studies.breach_kinds import Breach, Round, drawn
+from fl_audit.adversaries.noise_sample import sampled_places
+from fl_audit.adversaries.residuals import LOW_BITS_KINDS, STRIDES, Residuals
 from fl_audit.evidence.belief.measured import Measured
+from fl_audit.learning.layout import ParameterLayout
 
 Floats = NDArray[np.float64]
 
@@ -72,53 +74,24 @@ class Sums:
         Clipped sum of every client's records that D and D' share, (rounds, clients, parameters).
     unclipped
         The same without clipping.
+    raw, lengths
+        The gradients of all these records, (rounds, clients, records, parameters), and their lengths over C.
     present, absent
         Clipped gradients of x and of what D' has in its place, (worlds, rounds, parameters).
     """
 
     shared: Floats
     unclipped: Floats
+    raw: Floats
+    lengths: Floats
     present: Floats
     absent: Floats
 
-
-Draw = Callable[[np.random.Generator, Setting, Floats], Floats]
-Total = Callable[[Sums], Floats]
-
-
-@dataclass(frozen=True)
-class Federation:
-    """How a federation makes its releases; a breach is another value of this.
-
-    Parameters
-    ----------
-    name
-        What it does, in plain English.
-    draw
-        Returns the noise (worlds, rounds, parameters) from a generator, the setting and sigma (worlds, rounds).
-    total
-        Returns the sum of the shared contributions (rounds, parameters).
-    scale
-        By what the total, with x or x' in it, is multiplied before the noise.
-    """
-
-    name: str
-    draw: Draw
-    total: Total
-    scale: float = 1.0
-
-
-def gaussian_noise(rng: np.random.Generator, setting: Setting, sigma: Floats) -> Floats:
-    """Draw the noise that was claimed."""
-    return sigma[..., None] * rng.standard_normal((*sigma.shape, setting.parameters))
-
-
-def clipped_total(sums: Sums) -> Floats:
-    """Add up what was claimed: every record clipped."""
-    return np.asarray(sums.shared.sum(axis=1))
-
-
-HONEST = Federation("honest", gaussian_noise, clipped_total)
+    def shared_at(self, factor: float) -> Floats:
+        """Return `shared` at so many times the clipping norm."""
+        if factor == 1:
+            return self.shared
+        return np.asarray((self.raw * np.minimum(1.0, factor / self.lengths)).sum(axis=2))
 
 
 def draw_sums(rng: np.random.Generator, setting: Setting) -> Sums:
@@ -132,7 +105,7 @@ def draw_sums(rng: np.random.Generator, setting: Setting) -> Sums:
     clipped = raw * np.minimum(1.0, norm / lengths)
     present = _of_length(rng, setting)
     absent = _of_length(rng, setting) if setting.replace else np.zeros_like(present)
-    return Sums(clipped.sum(axis=2), raw.sum(axis=2), present, absent)
+    return Sums(clipped.sum(axis=2), raw.sum(axis=2), raw, lengths / norm, present, absent)
 
 
 def _of_length(rng: np.random.Generator, setting: Setting) -> Floats:
@@ -141,8 +114,8 @@ def _of_length(rng: np.random.Generator, setting: Setting) -> Floats:
     return np.asarray(vectors * lengths / np.linalg.norm(vectors, axis=-1, keepdims=True))
 
 
-def play(rng: np.random.Generator, setting: Setting, federation: Federation = HONEST) -> Measured:
-    """Play the game in all worlds and return what an insider who believes the claim measures."""
+def play(rng: np.random.Generator, setting: Setting, breach: Breach | None = None) -> Measured:
+    """Play the game in all worlds and return what an insider who believes the claim measures; honest without breach."""
     sums = draw_sums(rng, setting)
     members = rng.random(setting.worlds) < 0.5
     difference = sums.present - sums.absent
@@ -150,13 +123,37 @@ def play(rng: np.random.Generator, setting: Setting, federation: Federation = HO
     reference = sensitivity if setting.local else np.full_like(sensitivity, setting.claimed_sensitivity)
     sigma = setting.noise_multiplier * reference
     chosen = np.where(members[:, None, None], sums.present, sums.absent)
-    noise = federation.draw(rng, setting, sigma)
-    release = (federation.total(sums) + chosen) * federation.scale + noise
-    shared = np.broadcast_to(clipped_total(sums), release.shape)
+    clipped = np.asarray(sums.shared.sum(axis=1))
+    release = _total(sums, clipped, chosen, breach) + _noise(rng, setting, sigma, members, breach)
+    shared = np.broadcast_to(clipped, release.shape)
     middle = shared + (sums.present + sums.absent) / 2
     increments = np.einsum("wip,wip->wi", release - middle, difference) / sigma**2
-    residuals = measure(setting.tensors, release, shared, sums.present, sums.absent, sigma)
+    residuals = measure(setting.tensors, release, shared, sums.present, sums.absent, sigma, chosen)
     return Measured(members, increments, sensitivity, sigma, setting.noise_multiplier, residuals)
+
+
+def _total(sums: Sums, clipped: Floats, chosen: Floats, breach: Breach | None) -> Floats:
+    """Return the sums that are released but for the noise, (worlds, rounds, parameters)."""
+    if breach is None:
+        return clipped + chosen
+    wider = sums.shared_at(breach.clip).sum(axis=1)
+    if breach.unclipped:
+        wider = wider - sums.shared[:, 0] + sums.unclipped[:, 0]
+    return np.asarray((wider + chosen) * breach.scale)
+
+
+def _noise(
+    rng: np.random.Generator, setting: Setting, sigma: Floats, members: NDArray[np.bool_], breach: Breach | None
+) -> Floats:
+    normals, key = rng.standard_normal((*sigma.shape, setting.parameters)), int(rng.integers(2**31))
+    if breach is None:
+        return normals * sigma[..., None]
+    sizes = tuple(size for _, size in setting.tensors)
+    rounds = [
+        Round(lambda number: normals[:, number - 1], number, setting.rounds, members, sigma[:, number - 1], sizes, key)
+        for number in range(1, setting.rounds + 1)
+    ]
+    return np.stack([drawn(breach, one) for one in rounds], axis=1)
 
 
 def measure(
@@ -166,25 +163,37 @@ def measure(
     present: Floats,
     absent: Floats,
     sigma: Floats,
+    chosen: Floats,
 ) -> Residuals:
-    """Return the residual sums of releases by their definitions, from vectors (worlds, rounds, parameters)."""
+    """Return the residual sums of releases by their definitions, from vectors (worlds, rounds, parameters).
+
+    `chosen` is what really was added to the shared sum: `present` or `absent`.
+    """
     difference = present - absent
     error = release - shared - (present + absent) / 2
     length = np.linalg.norm(difference, axis=-1, keepdims=True)
     unit = np.divide(difference, length, out=np.zeros_like(difference), where=length > 0)
     residual = error - np.sum(error * unit, axis=-1, keepdims=True) * unit
     squares, freedom = _per_tensor(tensors, residual, unit)
-    low_bits, counts = _low_bits(release, shared, present, absent, sigma)
+    standard = (release - shared - chosen) / sigma[..., None]
+    low_bits = _low_bits(release, standard, sigma)
+    places = sampled_places(ParameterLayout(tuple(name for name, _ in tensors), tuple((size,) for _, size in tensors)))
+    classes = [np.sum(standard[..., first::STRIDES] ** 2, axis=-1) for first in range(STRIDES)]
     return Residuals(
         tensors=tuple(name for name, _ in tensors),
+        places=places,
+        parameters=release.shape[-1],
         total=np.sum(residual**2, axis=-1),
         total_freedom=np.where(length[..., 0] > 0, release.shape[-1] - 1, release.shape[-1]).astype(np.int64),
         squares=squares,
         freedom=freedom,
         projections=_projections(residual, unit),
         gradient=_along_gradients(error, unit, shared),
+        grain=np.zeros_like(sigma),
         low_bits=low_bits,
-        low_bits_count=counts,
+        low_bits_count=np.full(low_bits.shape, release.shape[-1], dtype=np.int64),
+        strides=np.stack(classes, axis=-1)[:, :, None],
+        sample=standard[..., [number for number, _ in places]][:, :, None],
     )
 
 
@@ -222,19 +231,11 @@ def _along_gradients(error: Floats, unit: Floats, shared: Floats) -> Floats:
     return np.divide(inner, length, out=np.full_like(inner, np.nan), where=length > 0)
 
 
-def _low_bits(
-    release: Floats, shared: Floats, present: Floats, absent: Floats, sigma: Floats
-) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the sums of the cosines of the low bits' phases, (worlds, rounds, 2, kinds), and their counts."""
-    of_release = _agreement(release)
-    sums = []
-    for hypothesis in (present, absent):
-        noise = release - (shared + hypothesis)
-        sums.append(np.stack([_agreement(noise), _agreement(noise / sigma[..., None]), of_release], axis=-1))
-    found = np.stack(sums, axis=-2)
-    counts = np.full(found.shape, release.shape[-1], dtype=np.int64)
-    assert found.shape[-1] == len(LOW_BITS_KINDS)
-    return found, counts
+def _low_bits(release: Floats, standard: Floats, sigma: Floats) -> Floats:
+    """Return the sums of the cosines of the low bits' phases, (worlds, rounds, 1, kinds)."""
+    kinds = standard * sigma[..., None], standard, release
+    assert len(kinds) == len(LOW_BITS_KINDS)
+    return np.stack([_agreement(values) for values in kinds], axis=-1)[:, :, None]
 
 
 def _agreement(values: Floats) -> Floats:

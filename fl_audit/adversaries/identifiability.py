@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fl_audit.adversaries.noise_meter import Meter, Residuals, join
+from fl_audit.adversaries.noise_meter import Meter
+from fl_audit.adversaries.residuals import Residuals, join
 from fl_audit.game.game import Game
 from fl_audit.game.hypotheses import question_of
 from fl_audit.game.seen import Seen, is_blurred, refuse_blurred
@@ -98,7 +99,7 @@ def weigh(game: Game, hypotheses: Hypotheses, release: Tensor, norms: NDArray[np
     scale = game.public.law.noise_scale(sensitivity, game.public.standpoint, norms)
     sigma = torch.from_numpy(scale).to(release.device)
     distance = torch.from_numpy(sensitivity).to(release.device)
-    meter = Meter(game.model.layout, game.directions)
+    meter = Meter(game.model.layout, game.directions, with_neither=game.public.is_secretly_sampled)
     weighed, residuals = [], []
     for part in hypotheses.against(release):
         rows, agreement = part.rows, (part.residual * part.difference).sum(dim=1)
@@ -107,5 +108,5 @@ def weigh(game: Game, hypotheses: Hypotheses, release: Tensor, norms: NDArray[np
     increment, scores = (torch.cat([getattr(one, name) for one in weighed]) for name in ("log_odds", "scores"))
     measured = join(residuals, axis=0)
     if not game.offers_meter:
-        measured = measured.of_recovered(np.ones(len(sensitivity), dtype=np.bool_))
+        measured = measured.of_sides()
     return Observation(increment.cpu().numpy(), sensitivity, scores.cpu().numpy(), measured)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.adversaries.noise_meter import Residuals
+from fl_audit.adversaries.residuals import Residuals
 from fl_audit.evidence.belief.innovations import increments_of
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.membership.one_target import OneTargetScores, one_target_scores

@@ -260,8 +260,7 @@ class Game:
         It can wherever the mean of the release is known but for that one direction. Where a unit that is replaced takes
         part in secret the mean is uncertain in the plane of both contributions.
         """
-        is_secret = self.public.law.is_sampled and not self.public.standpoint.sees_participation
-        return not (is_secret and self.replacement is not None)
+        return not (self.public.is_secretly_sampled and self.replacement is not None)
 
     def losses(self, models: Tensor, examples: Examples | None) -> NDArray[np.float64]:
         """Return the cross-entropy losses (worlds, n) of examples under every model; of none, shape (worlds, 0)."""

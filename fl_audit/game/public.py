@@ -146,6 +146,11 @@ class PublicGame:
         return self.targets > 1
 
     @property
+    def is_secretly_sampled(self) -> bool:
+        """Whether the insider does not see in which rounds the differing unit takes part."""
+        return self.law.is_sampled and not self.standpoint.sees_participation
+
+    @property
     def clients_draw(self) -> bool:
         """Whether clients draw in secret, each from a seed of its own: noise, or what becomes of their records."""
         return self.law.clients_add_noise or self.randomiser is not None

@@ -4,5 +4,5 @@
 under `sections/` turns one finding into one sentence, rows, at most one figure, and a place: the page or the appendix
 (`finding.Section`). `sections.registry` lists them and makes `RunContents`, from which page, terminal and
 `summary.json` are made alike; `page/` sets them and adds nothing of its own. The words of the tests stand in one table
-(`breach_words`), those that hold a number against the promise in another (`finding.Reading`).
+(`test_words`), those that hold a number against the promise in another (`finding.Reading`).
 """

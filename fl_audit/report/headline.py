@@ -167,7 +167,7 @@ def warnings_of(contents: RunContents) -> list[str]:
     units = facts.game.clients if contents.words.one == "client" else facts.game.records
     if promise is not None and promise.delta * units >= LARGE_DELTA:
         lines.append(
-            f"Delta {number_text(promise.delta, 3)} is large for {units:,} {contents.words.many}: publishing each with "
-            f"that probability would keep the promise, {number_text(promise.delta * units, 2)} of them on average"
+            f"Delta {number_text(promise.delta, 3)} is large for {units:,} {contents.words.many}: to publish "
+            f"{number_text(promise.delta * units, 2)} of them, drawn by lot, would keep the promise"
         )
     return lines

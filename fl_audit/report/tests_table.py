@@ -2,10 +2,23 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
-from fl_audit.evidence.belief.family import TestName
+from fl_audit.evidence.belief.family import TestName, TestResult
 from fl_audit.evidence.belief.verdict import Judgement
-from fl_audit.report.breach_words import OF_NOISE, breach, breach_in_short, remedy, title_of
+from fl_audit.evidence.findings.found import finite
+from fl_audit.report.test_words import (
+    OF_NOISE,
+    breach,
+    breach_in_short,
+    limit_text,
+    measured_text,
+    promised_text,
+    remedy,
+    strongest,
+    title_of,
+    why_missing,
+)
 from fl_audit.report.units import UnitWords
 from fl_audit.report.wording import DASH, MISSING, one_in
 
@@ -66,29 +79,51 @@ def rows_of(found: Judgement | None, words: UnitWords) -> tuple[TestRow, ...]:
             is_broken=test.violated,
             sentence=breach_in_short(test, words),
             phrase=breach(test, words),
-            measured=test.measured,
-            promised=test.promised,
-            limit=test.limit or DASH,
+            measured=measured_text(test, words),
+            promised=promised_text(test, words),
+            limit=limit_text(test, words) or DASH,
             p_value=test.p_value,
             level=test.level,
             remedy=remedy(test),
             noise=test.statistic if test.name in OF_NOISE else None,
             epsilon=test.statistic if test.name == TestName.SCORES else None,
-            where=test.where if test.name == TestName.NOISE_TENSOR else "",
+            where=f"the tensor '{test.place}'" if test.name == TestName.NOISE_TENSOR else "",
         )
         for test in (() if found is None else found.tests)
     )
 
 
 def broken_rows(found: Judgement | None, words: UnitWords) -> tuple[TestRow, ...]:
-    """Return the tests that refute the promise, the one that a kept promise explains least first."""
+    """Return the tests that refute the promise, the one to lead with first, then as a kept promise explains them."""
+    if found is None or not found.broken:
+        return ()
+    first = title_of(strongest(found).name, words)
     broken = [row for row in rows_of(found, words) if row.is_broken]
-    return tuple(sorted(broken, key=lambda row: row.p_value / row.level))
+    return tuple(sorted(broken, key=lambda row: (row.title != first, row.p_value / row.level)))
 
 
 def missing_rows(found: Judgement | None, words: UnitWords) -> tuple[tuple[str, str], ...]:
     """Return the tests that this run could not make, each with the reason."""
-    return () if found is None else tuple((title_of(name, words), reason) for name, reason in found.not_offered)
+    return (
+        ()
+        if found is None
+        else tuple((title_of(name, words), why_missing(reason)) for name, reason in found.not_offered)
+    )
+
+
+def json_of(test: TestResult, words: UnitWords) -> dict[str, Any]:
+    """Return what `summary.json` says of a test."""
+    return {
+        "name": str(test.name),
+        "statistic": finite(test.statistic),
+        "p_value": finite(test.p_value),
+        "level": test.level,
+        "measured": measured_text(test, words),
+        "promised": promised_text(test, words),
+        "limit": limit_text(test, words),
+        "where": test.place,
+        "violated": test.violated,
+    }
 
 
 def p_text(p_value: float) -> str:

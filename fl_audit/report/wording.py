@@ -140,3 +140,19 @@ def ratio_text(ratio: float, low: float, high: float) -> str:
     ):
         decimals += 1
     return f"{ratio:.{decimals}f} ({low:.{decimals}f} to {high:.{decimals}f})"
+
+
+def times(ratio: float) -> str:
+    """Return a ratio near 1 with enough digits to tell it from 1.
+
+    Examples
+    --------
+    >>> times(1.00036), times(0.5), times(3.14159)
+    ('1.00036', '0.50', '3.1')
+    """
+    if ratio >= 2:
+        return f"{ratio:.2g}" if ratio < 1e4 else f"{ratio:.2e}"
+    gap = abs(ratio - 1)
+    decimals = 4 if gap == 0 else min(8, max(2, 1 - math.floor(math.log10(gap))))
+    text = f"{ratio:.{decimals}f}"
+    return text[:-1] if decimals > 2 and text.endswith("0") else text

@@ -12,7 +12,9 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from fl_audit.adversaries.noise_meter import LOW_BITS_KINDS, Meter, Residuals, join
+from fl_audit.adversaries.noise_meter import Meter
+from fl_audit.adversaries.noise_sample import SAMPLE, sampled_places
+from fl_audit.adversaries.residuals import LOW_BITS_KINDS, STRIDES, Residuals, join, stride_sizes
 from fl_audit.errors import InputError
 from fl_audit.learning.layout import ParameterLayout
 from fl_audit.mechanisms.weighing import Comparison
@@ -152,14 +154,15 @@ def test_residuals_survive_the_way_to_the_server_and_to_disk() -> None:
     rounds = [measure(make_release(3, 2.0, seed), 2.0) for seed in (31, 32)]
     run = join(rounds, axis=1)
     assert run.projections.shape == (3, 2, 6)
-    again = Residuals.of_array(run.as_array(), tuple(run.columns()))
+    again = Residuals.of_array(run.as_array(), run.layout)
     table = pd.DataFrame({"world": np.repeat([4, 5, 6], 2), "round": np.tile([1, 2], 3)})
     read = Residuals.of_table(table.assign(**{name: value.reshape(-1) for name, value in run.columns().items()}))
     for other in (again, read):
         assert other.tensors == LAYOUT.names
         for name, value in vars(run).items():
-            if name != "tensors":
-                assert np.array_equal(getattr(other, name), value, equal_nan=True)
+            if name not in ("tensors", "places", "parameters"):
+                exact = other is again or name not in ("projections", "strides", "sample")
+                np.testing.assert_allclose(getattr(other, name), value, rtol=0 if exact else 1e-6)
                 assert getattr(other, name).dtype == value.dtype
     with pytest.raises(InputError, match="lacks total"):
         Residuals.of_table(table)
@@ -174,6 +177,45 @@ def test_a_recovered_release_offers_no_low_bits() -> None:
     assert np.array_equal(found.sigma[[0, 2]], whole.sigma[[0, 2]])
     assert np.isnan(found.projections).any(axis=1).tolist() == [False, True, False]
     assert (found.freedom[1] == 0).all()
+    assert np.isnan(found.sample).any(axis=(1, 2)).tolist() == [False, True, False]
+    assert np.isinf(found.grain).all()
+
+
+@pytest.mark.parametrize("bit", [True, False])
+def test_the_true_side_of_the_sample_is_the_noise_itself(bit: bool) -> None:
+    sigma = 4.0
+    seen = make_release(1000, sigma, 12, 300.0, bit)
+    found = measure(seen, sigma)
+    true = seen.present if bit else seen.absent
+    noise = ((seen.release - seen.shared - true) / sigma).numpy()
+    numbers = [number for number, _ in found.places]
+    np.testing.assert_allclose(found.sample[:, 0 if bit else 1], noise[:, numbers], atol=1e-12)
+    for first in range(STRIDES):
+        classes = np.sum(noise[:, first::STRIDES] ** 2, axis=1)
+        np.testing.assert_allclose(found.strides[:, 0 if bit else 1, first], classes, rtol=1e-9)
+    assert stride_sizes(SIZE).sum() == SIZE
+    assert uniform(stats.norm.cdf(found.sample[:, 0 if bit else 1]))
+
+
+def test_a_unit_that_took_no_part_is_a_third_side() -> None:
+    seen = make_release(3, 2.0, 13)
+    meter = Meter(LAYOUT, directions(), with_neither=True)
+    found = meter.measure(seen, torch.full((3,), 2.0, dtype=torch.float64), seen.difference.norm(dim=1))
+    numbers = [number for number, _ in found.places]
+    np.testing.assert_allclose(found.sample[:, 2], ((seen.release - seen.shared) / 2.0).numpy()[:, numbers])
+
+
+def test_every_tensor_stands_in_the_sample_and_every_shift_of_a_small_model() -> None:
+    names = tuple(f"layer{number}" for number in range(40))
+    many = ParameterLayout(names, ((300, 20),) * 39 + ((1,),))
+    places = sampled_places(many)
+    assert {tensor for _, tensor in places} == set(names)
+    assert len(places) == SAMPLE
+    numbers = np.array([number for number, _ in sampled_places(ParameterLayout(("w", "b"), ((10, 64), (10,))))])
+    shifts = set(np.abs(numbers[:, None] - numbers).ravel().tolist())
+    assert shifts >= set(range(650 - 16))
+    mirrored = set(numbers.tolist()) & set((649 - numbers).tolist())
+    assert len(mirrored) >= 16
 
 
 def test_a_release_without_noise_leaves_no_less_than_nothing() -> None:

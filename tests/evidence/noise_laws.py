@@ -3,12 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.adversaries.noise_meter import Residuals
+from fl_audit.adversaries.residuals import LOW_BITS_KINDS, Residuals, stride_sizes
 from fl_audit.evidence.belief.measured import Measured
 
 TENSORS = ("weight", "bias")
 SIZES = (640, 10)
 DIRECTIONS = 16
+PLACES = tuple((number, "weight") for number in range(30)) + tuple((640 + number, "bias") for number in range(10))
 
 
 def draw_measured(
@@ -37,15 +38,21 @@ def _residuals(rng: np.random.Generator, sigma: NDArray[np.float64], noise: floa
     real, shape = sigma * noise, sigma.shape
     freedom = np.broadcast_to(np.array(SIZES) - 1, (*shape, len(SIZES))).astype(np.int64)
     squares = real[..., None] ** 2 * rng.chisquare(freedom)
-    phases = rng.uniform(0, 2 * np.pi, (*shape, 2, 3, 60))
+    phases = rng.uniform(0, 2 * np.pi, (*shape, 1, len(LOW_BITS_KINDS), 60))
+    sizes = stride_sizes(sum(SIZES))
     return Residuals(
         tensors=TENSORS,
+        places=PLACES,
+        parameters=sum(SIZES),
         total=squares.sum(axis=-1) + real**2 * rng.chisquare(1, shape),
         total_freedom=freedom.sum(axis=-1) + 1,
         squares=squares,
         freedom=freedom,
         projections=real[..., None] * rng.standard_normal((*shape, DIRECTIONS)),
         gradient=real * rng.standard_normal(shape),
+        grain=np.zeros(shape),
         low_bits=np.cos(phases).sum(axis=-1),
-        low_bits_count=np.full((*shape, 2, 3), 60, dtype=np.int64),
+        low_bits_count=np.full((*shape, 1, len(LOW_BITS_KINDS)), 60, dtype=np.int64),
+        strides=(noise**2 * rng.chisquare(sizes, (*shape, len(sizes))))[:, :, None],
+        sample=noise * rng.standard_normal((*shape, 1, len(PLACES))),
     )

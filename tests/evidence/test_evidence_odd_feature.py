@@ -29,7 +29,7 @@ def test_honest_runs_are_not_violated_where_sensitivities_follow_the_secret(mu: 
         )
     )
     rng = np.random.default_rng(int(mu))
-    found = [judge(play_odd_feature(rng, setting), promise, 0.95, "x and x'", "seed 0") for _ in range(100)]
+    found = [judge(play_odd_feature(rng, setting), promise, 0.95) for _ in range(100)]
     assert sum(one.verdict is Verdict.VIOLATED for one in found) <= binom.ppf(1 - 1e-4, 100, 0.001)
     assert sum(one.epsilon_lower_bound > promise.epsilon for one in found) <= binom.ppf(1 - 1e-4, 100, 0.05)
 

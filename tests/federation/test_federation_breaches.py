@@ -1,8 +1,10 @@
-"""Breaches of real federations on the local engine; `experiments.studies.verdicts` plays all of them many times."""
+"""Breaches of real federations on the local engine; `experiments.studies.breaches` plays all of them many times."""
 
 import pytest
 
-from experiments.studies.engine_runs import ENGINE_BREACHES, breach_plan, measured_run
+from experiments.studies.breach_kinds import BREACHES
+from experiments.studies.breaches import real_run
+from experiments.studies.engine_runs import breach_plan, measured_run
 from fl_audit.evidence.belief.family import TestName
 from fl_audit.evidence.belief.verdict import run_family
 
@@ -10,15 +12,16 @@ TRIED = (
     "noise missing on the smallest tensor",
     "the same noise in two worlds",
     "float16 draws, then scaled",
-    "clipping left out for one client",
+    "one client does not clip",
+    "noise 1.1 times larger under D' only",
 )
 
 
 @pytest.mark.parametrize("name", TRIED)
 def test_a_breach_of_a_real_federation_is_found(name: str) -> None:
-    parties, expected = next((parties, tests) for label, parties, tests in ENGINE_BREACHES if label == name)
-    broken = {test.name for test in run_family(measured_run(breach_plan(5), parties))[0] if test.violated}
-    assert set(expected) <= broken
+    breach = next(one for one in BREACHES if one.name == name)
+    broken = {test.name for test in run_family(real_run(breach, 4))[0] if test.violated}
+    assert set(breach.tests) & broken
 
 
 def test_an_honest_real_federation_breaks_nothing_and_offers_every_test() -> None:

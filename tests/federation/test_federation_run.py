@@ -21,7 +21,7 @@ from experiments.runs.engines import Engine
 from experiments.runs.replay import replay
 from experiments.runs.run import rebuild_report, run_audit
 from experiments.runs.run_directory import RunDirectory
-from fl_audit.adversaries.noise_meter import Residuals
+from fl_audit.adversaries.residuals import Residuals
 from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit, logit
 
 from fl_audit.adjacency import Adjacency, NeighbourPair, Unit
-from fl_audit.adversaries.noise_meter import Residuals
+from fl_audit.adversaries.residuals import Residuals, stride_sizes
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
@@ -146,9 +146,12 @@ def synthetic_residuals(generator: np.random.Generator, sigma: np.ndarray, noise
     sizes, shape = np.array([640, 10]), sigma.shape
     scale, freedom = noise * sigma, np.broadcast_to(sizes - 1, (*shape, 2))
     squares = scale[..., None] ** 2 * generator.chisquare(freedom)
-    counts = np.broadcast_to(np.array([640, 640, 640]), (*shape, 2, 3))
+    counts = np.broadcast_to(np.array([640, 640, 640]), (*shape, 1, 3))
+    classes = stride_sizes(int(sizes.sum()))
     return Residuals(
         tensors=("weight", "bias"),
+        places=tuple((number, "weight" if number < 640 else "bias") for number in range(0, 650, 10)),
+        parameters=650,
         total=squares.sum(axis=-1) + scale**2 * generator.chisquare(1, shape),
         total_freedom=np.full(shape, sizes.sum() - 1),
         squares=squares,
@@ -157,6 +160,9 @@ def synthetic_residuals(generator: np.random.Generator, sigma: np.ndarray, noise
         gradient=scale * generator.standard_normal(shape),
         low_bits=np.sqrt(counts / 2) * generator.standard_normal(counts.shape),
         low_bits_count=counts,
+        grain=np.full(shape, 1e-6),
+        strides=(noise**2 * generator.chisquare(classes, (*shape, len(classes))))[:, :, None],
+        sample=noise * generator.standard_normal((*shape, 1, 65)),
     )
 
 

@@ -14,13 +14,13 @@ from fl_audit.evidence.findings.colluders import ColludersNumbers
 from fl_audit.evidence.findings.insiders import InsidersNumbers
 from fl_audit.mechanisms.noise import faced
 from fl_audit.mechanisms.standpoint import Place, Standpoint, TargetsParticipation
-from fl_audit.report.breach_words import title_of
 from fl_audit.report.page.console import summary_table
 from fl_audit.report.page.html import opening, render_html
 from fl_audit.report.page.pictures import DrawnPicture
 from fl_audit.report.sections.law import law_table
 from fl_audit.report.sections.registry import measured, report_contents
 from fl_audit.report.style import to_png
+from fl_audit.report.test_words import title_of
 from fl_audit.report.units import unit_words
 
 CLIENT = {"adjacency": Adjacency.ADD_REMOVE_CLIENT, "exact": False, "worlds": 25, "rounds": 4}

@@ -18,7 +18,7 @@ from fl_audit.evidence.findings.released_model import ModelNumbers
 from fl_audit.evidence.run_tables import Timing
 from fl_audit.report.finding import Place, Reading, Row, Section
 from fl_audit.report.page.console import summary_table
-from fl_audit.report.page.html import ON_ITS_WORD, opening, render_html
+from fl_audit.report.page.html import MOST_FAILED, ON_ITS_WORD, opening, render_html
 from fl_audit.report.page.pictures import DrawnPicture
 from fl_audit.report.page.writing import write_report
 from fl_audit.report.sections.registry import SECTIONS, measured, page_rows, report_contents
@@ -116,7 +116,7 @@ def test_nothing_on_a_violated_page_takes_the_promise_at_its_word(make_contents)
     assert appendix.count(ON_ITS_WORD) == len(trusting)
     assert f">{Reading.WITHIN}<" not in page
     broken = broken_rows(verdict_of(contents).judgement, contents.words)
-    assert page.count("<li><strong>") == min(6, len(broken))
+    assert page.count("<li><strong>") == min(MOST_FAILED, len(broken))
     assert ON_ITS_WORD not in html_of(make_contents(exact=False))
 
 

@@ -5,7 +5,8 @@ the probability that an honest federation fails any of them is at most `FAMILY_L
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
@@ -17,21 +18,40 @@ DETECTION_POWER = 0.9
 
 
 class TestName(StrEnum):
-    """What a test looks at."""
+    """What a test looks at.
+
+    All but the last six ask whether the noise is the one that is claimed, and SENSITIVITY whether it hides enough. The
+    four after it ask whether anything but the sums tells D from D'. SCORES stands where no other test can be made.
+    """
 
     __test__ = False  # it is no test of pytest's
 
     NOISE_TOTAL = "noise-total"
     NOISE_ALONG_RECORD = "noise-along-record"
     NOISE_TENSOR = "noise-tensor"
+    NOISE_PLACE = "noise-place"
+    NOISE_ROUND = "noise-round"
+    SHAPE = "shape"
+    TAILS = "tails"
+    SUPPORT = "support"
+    SHAPE_ALONG_RECORD = "shape-along-record"
     DRIFT_ALONG_RECORD = "drift-along-record"
     DRIFT_ALONG_GRADIENTS = "drift-along-gradients"
     REPEATED_NOISE = "repeated-noise"
+    EQUAL_VALUES = "equal-values"
+    COPIED_PLACES = "copied-places"
+    JOINT_PLACES = "joint-places"
+    SHIFTED_COPIES = "shifted-copies"
     SHARED_OVER_WORLDS = "shared-over-worlds"
     SHARED_OVER_ROUNDS = "shared-over-rounds"
     SERIAL_CORRELATION = "serial-correlation"
     LOW_BITS = "low-bits"
+    GRID = "grid"
     SENSITIVITY = "sensitivity"
+    SECRET_TOTAL = "secret-total"
+    SECRET_PLACE = "secret-place"
+    SECRET_ALONG_RECORD = "secret-along-record"
+    DISTINGUISHER = "distinguisher"
     SCORES = "scores"
 
     @property
@@ -39,54 +59,86 @@ class TestName(StrEnum):
         """The test's share of `FAMILY_LEVEL`; all of it for SCORES, which stands where no other test can be made."""
         return FAMILY_LEVEL * _SHARES.get(self, 1.0)
 
+    @property
+    def is_about_secret(self) -> bool:
+        """Whether it asks if the noise depends on the secret, rather than if it is the claimed one."""
+        return self in _ABOUT_SECRET
+
 
 _SHARES = {
     TestName.NOISE_ALONG_RECORD: 0.25,  # it decides how large an epsilon would be found
-    TestName.NOISE_TOTAL: 0.15,
-    TestName.NOISE_TENSOR: 0.1,
-    TestName.DRIFT_ALONG_RECORD: 0.1,
-    TestName.DRIFT_ALONG_GRADIENTS: 0.1,
-    TestName.REPEATED_NOISE: 0.05,
-    TestName.SHARED_OVER_WORLDS: 0.05,
-    TestName.SHARED_OVER_ROUNDS: 0.05,
-    TestName.SERIAL_CORRELATION: 0.05,
-    TestName.LOW_BITS: 0.05,
-    TestName.SENSITIVITY: 0.05,
+    TestName.NOISE_TOTAL: 0.05,
+    TestName.NOISE_TENSOR: 0.04,
+    TestName.NOISE_PLACE: 0.03,
+    TestName.NOISE_ROUND: 0.03,
+    TestName.SHAPE: 0.03,
+    TestName.TAILS: 0.03,
+    TestName.SUPPORT: 0.03,
+    TestName.SHAPE_ALONG_RECORD: 0.03,
+    TestName.DRIFT_ALONG_RECORD: 0.05,
+    TestName.DRIFT_ALONG_GRADIENTS: 0.05,
+    TestName.REPEATED_NOISE: 0.03,
+    TestName.EQUAL_VALUES: 0.02,
+    TestName.COPIED_PLACES: 0.03,
+    TestName.JOINT_PLACES: 0.03,
+    TestName.SHIFTED_COPIES: 0.02,
+    TestName.SHARED_OVER_WORLDS: 0.03,
+    TestName.SHARED_OVER_ROUNDS: 0.03,
+    TestName.SERIAL_CORRELATION: 0.03,
+    TestName.LOW_BITS: 0.02,
+    TestName.GRID: 0.02,
+    TestName.SENSITIVITY: 0.01,  # it raises no false alarm
+    TestName.SECRET_TOTAL: 0.04,
+    TestName.SECRET_PLACE: 0.02,
+    TestName.SECRET_ALONG_RECORD: 0.03,
+    TestName.DISTINGUISHER: 0.02,
 }
+_ABOUT_SECRET = (
+    TestName.SECRET_TOTAL,
+    TestName.SECRET_PLACE,
+    TestName.SECRET_ALONG_RECORD,
+    TestName.DISTINGUISHER,
+)
 
 
 @dataclass(frozen=True)
 class TestResult:
-    """What one test found.
+    """What one test found, in numbers; `fl_audit.report.test_words` says what they mean.
 
     Parameters
     ----------
     name
-        Which test, a `TestName`.
+        Which test.
     statistic
         The number that it rests on; its module says which.
     p_value
         Probability, if the claim holds, of what was found or worse.
-    level
-        The test's share of the family's level.
     measured, promised
-        Both in plain English, with the numbers.
+        What was found, and what the claim says of it, in the same unit.
     limit
-        Which breach would have been found with probability `DETECTION_POWER`, in plain English.
-    where
-        Where in the run, such as the tensor or the pair of rounds; empty where the test concerns all of it.
+        The smallest breach that would have been found with probability `DETECTION_POWER`, in the unit of the test's
+        limit; NaN where no size can be said.
+    place
+        Where in the run, such as a tensor or two rounds; empty where the test concerns all of it.
+    more
+        Other numbers of this test, by name.
     """
 
     __test__: ClassVar[bool] = False
 
-    name: str
+    name: TestName
     statistic: float
     p_value: float
-    level: float
-    measured: str
-    promised: str
-    limit: str
-    where: str = ""
+    measured: float
+    promised: float
+    limit: float = math.nan
+    place: str = ""
+    more: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def level(self) -> float:
+        """The test's share of the family's level."""
+        return self.name.level
 
     @property
     def violated(self) -> bool:
@@ -94,46 +146,25 @@ class TestResult:
         return self.p_value < self.level
 
 
+class Missing(StrEnum):
+    """Why a test has nothing to say about a run."""
+
+    NOT_MEASURED = "not-measured"
+    NO_DIFFERENCE = "no-difference"
+    NO_OTHER_DIRECTION = "no-other-direction"
+    NO_DIRECTIONS = "no-directions"
+    NO_NOISE = "no-noise"
+    NO_SHARED_SUM = "no-shared-sum"
+    ONE_WORLD = "one-world"
+    ONE_ROUND = "one-round"
+    ONE_SIDE = "one-side"
+    TOO_FEW = "too-few"
+    ROUNDING = "rounding"
+    SCORES_ALONE = "scores-alone"
+
+
 @dataclass(frozen=True)
 class NotOffered:
-    """Why a test has nothing to say about a run, in plain English."""
+    """Why a test has nothing to say about a run."""
 
-    reason: str
-
-
-NOT_MEASURED = NotOffered(
-    "The noise was not measured everywhere: the model or what clients see of a round does not let it."
-)
-NO_DIFFERENCE = NotOffered(
-    "D and D' differed by less than a billionth of the noise in every round, so no direction tells them apart."
-)
-
-
-def percent(share: float) -> str:
-    """Return a share as a percentage with two significant digits that never rounds to 0 or 100 unless it is that.
-
-    Examples
-    --------
-    >>> percent(0.0021), percent(0.999996), percent(0.5)
-    ('0.21 %', '99.9996 %', '50 %')
-    """
-    tail = 100 * min(abs(share), abs(1 - share))
-    decimals = 0 if tail == 0 else max(0, 1 - math.floor(math.log10(tail)))
-    text = f"{100 * share:.{min(decimals, 12)}f}"
-    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} %"
-
-
-def times(ratio: float) -> str:
-    """Return a ratio near 1 with enough digits to tell it from 1.
-
-    Examples
-    --------
-    >>> times(1.00036), times(0.5), times(3.14159)
-    ('1.00036', '0.50', '3.1')
-    """
-    if ratio >= 2:
-        return f"{ratio:.2g}" if ratio < 1e4 else f"{ratio:.2e}"
-    gap = abs(ratio - 1)
-    decimals = 4 if gap == 0 else min(8, max(2, 1 - math.floor(math.log10(gap))))
-    text = f"{ratio:.{decimals}f}"
-    return text[:-1] if decimals > 2 and text.endswith("0") else text
+    reason: Missing

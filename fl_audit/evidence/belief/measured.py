@@ -1,14 +1,19 @@
 """What the insider measured in a run, held against what was claimed: the one input of every test of the verdict."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtrc
 
-from fl_audit.adversaries.noise_meter import Residuals
+from fl_audit.adversaries.residuals import Residuals
 from fl_audit.errors import require
 from fl_audit.evidence.belief.innovations import innovations
+
+_EVIDENT = 1e-6
+"""Probability with which an honest run is taken for one with more noise than was claimed in some rounds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +33,8 @@ class Measured:
     noise_multiplier
         z of the claim, positive: it allows no sensitivity above sigma / z.
     residuals
-        Sums of the noise orthogonal to the difference of D and D', of shape (worlds, rounds); None in tables of a
-        version that did not measure it.
+        What was measured of the noise, of shape (worlds, rounds), opened: with the true side alone. None where nothing
+        was.
     scores
         The noise along the record's direction as normal scores under the true hypothesis, float64 (worlds, rounds), NaN
         without information; None where it follows from the increments, which are Gaussian there.
@@ -59,6 +64,8 @@ class Measured:
         seen = {"sensitivities": self.sensitivity.shape, "noise scales": self.sigma.shape}
         if self.residuals is not None:
             seen["residuals"] = self.residuals.total.shape
+            sides = self.residuals.layout.sides
+            require(sides == 1, f"the residuals have {sides} sides: accepted is 1, once the secrets are opened")
         for name, found in seen.items():
             require(found == shape, f"{name} have shape {found}: accepted is {shape}, that of the increments")
         positive = bool(np.all(np.isfinite(self.sigma) & (self.sigma > 0)))
@@ -91,6 +98,12 @@ class Measured:
         return self.innovations[~np.isnan(self.innovations)]
 
     @cached_property
+    def even_innovations(self) -> NDArray[np.float64]:
+        """All innovations, brought down to the claimed scale where they are above it; see `even_sample`."""
+        values = self.used_innovations
+        return values / max(1.0, math.sqrt(float(np.mean(np.square(values))))) if values.size else values
+
+    @cached_property
     def projections(self) -> NDArray[np.float64] | None:
         """The noise along the public directions over the claimed noise, (worlds, rounds, J); None if not measured."""
         if self.residuals is None or self.residuals.projections.shape[-1] == 0:
@@ -98,3 +111,36 @@ class Measured:
         if np.isnan(self.residuals.projections).any():
             return None
         return self.residuals.projections / self.sigma[..., None]
+
+    @cached_property
+    def sample(self) -> NDArray[np.float64] | None:
+        """The noise over the claimed noise at the sampled coordinates, (worlds, rounds, S); None if not measured.
+
+        Under the claim these are independent N(0, 1). Worlds in which rounding hides the noise are left out.
+        """
+        if self.residuals is None or self.residuals.sample.shape[-1] == 0:
+            return None
+        values = self.residuals.sample[:, :, 0]
+        seen = values[~np.isnan(values).any(axis=(1, 2))]
+        return seen if seen.size else None
+
+    @cached_property
+    def even_sample(self) -> NDArray[np.float64] | None:
+        """The sample with noise above the claim brought down to it, for tests of shape and dependence.
+
+        More noise than was claimed violates nothing. The noise of every tensor is divided by its own scale if that is
+        above the claim, and then that of every round if it still is, by more than chance explains in one of a million
+        honest runs. What is left of honest noise is closer to the claim than before, if anything.
+        """
+        if self.sample is None or self.residuals is None:
+            return None
+        even, owners = self.sample.copy(), np.array([tensor for _, tensor in self.residuals.places])
+        blocks = self.rounds * len(set(owners))
+        for tensor in dict.fromkeys(owners):
+            columns = np.flatnonzero(owners == tensor)
+            part = even[:, :, columns]
+            part /= max(1.0, math.sqrt(float(np.mean(np.square(part)))))
+            squares, freedom = np.mean(np.square(part), axis=(0, 2)), len(even) * len(columns)
+            excess = chdtrc(freedom, freedom * squares) < _EVIDENT / blocks
+            even[:, :, columns] = part / np.where(excess, np.sqrt(squares), 1.0)[None, :, None]
+        return even

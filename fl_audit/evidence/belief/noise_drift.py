@@ -12,18 +12,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import fdtrc, fdtri, ncfdtr, stdtr, stdtrit
 
-from fl_audit.evidence.belief.family import (
-    DETECTION_POWER,
-    NO_DIFFERENCE,
-    NOT_MEASURED,
-    NotOffered,
-    TestName,
-    TestResult,
-)
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.bounds.noncentral_t import noncentrality_at
-
-_NO_MEAN = "a mean of 0"
 
 
 def student_p(values: NDArray[np.float64]) -> tuple[float, float]:
@@ -62,26 +53,24 @@ def drift_along_record(measured: Measured) -> TestResult | NotOffered:
     split = [_used(measured.innovations[rows]) for rows in (measured.members, ~measured.members)]
     groups = [group for group in split if group.size]
     if not groups:
-        return NO_DIFFERENCE
-    count, level = sum(group.size for group in groups), TestName.DRIFT_ALONG_RECORD.level
+        return NotOffered(Missing.NO_DIFFERENCE)
+    count = sum(group.size for group in groups)
     rest = count - len(groups)
     if rest < 2:
-        return NotOffered("There are too few rounds to tell a drift from noise of unknown scale.")
+        return NotOffered(Missing.TOO_FEW)
     between = sum(float(group.sum()) ** 2 / group.size for group in groups) / len(groups)
     within = sum(float(np.sum((group - group.mean()) ** 2)) for group in groups) / rest
     statistic = between / within if within > 0 else (math.inf if between > 0 else 0.0)
-    means = " and ".join(f"{group.mean():+.3f}" for group in groups)
-    sides = "in worlds with D and with D'" if len(groups) == 2 else "in all worlds"
-    shift = detectable_shift(count, len(groups), level)
+    sides = zip(("mean_with", "mean_without"), split, strict=True)
+    means = {side: float(part.mean()) for side, part in sides if part.size}
     return TestResult(
         name=TestName.DRIFT_ALONG_RECORD,
         statistic=statistic,
         p_value=float(fdtrc(len(groups), rest, statistic)),
-        level=level,
-        measured="noise along the direction in which D and D' differ with a mean of "
-        f"{means} claimed standard deviations {sides}",
-        promised=_NO_MEAN,
-        limit=f"a mean of {shift:.2g} standard deviations in every round would have been found",
+        measured=max(means.values(), key=abs),
+        promised=0.0,
+        limit=detectable_shift(count, len(groups), TestName.DRIFT_ALONG_RECORD.level),
+        more=means,
     )
 
 
@@ -109,21 +98,18 @@ def detectable_shift(count: int, groups: int, level: float, power: float = DETEC
 def drift_along_gradients(measured: Measured) -> TestResult | NotOffered:
     """Test the mean of the noise along the gradients that D and D' share: Student's t, two-sided."""
     if measured.residuals is None:
-        return NOT_MEASURED
+        return NotOffered(Missing.NOT_MEASURED)
     values = _used(measured.residuals.gradient / measured.sigma)
     if not values.size:
-        return NotOffered("The contributions that D and D' share are 0 in every round, so they have no direction.")
+        return NotOffered(Missing.NO_SHARED_SUM)
     if values.size < 3:
-        return NotOffered("There are too few rounds to tell a drift from noise of unknown scale.")
-    (t, p_value), level = student_p(values), TestName.DRIFT_ALONG_GRADIENTS.level
+        return NotOffered(Missing.TOO_FEW)
+    t, p_value = student_p(values)
     return TestResult(
         name=TestName.DRIFT_ALONG_GRADIENTS,
         statistic=t,
         p_value=p_value,
-        level=level,
-        measured="noise along the shared contributions with a mean of "
-        f"{values.mean():+.3f} claimed standard deviations",
-        promised=_NO_MEAN,
-        limit=f"a mean of {detectable_mean(values.size, level):.2g} standard deviations in every round would have "
-        "been found",
+        measured=float(values.mean()),
+        promised=0.0,
+        limit=detectable_mean(values.size, TestName.DRIFT_ALONG_GRADIENTS.level),
     )

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from fl_audit.errors import require
-from fl_audit.evidence.belief.family import FAMILY_LEVEL, percent, times
+from fl_audit.evidence.belief.family import FAMILY_LEVEL
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_scale import (
     SquareSum,
@@ -55,6 +55,25 @@ def law_in_words(claim: Claim) -> str:
 
 
 @dataclass(frozen=True)
+class Excess:
+    """Noise above the promise.
+
+    Parameters
+    ----------
+    ratio, low, high
+        Real over claimed noise with its interval.
+    kept, promised
+        The epsilon that so much noise keeps, and that of the claimed noise, both at the claim's delta.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    kept: float
+    promised: float
+
+
+@dataclass(frozen=True)
 class NoiseEstimate:
     """The measured over the promised standard deviation of the noise, with exact chi-square intervals.
 
@@ -69,7 +88,7 @@ class NoiseEstimate:
     tensors
         Name, ratio, low and high of every parameter tensor.
     excess
-        How much accuracy was given away, in words, where the noise is above the promise beyond doubt; else empty.
+        What noise above the promise gives away, where it is above it beyond doubt; else None.
     """
 
     ratio: float
@@ -80,7 +99,7 @@ class NoiseEstimate:
     along_low: float
     along_high: float
     tensors: tuple[tuple[str, float, float, float], ...]
-    excess: str
+    excess: Excess | None
 
 
 def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
@@ -137,25 +156,19 @@ def estimate_noise(measured: Measured, confidence: float, claim: Claim) -> Noise
 def no_estimate(confidence: float) -> NoiseEstimate:
     """Return that nothing was measured of the noise."""
     nothing = (math.nan,) * 3
-    return NoiseEstimate(*nothing, confidence, *nothing, (), "")
+    return NoiseEstimate(*nothing, confidence, *nothing, (), None)
 
 
 def _with_interval(found: SquareSum | None, confidence: float) -> tuple[float, float, float]:
     return (math.nan,) * 3 if found is None else (found.ratio, *ratio_interval(found, confidence))
 
 
-def _excess(found: SquareSum | None, confidence: float, claim: Claim) -> str:
-    """Say what noise above the promise costs; nothing unless chance explains it in less than one of 1,000 runs."""
+def _excess(found: SquareSum | None, confidence: float, claim: Claim) -> Excess | None:
+    """Return what is given away; nothing unless chance explains the excess in less than one of 1,000 runs."""
     if found is None or ratio_interval(found, 1 - 2 * FAMILY_LEVEL)[0] <= 1:
-        return ""
-    low, high = ratio_interval(found, confidence)
+        return None
     kept, promised = (epsilon_at(claim, ratio) for ratio in (found.ratio, 1.0))
-    return (
-        f"The noise is {times(found.ratio)} times ({times(low)} to {times(high)}) what was promised. That breaks no "
-        f"promise, and it gives accuracy away: with {percent(1 - 1 / found.ratio)} less noise the promise would still "
-        f"be kept. What is really added keeps an epsilon of {kept:.4g} instead of {promised:.4g}, both by the "
-        f"{law_in_words(claim)} at delta {claim.delta:g}."
-    )
+    return Excess(found.ratio, *ratio_interval(found, confidence), kept, promised)
 
 
 def epsilon_at(claim: Claim, ratio: float) -> float:

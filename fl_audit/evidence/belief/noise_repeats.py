@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv
 
-from fl_audit.evidence.belief.family import NOT_MEASURED, NotOffered, TestName, TestResult
+from fl_audit.evidence.belief.family import Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 
 LARGEST_GROUP = 2**14
@@ -102,7 +102,8 @@ def _blocks(count: int, group: int) -> Iterator[tuple[int, int, int, int]]:
                 yield start, min(high, start + _BLOCK), offset, min(high, offset + _BLOCK)
 
 
-def _at_least_one(pairs: int, tail: float) -> float:
+def at_least_one(pairs: int, tail: float) -> float:
+    """Return the probability that at least one of so many independent events of probability `tail` occurs."""
     return -math.expm1(pairs * math.log1p(-tail)) if tail < 1 else 1.0
 
 
@@ -115,26 +116,20 @@ def repeated_noise(measured: Measured) -> TestResult | NotOffered:
     """
     projections = measured.projections
     if projections is None:
-        return NOT_MEASURED if measured.residuals is None else NotOffered("The model has too few parameters.")
+        return NotOffered(Missing.NOT_MEASURED if measured.residuals is None else Missing.NO_DIRECTIONS)
     dimensions, count = projections.shape[-1], measured.worlds * measured.rounds
-    if dimensions < 2:
-        return NotOffered("The model has too few parameters: along one direction all noise is alike.")
-    if count < 2:
-        return NotOffered("One world of one round holds one noise vector: nothing to compare it with.")
+    if dimensions < 2 or count < 2:
+        return NotOffered(Missing.TOO_FEW)
     found = likest_pair(projections.reshape(count, dimensions))
-    level = TestName.REPEATED_NOISE.level
-    critical = cosine_at(level / found.pairs, dimensions)
+    critical = cosine_at(TestName.REPEATED_NOISE.level / found.pairs, dimensions)
     (world, number), (other, later) = (divmod(place, measured.rounds) for place in (found.first, found.second))
-    where = f"world {world} round {number + 1} and world {other} round {later + 1}"
-    compared = f"{found.pairs:,} pairs" if count <= LARGEST_GROUP else f"{found.pairs:,} pairs of nearby worlds"
     return TestResult(
         name=TestName.REPEATED_NOISE,
         statistic=found.cosine,
-        p_value=_at_least_one(found.pairs, cosine_tail(found.cosine, dimensions)),
-        level=level,
-        measured=f"a largest cosine of {found.cosine:.4f} among {compared} of noise vectors, between {where}",
-        promised=f"independent noise, which passes {critical:.4f} in one of {1 / level:,.0f} runs",
-        limit="noise used twice on the coordinates looked at would have been found, also where it is altered up to a "
-        f"cosine of {critical:.4f}",
-        where=where,
+        p_value=at_least_one(found.pairs, cosine_tail(found.cosine, dimensions)),
+        measured=found.cosine,
+        promised=critical,
+        limit=critical,
+        place=f"world {world} round {number + 1} and world {other} round {later + 1}",
+        more={"pairs": found.pairs},
     )

@@ -5,22 +5,15 @@ f^2 times that if the noise has f times the claimed standard deviation. Too litt
 noise than claimed violates nothing.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtr, gammainccinv, gammaincinv
+from scipy.special import chdtr, chdtrc, gammainccinv, gammaincinv
 
-from fl_audit.evidence.belief.family import (
-    DETECTION_POWER,
-    NO_DIFFERENCE,
-    NOT_MEASURED,
-    NotOffered,
-    TestName,
-    TestResult,
-    percent,
-    times,
-)
+from fl_audit.adversaries.residuals import stride_names, stride_sizes
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 
 
@@ -93,24 +86,18 @@ def tensor_squares(measured: Measured) -> dict[str, SquareSum]:
     return {name: SquareSum(max(0.0, float(value)), int(degrees)) for name, value, degrees in known if degrees > 0}
 
 
-_DIFFERENCE = "the direction in which D and D' differ"
-_NO_OTHER_DIRECTION = NotOffered("No direction but that in which D and D' differ is left.")
-
-
 def noise_total(measured: Measured) -> TestResult | NotOffered:
     """Test the noise in all directions but the record's: chi-square, lower tail."""
     found = total_squares(measured)
     if found is None:
-        return NOT_MEASURED if measured.residuals is None else _NO_OTHER_DIRECTION
-    return _result(TestName.NOISE_TOTAL, found, f"over all parameters, orthogonal to {_DIFFERENCE}")
+        return NotOffered(Missing.NOT_MEASURED if measured.residuals is None else Missing.NO_OTHER_DIRECTION)
+    return _result(TestName.NOISE_TOTAL, found)
 
 
 def noise_along_record(measured: Measured) -> TestResult | NotOffered:
     """Test the noise along the record's direction: sum of squared innovations, chi-square, lower tail."""
     found = record_squares(measured)
-    if found is None:
-        return NO_DIFFERENCE
-    return _result(TestName.NOISE_ALONG_RECORD, found, f"along {_DIFFERENCE}")
+    return NotOffered(Missing.NO_DIFFERENCE) if found is None else _result(TestName.NOISE_ALONG_RECORD, found)
 
 
 def noise_tensor(measured: Measured) -> TestResult | NotOffered:
@@ -120,37 +107,95 @@ def noise_tensor(measured: Measured) -> TestResult | NotOffered:
     """
     found = tensor_squares(measured)
     if not found:
-        return NOT_MEASURED if measured.residuals is None else NotOffered("No tensor has a direction left.")
-    name, least = min(found.items(), key=lambda item: item[1].p_value)
-    level = TestName.NOISE_TENSOR.level
-    limits = {tensor: 1 - detectable_ratio(sums.freedom, level / len(found)) for tensor, sums in found.items()}
-    widest = max(limits, key=lambda tensor: limits[tensor])
-    limit = (
-        f"noise {percent(limits[widest])} below the promise on the tensor '{widest}' would have been found, and "
-        f"{percent(min(limits.values()))} on the one that shows it best"
-    )
+        return NotOffered(Missing.NOT_MEASURED if measured.residuals is None else Missing.NO_OTHER_DIRECTION)
+    return _least(TestName.NOISE_TENSOR, found)
+
+
+def noise_place(measured: Measured) -> TestResult | NotOffered:
+    """Test the noise of every sampled coordinate, and of every class of coordinates: the smallest lower-tail p-value.
+
+    A coordinate without noise shows in the sample, or in its class, which holds one of every 31 of them. Classes
+    hold sampled coordinates, so the p-value is Bonferroni's: never too small.
+    """
+    found = place_squares(measured)
+    return _least(TestName.NOISE_PLACE, found) if found else NotOffered(Missing.NOT_MEASURED)
+
+
+def noise_round(measured: Measured) -> TestResult | NotOffered:
+    """Test the noise of every round of every world, of every round over all worlds, and of every world.
+
+    The smallest lower-tail p-value of all these sums of squares, and for single rounds of single worlds the smallest
+    upper-tail one: chi-square, by Bonferroni. The most is held against the mean of all worlds in that round where that
+    is above the claim, since more noise than was claimed violates nothing.
+    """
+    if measured.residuals is None:
+        return NotOffered(Missing.NOT_MEASURED)
+    freedom = measured.residuals.total_freedom
+    if not freedom.any():
+        return NotOffered(Missing.NO_OTHER_DIRECTION)
+    squares = np.where(freedom > 0, measured.residuals.total / measured.sigma**2, 0.0)
+    by_round = squares.sum(axis=0) / np.maximum(freedom.sum(axis=0), 1)
+    looks = [
+        (squares, freedom, "world {0} round {1}", chdtr),
+        (squares / np.maximum(1.0, by_round), freedom, "world {0} round {1}", chdtrc),
+        (squares.sum(axis=0, keepdims=True), freedom.sum(axis=0, keepdims=True), "round {1} of all worlds", chdtr),
+        (squares.sum(axis=1, keepdims=True), freedom.sum(axis=1, keepdims=True), "all rounds of world {0}", chdtr),
+    ]
+    found = [(np.where(counts > 0, tail(counts, sums), 1.0), sums, counts, name) for sums, counts, name, tail in looks]
+    count = sum(p_values.size for p_values, *_ in found)
+    p_values, sums, counts, name = min(found, key=lambda one: float(one[0].min()))
+    at = np.unravel_index(int(p_values.argmin()), p_values.shape)
+    ratio = math.sqrt(float(sums[at] / counts[at]))
+    level = TestName.NOISE_ROUND.level / count
     return TestResult(
-        name=TestName.NOISE_TENSOR,
-        statistic=least.ratio,
-        p_value=min(1.0, len(found) * least.p_value),
-        level=level,
-        measured=f"{times(least.ratio)} times the claimed noise on the tensor '{name}'",
-        promised=f"the claimed noise on each of {len(found)} tensors",
-        limit=limit,
-        where=f"tensor '{name}'",
+        name=TestName.NOISE_ROUND,
+        statistic=ratio,
+        p_value=min(1.0, count * float(p_values[at])),
+        measured=ratio,
+        promised=1.0,
+        limit=1 - detectable_ratio(int(freedom[freedom > 0].min()), level),
+        place=name.format(int(at[0]), int(at[1]) + 1),
+        more={"looks": count, "best_limit": 1 - detectable_ratio(int(freedom.sum(axis=0).max()), level)},
     )
 
 
-def _result(name: TestName, found: SquareSum, where: str) -> TestResult:
-    """Return the lower-tail test of a sum of squares; `where` says of which noise."""
-    detectable = percent(1 - detectable_ratio(found.freedom, name.level))
+def place_squares(measured: Measured) -> dict[str, SquareSum]:
+    """Return the noise at each sampled coordinate and in each class of coordinates, by name."""
+    if measured.residuals is None or measured.sample is None:
+        return {}
+    worlds, rounds, _ = measured.sample.shape
+    places = measured.residuals.places
+    squares = np.sum(np.square(measured.sample), axis=(0, 1))
+    found = {
+        f"coordinate {number} ({tensor})": SquareSum(float(value), worlds * rounds)
+        for (number, tensor), value in zip(places, squares, strict=True)
+    }
+    sums = np.nansum(measured.residuals.strides[:, :, 0], axis=(0, 1))
+    sizes = stride_sizes(measured.residuals.parameters)
+    return found | {
+        name: SquareSum(float(value), int(size) * worlds * rounds)
+        for name, value, size in zip(stride_names(measured.residuals.parameters), sums, sizes, strict=True)
+        if size > 1
+    }
+
+
+def _least(name: TestName, found: dict[str, SquareSum]) -> TestResult:
+    """Return the lower-tail test of several sums of squares, by Bonferroni."""
+    place, least = min(found.items(), key=lambda item: item[1].p_value)
+    limits = [1 - detectable_ratio(sums.freedom, name.level / len(found)) for sums in found.values()]
     return TestResult(
         name=name,
-        statistic=found.ratio,
-        p_value=found.p_value,
-        level=name.level,
-        measured=f"{times(found.ratio)} times the claimed noise {where}",
-        promised="the claimed noise or more",
-        limit=f"noise {detectable} below the promise would have been found",
-        where=where,
+        statistic=least.ratio,
+        p_value=min(1.0, len(found) * least.p_value),
+        measured=least.ratio,
+        promised=1.0,
+        limit=max(limits),
+        place=place,
+        more={"places": len(found), "best_limit": min(limits)},
     )
+
+
+def _result(name: TestName, found: SquareSum) -> TestResult:
+    """Return the lower-tail test of a sum of squares."""
+    limit = 1 - detectable_ratio(found.freedom, name.level)
+    return TestResult(name, found.ratio, found.p_value, measured=found.ratio, promised=1.0, limit=limit)

@@ -1,4 +1,4 @@
-"""Is the noise independent over worlds and over rounds? Sums over either, and consecutive rounds, along J directions.
+"""Is the noise independent over worlds and over rounds? Sums over either, and consecutive rounds, of the sample.
 
 Independent noise adds up like independent noise: a part that is shared adds up faster, noise that cancels slower. The
 scale of the noise is taken from the measurements themselves, so that noise above the promise is not taken for shared
@@ -11,58 +11,55 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtr, fdtrc, fdtri
 
-from fl_audit.evidence.belief.family import DETECTION_POWER, NOT_MEASURED, NotOffered, TestName, TestResult, percent
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_drift import detectable_mean, student_p
-
-_NO_DIRECTIONS = NotOffered("The model has too few parameters to project the noise.")
-_NO_NOISE = NotOffered("There is no noise along the public directions.")
 
 
 def shared_over_worlds(measured: Measured) -> TestResult | NotOffered:
     """Test whether worlds share noise: the variance of sums over W worlds against the variance of what is left.
 
-    Along J directions in k rounds the ratio is F(J k, J k (W - 1)). Two-sided: noise that cancels between worlds, as
+    At J coordinates in k rounds the ratio is F(J k, J k (W - 1)). Two-sided: noise that cancels between worlds, as
     antithetic draws do, lies in the lower tail.
     """
     if measured.worlds < 2:
-        return NotOffered("There is one world: no other can share its noise.")
-    return _sharing(TestName.SHARED_OVER_WORLDS, measured, axis=0, of="worlds")
+        return NotOffered(Missing.ONE_WORLD)
+    return _sharing(TestName.SHARED_OVER_WORLDS, measured, axis=0)
 
 
 def shared_over_rounds(measured: Measured) -> TestResult | NotOffered:
     """Test whether rounds share noise: the variance of sums over k rounds against the variance of what is left.
 
-    Along J directions in W worlds the ratio is F(J W, J W (k - 1)). Two-sided: noise that cancels over rounds, which
+    At J coordinates in W worlds the ratio is F(J W, J W (k - 1)). Two-sided: noise that cancels over rounds, which
     protects every round and not the final model, lies in the lower tail.
     """
     if measured.rounds < 2:
-        return NotOffered("There is one round: no other can share its noise.")
-    return _sharing(TestName.SHARED_OVER_ROUNDS, measured, axis=1, of="rounds")
+        return NotOffered(Missing.ONE_ROUND)
+    return _sharing(TestName.SHARED_OVER_ROUNDS, measured, axis=1)
 
 
-def _sharing(name: TestName, measured: Measured, axis: int, of: str) -> TestResult | NotOffered:
-    projections = measured.projections
-    if projections is None:
-        return NOT_MEASURED if measured.residuals is None else _NO_DIRECTIONS
-    added, means = projections.shape[axis], projections.mean(axis=axis, keepdims=True)
+def _sharing(name: TestName, measured: Measured, axis: int) -> TestResult | NotOffered:
+    sample = measured.even_sample
+    if sample is None:
+        return NotOffered(Missing.NOT_MEASURED)
+    added, means = sample.shape[axis], sample.mean(axis=axis, keepdims=True)
+    if added < 2:
+        return NotOffered(Missing.ONE_WORLD)
     freedom = int(means.size)
     rest = freedom * (added - 1)
     common = added * float(np.sum(np.square(means))) / freedom
-    left = float(np.sum(np.square(projections - means))) / rest
+    left = float(np.sum(np.square(sample - means))) / rest
     if common == 0 and left == 0:
-        return _NO_NOISE
+        return NotOffered(Missing.NO_NOISE)
     statistic = common / left if left > 0 else math.inf
     p_value = min(1.0, 2 * float(min(fdtr(freedom, rest, statistic), fdtrc(freedom, rest, statistic))))
     return TestResult(
         name=name,
         statistic=statistic,
         p_value=p_value,
-        level=name.level,
-        measured=f"sums over {of} with {statistic:.3f} times the variance of independent noise",
-        promised="the variance of independent noise",
-        limit=f"noise in common to all {of} that makes up {percent(detectable_share(added, freedom, name.level))} of "
-        "the variance would have been found",
+        measured=statistic,
+        promised=1.0,
+        limit=detectable_share(added, freedom, name.level),
     )
 
 
@@ -93,33 +90,30 @@ def detectable_share(added: int, freedom: int, level: float, power: float = DETE
 
 
 def serial_correlation(measured: Measured) -> TestResult | NotOffered:
-    """Test whether consecutive rounds of a world are correlated: Student's t, two-sided.
+    """Test whether consecutive rounds of a world are correlated, at the sampled coordinates: Student's t, two-sided.
 
     Given the noise p of a round, <p, q> / |p| with the noise q of the next is normal with the same spread whatever p
-    is, so these are independent and normal over rounds and worlds. Noise like a moving average shows here with about
-    four times the power that sums over 30 rounds have.
+    is, so these are independent and normal over rounds and worlds. Noise like a moving average shows here with far more
+    power than sums over rounds have.
     """
     if measured.rounds < 2:
-        return NotOffered("There is one round: none follows it.")
-    projections = measured.projections
-    if projections is None:
-        return NOT_MEASURED if measured.residuals is None else _NO_DIRECTIONS
-    steps = _steps(projections)
+        return NotOffered(Missing.ONE_ROUND)
+    sample = measured.even_sample
+    if sample is None:
+        return NotOffered(Missing.NOT_MEASURED)
+    steps = _steps(sample)
     if steps.size < 3:
-        return NotOffered("There are too few rounds to tell a correlation from chance.")
-    (t, p_value), name = student_p(steps), TestName.SERIAL_CORRELATION
-    length = _mean_length(projections.shape[-1])
-    smallest = detectable_mean(steps.size, name.level) / length
-    found = f"a correlation of {smallest:.2g} between the noise of rounds in a row would have been found"
-    scale = math.sqrt(float(np.mean(np.square(projections))))
+        return NotOffered(Missing.TOO_FEW)
+    t, p_value = student_p(steps)
+    length = _mean_length(sample.shape[-1])
+    scale = math.sqrt(float(np.mean(np.square(sample))))
     return TestResult(
-        name=name,
+        name=TestName.SERIAL_CORRELATION,
         statistic=t,
         p_value=p_value,
-        level=name.level,
-        measured=f"a correlation of {float(steps.mean()) / length / scale:+.3f} between the noise of rounds in a row",
-        promised="no correlation",
-        limit=found if smallest < 1 else "there are too few rounds to find any correlation",
+        measured=float(steps.mean()) / length / scale,
+        promised=0.0,
+        limit=min(1.0, detectable_mean(steps.size, TestName.SERIAL_CORRELATION.level) / length),
     )
 
 

@@ -1,10 +1,9 @@
 """The noise that is really added, as the insider measured it, over the noise that was promised: a report opens so."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from fl_audit.evidence.belief.family import TestResult
 from fl_audit.evidence.belief.noise_estimate import NoiseEstimate
 from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.evidence.findings.found import Findings, finite
@@ -40,10 +39,7 @@ class NoiseNumbers:
                 "along_low": finite(found.along_low),
                 "along_high": finite(found.along_high),
                 "tensors": [dict(zip(("name", "ratio", "low", "high"), part, strict=True)) for part in found.tensors],
-                "excess": found.excess,
                 "level": judgement.level,
-                "tests": [_test_json(test) for test in judgement.tests],
-                "not_offered": [{"name": name, "reason": reason} for name, reason in judgement.not_offered],
             }
         }
 
@@ -56,11 +52,6 @@ class NoiseNumbers:
         if math.isfinite(found.along_record):
             return found.along_record, found.along_low, found.along_high
         return None
-
-
-def _test_json(test: TestResult) -> dict[str, Any]:
-    stated = asdict(test) | {"name": str(test.name), "violated": test.violated}
-    return stated | {"statistic": finite(test.statistic), "p_value": finite(test.p_value)}
 
 
 def measure_noise(_: FinishedRun, findings: Findings) -> NoiseNumbers | None:

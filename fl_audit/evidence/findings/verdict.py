@@ -5,17 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fl_audit.evidence.belief.family import TestName
-from fl_audit.evidence.belief.noise_scale import detectable_ratio, record_squares, total_squares
 from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, judge_scores, unjudged
-from fl_audit.evidence.findings.found import Findings
+from fl_audit.evidence.findings.found import Findings, finite
 from fl_audit.evidence.finished_run import FinishedRun
-
-SECRET_SEED = "the challenger's secret"
-
-
-_OF_MANY_TARGETS = (
-    "In the game of membership the log-odds of one target a world are judged: all targets of a world share its noise."
-)
 
 
 @dataclass(frozen=True)
@@ -60,26 +52,18 @@ def measure_verdict(run: FinishedRun, _: Findings) -> VerdictNumbers:
     facts, promise = run.facts, run.facts.guarantee
     scores, targets = run.insider_scores, run.target_scores
     if promise is None or (scores is None and targets is None and not run.has_insider):
-        return VerdictNumbers(unjudged(promise)[0], None)
-    said = (promise, facts.confidence, facts.neighbour, SECRET_SEED)
+        return VerdictNumbers(unjudged(promise), None)
+    said = (promise, facts.confidence)
     if targets is not None:
-        found = judge_scores(targets.members, targets.nonmembers, *said, _OF_MANY_TARGETS)
+        found = judge_scores(targets.members, targets.nonmembers, *said)
     elif scores is not None:
         found = judge_scores(scores[run.bits], scores[~run.bits], *said)
     else:
         found = judge(run.measured, *said)
     needed = _seconds_needed(found, run)
-    missing = (None, None) if targets is not None or scores is not None else _missing(run)
+    limits = {test.name: test.limit for test in found.tests}
+    missing = (finite(limits.get(name)) for name in (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD))
     return VerdictNumbers(found.verdict, found, needed, promise.epsilon, *missing)
-
-
-def _missing(run: FinishedRun) -> tuple[float | None, float | None]:
-    """Return which share of the noise could be missing and not be found less than 9 times in 10."""
-    total, at_unit = total_squares(run.measured), record_squares(run.measured)
-    return (
-        None if total is None else 1 - detectable_ratio(total.freedom, TestName.NOISE_TOTAL.level),
-        None if at_unit is None else 1 - detectable_ratio(at_unit.freedom, TestName.NOISE_ALONG_RECORD.level),
-    )
 
 
 def _seconds_needed(found: Judgement, run: FinishedRun) -> float | None:

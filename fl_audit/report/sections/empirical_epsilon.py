@@ -9,10 +9,10 @@ from fl_audit.evidence.bounds.lower_bounds import LowerBound
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.evidence.findings.empirical_epsilon import EmpiricalNumbers, measure_empirical
 from fl_audit.evidence.findings.found import finite
-from fl_audit.report.breach_words import title_of
 from fl_audit.report.finding import Row, RunContents, Section, Table
 from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.sections.verdict import verdict_of
+from fl_audit.report.test_words import title_of
 from fl_audit.report.units import UnitWords
 from fl_audit.report.wording import DASH, number_text, percent, uncapital
 
@@ -30,7 +30,7 @@ def _console(numbers: EmpiricalNumbers, contents: RunContents) -> list[tuple[str
 def _method(decisive: Judgement, words: UnitWords) -> str:
     """Return the name of the method in words, where it is that of a test."""
     is_test = decisive.method in set(TestName)
-    return f"the {uncapital(title_of(decisive.method, words))}" if is_test else decisive.method
+    return f"the {uncapital(title_of(TestName(decisive.method), words))}" if is_test else decisive.method
 
 
 def _detectable(contents: RunContents) -> str:

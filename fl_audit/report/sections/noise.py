@@ -1,11 +1,14 @@
 """The noise that is really added, as the insider measured it, over the noise that was promised."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from fl_audit.evidence.findings.noise import NoiseNumbers, measure_noise
+from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.report.finding import Picture, Place, Row, RunContents, Section, Table
 from fl_audit.report.style import (
     BIT_STYLES,
@@ -18,6 +21,9 @@ from fl_audit.report.style import (
     finish_axes,
     report_figure,
 )
+from fl_audit.report.test_words import excess_text, why_missing
+from fl_audit.report.tests_table import json_of
+from fl_audit.report.units import unit_words
 from fl_audit.report.wording import percent, ratio_text
 
 MOST_TENSORS = 8
@@ -80,6 +86,16 @@ def _tables(numbers: NoiseNumbers, _: RunContents) -> list[Table]:
     return [Table(f"Noise on each tensor (intervals at {percent(found.confidence)})", columns, found.tensors)]
 
 
+def _said(numbers: NoiseNumbers, run: FinishedRun) -> Mapping[str, Any]:
+    words, promise, judgement = unit_words(run.facts.relation), run.facts.guarantee, numbers.judgement
+    told = {
+        "excess": "" if promise is None else excess_text(numbers.estimate.excess, promise),
+        "tests": [json_of(test, words) for test in judgement.tests],
+        "not_offered": [{"name": str(name), "reason": why_missing(reason)} for name, reason in judgement.not_offered],
+    }
+    return {"noise": numbers.to_json()["noise"] | told}
+
+
 def _caption(numbers: NoiseNumbers, _: RunContents) -> str:
     found = numbers.estimate
     left_out = len(found.tensors) - MOST_TENSORS
@@ -130,4 +146,5 @@ NOISE = Section(
         "The noise, measured over promised", noise_figure, _caption, lambda numbers, _: numbers.main is not None
     ),
     console=_console,
+    said=_said,
 )

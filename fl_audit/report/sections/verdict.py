@@ -8,10 +8,18 @@ from typing import Any, assert_never
 from fl_audit.evidence.belief.noise_estimate import BREACH
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.findings.verdict import VerdictNumbers, measure_verdict
-from fl_audit.evidence.finished_run import FinishedRun
+from fl_audit.evidence.finished_run import FinishedRun, RunFacts
 from fl_audit.report.finding import Look, Place, RunContents, Section, Table
+from fl_audit.report.test_words import scope_text, unjudged_scope
 from fl_audit.report.tests_table import broken_rows, cells_of, missing_rows
+from fl_audit.report.units import unit_words
 from fl_audit.report.wording import duration, number_text, one_in, percent, plural, uncapital
+
+SECRET_SEED = "the challenger's secret"
+
+
+_MOST_NAMED = 2
+"""Failed tests that are named beside the first one."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +60,10 @@ def banner(contents: RunContents) -> Banner:
 
 def _broken(contents: RunContents) -> str:
     first, *others = broken_rows(verdict_of(contents).judgement, contents.words)
-    also = f" Also: {'; '.join(uncapital(row.phrase) for row in others)}." if others else ""
+    named = [uncapital(row.phrase) for row in others[:_MOST_NAMED]]
+    if len(others) > _MOST_NAMED:
+        named.append(f"{plural(len(others) - _MOST_NAMED, 'more test')} failed")
+    also = f" Also: {'; '.join(named)}." if named else ""
     return f"{first.sentence}{also}"
 
 
@@ -138,23 +149,21 @@ def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
     return f"{text} The models of this run are test pieces and must not be handed out: their noise depends on the data."
 
 
-def scope_of(numbers: VerdictNumbers, promised: bool) -> str:
+def scope_of(numbers: VerdictNumbers, facts: RunFacts) -> str:
     """Return what the verdict covers, in plain English, as `summary.json` has it."""
-    if numbers.judgement is not None:
-        return numbers.judgement.scope
-    rest = "What was measured of the released models, from their outputs and losses, is no test of a promise."
-    if promised:
-        return f"No insider took part, so nothing was held against the promise. {rest}"
-    return f"The models were trained without clipping and noise: nothing was promised. {rest}"
+    found, promise = numbers.judgement, facts.guarantee
+    if found is None or promise is None:
+        return unjudged_scope(promise)
+    return scope_text(found, promise, facts.neighbour, SECRET_SEED, unit_words(facts.relation))
 
 
 def _said(numbers: VerdictNumbers, run: FinishedRun) -> Mapping[str, Any]:
-    return {"scope": scope_of(numbers, run.facts.has_promise)}
+    return {"scope": scope_of(numbers, run.facts)}
 
 
 def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
     found, words = numbers.judgement, contents.words
-    scope = scope_of(numbers, contents.facts.has_promise)
+    scope = scope_of(numbers, contents.facts)
     covers = Table("What a verdict covers", ("What", "Value"), (("Scope", scope),), Look.PAIRS)
     if found is None:
         return [covers]

@@ -1,0 +1,349 @@
+"""Kinds of breaches: federations that break their promise, each as a small value.
+
+A breach is another way to draw the noise, or to make the sum. Made-up and real federations read the same list.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri, stdtrit
+from scipy.stats import qmc
+
+from fl_audit.evidence.belief.family import TestName as T
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a mechanism may use to draw the noise of one round.
+
+    Parameters
+    ----------
+    normals
+        The honest draws of a round from 1, float64 (worlds, parameters).
+    number, rounds
+        The round, and how many there are.
+    members
+        Whether the worlds hold D, bool (worlds,): no honest mechanism looks at it.
+    sigma
+        The claimed noise of each world, (worlds,).
+    sizes
+        Sizes of the parameter tensors.
+    key
+        Of the run, for draws beside the honest ones.
+    """
+
+    normals: Callable[[int], Floats]
+    number: int
+    rounds: int
+    members: NDArray[np.bool_]
+    sigma: Floats
+    sizes: tuple[int, ...]
+    key: int
+
+    @property
+    def own(self) -> Floats:
+        """The honest draws of this round."""
+        return self.normals(self.number)
+
+    @property
+    def uniforms(self) -> Floats:
+        """The honest draws as numbers that are uniform between 0 and 1."""
+        return np.clip(ndtr(self.own), 1e-16, 1 - 1e-16)
+
+    def rng(self, purpose: int) -> np.random.Generator:
+        """Return a generator of the round beside the honest draws."""
+        return np.random.default_rng((self.key, self.number, purpose))
+
+
+Noise = Callable[[Round], Floats]
+"""Returns the noise of a round in units of the claimed one, (worlds, parameters)."""
+
+
+def honest(at: Round) -> Floats:
+    """Draw the noise that was claimed."""
+    return at.own
+
+
+@dataclass(frozen=True)
+class Breach:
+    """A federation that breaks its promise.
+
+    Parameters
+    ----------
+    name
+        What it does, in plain English.
+    tests
+        The tests that are to find it, any of them.
+    noise
+        How it draws its noise.
+    scale
+        By what the sum is multiplied before the noise.
+    unclipped
+        Whether one client, neither victim nor insider, does not clip.
+    clip
+        By what the clipping norm of all but the victim's record is too large, as a factor.
+    below
+        Why it may pass, where it is smaller than a limit of detection; empty elsewhere.
+    worlds
+        Worlds of a made-up run.
+    """
+
+    name: str
+    tests: tuple[T, ...]
+    noise: Noise = field(default=honest)
+    scale: float = 1.0
+    unclipped: bool = False
+    clip: float = 1.0
+    below: str = ""
+    worlds: int = 20
+
+
+def _times(factor: float) -> Noise:
+    return lambda at: factor * at.own
+
+
+def _times_under(factor: float, *, member: bool) -> Noise:
+    return lambda at: at.own * np.where(at.members == member, factor, 1.0)[:, None]
+
+
+def _only_under_absent(noise: Noise) -> Noise:
+    return lambda at: np.where(at.members[:, None], at.own, noise(at))
+
+
+def _without_tensor(at: Round) -> Floats:
+    draws, smallest = at.own.copy(), int(np.argmin(at.sizes))
+    start = sum(at.sizes[:smallest])
+    draws[:, start : start + at.sizes[smallest]] = 0.0
+    return draws
+
+
+def _without_coordinate(at: Round) -> Floats:
+    draws = at.own.copy()
+    draws[:, at.key * 37 % draws.shape[1]] = 0.0
+    return draws
+
+
+def _without_one_round(at: Round) -> Floats:
+    draws = at.own.copy()
+    if at.number == 1 + at.key % at.rounds:
+        draws[at.key % len(draws)] = 0.0
+    return draws
+
+
+def _rounded(step: float, *, absolute: bool = True) -> Noise:
+    """Put the noise on a grid: of a step of its own, or in units of the claimed noise."""
+
+    def noise(at: Round) -> Floats:
+        unit = step / at.sigma[:, None] if absolute else step
+        return np.asarray(np.round(at.own / unit) * unit)
+
+    return noise
+
+
+def _half(at: Round) -> Floats:
+    return (at.own * at.sigma[:, None]).astype(np.float16).astype(np.float64) / at.sigma[:, None]
+
+
+def _half_draws(at: Round) -> Floats:
+    return at.own.astype(np.float16).astype(np.float64)
+
+
+def _same_rounds(at: Round) -> Floats:
+    return at.normals(1 if at.number == at.rounds else at.number)
+
+
+def _same_worlds(at: Round) -> Floats:
+    draws = at.own.copy()
+    draws[-1] = draws[0]
+    return draws
+
+
+def _drawn_once(at: Round) -> Floats:
+    return at.normals(1)
+
+
+def _again(shift: int, sign: float = 1.0) -> Noise:
+    """Use the noise of the round before in every seventh round, rolled by some coordinates."""
+    return lambda at: sign * np.roll(at.normals(at.number - 1), shift, axis=1) if at.number % 7 == 0 else at.own
+
+
+def _antithetic(at: Round) -> Floats:
+    return -at.normals(at.number - 1) if at.number % 2 == 0 else at.own
+
+
+def _laplace(at: Round) -> Floats:
+    from_middle = at.uniforms - 0.5
+    return np.asarray(-np.sign(from_middle) * np.log1p(-2 * np.abs(from_middle)) / math.sqrt(2))
+
+
+def _student(at: Round) -> Floats:
+    return np.asarray(stdtrit(5, at.uniforms) * math.sqrt(3 / 5))
+
+
+def _uniform(at: Round) -> Floats:
+    return (2 * at.uniforms - 1) * math.sqrt(3)
+
+
+def _truncated(*, restored: bool) -> Noise:
+    inside = 2 * float(ndtr(3.0)) - 1
+    density = math.exp(-4.5) / math.sqrt(2 * math.pi)
+    spread = math.sqrt(1 - 6 * density / inside) if restored else 1.0
+    return lambda at: np.asarray(ndtri(float(ndtr(-3.0)) + inside * at.uniforms) / spread)
+
+
+def _mirrored(at: Round) -> Floats:
+    draws = at.own.copy()
+    half = draws.shape[1] // 2
+    draws[:, -half:] = draws[:, :half][:, ::-1]
+    return draws
+
+
+def _copied_bias(at: Round) -> Floats:
+    draws = at.own.copy()
+    few = min(at.sizes[-1], at.sizes[0])
+    draws[:, -few:] = draws[:, :few]
+    return draws
+
+
+def _shuffled_copy(at: Round) -> Floats:
+    """Copy a tenth of the coordinates to others, chosen anew in every round."""
+    draws = at.own.copy()
+    chosen = at.rng(1).permutation(draws.shape[1])
+    count = draws.shape[1] // 10
+    draws[:, chosen[:count]] = draws[:, chosen[count : 2 * count]]
+    return draws
+
+
+def _shares_missing(at: Round) -> Floats:
+    return at.own * np.where(at.rng(2).random(len(at.own)) < 0.1, math.sqrt(2 / 3), 1.0)[:, None]
+
+
+def _seeded(bits: int) -> Noise:
+    def noise(at: Round) -> Floats:
+        seeds = at.rng(3).integers(2**bits, size=len(at.own))
+        return np.stack([np.random.default_rng(seed).standard_normal(at.own.shape[1]) for seed in seeds])
+
+    return noise
+
+
+def _low_rank(at: Round) -> Floats:
+    size = at.own.shape[1]
+    mixing = np.random.default_rng(at.key).standard_normal((100, size))
+    mixing /= np.linalg.norm(mixing, axis=0)
+    return np.asarray(at.own[:, :100] @ mixing)
+
+
+def _autoregressive(correlation: float) -> Noise:
+    """Take a share of the noise of the round before, at the claimed variance."""
+
+    def noise(at: Round) -> Floats:
+        if at.number == 1:
+            return at.own
+        return correlation * at.normals(at.number - 1) + math.sqrt(1 - correlation**2) * at.own
+
+    return noise
+
+
+def _neighbours(correlation: float) -> Noise:
+    factor = correlation / 2
+    return lambda at: (
+        (at.own + factor * (np.roll(at.own, 1, 1) + np.roll(at.own, -1, 1))) / math.sqrt(1 + 2 * factor**2)
+    )
+
+
+def _sobol(at: Round) -> Floats:
+    size, worlds = at.own.shape[1], len(at.own)
+    points = qmc.Sobol(size, rng=np.random.default_rng(at.key)).random(at.number * worlds)[-worlds:]
+    return np.asarray(ndtri(np.clip(points, 1e-12, 1 - 1e-12)))
+
+
+def _kronecker(at: Round) -> Floats:
+    size, worlds = at.own.shape[1], len(at.own)
+    steps = np.sqrt(np.arange(2, size + 2) + 0.5) % 1
+    points = ((at.number - 1) * worlds + np.arange(1, worlds + 1))[:, None] * steps % 1
+    return np.asarray(ndtri(np.clip(points, 1e-12, 1 - 1e-12)))
+
+
+def _falling(at: Round) -> Floats:
+    """Begin above the claim and end below it, with the right variance on average."""
+    middle = 2 * (at.number - 1) / max(1, at.rounds - 1) - 1
+    return at.own * math.sqrt(1 - 0.3 * middle)
+
+
+def _shifted(at: Round) -> Floats:
+    return at.own + 0.05
+
+
+def _signed(at: Round) -> Floats:
+    """Let the sign of the first coordinates' sum agree with the secret, which changes no marginal law."""
+    draws = at.own.copy()
+    side = np.where(at.members, 1.0, -1.0)
+    draws[:, :20] *= (np.sign(draws[:, :20].sum(axis=1)) * side)[:, None]
+    return draws
+
+
+def _sparse(at: Round) -> Floats:
+    return at.own * (at.rng(4).random(at.own.shape) >= 0.05)
+
+
+_LONG = 100
+BREACHES: tuple[Breach, ...] = (
+    Breach("noise 2 % too small", (T.NOISE_TOTAL,), _times(0.98)),
+    Breach("noise missing on the smallest tensor", (T.NOISE_TENSOR,), _without_tensor),
+    Breach("noise missing on one coordinate of 650", (T.NOISE_PLACE,), _without_coordinate, worlds=_LONG),
+    Breach("no noise in one round of one world", (T.NOISE_ROUND,), _without_one_round),
+    Breach("noise that falls from 1.14 to .84 of the claim", (T.NOISE_ROUND,), _falling),
+    Breach("noise left out in a twentieth of the places", (T.NOISE_TOTAL,), _sparse),
+    Breach("noise for add-remove under a replace claim", (T.NOISE_TOTAL,), _times(0.5)),
+    Breach("shares missing in a tenth of the rounds", (T.NOISE_TOTAL,), _shares_missing),
+    Breach("Laplace noise of equal variance", (T.SHAPE, T.TAILS), _laplace),
+    Breach("Student noise, 5 degrees, of equal variance", (T.SHAPE, T.TAILS), _student),
+    Breach("uniform noise of equal variance", (T.SHAPE, T.SUPPORT), _uniform),
+    Breach("noise truncated at 3, variance restored", (T.SUPPORT, T.TAILS), _truncated(restored=True)),
+    Breach("noise truncated at 3", (T.SUPPORT, T.TAILS), _truncated(restored=False)),
+    Breach("noise with a mean of .05 everywhere", (T.SHAPE,), _shifted),
+    Breach("half of the coordinates mirror the other half", (T.COPIED_PLACES, T.EQUAL_VALUES), _mirrored),
+    Breach("a bias with the weight's noise", (T.COPIED_PLACES, T.EQUAL_VALUES), _copied_bias),
+    Breach("a tenth copied, places drawn anew", (T.EQUAL_VALUES,), _shuffled_copy, worlds=_LONG),
+    Breach("noise of rank 100", (T.JOINT_PLACES, T.COPIED_PLACES), _low_rank),
+    Breach("neighbouring coordinates correlated by .1", (T.SHIFTED_COPIES,), _neighbours(0.1)),
+    Breach("the same noise in two rounds", (T.REPEATED_NOISE,), _same_rounds),
+    Breach("the same noise in two worlds", (T.REPEATED_NOISE,), _same_worlds),
+    Breach("noise drawn once and scaled", (T.SHARED_OVER_ROUNDS,), _drawn_once),
+    Breach("noise used again in every seventh round", (T.REPEATED_NOISE,), _again(0)),
+    Breach("the same, rolled by one coordinate", (T.SHIFTED_COPIES, T.EQUAL_VALUES), _again(1)),
+    Breach("the same, rolled by 7 and negated", (T.SHIFTED_COPIES, T.EQUAL_VALUES), _again(7, -1.0)),
+    Breach("rounds that cancel in pairs", (T.REPEATED_NOISE, T.SERIAL_CORRELATION), _antithetic),
+    Breach("rounds correlated by .02", (T.SHIFTED_COPIES, T.SERIAL_CORRELATION), _autoregressive(0.02), worlds=_LONG),
+    Breach("a Sobol sequence", (T.SHARED_OVER_WORLDS, T.JOINT_PLACES), _sobol),
+    Breach("a Kronecker sequence", (T.COPIED_PLACES, T.SHARED_OVER_WORLDS, T.SHIFTED_COPIES), _kronecker),
+    Breach("seeds of 16 bits", (T.REPEATED_NOISE,), _seeded(16), worlds=_LONG),
+    Breach("seeds of 20 bits", (T.REPEATED_NOISE,), _seeded(20), worlds=_LONG,
+           below="3,000 draws hold two alike in 98.6 % of runs"),
+    Breach("seeds of 19 bits", (T.REPEATED_NOISE,), _seeded(19), worlds=_LONG),
+    Breach("float16 noise", (T.LOW_BITS, T.GRID), _half),
+    Breach("float16 draws, then scaled", (T.LOW_BITS, T.GRID), _half_draws),
+    Breach("draws of 16-bit whole numbers", (T.GRID,), _rounded(1 / 4096, absolute=False)),
+    Breach("noise on a grid of .1", (T.GRID,), _rounded(0.1)),
+    Breach("noise on a grid of .01", (T.GRID,), _rounded(0.01)),
+    Breach("noise on a grid of .001", (T.GRID,), _rounded(0.001)),
+    Breach("noise 1.5 times larger under D' only", (T.SECRET_TOTAL,), _times_under(1.5, member=False)),
+    Breach("noise 1.1 times larger under D' only", (T.SECRET_TOTAL,), _times_under(1.1, member=False)),
+    Breach("noise 1.1 times larger under D only", (T.SECRET_TOTAL,), _times_under(1.1, member=True)),
+    Breach("Laplace noise under D' only", (T.SHAPE, T.TAILS, T.DISTINGUISHER), _only_under_absent(_laplace)),
+    Breach("a sign that follows the secret", (T.SHARED_OVER_ROUNDS, T.DISTINGUISHER), _signed, worlds=_LONG),
+    Breach("one client does not clip", (T.DRIFT_ALONG_GRADIENTS,), unclipped=True),
+    Breach("the sum divided by the wrong number", (T.DRIFT_ALONG_GRADIENTS,), scale=0.8),
+    Breach("clipping norm 10 % too large", (T.DRIFT_ALONG_GRADIENTS,), clip=1.1, worlds=_LONG),
+)  # fmt: skip
+"""Every breach, and the tests that are to find it."""
+
+
+def drawn(breach: Breach, at: Round) -> Floats:
+    """Return the noise of a round of a breach, in the units of the sum, (worlds, parameters)."""
+    return np.asarray(breach.noise(at) * at.sigma[:, None])

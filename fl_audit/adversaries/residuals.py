@@ -1,0 +1,308 @@
+"""What an insider measures of the noise of a round, and of a run: sums, a few projections and a small fixed sample.
+
+Some of it depends on the hypothesis: what is left of a release when the sum under D, or that under D', is subtracted.
+The insider works out every side; once the secrets are opened, `Residuals.opened` keeps the true one.
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.errors import require
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LOW_BITS_KINDS = ("noise", "standard-noise", "release")
+"""What may have been rounded to half precision: the noise, its standard normal draws, or the release."""
+
+STRIDES = 31
+"""Number of classes of coordinates whose squares are added up: every coordinate, or every n-th, modulo this."""
+
+_BY_SIDE = ("low_bits", "low_bits_count", "strides", "sample")
+_COUNTED = ("total_freedom", "freedom", "low_bits_count")
+_SINGLE_PRECISION = ("projections", "strides", "sample")
+
+
+_MOST_IN_CLASSES = 2**14
+"""Most coordinates that are divided into classes: of more, a single one would not show in its class."""
+
+
+def stride_step(parameters: int) -> int:
+    """Return that every so many coordinates of a model one is in a class: all of them unless the model is large."""
+    return -(-parameters // _MOST_IN_CLASSES)
+
+
+def stride_sizes(parameters: int) -> NDArray[np.int64]:
+    """Return the number of coordinates of every class, (STRIDES,), of a model of so many."""
+    looked_at = -(-parameters // stride_step(parameters))
+    return (looked_at - np.arange(STRIDES) + STRIDES - 1) // STRIDES
+
+
+def stride_names(parameters: int) -> list[str]:
+    """Return which coordinates are in every class, in words."""
+    step = stride_step(parameters)
+    return [f"every {STRIDES * step}th coordinate from {first * step}" for first in range(STRIDES)]
+
+
+@dataclass(frozen=True)
+class ResidualsLayout:
+    """What the columns of residuals stand for.
+
+    Parameters
+    ----------
+    tensors
+        Names of the model's parameter tensors.
+    directions
+        Number of public directions.
+    places
+        Number of every sampled coordinate among all parameters, and the name of its tensor; ascending.
+    sides
+        Of how many hypotheses there are columns: under D, under D', and with neither contribution where it may be
+        absent; 1 once the truth is known.
+    parameters
+        P, number of scalars of the model.
+    """
+
+    tensors: tuple[str, ...]
+    directions: int
+    places: tuple[tuple[int, str], ...]
+    sides: int
+    parameters: int
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every field of residuals, without worlds and rounds, in the order of the columns."""
+        kinds, by_tensor = (self.sides, len(LOW_BITS_KINDS)), (len(self.tensors),)
+        return {
+            "total": (),
+            "total_freedom": (),
+            "gradient": (),
+            "grain": (),
+            "squares": by_tensor,
+            "freedom": by_tensor,
+            "projections": (self.directions,),
+            "low_bits": kinds,
+            "low_bits_count": kinds,
+            "strides": (self.sides, STRIDES),
+            "sample": (self.sides, len(self.places)),
+        }
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        of_sample = [f"{number}:{tensor}" for number, tensor in self.places]
+        entries = {
+            "squares": list(self.tensors),
+            "freedom": list(self.tensors),
+            "projections": [f"{index:02d}" for index in range(self.directions)],
+            "low_bits": self._sided(LOW_BITS_KINDS),
+            "low_bits_count": self._sided(LOW_BITS_KINDS),
+            "strides": self._sided([f"{index:02d}:{self.parameters}" for index in range(STRIDES)]),
+            "sample": self._sided(of_sample),
+        }
+        return tuple(
+            name
+            for field in self.shapes()
+            for name in ([f"{field}:{entry}" for entry in entries[field]] if field in entries else [field])
+        )
+
+    def _sided(self, entries: "list[str] | tuple[str, ...]") -> list[str]:
+        return [f"{side}:{entry}" for side in range(self.sides) for entry in entries]
+
+    @staticmethod
+    def of_names(names: tuple[str, ...]) -> "ResidualsLayout":
+        """Return the layout whose columns have these names, as `names` gives them."""
+        entries: dict[str, list[str]] = {}
+        for name in names:
+            field, _, entry = name.partition(":")
+            entries.setdefault(field, []).append(entry)
+        sizes = [int(entry.split(":")[2]) for entry in entries.get("strides", ())]
+        sampled = [entry.split(":", 2) for entry in entries.get("sample", ())]
+        return ResidualsLayout(
+            tensors=tuple(entries.get("squares", ())),
+            directions=len(entries.get("projections", ())),
+            places=tuple((int(number), tensor) for side, number, tensor in sampled if side == "0"),
+            sides=len(entries.get("low_bits", ())) // len(LOW_BITS_KINDS),
+            parameters=max(sizes, default=0),
+        )
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """What the insider measured, of one round (worlds, ...) or of a run (worlds, rounds, ...).
+
+    Parameters
+    ----------
+    tensors, places, parameters
+        As in `ResidualsLayout`.
+    total
+        ||w||^2, float64 (...,).
+    total_freedom
+        P - 1, or P in a round in which D and D' do not differ; int64 (...,).
+    squares, freedom
+        The same of each tensor, standardised, float64 and int64 (..., tensors). A tensor of one scalar may have 0.
+    projections
+        Noise along fixed public directions, whitened against u, float64 (..., directions).
+    gradient
+        Noise along the sum of the contributions that D and D' share, orthogonal to u, float64 (...,); NaN where that
+        sum is 0.
+    grain
+        The largest step between neighbouring float32 numbers as large as the release or a sum at a sampled coordinate,
+        over sigma, float64 (...,): finer structure of the noise is lost in rounding. Infinite where releases were
+        recovered from models.
+    low_bits
+        Sum of cos(2 pi phase) of the bits below half precision, float64 (..., sides, kinds). NaN where it is not
+        offered.
+    low_bits_count
+        Coordinates in that sum, int64 (..., sides, kinds).
+    strides
+        Sum of squares of the release less the sum of each side, over sigma^2, in every class of coordinates; float64
+        (..., sides, STRIDES).
+    sample
+        The release less the sum of each side, over sigma, at the sampled coordinates; float64 (..., sides, places).
+    """
+
+    tensors: tuple[str, ...]
+    places: tuple[tuple[int, str], ...]
+    parameters: int
+    total: NDArray[np.float64]
+    total_freedom: NDArray[np.int64]
+    squares: NDArray[np.float64]
+    freedom: NDArray[np.int64]
+    projections: NDArray[np.float64]
+    gradient: NDArray[np.float64]
+    grain: NDArray[np.float64]
+    low_bits: NDArray[np.float64]
+    low_bits_count: NDArray[np.int64]
+    strides: NDArray[np.float64]
+    sample: NDArray[np.float64]
+
+    @property
+    def layout(self) -> ResidualsLayout:
+        """What its columns stand for."""
+        directions, sides = self.projections.shape[-1], self.low_bits.shape[-2]
+        return ResidualsLayout(self.tensors, directions, self.places, sides, self.parameters)
+
+    @property
+    def sigma(self) -> NDArray[np.float64]:
+        """The measured noise standard deviation (...,); NaN where nothing could be measured."""
+        variance: NDArray[np.float64] = np.full(self.total.shape, np.nan)
+        np.divide(self.total, self.total_freedom, out=variance, where=self.total_freedom > 0)
+        deviation: NDArray[np.float64] = np.sqrt(variance)
+        return deviation
+
+    def opened(self, side: NDArray[np.int64]) -> "Residuals":
+        """Return the residuals with the true side alone.
+
+        Parameters
+        ----------
+        side
+            Which side is the truth, (...,): 0 under D, 1 under D', 2 where the differing unit took no part.
+        """
+        at = side[..., None, None]
+        true: dict[str, Any] = {name: np.take_along_axis(getattr(self, name), at, axis=-2) for name in _BY_SIDE}
+        return replace(self, **true)
+
+    def of_recovered(self, blurred: NDArray[np.bool_]) -> "Residuals":
+        """Return what is left where releases were recovered from models: no low bits, and nothing of blurred worlds.
+
+        Parameters
+        ----------
+        blurred
+            Whether rounding hides the noise of a world, (worlds,): its sums of squares have no degree of freedom, its
+            projections and its sample are NaN.
+        """
+        kept, column, table = ~blurred, ~blurred[:, None], ~blurred[:, None, None]
+        return replace(
+            self.without_low_bits(),
+            total=self.total * kept,
+            total_freedom=self.total_freedom * kept,
+            squares=self.squares * column,
+            freedom=self.freedom * column,
+            projections=np.where(column, self.projections, np.nan),
+            gradient=np.where(kept, self.gradient, np.nan),
+            grain=np.full_like(self.grain, np.inf),
+            strides=np.where(table, self.strides, np.nan),
+            sample=np.where(table, self.sample, np.nan),
+        )
+
+    def of_sides(self) -> "Residuals":
+        """Return what is left where the release is uncertain in more than one direction: what is known by side."""
+        nothing = np.full_like(self.gradient, np.nan)
+        return replace(
+            self,
+            total=np.zeros_like(self.total),
+            total_freedom=np.zeros_like(self.total_freedom),
+            squares=np.zeros_like(self.squares),
+            freedom=np.zeros_like(self.freedom),
+            projections=np.full_like(self.projections, np.nan),
+            gradient=nothing,
+        )
+
+    def without_low_bits(self) -> "Residuals":
+        """Return the same with low bits that are not offered."""
+        return replace(
+            self,
+            low_bits=np.full_like(self.low_bits, np.nan),
+            low_bits_count=np.zeros_like(self.low_bits_count),
+        )
+
+    def as_array(self) -> NDArray[np.float64]:
+        """Return everything as one array (..., columns), in the order of the layout's names."""
+        leading = self.total.shape
+        parts = [np.reshape(getattr(self, name), (*leading, -1)) for name in self.layout.shapes()]
+        return np.concatenate([part.astype(np.float64) for part in parts], axis=-1)
+
+    @staticmethod
+    def of_array(values: NDArray[np.float64], layout: ResidualsLayout) -> "Residuals":
+        """Return what `as_array` wrote, float64 (..., columns)."""
+        shapes = layout.shapes()
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
+        parts = dict(zip(shapes, np.split(values, ends[:-1], axis=-1), strict=True))
+        arrays: dict[str, Any] = {
+            name: part.reshape(values.shape[:-1] + shapes[name]).astype(np.int64 if name in _COUNTED else np.float64)
+            for name, part in parts.items()
+        }
+        return Residuals(layout.tensors, layout.places, layout.parameters, **arrays)
+
+    def columns(self) -> dict[str, NDArray[np.float64] | NDArray[np.float32]]:
+        """Return everything as named columns, each of the leading shape (...,); see `of_table`."""
+        names, values = self.layout.names, self.as_array()
+        single = tuple(f"{field}:" for field in _SINGLE_PRECISION)
+        return {
+            name: values[..., index].astype(np.float32) if name.startswith(single) else values[..., index]
+            for index, name in enumerate(names)
+        }
+
+    @staticmethod
+    def of_table(table: "pd.DataFrame") -> "Residuals":
+        """Return the residuals (worlds, rounds, ...) that a table of a run holds, a row a world and round.
+
+        Raises
+        ------
+        InputError
+            If a column is missing.
+        """
+        layout = ResidualsLayout.of_names(tuple(map(str, table)))
+        missing = [name for name in layout.names if name not in table]
+        require(
+            not missing and layout.sides > 0,
+            f"the table of residuals lacks {', '.join(missing[:3]) or 'low_bits'}: accepted is that of a run with the "
+            "insider, by this version",
+        )
+        values = table.sort_values(["world", "round"])[list(layout.names)].to_numpy(dtype=np.float64)
+        return Residuals.of_array(values.reshape(int(table["world"].nunique()), -1, len(layout.names)), layout)
+
+
+def join(parts: list[Residuals], axis: int) -> Residuals:
+    """Return residuals joined along worlds (`axis` 0), or rounds of the same worlds stacked (`axis` 1)."""
+    combine = np.concatenate if axis == 0 else np.stack
+    arrays = {
+        field.name: combine([getattr(part, field.name) for part in parts], axis=axis)
+        for field in fields(Residuals)
+        if field.name not in ("tensors", "places", "parameters")
+    }
+    first = parts[0]
+    return Residuals(first.tensors, first.places, first.parameters, **arrays)

@@ -1,0 +1,211 @@
+"""Does anything tell D from D'? One learned distinguisher, for what no one thought of.
+
+A small model learns from the features of some worlds whether D was used, and its scores of worlds that it has not seen
+are ranked. It learns three times, always from all worlds before, and is judged on the next fifth. If the law of the
+features does not depend on the secret, the order of every fifth is random whatever was learned before, so the sum of
+the three Mann-Whitney statistics has an exact law: a permutation test in which nothing needs to be learned anew.
+"""
+
+import math
+import warnings
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
+from fl_audit.evidence.belief.measured import Measured
+from fl_audit.evidence.belief.world_features import Features, direction_features, sample_features, seed_of
+from fl_audit.randomness import Purpose, generator
+
+Floats = NDArray[np.float64]
+Bits = NDArray[np.bool_]
+
+FEWEST_WORLDS = 20
+"""Number of worlds with D, and of worlds with D', from which the test is made."""
+
+_PUBLIC_SEED = 0
+"""Seed of the split of the worlds and of the model: no data decide them."""
+
+_ENDS = (0.4, 0.6, 0.8)
+"""Shares of the worlds that are learned from before each judgement."""
+
+_MOST_EXACT = 2500
+"""Pairs of one fold up to which the law of the ranks is counted; beyond it a normal law with heavier tails stands."""
+
+_FAR = 3.0
+
+
+@dataclass(frozen=True)
+class _Look:
+    """How well worlds were told apart: right pairs of how many, p-value, limit, number of features, and the best."""
+
+    right: float
+    pairs: int
+    p_value: float
+    limit: float
+    features: int
+    best: str
+
+
+def distinguisher(measured: Measured) -> TestResult | NotOffered:
+    """Test whether a learned model tells worlds with D from worlds with D' by the noise: ranks, upper tail.
+
+    One model sees the sampled coordinates and one the noise along the record and the gradients (see `world_features`);
+    the p-value is by Bonferroni over the two, and exact for each.
+
+    Returns
+    -------
+    TestResult or NotOffered
+        `measured` is the share of pairs, a world with D and one with D', in which the one with D has the higher score;
+        `limit` the smallest true share that would be found, or NaN if so few worlds cannot show any; `place` the
+        feature of largest weight.
+
+    References
+    ----------
+    Mann and Whitney (1947), for the law of the ranks; Hanley and McNeil (1982), for its spread under a breach.
+    """
+    of_sample, along = sample_features(measured), direction_features(measured)
+    looks = [] if of_sample is None else [of_sample]
+    looks += [(along, np.ones(measured.worlds, dtype=np.bool_))] if along else []
+    if not looks:
+        return NotOffered(Missing.NOT_MEASURED)
+    sides = [(features, measured.members[known]) for features, known in looks]
+    usable = [look for look in sides if min(look[1].sum(), (~look[1]).sum()) >= FEWEST_WORLDS]
+    if not usable:
+        one_side = measured.members.all() or not measured.members.any()
+        return NotOffered(Missing.ONE_SIDE if one_side else Missing.TOO_FEW)
+    found = [_judged(features, members, TestName.DISTINGUISHER.level / len(usable)) for features, members in usable]
+    best = min(found, key=lambda look: look.p_value)
+    return TestResult(
+        name=TestName.DISTINGUISHER,
+        statistic=best.right,
+        p_value=min(1.0, len(found) * best.p_value),
+        measured=best.right / best.pairs,
+        promised=0.5,
+        limit=best.limit,
+        place=best.best,
+        more={"pairs": best.pairs, "features": best.features, "models": len(found)},
+    )
+
+
+def _judged(features: Features, members: Bits, level: float) -> _Look:
+    """Learn, and judge on worlds not seen."""
+    table, folds = np.stack(list(features.values()), axis=1), _folds(members)
+    right, sizes, weights = 0.0, [], np.zeros(len(features))
+    for number in range(1, len(_ENDS) + 1):
+        seen, judged = folds < number, folds == number
+        score, weights = _learned(table[seen], members[seen])
+        right += _right_pairs(score(table[judged]), members[judged], seed_of(members) ^ number)
+        sizes.append((int(members[judged].sum()), int((~members[judged]).sum())))
+    pairs, tail = sum(one * other for one, other in sizes), _upper_tail(sizes)
+    critical = bisect_left(range(pairs + 1), True, key=lambda count: tail(count) <= level)
+    return _Look(
+        right=right,
+        pairs=pairs,
+        p_value=tail(right),
+        limit=_limit(sizes, critical / pairs) if critical <= pairs else math.nan,
+        features=len(features),
+        best=list(features)[int(weights.argmax())] if weights.any() else "",
+    )
+
+
+def _folds(members: Bits) -> NDArray[np.int64]:
+    """Return the part in which each world stands, alike for D and D' and shuffled by a public seed."""
+    rng, folds = generator(_PUBLIC_SEED, Purpose.DISTINGUISHER), np.zeros(members.size, dtype=np.int64)
+    for side in (members, ~members):
+        shuffled = rng.permutation(np.flatnonzero(side))
+        ends = [round(share * shuffled.size) for share in _ENDS]
+        for number, part in enumerate(np.split(shuffled, ends)):
+            folds[part] = number
+    return folds
+
+
+def _learned(table: Floats, members: Bits) -> tuple[Callable[[Floats], Floats], Floats]:
+    """Learn a linear rule with few weights, and return what scores worlds, and the weight of every feature.
+
+    Features stand beside their sizes, so that a change of either sign under one secret shows. The penalty is as large
+    as chance makes the slope of most columns when nothing tells the worlds apart: twice sqrt(n ln(columns)).
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.svm import LinearSVC
+
+    centre, spread = table.mean(axis=0), table.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+
+    def columns(values: Floats) -> Floats:
+        standard = (values - centre) / spread
+        return np.hstack([np.clip(standard, -_FAR * _FAR, _FAR * _FAR), np.minimum(np.abs(standard), _FAR) - 1])
+
+    inputs = columns(table)
+    penalty = 2 * math.sqrt(len(inputs) * math.log(2 * inputs.shape[1]))
+    model = LinearSVC(
+        penalty="l1",
+        dual=False,
+        C=1 / penalty,
+        class_weight="balanced",
+        intercept_scaling=10,
+        random_state=_PUBLIC_SEED,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(inputs, members)
+    weights = np.abs(model.coef_[0]).reshape(2, -1).sum(axis=0)
+    return lambda values: np.asarray(model.decision_function(columns(values))), weights
+
+
+def _right_pairs(scores: Floats, members: Bits, seed: int) -> float:
+    """Return in how many pairs the world with D has the higher score; draws break ties, as of a model that is flat."""
+    drawn = generator(seed, Purpose.DISTINGUISHER, round=1).random(scores.size)
+    ranks = np.empty(scores.size)
+    ranks[np.lexsort((drawn, scores))] = np.arange(scores.size)
+    count = int(members.sum())
+    return float(ranks[members].sum()) - count * (count - 1) / 2
+
+
+def _upper_tail(sizes: list[tuple[int, int]]) -> Callable[[float], float]:
+    """Return what gives the probability of so many right pairs or more, over folds of so many worlds of either side.
+
+    The normal law of many pairs has heavier tails than theirs, whose fourth cumulant is negative.
+    """
+    if max(one * other for one, other in sizes) <= _MOST_EXACT:
+        shares = reduce(np.convolve, [_law(one, other) for one, other in sizes])
+        tails = np.append(np.cumsum(shares[::-1])[::-1], 0.0)
+        return lambda right: min(1.0, float(tails[round(right)]))
+    mean = sum(one * other for one, other in sizes) / 2
+    spread = math.sqrt(sum(one * other * (one + other + 1) / 12 for one, other in sizes))
+    return lambda right: float(ndtr(-(right - 0.5 - mean) / spread))
+
+
+def _law(one: int, other: int) -> Floats:
+    """Return the probabilities of 0, 1, ..., one * other right pairs in random order.
+
+    Worlds are taken in rising order. The one taken next is right against all worlds of the other side so far.
+    """
+    ways: Floats = np.zeros((one + 1, one * other + 1))
+    ways[0, 0] = 1.0
+    for taken in range(one + other):
+        for with_d in range(min(taken + 1, one), 0, -1):
+            beaten = taken - (with_d - 1)
+            if beaten <= other:
+                ways[with_d, beaten:] += ways[with_d - 1, : ways.shape[1] - beaten]
+    return np.asarray(ways[one] / math.comb(one + other, one))
+
+
+def _limit(sizes: list[tuple[int, int]], critical: float) -> float:
+    """Return the true share of right pairs with which the critical share is reached with `DETECTION_POWER`."""
+    pairs = sum(one * other for one, other in sizes)
+
+    def short(share: float) -> float:
+        first, second = share / (2 - share) - share**2, 2 * share**2 / (1 + share) - share**2
+        variance = sum(
+            one * other * (share * (1 - share) + (one - 1) * first + (other - 1) * second) for one, other in sizes
+        )
+        return share - float(ndtri(DETECTION_POWER)) * math.sqrt(max(0.0, variance)) / pairs - critical
+
+    return float(brentq(short, critical, 1.0)) if short(1.0) > 0 else 1.0

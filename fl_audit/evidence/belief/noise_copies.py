@@ -1,0 +1,242 @@
+"""Is the noise of one place a copy of another's? Correlations, shifts and equal values of the opened sample.
+
+A place is a coordinate of the model in a round of a world. Noise that is copied, with or without a change of scale, is
+subtracted by whoever knows where it was copied from, and hides nothing.
+"""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import irfftn, next_fast_len, rfftn
+from scipy.special import chdtrc, gammainc, gammaincc, log_ndtr, ndtri
+
+from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
+from fl_audit.evidence.belief.measured import Measured
+from fl_audit.evidence.belief.noise_repeats import at_least_one, cosine_at, cosine_tail, likest_pair
+from fl_audit.randomness import Purpose, generator
+
+Floats = NDArray[np.float64]
+
+FEWEST_DRAWS = 8
+"""Number of rounds, over all worlds, from which coordinates are compared with each other."""
+
+_FEWEST_TERMS = 5000
+_MOST_LAGS = 16
+_WORLDS_AT_ONCE = 256
+_CLOSE = 4e-6
+_LARGEST_CLOSE = 1e-2
+
+
+def copied_places(measured: Measured) -> TestResult | NotOffered:
+    """Test the largest absolute correlation between two sampled coordinates over all rounds of all worlds.
+
+    Coordinates are vectors over rounds and worlds, and their cosines have the law of `cosine_tail`, independent two by
+    two, as in `repeated_noise`.
+    """
+    vectors = _by_coordinate(measured)
+    if isinstance(vectors, NotOffered):
+        return vectors
+    places, draws = vectors.shape
+    found = likest_pair(vectors)
+    level = TestName.COPIED_PLACES.level
+    assert measured.residuals is not None
+    first, second = (measured.residuals.places[at] for at in (found.first, found.second))
+    return TestResult(
+        name=TestName.COPIED_PLACES,
+        statistic=found.cosine,
+        p_value=at_least_one(found.pairs, cosine_tail(found.cosine, draws)),
+        measured=found.cosine,
+        promised=0.0,
+        limit=min(1.0, cosine_at(level / found.pairs, draws) + 1.2816 / math.sqrt(draws)),
+        place=f"coordinates {first[0]} ({first[1]}) and {second[0]} ({second[1]})",
+        more={"places": places},
+    )
+
+
+def _by_coordinate(measured: Measured) -> Floats | NotOffered:
+    values = measured.even_sample
+    if values is None:
+        return NotOffered(Missing.NOT_MEASURED)
+    vectors = values.reshape(-1, values.shape[-1]).T
+    if vectors.shape[0] < 2 or vectors.shape[1] < FEWEST_DRAWS:
+        return NotOffered(Missing.TOO_FEW)
+    return vectors
+
+
+def joint_places(measured: Measured) -> TestResult | NotOffered:
+    """Test the sum of squared correlations between all sampled coordinates: many weak copies, or too even a spread.
+
+    With n rounds and m pairs each square has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)), and two of them are
+    uncorrelated; a gamma law of the same mean and variance stands for their sum. Two-sided: sequences that fill space
+    evenly have correlations that are too small.
+    """
+    vectors = _by_coordinate(measured)
+    if isinstance(vectors, NotOffered):
+        return vectors
+    places, draws = vectors.shape
+    units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
+    cosines = units @ units.T
+    pairs = places * (places - 1) // 2
+    total = draws * (float(np.sum(np.square(cosines))) - float(np.sum(np.square(np.diag(cosines))))) / 2
+    variance = 2 * (draws - 1) / (draws + 2)
+    degrees, scale = pairs / variance, variance
+    lower, upper = float(gammainc(degrees, total / scale)), float(gammaincc(degrees, total / scale))
+    spread = math.sqrt(variance / pairs)
+    reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.JOINT_PLACES.level / 2))
+    return TestResult(
+        name=TestName.JOINT_PLACES,
+        statistic=total / pairs,
+        p_value=min(1.0, 2 * min(lower, upper)),
+        measured=math.sqrt(total / pairs / draws),
+        promised=math.sqrt(1 / draws),
+        limit=math.sqrt(reach * spread / draws),
+        more={"pairs": pairs},
+    )
+
+
+def shifted_copies(measured: Measured) -> TestResult | NotOffered:
+    """Test the largest correlation of the noise with itself, shifted over worlds, rounds and neighbouring coordinates.
+
+    The sum of n products at one shift has variance n. Its tail is taken from sums of n / 3 products of twice three
+    times the spread, whose fourth cumulant is that of overlapping products: so the p-value, by Bonferroni over all
+    shifts with at least 5,000 products, is never too small.
+    """
+    values = measured.even_sample
+    if values is None or measured.residuals is None:
+        return NotOffered(Missing.NOT_MEASURED)
+    run = _longest_run([number for number, _ in measured.residuals.places])
+    sums, counts = _shifted_sums(values[:, :, run])
+    usable = counts >= _FEWEST_TERMS
+    if not usable.any():
+        return NotOffered(Missing.TOO_FEW)
+    size = np.where(usable, np.abs(sums) / np.sqrt(np.maximum(counts, 1)), 0.0)
+    at = np.unravel_index(int(size.argmax()), size.shape)
+    shifts = int(np.count_nonzero(usable))
+    number, worst = float(counts[at]), float(counts[usable].min())
+    log_p = math.log(2 * shifts) + product_log_tail(float(size[at]), number)
+    worlds, rounds, places = (_signed(at[0], sums.shape[0]), _signed(at[1], sums.shape[1]), int(at[2]))
+    critical = -float(ndtri(TestName.SHIFTED_COPIES.level / (2 * shifts)))
+    return TestResult(
+        name=TestName.SHIFTED_COPIES,
+        statistic=float(size[at]),
+        p_value=min(1.0, math.exp(min(0.0, log_p))),
+        measured=float(sums[at]) / number,
+        promised=0.0,
+        limit=(critical + 1.2816) / math.sqrt(worst),
+        place=f"{worlds:+d} worlds, {rounds:+d} rounds and {places:+d} coordinates",
+        more={"shifts": shifts},
+    )
+
+
+def _longest_run(numbers: list[int]) -> slice:
+    """Return where the longest run of neighbouring coordinates stands in the sample."""
+    breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
+    edges = [0, *breaks.tolist(), len(numbers)]
+    start, stop = max(pairwise(edges), key=lambda edge: edge[1] - edge[0])
+    return slice(start, stop)
+
+
+def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
+    """Return the sums of products at every shift, and how many products there are; each shift and its mirror once.
+
+    Worlds are shifted by fewer than `_MOST_LAGS`, within groups of `_WORLDS_AT_ONCE`; rounds and coordinates by all.
+    """
+    groups = [values[start : start + _WORLDS_AT_ONCE] for start in range(0, len(values), _WORLDS_AT_ONCE)]
+    lags = min(_MOST_LAGS, max(len(group) for group in groups))
+    _, rounds, places = values.shape
+    sums: Floats = np.zeros((2 * lags - 1, 2 * rounds - 1, places))
+    counts: Floats = np.zeros_like(sums)
+    for group in groups:
+        found = _autocorrelation(group, lags)
+        sums += found
+        shift_w = np.abs(_order(lags))[:, None, None]
+        shift_r = np.abs(_order(rounds))[None, :, None]
+        counts += np.maximum(len(group) - shift_w, 0) * (rounds - shift_r) * (places - np.arange(places))[None, None, :]
+    mirrored = (_order(rounds)[None, :] < 0) | ((_order(rounds)[None, :] == 0) & (_order(lags)[:, None] <= 0))
+    counts[:, :, 0] = np.where(mirrored, 0, counts[:, :, 0])
+    return sums, counts
+
+
+def _order(count: int) -> NDArray[np.int64]:
+    """Return shifts in the order of a transform: 0, 1, ..., count - 1, -(count - 1), ..., -1."""
+    return np.concatenate([np.arange(count), np.arange(1 - count, 0)])
+
+
+def _autocorrelation(values: Floats, lags: int) -> Floats:
+    worlds, rounds, places = values.shape
+    shape = [next_fast_len(size, real=True) for size in (worlds + lags - 1, 2 * rounds - 1, 2 * places - 1)]
+    whole = irfftn(np.square(np.abs(rfftn(values, shape))), shape)
+    return np.asarray(whole[np.ix_(_order(lags), _order(rounds), np.arange(places))], dtype=np.float64)
+
+
+def _signed(index: np.intp, size: int) -> int:
+    return int(index) if index <= size // 2 else int(index) - size
+
+
+def product_log_tail(size: float, count: float) -> float:
+    """Return the logarithm of the upper tail of a sum of overlapping products of N(0, 1), in its standard deviations.
+
+    Lugannani and Rice's saddlepoint formula for n / 3 independent products of variance 3.
+
+    Parameters
+    ----------
+    size
+        Value of the sum over sqrt(n), positive.
+    count
+        n.
+    """
+    n, s = count / 3, size * math.sqrt(count / 3)
+    if s < 1e-6 * n:
+        return float(log_ndtr(-size))
+    t = (math.sqrt(n * n + 4 * s * s) - n) / (2 * s)
+    w = math.sqrt(max(0.0, 2 * (t * s + n / 2 * math.log1p(-t * t))))
+    u = t * math.sqrt(n * (1 + t * t)) / (1 - t * t)
+    log_density = -w * w / 2 - math.log(2 * math.pi) / 2
+    plain = float(log_ndtr(-w))
+    correction = math.exp(log_density - plain) * (1 / u - 1 / w)
+    return plain + math.log(max(1e-3, 1 + correction))
+
+
+def equal_values(measured: Measured) -> TestResult | NotOffered:
+    """Test how many pairs of sampled noise agree, but for the sign, to a few millionths of the noise.
+
+    Copies show wherever in the run, and in whatever order, they stand. The number of pairs among N closer than t has
+    mean N (N - 1) t / sqrt(pi) and the variance of a U-statistic; the gamma law of both, upper tail. Rounding puts
+    values on grids, on which more of them agree than by chance: a uniform draw as wide as a step takes that away.
+    """
+    values = measured.even_sample
+    if values is None or measured.residuals is None:
+        return NotOffered(Missing.NOT_MEASURED)
+    grain = float(np.max(measured.residuals.grain))
+    close = max(_CLOSE, 2 * grain)
+    if not close <= _LARGEST_CLOSE:
+        return NotOffered(Missing.ROUNDING)
+    steps = generator(0, Purpose.DITHER).uniform(-0.5, 0.5, values.size) * grain
+    ranked = np.sort(np.abs(values.reshape(-1) + steps))
+    count = ranked.size
+    pairs = float(np.sum(np.searchsorted(ranked, ranked + close, side="right") - np.arange(1, count + 1)))
+    mean, variance = _pairs_law(count, close)
+    if mean < 20:
+        return NotOffered(Missing.TOO_FEW)
+    spread = math.sqrt(variance)
+    reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.EQUAL_VALUES.level))
+    return TestResult(
+        name=TestName.EQUAL_VALUES,
+        statistic=(pairs - mean) / spread,
+        p_value=float(chdtrc(2 * mean**2 / variance, 2 * pairs * mean / variance)),
+        measured=pairs,
+        promised=mean,
+        limit=min(1.0, reach * spread / count),
+        more={"close": close, "values": count},
+    )
+
+
+def _pairs_law(count: int, close: float) -> tuple[float, float]:
+    """Return mean and variance of the number of pairs of |N(0, 1)| closer than `close`, which is small."""
+    # The density f of |N(0, 1)| has the integrals of f^2 and f^3 that stand here.
+    second, third = 1 / math.sqrt(math.pi), 2 / (math.pi * math.sqrt(3))
+    chance, spread = 2 * close * second, 4 * close**2 * (third - second**2)
+    pairs = count * (count - 1) / 2
+    return pairs * chance, pairs * (2 * (count - 2) * spread + chance * (1 - chance))
