@@ -152,7 +152,8 @@ def laplace(epsilon: float) -> Mechanism:
 
     def draw(rng: np.random.Generator, n: int) -> tuple[Scores, Scores]:
         outputs = [rng.laplace(centre, 1 / epsilon, n) for centre in (1.0, 0.0)]
-        one, zero = (epsilon * (np.abs(x) - np.abs(x - 1)) for x in outputs)
+        # |x| - |x - 1| would show beyond 0 and 1 by its rounding where x came from, and so tell more than epsilon.
+        one, zero = (epsilon * np.clip(2 * x - 1, -1.0, 1.0) for x in outputs)
         return one, zero
 
     return Mechanism(

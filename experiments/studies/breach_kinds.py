@@ -89,8 +89,8 @@ class Breach:
         By what the clipping norm of all but the victim's record is too large, as a factor.
     below
         Why it may pass, where it is smaller than a limit of detection; empty elsewhere.
-    worlds
-        Worlds of a made-up run.
+    worlds, parameters
+        Worlds, and parameters of the model, of a made-up run.
     """
 
     name: str
@@ -101,6 +101,7 @@ class Breach:
     clip: float = 1.0
     below: str = ""
     worlds: int = 20
+    parameters: int = 650
 
 
 def _times(factor: float) -> Noise:
@@ -291,7 +292,7 @@ def _sparse(at: Round) -> Floats:
     return at.own * (at.rng(4).random(at.own.shape) >= 0.05)
 
 
-_LONG = 100
+_LONG, _SMALL = 100, 130
 BREACHES: tuple[Breach, ...] = (
     Breach("noise 2 % too small", (T.NOISE_TOTAL,), _times(0.98)),
     Breach("noise missing on the smallest tensor", (T.NOISE_TENSOR,), _without_tensor),
@@ -309,7 +310,7 @@ BREACHES: tuple[Breach, ...] = (
     Breach("noise with a mean of .05 everywhere", (T.SHAPE,), _shifted),
     Breach("half of the coordinates mirror the other half", (T.COPIED_PLACES, T.EQUAL_VALUES), _mirrored),
     Breach("a bias with the weight's noise", (T.COPIED_PLACES, T.EQUAL_VALUES), _copied_bias),
-    Breach("a tenth copied, places drawn anew", (T.EQUAL_VALUES,), _shuffled_copy, worlds=_LONG),
+    Breach("a tenth copied, places drawn anew", (T.EQUAL_VALUES,), _shuffled_copy, worlds=_LONG, parameters=_SMALL),
     Breach("noise of rank 100", (T.JOINT_PLACES, T.COPIED_PLACES), _low_rank),
     Breach("neighbouring coordinates correlated by .1", (T.SHIFTED_COPIES,), _neighbours(0.1)),
     Breach("the same noise in two rounds", (T.REPEATED_NOISE,), _same_rounds),
@@ -319,13 +320,14 @@ BREACHES: tuple[Breach, ...] = (
     Breach("the same, rolled by one coordinate", (T.SHIFTED_COPIES, T.EQUAL_VALUES), _again(1)),
     Breach("the same, rolled by 7 and negated", (T.SHIFTED_COPIES, T.EQUAL_VALUES), _again(7, -1.0)),
     Breach("rounds that cancel in pairs", (T.REPEATED_NOISE, T.SERIAL_CORRELATION), _antithetic),
-    Breach("rounds correlated by .02", (T.SHIFTED_COPIES, T.SERIAL_CORRELATION), _autoregressive(0.02), worlds=_LONG),
+    Breach("rounds correlated by .02", (T.SHIFTED_COPIES, T.SERIAL_CORRELATION), _autoregressive(0.02), worlds=_LONG,
+           parameters=_SMALL),
     Breach("a Sobol sequence", (T.SHARED_OVER_WORLDS, T.JOINT_PLACES), _sobol),
     Breach("a Kronecker sequence", (T.COPIED_PLACES, T.SHARED_OVER_WORLDS, T.SHIFTED_COPIES), _kronecker),
-    Breach("seeds of 16 bits", (T.REPEATED_NOISE,), _seeded(16), worlds=_LONG),
-    Breach("seeds of 20 bits", (T.REPEATED_NOISE,), _seeded(20), worlds=_LONG,
+    Breach("seeds of 16 bits", (T.REPEATED_NOISE,), _seeded(16), worlds=_LONG, parameters=_SMALL),
+    Breach("seeds of 20 bits", (T.REPEATED_NOISE,), _seeded(20), worlds=_LONG, parameters=_SMALL,
            below="3,000 draws hold two alike in 98.6 % of runs"),
-    Breach("seeds of 19 bits", (T.REPEATED_NOISE,), _seeded(19), worlds=_LONG),
+    Breach("seeds of 19 bits", (T.REPEATED_NOISE,), _seeded(19), worlds=_LONG, parameters=_SMALL),
     Breach("float16 noise", (T.LOW_BITS, T.GRID), _half),
     Breach("float16 draws, then scaled", (T.LOW_BITS, T.GRID), _half_draws),
     Breach("draws of 16-bit whole numbers", (T.GRID,), _rounded(1 / 4096, absolute=False)),
@@ -336,7 +338,8 @@ BREACHES: tuple[Breach, ...] = (
     Breach("noise 1.1 times larger under D' only", (T.SECRET_TOTAL,), _times_under(1.1, member=False)),
     Breach("noise 1.1 times larger under D only", (T.SECRET_TOTAL,), _times_under(1.1, member=True)),
     Breach("Laplace noise under D' only", (T.SHAPE, T.TAILS, T.DISTINGUISHER), _only_under_absent(_laplace)),
-    Breach("a sign that follows the secret", (T.SHARED_OVER_ROUNDS, T.DISTINGUISHER), _signed, worlds=_LONG),
+    Breach("a sign that follows the secret", (T.SHARED_OVER_ROUNDS, T.DISTINGUISHER), _signed, worlds=_LONG,
+           parameters=_SMALL),
     Breach("one client does not clip", (T.DRIFT_ALONG_GRADIENTS,), unclipped=True),
     Breach("the sum divided by the wrong number", (T.DRIFT_ALONG_GRADIENTS,), scale=0.8),
     Breach("clipping norm 10 % too large", (T.DRIFT_ALONG_GRADIENTS,), clip=1.1, worlds=_LONG),

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -26,8 +27,9 @@ from experiments.cli.main import guarded
 from experiments.studies.breach_kinds import BREACHES, Breach
 from experiments.studies.engine_runs import breach_plan, measured_run, parties_of
 from experiments.studies.synthetic_noise import Setting, play
+from fl_audit.evidence.belief.family import TestResult
 from fl_audit.evidence.belief.measured import Measured
-from fl_audit.evidence.belief.verdict import run_family
+from fl_audit.evidence.belief.verdict import FAMILY, run_family
 from fl_audit.whole_files import whole_file
 
 REQUIRED_SHARE = 0.99
@@ -46,7 +48,8 @@ class BreachStudy:
     runs, found
         How many runs there were, and in how many of them any test found it.
     by_test
-        How often each test found it, the most frequent first.
+        How often each of the tests that are made for it found it, or any other where none of those did; the most
+        frequent first.
     """
 
     breach: Breach
@@ -75,16 +78,24 @@ def study_breach(breach: Breach, play_run: Play, runs: Iterable[int]) -> BreachS
     """Judge runs of a breach; `play_run` plays the run of a number."""
     counts, found, played = Counter[str](), 0, 0
     for number in runs:
-        broken = {str(test.name) for test in run_family(play_run(number))[0] if test.violated}
+        broken = _found_by(breach, play_run(number))
         counts.update(broken)
         found += bool(broken)
         played += 1
     return BreachStudy(breach, played, found, tuple(counts.most_common()))
 
 
+def _found_by(breach: Breach, measured: Measured) -> list[str]:
+    """Return the tests that find a breach: of those made for it, else of all."""
+    made_for_it = [FAMILY[name](measured) for name in breach.tests]
+    broken = [test for test in made_for_it if isinstance(test, TestResult) and test.violated]
+    return [str(test.name) for test in broken or run_family(measured)[0] if test.violated]
+
+
 def synthetic_run(breach: Breach, number: int) -> Measured:
     """Play a made-up run of a breach."""
-    return play(np.random.default_rng((1, number)), Setting(worlds=breach.worlds), breach)
+    tensors = (("weight", breach.parameters - 10), ("bias", 10))
+    return play(np.random.default_rng((1, number)), Setting(tensors, breach.worlds), breach)
 
 
 def real_run(breach: Breach, number: int) -> Measured:
@@ -123,6 +134,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="breaches whose name holds these words")
     parser.add_argument("--out", type=Path, help="directory for breaches.csv")
     options = parser.parse_args()
+    torch.set_num_threads(1)
     console, problems, frames = Console(width=150), list[str](), list[pd.DataFrame]()
     breaches = [breach for breach in BREACHES if options.only in breach.name]
     parts = (("made-up", synthetic_run, options.runs, REQUIRED_SHARE), ("real", real_run, options.real, 1.0))

@@ -4,6 +4,12 @@ A small model learns from the features of some worlds whether D was used, and it
 are ranked. It learns three times, always from all worlds before, and is judged on the next fifth. If the law of the
 features does not depend on the secret, the order of every fifth is random whatever was learned before, so the sum of
 the three Mann-Whitney statistics has an exact law: a permutation test in which nothing needs to be learned anew.
+
+Measured (`tests/evidence/distinguisher_rates.py`): of 2,000 honest runs of 40 worlds x 3 rounds, in which all differed
+between D and D' that may, .0360 had a p-value under .05, .0085 under .01 and none under the level. Breaches that were
+held back while the features were written were found in 20 of 20 runs of 100 worlds x 30 rounds each: noise centred over
+every tensor, sizes that follow the last round's, and far coordinates that share their signs. Unseen, 0 of 20: every
+third sign is the product of the two before it, so that only three coordinates together tell anything.
 """
 
 import math

@@ -110,7 +110,7 @@ class Judgement:
     conclusive: bool
 
 
-_FAMILY: dict[TestName, Callable[[Measured], TestResult | NotOffered]] = {
+FAMILY: dict[TestName, Callable[[Measured], TestResult | NotOffered]] = {
     TestName.NOISE_TOTAL: noise_total,
     TestName.NOISE_ALONG_RECORD: noise_along_record,
     TestName.NOISE_TENSOR: noise_tensor,
@@ -138,11 +138,12 @@ _FAMILY: dict[TestName, Callable[[Measured], TestResult | NotOffered]] = {
     TestName.SECRET_ALONG_RECORD: secret_along_record,
     TestName.DISTINGUISHER: distinguisher,
 }
+"""The tests by name, in the order of their declaration."""
 
 
 def run_family(measured: Measured) -> tuple[tuple[TestResult, ...], tuple[tuple[TestName, Missing], ...]]:
     """Return the results of all tests of the declared family that are offered, and the reasons of the others."""
-    outcomes = {name: test(measured) for name, test in _FAMILY.items()}
+    outcomes = {name: test(measured) for name, test in FAMILY.items()}
     tests = tuple(found for found in outcomes.values() if isinstance(found, TestResult))
     missing = tuple((name, found.reason) for name, found in outcomes.items() if isinstance(found, NotOffered))
     return tests, missing
@@ -232,7 +233,7 @@ def judge_scores(
         broken=(test,) if test.violated else (),
         level=FAMILY_LEVEL,
         noise=no_estimate(confidence),
-        not_offered=tuple((name, Missing.SCORES_ALONE) for name in _FAMILY),
+        not_offered=tuple((name, Missing.SCORES_ALONE) for name in FAMILY),
         epsilon_lower_bound=bound,
         confidence=confidence,
         epsilon_lower_bound_at_level=at_level,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
-from fl_audit.adversaries.residuals import LOW_BITS_KINDS, STRIDES, stride_sizes
+from fl_audit.adversaries.residuals import LOW_BITS_KINDS, stride_names, stride_sizes
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.randomness import Purpose, generator
 
@@ -224,16 +224,16 @@ def _grid_features(values: Floats, sigma: Floats, steps: dict[str, tuple[bool, f
 
 
 def _class_features(measured: Measured, known: NDArray[np.bool_]) -> Features:
-    """Return the scale of all coordinates and of each class of them, and how it changes from round to round."""
+    """Return the scale of all classes of coordinates and of each, and how it changes from round to round."""
     assert measured.residuals is not None
-    sizes = stride_sizes(measured.residuals.parameters)
+    names, sizes = stride_names(measured.residuals.parameters), stride_sizes(measured.residuals.parameters)
     squares, rounds = measured.residuals.strides[known][:, :, 0], measured.rounds
     features = {
-        f"scale of coordinates {at}, {at + STRIDES}, ...": _log_scale(squares[:, :, at].sum(axis=1), rounds * int(size))
-        for at, size in enumerate(sizes)
+        f"scale of {name}": _log_scale(squares[:, :, at].sum(axis=1), rounds * int(size))
+        for at, (name, size) in enumerate(zip(names, sizes, strict=True))
         if size
     }
-    features["scale of all coordinates"] = _log_scale(squares.sum(axis=(1, 2)), rounds * int(sizes.sum()))
+    features["scale of all classes of coordinates"] = _log_scale(squares.sum(axis=(1, 2)), rounds * int(sizes.sum()))
     if rounds > 1:
         by_round, half = _log_scale(squares.sum(axis=2), int(sizes.sum())), rounds // 2
         first, last = by_round[:, :half].mean(axis=1), by_round[:, half:].mean(axis=1)
