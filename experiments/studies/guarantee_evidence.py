@@ -13,6 +13,7 @@ from fl_audit.evidence.belief.advantage import empirical_advantage
 from fl_audit.evidence.belief.expected import advantage_from_beliefs
 from fl_audit.evidence.belief.noise_estimate import ratio_interval
 from fl_audit.evidence.belief.noise_scale import SquareSum, chi_square_quantile, record_squares, total_squares
+from fl_audit.evidence.findings.client_promises import ClientPromises
 from fl_audit.evidence.findings.scores import ScoreNumbers
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.mechanisms.noise import faced
@@ -20,7 +21,6 @@ from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussi
 from fl_audit.privacy.log_odds import Truth, log_odds_law
 from fl_audit.privacy.profile import PrivacyProfile
 from fl_audit.report.finding import RunContents
-from fl_audit.report.sections.client_promises import ClientPromises
 
 _CONFIDENCE = 0.95
 _SAME = 1e-4

@@ -48,11 +48,6 @@ class MembershipNumbers:
     record_bound: float | None
     lower_bound: LowerBound | None = None
 
-    @property
-    def yeom_bound_fits(self) -> bool:
-        """Whether the bound of Yeom et al. says anything, that is, lies below 1."""
-        return self.bounds is not None and self.bounds.yeom < 1
-
     def to_json(self) -> dict[str, Any]:
         """Return the entry `membership`."""
         mean, record, bounds = self.over_worlds, self.record, self.bounds
