@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 from scipy.stats import gaussian_kde
 
@@ -107,6 +108,8 @@ def _promise_figure(points: pd.DataFrame, utility: Utility, title: str) -> Figur
         best = points.loc[~private, "utility"].max()
         axes.axhline(best, color=MUTED, linestyle="--", linewidth=1.6, label=f"{NO_PROMISE}, the best: {best:.3g}")
     axes.set_xscale("log")
+    for set_formatter in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
+        set_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     _number_points(axes, promised, "epsilon")
     finish_axes(axes, title.replace("$", r"\$"), "Promised epsilon (nats, logarithmic)", UTILITY_NAMES[utility])
     add_legend(axes, columns=3)
@@ -187,7 +190,8 @@ def _number_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
         return
     for place, rows in shown.groupby([column, "utility"]):
         text = ", ".join(str(int(str(index)) + 1) for index in rows.index)
-        axes.annotate(text, place, (6, 6), textcoords="offset points", fontsize=SMALL_TEXT_SIZE - 1, color=MUTED)
+        beside = (7, 3) if rows.index[0] % 2 else (-13, -10)  # neighbours of a row lie on either side
+        axes.annotate(text, place, beside, textcoords="offset points", fontsize=SMALL_TEXT_SIZE - 1, color=MUTED)
 
 
 def density(values: Floats) -> tuple[Floats, Floats]:

@@ -53,7 +53,7 @@ def sweep_page(sweep: Sweep, title: str) -> str:
         footer=SIMULATION_NOTICE,
         banner=Banner("Nothing private was played" if best.empty else "What the promise costs", line, Look.NONE),
         step=(
-            "Choose the largest promise that you can keep to people, and take its best setting; then audit that run: "
+            "Take the smallest epsilon on the frontier whose utility is enough, and audit that run with more worlds: "
             f"fl-audit report {RUNS}/NAME writes its page."
         ),
     )
