@@ -74,8 +74,8 @@ def person_text(contents: RunContents) -> str:
     if promise.belief_bound >= 1:
         limit = "may become sure that it was used"
     text = (
-        f"Suppose {whose}. Somebody who knows all the others and watches everything {limit}. The best possible guess "
-        f"whether it was used is right in {right} of cases at most; a coin is right in 50{chr(160)}%."
+        f"Suppose {whose}. Somebody who knows all the others and watches everything {limit}. At even odds the best "
+        f"possible guess whether it was used is right in {right} of cases at most; a coin is right in 50{chr(160)}%."
     )
     if verdict is not None and verdict.verdict is Verdict.VIOLATED:
         return f"Had the promise been kept, this would hold; it was broken, so it does not. {text}"
