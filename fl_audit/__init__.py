@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fl_audit.api.promises import account, calibrate
     from fl_audit.api.running import RunError, run_audit
     from fl_audit.api.stored_run import Run, read_run
+    from fl_audit.canaries.bounds import one_run_bound
     from fl_audit.errors import InputError
     from fl_audit.evidence.belief.verdict import Verdict
     from fl_audit.privacy.accounting import Accountant
@@ -52,6 +53,7 @@ __all__ = [
     "gaussian_rounds",
     "guarantee",
     "lower_bound",
+    "one_run_bound",
     "read_run",
     "run_audit",
 ]
@@ -75,6 +77,7 @@ _HOMES = {
     "gaussian_rounds": "fl_audit.privacy.events",
     "guarantee": "fl_audit.privacy.guarantee",
     "lower_bound": "fl_audit.api.measurements",
+    "one_run_bound": "fl_audit.canaries.bounds",
     "read_run": "fl_audit.api.stored_run",
     "run_audit": "fl_audit.api.running",
 }

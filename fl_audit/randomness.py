@@ -41,8 +41,10 @@ class Purpose(IntEnum):
     TARGET_QUERIES = 22
     CRAFTED_START = 23
     PRETRAINING = 24
-    DITHER = 25
+    CANARY_DIRECTION = 25
+    CANARY_COIN = 26
     DISTINGUISHER = 27
+    DITHER = 28
 
 
 def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:

@@ -376,6 +376,9 @@ def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, t
         (("bound", "in.txt", "in.txt", "--delta", "1"), "delta is 1"),
         (("bound", "in.txt", "in.txt", "--delta", "0.1", "--confidence", "0.5"), "confidence is 0.5"),
         (("bound", "in.txt", "in.txt", "--delta", "0.1", "--method", "maximum"), "accepted are clopper-pearson"),
+        (("bound", "--one-run", "in.txt", "in.txt", "--delta", "0.1"), "coins are not all 0 or 1"),
+        (("bound", "--one-run", "in.txt", "in.txt", "--delta", "0.1", "--method", "gdp"), "accepted are trade-off"),
+        (("bound", "in.txt", "in.txt", "--delta", "0.1", "--guesses", "2"), "--guesses and --dimension belong to"),
     ],
 )
 def test_wrong_promises_and_scores_get_one_line(
@@ -404,3 +407,24 @@ def test_bound_from_text_and_npy(fl_audit: FlAudit, tmp_path: Path) -> None:
     table = fl_audit("bound", "in.txt", "out.npy", "--delta", "1e-5").stdout
     for method in ("clopper-pearson", "order-statistic", "gdp", "gaussian-shift", "bayes"):
         assert method in table
+
+
+def test_bound_of_one_run_names_what_it_asks_for(fl_audit: FlAudit, tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    coins = draw.random(1000) < 0.5
+    np.savetxt(tmp_path / "scores.txt", coins + draw.normal(size=1000))
+    np.save(tmp_path / "coins.npy", coins.astype(np.int64))
+    given = ("bound", "--one-run", "scores.txt", "coins.npy", "--delta", "1e-5")
+    default = json.loads(fl_audit(*given, "--json").stdout)
+    keys = {"epsilon", "method", "confidence", "limit_of_detection", "mu", "assumption"}
+    assert keys <= set(default)
+    assert default["method"] == "trade-off", "what leaks together must not break the default"
+    order = json.loads(fl_audit(*given, "--method", "order-statistic", "--json").stdout)
+    assert default["epsilon"] < 3.0 < order["epsilon"] < 4.38
+    assert "Not valid for other mechanisms" in order["assumption"]
+    few = json.loads(fl_audit(*given, "--method", "steinke", "--guesses", "100", "--json").stdout)
+    assert (few["guessed"], few["mu"]) == (100, None)
+    table = fl_audit(*given).stdout
+    assert "trade-off" in table
+    assert "steinke" in table
+    assert "order-statistic" not in table

@@ -145,6 +145,8 @@ def test_purposes_keep_their_numbers() -> None:
         "TARGET_QUERIES": 22,
         "CRAFTED_START": 23,
         "PRETRAINING": 24,
+        "CANARY_DIRECTION": 25,
+        "CANARY_COIN": 26,
     }
 
 

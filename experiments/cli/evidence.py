@@ -1,12 +1,14 @@
-"""The command about evidence that needs no run: bound, for the scores of any attack."""
+"""The command about evidence that needs no run: bound, for the scores of any attack or of one run's canaries."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from experiments.cli.options import JsonOption, among
+from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.errors import InputError
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
 
@@ -14,10 +16,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from fl_audit.canaries.bounds import OneRunBound
     from fl_audit.evidence.bounds.lower_bounds import LowerBound
 
 DEFAULT_METHOD = BoundMethod.CLOPPER_PEARSON
 """The method of a single answer where none is named: the one that assumes nothing of the scores."""
+
+DEFAULT_ONE_RUN = OneRunMethod.TRADE_OFF
+"""The same for canaries of one run: never one that a mechanism which leaks coins together breaks."""
 
 _VALID_FOR = {
     ScoreLaw.ANY: "any scores",
@@ -27,8 +33,19 @@ _VALID_FOR = {
 
 
 def bound(
-    in_scores: Annotated[Path, typer.Argument(metavar="IN_SCORES", help="Scores of members: one a line, or .npy.")],
-    out_scores: Annotated[Path, typer.Argument(metavar="OUT_SCORES", help="Scores of non-members, likewise.")],
+    in_scores: Annotated[
+        Path,
+        typer.Argument(
+            metavar="IN_SCORES", help="Scores of members: one a line, or .npy. With --one-run, of all canaries."
+        ),
+    ],
+    out_scores: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT_SCORES",
+            help="Scores of non-members, likewise. With --one-run, COINS: 1 for each canary that was in, else 0.",
+        ),
+    ],
     delta: Annotated[float, typer.Option("--delta", metavar="D", help="delta that the bound refers to, in [0, 1).")],
     confidence: Annotated[float, typer.Option("--confidence", metavar="P", help="Confidence, in (0.5, 1).")] = 0.95,
     method: Annotated[
@@ -36,13 +53,30 @@ def bound(
         typer.Option(
             "--method",
             metavar="NAME",
-            help=f"One of {', '.join(BoundMethod)}.  [default: all; with --json, {DEFAULT_METHOD}]",
-            autocompletion=among(BoundMethod),
+            help=f"One of {', '.join(BoundMethod)}.  [default: all; with --json, {DEFAULT_METHOD}] With --one-run, one "
+            f"of {', '.join(OneRunMethod)}.  [default: those for any mechanism; with --json, {DEFAULT_ONE_RUN}]",
+            autocompletion=among([*BoundMethod, *OneRunMethod]),
         ),
+    ] = None,
+    one_run: Annotated[
+        bool, typer.Option("--one-run", help="Canaries of one training, in or out by fair coins: SCORES and COINS.")
+    ] = False,
+    guesses: Annotated[
+        int | None,
+        typer.Option("--guesses", metavar="R", help="With --one-run: coins to guess, fixed before scores are seen."),
+    ] = None,
+    dimension: Annotated[
+        int | None,
+        typer.Option("--dimension", metavar="N", help="With --one-run --method cosines: parameters of the release."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Bound epsilon from below by the scores of an attack; higher scores mean members."""
+    if one_run:
+        _bound_one_run(in_scores, out_scores, delta, confidence, method, guesses, dimension, as_json)
+        return
+    if guesses is not None or dimension is not None:
+        raise InputError("--guesses and --dimension belong to --one-run: accepted are none without it")
     from fl_audit.evidence.bounds.lower_bounds import bound_json, epsilon_lower_bound
 
     if method is not None and method not in list(BoundMethod):
@@ -57,6 +91,56 @@ def bound(
         print(json.dumps(bound_json(found[0]), allow_nan=False))
         return
     _print(found, f"epsilon at delta {delta:g}, {len(members)} members and {len(nonmembers)} non-members")
+
+
+def _bound_one_run(
+    scores: Path,
+    coins: Path,
+    delta: float,
+    confidence: float,
+    method: str | None,
+    guesses: int | None,
+    dimension: int | None,
+    as_json: bool,
+) -> None:
+    """Bound epsilon by the canaries of one training; unless named, by the methods that hold for any mechanism."""
+    from fl_audit.canaries.bounds import one_run_bound
+
+    if method is not None and method not in list(OneRunMethod):
+        raise InputError(f"--method {method!r} with --one-run: accepted are {', '.join(OneRunMethod)}")
+    values, tossed = read_numbers(scores), read_numbers(coins)
+    if method is None and not as_json:
+        methods = [one for one in OneRunMethod if one.is_for_any_mechanism]
+    else:
+        methods = [OneRunMethod(method or DEFAULT_ONE_RUN)]
+    found = [one_run_bound(values, tossed, delta, confidence, one, guesses, (), dimension) for one in methods]
+    if as_json:
+        print(json.dumps(found[0].to_json(), allow_nan=False))
+        return
+    _print_one_run(found, f"epsilon at delta {delta:g}, {len(values)} canaries of one run")
+
+
+def _print_one_run(found: "list[OneRunBound]", title: str) -> None:
+    rows = [
+        (
+            str(one.method),
+            *(f"{number:.4g}" for number in (one.epsilon, one.confidence, one.limit_of_detection)),
+            "" if one.mu is None else f"{one.mu:.4g}",
+            f"{one.guesses.right} of {one.guesses.guessed}" if one.method.guesses else "",
+        )
+        for one in found
+    ]
+    notes = [
+        f"{one.method}: {note}" for one in found for note in (one.method.assumption, f"Limit: {one.limit_meaning}.")
+    ]
+    notes += [
+        f"{one.method}: estimate of epsilon {one.estimate:.4g}, without a confidence."
+        for one in found
+        if one.estimate is not None
+    ]
+    _print_table(
+        title, ("method", "epsilon at least", "confidence", "limit", "mu at least", "right guesses"), rows, notes
+    )
 
 
 def _all_that_apply(
@@ -77,21 +161,37 @@ def _all_that_apply(
 
 
 def _print(found: "list[LowerBound]", title: str) -> None:
+    rows = [
+        (
+            str(bound.method),
+            f"{bound.epsilon:.4g}",
+            f"{bound.confidence:.4g}" if bound.method.has_confidence else "none",
+            f"{bound.limit_of_detection:.4g}",
+            _VALID_FOR[bound.method.needs],
+        )
+        for bound in found
+    ]
+    notes = [
+        f"{bound.method}: {note}"
+        for bound in found
+        for note in (bound.assumption, f"Limit: {bound.limit_meaning}.", *bound.warnings)
+    ]
+    _print_table(title, ("method", "epsilon at least", "confidence", "limit", "valid for"), rows, notes)
+
+
+def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title)
-    for column in ("method", "epsilon at least", "confidence", "limit", "valid for"):
+    for column in columns:
         table.add_column(column, justify="left" if column in ("method", "valid for") else "right")
-    for bound in found:
-        epsilon, limit = f"{bound.epsilon:.4g}", f"{bound.limit_of_detection:.4g}"
-        certainty = f"{bound.confidence:.4g}" if bound.method.has_confidence else "none"
-        table.add_row(str(bound.method), epsilon, certainty, limit, _VALID_FOR[bound.method.needs])
+    for row in rows:
+        table.add_row(*row)
     console = Console()
     console.print(table)
-    for bound in found:
-        for note in (bound.assumption, f"Limit: {bound.limit_meaning}.", *bound.warnings):
-            console.print(f"{bound.method}: {note}", highlight=False)
+    for note in notes:
+        console.print(note, highlight=False)
 
 
 def read_numbers(path: Path) -> "NDArray[np.float64]":

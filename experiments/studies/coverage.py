@@ -30,9 +30,12 @@ from rich.table import Table
 from experiments.cli.main import guarded
 from experiments.studies import coverage_laws as laws
 from experiments.studies.coverage_laws import CONFIDENCE, Play, Plays
+from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.evidence.star.methods import StarMethod
 from fl_audit.whole_files import whole_file
+
+_CANARIES = "fl_audit.canaries."
 
 RUNS, SEARCH_RUNS = 2000, 100
 QUICK_RUNS, QUICK_SEARCH_RUNS = 40, 2
@@ -73,7 +76,7 @@ class Statement:
 def _of_bound(method: BoundMethod) -> Statement:
     functions: tuple[str, ...] = (f"{_BOUNDS}lower_bounds.epsilon_lower_bound", f"{_BOUNDS}lower_bounds.bound_limit")
     if method is BoundMethod.GAUSSIAN_SHIFT:
-        functions += (f"{_BOUNDS}shift.gaussian_shift",)
+        functions += ("fl_audit.confidence.shift.gaussian_shift",)
     name = f"epsilon at least, {method}"
     is_promised = method is not BoundMethod.BAYES
     return Statement(name, partial(laws.lower_bounds, method), functions, is_promised, 1.0 if is_promised else 0.2)
@@ -127,16 +130,19 @@ STATEMENTS = (
     Statement("advantage on one randomised record", laws.randomised_records, (
         f"{_SECTIONS}record_promise.measured_advantage",
     )),
-    Statement("quantile plot, a point of the band", laws.order_bands, (
-        f"{_BELIEF}laws.normal_order_band",
+    Statement("quantile plot, a point of the band", laws.order_bands, (f"{_BELIEF}laws.normal_order_band",)),
+    Statement("one run, epsilon by Steinke et al.", partial(laws.single_runs, OneRunMethod.STEINKE, "epsilon"), (
+        f"{_CANARIES}bounds.one_run_bound", f"{_CANARIES}bounds.bound_of_guesses",
     )),
-    Statement("one run, epsilon at least", partial(laws.single_runs, "theorem"), (
-        f"{_MEMBERS}one_run.one_run_epsilon",
+    Statement("one run, epsilon by the trade-off", partial(laws.single_runs, OneRunMethod.TRADE_OFF, "epsilon"), ()),
+    Statement("one run, mu by the trade-off", partial(laws.single_runs, OneRunMethod.TRADE_OFF, "mu"), ()),
+    Statement("one run, mu by order statistics", partial(laws.single_runs, OneRunMethod.ORDER_STATISTIC, "mu"), ()),
+    Statement("one run, mu by the shift", partial(laws.single_runs, OneRunMethod.SHIFT, "mu"), (
+        f"{_CANARIES}bounds._by_shift",
     )),
-    Statement("one run, epsilon by the trade-off", partial(laws.single_runs, "trade-off"), (
-        f"{_MEMBERS}one_run_tradeoff.one_run_epsilon_by_tradeoff", f"{_MEMBERS}one_run_tradeoff._searched",
+    Statement("one run, epsilon by cosines", laws.cosines, (
+        f"{_CANARIES}bounds._by_cosines", f"{_CANARIES}cosines._finding",
     )),
-    Statement("one run, mu at least", partial(laws.single_runs, "mu"), (f"{_MEMBERS}one_run_tradeoff.one_run_mu",)),
     Statement("one target of every world", laws.single_targets, (f"{_MEMBERS}one_target.epsilon_of_one_target",)),
     Statement("AUC of a membership attack, bootstrap", laws.rates_of_members, (
         f"{_MEMBERS}rates.membership_rates",

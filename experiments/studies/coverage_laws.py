@@ -19,6 +19,10 @@ from experiments.benchmarks import auditor
 from experiments.reproductions import statistics
 from experiments.studies import membership_releases as releases
 from fl_audit.adjacency import Adjacency
+from fl_audit.canaries.bounds import bound_of_guesses, one_run_bound
+from fl_audit.canaries.cosines import from_final_model
+from fl_audit.canaries.guesses import guesses_of_scores
+from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief import advantage, calibration, empirical_epsilon, expected, noise_estimate
 from fl_audit.evidence.belief.bounded_mean import mean_interval
@@ -30,8 +34,6 @@ from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.evidence.bounds.tradeoff_band import tradeoff_band
 from fl_audit.evidence.findings.record_promise import measured_advantage
-from fl_audit.evidence.membership.one_run import Guesses, guesses_of_scores, one_run_epsilon
-from fl_audit.evidence.membership.one_run_tradeoff import one_run_epsilon_by_tradeoff, one_run_mu
 from fl_audit.evidence.membership.one_target import epsilon_of_one_target
 from fl_audit.evidence.membership.rates import membership_rates
 from fl_audit.evidence.star.empirical_interval import empirical_interval
@@ -367,28 +369,37 @@ def order_bands() -> Plays:
     }
 
 
-def single_runs(kind: str) -> Plays:
-    """Return plays of one-run bounds: "theorem", "trade-off" or "mu"."""
+def cosines() -> Plays:
+    """Return plays of the bound from cosines of canaries with one release, whose law is normal."""
 
-    def bound(guesses: Guesses, delta: float) -> float:
-        match kind:
-            case "theorem":
-                return one_run_epsilon(guesses, delta, CONFIDENCE).epsilon
-            case "trade-off":
-                return one_run_epsilon_by_tradeoff(guesses, delta, CONFIDENCE).parameter
-            case _:
-                return one_run_mu(guesses, CONFIDENCE).parameter
+    def play(draw: np.random.Generator, canaries: int, mu: float, dimension: int = 20_000) -> Found:
+        seen = np.clip(draw.normal(mu, 1, canaries) / math.sqrt(dimension), -1, 1)
+        return _at_least(from_final_model(seen, dimension, 1e-5, CONFIDENCE).epsilon_lower, gdp_epsilon(1e-5, mu))
+
+    return {
+        f"{k} canaries, mu {mu:g}": partial(play, canaries=k, mu=mu) for k in (2, 20, 500) for mu in (0.0, 1.0, 3.0)
+    }
+
+
+def single_runs(method: OneRunMethod, kind: str) -> Plays:
+    """Return plays of a one-run bound, "epsilon" or "mu", where the assumption of its method holds."""
 
     def play(
         draw: np.random.Generator, law: releases.Mechanism, coins: int, side: int, at: tuple[float, float]
     ) -> Found:
         truth, delta = at
         is_in = draw.random((1, coins)) < 0.5
-        return _at_least(bound(guesses_of_scores(law.tell(draw, is_in), is_in, side, side), delta), truth)
+        scores = law.tell(draw, is_in)
+        if method is OneRunMethod.SHIFT:
+            found = one_run_bound(scores[0], is_in[0], delta, CONFIDENCE, method)
+        else:
+            found = bound_of_guesses(guesses_of_scores(scores, is_in, side, side), delta, CONFIDENCE, method)
+        return _at_least(found.epsilon if kind == "epsilon" or found.mu is None else found.mu, truth)
 
     laws = [(releases.gaussian_mean(mu), mu if kind == "mu" else gdp_epsilon(1e-3, mu), 1e-3) for mu in (0.5, 1.0)]
-    laws.append((releases.gaussian_mean(0.0), 0.0, 0.0))
-    if kind != "mu":
+    of_any_law = method in (OneRunMethod.STEINKE, OneRunMethod.TRADE_OFF)
+    laws.append((releases.gaussian_mean(0.0), 0.0, 0.0 if of_any_law else 1e-3))
+    if kind != "mu" and of_any_law:
         laws += [(releases.randomised_response(e), e, 0.0) for e in (0.5, 1.0, 2.0)]
         laws += [(releases.leaky_response(e, d), e, d) for e, d in ((1.0, 1e-3), (0.0, 0.05))]
     sizes = ((20, 10), (200, 20), (400, 200))

@@ -1,4 +1,4 @@
-"""What was shown, in one call each: a lower bound on epsilon from scores, and Epsilon* from losses."""
+"""What was shown, in one call each: lower bounds on epsilon from scores, and Epsilon* from losses."""
 
 import numpy as np
 from numpy.typing import ArrayLike

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.stats import normaltest
 
-from fl_audit.evidence.bounds.shift import ShiftEstimate, gaussian_shift
+from fl_audit.confidence.shift import ShiftEstimate, gaussian_shift
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Floats
 from fl_audit.laboratory.trial import Attempt

@@ -63,6 +63,14 @@ def test_bounds_and_epsilon_star_answer_in_one_call() -> None:
     bound = fa.lower_bound(scores + 100, scores, 0.0)
     assert bound.epsilon == pytest.approx(3.05, abs=0.01)
     assert "clopper-pearson" in bound._repr_html_()
+    one_run = fa.one_run_bound(scores, scores > 49, 1e-5, method="order-statistic")
+    assert one_run.guesses.right == one_run.guesses.guessed == 50
+    assert one_run.epsilon == one_run.limit_of_detection > fa.one_run_bound(scores, scores > 49, 1e-5).epsilon
+    assert "independent given everything else" in one_run._repr_html_()
+    with pytest.raises(fa.InputError, match="method is 'best': accepted are trade-off"):
+        fa.one_run_bound(scores, scores > 49, 1e-5, method="best")
+    with pytest.raises(fa.InputError, match="coins are not all 0 or 1"):
+        fa.one_run_bound(scores, scores, 1e-5)
     draw = np.random.default_rng(3)
     losses = draw.gamma(2.0, 0.3, 400), draw.gamma(2.5, 0.3, 400)
     star = fa.epsilon_star(*losses, delta=1e-3)

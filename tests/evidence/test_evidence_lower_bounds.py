@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.stats import beta, binom, norm
 
+from fl_audit.confidence.shift import shift_epsilon_lower_bound
 from fl_audit.errors import InputError
 from fl_audit.evidence.bounds import threshold_bounds
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, all_bounds, bound_limit, epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
 from fl_audit.evidence.bounds.selection import Counts
-from fl_audit.evidence.bounds.shift import shift_epsilon_lower_bound
 from fl_audit.privacy.gaussian import gdp_epsilon
 
 Array = NDArray[np.float64]

@@ -6,8 +6,8 @@ from scipy.stats import binom
 
 from experiments.studies.adaptive_logistic import OddFeature, play_odd_feature
 from fl_audit.adjacency import Adjacency
+from fl_audit.confidence.shift import shift_epsilon_lower_bound
 from fl_audit.evidence.belief.verdict import Verdict, judge
-from fl_audit.evidence.bounds.shift import shift_epsilon_lower_bound
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds

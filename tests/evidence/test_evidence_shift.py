@@ -6,8 +6,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, ttest_ind
 
+from fl_audit.confidence.shift import detectable_shift, gaussian_shift, shift_epsilon_lower_bound
 from fl_audit.errors import InputError
-from fl_audit.evidence.bounds.shift import detectable_shift, gaussian_shift, shift_epsilon_lower_bound
 from fl_audit.privacy.gaussian import gdp_epsilon
 
 

@@ -10,10 +10,10 @@ from rich.console import Console
 from scipy.special import ndtr
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.canaries.tradeoff import tradeoff_epsilon
 from fl_audit.evidence.findings.attacks import INSIDER, AttackNumbers
 from fl_audit.evidence.findings.verdict import VerdictNumbers
 from fl_audit.evidence.finished_run import FinishedRun
-from fl_audit.evidence.membership.one_run_tradeoff import one_run_epsilon_by_tradeoff
 from fl_audit.report.finding import Reading
 from fl_audit.report.page.console import summary_table
 from fl_audit.report.page.html import render_html
@@ -80,7 +80,7 @@ def test_bounds_are_given_where_they_hold(contents):
     assert told["lira"]["one_run"]["right"] == 6
     # Of six right guesses the trade-off curve proves as much as the binomial law does, or a little less or more.
     assert told["lira"]["one_run"]["epsilon_by_tradeoff"] == pytest.approx(
-        one_run_epsilon_by_tradeoff(one_run.guesses, 0.001).parameter
+        tradeoff_epsilon(one_run.guesses, 0.001, 0.05)
     )
     assert told["loss"]["lower_bound"]["delta"] == 0.001
     assert contents.find(VerdictNumbers).judgement is not None, "the insiders' log-odds are judged"

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import fdtrc, fdtri, ncfdtr, stdtr, stdtrit
 
+from fl_audit.confidence.noncentral_t import noncentrality_at
 from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
-from fl_audit.evidence.bounds.noncentral_t import noncentrality_at
 
 
 def student_p(values: NDArray[np.float64]) -> tuple[float, float]:

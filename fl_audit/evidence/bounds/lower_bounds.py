@@ -15,13 +15,13 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.confidence.shift import detectable_shift, shift_epsilon_lower_bound
 from fl_audit.errors import InputError, require
 from fl_audit.evidence.bounds import threshold_bounds
 from fl_audit.evidence.bounds.diagnostics import gaussian_tradeoff_warnings, normality_warnings
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
 from fl_audit.evidence.bounds.order_statistic import order_statistic_epsilon, order_statistic_of
 from fl_audit.evidence.bounds.selection import Counts, Direction, directions
-from fl_audit.evidence.bounds.shift import detectable_shift, shift_epsilon_lower_bound
 from fl_audit.evidence.bounds.split import number_of_splits, number_that_chooses, split_scores
 from fl_audit.notebook import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv
 
-from fl_audit.evidence.bounds.beta_mean import BetaMean, where_it_reaches
+from fl_audit.confidence.beta_mean import BetaMean, where_it_reaches
 from fl_audit.evidence.bounds.selection import Counts, Direction, above, ranks
 from fl_audit.evidence.bounds.threshold_bounds import LARGEST_EPSILON, bend_at, largest_tpr
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, ndtr, ndtri
 
-from fl_audit.evidence.bounds.beta_mean import BetaMean, where_it_reaches
+from fl_audit.confidence.beta_mean import BetaMean, where_it_reaches
 from fl_audit.evidence.bounds.selection import Counts, Direction, chosen_by_rank, chosen_by_value, ratio_bound
 from fl_audit.privacy.gaussian import gdp_epsilon
 

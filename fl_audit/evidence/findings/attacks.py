@@ -79,8 +79,8 @@ def _json(found: Achieved) -> dict[str, Any]:
         return told | {"one_run": None}
     guesses = one_run.guesses
     counted = {"coins": guesses.coins, "guessed": guesses.guessed, "right": guesses.right}
-    bounds = {"epsilon": finite(one_run.epsilon), "ceiling": finite(one_run.ceiling)}
-    return told | {"one_run": bounds | {"epsilon_by_tradeoff": finite(found.by_tradeoff.parameter)} | counted}
+    bounds = {"epsilon": finite(one_run.epsilon), "ceiling": finite(one_run.limit_of_detection)}
+    return told | {"one_run": bounds | {"epsilon_by_tradeoff": finite(found.by_tradeoff.epsilon)} | counted}
 
 
 def measure_attacks(run: FinishedRun, _: Findings) -> AttackNumbers | None:

@@ -6,9 +6,10 @@ from math import floor
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.canaries.bounds import OneRunBound, bound_of_guesses
+from fl_audit.canaries.guesses import guesses_of_scores
+from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.evidence.bounds.lower_bounds import LowerBound
-from fl_audit.evidence.membership.one_run import OneRunBound, guesses_of_scores, one_run_epsilon
-from fl_audit.evidence.membership.one_run_tradeoff import TradeoffBound, one_run_epsilon_by_tradeoff
 from fl_audit.evidence.membership.one_target import epsilon_of_one_target
 from fl_audit.evidence.membership.rates import MembershipRates, RocCurve, membership_rates, roc_curve
 from fl_audit.game.membership import Membership
@@ -60,7 +61,7 @@ class Achieved:
     roc: RocCurve
     bound: LowerBound | None
     one_run: OneRunBound | None
-    by_tradeoff: TradeoffBound | None = None
+    by_tradeoff: OneRunBound | None = None
 
 
 def achieved_by_attack(
@@ -88,8 +89,8 @@ def achieved_by_attack(
     if not knows_coins:
         few = max(1, floor(GUESSED * membership.targets))
         guesses = guesses_of_scores(scores[0], membership.is_in[0], few, few)
-        one_run = one_run_epsilon(guesses, asked.delta, asked.confidence)
-        by_tradeoff = one_run_epsilon_by_tradeoff(guesses, asked.delta, asked.confidence)
+        one_run = bound_of_guesses(guesses, asked.delta, asked.confidence, OneRunMethod.STEINKE)
+        by_tradeoff = bound_of_guesses(guesses, asked.delta, asked.confidence, OneRunMethod.TRADE_OFF)
     return Achieved(rates, roc_curve(scores, membership), _bound(apart, membership, asked), one_run, by_tradeoff)
 
 

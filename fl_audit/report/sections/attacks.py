@@ -101,7 +101,7 @@ def _bounds_table(numbers: AttackNumbers, contents: RunContents) -> Table:
             _named(name),
             None if found.bound is None else found.bound.epsilon,
             None if found.one_run is None else found.one_run.epsilon,
-            None if found.by_tradeoff is None else found.by_tradeoff.parameter,
+            None if found.by_tradeoff is None else found.by_tradeoff.epsilon,
             None if found.one_run is None else f"{found.one_run.guesses.right} of {found.one_run.guesses.guessed}",
         )
         for name, found in numbers.achieved.items()
@@ -141,7 +141,7 @@ def _rows(numbers: AttackNumbers, contents: RunContents) -> list[Row]:
             one_run = finite(one.one_run.epsilon)
             found.append(Row(f"One-run bound on epsilon, {said} (nats)", one_run, basis, limit=epsilon))
             if one.by_tradeoff is not None:
-                basis, by_curve = f"after Mahloujifar et al. 2024; the same; {at}", finite(one.by_tradeoff.parameter)
+                basis, by_curve = f"after Mahloujifar et al. 2024; the same; {at}", finite(one.by_tradeoff.epsilon)
                 found.append(
                     Row(f"One-run bound by the trade-off curve, {said} (nats)", by_curve, basis, limit=epsilon)
                 )

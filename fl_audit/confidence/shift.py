@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.confidence.noncentral_t import noncentral_t_quantile, noncentrality_at
 from fl_audit.errors import require
-from fl_audit.evidence.bounds.noncentral_t import noncentral_t_quantile, noncentrality_at
 from fl_audit.privacy.gaussian import gdp_epsilon, require_mu
 
 

@@ -1,7 +1,8 @@
 """One-run auditing of a whole trade-off curve (after Mahloujifar, Melis & Chaudhuri 2024).
 
-`one_run` treats every right guess as if it were as hard as the hardest event allows. If the mechanism keeps a trade-off
-function f, more can be ruled out. Coins, guesses and what they ask for are those of `one_run`.
+`steinke` treats every right guess as if it were as hard as the hardest event allows. If the mechanism keeps a trade-off
+function f, more can be ruled out. What is asked of coins and guesses stands in `guesses`; nothing is asked of the
+mechanism besides.
 
 **Why it holds.** Let F(x) = 1 - f(x), increasing and concave, with P(event | one neighbour) <= F(P(event | other)) both
 ways. There are m fair coins and r guesses, N of them right, p_i = P(N = i). Take coins S, a place j and a set T of
@@ -23,54 +24,18 @@ level itself is impossible. Curves of a family are nested, so the rejected ones 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from scipy.special import ndtr, ndtri
 
+from fl_audit.canaries.guesses import Guesses
+from fl_audit.canaries.steinke import LARGEST_EPSILON
 from fl_audit.errors import require
-from fl_audit.evidence.membership.one_run import LARGEST_EPSILON, Guesses
-from fl_audit.privacy.gaussian import gdp_epsilon
 
 Inverse = Callable[[float], float]
 """F^-1: the least probability that an event of this probability may have under a neighbour; both from 0 to 1."""
 
 LARGEST_MU = 30.0
 _STEPS = 50
-
-
-@dataclass(frozen=True)
-class TradeoffBound:
-    """A lower bound on the parameter of a family of trade-off curves.
-
-    Parameters
-    ----------
-    parameter
-        The bound: mu of Gaussian DP, or epsilon at a delta. At least 0; 0 certifies nothing.
-    confidence
-        Least probability with which a mechanism that keeps the curve of a parameter has this at or above the bound.
-    ceiling
-        The bound if every guess had been right.
-    guesses
-        What it rests on.
-    """
-
-    parameter: float
-    confidence: float
-    ceiling: float
-    guesses: Guesses
-
-    def epsilon(self, delta: float) -> float:
-        """Return the epsilon at delta of a Gaussian mechanism with this mu.
-
-        It bounds the mechanism's own epsilon only where its trade-off function **is** a Gaussian's, and not merely
-        bounded by one: randomised response at epsilon 1 is mu-GDP with mu = 1.23, whose epsilon at 1e-5 is 5.58.
-
-        Parameters
-        ----------
-        delta
-            Above 0, below 1.
-        """
-        return gdp_epsilon(delta, self.parameter)
 
 
 def gaussian_inverse(mu: float) -> Inverse:
@@ -119,54 +84,45 @@ def is_possible(guesses: Guesses, tail: float, inverse: Inverse) -> bool:
     return True
 
 
-def one_run_mu(guesses: Guesses, confidence: float = 0.95) -> TradeoffBound:
+def tradeoff_mu(guesses: Guesses, level: float) -> float:
     """Return the lower bound on mu of Gaussian DP from one run, at most 30.
+
+    It bounds the mechanism's epsilon at a delta, through `gdp_epsilon`, only where its trade-off function **is** a
+    Gaussian's, and not merely bounded by one: randomised response at epsilon 1 is mu-GDP with mu = 1.23, whose epsilon
+    at 1e-5 is 5.58.
 
     Parameters
     ----------
     guesses
-        What was counted, see `one_run.guesses_of_scores`.
-    confidence
-        Above 0.5, below 1.
-
-    Raises
-    ------
-    InputError
-        If the confidence is out of its range.
+        What was counted, see `guesses.guesses_of_scores`.
+    level
+        1 - confidence, above 0 and below 0.5.
 
     Examples
     --------
-    >>> round(one_run_mu(Guesses(coins=1000, guessed=1000, right=700)).parameter, 2)
+    >>> round(tradeoff_mu(Guesses(coins=1000, guessed=1000, right=700), 0.05), 2)
     0.36
     """
-    return _searched(guesses, gaussian_inverse, LARGEST_MU, confidence)
+    return _largest_rejected(guesses, gaussian_inverse, LARGEST_MU, level)
 
 
-def one_run_epsilon_by_tradeoff(guesses: Guesses, delta: float, confidence: float = 0.95) -> TradeoffBound:
+def tradeoff_epsilon(guesses: Guesses, delta: float, level: float) -> float:
     """Return the lower bound on epsilon at delta from one run, whatever the mechanism, at most 36.
 
     Parameters
     ----------
-    guesses, confidence
-        As for `one_run_mu`.
+    guesses, level
+        As for `tradeoff_mu`.
     delta
         At least 0, below 1.
 
     Raises
     ------
     InputError
-        If a number is out of its range.
+        If delta is out of its range.
     """
     require(0 <= delta < 1, f"delta is {delta}: accepted are numbers from 0 to below 1")
-    return _searched(guesses, lambda epsilon: approximate_inverse(epsilon, delta), LARGEST_EPSILON, confidence)
-
-
-def _searched(guesses: Guesses, family: Callable[[float], Inverse], largest: float, confidence: float) -> TradeoffBound:
-    """Return the bound in a nested family of curves, by bisection from below."""
-    require(0.5 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0.5 and below 1")
-    perfect = Guesses(guesses.coins, guesses.guessed, guesses.guessed)
-    found, ceiling = (_largest_rejected(one, family, largest, 1 - confidence) for one in (guesses, perfect))
-    return TradeoffBound(found, confidence, ceiling, guesses)
+    return _largest_rejected(guesses, lambda epsilon: approximate_inverse(epsilon, delta), LARGEST_EPSILON, level)
 
 
 def _largest_rejected(guesses: Guesses, family: Callable[[float], Inverse], largest: float, level: float) -> float:

@@ -10,15 +10,18 @@ from scipy.optimize import linprog
 from scipy.special import expit, ndtr
 from scipy.stats import binom
 
-from fl_audit.errors import InputError
-from fl_audit.evidence.membership.one_run import Guesses, guesses_of_scores, one_run_epsilon, one_run_p_value
-from fl_audit.evidence.membership.one_run_tradeoff import (
+from fl_audit.canaries.bounds import bound_of_guesses
+from fl_audit.canaries.guesses import Guesses, guesses_of_scores
+from fl_audit.canaries.methods import OneRunMethod
+from fl_audit.canaries.steinke import one_run_p_value, steinke_epsilon
+from fl_audit.canaries.tradeoff import (
     approximate_inverse,
     gaussian_inverse,
     is_possible,
-    one_run_epsilon_by_tradeoff,
-    one_run_mu,
+    tradeoff_epsilon,
+    tradeoff_mu,
 )
+from fl_audit.errors import InputError
 from fl_audit.evidence.membership.relative_tradeoff import relative_tradeoff
 
 COUNTS = st.integers(1, 60).flatmap(
@@ -36,7 +39,7 @@ COUNTS = st.integers(1, 60).flatmap(
     ],
 )
 def test_published_values(coins: int, guessed: int, right: int, delta: float, epsilon: float) -> None:
-    assert one_run_epsilon(Guesses(coins, guessed, right), delta).epsilon == pytest.approx(epsilon, abs=5e-4)
+    assert steinke_epsilon(Guesses(coins, guessed, right), delta, 0.05) == pytest.approx(epsilon, abs=5e-4)
 
 
 @given(COUNTS, st.floats(0, 6), st.floats(0, 0.01))
@@ -50,12 +53,12 @@ def test_the_p_value_is_the_theorem_written_out(guesses: Guesses, epsilon: float
 
 @given(COUNTS, st.sampled_from([0.0, 1e-5, 0.01]))
 def test_more_right_guesses_never_lower_the_bound_and_none_exceeds_its_ceiling(guesses: Guesses, delta: float) -> None:
-    found = one_run_epsilon(guesses, delta)
-    assert 0 <= found.epsilon <= found.ceiling + 1e-9
+    found = bound_of_guesses(guesses, delta, method=OneRunMethod.STEINKE)
+    assert 0 <= found.epsilon <= found.limit_of_detection + 1e-9
     if guesses.right < guesses.guessed:
         more = Guesses(guesses.coins, guesses.guessed, guesses.right + 1)
-        assert one_run_epsilon(more, delta).epsilon >= found.epsilon - 1e-7
-        assert one_run_mu(more).parameter >= one_run_mu(guesses).parameter - 1e-9
+        assert steinke_epsilon(more, delta, 0.05) >= found.epsilon - 1e-7
+        assert tradeoff_mu(more, 0.05) >= tradeoff_mu(guesses, 0.05) - 1e-9
 
 
 def test_false_certificates_are_at_most_as_many_as_the_level_says() -> None:
@@ -115,11 +118,14 @@ def test_a_gaussian_mechanism_itself_is_possible(mu: float, right: int) -> None:
 
 def test_guesses_take_the_ends_and_break_ties_by_place() -> None:
     coins = np.array([True, True, False, False])
-    assert guesses_of_scores(np.zeros(4), coins, 2, 2) == Guesses(4, 4, 4)
-    assert guesses_of_scores(np.array([0.0, 1, 2, 3]), coins, 2, 1) == Guesses(4, 3, 0)
-    assert guesses_of_scores(np.zeros(4), coins, 0, 0) == Guesses(4, 0, 0)
-    assert one_run_epsilon(Guesses(4, 0, 0), 0.0).epsilon == 0
-    assert one_run_mu(Guesses(4, 0, 0)).parameter == 0
+    assert guesses_of_scores(np.zeros(4), coins, 2, 2) == Guesses(4, 4, 4, 0)
+    assert guesses_of_scores(np.array([0.0, 1, 2, 3]), coins, 2, 1) == Guesses(4, 3, 0, 1)
+    assert guesses_of_scores(np.zeros(4), coins, 0, 0) == Guesses(4, 0, 0, 4)
+    between = guesses_of_scores(np.array([9.0, 3, 2, 1, 0]), np.array([True, True, True, False, True]), 1, 1)
+    assert between == Guesses(5, 2, 1, 3), "the higher half of those between is called in"
+    assert guesses_of_scores([3.0, 2, 1, 0], [True, False, False, False], 1, 1) == Guesses(4, 2, 2, 1)
+    assert steinke_epsilon(Guesses(4, 0, 0), 0.0, 0.05) == 0
+    assert tradeoff_mu(Guesses(4, 0, 0), 0.05) == 0
 
 
 def test_wrong_input_is_named() -> None:
@@ -130,11 +136,11 @@ def test_wrong_input_is_named() -> None:
     with pytest.raises(InputError, match="scores contain NaN"):
         guesses_of_scores([np.nan], [True], 1, 0)
     with pytest.raises(InputError, match="delta is 1"):
-        one_run_epsilon(Guesses(5, 2, 2), 1.0)
+        steinke_epsilon(Guesses(5, 2, 2), 1.0, 0.05)
     with pytest.raises(InputError, match="delta is 1"):
-        one_run_epsilon_by_tradeoff(Guesses(5, 2, 2), 1.0)
+        tradeoff_epsilon(Guesses(5, 2, 2), 1.0, 0.05)
     with pytest.raises(InputError, match=r"confidence is 0\.5"):
-        one_run_mu(Guesses(5, 2, 2), 0.5)
+        bound_of_guesses(Guesses(5, 2, 2), 0.0, 0.5)
 
 
 def test_phi_is_the_papers_ratio_with_its_limits() -> None:

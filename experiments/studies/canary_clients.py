@@ -1,0 +1,230 @@
+"""Canary clients in one training: how much of the truth do they certify, and how often too much?
+
+    python -m experiments.studies.canary_clients [--quick]
+
+DP-FedAvg with 50 clients, 100 rounds, noise multiplier 1 and 5000 parameters, 2000 trainings: every round each canary
+client tosses a coin and sends a random direction of norm C or nothing; the other clients send updates of norm C,
+unrelated or in agreement, which count as noise along the canaries' directions. The noise is as claimed: a round has
+mu = 1. The exit status is 1 where less than 95 % of the bounds hold, beyond chance, or where 1, 4 and 10 canary clients
+certify less than .67, .81 and .88 of the truth with decoys: 20 directions a round that nobody sent.
+
+A second table sets the estimate of Andrew et al. 2023 beside the truth, and beside what their formulas gave elsewhere.
+
+Only inner products matter, so directions are drawn by their Gram matrix, which is a Wishart matrix (Bartlett 1933):
+a training takes milliseconds, with the law that directions of 5000 numbers have.
+"""
+
+import argparse
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from scipy.stats import binom
+
+from experiments.cli.main import guarded
+from fl_audit.adjacency import Adjacency
+from fl_audit.canaries.certify import certify
+from fl_audit.canaries.cosines import CosineFinding, from_final_model
+from fl_audit.canaries.methods import OneRunMethod
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.gaussian import gdp_mu
+
+RUNS, QUICK_RUNS = 2000, 100
+CONFIDENCE = 0.95
+NEEDED = {1: 0.67, 4: 0.81, 10: 0.88}
+"""Share of the true mu of a round that so many canary clients must certify on average."""
+ELSEWHERE = {1.0: (1.70, 0.54), 3.01: (3.55, 2.89), 10.0: (10.45, 6.69)}
+"""What the formulas of Andrew et al. gave in another program: the mean estimate and its lower bound, 5 repetitions."""
+_DELTA, _ALARM = 1e-5, 1e-3
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Training:
+    """The setting of a training with canaries.
+
+    Parameters
+    ----------
+    canaries
+        Clients whose coin decides in every round, at least 1.
+    agreement
+        Cosine between the updates of any two other clients, from 0 to 1.
+    rounds, clients, dimension, noise_multiplier, decoys
+        As named; decoys are directions a round that nobody sent.
+    """
+
+    canaries: int
+    agreement: float = 0.0
+    rounds: int = 100
+    clients: int = 50
+    dimension: int = 5000
+    noise_multiplier: float = 1.0
+    decoys: int = 20
+
+    @property
+    def claim(self) -> Claim:
+        """What the training promises."""
+        events = gaussian_rounds(self.noise_multiplier, self.rounds)
+        return Claim(Adjacency.ADD_REMOVE_CLIENT, events, _DELTA, 0.5, Accountant.GDP)
+
+    def scores(self, draw: np.random.Generator) -> tuple[Array, NDArray[np.bool_], Array]:
+        """Draw scores and coins, shape (rounds, canaries), and scores of decoys, of one training."""
+        directions, known = self.canaries + self.decoys, self.dimension
+        frame = np.tril(draw.normal(size=(self.rounds, directions, directions)), -1)
+        along = np.arange(directions)
+        frame[:, along, along] = np.sqrt(draw.chisquare(known - along, size=(self.rounds, directions)))
+        frame /= np.linalg.norm(frame, axis=2, keepdims=True)
+        others = self.clients - self.canaries
+        length = np.sqrt(others + others * (others - 1) * self.agreement)
+        place = draw.normal(size=(self.rounds, directions))
+        beyond = draw.chisquare(known - directions, size=(self.rounds, 1))
+        coins = draw.random((self.rounds, self.canaries)) < 0.5
+        seen = self.noise_multiplier * draw.normal(size=place.shape)
+        seen += length * place / np.sqrt((place**2).sum(axis=1, keepdims=True) + beyond)
+        seen += np.einsum("tc,tcd->td", coins.astype(float), frame[:, : self.canaries])
+        scores = np.einsum("tcd,td->tc", frame, seen)
+        return scores[:, : self.canaries], coins, scores[:, self.canaries :]
+
+
+@dataclass(frozen=True)
+class Line:
+    """What canary clients certified by one method.
+
+    Parameters
+    ----------
+    training
+        The setting.
+    method
+        By name.
+    share
+        Mean lower bound of a round's mu over the truth.
+    runs, held
+        Trainings, and those whose bound held.
+    epsilon
+        Mean epsilon over the training.
+    needed
+        What `share` must reach; None where nothing is asked.
+    """
+
+    training: Training
+    method: str
+    share: float
+    runs: int
+    held: int
+    epsilon: float
+    needed: float | None
+
+    def problems(self) -> list[str]:
+        """Return what contradicts the claims."""
+        name, found = f"{self.training.canaries} canary clients by {self.method}", []
+        if self.held < binom.ppf(_ALARM, self.runs, CONFIDENCE):
+            found.append(f"{name}: {self.held} of {self.runs} bounds hold")
+        if self.needed is not None and self.share < self.needed:
+            found.append(f"{name}: {self.share:.3f} of the truth is certified, {self.needed} needed")
+        return found
+
+
+def study(training: Training, runs: int, seed: int = 0) -> list[Line]:
+    """Return what the canaries of a training certify, by every method that knows mu.
+
+    Parameters
+    ----------
+    training
+        The setting.
+    runs
+        How many trainings.
+    seed
+        Of the trainings.
+    """
+    methods = {
+        "order-statistic": (OneRunMethod.ORDER_STATISTIC, False),
+        "shift": (OneRunMethod.SHIFT, False),
+        "shift, decoys": (OneRunMethod.SHIFT, True),
+    }
+    claim = training.claim
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
+    for run in range(runs):
+        scores, coins, unsent = training.scores(np.random.default_rng((seed, training.canaries, run)))
+        for name, (method, with_decoys) in methods.items():
+            one = certify(scores, coins, claim, CONFIDENCE, method, unsent if with_decoys else ())
+            found[name].append((one.mu_lower, one.epsilon_lower))
+    lines = []
+    for name, numbers in found.items():
+        mu, epsilon = np.array(numbers).T * np.array([[training.noise_multiplier], [1.0]])
+        needed = NEEDED.get(training.canaries) if name == "shift, decoys" and training.agreement == 0 else None
+        held = int((mu <= 1).sum())
+        lines.append(Line(training, name, float(mu.mean()), runs, held, float(epsilon.mean()), needed))
+    return lines
+
+
+def cosines(epsilon: float, draw: np.random.Generator, canaries: int = 500, dimension: int = 20_000) -> CosineFinding:
+    """Return what the cosines of canaries say of a Gaussian mechanism, all of them sent.
+
+    Parameters
+    ----------
+    epsilon
+        True epsilon of the mechanism at delta 1e-5.
+    draw
+        Of directions and noise.
+    canaries, dimension
+        How many directions of how many numbers.
+    """
+    directions = draw.normal(size=(canaries, dimension))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    release = directions.sum(axis=0) + draw.normal(size=dimension) / gdp_mu(epsilon, _DELTA)
+    return from_final_model(directions @ release / np.linalg.norm(release), dimension, _DELTA, CONFIDENCE)
+
+
+def clients_table(lines: list[Line]) -> Table:
+    """Return the table of canary clients."""
+    table = Table(title=f"Canary clients in one training, bounds at {CONFIDENCE:.0%}; a round has mu = 1")
+    columns = ("canaries", "agreement", "method", "share of mu", "needed", "bounds hold", "runs", "epsilon, training")
+    for column in columns:
+        table.add_column(column, justify="left" if column == "method" else "right")
+    for line in lines:
+        needed = "" if line.needed is None else f"{line.needed:.2f}"
+        numbers = (f"{line.share:.3f}", needed, f"{line.held / line.runs:.1%}", str(line.runs), f"{line.epsilon:.1f}")
+        table.add_row(str(line.training.canaries), f"{line.training.agreement:g}", line.method, *numbers)
+    return table
+
+
+def cosines_table(repetitions: int) -> Table:
+    """Return the table of cosines: 500 canaries in 20,000 dimensions, final model alone."""
+    table = Table(title=f"Cosines of 500 canaries with one release, delta {_DELTA:g}, {repetitions} repetitions")
+    for column in ("true epsilon", "estimate", "lower bound", "estimate elsewhere", "lower bound elsewhere"):
+        table.add_column(column, justify="right")
+    for truth, elsewhere in ELSEWHERE.items():
+        found = [cosines(truth, np.random.default_rng((int(truth), one))) for one in range(repetitions)]
+        numbers = np.array([(one.epsilon, one.epsilon_lower) for one in found])
+        means = (
+            f"{mean:.2f} +- {spread:.2f}" for mean, spread in zip(numbers.mean(0), numbers.std(0, ddof=1), strict=True)
+        )
+        table.add_row(f"{truth:g}", *means, *(f"{one:.2f}" for one in elsewhere))
+    return table
+
+
+def main() -> None:
+    """Print both tables; the exit status is 1 where something contradicts the claims."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_RUNS} trainings of each setting, not {RUNS}")
+    quick = parser.parse_args().quick
+    settings = [Training(canaries, agreement) for agreement in (0.0, 0.1) for canaries in NEEDED]
+    progress, console = Console(stderr=True), Console(width=140)
+    played = track(settings, "trainings", console=progress)
+    lines = [line for one in played for line in study(one, QUICK_RUNS if quick else RUNS)]
+    console.print(clients_table(lines))
+    console.print(cosines_table(5))
+    found = [problem for line in lines for problem in line.problems()]
+    print("\n".join(found) or "nothing contradicts the claims")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    guarded(main)

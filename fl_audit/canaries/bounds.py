@@ -1,0 +1,238 @@
+"""A lower bound on epsilon from the scores and coins of one run, by the method of choice."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fl_audit.canaries.cosines import from_final_model
+from fl_audit.canaries.guesses import Guesses, checked_scores, guesses_of_scores
+from fl_audit.canaries.methods import OneRunMethod
+from fl_audit.canaries.order_statistic import order_statistic_mu
+from fl_audit.canaries.steinke import steinke_epsilon
+from fl_audit.canaries.tradeoff import tradeoff_epsilon, tradeoff_mu
+from fl_audit.confidence.shift import detectable_shift, gaussian_shift
+from fl_audit.errors import InputError, require
+from fl_audit.notebook import html_table
+from fl_audit.privacy.gaussian import gdp_epsilon
+
+_CEILING = "the bound if every guess had been right"
+_DETECTED = "the smallest true epsilon that would be certified to exceed 0 with probability 0.9"
+
+
+@dataclass(frozen=True)
+class OneRunBound:
+    """A lower bound from one run and what a reader needs to weigh it.
+
+    Parameters
+    ----------
+    method
+        How it was computed.
+    epsilon
+        The bound on epsilon at `delta`, at least 0; 0 certifies nothing.
+    mu
+        The bound on mu of Gaussian DP, at least 0: a mechanism that is mu-GDP has at least this mu, under the same
+        assumption. None from `steinke`.
+    delta, confidence
+        Where the assumption holds, epsilon at delta is at least the bound with this probability or more.
+    limit_of_detection
+        A **ceiling**: the bound if every guess had been right. `shift` and `cosines` have none; there it is the
+        smallest true epsilon that would be certified to exceed 0 with probability 0.9.
+    guesses
+        What was counted; `shift` and `cosines` guess none of the coins.
+    estimate
+        An estimate of epsilon at delta that has no confidence, from `cosines`; otherwise None.
+    """
+
+    method: OneRunMethod
+    epsilon: float
+    mu: float | None
+    delta: float
+    confidence: float
+    limit_of_detection: float
+    guesses: Guesses
+    estimate: float | None = None
+
+    @property
+    def limit_meaning(self) -> str:
+        """What `limit_of_detection` is, in words."""
+        return _CEILING if self.method.guesses else _DETECTED
+
+    def _repr_html_(self) -> str:
+        """Return the bound as a table, for a notebook."""
+        rows = [
+            ("epsilon at least", f"{self.epsilon:.4g}"),
+            ("at delta", f"{self.delta:g}"),
+            ("confidence", f"{self.confidence:g}"),
+            ("limit of detection", f"{self.limit_of_detection:.4g}"),
+            ("canaries", f"{self.guesses.coins:,}"),
+        ]
+        return html_table(f"Lower bound on epsilon from one run, {self.method}", rows, (self.method.assumption,))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the bound as JSON values, with the keys of a bound from two groups of scores and `mu`."""
+
+        def finite(value: float | None) -> float | None:
+            return value if value is not None and math.isfinite(value) else None
+
+        return {
+            "epsilon": finite(self.epsilon),
+            "delta": self.delta,
+            "method": str(self.method),
+            "confidence": self.confidence,
+            "limit_of_detection": finite(self.limit_of_detection),
+            "limit_meaning": self.limit_meaning,
+            "mu": finite(self.mu),
+            "estimate": finite(self.estimate),
+            "assumption": self.method.assumption,
+            "coins": self.guesses.coins,
+            "guessed": self.guesses.guessed,
+            "right": self.guesses.right,
+        }
+
+
+def bound_of_guesses(
+    guesses: Guesses, delta: float, confidence: float = 0.95, method: OneRunMethod = OneRunMethod.TRADE_OFF
+) -> OneRunBound:
+    """Return the bound from guesses that were counted already.
+
+    Parameters
+    ----------
+    guesses
+        What was counted; their number was fixed beforehand.
+    delta
+        At least 0 and below 1; above 0 for `order-statistic`.
+    confidence
+        Above 0.5, below 1.
+    method
+        One that counts guesses.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range, or the method needs scores.
+
+    Examples
+    --------
+    >>> round(bound_of_guesses(Guesses(1000, 100, 100), 1e-5, method=OneRunMethod.STEINKE).epsilon, 3)
+    3.465
+    """
+    _require_confidence(confidence)
+    (epsilon, mu), (ceiling, _) = (
+        _epsilon_and_mu(one, delta, 1 - confidence, method) for one in (guesses, guesses.perfect())
+    )
+    return OneRunBound(method, epsilon, mu, delta, confidence, ceiling, guesses)
+
+
+def one_run_bound(
+    scores: ArrayLike,
+    coins: ArrayLike,
+    delta: float,
+    confidence: float = 0.95,
+    method: OneRunMethod | str = OneRunMethod.TRADE_OFF,
+    guessed: int | None = None,
+    decoys: ArrayLike = (),
+    dimension: int | None = None,
+) -> OneRunBound:
+    """Return the lower bound on epsilon at delta that scores and coins of one run prove.
+
+    Parameters
+    ----------
+    scores
+        Higher for a likelier member, no NaN, any shape; of one training, or of several counted as one run.
+    coins
+        Which canaries were in, bool or 0 and 1, same shape: independent fair coins.
+    delta
+        At least 0 and below 1; above 0 for all but `trade-off` and `steinke`.
+    confidence
+        Above 0.5, below 1.
+    method
+        `trade-off` and `steinke` hold whatever the mechanism; the others only where their assumption does: one that
+        leaks coins together breaks them.
+    guessed
+        How many coins to guess, half of them `in`, from 2 to the number of coins; None takes the method's usual share.
+        It must be fixed before the scores are seen.
+    decoys
+        Scores of further directions of which it is known that nobody sent them; only `shift` uses them. They tell how
+        scores are spread where a canary is out, so that the bound is limited by the canaries that are in alone.
+    dimension
+        Number of parameters of the release, at least 1000, for `cosines` alone.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit, or a number or name is none of those accepted.
+
+    Examples
+    --------
+    >>> in_order = np.arange(1000.0)
+    >>> bound = one_run_bound(in_order, in_order >= 500, 1e-5)
+    >>> round(bound.epsilon, 2), bound.guesses.right
+    (4.19, 200)
+    """
+    require(method in list(OneRunMethod), f"method is {method!r}: accepted are {', '.join(OneRunMethod)}")
+    method, (values, tossed) = OneRunMethod(method), checked_scores(scores, coins)
+    _require_confidence(confidence)
+    for name, given, owner in (
+        ("decoys", np.size(decoys) > 0, OneRunMethod.SHIFT),
+        ("dimension", dimension is not None, OneRunMethod.COSINES),
+    ):
+        require(method is owner or not given, f"{name} with {method}: accepted with {owner} alone")
+    if not method.guesses:
+        require(guessed is None, f"guesses are {guessed}: {method} counts none")
+        _require_positive(delta, method)
+        if method is OneRunMethod.COSINES:
+            return _by_cosines(values[tossed], dimension, delta, confidence)
+        return _by_shift(values[tossed], np.append(values[~tossed], np.ravel(decoys)), values.size, delta, confidence)
+    number = max(2, round(method.usual_share * values.size)) if guessed is None else guessed
+    accepted = 2 <= number <= values.size
+    require(accepted, f"guesses are {number} about {values.size} coins: accepted are numbers from 2 to the coins")
+    guesses = guesses_of_scores(values, tossed, (number + 1) // 2, number // 2)
+    return bound_of_guesses(guesses, delta, confidence, method)
+
+
+def _by_shift(
+    members: NDArray[np.float64], others: NDArray[np.float64], coins: int, delta: float, confidence: float
+) -> OneRunBound:
+    low = gaussian_shift(members, others, confidence).low
+    seen = detectable_shift(members.size, others.size, 0.0, 1 - confidence)
+    limit = math.inf if math.isinf(seen) else gdp_epsilon(delta, seen)
+    none = Guesses(coins, 0, 0)
+    return OneRunBound(OneRunMethod.SHIFT, gdp_epsilon(delta, low), low, delta, confidence, limit, none)
+
+
+def _by_cosines(sent: NDArray[np.float64], dimension: int | None, delta: float, confidence: float) -> OneRunBound:
+    if dimension is None:
+        raise InputError("cosines need the dimension of the release: accepted are whole numbers from 1000")
+    found = from_final_model(sent, dimension, delta, confidence)
+    # The law of directions that nobody sent is known, which is as good as any number of them.
+    limit = gdp_epsilon(delta, detectable_shift(sent.size, 1000 * sent.size, 0.0, 1 - confidence))
+    bounds = (found.epsilon_lower, found.mu_lower, delta, confidence, limit)
+    return OneRunBound(OneRunMethod.COSINES, *bounds, Guesses(sent.size, 0, 0), estimate=found.epsilon)
+
+
+def _epsilon_and_mu(guesses: Guesses, delta: float, level: float, method: OneRunMethod) -> tuple[float, float | None]:
+    match method:
+        case OneRunMethod.STEINKE:
+            return steinke_epsilon(guesses, delta, level), None
+        case OneRunMethod.TRADE_OFF:
+            return tradeoff_epsilon(guesses, delta, level), tradeoff_mu(guesses, level)
+        case OneRunMethod.ORDER_STATISTIC:
+            _require_positive(delta, method)
+            mu = order_statistic_mu(guesses, level)
+            return gdp_epsilon(delta, mu), mu
+        case OneRunMethod.SHIFT | OneRunMethod.COSINES:
+            raise InputError(f"{method} needs scores: accepted for guesses are trade-off, steinke, order-statistic")
+        case _:
+            assert_never(method)
+
+
+def _require_confidence(confidence: float) -> None:
+    require(0.5 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0.5 and below 1")
+
+
+def _require_positive(delta: float, method: OneRunMethod) -> None:
+    accepted = f"accepted for {method} are numbers above 0 and below 1, since no Gaussian mechanism keeps delta 0"
+    require(0 < delta < 1, f"delta is {delta}: {accepted}")

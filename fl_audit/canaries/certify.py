@@ -1,0 +1,131 @@
+"""What the canaries of one training certify: the loss of one client in one round, and over the training."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fl_audit.adjacency import Relation
+from fl_audit.canaries.bounds import one_run_bound
+from fl_audit.canaries.guesses import checked_scores
+from fl_audit.canaries.methods import OneRunMethod
+from fl_audit.confidence.shift import gaussian_shift
+from fl_audit.errors import InputError, require
+from fl_audit.privacy.accounting import account
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import noise_multiplier_of
+
+
+@dataclass(frozen=True)
+class OneRunFinding:
+    """What the canaries of one training say of it.
+
+    Parameters
+    ----------
+    canaries, rounds
+        How many there were, and in how many rounds they were scored.
+    mu
+        An estimate of a client's mu in one round that it takes part in: the distance of the mean scores over their
+        spread, at least 0. It is marked by its assumption alone, not by a confidence.
+    mu_lower
+        The lower bound of it, at least 0.
+    mu_claimed
+        What the claim allows it to be: 1 / noise multiplier.
+    epsilon_round
+        The bound on epsilon at `delta` of one such round.
+    epsilon_lower
+        Epsilon at `delta` of the whole claimed training, by the claimed accountant, if every round has the noise that
+        `mu_lower` stands for: at least so much noise is missing, or this much epsilon is spent.
+    epsilon_claimed
+        The same for the claim as it stands.
+    delta, confidence
+        Of the bounds.
+    method
+        Of the bound; `method.assumption` says what it rests on.
+    """
+
+    canaries: int
+    rounds: int
+    mu: float
+    mu_lower: float
+    mu_claimed: float
+    epsilon_round: float
+    epsilon_lower: float
+    epsilon_claimed: float
+    delta: float
+    confidence: float
+    method: OneRunMethod
+
+    @property
+    def is_violated(self) -> bool:
+        """Whether a round is certified to tell more than the claim allows."""
+        return self.mu_lower > self.mu_claimed
+
+
+def certify(
+    scores: ArrayLike,
+    coins: ArrayLike,
+    claim: Claim,
+    confidence: float = 0.95,
+    method: OneRunMethod = OneRunMethod.SHIFT,
+    decoys: ArrayLike = (),
+) -> OneRunFinding:
+    """Return what the scores of canaries with secret coins certify about a training with Gaussian noise.
+
+    Parameters
+    ----------
+    scores
+        <release, direction> of every round and canary, shape (rounds, canaries), on one scale in all rounds; only those
+        of whole rounds in which the canary's client took part.
+    coins
+        Which canaries were in, bool, same shape.
+    claim
+        What the training promises. Its first event is the noisy sum of a round: Gaussian, with or without sampling.
+    confidence
+        Above 0.5, below 1.
+    method
+        Any but `steinke`, which knows no mu; declared before the scores are seen. The default asks for scores along
+        random directions under Gaussian noise.
+    decoys
+        Scores of random directions that nobody sent, of the same rounds, for `shift`: with them a canary that is in is
+        told from far more that are out. Only where a client comes or goes: where one is replaced, what is out was sent
+        as well.
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit, the claim's noise is not Gaussian, or a number is out of its range.
+    """
+    shape = np.shape(scores)
+    require(len(shape) == 2, f"scores have shape {shape}: accepted is (rounds, canaries)")
+    values, tossed = checked_scores(scores, coins)
+    first = claim.events[0]
+    multiplier = noise_multiplier_of(first)
+    if multiplier is None:
+        raise InputError(f"the claim releases {first}: accepted are rounds with Gaussian noise")
+    comparable = np.size(decoys) == 0 or claim.adjacency.relation is Relation.ADD_REMOVE
+    require(comparable, f"decoys under {claim.adjacency}: accepted are none, since canaries that are out are sent too")
+    bound = one_run_bound(values, tossed, claim.delta, confidence, method, decoys=decoys)
+    out = np.concatenate([values[~tossed], np.asarray(decoys, dtype=np.float64).ravel()])
+    if bound.mu is None:
+        raise InputError(f"method is {method}: accepted are those that bound mu")
+    return OneRunFinding(
+        canaries=shape[1],
+        rounds=shape[0],
+        mu=max(0.0, gaussian_shift(values[tossed], out, confidence).shift),
+        mu_lower=bound.mu,
+        mu_claimed=1 / multiplier,
+        epsilon_round=bound.epsilon,
+        epsilon_lower=_over_the_training(claim, bound.mu * multiplier),
+        epsilon_claimed=_over_the_training(claim, 1.0),
+        delta=claim.delta,
+        confidence=confidence,
+        method=method,
+    )
+
+
+def _over_the_training(claim: Claim, excess: float) -> float:
+    """Return epsilon by the claimed accountant if each round's mu is so many times the claimed one."""
+    if excess == 0:
+        return 0.0
+    return account(claim.with_noise(1 / excess).profile, claim.accountant, claim.delta)

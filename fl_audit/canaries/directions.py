@@ -1,0 +1,132 @@
+"""Canaries of one training: who draws which direction, whose coin says what, and how a release is read.
+
+In each round every canary tosses a coin. If it is in, its client sends its canary, a fresh random direction of the
+largest norm that the clipping lets pass; otherwise what the relation of the promise compares with: nothing, or the
+opposite of the canary where a client is replaced. Whoever sees the release takes its inner product with the direction.
+
+Everything is a pure function of (seed, round, canary), so that the client and whoever evaluates afterwards agree
+without a message. The seed is the secret of these two, drawn from the operating system's randomness: who knows it knows
+the coins. numpy alone, so that a client can carry it.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fl_audit.errors import require
+from fl_audit.randomness import Purpose, generator
+
+Vector = NDArray[np.float64]
+
+_PASSES = 1 - 2.0**-20
+"""Share of the clipping norm that a canary takes: what float32 rounds up must not be clipped."""
+
+
+def canary_direction(seed: int, round: int, canary: int, dimension: int) -> Vector:
+    """Return the direction of one canary in one round, uniform on the unit sphere.
+
+    Parameters
+    ----------
+    seed
+        The canaries' secret, from 0 to 2**64 - 1.
+    round, canary
+        Which, each at least 0.
+    dimension
+        Number of parameters, at least 1.
+
+    Returns
+    -------
+    Vector
+        Shape (dimension,), norm 1.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+
+    Examples
+    --------
+    >>> round(float(np.linalg.norm(canary_direction(7, round=3, canary=0, dimension=100))), 12)
+    1.0
+    """
+    require(dimension >= 1, f"dimension is {dimension}: accepted are whole numbers from 1")
+    drawn = generator(seed, Purpose.CANARY_DIRECTION, round=round, client=canary).standard_normal(dimension)
+    return drawn / np.linalg.norm(drawn)
+
+
+def canary_coin(seed: int, round: int, canary: int) -> bool:
+    """Return whether a canary is in, in one round: a fair coin, independent of all others.
+
+    Parameters
+    ----------
+    seed, round, canary
+        As for `canary_direction`.
+
+    Raises
+    ------
+    InputError
+        If the seed is out of its range.
+    """
+    return bool(generator(seed, Purpose.CANARY_COIN, round=round, client=canary).random() < 0.5)
+
+
+def canary_coins(seed: int, rounds: ArrayLike, canaries: int) -> NDArray[np.bool_]:
+    """Return the coins of all canaries in some rounds, shape (rounds, canaries).
+
+    Parameters
+    ----------
+    seed
+        As for `canary_direction`.
+    rounds
+        The numbers of the rounds, shape (rounds,).
+    canaries
+        How many canaries there are, numbered from 0.
+    """
+    tossed = [[canary_coin(seed, int(number), one) for one in range(canaries)] for number in np.asarray(rounds)]
+    return np.array(tossed, dtype=np.bool_).reshape(len(tossed), canaries)
+
+
+def canary_update(direction: Vector, clipping_norm: float) -> NDArray[np.float32]:
+    """Return the largest update along a direction that clipping leaves as it is.
+
+    Parameters
+    ----------
+    direction
+        Norm 1, shape (dimension,).
+    clipping_norm
+        The norm to which updates of this round are clipped, above 0: the one of the settings, or with adaptive clipping
+        the one that the server has announced.
+
+    Returns
+    -------
+    NDArray[np.float32]
+        Its norm lies between (1 - 2e-6) times the clipping norm and the clipping norm, also after rounding.
+
+    Raises
+    ------
+    InputError
+        If the clipping norm is not positive and finite.
+    """
+    accepted = 0 < clipping_norm < np.inf
+    require(bool(accepted), f"clipping norm is {clipping_norm}: accepted are positive finite numbers")
+    return (direction * (clipping_norm * _PASSES)).astype(np.float32)
+
+
+def canary_score(release: ArrayLike, direction: Vector) -> float:
+    """Return the inner product of what was released with a canary's direction, higher where the canary was in.
+
+    Parameters
+    ----------
+    release
+        What the round released, or the difference of two successive models, shape (dimension,); any scale.
+    direction
+        Shape (dimension,).
+
+    Raises
+    ------
+    InputError
+        If the shapes differ or the release is not finite.
+    """
+    seen = np.asarray(release, dtype=np.float64)
+    require(seen.shape == direction.shape, f"release has shape {seen.shape}: accepted is {direction.shape}")
+    require(bool(np.isfinite(seen).all()), "release is not finite: accepted are finite numbers")
+    return float(seen @ direction)

@@ -1,0 +1,64 @@
+"""The bounds of one run by name, and what each assumes."""
+
+from enum import StrEnum
+
+
+class OneRunMethod(StrEnum):
+    """How a lower bound is computed from one run; `assumption` says what it rests on.
+
+    TRADE_OFF: after Mahloujifar et al. 2024. STEINKE: Steinke et al. 2023. ORDER_STATISTIC: after Xiang et al. 2025.
+    SHIFT: the distance of the mean scores over their spread, by the noncentral t law. Agrawal et al. 2026 take sums of
+    canary scores for normal too, but as an asymptotic statement about fitted normals; this one is exact for normal
+    scores. COSINES: the mean cosine of canaries that were sent, Andrew et al. 2023.
+    """
+
+    TRADE_OFF = "trade-off"
+    STEINKE = "steinke"
+    ORDER_STATISTIC = "order-statistic"
+    SHIFT = "shift"
+    COSINES = "cosines"
+
+    @property
+    def assumption(self) -> str:
+        """Return what the bound rests on, in words."""
+        return _ASSUMPTIONS[self]
+
+    @property
+    def is_for_any_mechanism(self) -> bool:
+        """Whether the bound holds whatever the mechanism does, also where it leaks many coins together."""
+        return self in (OneRunMethod.TRADE_OFF, OneRunMethod.STEINKE)
+
+    @property
+    def guesses(self) -> bool:
+        """Whether it counts guesses, and not the scores themselves."""
+        return self in (OneRunMethod.TRADE_OFF, OneRunMethod.STEINKE, OneRunMethod.ORDER_STATISTIC)
+
+    @property
+    def usual_share(self) -> float:
+        """Share of the coins that is guessed unless named: fixed before any score is seen."""
+        return 0.2 if self.is_for_any_mechanism else 0.5
+
+
+_COINS = "The coins are independent and fair, and the number of guesses was fixed before the scores were seen"
+_ASSUMPTIONS = {
+    OneRunMethod.TRADE_OFF: (
+        f"{_COINS}; nothing of the mechanism is assumed for epsilon. An epsilon may be read off mu only where the "
+        "mechanism is Gaussian."
+    ),
+    OneRunMethod.STEINKE: f"{_COINS}; nothing of the mechanism is assumed.",
+    OneRunMethod.ORDER_STATISTIC: (
+        f"{_COINS}; what is released of different coins is independent given everything else, and epsilon is read off "
+        "mu of a Gaussian mechanism: so it is with Gaussian noise along directions that no coin moves. Not valid for "
+        "other mechanisms: one that sometimes leaks many coins together would be certified above its epsilon in more "
+        "runs than stated."
+    ),
+    OneRunMethod.SHIFT: (
+        "The coins are independent and fair; scores are normal with the same spread whether a canary is in or not, "
+        "and independent of each other: so it is with Gaussian noise along random directions. Not valid for other "
+        "mechanisms."
+    ),
+    OneRunMethod.COSINES: (
+        "Scores are cosines of random directions with one release of Gaussian noise: normal, and N(0, 1/dimension) for "
+        "directions that nobody sent. Not valid for other mechanisms."
+    ),
+}

@@ -1,0 +1,1 @@
+"""Exact confidence mathematics that several rooms share: numpy and scipy alone."""
