@@ -67,7 +67,7 @@ def epsilon_star(
             member_losses, population_losses, delta, np.random.default_rng(seed), StarMethod(method), confidence, cut
         )
     if plot is not None:
-        from fl_audit.report.epsilon_star_figure import draw_epsilon_star
+        from experiments.figures.epsilon_star import draw_epsilon_star
 
         draw_epsilon_star(found, member_losses, population_losses, plot)
     if as_json:

@@ -277,7 +277,7 @@ def promise_json(promise: "Guarantee") -> dict[str, Any]:
 def _draw(plot: Path | None, promise: "Guarantee", as_json: bool) -> None:
     if plot is None:
         return
-    from fl_audit.report.promise_figure import draw_promise
+    from experiments.figures.promise import draw_promise
 
     draw_promise(promise, plot)
     if not as_json:

@@ -28,7 +28,7 @@ from fl_audit.errors import InputError
 
 if TYPE_CHECKING:
     from fl_audit.data.records import Source
-    from fl_audit.report.contents import RunContents
+    from fl_audit.report.finding import RunContents
 
 OutOption = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Run directory; must be new.  [default: runs/NAME-TIME]")
@@ -53,6 +53,11 @@ WithoutPrivacyOption = Annotated[
         metavar="DIR",
         help="The same training with private = false: its accuracy is shown beside, from now on.",
     ),
+]
+
+
+AppendixOption = Annotated[
+    bool, typer.Option("--appendix", help="Have report.pdf hold the appendix too, and not the page alone.")
 ]
 
 
@@ -117,7 +122,10 @@ def replay(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
 
 
 def report(
-    directory: DirectoryArgument, without_privacy: WithoutPrivacyOption = None, fail_on_violation: FailOption = False
+    directory: DirectoryArgument,
+    without_privacy: WithoutPrivacyOption = None,
+    appendix: AppendixOption = False,
+    fail_on_violation: FailOption = False,
 ) -> None:
     """Write DIR/report.html and DIR/report.pdf again from the stored results."""
     for place in (directory, without_privacy):
@@ -125,7 +133,7 @@ def report(
             require_run(place)
     from experiments.runs.run import rebuild_report
 
-    contents = rebuild_report(directory, without_privacy)
+    contents = rebuild_report(directory, without_privacy, appendix)
     _tell_report(directory)
     _end_if_violated(str(contents.summary["verdict"]), fail_on_violation)
 

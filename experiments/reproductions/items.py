@@ -76,6 +76,8 @@ class ItemResult:
         What was trained or simulated for it; empty if the page says so elsewhere.
     data
         The data sets that it shows; empty if the page says so elsewhere.
+    finding
+        What it shows where that is a known departure from theory, which is then not counted as missed; else empty.
     """
 
     frame: pd.DataFrame
@@ -85,6 +87,7 @@ class ItemResult:
     shown_rows: int = 60
     played: str = ""
     data: tuple[str, ...] = ()
+    finding: str = ""
 
     @property
     def differences(self) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from experiments.reproductions.items import COLUMNS, ItemResult
 from experiments.reproductions.papers import Extent, Item, Made, Paper
+from fl_audit.report.law_words import SIMULATION_NOTICE
 from fl_audit.report.page.markup import html_figure, html_table
-from fl_audit.report.page.shell import html_page
-from fl_audit.report.sections.law import SIMULATION_NOTICE
+from fl_audit.report.page.shell import Banner, Look, html_page
 from fl_audit.report.wording import number_text, plural
 
 _MOST_LISTED = 10
@@ -60,8 +60,21 @@ def render_page(name: str, extent: Extent, paper: Paper[Any], made: Made, pictur
         subtitle=" · ".join((name, form, *made.basis)),
         opening=made.opening or _opening(made.results),
         body=body,
-        footer=f"Written by fl_audit. {SIMULATION_NOTICE}",
+        footer=SIMULATION_NOTICE,
+        banner=_banner(made.results),
+        step="Read of each item where ours differs, and why; its CSV file beside this page has every row.",
     )
+
+
+def _banner(results: Sequence[tuple[Item, ItemResult]]) -> Banner:
+    """Return how much was made again, and how much of what is printed lies outside our intervals."""
+    made = [result for _, result in results]
+    compared, outside = sum(one.compared for one in made), sum(len(one.differences) for one in made)
+    items = plural(len(made), "item")
+    if not compared:
+        return Banner(f"{items} made again", "Nothing here is held against a printed number by an interval.", Look.NONE)
+    line = f"{compared - outside:,} of {plural(compared, 'printed number')} lie inside our 95 % intervals."
+    return Banner(f"{items} made again", line, Look.GOOD if not outside else Look.OPEN)
 
 
 def _opening(results: Sequence[tuple[Item, ItemResult]]) -> str:
@@ -69,8 +82,9 @@ def _opening(results: Sequence[tuple[Item, ItemResult]]) -> str:
     made = [result for _, result in results]
     compared, outside = sum(one.compared for one in made), sum(len(one.differences) for one in made)
     computed, alike = (sum(counts) for counts in zip(*(one.computed for one in made), strict=True))
-    theory, missed = sum(one.held_against_theory for one in made), sum(len(one.theory_misses) for one in made)
-    parts = []
+    held = [one for one in made if not one.finding]
+    theory, missed = sum(one.held_against_theory for one in held), sum(len(one.theory_misses) for one in held)
+    parts = [one.finding.rstrip(".") for one in made if one.finding]
     if compared:
         parts.append(
             f"{compared - outside:,} of {plural(compared, 'printed number')} lie inside our intervals of about 95 %. "

@@ -17,11 +17,11 @@ from fl_audit.adversaries.membership.attribute import attribute_guesses, attribu
 from fl_audit.adversaries.membership.names import Attack
 from fl_audit.adversaries.membership.white_box import known_halves
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
+from fl_audit.evidence.findings.attacks import APART, SCORE
+from fl_audit.evidence.findings.attributes import GUESSED, GUESSED_BLINDLY, GUESSED_BY_LAW, TRUTH
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.membership import Membership
 from fl_audit.randomness import Purpose, generator
-from fl_audit.report.sections.attacks import APART, SCORE
-from fl_audit.report.sections.attributes import GUESSED, GUESSED_BLINDLY, GUESSED_BY_LAW, TRUTH
 from server.target_outputs import LOGITS, POPULATION, QUERIES, UNDER_ASCENT, VALUES, WHITE_BOX
 
 _ENOUGH_TO_KEEP_APART = 64

@@ -20,7 +20,7 @@ from experiments.runs.run import finish, play_on, require_playable
 from experiments.runs.run_directory import RunDirectory
 from fl_audit.errors import InputError, require
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.report.contents import RunContents
+from fl_audit.report.finding import RunContents
 from strategies.errors import FederationError
 
 server_app = ServerApp()

@@ -20,7 +20,7 @@ from experiments.runs.engines import Engine, run_on_ray
 from experiments.runs.first_step import require_finite_steps
 from experiments.runs.local_engine import run_locally
 from experiments.runs.plan import AuditPlan
-from experiments.runs.progress import Progress, no_progress
+from experiments.runs.progress import Progress, at_work, no_progress
 from experiments.runs.provenance import note_session, read_provenance
 from experiments.runs.questions import more_questions
 from experiments.runs.run_directory import RunDirectory, read_plan
@@ -28,10 +28,10 @@ from experiments.runs.store import write_json, write_sealed, write_table
 from experiments.runs.summary import summarise
 from experiments.runs.without_privacy import note_unprotected, read_unprotected
 from fl_audit.errors import InputError
+from fl_audit.evidence.run_tables import RunTables
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.game import load_game
-from fl_audit.report.contents import RunContents
-from fl_audit.report.finished_run import RunTables
+from fl_audit.report.finding import RunContents
 from fl_audit.report.page.writing import write_report
 from fl_audit.stored_json import read_json, require_sealed
 from fl_audit.whole_files import whole_file
@@ -252,7 +252,9 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
     )
 
 
-def finish(plan: AuditPlan, run: RunDirectory, with_report: bool = True) -> RunContents:
+def finish(
+    plan: AuditPlan, run: RunDirectory, with_report: bool = True, pdf_with_appendix: bool = False
+) -> RunContents:
     """Join the finished batches, and write the tables, the summary and, if asked for, the report of a run."""
     store = run.store(plan.config)
     frames = store.tables(plan.config.audit.worlds)
@@ -264,7 +266,8 @@ def finish(plan: AuditPlan, run: RunDirectory, with_report: bool = True) -> RunC
     contents = summarise(plan, RunTables(**frames), _timing(run), read_provenance(run), read_unprotected(run))
     write_sealed(run.path, run.summary, contents.summary)
     if with_report:
-        write_report(contents, run.path)
+        with at_work("drawing the figures, writing the report"):
+            write_report(contents, run.path, pdf_with_appendix)
     return contents
 
 
@@ -277,7 +280,9 @@ def _timing(run: RunDirectory) -> dict[str, Any]:
     return stored if isinstance(stored, dict) and stored.keys() == UNKNOWN_TIMING.keys() else dict(UNKNOWN_TIMING)
 
 
-def rebuild_report(directory: Path, without_privacy: Path | None = None) -> RunContents:
+def rebuild_report(
+    directory: Path, without_privacy: Path | None = None, pdf_with_appendix: bool = False
+) -> RunContents:
     """Write the report of a finished run again, from its stored batches.
 
     Parameters
@@ -286,6 +291,8 @@ def rebuild_report(directory: Path, without_privacy: Path | None = None) -> RunC
         Directory of the run.
     without_privacy
         Directory of the same training without privacy, whose accuracy is shown beside; None leaves it as it is.
+    pdf_with_appendix
+        Whether the PDF holds the appendix too.
 
     Returns
     -------
@@ -302,4 +309,4 @@ def rebuild_report(directory: Path, without_privacy: Path | None = None) -> RunC
     with run.locked():
         if without_privacy is not None:
             note_unprotected(directory, without_privacy)
-        return finish(plan, run)
+        return finish(plan, run, pdf_with_appendix=pdf_with_appendix)

@@ -3,9 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from experiments.runs.pairs import looked_at
 from experiments.runs.plan import AuditPlan
 from fl_audit.adjacency import Unit
+from fl_audit.evidence.finished_run import FinishedRun, RunFacts
+from fl_audit.evidence.origin import Provenance, Unprotected
+from fl_audit.evidence.run_tables import RunTables, Timing
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.crafted import CraftedMeasures, measured
 from fl_audit.game.game import load_game
@@ -13,11 +18,8 @@ from fl_audit.game.initial_weights import starting_models
 from fl_audit.game.record_pair import record_claim
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.guarantee import Guarantee, guarantee
-from fl_audit.report.contents import RunContents
-from fl_audit.report.finished_run import FinishedRun, RunFacts, RunTables, Timing
-from fl_audit.report.provenance import Provenance
+from fl_audit.report.finding import RunContents
 from fl_audit.report.sections.registry import report_contents
-from fl_audit.report.unprotected import Unprotected
 
 
 def summarise(
@@ -72,7 +74,14 @@ def run_facts(plan: AuditPlan) -> RunFacts:
         configuration=configuration,
         record_claim=None if plan.public.randomiser is None else record_claim(load_game(plan.public)),
         crafted=_crafted(plan),
+        commonest=_commonest(plan),
     )
+
+
+def _commonest(plan: AuditPlan) -> float:
+    """Return the share of the most frequent class among the test records."""
+    labels = load_game(plan.public).test_records.labels
+    return float(np.bincount(labels).max() / len(labels))
 
 
 def _crafted(plan: AuditPlan) -> CraftedMeasures | None:

@@ -45,7 +45,7 @@ _LAST_DIGITS = 1e-9
 """A bound is the result of a search, and may be off by this much."""
 
 _BELIEF, _BOUNDS, _MEMBERS = "fl_audit.evidence.belief.", "fl_audit.evidence.bounds.", "fl_audit.evidence.membership."
-_STAR, _SECTIONS, _PAPERS = "fl_audit.evidence.star.", "fl_audit.report.sections.", "experiments.reproductions."
+_STAR, _SECTIONS, _PAPERS = "fl_audit.evidence.star.", "fl_audit.evidence.findings.", "experiments.reproductions."
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ def _of_bound(method: BoundMethod) -> Statement:
 
 STATEMENTS = (
     Statement("share of trials", laws.shares, (
-        f"{_BELIEF}advantage.clopper_pearson", f"{_SECTIONS}insider_tail.passed_shares",
+        f"{_BELIEF}advantage.clopper_pearson", f"{_SECTIONS}insider.passed_shares",
+        "fl_audit.report.sections.insider._rows",
         f"{_PAPERS}bernau2021.queries._belief_row", f"{_PAPERS}bernau2021.queries._rows_of_errors",
         f"{_PAPERS}bernau2021.queries._rows_of_the_boundary", f"{_PAPERS}bernau2021.identification.identified",
         f"{_PAPERS}bernau2021.beliefs._rows",
@@ -129,7 +130,7 @@ STATEMENTS = (
     Statement("advantage on one randomised record", laws.randomised_records, (
         f"{_SECTIONS}record_promise.measured_advantage",
     )),
-    Statement("quantile plot, a point of the band", laws.order_bands, ("fl_audit.report.theory.normal_order_band",)),
+    Statement("quantile plot, a point of the band", laws.order_bands, (f"{_BELIEF}laws.normal_order_band",)),
     Statement("one run, epsilon by Steinke et al.", partial(laws.single_runs, OneRunMethod.STEINKE, "epsilon"), (
         f"{_CANARIES}bounds.one_run_bound", f"{_CANARIES}bounds.bound_of_guesses",
     )),

@@ -26,12 +26,14 @@ from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief import advantage, calibration, empirical_epsilon, expected, noise_estimate
 from fl_audit.evidence.belief.bounded_mean import mean_interval
+from fl_audit.evidence.belief.laws import normal_order_band
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_scale import SquareSum
 from fl_audit.evidence.bounds.area import area_under_curve
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.evidence.bounds.tradeoff_band import tradeoff_band
+from fl_audit.evidence.findings.record_promise import measured_advantage
 from fl_audit.evidence.membership.one_target import epsilon_of_one_target
 from fl_audit.evidence.membership.rates import membership_rates
 from fl_audit.evidence.star.empirical_interval import empirical_interval
@@ -46,8 +48,6 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
 from fl_audit.privacy.scores import epsilon_from_advantage, gaussian_advantage
-from fl_audit.report.sections.record_promise import measured_advantage
-from fl_audit.report.theory import normal_order_band
 
 Array = NDArray[np.float64]
 CONFIDENCE = 0.95

@@ -27,7 +27,7 @@ from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
 from experiments.runs.progress import progress_bar
 from experiments.runs.run import run_audit
-from fl_audit.report.contents import RunContents
+from fl_audit.report.finding import RunContents
 
 NEIGHBOURS = ("most-dissimilar", "random", "crafted")
 _NORM, _PRIVATE_NORM = 6.0, 10.0

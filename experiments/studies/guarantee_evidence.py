@@ -13,14 +13,14 @@ from fl_audit.evidence.belief.advantage import empirical_advantage
 from fl_audit.evidence.belief.expected import advantage_from_beliefs
 from fl_audit.evidence.belief.noise_estimate import ratio_interval
 from fl_audit.evidence.belief.noise_scale import SquareSum, chi_square_quantile, record_squares, total_squares
+from fl_audit.evidence.findings.client_promises import ClientPromises
+from fl_audit.evidence.findings.scores import ScoreNumbers
+from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.mechanisms.noise import faced
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.log_odds import Truth, log_odds_law
 from fl_audit.privacy.profile import PrivacyProfile
-from fl_audit.report.contents import RunContents
-from fl_audit.report.finished_run import FinishedRun
-from fl_audit.report.sections.client_promises import ClientPromises
-from fl_audit.report.sections.scores import ScoreNumbers
+from fl_audit.report.finding import RunContents
 
 _CONFIDENCE = 0.95
 _SAME = 1e-4

@@ -34,8 +34,9 @@ from experiments.studies.guarantee_settings import Combination, combinations, is
 from experiments.zoo.false_alarms import allowed
 from fl_audit.errors import InputError, require
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.report.contents import Findings
-from fl_audit.report.finished_run import FinishedRun, RunTables
+from fl_audit.evidence.findings.found import Findings
+from fl_audit.evidence.finished_run import FinishedRun
+from fl_audit.evidence.run_tables import RunTables
 from fl_audit.report.sections.verdict import VERDICT
 
 PROMISED = {"epsilon": 2.0}

@@ -1,6 +1,7 @@
-"""The privacy-utility landscape of a sweep: points with error bars, their convex frontier, and marginal densities.
+"""The privacy-utility landscape of a sweep: points with error bars and their convex frontier.
 
-In the arrangement of figures 1 and 2 of Negoescu et al. 2023: Epsilon* across, utility up, kernel densities of
+Across stands the promise where it varies, and models without one are a level beside it. Or, with marginal densities, in
+the arrangement of figures 1 and 2 of Negoescu et al. 2023: Epsilon* across, utility up, kernel densities of
 many models, or each of few, with and without a promise on top and at the right.
 """
 
@@ -12,11 +13,22 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 from scipy.stats import gaussian_kde
 
-from experiments.sweeps.tables import Utility
-from fl_audit.report.style import DOTS_PER_INCH, INK, MUTED, SMALL_TEXT_SIZE, finish_axes, literal, span
+from experiments.sweeps.tables import Utility, promise_varies
+from fl_audit.report.style import (
+    DOTS_PER_INCH,
+    INK,
+    MUTED,
+    SMALL_TEXT_SIZE,
+    add_legend,
+    finish_axes,
+    literal,
+    new_figure,
+    span,
+)
 from fl_audit.report.wording import number_text
 
 Floats = NDArray[np.float64]
@@ -42,7 +54,9 @@ class Group:
     private: bool
 
 
-def landscape_figure(points: pd.DataFrame, models: pd.DataFrame, utility: Utility, title: str) -> Figure:
+def landscape_figure(
+    points: pd.DataFrame, models: pd.DataFrame, utility: Utility, title: str, by_promise: bool = True
+) -> Figure:
     """Return the landscape.
 
     Parameters
@@ -55,7 +69,11 @@ def landscape_figure(points: pd.DataFrame, models: pd.DataFrame, utility: Utilit
         What goes up.
     title
         Of the figure.
+    by_promise
+        Whether the promised epsilon stands across, where it varies; else Epsilon*.
     """
+    if by_promise and promise_varies(points):
+        return _promise_figure(points, utility, title)
     figure = Figure(figsize=(9.4, 7.0), dpi=DOTS_PER_INCH, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplot_mosaic([["top", "."], ["main", "right"]], width_ratios=[4, 1], height_ratios=[1, 4])
@@ -66,7 +84,7 @@ def landscape_figure(points: pd.DataFrame, models: pd.DataFrame, utility: Utilit
         _draw_group(main, points[group.rows], group)
     frontier = points[points["on_frontier"]].sort_values("epsilon_star")
     main.plot(frontier["epsilon_star"], frontier["utility"], "-", color=INK, linewidth=1.5, label="convex frontier")
-    _label_points(main, points)
+    _number_points(main, points, "epsilon_star")
     for name, limit in (("epsilon_star", main.set_xlim), ("utility", main.set_ylim)):
         limit(*_limits(points, name))
     _draw_densities(top, models, "epsilon_star", upright=False)
@@ -80,6 +98,31 @@ def landscape_figure(points: pd.DataFrame, models: pd.DataFrame, utility: Utilit
     more = [pair for pair in zip(*top.get_legend_handles_labels(), strict=True) if pair[1] not in labels]
     handles, labels = handles + [handle for handle, _ in more], labels + [label for _, label in more]
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=SMALL_TEXT_SIZE)
+    return figure
+
+
+def _promise_figure(points: pd.DataFrame, utility: Utility, title: str) -> Figure:
+    """Draw utility over the promised epsilon; what promises nothing is a level that no promise can be held against."""
+    figure = new_figure(4.6)
+    axes = figure.add_subplot()
+    private = points["private"].to_numpy(dtype=bool)
+    promised = points[private]
+    x, y = (promised[name].to_numpy(dtype=np.float64) for name in ("epsilon", "utility"))
+    spread = np.abs(promised[["utility_low", "utility_high"]].to_numpy(dtype=np.float64).T - y)
+    axes.errorbar(
+        x, y, yerr=spread, fmt="o", color=_SHADES[1], elinewidth=0.8, markersize=6.5, label="private", zorder=3
+    )
+    frontier = promised[promised["on_frontier"]].sort_values("epsilon")
+    axes.plot(frontier["epsilon"], frontier["utility"], "-", color=INK, linewidth=1.5, label="convex frontier")
+    if not private.all():
+        best = points.loc[~private, "utility"].max()
+        axes.axhline(best, color=MUTED, linestyle="--", linewidth=1.6, label=f"{NO_PROMISE}, the best: {best:.3g}")
+    axes.set_xscale("log")
+    for set_formatter in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
+        set_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    _number_points(axes, promised, "epsilon")
+    finish_axes(axes, title.replace("$", r"\$"), "Promised epsilon (nats, logarithmic)", UTILITY_NAMES[utility])
+    add_legend(axes, columns=3)
     return figure
 
 
@@ -150,16 +193,15 @@ def _draw_models(axes: Axes, values: Floats, colour: str, label: str, upright: b
     draw(values, row, row + length, color=colour, linewidth=1.2, label=label, transform=frame)
 
 
-def _label_points(axes: Axes, points: pd.DataFrame) -> None:
-    """Write at each of few points which setting it is."""
-    shown = points[np.isfinite(points["epsilon_star"])]
+def _number_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
+    """Write at each of few points its number in the table, so that no name hides another; equal places share one."""
+    shown = points[np.isfinite(points[column])]
     if len(shown) > _MOST_LABELS:
         return
-    for _, row in shown.iterrows():
-        axes.annotate(
-            str(row["settings"]).replace("$", r"\$"), (row["epsilon_star"], row["utility"]), (6, 6),
-            textcoords="offset points", fontsize=SMALL_TEXT_SIZE - 2, color=MUTED, annotation_clip=True,
-        )  # fmt: skip
+    for place, rows in shown.groupby([column, "utility"]):
+        text = ", ".join(str(int(str(index)) + 1) for index in rows.index)
+        beside = (7, 3) if rows.index[0] % 2 else (-13, -10)  # neighbours of a row lie on either side
+        axes.annotate(text, place, beside, textcoords="offset points", fontsize=SMALL_TEXT_SIZE - 1, color=MUTED)
 
 
 def density(values: Floats) -> tuple[Floats, Floats]:

@@ -7,25 +7,25 @@ import pandas as pd
 
 from experiments.sweeps.landscape import UTILITY_NAMES
 from experiments.sweeps.sweep import RUNS, Sweep
-from experiments.sweeps.tables import ATTACKED
+from experiments.sweeps.tables import ATTACKED, promise_varies
+from fl_audit.report.law_words import SIMULATION_NOTICE
 from fl_audit.report.page.markup import html_figure, html_table
-from fl_audit.report.page.shell import html_page
-from fl_audit.report.sections.law import SIMULATION_NOTICE
+from fl_audit.report.page.shell import Banner, Look, html_page
 from fl_audit.report.style import to_png
 from fl_audit.report.wording import number_text, plural
 
-CAPTION = (
-    "Each point is the mean over its models, with the range from the smallest to the largest. The frontier joins "
-    "the points that no mixture of two others equals in both respects and beats in one. On top and at the right all "
-    "models, with and without privacy: as kernel densities, or one by one where they are fewer than twenty. Points "
-    "with an unbounded Epsilon* stand in the table alone, where each leads to the directory of its run; fl-audit "
-    "report writes the page of a run there."
+_ON_FRONTIER = "The frontier joins the points that no mixture of two others equals in both and beats in one."
+_BY_PROMISE = (
+    f"Each point is the mean over its models, with their range; its number is that of the table. {_ON_FRONTIER} Models "
+    "without privacy promise nothing: they are a level, and on no frontier."
+)
+_BY_STAR = (
+    f"Each point is the mean over its models, with their range, numbered as in the table. {_ON_FRONTIER} On top "
+    "and at the right all models. Points with an unbounded Epsilon* stand in the table alone."
 )
 _READING = (
-    "Epsilon* is found from the losses of one released model; epsilon is what training with differential privacy "
-    "promises of any model. Epsilon* is above 0 by chance where nothing leaks, and may lie above the promise where "
-    "fitted normals are followed into tails that no sample reaches; below the promise it proves nothing, for other "
-    "attacks may tell more."
+    "Epsilon is what training with differential privacy promises of any model; Epsilon* is found from losses of one "
+    "released model, and proves nothing below the promise, for other attacks may tell more."
 )
 
 
@@ -39,18 +39,41 @@ def sweep_page(sweep: Sweep, title: str) -> str:
     title
         Its heading.
     """
-    opening = (
-        f"{plural(len(sweep.points), 'setting')}, {plural(len(sweep.models), 'model')}; on the convex frontier of "
-        f"Epsilon* and utility: {int(sweep.points['on_frontier'].sum())}. {_READING}"
+    points, by_promise = sweep.points, promise_varies(sweep.points)
+    caption = _BY_PROMISE if by_promise else _BY_STAR
+    figure = html_figure(to_png(sweep.figure), f"{title}: {caption}", escape(caption))
+    best = points[points["on_frontier"]].sort_values("utility")
+    line = f"{plural(len(points), 'setting')}, {plural(len(sweep.models), 'model')}; {_best_text(sweep, best)}"
+    return html_page(
+        title=title,
+        heading=title,
+        subtitle=f"Utility: {UTILITY_NAMES[sweep.utility]}",
+        opening=_READING,
+        body=f"{figure}\n<h2>Points</h2>\n{points_html(sweep)}",
+        footer=SIMULATION_NOTICE,
+        banner=Banner("Nothing private was played" if best.empty else "What the promise costs", line, Look.NONE),
+        step=(
+            "Take the smallest epsilon on the frontier whose utility is enough, and audit that run with more worlds: "
+            f"fl-audit report {RUNS}/NAME writes its page."
+        ),
     )
-    figure = html_figure(to_png(sweep.figure), f"{title}: {CAPTION}", escape(CAPTION))
-    body = f"{figure}\n<h2>Points</h2>\n{points_html(sweep)}"
-    subtitle = f"Utility: {UTILITY_NAMES[sweep.utility]}"
-    return html_page(title, title, subtitle, opening, body, f"Written by fl_audit. {SIMULATION_NOTICE}")
+
+
+def _best_text(sweep: Sweep, best: "pd.DataFrame") -> str:
+    """Return the ends of the frontier, in what is held against each other."""
+    if best.empty:
+        return "none of them is on a frontier."
+    first, last = best.iloc[0], best.iloc[-1]
+    ends = [
+        f"{row['settings']} ({number_text(row['utility'], 3)}"
+        + (f", epsilon {number_text(row['epsilon'], 3)})" if pd.notna(row["epsilon"]) else ")")
+        for row in (first, last)
+    ]
+    return f"the frontier goes from {ends[0]} to {ends[1]}." if len(best) > 1 else f"on the frontier is {ends[0]}."
 
 
 def points_html(sweep: Sweep) -> str:
-    """Return the points as a table, the frontier marked, by rising Epsilon*."""
+    """Return the points as a table, the frontier marked, by rising promise or Epsilon*."""
     columns: tuple[str, ...] = (
         "Setting",
         "Promised epsilon",
@@ -61,17 +84,18 @@ def points_html(sweep: Sweep) -> str:
         "Range",
         "Frontier",
     )
-    rows = [_row(row) for _, row in sweep.points.sort_values("epsilon_star").iterrows()]
+    risk = "epsilon" if promise_varies(sweep.points) else "epsilon_star"
+    ordered = sweep.points.sort_values(risk)
+    rows = [_row(int(str(place)) + 1, row) for place, row in ordered.iterrows()]
     if ATTACKED[0] in sweep.points:
         columns += ("Strongest attack", "Its AUC", "Its TPR at 1 % FPR")
-    ordered = sweep.points.sort_values("epsilon_star")
     links = [f"{RUNS}/{quote(str(point))}/" for point in ordered["point"]]
     return html_table(columns, rows, numbers=range(1, len(columns)), links=links)
 
 
-def _row(row: "pd.Series[float]") -> list[str]:
+def _row(number: int, row: "pd.Series[float]") -> list[str]:
     promised = number_text(row["epsilon"]) if pd.notna(row["epsilon"]) else "none"
-    cells = [str(row["settings"]), promised, str(row["models"])]
+    cells = [f"{number}. {row['settings']}", promised, str(row["models"])]
     for name in ("utility", "epsilon_star"):
         cells += [number_text(row[name]), f"{number_text(row[f'{name}_low'])} to {number_text(row[f'{name}_high'])}"]
     cells.append("on it" if row["on_frontier"] else "")

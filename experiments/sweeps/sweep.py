@@ -62,6 +62,7 @@ def run_sweep(
     progress: RunsProgress = no_runs_progress,
     title: str = "Privacy-utility landscape",
     engine: Engine = Engine.RAY,
+    by_promise: bool = True,
 ) -> Sweep:
     """Play the points that are not finished yet, and write what all of them found.
 
@@ -82,6 +83,8 @@ def run_sweep(
         Of the landscape.
     engine
         Over Ray, many points at a time, or in this process, one after the other.
+    by_promise
+        Whether utility is held against the promised epsilon, where that varies; else against Epsilon*.
 
     Raises
     ------
@@ -106,10 +109,10 @@ def run_sweep(
         except FederationError:
             finished = [one for one in points if (directory / RUNS / one.name).is_dir()]
             if finished:
-                _found(finished, directory, utility, title)
+                _found(finished, directory, utility, title, by_promise)
             raise
         write_models("")
-        return _found(points, directory, utility, title)
+        return _found(points, directory, utility, title, by_promise)
 
 
 def _play(
@@ -189,11 +192,11 @@ def _secret(directory: Path) -> int:
         raise InputError(f"{path} is damaged: remove it to have new points draw seeds of another secret") from None
 
 
-def _found(points: Sequence[Point], directory: Path, utility: Utility | None, title: str) -> Sweep:
+def _found(points: Sequence[Point], directory: Path, utility: Utility | None, title: str, by_promise: bool) -> Sweep:
     models = models_table(points, directory / RUNS)
     chosen = choose_utility(models, utility)
-    table = points_table(models, points, chosen)
-    figure = landscape_figure(table, models, chosen, title)
+    table = points_table(models, points, chosen, by_promise)
+    figure = landscape_figure(table, models, chosen, title, by_promise)
     with whole_file(directory / "points.csv") as file:
         table.to_csv(file, index=False)
     with whole_file(directory / "landscape.png") as file:

@@ -11,8 +11,8 @@ from experiments.names import Utility as Utility
 from experiments.runs.store import read_frame
 from experiments.sweeps.grid import Point, describe
 from fl_audit.errors import require
+from fl_audit.evidence.findings.attacks import INSIDER
 from fl_audit.evidence.tradeoff import convex_frontier
-from fl_audit.report.sections.attacks import INSIDER
 from fl_audit.stored_json import read_json
 
 PROMISED = ("epsilon", "delta", "noise_multiplier", "rounds", "sampling_rate")
@@ -84,7 +84,15 @@ def choose_utility(models: pd.DataFrame, wanted: Utility | None) -> Utility:
     return wanted or (Utility.AUROC if has_area else Utility.ACCURACY)
 
 
-def points_table(models: pd.DataFrame, points: Sequence[Point], utility: Utility) -> pd.DataFrame:
+def promise_varies(points: pd.DataFrame) -> bool:
+    """Whether the private points of a table promise different epsilons, so that utility is held against the promise."""
+    promised = points.loc[points["private"].to_numpy(dtype=bool), "epsilon"].to_numpy(dtype=np.float64)
+    return bool(np.isfinite(promised).all()) and np.unique(promised).size > 1
+
+
+def points_table(
+    models: pd.DataFrame, points: Sequence[Point], utility: Utility, by_promise: bool = True
+) -> pd.DataFrame:
     """Return one row a point: means over its models, the smallest and largest, and whether it is on the frontier.
 
     Parameters
@@ -95,6 +103,9 @@ def points_table(models: pd.DataFrame, points: Sequence[Point], utility: Utility
         In the order of the rows.
     utility
         What the frontier is drawn in.
+    by_promise
+        Whether it is held against the promised epsilon where that varies, among private points alone; else against
+        Epsilon*, among all points.
 
     Returns
     -------
@@ -111,8 +122,11 @@ def points_table(models: pd.DataFrame, points: Sequence[Point], utility: Utility
             row |= {name: own[column].mean(), f"{name}_low": own[column].min(), f"{name}_high": own[column].max()}
         rows.append(row | {name: own[name].iloc[0] for name in ATTACKED if name in own})
     table = pd.DataFrame(rows)
-    # A model whose Epsilon* is unbounded is as risky as can be, and on no frontier.
-    usable = np.flatnonzero(np.isfinite(table["epsilon_star"]) & np.isfinite(table["utility"]))
-    best = convex_frontier(table["epsilon_star"][usable], table["utility"][usable]) if len(usable) else usable
+    risk = "epsilon" if by_promise and promise_varies(table) else "epsilon_star"
+    # What promises nothing is on no frontier of promises; a model whose Epsilon* is unbounded is on none of that.
+    usable = np.flatnonzero(np.isfinite(table[risk]) & np.isfinite(table["utility"]))
+    if risk == "epsilon":
+        usable = usable[table["private"].to_numpy(dtype=bool)[usable]]
+    best = convex_frontier(table[risk][usable], table["utility"][usable]) if len(usable) else usable
     frontier = usable[best]
     return table.assign(on_frontier=np.isin(np.arange(len(table)), frontier))

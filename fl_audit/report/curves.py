@@ -3,9 +3,11 @@
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from numpy.typing import NDArray
 
-from fl_audit.report.style import BIT_STYLES, markers_for
-from fl_audit.report.theory import Floats
+from fl_audit.report.style import BIT_STYLES, MUTED, PALE, draw_band, markers_for
+
+Floats = NDArray[np.float64]
 
 
 def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ...]) -> tuple[Floats, list[Floats]]:
@@ -20,12 +22,29 @@ def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ..
     return rounds.astype(np.float64), curves
 
 
-def median_name(worlds: int) -> str:
-    """Return what a median over worlds is called in a legend."""
-    return "measured, the one world" if worlds == 1 else f"measured, median of {worlds:,} worlds"
+def draw_spread(axes: Axes, table: pd.DataFrame, column: str, scale: float = 1.0) -> Floats:
+    """Draw the median of the worlds with the range of all and, darker, of the middle half; return the median.
 
-
-def draw_median(axes: Axes, x: Floats, y: Floats, label: str) -> None:
-    """Draw a measured curve, with marks on few of its points."""
-    style = BIT_STYLES[1]
-    axes.plot(x, y, "-", color=style.colour, linewidth=2, marker=style.marker, **markers_for(len(x)), label=label)
+    Parameters
+    ----------
+    axes
+        Where to draw.
+    table
+        With the columns world and round.
+    column
+        What to draw.
+    scale
+        What it is multiplied with.
+    """
+    rounds, curves = quantiles_by_round(table, column, (0, 0.25, 0.5, 0.75, 1))
+    lowest, lower, middle, upper, highest = (scale * curve for curve in curves)
+    worlds, style = table["world"].nunique(), BIT_STYLES[1]
+    if worlds > 1:
+        draw_band(axes, rounds, lowest, highest, facecolor=PALE, edgecolor=MUTED, linewidth=0.6,
+                  label="smallest to largest world")  # fmt: skip
+        draw_band(axes, rounds, lower, upper, facecolor=style.fill, edgecolor=style.colour, linewidth=0.6, alpha=0.7,
+                  label="middle half of the worlds")  # fmt: skip
+    label = "measured, the one world" if worlds == 1 else f"measured, median of {worlds:,} worlds"
+    axes.plot(rounds, middle, "-", color=style.colour, linewidth=2, marker=style.marker, **markers_for(len(rounds)),
+              label=label)  # fmt: skip
+    return np.asarray(middle, dtype=np.float64)

@@ -1,22 +1,25 @@
-"""What a reader of the first screen is told beside the verdict: three numbers, and what to do next."""
+"""What a reader of the first screen is told beside the verdict: three numbers, what to do next, what to beware of."""
 
 import math
 from dataclasses import dataclass
 from typing import assert_never
 
 from fl_audit.evidence.belief.advantage import most_wins
-from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName, TestResult
-from fl_audit.evidence.belief.verdict import Judgement, Verdict
-from fl_audit.report.contents import RunContents
-from fl_audit.report.sections.insider import InsiderNumbers
-from fl_audit.report.sections.noise import NoiseNumbers
-from fl_audit.report.sections.released_model import ModelNumbers
-from fl_audit.report.sections.verdict import VerdictNumbers, worlds_needed_text
-from fl_audit.report.test_words import OF_NOISE, remedy, strongest
-from fl_audit.report.theory import bound_in_other
-from fl_audit.report.wording import number_text, one_in, percent
+from fl_audit.evidence.belief.family import FAMILY_LEVEL
+from fl_audit.evidence.belief.laws import bound_in_other
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.evidence.findings.insider import InsiderNumbers
+from fl_audit.evidence.findings.noise import NoiseNumbers
+from fl_audit.evidence.findings.released_model import ModelNumbers
+from fl_audit.report.finding import RunContents
+from fl_audit.report.law_words import not_private_label
+from fl_audit.report.sections.released_model import beside_text
+from fl_audit.report.sections.verdict import verdict_of, worlds_needed_text
+from fl_audit.report.tests_table import TestRow, broken_rows, p_as_chance
+from fl_audit.report.wording import number_text, percent
 
-_SMALLEST_CHANCE = 1e-9
+LARGE_DELTA = 0.5
+"""From this delta times the number of units on, a mechanism that publishes whole units is said to keep the promise."""
 
 
 @dataclass(frozen=True)
@@ -40,39 +43,31 @@ class Fact:
 
 def facts_of(contents: RunContents) -> tuple[Fact, Fact, Fact]:
     """Return the three numbers of the first screen: those of what broke come first where the promise was broken."""
-    found = verdict_of(contents).judgement
-    if found is not None and found.broken:
-        return _broken(strongest(found)), _insider(contents), _shown(contents, found)
+    broken = broken_rows(verdict_of(contents).judgement, contents.words)
+    if broken:
+        return _broken(broken[0]), _insider(contents), _shown(contents)
     return _promised(contents), _insider(contents), _model(contents)
 
 
-def verdict_of(contents: RunContents) -> VerdictNumbers:
-    """Return the verdict, which every run has."""
-    numbers = contents.find(VerdictNumbers)
-    assert numbers is not None, "every run has a verdict"
-    return numbers
+def _broken(row: TestRow) -> Fact:
+    if row.noise is not None:
+        where = f" on {row.where}" if row.where else ""
+        return Fact("Noise really added", percent(round(row.noise, 3)), f"of what was promised{where}")
+    if row.epsilon is not None:
+        return Fact("Epsilon, by scores alone", f"≥ {number_text(row.epsilon, 3)}", f"promised: {row.promised}")
+    return Fact("If the promise were kept", p_as_chance(row.p_value), "audits would show so clear a sign")
 
 
-def _broken(test: TestResult) -> Fact:
-    if test.name in OF_NOISE:
-        where = f" on the tensor '{test.place}'" if test.name == TestName.NOISE_TENSOR else ""
-        return Fact("Noise really added", percent(round(test.statistic, 3)), f"of what was promised{where}")
-    if test.name == TestName.SCORES:
-        return Fact(
-            "Epsilon, by scores alone",
-            f"≥ {number_text(test.statistic, 3)}",
-            f"promised: at most {number_text(test.promised, 3)}",
-        )
-    rare = test.p_value < _SMALLEST_CHANCE
-    chance = f"< {one_in(_SMALLEST_CHANCE)}" if rare else one_in(float(f"{test.p_value:.1g}"))
-    return Fact("If the promise were kept", chance, "audits would show so clear a sign")
-
-
-def _shown(contents: RunContents, found: Judgement) -> Fact:
-    promise = contents.facts.guarantee
+def _shown(contents: RunContents) -> Fact:
+    promise, found = contents.facts.guarantee, verdict_of(contents).judgement
     assert promise is not None, "only a promise is broken"
+    assert found is not None, "only what was judged is broken"
     at_least = found.epsilon_lower_bound
     value = f"≥ {number_text(at_least, 3)}" if math.isfinite(at_least) else "unbounded"
+    if at_least <= promise.epsilon:
+        return Fact(
+            "Epsilon shown", value, f"{number_text(promise.epsilon, 3)} was promised; the breach is of another kind"
+        )
     return Fact("Epsilon shown", value, f"{number_text(promise.epsilon, 3)} was promised")
 
 
@@ -89,9 +84,10 @@ def _promised(contents: RunContents) -> Fact:
     if promise.prior == 0.5:
         return Fact("Promised: nobody is surer than", percent(promise.belief_bound), note)
     other = percent(bound_in_other(promise.belief_bound, promise.prior))
-    words = contents.facts.words
-    beside = f"from {percent(promise.prior)} beforehand; {other} that {words.not_that}; {note}"
-    return Fact(f"Promised: nobody is surer that {words.that_short} than", percent(promise.belief_bound), beside)
+    beside = f"from {percent(promise.prior)} beforehand; {other} that {contents.words.not_that}; {note}"
+    return Fact(
+        f"Promised: nobody is surer that {contents.words.that_short} than", percent(promise.belief_bound), beside
+    )
 
 
 def _insider(contents: RunContents) -> Fact:
@@ -112,23 +108,13 @@ def _allowed(worlds: int, wins: int, most: int, is_broken: bool) -> str:
         return "this count alone would not have shown what broke the promise"
     if most >= worlds:
         return "so few trials can break no promise this way"
-    return f"a kept promise allows more than {most:,} less than {_once(FAMILY_LEVEL)}"
-
-
-def _once(level: float) -> str:
-    return f"once in {round(1 / level):,}"
+    return f"a kept promise allows more than {most:,} less than once in {round(1 / FAMILY_LEVEL):,}"
 
 
 def _model(contents: RunContents) -> Fact:
     numbers = contents.find(ModelNumbers)
     assert numbers is not None, "every run has models"
-    star = numbers.star
-    note = f"of new cases{numbers.beside}"
-    if star is not None and math.isfinite(star.mean):
-        note += f"; Epsilon* {number_text(star.mean, 2)}"
-        if math.isfinite(star.untrained_mean):
-            note += f" ({number_text(star.untrained_mean, 2)} by chance)"
-    return Fact("The model is right for", percent(numbers.test_accuracy), note)
+    return Fact("The model is right for", percent(numbers.test_accuracy), f"of new cases{beside_text(numbers)}")
 
 
 def next_step(contents: RunContents) -> str:
@@ -136,10 +122,13 @@ def next_step(contents: RunContents) -> str:
     numbers = verdict_of(contents)
     match numbers.verdict:
         case Verdict.VIOLATED:
-            assert numbers.judgement is not None, "only what was judged is violated"
-            return f"Hand out none of these models. {remedy(strongest(numbers.judgement))} Then audit again."
+            cause = broken_rows(numbers.judgement, contents.words)[0].remedy
+            return f"Hand out none of these models. {cause} Then audit again."
         case Verdict.INCONCLUSIVE:
-            return f"Do not lean on this run. {worlds_needed_text(numbers)}{_setting(numbers)}"
+            found = numbers.judgement
+            needed = None if found is None else found.worlds_needed
+            setting = "" if needed is None else f" Set worlds = {needed} in [audit], or more."
+            return f"Do not lean on this run. {worlds_needed_text(numbers)}{setting}"
         case Verdict.NOT_AUDITED:
             return "Let the insider play: set insider = true in [audit], and carry the run out anew."
         case Verdict.NO_PROMISE if contents.facts.game.randomiser is not None:
@@ -158,13 +147,6 @@ def next_step(contents: RunContents) -> str:
             assert_never(numbers.verdict)
 
 
-def _setting(numbers: VerdictNumbers) -> str:
-    found = numbers.judgement
-    if found is None or found.worlds_needed is None:
-        return ""
-    return f" Set worlds = {found.worlds_needed} in [audit], or more."
-
-
 def _after_consistent(contents: RunContents) -> str:
     """Return what a run that found nothing leaves to do."""
     device = "" if contents.facts.is_private_release else "Hand out none of these test pieces. "
@@ -173,6 +155,19 @@ def _after_consistent(contents: RunContents) -> str:
         spare is not None and spare.estimate.excess
     )
     return (
-        f"{device}{excess}Try other neighbours (neighbour in [audit]) and other seeds, for this verdict covers one "
-        "pair; play more worlds to find smaller breaches."
+        f"{device}{excess}Audit other {contents.words.many} too (neighbour in [audit]) and other seeds, for this "
+        "verdict covers one; play more worlds to find smaller breaches."
     )
+
+
+def warnings_of(contents: RunContents) -> list[str]:
+    """Return what to beware of, a line each: models that are no private release, a delta that allows to publish."""
+    facts, promise = contents.facts, contents.facts.guarantee
+    lines = [not_private_label(facts)] if not facts.is_private_release else []
+    units = facts.game.clients if contents.words.one == "client" else facts.game.records
+    if promise is not None and promise.delta * units >= LARGE_DELTA:
+        lines.append(
+            f"Delta {number_text(promise.delta, 3)} is large for {units:,} {contents.words.many}: to publish "
+            f"{number_text(promise.delta * units, 2)} of them, drawn by lot, would keep the promise"
+        )
+    return lines

@@ -4,6 +4,7 @@ from typing import assert_never
 
 from fl_audit.adjacency import Unit
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
+from fl_audit.evidence.finished_run import RunFacts
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.mechanisms.clipping import AdaptiveClipping, FixedClipping, NoClipping
 from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining, RecordGradients
@@ -20,8 +21,32 @@ from fl_audit.mechanisms.standpoint import Place, Standpoint
 from fl_audit.privacy.events import GaussianRelease
 from fl_audit.privacy.matrices import StrategyKind
 from fl_audit.privacy.randomised_response import truth_probability
-from fl_audit.report.finished_run import RunFacts
+from fl_audit.report.units import unit_words
 from fl_audit.report.wording import number_text, percent, plural
+
+AUDIT_DEVICE = "Not a private release: noise follows the data (audit device)"
+SIMULATION_NOTICE = (
+    "All noise in this run comes from a seed, so that the run can be repeated. Whoever knows the seed can remove the "
+    "noise: this is a simulation and no secure release."
+)
+
+
+def not_private_label(facts: RunFacts) -> str:
+    """Return why the models are no private release, in a line; empty where they are one."""
+    if facts.is_private_release:
+        return ""
+    if facts.has_promise:
+        return AUDIT_DEVICE
+    if facts.game.randomiser is not None:
+        return "Private as far as the records are randomised: no clipping, no noise"
+    return "Not a private release: no clipping, no noise, no promise"
+
+
+def scaling_text(facts: RunFacts) -> str:
+    """Return what the noise is scaled to, in a few words."""
+    if not facts.game.law.weighs_exactly:
+        return "clipping norm, in every step of the clients' training"
+    return f"{facts.scaling} sensitivity" if facts.has_promise else "no clipping, no noise"
 
 
 def randomiser_text(randomiser: RecordRandomiser) -> str:
@@ -113,7 +138,7 @@ def known_noise_text(facts: RunFacts) -> str:
 
 def participation_text(facts: RunFacts) -> str:
     """Return who takes part in a round, and whether that protects anybody."""
-    one = facts.words.one
+    one = unit_words(facts.relation).one
     match facts.game.law.participation:
         case Everybody():
             return f"every {one} in every round"
@@ -132,8 +157,9 @@ def participation_text(facts: RunFacts) -> str:
 
 def _seen_text(facts: RunFacts) -> str:
     if facts.game.standpoint.sees_participation:
-        return f"the insider is told in which rounds {facts.words.differing} does: only being left out protects it"
-    return f"in which rounds {facts.words.differing} does is secret, and sampling adds protection"
+        rounds = f"in which rounds {unit_words(facts.relation).differing} does"
+        return f"the insider is told {rounds}: only being left out protects it"
+    return f"in which rounds {unit_words(facts.relation).differing} does is secret, and sampling adds protection"
 
 
 def _turn_text(cohorts: FixedCohort) -> str:
@@ -202,8 +228,8 @@ def _telling_text(facts: RunFacts) -> str:
     if not facts.is_amplified:
         return ""
     if facts.game.standpoint.sees_participation:
-        return f"even if told in which rounds that {facts.words.one} takes part"
-    return f"and is not told {facts.words.secret_rounds}"
+        return f"even if told in which rounds that {unit_words(facts.relation).one} takes part"
+    return f"and is not told {unit_words(facts.relation).secret_rounds}"
 
 
 def insider_text(facts: RunFacts) -> str:
@@ -219,7 +245,7 @@ def insider_text(facts: RunFacts) -> str:
         others = f" and that of {plural(standpoint.colluders, 'other')}" if standpoint.colluders else ""
         beside.append(f"takes off its own noise{others}")
     if facts.is_sampled and standpoint.sees_participation:
-        beside.append(f"is told in which rounds that {facts.words.one} takes part")
+        beside.append(f"is told in which rounds that {unit_words(facts.relation).one} takes part")
     told = ", ".join(beside[:-1]) + " and " * (len(beside) > 1) + beside[-1]
     joint = "," if len(beside) > 1 else " and"
     return f"a participant who already knows everything except that one answer{joint} {told}"

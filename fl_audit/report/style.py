@@ -149,6 +149,48 @@ def draw_band(axes: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style
         axes.fill_between(position, bottom, top, **style)
 
 
+@dataclass(frozen=True)
+class IntervalRow:
+    """A value with its interval, drawn in a row of its own.
+
+    Parameters
+    ----------
+    name
+        Of the row, at the left.
+    value, low, high
+        The value and the ends of its interval.
+    said
+        What stands at the right, where no line crosses it.
+    marker, colour
+        How it is drawn.
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    said: str
+    marker: str = "o"
+    colour: str = BIT_STYLES[1].colour
+
+
+def draw_intervals(axes: Axes, rows: Sequence[IntervalRow]) -> None:
+    """Draw values with their intervals, the first row at the bottom, each with its numbers at the right."""
+    for height, row in enumerate(rows):
+        axes.plot([row.low, row.high], [height, height], "-", color=row.colour, linewidth=2.4)
+        axes.plot([row.low, row.high], [height, height], "|", color=row.colour, markersize=13, markeredgewidth=1.8)
+        axes.plot([row.value], [height], row.marker, color=row.colour, markersize=7)
+        axes.annotate(row.said, (1.01, height), xycoords=axes.get_yaxis_transform(), va="center",
+                      fontsize=SMALL_TEXT_SIZE, color=INK, annotation_clip=False)  # fmt: skip
+    axes.set_yticks(range(len(rows)), [row.name for row in rows])
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+
+
+def draw_limit(axes: Axes, value: float, label: str, line: str = "-.") -> None:
+    """Draw what is promised, or another number to hold against, as an upright line."""
+    axes.axvline(value, color=INK, linestyle=line, linewidth=1.8, label=label)
+
+
 def markers_for(points: int) -> dict[str, Any]:
     """Return marker settings for a curve of `points` points: on every point when few, on some when many."""
     return {"markersize": 4.5, "markevery": max(1, points // 15)}

@@ -16,7 +16,7 @@ from fl_audit.evidence.belief.noise_estimate import (
 from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.units import UnitWords
-from fl_audit.report.wording import capital, number_text, percent, plural, times, uncapital
+from fl_audit.report.wording import capital, number_text, percent, plural, times
 
 OF_NOISE = (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD, TestName.NOISE_TENSOR)
 """The tests whose statistic is the measured over the promised noise."""
@@ -357,12 +357,6 @@ def strongest(found: Judgement) -> TestResult:
     missing = [test for test in found.broken if test.name in OF_NOISE]
     first = about_secret if about_secret and not missing else found.broken
     return min(first, key=lambda test: test.p_value / test.level)
-
-
-def other_breaches(found: Judgement, words: UnitWords) -> str:
-    """Return what the other broken tests have found, in a sentence; nothing where there is one."""
-    others = [uncapital(breach(test, words)) for test in found.broken if test is not strongest(found)]
-    return f"Also: {'; '.join(others)}." if others else ""
 
 
 def remedy(test: TestResult) -> str:

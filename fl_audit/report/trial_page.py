@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.findings import Finding, opening, refusal_words, trial_json
 from fl_audit.laboratory.trial import Trial
 from fl_audit.report.claim_figure import draw_attempt
 from fl_audit.report.page.markup import html_figure, html_table
-from fl_audit.report.page.shell import html_page
+from fl_audit.report.page.shell import Banner, Look, html_page
 from fl_audit.report.style import to_png
 from fl_audit.whole_files import whole_file
 
@@ -45,12 +46,28 @@ def _page(trial: Trial, found: Sequence[Finding], name: str) -> str:
     body = [_table(found), *(_section(trial, finding) for finding in found), _refusals(trial), f"<p>{NOTICE}</p>"]
     return html_page(
         title=f"{name}: {trial.verdict}",
-        heading=f"{name}: {trial.verdict}",
+        heading=name,
         subtitle=f"Claim: {trial.claim.words} · {trial.pilots} games looked for leads",
         opening=" ".join([opening(trial), *(finding.cause for finding in found[:1] if finding.attempt.is_broken)]),
         body="\n".join(part for part in body if part),
-        footer="Written by fl_audit.",
+        banner=Banner(
+            str(trial.verdict).capitalize(), f"Claim: {trial.claim.words}", _LOOKS.get(trial.verdict, Look.OPEN)
+        ),
+        step=_next(trial, found),
     )
+
+
+_LOOKS = {Verdict.VIOLATED: Look.BAD, Verdict.CONSISTENT: Look.GOOD}
+
+
+def _next(trial: Trial, found: Sequence[Finding]) -> str:
+    """Return what to do next."""
+    broken = [finding for finding in found if finding.attempt.is_broken]
+    if broken:
+        return f"Do not deploy it as it is. Usual mend: {broken[0].mend} Then try again."
+    if trial.verdict is Verdict.CONSISTENT:
+        return "Play more rounds and more games before you lean on this; then audit a whole run."
+    return "Play more games, or claim less: these could not have told."
 
 
 def _table(found: Sequence[Finding]) -> str:

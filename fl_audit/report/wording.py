@@ -106,9 +106,17 @@ def uncapital(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-def whole_sentence(text: str) -> str:
-    """Return a phrase as a sentence, with capital and full stop; nothing for nothing."""
-    return f"{capital(text.rstrip('.'))}." if text else ""
+def interval_text(value: float | None, low: float, high: float, digits: int = 3) -> str:
+    """Return a number with its interval, or alone where the interval has no width: then it is none.
+
+    Examples
+    --------
+    >>> interval_text(0.5, 0.42, 0.58)
+    '0.5 (0.42 to 0.58)'
+    """
+    if low == high:
+        return f"{number_text(value, digits)} (no interval)"
+    return f"{number_text(value, digits)} ({number_text(low, digits)} to {number_text(high, digits)})"
 
 
 def ratio_text(ratio: float, low: float, high: float) -> str:

@@ -17,7 +17,7 @@ from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
 from fl_audit.game.initial_weights import InitialWeights, pretraining_examples, starting_models
 from fl_audit.learning.record_gradients import gradient_norms
-from fl_audit.report.contents import RunContents
+from fl_audit.report.finding import RunContents
 
 NORM = 3.0
 PRIVACY: dict[str, Any] = {"sensitivity": "global", "clipping-norm": NORM, "accountant": "gdp"}

@@ -17,7 +17,7 @@ from experiments.runs.plan import resolve
 from experiments.runs.run import HONEST, Parties, run_audit
 from fl_audit.game.public import PublicGame
 from fl_audit.protocol import Key, Record
-from fl_audit.report.contents import RunContents
+from fl_audit.report.finding import RunContents
 
 Changes = dict[str, dict[str, Any]]
 

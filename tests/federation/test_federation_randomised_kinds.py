@@ -18,6 +18,7 @@ from experiments.runs.plan import AuditPlan
 from experiments.runs.run import rebuild_report, run_audit
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedEdges
 from fl_audit.errors import InputError
+from fl_audit.evidence.findings.record_promise import advantage_of, measured_advantage
 from fl_audit.game.game import load_game
 from fl_audit.game.private_training import OwnDraws
 from fl_audit.game.public import PublicGame
@@ -26,7 +27,6 @@ from fl_audit.game.record_pair import record_pair
 from fl_audit.learning.packed_graphs import pack_graph, unpack_graph
 from fl_audit.privacy.randomised_response import response_advantage
 from fl_audit.randomness import Purpose, generator
-from fl_audit.report.sections.record_promise import advantage_of, measured_advantage
 from fl_audit.stored_json import read_json
 from fl_audit.worlds import WorldBatch
 from server.challenger import SeededChallenger

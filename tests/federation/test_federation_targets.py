@@ -26,7 +26,7 @@ from fl_audit.game.contributing import Moment
 from fl_audit.game.game import load_game
 from fl_audit.game.membership import Membership
 from fl_audit.learning.models import ModelSpec, initial_models
-from fl_audit.report.contents import RunContents
+from fl_audit.report.finding import RunContents
 from fl_audit.worlds import WorldBatch
 from server.challenger import SeededChallenger
 from server.early_stopping import EarlyStopping

@@ -12,7 +12,7 @@ from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
 from experiments.runs.run import Parties, run_audit
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
-from fl_audit.report.contents import RunContents
+from fl_audit.report.finding import RunContents
 from strategies.dp_strategy import DPStrategy
 
 SECTIONS: dict[str, dict[str, Any]] = {

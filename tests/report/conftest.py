@@ -13,6 +13,8 @@ from fl_audit.adjacency import Adjacency, NeighbourPair, Unit
 from fl_audit.adversaries.residuals import Residuals, stride_sizes
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
+from fl_audit.evidence.finished_run import FinishedRun, RunFacts
+from fl_audit.evidence.run_tables import RunTables, Timing
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import View
@@ -37,8 +39,7 @@ from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee
 from fl_audit.privacy.matrices import StrategyKind
-from fl_audit.report.contents import RunContents
-from fl_audit.report.finished_run import FinishedRun, RunFacts, RunTables, Timing
+from fl_audit.report.finding import RunContents
 from fl_audit.report.sections.registry import report_contents
 
 MakeContents = Callable[..., RunContents]

@@ -11,19 +11,19 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.data.randomisers import RandomisedBits
 from fl_audit.evidence.belief.advantage import most_wins
 from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.evidence.run_tables import Timing
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee import guarantee
-from fl_audit.report.finished_run import Timing
-from fl_audit.report.headline import facts_of, next_step, verdict_of
+from fl_audit.report.headline import facts_of, next_step, warnings_of
 from fl_audit.report.page import pdf
 from fl_audit.report.page.first_screen import first_screen
 from fl_audit.report.page.gauge import gauge_html, kept_epsilon
-from fl_audit.report.page.html import paragraphs, render_html
+from fl_audit.report.page.html import PAPER, render_html
 from fl_audit.report.page.palette import DARK, LIGHT, TEXT_ON_GROUND
 from fl_audit.report.page.stylesheet import STYLESHEET
 from fl_audit.report.sections.registry import report_contents
-from fl_audit.report.sections.verdict import banner
+from fl_audit.report.sections.verdict import verdict_of
 
 KINDS = {
     Verdict.CONSISTENT: {"exact": False},
@@ -57,14 +57,24 @@ def test_the_first_screen_has_its_parts_in_order(make_contents, verdict):
 def test_a_violated_report_leads_with_what_broke_and_nothing_before_acquits(make_contents):
     contents = make_contents(**KINDS[Verdict.VIOLATED])
     html = render_html(contents, [])
-    first = text_of(html[html.index("<body") : html.index("In words")])
+    first = text_of(html[html.index("<body") : html.index('id="words"')])
     assert re.search(r"Verdict: Violated\s+The noise is half of what was promised", first)
     assert not re.search(r"consistent|contradicts|none of \d|kept its|within", first, re.IGNORECASE)
-    assert paragraphs(contents)[0].startswith("The promise was broken: the noise is half of what was promised.")
     names = [fact.name for fact in facts_of(contents)]
     assert names == ["Noise really added", "The insider was right in", "Epsilon shown"]
     assert [facts_of(contents)[0].value, facts_of(contents)[0].note] == ["50\xa0%", "of what was promised"]
     assert "Hand out none of these models" in next_step(contents)
+
+
+def test_a_delta_that_lets_whole_records_be_published_is_warned_of(make_contents):
+    contents = make_contents(exact=False)
+    promise = contents.facts.guarantee
+    assert promise.delta * contents.facts.game.records > 1
+    (line,) = warnings_of(contents)
+    assert "1,000 records" in line
+    assert line in text_of(first_screen(contents))
+    few = replace(contents.facts, game=replace(contents.facts.game, records=100))
+    assert warnings_of(replace(contents, run=replace(contents.run, facts=few))) == []
 
 
 def test_right_guesses_stand_beside_what_a_kept_promise_allows(make_contents):
@@ -92,23 +102,24 @@ def test_an_inconclusive_run_says_how_many_worlds_and_minutes_would_tell(make_co
     assert verdict_of(make_contents(exact=False, worlds=needed - 1)).verdict is Verdict.INCONCLUSIVE
 
 
-def test_the_axis_of_the_gauge_is_the_same_whatever_was_promised(make_contents):
-    axes = {re.search(r'axis">.*', gauge_html(make_contents(exact=False, mu=mu)))[0] for mu in (0.2, 0.55, 3.0)}
-    assert len(axes) == 1
-    html = gauge_html(make_contents(exact=False, mu=0.55))
-    assert 'class="bar promised" style="left:0.00%;width:50.00%"' in html
-    beyond = gauge_html(make_contents(**KINDS[Verdict.VIOLATED]))
-    assert 'class="bar shown beyond"' in beyond
+def bars_of(html):
+    """Return kind, left and right end in percent of every bar of a gauge."""
+    found = re.findall(r'class="bar ([a-z ]+)" style="left:([\d.]+)%;width:([\d.]+)%', html)
+    return [(kind, float(left), float(left) + float(width)) for kind, left, width in found]
+
+
+def test_the_gauge_reaches_beyond_what_was_measured_and_marks_what_could_not_be_found(make_contents):
+    contents = make_contents(**KINDS[Verdict.VIOLATED] | {"noise": 0.1})
+    found, promise = verdict_of(contents).judgement, contents.facts.guarantee
+    bars = {kind: ends for kind, *ends in bars_of(gauge_html(contents))}
+    assert bars["shown beyond"][1] < 100, "the bar of what was shown ends on the axis"
+    one = bars["promised"][1]
+    assert bars["shown beyond"][1] / one == pytest.approx(found.epsilon_lower_bound / promise.epsilon, rel=2e-3)
+    assert bars["blind"][1] / one == pytest.approx(found.limit_of_detection / promise.epsilon, rel=2e-3)
+    assert bars["findable"] == [pytest.approx(bars["blind"][1], abs=0.02), pytest.approx(100, abs=0.02)]
     nothing = gauge_html(make_contents(**KINDS[Verdict.NO_PROMISE]))
-    assert 'class="line"' in html
-    assert 'class="line"' not in nothing
     assert "axis" not in nothing
-
-
-def test_both_limits_of_the_noise_stand_in_one_sentence(make_contents):
-    line = banner(verdict_of(make_contents(**KINDS[Verdict.CONSISTENT]))).line
-    assert line.count("below the promise would have been found") == 1
-    assert re.search(r"; in the one direction in which the two data sets differ, noise [\d.]+\s% below it\.$", line)
+    assert bars_of(nothing) == []
 
 
 def test_a_loose_accountant_is_told_from_the_noise_whose_breach_begins_below_the_promise(make_contents):
@@ -187,7 +198,7 @@ def test_every_text_can_be_read_on_its_ground(colours):
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     for text, ground in TEXT_ON_GROUND:
         assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
-    for bar in ("shown", "beyond", "sought", "muted"):
+    for bar in ("shown", "beyond", "ink", "muted"):
         assert contrast(colours[bar], colours["paper"]) >= 3, bar
 
 
@@ -226,8 +237,16 @@ def test_headings_do_not_jump_and_nothing_is_loaded(make_contents):
 
 
 @pytest.mark.skipif(bool(pdf.hindrance()), reason="no WeasyPrint")
-def test_the_page_becomes_a_pdf_whose_first_page_is_the_first_screen(make_contents, tmp_path):
-    pdf.write_pdf(render_html(make_contents(worlds=20), []), tmp_path / "report.pdf")
+def test_the_pdf_has_three_pages_with_the_configuration_and_a_place_to_sign(make_contents, tmp_path):
+    import weasyprint
+
+    contents = make_contents(worlds=20)
+    html = render_html(contents, [], PAPER)
+    for part in ('id="configuration"', "Signature", "run.keep-releases"):
+        assert part in html
+    assert 'id="appendix"' not in html
+    assert len(weasyprint.HTML(string=html).render(stylesheets=[weasyprint.CSS(string=pdf.ON_PAPER)]).pages) == 3
+    pdf.write_pdf(html, tmp_path / "report.pdf")
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF-")
     assert [file.name for file in tmp_path.iterdir()] == ["report.pdf"]
 

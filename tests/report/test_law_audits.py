@@ -6,7 +6,7 @@ import pytest
 
 from experiments.studies.law_audits import Audited, audits_of, offered, verdict_of
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.report.contents import RunContents
+from fl_audit.report.finding import RunContents
 
 
 @pytest.mark.parametrize(("noise", "violated"), [(1.0, range(1)), (0.5, range(10, 11))])

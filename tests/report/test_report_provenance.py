@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from experiments.runs.provenance import command_text
+from fl_audit.evidence.origin import Provenance, Session
 from fl_audit.report.page.html import render_html
 from fl_audit.report.page.papers import papers_of
-from fl_audit.report.provenance import NOT_NOTED, Provenance, Session, provenance_line
+from fl_audit.report.sections.origin import NOT_NOTED, provenance_line
 from fl_audit.report.sections.registry import report_contents
 
 SEED = 0x9E3779B97F4A7C15

@@ -5,9 +5,7 @@ from scipy.integrate import quad, trapezoid
 from scipy.special import expit, logit
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.privacy.events import gaussian_rounds
-from fl_audit.privacy.log_odds import NormalLogOdds, Truth, log_odds_law
-from fl_audit.report.theory import (
+from fl_audit.evidence.belief.laws import (
     belief_band,
     belief_density,
     belief_grid,
@@ -16,6 +14,8 @@ from fl_audit.report.theory import (
     normal_order_band,
     spread_ranks,
 )
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.log_odds import NormalLogOdds, Truth, log_odds_law
 
 
 def normal_laws(mu):

@@ -11,7 +11,7 @@ from experiments.runs.engines import Engine
 from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory, read_public
 from fl_audit.errors import InputError
-from fl_audit.report.contents import RunContents
+from fl_audit.report.finding import RunContents
 
 QUICK = {"epsilon-star": False, "membership": False}
 

@@ -37,7 +37,7 @@ def test_the_report_shows_both_from_then_on(runs: Path) -> None:
     assert utility["test_accuracy_without_privacy"] == pytest.approx(final)
     assert utility["test_accuracy"] != pytest.approx(final)
     rebuild_report(runs / "private")
-    assert "without privacy)" in (runs / "private" / "report.html").read_text()
+    assert "without privacy" in (runs / "private" / "report.html").read_text()
     assert read_json(runs / "private" / "summary.json")["utility"] == utility
 
 

@@ -30,10 +30,10 @@ from experiments.runs.progress import part_of
 from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory, read_plan
 from experiments.runs.store import read_frame
+from fl_audit.evidence.findings.attacks import SCORE
 from fl_audit.evidence.membership.rates import Interval, RocCurve, membership_rates, roc_curve
 from fl_audit.game.game import load_game
 from fl_audit.game.membership import Membership
-from fl_audit.report.sections.attacks import SCORE
 from fl_audit.stored_json import read_json
 from server.target_outputs import LOGITS
 

@@ -27,8 +27,8 @@ from experiments.reproductions.bernau2021.settings import (
 from experiments.reproductions.bernau2021.sources import find_data
 from experiments.reproductions.items import ItemResult
 from experiments.reproductions.papers import Context, Extent, Item, Made, Paper
+from fl_audit.report.law_words import AUDIT_DEVICE
 from fl_audit.report.page.markup import html_table
-from fl_audit.report.sections.law import AUDIT_DEVICE
 from fl_audit.report.wording import number_text, plural
 
 NO_DATA = "none of its data sets is there"

@@ -113,7 +113,9 @@ def _figure(task: Task, context: Context) -> ItemResult:
     points = all_points(study, context.data_dir)
     title = f"Privacy and utility: {study.title}"
     options = RayOptions(context.ray_address)
-    sweep = run_sweep(points, context.runs / study.key, options, progress=context.progress, title=title)
+    sweep = run_sweep(
+        points, context.runs / study.key, options, progress=context.progress, title=title, by_promise=False
+    )
     found = landscape_of(study, sweep.models, context)
     rows = [*_point_rows(sweep, found), *_claim_rows(found)]
     # Figure 1 is made first, so only figure 2 can compare the two.

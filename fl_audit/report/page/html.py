@@ -1,49 +1,58 @@
-"""The report as one HTML file that needs nothing else: figures, style and words are all inside."""
+"""The report as one HTML file that needs nothing else: a page, and an appendix that is folded on a screen."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
-from numbers import Real
-from string import Template
 from typing import Any
 
 from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.evidence.finished_run import RunFacts
 from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.mechanisms.standpoint import Place as Standing
-from fl_audit.report.contents import RunContents
-from fl_audit.report.finished_run import RunFacts
-from fl_audit.report.headline import verdict_of
+from fl_audit.report.finding import Place, Reading, Row, RunContents, Section, Table
+from fl_audit.report.law_words import SIMULATION_NOTICE, scaling_text
 from fl_audit.report.page.first_screen import first_screen
-from fl_audit.report.page.markup import html_drawing, html_figure, scrolling
+from fl_audit.report.page.markup import Markup, html_drawing, html_figure, html_table, value_html
 from fl_audit.report.page.papers import papers_of
 from fl_audit.report.page.pictures import DrawnPicture
 from fl_audit.report.page.shell import html_page
-from fl_audit.report.section import Entry, Place, Table
-from fl_audit.report.sections.law import SIMULATION_NOTICE, scaling_text
-from fl_audit.report.sections.registry import measured
-from fl_audit.report.sections.verdict import banner
-from fl_audit.report.wording import MISSING, number_text, percent, plural
+from fl_audit.report.sections.law import law_table, settings_table
+from fl_audit.report.sections.promise import person_text
+from fl_audit.report.sections.registry import measured, page_rows
+from fl_audit.report.sections.verdict import verdict_of
+from fl_audit.report.tests_table import broken_rows
+from fl_audit.report.units import unit_words
+from fl_audit.report.wording import number_text, percent, plural
 
-BODY = Template("""$first
-<h2>In words</h2>
-$words
-$covers
-<h2>Figures</h2>
-$figures
-$tests
-<div class="bulk">
-<h2>All numbers, and what each rests on</h2>
-$numbers
-<h2>Configuration</h2>
-$configuration
-</div>
-<p class="lean">All numbers with what each rests on, and the configuration, stand in report.html beside this file.</p>
-<h2>Papers used</h2>
-<ol class="papers">
-$papers
-</ol>""")
+ON_ITS_WORD = "Computed as if the claimed noise were there. The promise was broken, so nothing here acquits."
+"""Above what takes a promise at its word that was broken."""
+MOST_FAILED = 4
+"""Failed tests that the page names; the appendix has all of them."""
+_ALONE = "shows no breach by itself"
+"""What is said of a number within the promise where another broke it."""
 
 
-def render_html(contents: RunContents, pictures: Sequence[DrawnPicture], with_drawings: bool = True) -> str:
+@dataclass(frozen=True)
+class Form:
+    """What a file holds: on a screen everything, on paper the page with its configuration, or everything too.
+
+    Parameters
+    ----------
+    on_paper
+        Whether it is made for paper: pictures instead of drawings, the configuration, and a place to sign.
+    with_appendix
+        Whether the appendix follows.
+    """
+
+    on_paper: bool = False
+    with_appendix: bool = True
+
+
+SCREEN = Form()
+PAPER = Form(on_paper=True, with_appendix=False)
+
+
+def render_html(contents: RunContents, pictures: Sequence[DrawnPicture], form: Form = SCREEN) -> str:
     """Return the whole report as one HTML page.
 
     Parameters
@@ -52,27 +61,33 @@ def render_html(contents: RunContents, pictures: Sequence[DrawnPicture], with_dr
         What the report is made of.
     pictures
         The figures, in the order in which they shall appear.
-    with_drawings
-        Whether figures stand in the page as drawings; else as pictures, as a PDF needs them.
+    form
+        What the file holds.
     """
-    game, tests = contents.facts.game, _tables(contents, Place.TESTS)
-    body = BODY.substitute(
-        first=first_screen(contents),
-        words="\n".join(f"<p>{escape(text)}</p>" for text in paragraphs(contents)),
-        covers=_covers(contents),
-        figures="\n".join(_figure(number, one, with_drawings) for number, one in enumerate(pictures, start=1)),
-        tests=f"<h2>The tests of the promise</h2>\n{tests}" if tests else "",
-        numbers=_evidence_table(contents) + _tables(contents, Place.NUMBERS),
-        configuration=_tables(contents, Place.CONFIGURATION),
-        papers="\n".join(f"<li>{escape(paper)}</li>" for paper in papers_of(contents)),
-    )
+    game, order = contents.facts.game, _placed(contents, pictures)
+    figures = {picture.name: _figure(place, picture, form) for place, picture in enumerate(order, start=1)}
+    shown = [figures[picture.name] for picture in order if _is_on_page(contents, picture)]
+    body = [
+        first_screen(contents),
+        '<h2 id="words">In words</h2>',
+        *(f"<p>{escape(text)}</p>" for text in paragraphs(contents)),
+        '<h2 id="person">What it means for a person in the data</h2>',
+        f"<p>{escape(person_text(contents))}</p>",
+        _failed(contents),
+        '<h2 id="numbers">Measured beside promised</h2>',
+        _page_table(contents),
+        f'<h2 id="figures">Figures</h2>\n<div class="figures">{"".join(shown)}</div>' if shown else "",
+        _configuration(contents) if form.on_paper else "",
+        f'<p class="notice"><strong>Simulation.</strong> {escape(SIMULATION_NOTICE)}</p>',
+        _appendix(contents, figures) if form.with_appendix else "",
+    ]
     return html_page(
         title=f"Privacy audit: {game.data.name}, {game.model}",
         heading="Privacy audit report",
         subtitle=_subtitle(contents),
         opening="",
-        body=body,
-        footer=f"Written by fl_audit from this run's own files. {SIMULATION_NOTICE}",
+        body="\n".join(part for part in body if part),
+        footer="From this run's own files.",
     )
 
 
@@ -82,11 +97,32 @@ def opening(contents: RunContents) -> str:
 
 
 def paragraphs(contents: RunContents) -> list[str]:
-    """Return the paragraphs that a report says in words: of each finding, then what is concluded."""
-    found = measured(contents)
-    sentences = [section.sentence(numbers, contents) for section, numbers in found if section.sentence is not None]
-    closings = [section.closing(numbers, contents) for section, numbers in found if section.closing is not None]
-    return [text for text in (*sentences, *closings) if text]
+    """Return the sentences of the findings whose place is the page."""
+    return [
+        text
+        for section, numbers in measured(contents)
+        if _stands_on_page(contents, section) and section.sentence is not None
+        if (text := section.sentence(numbers, contents))
+    ]
+
+
+def _is_broken(contents: RunContents) -> bool:
+    return verdict_of(contents).verdict is Verdict.VIOLATED
+
+
+def _stands_on_page(contents: RunContents, section: Section[Any]) -> bool:
+    """Whether sentence and figure stand on the page: nothing there takes a broken promise at its word."""
+    return section.place is Place.PAGE and not (section.trusts and _is_broken(contents))
+
+
+def _is_on_page(contents: RunContents, picture: DrawnPicture) -> bool:
+    names = [section.name for section, _ in measured(contents) if _stands_on_page(contents, section)]
+    return picture.name in names
+
+
+def _placed(contents: RunContents, pictures: Sequence[DrawnPicture]) -> list[DrawnPicture]:
+    """Return the pictures in the order of the file: those of the page first."""
+    return sorted(pictures, key=lambda picture: not _is_on_page(contents, picture))
 
 
 def _subtitle(contents: RunContents) -> str:
@@ -105,7 +141,7 @@ def _subtitle(contents: RunContents) -> str:
 
 def _laws(facts: RunFacts) -> list[str]:
     """Return what sets this release law apart from the plainest one, in a few words each."""
-    law, words = facts.game.law, facts.words
+    law, words = facts.game.law, unit_words(facts.relation)
     parts = {
         "each client protected as a whole": words.one == "client",
         f"{words.many} sampled at rate {number_text(facts.sampling_rate)}": facts.is_sampled,
@@ -118,106 +154,114 @@ def _laws(facts: RunFacts) -> list[str]:
     return [part for part, applies in parts.items() if applies]
 
 
-_ABOUT = {
-    Verdict.VIOLATED: "What an audit like this covers",
-    Verdict.CONSISTENT: "What this verdict covers",
-    Verdict.INCONCLUSIVE: "What a verdict would cover",
-    Verdict.NOT_AUDITED: "Why there is no verdict",
-    Verdict.NO_PROMISE: "Why there is no verdict",
-}
-
-
-def _covers(contents: RunContents) -> str:
-    numbers = verdict_of(contents)
-    basis, scope = banner(numbers).basis, numbers.scope
-    about = _ABOUT[numbers.verdict]
-    text = f"{scope} {basis}" if basis and basis not in scope else scope
-    return (
-        f'<p class="notice"><strong>{about}.</strong> {escape(text)}</p>\n'
-        f'<p class="notice"><strong>Simulation.</strong> {escape(SIMULATION_NOTICE)}</p>'
-    )
-
-
-def _figure(number: int, picture: DrawnPicture, with_drawings: bool) -> str:
-    words = picture.caption
-    text = escape(words.text).replace(" = ", "&nbsp;=&nbsp;")
-    full = f"<strong>Figure {number}. {escape(words.title)}.</strong> {text}"
+def _figure(number: int, picture: DrawnPicture, form: Form) -> str:
+    caption = escape(picture.caption).replace(" = ", "&nbsp;=&nbsp;")
+    full, alternative = f"<strong>Figure {number}. {escape(picture.title)}.</strong> {caption}", picture.alternative
     name = f"figure-{picture.name}"
-    if picture.svg and with_drawings:
-        return html_drawing(picture.svg, words.alternative, full, name)
-    return html_figure(picture.png, words.alternative, full, name)
+    if picture.svg and not form.on_paper:
+        return html_drawing(picture.svg, alternative, full, name)
+    return html_figure(picture.png, alternative, full, name)
 
 
-def _value(value: Any, is_share: bool = False) -> str:
-    """Return a number for display, wrapped so that its full precision stays in the page."""
-    if value is None:
-        return escape(MISSING)
-    shown = percent(float(value)) if is_share else number_text(value)
-    return f'<data value="{escape(str(value))}">{escape(shown)}</data>'
-
-
-def _table(title: str, columns: tuple[str, ...], rows: Iterable[str], kind: str = "numbers") -> str:
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    body = "\n".join(rows)
-    table = (
-        f'<table class="{kind}"><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{body}\n</tbody></table>"
+def _failed(contents: RunContents) -> str:
+    broken = broken_rows(verdict_of(contents).judgement, contents.words)
+    if not broken:
+        return ""
+    lines = "".join(
+        f"<li><strong>{escape(row.title)}.</strong> {escape(row.sentence)}</li>" for row in broken[:MOST_FAILED]
     )
-    return f"{scrolling(table, title)}\n"
+    left = len(broken) - MOST_FAILED
+    more = f"<p>{plural(left, 'more failed test')} in the appendix.</p>" if left > 0 else ""
+    return f'<h2 id="failed">What failed</h2>\n<ul>{lines}</ul>{more}'
 
 
-_ENTRY_COLUMNS = ("Number", "Value", "Accountant", "Confidence", "Method", "Assumption")
+_ROW_COLUMNS = ("Number", "Value", "Interval", "Promised")
 
 
-def _evidence_table(contents: RunContents) -> str:
-    columns = _ENTRY_COLUMNS
-    rows = []
-    for section, numbers in measured(contents):
-        entries = [] if section.entries is None else section.entries(numbers, contents)
-        if entries:
-            heading = escape(section.heading)
-            rows.append(f'<tr class="group"><th colspan="{len(columns)}" scope="rowgroup">{heading}</th></tr>')
-            rows.extend(_entry_row(entry) for entry in entries)
-    return _table("Promise and evidence", columns, rows)
+def _page_table(contents: RunContents) -> str:
+    rows = [(*_row_cells(row), _reading(row, _is_broken(contents))) for _, row in page_rows(contents)]
+    return _rows_table((*_ROW_COLUMNS, "Reading"), rows)
 
 
-def _entry_row(entry: Entry) -> str:
-    texts = (entry.accountant, entry.confidence, entry.method, entry.assumption)
-    asides = "".join(
-        f'<td class="aside" data-label="{label}">{escape(text)}</td>'
-        for label, text in zip(_ENTRY_COLUMNS[2:], texts, strict=True)
+def _rows_table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> str:
+    """Return a table without the columns in which no row says anything; nothing of no rows."""
+    told = [place for place in range(len(columns)) if any(row[place] != "" for row in rows)]
+    if not rows:
+        return ""
+    return html_table([columns[place] for place in told], [[row[place] for place in told] for row in rows])
+
+
+def _reading(row: Row, is_broken: bool) -> str:
+    if row.reading is None:
+        return ""
+    return _ALONE if is_broken and row.reading is Reading.WITHIN else str(row.reading)
+
+
+def _row_cells(row: Row) -> tuple[Any, ...]:
+    """Return name, value, interval and what is promised, as cells."""
+    limit = (
+        ""
+        if row.limit is None
+        else Markup(f"{'≥' if row.is_least else '≤'} {value_html(row.limit, row.is_share, row.digits)}")
     )
-    value = f'<td class="value" data-label="Value">{_value(entry.value, entry.is_share)}</td>'
-    return f'<tr><th scope="row">{escape(entry.name)}</th>{value}{asides}</tr>'
+    return row.name, Markup(value_html(row.value, row.is_share, row.digits)), _interval(row), limit
 
 
-def _tables(contents: RunContents, place: Place) -> str:
-    """Return the sections' own tables that stand in one place."""
-    tables = [
-        table
-        for section, numbers in measured(contents)
-        if section.tables is not None
-        for table in section.tables(numbers, contents)
-        if table.place is place
+def _interval(row: Row) -> str:
+    if row.confidence is None:
+        return ""
+    ends = " to ".join(
+        "no limit" if end is None else value_html(end, row.is_share, row.digits) for end in (row.low, row.high)
+    )
+    return Markup(f"{ends} at {percent(row.confidence)}" if row.confidence < 1 else ends)
+
+
+def _configuration(contents: RunContents) -> str:
+    """Return the configuration, and a place for name, date and signature."""
+    lines = "".join(f"<div><span></span>{name}</div>" for name in ("Name", "Date", "Signature"))
+    tables = "".join(_table(table) for table in (law_table(contents.facts), settings_table(contents.facts)))
+    return (
+        f'<h2 id="configuration">Configuration</h2>\n<div class="small-print">{tables}</div>\n'
+        f'<div class="sign-off">{lines}</div>'
+    )
+
+
+def _appendix(contents: RunContents, figures: dict[str, str]) -> str:
+    """Return every section with all that it has, folded, under a table of contents."""
+    inside = [(section, _inside(section, numbers, contents, figures)) for section, numbers in measured(contents)]
+    told = [(section, html) for section, html in inside if html]
+    contents_list = "".join(f'<li><a href="#{section.name}">{escape(section.title)}</a></li>' for section, _ in told)
+    parts = "\n".join(
+        f'<details><summary>{escape(section.title)}</summary><div id="{section.name}">\n{html}</div></details>'
+        for section, html in told
+    )
+    papers = "\n".join(f"<li>{escape(paper)}</li>" for paper in papers_of(contents))
+    return (
+        f'<h2 id="appendix">Appendix: every number, and what it rests on</h2>\n<nav aria-label="Appendix"><ol>'
+        f'{contents_list}<li><a href="#papers">Papers used</a></li></ol></nav>\n{parts}\n'
+        f'<details><summary>Papers used</summary><div id="papers"><ol class="papers">\n{papers}\n</ol></div></details>'
+    )
+
+
+def _inside(section: Section[Any], numbers: Any, contents: RunContents, figures: dict[str, str]) -> str:
+    """Return all that a section has beside what stands on the page; nothing for nothing."""
+    on_page = _stands_on_page(contents, section)
+    text = "" if section.sentence is None or on_page else section.sentence(numbers, contents)
+    rows = [] if section.rows is None else section.rows(numbers, contents)
+    tables = [] if section.tables is None else section.tables(numbers, contents)
+    body = [
+        f'<p class="notice">{ON_ITS_WORD}</p>' if section.trusts and _is_broken(contents) else "",
+        f"<p>{escape(text)}</p>" if text else "",
+        figures.get(section.name, "") if not on_page else "",
+        _rows_table((*_ROW_COLUMNS, "What it rests on"), [(*_row_cells(row), _basis(row)) for row in rows]),
+        *(_table(table) for table in tables),
     ]
-    return "".join(_own_table(table) for table in tables)
+    return "\n".join(part for part in body if part)
 
 
-def _own_table(table: Table) -> str:
-    rows = (
-        f'<tr><th scope="row">{_cell(row[0])}</th>{_data_cells(table.columns[1:], row[1:])}</tr>' for row in table.rows
-    )
-    return _table(table.title, table.columns, rows, table.look)
+def _basis(row: Row) -> str:
+    return f"{row.basis}. Reading: {row.reading}." if row.reading is Reading.BY_CHANCE else row.basis
 
 
-def _cell(cell: Any) -> str:
-    return escape(cell) if isinstance(cell, str) else _value(cell)
-
-
-def _data_cells(columns: Sequence[str], cells: Sequence[Any]) -> str:
-    return "".join(_data_cell(column, cell) for column, cell in zip(columns, cells, strict=True))
-
-
-def _data_cell(column: str, cell: Any) -> str:
-    kind = ' class="value"' if cell is None or isinstance(cell, Real) else ""
-    return f'<td{kind} data-label="{escape(column)}">{_cell(cell)}</td>'
+def _table(table: Table) -> str:
+    return html_table(table.columns, table.rows, title=table.title, look=str(table.look))

@@ -3,6 +3,9 @@
 import base64
 from collections.abc import Sequence
 from html import escape
+from typing import Any
+
+from fl_audit.report.wording import MISSING, number_text, percent
 
 
 def html_figure(png: bytes, alternative: str, caption: str, name: str = "") -> str:
@@ -19,12 +22,8 @@ def html_figure(png: bytes, alternative: str, caption: str, name: str = "") -> s
     name
         Identifier that links lead to, plain text; empty for none.
     """
-    identifier = f' id="{escape(name)}"' if name else ""
     data = base64.b64encode(png).decode("ascii")
-    return (
-        f'<figure{identifier}>\n<img alt="{escape(alternative)}" src="data:image/png;base64,{data}">\n'
-        f"<figcaption>{caption}</figcaption></figure>"
-    )
+    return _figure(f'<img alt="{escape(alternative)}" src="data:image/png;base64,{data}">', caption, name)
 
 
 def html_drawing(svg: str, alternative: str, caption: str, name: str) -> str:
@@ -37,48 +36,76 @@ def html_drawing(svg: str, alternative: str, caption: str, name: str) -> str:
     alternative, caption, name
         As for `html_figure`.
     """
-    drawn = svg.replace("$label", escape(alternative), 1)
-    return f'<figure id="{escape(name)}">\n{drawn}\n<figcaption>{caption}</figcaption></figure>'
+    return _figure(svg.replace("$label", escape(alternative), 1), caption, name)
+
+
+def _figure(picture: str, caption: str, name: str) -> str:
+    identifier = f' id="{escape(name)}"' if name else ""
+    return f"<figure{identifier}>\n{picture}\n<figcaption>{caption}</figcaption></figure>"
 
 
 def html_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int], links: Sequence[str] = ()
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    numbers: Sequence[int] = (),
+    links: Sequence[str] = (),
+    title: str = "",
+    look: str = "numbers",
 ) -> str:
-    """Return a table whose first column names the rows.
+    """Return a table whose first column names the rows, in a box that scrolls where it is too wide, by keys too.
 
     Parameters
     ----------
     columns
         Names, plain text.
     rows
-        Cells, plain text, as many in each row as there are columns.
+        Cells, as many in each row as there are columns: plain text, numbers, or None for what was not determined.
     numbers
-        Indices of the columns that hold numbers.
+        Indices of columns whose text holds numbers.
     links
         Where the first cell of each row leads to, relative to the page; none where it leads nowhere.
+    title
+        What it shows, plain text; empty for none.
+    look
+        Class of the style sheet.
     """
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
     targets = list(links) or [""] * len(rows)
-    body = "\n".join(
-        f"<tr>{_cells(columns, row, numbers, target)}</tr>" for row, target in zip(rows, targets, strict=True)
+    body = "\n".join(_row(columns, row, numbers, target) for row, target in zip(rows, targets, strict=True))
+    caption = f"<caption>{escape(title)}</caption>" if title else ""
+    table = f'<table class="{look}">{caption}<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table>'
+    return f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(title or "Table")}">{table}</div>\n'
+
+
+def value_html(value: Any, is_share: bool = False, digits: int = 4) -> str:
+    """Return a number for display, wrapped so that its full precision stays in the page."""
+    if value is None:
+        return escape(MISSING)
+    shown = percent(float(value)) if is_share else number_text(value, digits)
+    return f'<data value="{escape(str(value))}">{escape(shown)}</data>'
+
+
+class Markup(str):
+    """Text that is HTML already; `kind` is the class of its cell."""
+
+    kind = "value"
+
+
+def _row(columns: Sequence[str], row: Sequence[Any], numbers: Sequence[int], target: str) -> str:
+    name = f'<a href="{escape(target)}">{_cell(row[0])}</a>' if target else _cell(row[0])
+    cells = "".join(
+        f'<td class="{_kind(cell, place in numbers)}" data-label="{escape(column)}">{_cell(cell)}</td>'
+        for place, (column, cell) in enumerate(zip(columns, row, strict=True))
+        if place
     )
-    table = f'<table class="numbers"><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table>'
-    return scrolling(table)
+    return f'<tr><th scope="row">{name}</th>{cells}</tr>'
 
 
-def scrolling(table: str, name: str = "Table") -> str:
-    """Return a table (HTML) in a box that scrolls where it is too wide, by keys too; `name` is spoken, plain text."""
-    return f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(name)}">{table}</div>'
+def _kind(cell: Any, is_number: bool) -> str:
+    return "aside" if isinstance(cell, str) and not isinstance(cell, Markup) and not is_number else "value"
 
 
-def _cells(columns: Sequence[str], row: Sequence[str], numbers: Sequence[int], target: str) -> str:
-    name = f'<a href="{escape(target)}">{escape(row[0])}</a>' if target else escape(row[0])
-    rest = list(enumerate(zip(columns, row, strict=True)))[1:]
-    return f'<th scope="row">{name}</th>' + "".join(
-        _cell(column, cell, index, numbers) for index, (column, cell) in rest
-    )
-
-
-def _cell(column: str, cell: str, index: int, numbers: Sequence[int]) -> str:
-    kind = ' class="value"' if index in numbers else ' class="aside"'
-    return f'<td{kind} data-label="{escape(column)}">{escape(cell)}</td>'
+def _cell(cell: Any) -> str:
+    if isinstance(cell, Markup):
+        return cell
+    return escape(cell) if isinstance(cell, str) else value_html(cell)

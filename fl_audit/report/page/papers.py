@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fl_audit.evidence.findings.attacks import AttackNumbers
+from fl_audit.evidence.findings.insider import InsiderNumbers
+from fl_audit.evidence.findings.membership import MembershipNumbers
+from fl_audit.evidence.findings.pair import PairNumbers
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.report.contents import RunContents
-from fl_audit.report.sections.attacks import AttackNumbers
-from fl_audit.report.sections.insider import InsiderNumbers
-from fl_audit.report.sections.membership import MembershipNumbers
-from fl_audit.report.sections.pair import PairNumbers
+from fl_audit.report.finding import RunContents
 
 _IN_CSF = "IEEE Computer Security Foundations Symposium"
 _IN_SP = "IEEE Symposium on Security and Privacy"

@@ -7,13 +7,10 @@ from pathlib import Path
 
 from fl_audit.whole_files import whole_file
 
-LEAN = """
+ON_PAPER = """
 @page { @bottom-right { content: counter(page) " of " counter(pages); font-size: 8pt; } }
-.bulk { display: none; }
-.lean { display: block; }
-table { table-layout: fixed; }
 """
-"""What a PDF has other than the page: long tables take most of the time, and stand in the page and the summary."""
+"""What a PDF has other than a page that a browser prints."""
 
 
 @cache
@@ -49,4 +46,4 @@ def write_pdf(page: str, path: Path) -> None:
     # What stands in the page itself is data, and nothing else is fetched.
     document = weasyprint.HTML(string=page, url_fetcher=URLFetcher(allowed_protocols=("data",)))
     with whole_file(path) as file:
-        document.write_pdf(file, stylesheets=[weasyprint.CSS(string=LEAN)])
+        document.write_pdf(file, stylesheets=[weasyprint.CSS(string=ON_PAPER)])

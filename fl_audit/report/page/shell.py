@@ -1,9 +1,15 @@
 """The frame of every page that the software writes: one HTML file that loads nothing, whatever its body says."""
 
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
 from html import escape
+from importlib.metadata import PackageNotFoundError, version
 from string import Template
 
 from fl_audit.report.page.stylesheet import STYLESHEET
+from fl_audit.report.sections.origin import day_text
+from fl_audit.report.wording import DASH
 
 _SHELL = Template("""<!DOCTYPE html>
 <html lang="en">
@@ -29,8 +35,60 @@ $body
 """)
 
 
-def html_page(title: str, heading: str, subtitle: str, opening: str, body: str, footer: str) -> str:
+class Look(Enum):
+    """How a verdict looks: class of the style sheet, and a sign."""
+
+    BAD = "violated", "✗"
+    GOOD = "consistent", "✓"
+    OPEN = "inconclusive", "?"
+    NONE = "open", DASH
+
+
+@dataclass(frozen=True)
+class Banner:
+    """What a page says first: a verdict in a few words, a line below it, and how it looks; plain text."""
+
+    word: str
+    line: str
+    look: Look
+
+
+def banner_html(banner: Banner) -> str:
+    """Return the verdict of a page in large letters."""
+    kind, sign = banner.look.value
+    return (
+        f'<section class="verdict {kind}" aria-label="Verdict"><span class="sign" aria-hidden="true">{sign}</span>'
+        f'<div><h2 class="word">{escape(banner.word)}</h2><p>{escape(banner.line)}</p></div></section>'
+    )
+
+
+def next_html(step: str) -> str:
+    """Return what to do next."""
+    return f'<p class="next"><strong>Next.</strong> {escape(step)}</p>'
+
+
+def written_by(moment: datetime | None = None) -> str:
+    """Return by which version a page was written, and on which day: today unless another moment is named."""
+    try:
+        release = f" {version('fl-audit')}"
+    except PackageNotFoundError:
+        release = ""
+    return f"Written by fl_audit{release} on {day_text((moment or datetime.now(UTC)).isoformat())}."
+
+
+def html_page(
+    title: str,
+    heading: str,
+    subtitle: str,
+    opening: str,
+    body: str,
+    footer: str = "",
+    banner: Banner | None = None,
+    step: str = "",
+) -> str:
     """Return a whole page: its policy forbids scripts and anything from elsewhere, images stand in it as data.
+
+    Its footer says by which version it was written, and when.
 
     Parameters
     ----------
@@ -45,10 +103,21 @@ def html_page(title: str, heading: str, subtitle: str, opening: str, body: str, 
     body
         HTML of everything below, escaped already.
     footer
-        Plain text.
+        What follows there, plain text.
+    banner
+        The verdict above the first paragraph; None where the body has its own.
+    step
+        What to do next, plain text, below the first paragraph; empty for nothing.
     """
-    plain = {"title": title, "heading": heading, "subtitle": subtitle, "footer": footer}
-    first = f'<p class="opening">{escape(opening, quote=False)}</p>' if opening else ""
+    plain = {"title": title, "heading": heading, "subtitle": subtitle, "footer": f"{written_by()} {footer}".strip()}
+    first = (
+        "" if banner is None else banner_html(banner),
+        f'<p class="opening">{escape(opening, quote=False)}</p>' if opening else "",
+        next_html(step) if step else "",
+    )
     return _SHELL.substitute(
-        style=STYLESHEET, opening=first, body=body, **{name: escape(text, quote=False) for name, text in plain.items()}
+        style=STYLESHEET,
+        opening="\n".join(part for part in first if part),
+        body=body,
+        **{name: escape(text, quote=False) for name, text in plain.items()},
     )

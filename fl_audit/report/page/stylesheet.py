@@ -19,8 +19,7 @@ p { margin: 0 0 .8rem; }
 .subtitle { color: var(--muted); margin-bottom: 1rem; overflow-wrap: anywhere; font-size: .9rem; }
 .opening { font-size: 1.12rem; line-height: 1.65; margin-bottom: 1.6rem; }
 .notice { border-left: 5px solid var(--muted); background: var(--pale); color: var(--ink); padding: .6rem 1rem;
-  margin: 0 0 1rem; }
-.lean { display: none; }
+  margin: 1.4rem 0 1rem; }
 .small { font-size: .8rem; color: var(--muted); margin: .3rem 0 0; }
 ol.papers li { margin-bottom: .5rem; }
 footer { margin-top: 3rem; padding-top: .8rem; border-top: 1px solid var(--line); color: var(--muted);
@@ -53,16 +52,18 @@ _FIRST_SCREEN = """
 .gauge figcaption { max-width: none; margin: 0 0 .3rem; font-size: .85rem; color: var(--muted); }
 .gauge .row { display: flex; align-items: center; font-size: .9rem; }
 .gauge .name { flex: 0 0 6.4rem; font-weight: 600; }
-.gauge .track { flex: 1 1 auto; position: relative; height: 1.7rem; border-left: 1px solid var(--muted); }
+.gauge .track { flex: 1 1 auto; position: relative; overflow: hidden; height: 1.7rem;
+  border-left: 1px solid var(--muted); }
 .gauge .said { flex: 0 0 16rem; padding-left: .8rem; line-height: 1.2; }
 .gauge .bar { position: absolute; top: .35rem; height: 1rem; background: var(--muted); }
 .gauge .bar.shown { background: var(--shown); }
 .gauge .bar.beyond { background: var(--beyond); }
-.gauge .bar.detectable { background: none; border: 2px dashed var(--sought); border-right: 0; }
-.gauge .line { position: absolute; left: 50%; top: 0; height: 100%; border-left: 2px solid var(--ink); }
+.gauge .bar.findable { background: none; border: 2px solid var(--ink); border-right: 0; }
+.gauge .bar.blind { background: repeating-linear-gradient(135deg, var(--line) 0 2px, transparent 2px 6px); }
+.gauge .line { position: absolute; top: 0; height: 100%; border-left: 2px solid var(--ink); }
 .gauge .kept { position: absolute; top: 0; height: 100%; border-left: 2px dotted var(--ink); }
 .gauge .axis { font-size: .78rem; color: var(--muted); }
-.gauge .axis .track { border: 0; height: 1.2rem; margin-right: 16rem; }
+.gauge .axis .track { overflow: visible; border: 0; height: 1.2rem; margin-right: 16rem; }
 .gauge .axis .track span { position: absolute; white-space: nowrap; transform: translateX(-50%); }
 .next { border-left: 5px solid var(--ink); padding-left: .8rem; }
 .origin { font-size: .8rem; color: var(--muted); overflow-wrap: anywhere; }
@@ -74,23 +75,29 @@ figure img { width: 100%; max-width: 50rem; height: auto; display: block; backgr
 figure svg { width: 100%; max-width: 38rem; height: auto; display: block; }
 figure svg text { fill: var(--ink); }
 figure svg * { stroke-linejoin: round; stroke-linecap: butt; }
+@media screen and (prefers-color-scheme: dark) { figure img { filter: invert(.915) hue-rotate(180deg); } }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)); gap: 1.4rem 2rem; }
+.figures figure { margin: 0; }
 figcaption { color: var(--muted); font-size: .9rem; max-width: 50rem; margin-top: .5rem; }
 figcaption strong { color: var(--ink); }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .84rem; line-height: 1.4; margin: 0 0 1.4rem; }
 caption { text-align: left; font-weight: 700; padding: 0 0 .4rem; }
 th, td { text-align: left; vertical-align: top; padding: .38rem .6rem .38rem 0; border-bottom: 1px solid var(--line); }
-thead th { border-bottom: 2px solid var(--ink); white-space: nowrap; }
+thead th { border-bottom: 2px solid var(--ink); vertical-align: bottom; }
 tbody th { font-weight: 600; }
-tr.group th { padding-top: 1rem; font-size: .95rem; border-bottom: 1.5px solid var(--ink); }
 td.value { font-variant-numeric: tabular-nums; font-weight: 600; white-space: nowrap; }
 td.aside { color: var(--muted); }
+nav ol { columns: 2; gap: 2rem; font-size: .9rem; margin: 0 0 1.2rem; }
+a { color: var(--ink); }
+details { border-top: 1px solid var(--line); }
+summary { font-weight: 700; padding: .55rem 0; cursor: pointer; }
+details > div { padding: .3rem 0 1rem; }
+.sign-off { display: none; }
 table.configuration tbody * { font-family: ui-monospace, "DejaVu Sans Mono", Consolas, monospace; }
 table.configuration tbody th { font-weight: 400; }
 table.configuration tbody th, table.pairs tbody th { width: 40%; }
 table.configuration td, table.pairs td { overflow-wrap: anywhere; }
-table.tests td.value { white-space: normal; }
-table.tests td, table.tests th { padding-right: .5rem; }
 """
 
 _PHONE = """
@@ -113,33 +120,56 @@ _PHONE = """
   .gauge .track { flex: 0 0 100%; order: 2; height: 1.15rem; }
   .gauge .bar { top: .15rem; height: .8rem; }
   .gauge .axis .name { display: none; }
-  .gauge .axis .track { margin-right: 0; }
+  .gauge .axis .track { overflow: visible; margin-right: 0; }
   .gauge .axis .track span:last-child { transform: translateX(-100%); }
   .next { padding-left: .6rem; font-size: .95rem; }
+  .figures { grid-template-columns: 1fr; }
+  nav ol { columns: 1; }
   .scroll thead { display: none; }
   .scroll table, .scroll tbody, .scroll caption, .scroll tr { display: block; }
   .scroll tr { padding: .35rem 0; border-bottom: 1px solid var(--line); }
   .scroll tbody th, .scroll td { display: block; width: auto; border: 0; padding: .08rem 0; white-space: normal;
     overflow-wrap: anywhere; }
+  .scroll td:empty { display: none; }
   .scroll td[data-label]::before { content: attr(data-label) ": "; color: var(--muted); font-weight: 400; }
 }
 """
 
 _PAPER = """
 @media print {
-  @page { size: A4; margin: 16mm 15mm; }
-  html { font-size: 10.5pt; }
+  @page { size: A4; margin: 13mm 15mm; }
+  html { font-size: 9.2pt; }
   body { max-width: none; padding: 0; }
   h2 { break-after: avoid; margin-top: 1.8rem; }
   tr, .verdict, .label, .notice, .facts, .gauge { break-inside: avoid; }
   thead { display: table-header-group; }
   .scroll { overflow: visible; }
   figure { margin-bottom: 1.2rem; }
-  figure img { max-width: 14cm; margin: 0 auto; }
-  figure[id^="figure-"] img, figure svg { max-width: 10cm; margin: 0 auto; }
+  figure[id^="figure-"] img, figure[id^="figure-"] svg { max-width: 10cm; margin: 0 auto; }
+  .figures { grid-template-columns: 1fr 1fr; gap: .4rem .8rem; }
+  .figures figure { margin: 0; }
+  .figures figure img, .figures figure svg { max-width: 100%; }
+  .figures figcaption { font-size: 7.5pt; margin-top: .1rem; }
   figcaption { max-width: none; }
-  tr.group { break-after: avoid; }
-  table.short { break-inside: avoid; }
+  h2 { margin: .8rem 0 .4rem; font-size: 1.1rem; }
+  p { margin-bottom: .5rem; }
+  h2#numbers, h2#configuration, h2#appendix { break-before: page; }
+  table { table-layout: fixed; font-size: 8pt; overflow-wrap: anywhere; }
+  td.value { white-space: normal; }
+  .small-print { font-size: 6.5pt; }
+  .small-print table { font-size: 6.5pt; line-height: 1.15; margin: 0 0 .6rem; }
+  .small-print td, .small-print th { padding: .5pt 4pt .5pt 0; }
+  .small-print table.configuration, .small-print table.configuration thead { display: block; }
+  .small-print table.configuration thead { display: none; }
+  .small-print table.configuration caption { display: block; }
+  .small-print table.configuration tbody { display: block; columns: 3; }
+  .small-print table.configuration tr { display: block; }
+  .small-print table.configuration th, .small-print table.configuration td { display: inline; border: 0; }
+  .sign-off { display: flex; gap: 1.5rem; margin-top: 1.6rem; break-inside: avoid; }
+  .sign-off div { flex: 1 1 0; font-size: 8pt; color: var(--muted); }
+  .sign-off span { display: block; height: 1.3cm; border-bottom: 1px solid var(--ink); margin-bottom: .2rem; }
+  details::details-content { content-visibility: visible; display: block; height: auto; }
+  summary { list-style: none; break-after: avoid; }
   .verdict, .label, .notice, .bar { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
 """

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from fl_audit.report.contents import RunContents
-from fl_audit.report.page.html import render_html
+from fl_audit.report.finding import RunContents
+from fl_audit.report.page.html import Form, render_html
 from fl_audit.report.page.pdf import write_pdf
 from fl_audit.report.page.pictures import draw_all
 from fl_audit.whole_files import whole_file
 
 
-def write_report(contents: RunContents, directory: Path) -> Path:
+def write_report(contents: RunContents, directory: Path, pdf_with_appendix: bool = False) -> Path:
     """Write `figures/<name>.png`, `report.html` and `report.pdf` into a directory and return the path of the page.
 
     Where no PDF can be written (`pdf.hindrance`) there is none afterwards.
@@ -23,6 +23,8 @@ def write_report(contents: RunContents, directory: Path) -> Path:
         What the report is made of.
     directory
         Where to write; made where it is missing. A report that is there already is replaced.
+    pdf_with_appendix
+        Whether the PDF holds the appendix too, and not the page alone.
     """
     pictures = draw_all(contents)
     page = render_html(contents, pictures)
@@ -32,5 +34,6 @@ def write_report(contents: RunContents, directory: Path) -> Path:
     path = directory / "report.html"
     with whole_file(path) as file:
         file.write_text(page, encoding="utf-8")
-    write_pdf(render_html(contents, pictures, with_drawings=False), directory / "report.pdf")
+    paper = Form(on_paper=True, with_appendix=pdf_with_appendix)
+    write_pdf(render_html(contents, pictures, paper), directory / "report.pdf")
     return path

@@ -1,93 +1,48 @@
 """The crafted record: how much of what a record may change it changes, and what it has in common with the others."""
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from fl_audit.game.crafted import CraftedMeasures
-from fl_audit.report.contents import Findings, RunContents
-from fl_audit.report.finished_run import FinishedRun
-from fl_audit.report.section import Caption, Entry, Picture, Section
-from fl_audit.report.sections.insider import POINT
+from fl_audit.evidence.findings.crafted import CraftedNumbers, measure_crafted
+from fl_audit.report.finding import Picture, Row, RunContents, Section
 from fl_audit.report.style import finish_axes, report_figure
-from fl_audit.report.wording import DASH, number_text, plural
-
-_SOURCE = "gradient descent on the features; the design of CANIFE (Maddock et al. 2023)"
+from fl_audit.report.wording import number_text, plural
 
 
-@dataclass(frozen=True)
-class CraftedNumbers:
-    """What the crafted record came to.
-
-    Parameters
-    ----------
-    initial
-        At the initial weights.
-    first, mean
-        Local sensitivity over the global one, mean over worlds: in the first round, and over all rounds. None where no
-        insider measured it.
-    """
-
-    initial: CraftedMeasures
-    first: float | None
-    mean: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the entry `crafted`."""
-        return {
-            "crafted": {
-                "label": self.initial.label,
-                "clipped_gradient_norm": self.initial.length,
-                "shortest_clipped_gradient_norm": self.initial.shortest,
-                "cosine_to_others": self.initial.cosine,
-                "initial_sensitivity": self.initial.sensitivity,
-                "weights_looked_at": self.initial.models,
-                "first_round_sensitivity": self.first,
-                "mean_sensitivity": self.mean,
-            }
-        }
-
-
-def _measure(run: FinishedRun, _: Findings) -> CraftedNumbers | None:
-    facts = run.facts
-    if facts.crafted is None:
-        return None
-    if not run.has_insider or not facts.game.law.weighs_exactly:
-        return CraftedNumbers(facts.crafted, None, None)
-    share = run.by_world("local_sensitivity") / facts.global_sensitivity
-    return CraftedNumbers(facts.crafted, float(share[:, 0].mean()), float(share.mean()))
+def _sentence(numbers: CraftedNumbers, _: RunContents) -> str:
+    return (
+        "The record in which D and D' differ is in no data set: it was crafted, with the label "
+        f"{numbers.initial.label}, so that the gradient of its loss is clipped, which no record can exceed, and at "
+        "right angles to what all other records add up to (after CANIFE, Maddock et al. 2023). What is promised holds "
+        "for every record that somebody could bring, so for this one too."
+    )
 
 
 def _console(numbers: CraftedNumbers, _: RunContents) -> list[tuple[str, str]]:
     initial = numbers.initial
-    text = (
-        f"clipped gradient {number_text(initial.length, 3)} of the clipping norm, |cosine| to the others' sum "
-        f"{number_text(initial.cosine, 2)}"
-    )
     later = "" if numbers.mean is None else f"; {number_text(numbers.mean, 3)} of the sensitivity over all rounds"
-    return [("Crafted record", text + later)]
+    return [(
+        "Crafted record",
+        f"clipped gradient {number_text(initial.length, 3)} of the clipping norm, |cosine| to the others' sum "
+        f"{number_text(initial.cosine, 2)}{later}",
+    )]  # fmt: skip
 
 
-def _entries(numbers: CraftedNumbers, contents: RunContents) -> list[Entry]:
-    initial = numbers.initial
-    where = f"at the initial weights of {plural(initial.models, 'world')}"
-    entries = [
-        Entry("Clipped gradient of x, over the clipping norm", initial.length, DASH, POINT, f"mean {where}", _SOURCE),
-        Entry("The same, shortest", initial.shortest, DASH, POINT, where, "1 where the gradient is clipped"),
-        Entry("|Cosine| of the gradient of x and the sum of all others'", initial.cosine, DASH, POINT, f"mean {where}",
-              "0 where training on the others leaves the loss of x as it is, to first order"),
-        Entry("Change of the sum, over the global sensitivity", initial.sensitivity, DASH, POINT, f"mean {where}"),
+def _rows(numbers: CraftedNumbers, contents: RunContents) -> list[Row]:
+    initial, over = numbers.initial, f"mean over worlds; {contents.facts.relation}"
+    where = f"mean at the initial weights of {plural(initial.models, 'world')}"
+    rows = [
+        Row("Label of the crafted record", initial.label, "chosen before the run"),
+        Row("Clipped gradient of x, over the clipping norm", initial.length, f"{where}; 1 where it is clipped"),
+        Row("The same, shortest", initial.shortest, "over those worlds"),
+        Row("|Cosine| of the gradient of x and the sum of all others'", initial.cosine,
+            f"{where}; 0 where training on the others leaves the loss of x as it is, to first order"),
+        Row("Change of the sum, over the global sensitivity", initial.sensitivity, where),
+        Row("Local over global sensitivity, first round", numbers.first, over),
+        Row("Local over global sensitivity, all rounds", numbers.mean, f"{over}, and over rounds"),
     ]  # fmt: skip
-    if numbers.first is not None and numbers.mean is not None:
-        over = f"mean over worlds; {contents.facts.relation}"
-        entries += [
-            Entry("Local over global sensitivity, first round", numbers.first, DASH, POINT, over),
-            Entry("Local over global sensitivity, all rounds", numbers.mean, DASH, POINT, f"{over}, and over rounds"),
-        ]
-    return entries
+    return [row for row in rows if row.value is not None]
 
 
 def _images(numbers: CraftedNumbers) -> list[tuple[str, NDArray[np.float32]]]:
@@ -101,7 +56,7 @@ def _images(numbers: CraftedNumbers) -> list[tuple[str, NDArray[np.float32]]]:
 
 def crafted_figure(numbers: CraftedNumbers, _: RunContents) -> Figure:
     """Draw the crafted records as grey images."""
-    figure, images = report_figure(), _images(numbers)
+    figure, images = report_figure(3.4), _images(numbers)
     for place, (name, image) in enumerate(images):
         axes = figure.add_subplot(1, len(images), place + 1)
         drawn = axes.imshow(image, cmap="gray", interpolation="nearest")
@@ -111,24 +66,18 @@ def crafted_figure(numbers: CraftedNumbers, _: RunContents) -> Figure:
     return figure
 
 
-def _caption(numbers: CraftedNumbers, _: RunContents) -> Caption:
-    initial = numbers.initial
-    text = (
-        f"The record in which D and D' differ is in no data set: it was crafted, with the label {initial.label}, so "
-        "that the gradient of its loss is clipped, which no record can exceed, and at right angles to what all other "
-        f"records add up to. At the initial weights its clipped gradient is {number_text(initial.length, 3)} of the "
-        f"clipping norm long, and the mean |cosine| to the others' sum is {number_text(initial.cosine, 2)}. What is "
-        "promised holds for every record that somebody could bring, so for this one too."
-    )
-    return Caption("The crafted record", text, f"A grey image of the crafted record, label {initial.label}.")
+def _caption(numbers: CraftedNumbers, _: RunContents) -> str:
+    return f"The crafted record as a grey image, label {numbers.initial.label}."
 
 
 CRAFTED = Section(
+    name="crafted",
+    title="The crafted record",
     numbers=CraftedNumbers,
+    measure=measure_crafted,
     keys=("crafted",),
-    measure=_measure,
-    heading="The crafted record",
-    entries=_entries,
-    pictures=(Picture("crafted", crafted_figure, _caption, lambda numbers, _: bool(_images(numbers))),),
+    sentence=_sentence,
+    rows=_rows,
+    picture=Picture("The crafted record", crafted_figure, _caption, lambda numbers, _: bool(_images(numbers))),
     console=_console,
 )

@@ -1,9 +1,12 @@
 """The promise: how sure anybody may become, and the epsilon, delta and noise that this stands for."""
 
-import math
-from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import assert_never
 
+from fl_audit.evidence.belief.laws import bound_in_other
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.evidence.findings.promise import PromiseNumbers, measure_promise
+from fl_audit.evidence.findings.verdict import VerdictNumbers
+from fl_audit.evidence.finished_run import RunFacts
 from fl_audit.mechanisms.noise import (
     CentralGaussian,
     CorrelatedGaussian,
@@ -13,59 +16,14 @@ from fl_audit.mechanisms.noise import (
     NoNoise,
 )
 from fl_audit.mechanisms.participation import FixedCohort
-from fl_audit.mechanisms.standpoint import Place
+from fl_audit.mechanisms.standpoint import Place as Standing
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report.contents import Findings, RunContents
-from fl_audit.report.finished_run import FinishedRun, RunFacts
+from fl_audit.report.finding import Place, Row, RunContents, Section
 from fl_audit.report.law_words import watcher_text
-from fl_audit.report.section import Entry, Section
-from fl_audit.report.theory import bound_in_other
-from fl_audit.report.wording import DASH, number_text, one_in, percent, plural
-
-COMPUTED = "computed, not estimated"
-_PROMISED = (
-    "epsilon",
-    "delta",
-    "noise_multiplier",
-    "belief_bound",
-    "belief_bound_fixed",
-    "advantage_bound",
-    "advantage_bound_exact",
-)
-
-
-@dataclass(frozen=True)
-class PromiseNumbers:
-    """What was promised.
-
-    Parameters
-    ----------
-    guarantee
-        The promise; None where nothing was promised.
-    rounds
-        k, number of releases after the initial model.
-    sampling_rate
-        Probability with which a unit takes part in a round, or a record in a step of its client's private training.
-    """
-
-    guarantee: Guarantee | None
-    rounds: int
-    sampling_rate: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the entry `guarantee`; what was not promised is None."""
-        promise = self.guarantee
-        promised = {name: None if promise is None else getattr(promise, name) for name in _PROMISED}
-        accountant = None if promise is None else str(promise.accountant)
-        rest = {
-            "accountant": accountant,
-            "adjacency": None if promise is None else str(promise.adjacency),
-            "rounds": self.rounds,
-            "sampling_rate": self.sampling_rate,
-        }
-        return {"guarantee": promised | rest}
+from fl_audit.report.units import unit_words
+from fl_audit.report.wording import number_text, one_in, percent, plural
 
 
 def belief_bounds(facts: RunFacts) -> dict[int, float]:
@@ -76,21 +34,14 @@ def belief_bounds(facts: RunFacts) -> dict[int, float]:
     return {1: bound, 0: bound_in_other(bound, facts.prior)}
 
 
-def _measure(run: FinishedRun, _: Findings) -> PromiseNumbers:
-    facts = run.facts
-    promise = facts.guarantee
-    rate = facts.sampling_rate if promise is None else promise.sampling_rate
-    return PromiseNumbers(promise, facts.game.rounds, rate)
-
-
-def promise_sentence(numbers: PromiseNumbers, contents: RunContents) -> str:
+def _sentence(numbers: PromiseNumbers, contents: RunContents) -> str:
     """Return what was promised, in terms of how sure anybody may become."""
     promise, facts = numbers.guarantee, contents.facts
     if promise is None and facts.game.randomiser is not None:
         return "The training itself had no protection, and of its models alone nothing was promised."
     if promise is None:
         return "These models were trained without any protection: nothing was promised."
-    watcher, words = watcher_text(facts), facts.words
+    watcher, words = watcher_text(facts), contents.words
     bound, chance = percent(promise.belief_bound), one_in(promise.delta)
     if facts.prior != 0.5:
         other = percent(belief_bounds(facts)[0])
@@ -103,6 +54,32 @@ def promise_sentence(numbers: PromiseNumbers, contents: RunContents) -> str:
         f"The promise was that nobody who {watcher} may become more than {bound} sure {words.whether}, except with a "
         f"chance of at most {chance}."
     )
+
+
+def person_text(contents: RunContents) -> str:
+    """Return what the promise means for a person in the data, in a few sentences: one chance in so many."""
+    promise, verdict = contents.facts.guarantee, contents.find(VerdictNumbers)
+    if promise is None:
+        return "Nothing limits what these models may tell about a person whose records were trained with."
+    whose = (
+        "your records are all that one client holds"
+        if contents.words.one == "client"
+        else "one of the records is yours"
+    )
+    right = percent(round((1 + promise.advantage_bound_exact) / 2, 3))
+    limit = (
+        f"becomes more than {percent(promise.belief_bound)} sure that it was used, with a chance of "
+        f"{one_in(promise.delta)} at most"
+    )
+    if promise.belief_bound >= 1:
+        limit = "may become sure that it was used"
+    text = (
+        f"Suppose {whose}. Somebody who knows all the others and watches everything {limit}. At even odds the best "
+        f"possible guess whether it was used is right in {right} of cases at most; a coin is right in 50{chr(160)}%."
+    )
+    if verdict is not None and verdict.verdict is Verdict.VIOLATED:
+        return f"Had the promise been kept, this would hold; it was broken, so it does not. {text}"
+    return text
 
 
 def _console(numbers: PromiseNumbers, _: RunContents) -> list[tuple[str, str]]:
@@ -118,40 +95,32 @@ def _console(numbers: PromiseNumbers, _: RunContents) -> list[tuple[str, str]]:
     return [("Promise", text)]
 
 
-def _entries(numbers: PromiseNumbers, contents: RunContents) -> list[Entry]:
-    promise = numbers.guarantee
+def _rows(numbers: PromiseNumbers, contents: RunContents) -> list[Row]:
+    promise, facts = numbers.guarantee, contents.facts
     if promise is None:
         return []
-    accountant, facts = promise.accountant, contents.facts
-    neighbours = noise_text(facts)
-    unseen = f"; for a {facts.words.one} that takes part every time" * facts.is_amplified
-    mu = f"{_mu_method(facts)}{unseen}"
-    plain = "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)"
-    exact = "delta(0) of the privacy loss distribution" if facts.is_amplified else plain
-    chosen = "chosen before the run"
+    by, between = f"by {promise.accountant}", noise_text(facts)
+    always = f"for a {contents.words.one} that takes part every time; " * facts.is_amplified
+    exact = "delta(0) of the loss distribution" if facts.is_amplified else "2 Φ(mu/2) - 1 (Dong, Roth & Su 2022)"
+    prior = f"prior belief {percent(facts.prior)}"
     return [
-        Entry("Epsilon (nats)", promise.epsilon, accountant, COMPUTED,
-              "accounting over all rounds, at the delta below", neighbours),
-        Entry("Delta (probability)", promise.delta, accountant, COMPUTED, chosen),
-        Entry("Noise multiplier z", promise.noise_multiplier, accountant, COMPUTED,
-              _multiplier_method(facts), neighbours),
-        Entry("Rounds", numbers.rounds, DASH, COMPUTED, chosen),
-        Entry("Gaussian mu", promise.mu, "gdp", COMPUTED, mu, neighbours),
-        Entry("Belief bound", promise.belief_bound, str(accountant), COMPUTED, _belief_bound_method(promise),
-              f"prior belief {percent(facts.prior)}", True),
-        Entry("Belief bound at fixed sensitivities", promise.belief_bound_fixed, accountant, COMPUTED,
-              _fixed_bound_method(accountant),
-              f"prior belief {percent(facts.prior)}; D and D' differ by as much in every round, whatever was released "
-              "before", True),
-        Entry("Advantage bound", promise.advantage_bound, accountant, COMPUTED,
-              "Bernau et al. 2021, theorem 3 and Eq. (6)",
-              "noise calibrated by the classic formula; for exactly calibrated noise it may be exceeded"),
-        Entry("Advantage bound, exact", promise.advantage_bound_exact, exact_accountant(facts), COMPUTED, exact,
-              neighbours),
+        Row("Epsilon (nats)", promise.epsilon, f"over all rounds, at the delta below, {by}; {between}"),
+        Row("Delta (probability)", promise.delta, "chosen before the run"),
+        Row("Noise multiplier z", promise.noise_multiplier, f"{_multiplier_text(facts)}; {by}"),
+        Row("Rounds", numbers.rounds, "chosen before the run"),
+        Row("Sampling rate", numbers.sampling_rate, "chosen before the run"),
+        Row("Gaussian mu", promise.mu, f"{_mu_text(facts)}; {always}by gdp"),
+        Row("Belief bound", promise.belief_bound, f"{_bound_text(promise)}; {prior}", is_share=True),
+        Row("Belief bound at fixed sensitivities", promise.belief_bound_fixed,
+            f"{_fixed_text(promise.accountant)}; {prior}; were the differences of all rounds fixed beforehand",
+            is_share=True),
+        Row("Advantage bound", promise.advantage_bound,
+            "Bernau et al. 2021, theorem 3 and Eq. (6): of noise calibrated by the classic formula"),
+        Row("Advantage bound, exact", promise.advantage_bound_exact, f"{exact}, by {exact_accountant(facts)}"),
     ]  # fmt: skip
 
 
-def _multiplier_method(facts: RunFacts) -> str:
+def _multiplier_text(facts: RunFacts) -> str:
     """Return what the accountant's noise multiplier is."""
     law = facts.game.law
     if isinstance(law.noise, CorrelatedGaussian):
@@ -162,7 +131,7 @@ def _multiplier_method(facts: RunFacts) -> str:
     return f"noise standard deviation over the sensitivity{rest}"
 
 
-def _mu_method(facts: RunFacts) -> str:
+def _mu_text(facts: RunFacts) -> str:
     law = facts.game.law
     if isinstance(law.participation, FixedCohort) and not isinstance(law.noise, CorrelatedGaussian):
         return "square root of the rounds in which a client takes part over z"
@@ -177,22 +146,19 @@ def _mu_method(facts: RunFacts) -> str:
             assert_never(law.noise)
 
 
-def _belief_bound_method(promise: Guarantee) -> str:
+def _bound_text(promise: Guarantee) -> str:
     if promise.accountant in (Accountant.RDP_CLASSIC, Accountant.RDP):
-        return _fixed_bound_method(promise.accountant)
+        return _fixed_text(promise.accountant)
     match promise.claim.sensitivities:
         case Sensitivities.FIXED:
-            return _fixed_bound_method(promise.accountant)
+            return _fixed_text(promise.accountant)
         case Sensitivities.ADAPTIVE:
-            return (
-                "smallest bound that follows from delta(epsilon) at all smaller epsilons, which also holds where the "
-                "difference between D and D' depends on earlier releases; passed with probability at most delta"
-            )
+            return "follows from delta(epsilon) at all smaller epsilons, so it holds whatever earlier releases decide"
         case _:
             assert_never(promise.claim.sensitivities)
 
 
-def _fixed_bound_method(accountant: Accountant) -> str:
+def _fixed_text(accountant: Accountant) -> str:
     if accountant in (Accountant.RDP_CLASSIC, Accountant.RDP):
         return "prior odds times exp(epsilon of rdp-classic), Eq. (5); passed with probability at most delta"
     return "quantile of the law of the log-odds; passed with probability at most delta"
@@ -208,7 +174,7 @@ def noise_text(facts: RunFacts) -> str:
     text = f"Gaussian noise{_of_clients(facts)}, neighbours by {facts.relation}"
     if facts.guarantee is not None and facts.is_amplified:
         seen = ", which the insider sees" if facts.game.standpoint.sees_participation else ""
-        text += f", {facts.words.many} sampled at rate {facts.guarantee.sampling_rate:g}{seen}"
+        text += f", {unit_words(facts.relation).many} sampled at rate {facts.guarantee.sampling_rate:g}{seen}"
     return text if facts.is_private_release else f"{text}; noise follows the data, so for this pair of data sets only"
 
 
@@ -218,7 +184,7 @@ def _of_clients(facts: RunFacts) -> str:
         return " in every step of the clients' training"
     if not facts.game.law.clients_add_noise:
         return " on the sum"
-    if facts.game.standpoint.place is Place.SERVER:
+    if facts.game.standpoint.place is Standing.SERVER:
         return " that clients add, each contribution seen by itself"
     known = plural(facts.game.standpoint.known_shares, "client")
     return f" that clients add, less what {known} added"
@@ -229,17 +195,14 @@ def at_delta(delta: float | None) -> str:
     return "" if delta is None else f", at delta = {delta:g}"
 
 
-def delta_of(facts: RunFacts) -> float:
-    """Return the promised delta; not a number where nothing was promised."""
-    return math.nan if facts.guarantee is None else facts.guarantee.delta
-
-
 PROMISE = Section(
+    name="promise",
+    title="What was promised",
     numbers=PromiseNumbers,
+    measure=measure_promise,
     keys=("guarantee",),
-    measure=_measure,
-    heading="What was promised",
-    entries=_entries,
-    sentence=promise_sentence,
+    place=Place.PAGE,
+    sentence=_sentence,
+    rows=_rows,
     console=_console,
 )

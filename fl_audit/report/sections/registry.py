@@ -2,60 +2,64 @@
 
 from typing import Any
 
-from fl_audit.report.contents import Findings, RunContents
-from fl_audit.report.finished_run import FinishedRun
-from fl_audit.report.section import Section
+from fl_audit.evidence.findings.found import Findings
+from fl_audit.evidence.finished_run import FinishedRun
+from fl_audit.report.finding import Row, RunContents, Section
 from fl_audit.report.sections.attacks import ATTACKS
 from fl_audit.report.sections.attributes import ATTRIBUTES
+from fl_audit.report.sections.belief_rounds import BELIEF_ROUNDS
 from fl_audit.report.sections.client_promises import CLIENT_PROMISES
 from fl_audit.report.sections.clients import CLIENTS
 from fl_audit.report.sections.clipping import CLIPPING
 from fl_audit.report.sections.colluders import COLLUDERS
 from fl_audit.report.sections.crafted import CRAFTED
 from fl_audit.report.sections.empirical_epsilon import EMPIRICAL_EPSILON
+from fl_audit.report.sections.epsilon_star import EPSILON_STAR
 from fl_audit.report.sections.innovations import INNOVATIONS
 from fl_audit.report.sections.insider import INSIDER
+from fl_audit.report.sections.insider_tail import TAIL
 from fl_audit.report.sections.insiders import INSIDERS
 from fl_audit.report.sections.law import LAW
 from fl_audit.report.sections.membership import MEMBERSHIP
 from fl_audit.report.sections.noise import NOISE
+from fl_audit.report.sections.origin import ORIGIN
 from fl_audit.report.sections.other_promises import OTHER_PROMISES
 from fl_audit.report.sections.pair import PAIR
 from fl_audit.report.sections.promise import PROMISE
-from fl_audit.report.sections.provenance import PROVENANCE
 from fl_audit.report.sections.record_promise import RECORD_PROMISE
 from fl_audit.report.sections.released_model import RELEASED_MODEL
 from fl_audit.report.sections.scores import SCORES
-from fl_audit.report.sections.timing import TIMING
 from fl_audit.report.sections.tradeoff import TRADEOFF
 from fl_audit.report.sections.verdict import VERDICT
 from fl_audit.stored_json import SCHEMA
 
 SECTIONS: tuple[Section[Any], ...] = (
     VERDICT,
-    NOISE,
     PROMISE,
     RECORD_PROMISE,
-    CLIENT_PROMISES,
-    OTHER_PROMISES,
+    NOISE,
     INSIDER,
-    TRADEOFF,
-    INSIDERS,
     SCORES,
     ATTACKS,
     ATTRIBUTES,
-    PAIR,
-    CRAFTED,
-    MEMBERSHIP,
-    INNOVATIONS,
-    LAW,
-    CLIPPING,
-    COLLUDERS,
-    EMPIRICAL_EPSILON,
     RELEASED_MODEL,
+    OTHER_PROMISES,
+    EMPIRICAL_EPSILON,
+    PAIR,
+    TRADEOFF,
+    TAIL,
+    BELIEF_ROUNDS,
+    INNOVATIONS,
+    INSIDERS,
+    MEMBERSHIP,
+    EPSILON_STAR,
     CLIENTS,
-    TIMING,
-    PROVENANCE,
+    CLIENT_PROMISES,
+    COLLUDERS,
+    CLIPPING,
+    CRAFTED,
+    LAW,
+    ORIGIN,
 )
 """A section may use what the sections before it have found."""
 
@@ -77,11 +81,24 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] = SECTI
         summary |= dict.fromkeys(section.keys)
         if numbers is not None:
             found[section.numbers] = numbers
-            summary |= numbers.to_json()
-    return RunContents(run, Findings(found), summary)
+            summary |= numbers.to_json() | ({} if section.said is None else dict(section.said(numbers, run)))
+    contents = RunContents(run, Findings(found), summary)
+    summary["findings"] = [row.to_json() for _, row in page_rows(contents, sections)]
+    return contents
 
 
 def measured(contents: RunContents, sections: tuple[Section[Any], ...] = SECTIONS) -> list[tuple[Section[Any], Any]]:
     """Return the sections that have numbers in this run, in order, each with its numbers."""
     found = [(section, contents.find(section.numbers)) for section in sections]
     return [(section, numbers) for section, numbers in found if numbers is not None]
+
+
+def page_rows(contents: RunContents, sections: tuple[Section[Any], ...] = SECTIONS) -> list[tuple[Section[Any], Row]]:
+    """Return the rows of the table of the first page, each with its section."""
+    return [
+        (section, row)
+        for section, numbers in measured(contents, sections)
+        if section.rows is not None
+        for row in section.rows(numbers, contents)
+        if row.on_page
+    ]

@@ -1,3 +1,5 @@
+"""The figures of a report: each can be drawn, has named axes, and shows the numbers that it says."""
+
 import re
 from dataclasses import replace
 from itertools import pairwise
@@ -10,38 +12,42 @@ from scipy import stats
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
+from fl_audit.evidence.findings.innovations import innovations_by_bit
+from fl_audit.evidence.findings.insider import EvidenceTail, InsiderNumbers, passed_shares
+from fl_audit.evidence.findings.membership import MembershipNumbers
+from fl_audit.evidence.findings.noise import NoiseNumbers
+from fl_audit.evidence.findings.other_promises import OtherPromises
+from fl_audit.evidence.findings.tradeoff import FEWEST, TradeoffNumbers
+from fl_audit.evidence.finished_run import FinishedRun
+from fl_audit.evidence.run_tables import RunTables
 from fl_audit.game.crafted import CraftedMeasures
 from fl_audit.report import style
-from fl_audit.report.contents import RunContents
 from fl_audit.report.curves import quantiles_by_round
-from fl_audit.report.finished_run import FinishedRun, RunTables
+from fl_audit.report.finding import RunContents
 from fl_audit.report.page.pictures import draw_all
 from fl_audit.report.page.svg import to_svg
-from fl_audit.report.section import Caption
-from fl_audit.report.sections.innovations import innovations_by_bit
-from fl_audit.report.sections.insider import InsiderNumbers
-from fl_audit.report.sections.insider_figures import worlds_shown
-from fl_audit.report.sections.insider_tail import bound_in_log_odds, passed_shares, tail_caption, tail_figure
-from fl_audit.report.sections.membership import MembershipNumbers
-from fl_audit.report.sections.noise import NoiseNumbers
-from fl_audit.report.sections.other_promises import OtherPromises
+from fl_audit.report.sections.epsilon_star import promise_fits
+from fl_audit.report.sections.insider_tail import tail_figure
+from fl_audit.report.sections.noise import MOST_TENSORS, noise_figure
 from fl_audit.report.sections.registry import SECTIONS, measured, report_contents
-from fl_audit.report.sections.released_model import promise_fits
-from fl_audit.report.sections.tradeoff import FEWEST, TradeoffNumbers
 from fl_audit.report.style import to_png
 from fl_audit.report.wording import number_text
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
+def pictures_of(contents: RunContents) -> dict[str, tuple]:
+    """Return the pictures of a run by name, each with its numbers."""
+    return {
+        section.name: (section.picture, numbers)
+        for section, numbers in measured(contents)
+        if section.picture is not None and section.picture.applies(numbers, contents)
+    }
+
+
 def figures_of(contents: RunContents) -> dict[str, Figure]:
     """Return every figure of a run by name, undrawn yet."""
-    return {
-        picture.name: picture.draw(numbers, contents)
-        for section, numbers in measured(contents)
-        for picture in section.pictures
-        if picture.applies(numbers, contents)
-    }
+    return {name: picture.draw(numbers, contents) for name, (picture, numbers) in pictures_of(contents).items()}
 
 
 def test_a_crafted_record_is_shown_as_an_image_where_it_is_one(make_contents):
@@ -60,27 +66,14 @@ def test_a_crafted_record_is_shown_as_an_image_where_it_is_one(make_contents):
         assert told["mean_sensitivity"] == pytest.approx(share.mean())
 
 
-def drawn_names(contents: RunContents) -> list[str]:
-    return list(captions_of(contents))
-
-
-def captions_of(contents: RunContents) -> dict[str, Caption]:
-    return {
-        picture.name: picture.caption(numbers, contents)
-        for section, numbers in measured(contents)
-        for picture in section.pictures
-        if picture.applies(numbers, contents)
-    }
+def captions_of(contents: RunContents) -> dict[str, str]:
+    return {name: picture.caption(numbers, contents) for name, (picture, numbers) in pictures_of(contents).items()}
 
 
 def figure_of(contents: RunContents, name: str) -> Figure:
     """Return one figure of a run by name."""
-    return next(
-        picture.draw(numbers, contents)
-        for section, numbers in measured(contents)
-        for picture in section.pictures
-        if picture.name == name
-    )
+    picture, numbers = pictures_of(contents)[name]
+    return picture.draw(numbers, contents)
 
 
 def with_tables(run: FinishedRun, **changed: object) -> FinishedRun:
@@ -102,20 +95,18 @@ def with_tables(run: FinishedRun, **changed: object) -> FinishedRun:
 def test_every_figure_is_drawn_as_png(make_contents, shape):
     contents = make_contents(**shape)
     pictures = draw_all(contents)
-    few = MANY_WORLDS_ONLY if shape.get("worlds", 300) < 20 else set()
-    few = few if has_tradeoff(contents) else few | {"tradeoff"}
+    few = set() if has_tradeoff(contents) else {"tradeoff"}
     assert {picture.name for picture in pictures} == EXPECTED - few
     assert all(picture.png.startswith(PNG_SIGNATURE) for picture in pictures)
-    assert all(picture.caption.text and picture.caption.alternative for picture in pictures)
+    assert all(picture.caption and picture.title in picture.alternative for picture in pictures)
 
 
 def has_tradeoff(contents: RunContents) -> bool:
     return min(contents.run.bits.sum(), (~contents.run.bits).sum()) >= FEWEST
 
 
-OF_OTHER_LAWS = {"insiders", "crafted", "attacks", "attacks-auc", "clipping-norm", "colluders"}
-EXPECTED = {picture.name for section in SECTIONS for picture in section.pictures} - OF_OTHER_LAWS
-MANY_WORLDS_ONLY = {"pair", "reliability"}
+OF_OTHER_LAWS = {"insiders", "crafted", "attacks", "clipping-norm", "colluders"}
+EXPECTED = {section.name for section in SECTIONS if section.picture is not None} - OF_OTHER_LAWS
 
 
 @pytest.mark.full_size
@@ -143,32 +134,20 @@ def texts(figure):
 def test_axes_have_names(make_contents):
     for figure in figures_of(make_contents(worlds=30, rounds=3)).values():
         assert figure.axes[-1].get_xlabel()
-        assert figure.axes[0].get_ylabel()
-
-
-def test_belief_figure_names_law_bound_and_share(make_contents):
-    legend = " ".join(texts(figure_of(make_contents(), "beliefs")))
-    assert "exact law, μ = 0.55" in legend
-    assert "of 300" in legend
-    assert "δ = 0.12" in legend
 
 
 def test_where_no_law_is_exact_no_density_is_drawn_but_the_limit_as_a_tail(make_contents):
     contents = make_contents(exact=False)
-    captions = captions_of(contents)
-    for name in ("beliefs", "log-odds"):
-        assert not any("law" in text for text in texts(figure_of(contents, name)))
-        assert "No law is drawn" in captions[name].text
-    figure, promise = figure_of(contents, "passing"), contents.facts.guarantee
+    assert not any("law" in text for text in texts(figure_of(contents, "beliefs")))
+    assert any("exact law" in text for text in texts(figure_of(make_contents(), "beliefs")))
+    figure, promise, tail = figure_of(contents, "passing"), contents.facts.guarantee, contents.find(EvidenceTail)
     lines = {line.get_label(): line for line in figure.axes[0].get_lines()}
-    limit = lines["limit while the promise is kept"]
-    grid, allowed = limit.get_data()
-    mu, at = promise.mu, np.searchsorted(grid, bound_in_log_odds(promise))
+    grid, allowed = lines["limit while the promise is kept"].get_data()
+    mu, at = promise.mu, np.searchsorted(grid, tail.bound)
     # Above what one fixed law allows, for sensitivities may follow earlier releases, and within the promise.
     assert stats.norm.sf(grid[at] / mu - mu / 2) < allowed[at] < promise.delta
     assert np.all(np.diff(allowed) <= 0)
-    assert "none of 300 worlds passed it" in captions["passing"].text
-    assert any("law" in text for text in texts(figure_of(make_contents(), "beliefs")))
+    assert (tail.passed, tail.worlds) == (0, 300)
 
 
 def test_the_share_that_passes_is_counted_with_its_interval():
@@ -181,22 +160,16 @@ def test_the_share_that_passes_is_counted_with_its_interval():
 
 def test_a_bound_that_limits_no_belief_is_left_out(make_contents):
     contents = make_contents()
-    promise = replace(contents.facts.guarantee, belief_bound=1.0)
-    run = replace(contents.run, facts=replace(contents.facts, guarantee=promise))
-    contents = replace(contents, run=run)
-    labels = [line.get_label() for line in tail_figure(contents).axes[0].get_lines()]
+    tail = replace(contents.find(EvidenceTail), bound=float("inf"))
+    labels = [line.get_label() for line in tail_figure(tail, contents).axes[0].get_lines()]
     assert not any("promise:" in str(label) for label in labels)
-    assert "limits no belief" in tail_caption(contents).text
 
 
 def test_few_worlds_are_drawn_each_by_itself_without_densities(make_contents):
-    for contents in (make_contents(worlds=10), make_contents(worlds=30)):
-        for name in ("beliefs", "log-odds") if contents.run.worlds < 20 else ("log-odds",):
-            axes = figure_of(contents, name).axes[0]
-            assert not axes.patches or name == "beliefs"
-            marks = [line for line in axes.get_lines() if line.get_marker() in {"o", "v"}]
-            assert sum(len(line.get_xdata()) for line in marks) == contents.run.worlds
-            assert "istogram" not in captions_of(contents)[name].alternative
+    axes = figure_of(make_contents(worlds=10), "beliefs").axes[0]
+    marks = [line for line in axes.get_lines() if line.get_marker() == "o"]
+    assert sum(len(line.get_xdata()) for line in marks) == 10
+    assert not axes.containers
 
 
 def test_bars_of_the_belief_histogram_have_area_one(make_contents):
@@ -204,20 +177,14 @@ def test_bars_of_the_belief_histogram_have_area_one(make_contents):
     assert sum(bar.get_height() * bar.get_width() for bar in bars) == pytest.approx(1)
 
 
-def test_epsilon_star_panel_is_left_out_when_turned_off(make_contents):
-    assert len(figure_of(make_contents(worlds=5), "releases").axes) == 2
-    without = make_contents(worlds=5, with_epsilon_star=False, with_clients=False)
-    assert len(figure_of(without, "releases").axes) == 1
-    assert "turned off" in captions_of(without)["releases"].text
-
-
 def test_promised_epsilon_is_drawn_only_where_it_leaves_the_curve_readable(make_contents):
     contents = make_contents(worlds=30, rounds=3)
     assert promise_fits(contents)
-    assert any("promised epsilon" in text for text in texts(figure_of(contents, "releases")))
+    assert any("promised epsilon" in text for text in texts(figure_of(contents, "epsilon-star")))
     large = make_contents(worlds=30, rounds=3, mu=6.0)
     assert not promise_fits(large)
-    assert not any("promised epsilon" in text for text in texts(figure_of(large, "releases")))
+    assert not any("promised epsilon" in text for text in texts(figure_of(large, "epsilon-star")))
+    assert "epsilon-star" not in pictures_of(make_contents(worlds=5, with_epsilon_star=False, with_clients=False))
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -246,20 +213,9 @@ def test_rounds_without_signal_have_no_innovation(make_contents):
     assert sum(part.size for part in innovations_by_bit(quieter).values()) == 18
     found = report_contents(quieter)
     assert found.summary["innovations"]["rounds_left_out"] == 6
-    assert "Of 24 rounds of all worlds, 6 were left out" in captions_of(found)["innovations"].text
-    assert "left out" not in captions_of(report_contents(run))["innovations"].text
     nowhere = with_tables(run, rounds=run.tables.rounds.assign(local_sensitivity=0.0))
     assert innovations_by_bit(nowhere) == {}
-    assert "innovations" in drawn_names(report_contents(nowhere))
-
-
-def test_worlds_shown_are_the_first_of_either_bit(make_contents):
-    worlds = make_contents().worlds
-    shown = worlds_shown(worlds, 12)
-    assert shown["bit"].tolist() == [1] * 6 + [0] * 6
-    assert shown.loc[shown["bit"] == 0, "world"].tolist() == worlds.loc[worlds["bit"] == 0, "world"].head(6).tolist()
-    only = worlds[worlds["bit"] == 1]
-    assert len(worlds_shown(only, 12)) == 12
+    assert "innovations" not in pictures_of(report_contents(nowhere))
 
 
 def test_quantiles_over_worlds(make_contents):
@@ -270,17 +226,12 @@ def test_quantiles_over_worlds(make_contents):
     assert (low[1], middle[1]) == pytest.approx((second.min(), second.median()))
 
 
-def test_membership_figure_has_every_advantage_and_each_bound_that_says_something(make_contents):
+def test_membership_figure_has_every_advantage_and_the_exact_bound(make_contents):
     contents = make_contents()
     figure = figure_of(contents, "membership")
     legend = " ".join(texts(figure))
     assert f"exact bound, one record: {number_text(contents.facts.guarantee.advantage_bound_exact, 3)}" in legend
     assert "exact bound, members and others" not in legend
-    tradeoff = number_text(contents.find(MembershipNumbers).bounds.tradeoff, 3)
-    assert f"(Kairouz et al. 2015): {tradeoff}" in legend
-    assert "Yeom" not in legend
-    small = " ".join(texts(figure_of(make_contents(mu=0.1), "membership")))
-    assert "bound of Yeom et al. 2018" in small
     shown = {text.get_text() for text in figure.axes[0].texts}
     advantages = (
         contents.find(InsiderNumbers).estimate.advantage,
@@ -290,11 +241,18 @@ def test_membership_figure_has_every_advantage_and_each_bound_that_says_somethin
     assert {number_text(advantage, 3) for advantage in advantages} == shown
 
 
-def test_membership_caption_says_what_the_bounds_and_the_prior_leave(make_contents):
-    even = captions_of(make_contents())["membership"].text
-    assert "The bound of Yeom et al. lies above 1 and says nothing" in even
-    assert "wins more often by chance only" in even
-    assert "wins more often by chance only" not in captions_of(make_contents(prior=0.2))["membership"].text
+def test_figure_shows_every_tensor_and_the_promise(make_contents):
+    contents = make_contents(worlds=20, noise=0.9)
+    numbers = contents.find(NoiseNumbers)
+    axes = noise_figure(numbers, contents).axes[0]
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == ["bias", "weight", "Where it hides\nthe record", "All parameters"]
+    low, high = axes.get_xlim()
+    assert low < 0.9 < 1 < high
+    many = tuple((f"t{at}", 1 + at / 1000, 0.9, 1.1) for at in range(40))
+    axes = noise_figure(replace(numbers, estimate=replace(numbers.estimate, tensors=many)), contents).axes[0]
+    assert len(axes.get_yticklabels()) == MOST_TENSORS + 2
+    assert axes.get_yticklabels()[MOST_TENSORS - 1].get_text() == "t0"
 
 
 def test_bound_for_members_differs_where_records_come_and_go(make_contents):
@@ -303,13 +261,10 @@ def test_bound_for_members_differs_where_records_come_and_go(make_contents):
 
 
 def test_findings_that_a_run_has_none_of_are_left_out(make_contents):
-    assert EXPECTED - set(drawn_names(make_contents(worlds=60, with_membership=False))) == {"membership"}
-    assert EXPECTED - set(drawn_names(make_contents(worlds=60, with_clients=False))) == {"client-epsilon-star"}
-    assert drawn_names(make_contents(worlds=5, with_insider=False, exact=False, with_clients=False)) == [
-        "other-promises",
-        "membership",
-        "releases",
-    ]
+    assert EXPECTED - set(pictures_of(make_contents(worlds=60, with_membership=False))) == {"membership"}
+    assert EXPECTED - set(pictures_of(make_contents(worlds=60, with_clients=False))) == {"client-epsilon-star"}
+    without = make_contents(worlds=5, with_insider=False, exact=False, with_clients=False)
+    assert set(pictures_of(without)) == {"other-promises", "membership", "accuracy", "epsilon-star"}
 
 
 def test_incomplete_tables_are_refused(make_contents):
@@ -326,9 +281,7 @@ def test_client_figure_marks_what_is_unbounded_and_leaves_out_what_has_no_value(
     medians, unbounded, _ = axes.lines
     assert list(medians.get_xdata()) == [0, 1, 2, 4]
     assert list(unbounded.get_xdata()) == [4]
-    words = captions_of(contents)["client-epsilon-star"]
-    assert "No value for 1 client " in words.text
-    assert "5 clients" in words.alternative
+    assert "5 clients" in captions_of(contents)["client-epsilon-star"]
 
 
 def test_a_drawing_for_the_page_has_words_colours_of_the_screen_and_names_of_its_own(make_contents):

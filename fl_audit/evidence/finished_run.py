@@ -1,21 +1,21 @@
-"""What a report starts from: the tables of a finished run, and the facts about what was promised and played."""
+"""What evidence starts from: the tables of a finished run, and the facts about what was promised and played."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.adversaries.residuals import Residuals
-from fl_audit.errors import require
 from fl_audit.evidence.belief.innovations import increments_of
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.membership.one_target import OneTargetScores, one_target_scores
+from fl_audit.evidence.origin import Provenance, Unprotected
+from fl_audit.evidence.run_tables import RunTables, Timing
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.crafted import CraftedMeasures
 from fl_audit.game.membership import Membership
@@ -25,77 +25,11 @@ from fl_audit.mechanisms.noise import NoiseScaling, faced
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.log_odds import LogOddsLaw, Truth, log_odds_law
 from fl_audit.randomness import Purpose, generator
-from fl_audit.report.provenance import Provenance
-from fl_audit.report.units import UnitWords, unit_words
-from fl_audit.report.unprotected import Unprotected
 
 Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-5
 """Relative gap between a sensitivity and the largest one that float32 explains."""
-
-WORLD_COLUMNS = ("world", "bit", "log_odds", "belief", "won", "test_accuracy")
-ROUND_COLUMNS = ("world", "round", "sigma", "local_sensitivity", "log_odds")
-RELEASE_COLUMNS = ("world", "round", "test_accuracy")
-NORM_COLUMN = "clipping_norm"
-"""Column of the table of rounds where the clipping norm is adaptive."""
-INSIDER_COLUMNS = ("world", "insider")
-
-
-@dataclass(frozen=True)
-class RunTables:
-    """The tables of a finished run; the worlds stand in the order of their numbers.
-
-    Parameters
-    ----------
-    worlds
-        One row a world: world, bit, log_odds, belief (in the dataset that was really used), won, test_accuracy;
-        epsilon_star, test_auroc, membership_advantage, record_membership_guess and record_score where they were
-        computed.
-    rounds
-        One row a world and round from 1: world, round, sigma, local_sensitivity, log_odds (cumulative, D against D').
-    releases
-        One row a world and release from 0, the initial model: world, round, test_accuracy, epsilon_star.
-    clients
-        One row a world, release and client: Epsilon* of that client's own shard, and what its accountant has counted
-        where clients train privately. None where there is neither.
-    residuals
-        One row a world and round: what the insider's noise meter read. None where there was none.
-    insiders
-        One row a world and insider: world, insider (the client), log_odds, belief (in the dataset that was really
-        used), won; of insiders without beliefs their score alone. None where one insider played alone.
-
-    targets
-        One row a world and target, in the game of membership: world, target (the unit), is_in, and the scores of every
-        attack. None in the game of identifiability.
-
-    Raises
-    ------
-    InputError
-        If a table lacks a column or has no rows.
-    """
-
-    worlds: pd.DataFrame
-    rounds: pd.DataFrame
-    releases: pd.DataFrame
-    clients: pd.DataFrame | None = None
-    residuals: pd.DataFrame | None = None
-    insiders: pd.DataFrame | None = None
-    targets: pd.DataFrame | None = None
-
-    def __post_init__(self) -> None:
-        _require_table("worlds", self.worlds, WORLD_COLUMNS)
-        _require_table("rounds", self.rounds, ROUND_COLUMNS)
-        _require_table("releases", self.releases, RELEASE_COLUMNS)
-        if self.insiders is not None:
-            _require_table("insiders", self.insiders, INSIDER_COLUMNS)
-        object.__setattr__(self, "worlds", self.worlds.sort_values("world", ignore_index=True))
-
-
-def _require_table(name: str, table: pd.DataFrame, columns: tuple[str, ...]) -> None:
-    missing = [column for column in columns if column not in table]
-    require(not missing, f"the table {name} lacks {', '.join(missing)}: a report needs {', '.join(columns)}")
-    require(len(table) > 0, f"the table {name} is empty: a report needs at least one finished world")
 
 
 @dataclass(frozen=True)
@@ -113,7 +47,7 @@ class RunFacts:
     confidence
         Confidence of the intervals, above 0 and below 1.
     neighbour
-        Which pair of training sets was audited, in words.
+        Which pair of training sets was audited, as the configuration names it.
     star
         How Epsilon* was computed; None where it was turned off.
     configuration
@@ -122,6 +56,8 @@ class RunFacts:
         What randomising promises each record by itself; None where records are not randomised.
     crafted
         What the crafted record is; None where D and D' differ in a record of the data, or in a client.
+    commonest
+        Share of the most frequent class among the test records; None where it is not known.
     """
 
     game: PublicGame
@@ -133,6 +69,7 @@ class RunFacts:
     configuration: Mapping[str, Any]
     record_claim: RecordClaim | None = None
     crafted: CraftedMeasures | None = None
+    commonest: float | None = None
 
     @property
     def has_promise(self) -> bool:
@@ -148,11 +85,6 @@ class RunFacts:
     def relation(self) -> Adjacency:
         """How the two training sets differ."""
         return self.game.law.adjacency
-
-    @property
-    def words(self) -> UnitWords:
-        """How the report speaks of what the two training sets differ in."""
-        return unit_words(self.relation)
 
     @property
     def scaling(self) -> NoiseScaling:
@@ -220,31 +152,6 @@ class RunFacts:
 
 
 @dataclass(frozen=True)
-class Timing:
-    """How long a run took; None where it was not noted.
-
-    Parameters
-    ----------
-    setup_seconds, training_seconds
-        Before the first round, and from there to the last.
-    worlds_per_second
-        While training.
-    engine
-        Where the clients ran.
-    """
-
-    setup_seconds: float | None = None
-    training_seconds: float | None = None
-    worlds_per_second: float | None = None
-    engine: str | None = None
-
-    @classmethod
-    def of_json(cls, noted: Mapping[str, Any]) -> "Timing":
-        """Return what a run noted about its time; other notes are left out."""
-        return cls(**{field.name: noted.get(field.name) for field in fields(cls)})
-
-
-@dataclass(frozen=True)
 class FinishedRun:
     """A finished run, with its tables as arrays in which worlds and rounds are in one order.
 
@@ -264,7 +171,7 @@ class FinishedRun:
 
     facts: RunFacts
     tables: RunTables
-    timing: Timing = Timing()
+    timing: Timing = field(default_factory=Timing)
     provenance: Provenance | None = None
     unprotected: Unprotected | None = None
 

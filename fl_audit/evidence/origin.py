@@ -1,29 +1,59 @@
-"""Where a run comes from: when, by which command, with which versions, on which data and machine it was made."""
+"""Where a run comes from, and the same training without privacy, beside which its accuracy is shown."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from fl_audit.report.wording import SPACE
 
-_MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
-_SHOWN_OF_DIGEST = 12
+@dataclass(frozen=True)
+class Unprotected:
+    """What the same training without clipping and noise is worth.
 
-NOT_NOTED = "Where this run comes from was not noted."
+    Parameters
+    ----------
+    run
+        Name of that run's directory.
+    worlds
+        Number of its worlds, at least 1.
+    rounds
+        Numbers of its releases that were evaluated, from 0, the initial model.
+    accuracy
+        Mean accuracy of each on test records, 0 to 1; as many.
+    """
+
+    run: str
+    worlds: int
+    rounds: tuple[int, ...]
+    accuracy: tuple[float, ...]
+
+    @property
+    def final(self) -> float:
+        """Mean accuracy of the last release."""
+        return self.accuracy[-1]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value as JSON values."""
+        return {
+            "run": self.run,
+            "worlds": self.worlds,
+            "rounds": list(self.rounds),
+            "accuracy": list(self.accuracy),
+        }
+
+    @classmethod
+    def of_json(cls, values: Mapping[str, Any]) -> "Unprotected":
+        """Return what `to_json` wrote.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            If it is something else.
+        """
+        rounds, accuracy = tuple(map(int, values["rounds"])), tuple(map(float, values["accuracy"]))
+        if not rounds or len(rounds) != len(accuracy):
+            raise ValueError("rounds and accuracy differ in number")
+        return cls(str(values["run"]), int(values["worlds"]), rounds, accuracy)
 
 
 @dataclass(frozen=True)
@@ -91,26 +121,3 @@ class Provenance:
             datetime.fromisoformat(session.began)
         data, shards = stored["data"], stored.get("shards")
         return cls(sessions, data and str(data), shards and tuple(int(size) for size in shards))
-
-
-def provenance_line(provenance: Provenance | None) -> str:
-    """Return in a line where a run comes from."""
-    if provenance is None:
-        return NOT_NOTED
-    first = provenance.sessions[0]
-    versions = ", ".join(f"{name}{SPACE}{first.versions[name]}" for name in ("fl_audit", "flwr", "torch")
-                         if name in first.versions)  # fmt: skip
-    data = f"data{SPACE}{provenance.data[:_SHOWN_OF_DIGEST]}" if provenance.data else ""
-    return " · ".join(part for part in (day_text(first.began), versions, data, first.command) if part)
-
-
-def day_text(moment: str) -> str:
-    """Return the day of a moment in ISO 8601 as people write it.
-
-    Examples
-    --------
-    >>> day_text("2026-11-05T10:00:00+00:00").replace(SPACE, " ")
-    '5 November 2026'
-    """
-    year, month, day = moment[:10].split("-")
-    return f"{int(day)}{SPACE}{_MONTHS[int(month) - 1]}{SPACE}{year}"

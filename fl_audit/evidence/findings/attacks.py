@@ -1,0 +1,125 @@
+"""The game of membership: what attacks find of many targets, beside what insiders get and promises allow."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from fl_audit.adversaries.membership.names import Attack
+from fl_audit.evidence.bounds.lower_bounds import bound_json
+from fl_audit.evidence.findings.found import Findings, finite
+from fl_audit.evidence.finished_run import FinishedRun
+from fl_audit.evidence.membership.achieved import Achieved, Asked, achieved_by_attack, achieved_by_insiders
+from fl_audit.evidence.membership.limits import largest_auc
+from fl_audit.game.membership import Membership
+
+Floats = NDArray[np.float64]
+
+
+SCORE, APART = "score_", "apart_"
+"""Before the name of an attack, the columns of its scores: with all other worlds as shadows, and with some apart."""
+
+
+INSIDER = "insider"
+
+
+_WORLDS_OF_PAIRS = 100
+"""In so many worlds the theory of the insiders goes through all pairs; more would change no digit that is shown."""
+
+
+@dataclass(frozen=True)
+class AttackNumbers:
+    """What everybody achieved.
+
+    Parameters
+    ----------
+    achieved
+        By name, the attacks in the order of the configuration, the insider last.
+    worlds, targets
+        Their numbers.
+    insider_auc
+        AUC that the insiders' signal-to-noise ratios lead to, were these fixed; None without insider, or where rounds
+        are sampled in secret.
+    largest_auc
+        The AUC that the promise allows to anybody; None without a promise.
+    """
+
+    achieved: dict[str, Achieved]
+    worlds: int
+    targets: int
+    insider_auc: float | None
+    largest_auc: float | None
+
+    @property
+    def outsiders(self) -> dict[str, Achieved]:
+        """The attacks that see models alone."""
+        return {name: found for name, found in self.achieved.items() if name != INSIDER}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `attacks`."""
+        return {
+            "attacks": {
+                "worlds": self.worlds,
+                "targets": self.targets,
+                "largest_auc": self.largest_auc,
+                "insider_auc_from_signal": self.insider_auc,
+                "by_name": {name: _json(found) for name, found in self.achieved.items()},
+            }
+        }
+
+
+def _json(found: Achieved) -> dict[str, Any]:
+    rates, one_run = found.rates, found.one_run
+    named = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
+    told: dict[str, Any] = {name: asdict(getattr(rates, name)) for name in named}
+    told |= {"confidence": rates.confidence, "lower_bound": None if found.bound is None else bound_json(found.bound)}
+    if one_run is None or found.by_tradeoff is None:
+        return told | {"one_run": None}
+    guesses = one_run.guesses
+    counted = {"coins": guesses.coins, "guessed": guesses.guessed, "right": guesses.right}
+    bounds = {"epsilon": finite(one_run.epsilon), "ceiling": finite(one_run.limit_of_detection)}
+    return told | {"one_run": bounds | {"epsilon_by_tradeoff": finite(found.by_tradeoff.epsilon)} | counted}
+
+
+def measure_attacks(run: FinishedRun, _: Findings) -> AttackNumbers | None:
+    """Return what every attacker achieved; None outside the game of membership."""
+    table, promise = run.tables.targets, run.facts.guarantee
+    if table is None:
+        return None
+    worlds = table["world"].nunique()
+
+    def column(name: str) -> Floats:
+        return table[name].to_numpy(dtype=np.float64).reshape(worlds, -1)
+
+    membership = Membership(column("is_in").astype(np.bool_))
+    delta = float(run.facts.configuration["privacy"]["delta"])
+    asked, achieved = Asked(delta, run.facts.confidence), dict[str, Achieved]()
+    for name in (str(named)[len(SCORE) :] for named in table.columns if str(named).startswith(SCORE)):
+        scores = column(SCORE + name)
+        apart = column(APART + name) if APART + name in table else None
+        attack = Attack(name)
+        kept = apart if attack.has_shadows else scores
+        achieved[name] = achieved_by_attack(scores, kept, membership, asked, attack.sees_weights)
+    known = None
+    if "log_odds" in table:
+        achieved[INSIDER] = achieved_by_insiders(column("log_odds"), membership, asked)
+        is_secret = run.facts.is_sampled and not run.facts.game.standpoint.sees_participation
+        known = None if is_secret else _auc_of_signals(column("mu"), membership)
+    if not achieved:
+        return None
+    limit = None if promise is None else largest_auc(promise.claim.profile)
+    return AttackNumbers(achieved, worlds, membership.targets, known, limit)
+
+
+def _auc_of_signals(mu: Floats, membership: Membership) -> float:
+    """Return the AUC of log-odds N(+-mu^2/2, mu^2) of targets that differ in mu, over all pairs of some worlds.
+
+    Of a member with mu_1 and another with mu_0 the difference of log-odds is N(s^2/2, s^2), s^2 = mu_1^2 + mu_0^2.
+    """
+    right, pairs = 0.0, 0
+    for squares, is_in in zip(np.square(mu[:_WORLDS_OF_PAIRS]), membership.is_in[:_WORLDS_OF_PAIRS], strict=True):
+        spread = np.sqrt(squares[is_in, np.newaxis] + squares[~is_in])
+        right, pairs = right + float(ndtr(spread / 2).sum()), pairs + spread.size
+    return right / pairs

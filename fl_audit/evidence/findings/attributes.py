@@ -1,0 +1,97 @@
+"""Attribute inference: what models give away of members beyond what they give away of everybody."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.evidence.belief.advantage import MeanAdvantage, mean_advantage
+from fl_audit.evidence.findings.found import Findings
+from fl_audit.evidence.finished_run import FinishedRun
+
+Flags = NDArray[np.bool_]
+
+
+TRUTH, GUESSED_BLINDLY, GUESSED, GUESSED_BY_LAW = "attribute", "attribute_prior", "attribute_loss", "attribute_law"
+"""Columns of the table of targets: the true value, from 0, and who guesses which."""
+GUESSERS = (GUESSED_BLINDLY, GUESSED, GUESSED_BY_LAW)
+
+
+@dataclass(frozen=True)
+class Guesser:
+    """What somebody achieved who guessed an attribute of every target.
+
+    Parameters
+    ----------
+    members, others
+        Shares guessed right, of targets that were in and of those that were not, over all worlds.
+    advantage
+        The first less the second, the mean over worlds.
+    """
+
+    members: float
+    others: float
+    advantage: MeanAdvantage
+
+
+@dataclass(frozen=True)
+class AttributeNumbers:
+    """What was found out about an attribute.
+
+    Parameters
+    ----------
+    attribute
+        Name of the column, or its number.
+    values
+        How many of its values occur.
+    by_name
+        What everybody achieved, by the column of their guesses.
+    largest
+        The advantage that the promise allows; None without a promise.
+    """
+
+    attribute: str
+    values: int
+    by_name: dict[str, Guesser]
+    largest: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `attribute`."""
+        told = {name.removeprefix("attribute_"): asdict(found) for name, found in self.by_name.items()}
+        return {
+            "attribute": {
+                "attribute": self.attribute,
+                "values": self.values,
+                "largest_advantage": self.largest,
+                "by_name": told,
+            }
+        }
+
+
+def measure_attributes(run: FinishedRun, _: Findings) -> AttributeNumbers | None:
+    """Return what was found out about an attribute; None where none was asked about."""
+    table, promise = run.tables.targets, run.facts.guarantee
+    if table is None or TRUTH not in table:
+        return None
+    worlds = table["world"].nunique()
+    truth, is_in = table[TRUTH].to_numpy(), table["is_in"].to_numpy(dtype=np.bool_).reshape(worlds, -1)
+    found = {}
+    for name in GUESSERS:
+        right = (table[name].to_numpy() == truth).reshape(worlds, -1)
+        found[name] = _guesser(right, is_in, run.facts.confidence)
+    largest = None if promise is None else promise.advantage_bound_exact
+    return AttributeNumbers(str(run.facts.configuration["audit"]["attribute"]), len(np.unique(truth)), found, largest)
+
+
+def _guesser(right: Flags, is_in: Flags, confidence: float) -> Guesser:
+    """Return what guesses (worlds, targets) achieved; a world with everybody in, or nobody, has no advantage."""
+    members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
+    both = (members > 0) & (others > 0)
+    hits, other_hits = (right & is_in).sum(axis=1), (right & ~is_in).sum(axis=1)
+    advantages = hits[both] / members[both] - other_hits[both] / others[both]
+    return Guesser(
+        members=float(hits.sum() / members.sum()),
+        others=float(other_hits.sum() / others.sum()),
+        advantage=mean_advantage(advantages, confidence),
+    )

@@ -1,0 +1,62 @@
+"""The innovations: whether every step of the insider's log-odds obeys its exact law, N(0, 1) and independent."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_audit.evidence.belief.innovations import (
+    InnovationCheck,
+    InnovationGroup,
+    check_scores,
+)
+from fl_audit.evidence.findings.found import Findings
+from fl_audit.evidence.finished_run import FinishedRun
+
+
+@dataclass(frozen=True)
+class InnovationNumbers:
+    """How well the innovations follow their law."""
+
+    check: InnovationCheck
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `innovations`."""
+        groups = [_group_json(bit, group) for bit, group in self.groups]
+        return {"innovations": {"holds": self.check.holds, "rounds_left_out": self.check.left_out, "groups": groups}}
+
+    @property
+    def groups(self) -> tuple[tuple[int, InnovationGroup], ...]:
+        """The worlds of either bit."""
+        return (1, self.check.members), (0, self.check.nonmembers)
+
+
+def _group_json(bit: int, group: InnovationGroup) -> dict[str, Any]:
+    return {
+        "bit": bit,
+        "count": group.count,
+        "mean": group.mean,
+        "variance": group.variance,
+        "serial_correlation": group.serial_correlation,
+        "ks_p": group.ks_p_value,
+    }
+
+
+def measure_innovations(run: FinishedRun, _: Findings) -> InnovationNumbers | None:
+    """Return how well the innovations follow their law; None where they have none."""
+    if not run.facts.has_promise or not run.has_insider or not run.facts.game.law.weighs_exactly:
+        return None
+    return InnovationNumbers(check_scores(run.measured.innovations, run.bits))
+
+
+def innovations_by_bit(run: FinishedRun) -> dict[int, NDArray[np.float64]]:
+    """Return the innovations of the worlds of either bit, sorted; a bit without any is left out.
+
+    The innovation of a round is (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, minus for bit 1 and plus for bit 0, with
+    mu_i = local sensitivity / sigma; rounds in which D and D' differ by next to nothing (mu_i under 1e-9) have none.
+    Where increments are not Gaussian it is the normal score of the noise in the direction in which they do.
+    """
+    values = run.measured.innovations
+    parts = {bit: values[run.bits == bool(bit)] for bit in (1, 0)}
+    return {bit: np.sort(part[~np.isnan(part)]) for bit, part in parts.items() if not np.all(np.isnan(part))}

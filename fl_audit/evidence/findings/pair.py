@@ -1,0 +1,122 @@
+"""What the beliefs say of the audited pair beyond counting: advantage, delta(epsilon) and epsilon with intervals."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from fl_audit.evidence.belief.advantage import AdvantageEstimate
+from fl_audit.evidence.belief.bounded_mean import MeanInterval
+from fl_audit.evidence.belief.calibration import Calibration, calibration
+from fl_audit.evidence.belief.expected import (
+    PairInterval,
+    advantage_from_beliefs,
+    counted_delta,
+    delta_from_beliefs,
+    epsilon_from_beliefs,
+)
+from fl_audit.evidence.findings.found import Findings, finite
+from fl_audit.evidence.findings.insider import InsiderNumbers
+from fl_audit.evidence.finished_run import FinishedRun
+
+CURVE_POINTS = 9
+
+
+FEWEST_WORLDS = 20
+"""With fewer worlds there is no curve: there would be nothing to see."""
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """delta(epsilon) of the pair at one epsilon, from beliefs and by counting, each with its interval."""
+
+    epsilon: float
+    delta: float
+    low: float
+    high: float
+    counted: float
+    counted_low: float
+    counted_high: float
+
+
+@dataclass(frozen=True)
+class PairNumbers:
+    """What the beliefs say of the pair.
+
+    Parameters
+    ----------
+    advantage
+        The insider's expected advantage.
+    counted
+        The advantage that was counted, beside it.
+    epsilon
+        Epsilon of the pair at the promised delta; None where one kind of world is missing.
+    curve
+        delta(epsilon) of the pair; empty likewise, or with few worlds.
+    calibration
+        Whether the beliefs agree with what was true.
+    """
+
+    advantage: MeanInterval
+    counted: AdvantageEstimate
+    epsilon: PairInterval | None
+    curve: tuple[CurvePoint, ...]
+    calibration: Calibration
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `pair`."""
+        return {
+            "pair": {
+                "advantage": _interval_json(self.advantage.mean, self.advantage),
+                "advantage_standard_error": finite(self.advantage.standard_error),
+                "epsilon": None if self.epsilon is None else _interval_json(self.epsilon.value, self.epsilon),
+                "delta_of_epsilon": [asdict(point) for point in self.curve],
+                "calibration": {
+                    "wins": self.calibration.wins,
+                    "expected_wins": self.calibration.expected_wins,
+                    "wins_p_value": self.calibration.wins_p_value,
+                    "p_value": self.calibration.p_value,
+                    "bins": [asdict(part) for part in self.calibration.bins],
+                },
+            }
+        }
+
+
+def _interval_json(value: float, found: MeanInterval | PairInterval) -> dict[str, Any]:
+    return {
+        "value": finite(value),
+        "low": finite(found.low),
+        "high": finite(found.high),
+        "confidence": found.confidence,
+    }
+
+
+def measure_pair(run: FinishedRun, findings: Findings) -> PairNumbers | None:
+    """Return what the beliefs say of the pair; None where they are no exact likelihood ratio."""
+    promise, insider = run.facts.guarantee, findings.find(InsiderNumbers)
+    # Beliefs say this of the pair where they come from the exact likelihood ratio, and nowhere else.
+    if promise is None or insider is None or not run.facts.game.law.weighs_exactly:
+        return None
+    prior, confidence = run.facts.prior, run.facts.confidence
+    has_both = bool(run.bits.any() and not run.bits.all())
+    return PairNumbers(
+        advantage=advantage_from_beliefs(run.log_odds, confidence, prior),
+        counted=insider.estimate,
+        epsilon=epsilon_from_beliefs(run.log_odds, run.bits, promise.delta, confidence) if has_both else None,
+        curve=_curve(run, promise.epsilon) if has_both and run.worlds >= FEWEST_WORLDS else (),
+        calibration=calibration(run.log_odds, run.bits, confidence, prior),
+    )
+
+
+def _curve(run: FinishedRun, promised: float) -> tuple[CurvePoint, ...]:
+    """Return delta(epsilon) at even steps from 0 to a little beyond what was promised or seen."""
+    seen = float(np.quantile(np.abs(run.log_odds), 0.9))
+    return tuple(_point(run, float(epsilon)) for epsilon in np.linspace(0.0, min(promised, seen) or 1.0, CURVE_POINTS))
+
+
+def _point(run: FinishedRun, epsilon: float) -> CurvePoint:
+    told, counted = (
+        estimate(run.log_odds, run.bits, epsilon, run.facts.confidence)
+        for estimate in (delta_from_beliefs, counted_delta)
+    )
+    return CurvePoint(epsilon, told.value, told.low, told.high, counted.value, counted.low, counted.high)

@@ -1,0 +1,95 @@
+"""The released model: how well it does its job, and what it gives away by its losses alone (Epsilon*)."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from fl_audit.evidence.findings.found import Findings, finite
+from fl_audit.evidence.finished_run import FinishedRun
+from fl_audit.evidence.origin import Unprotected
+from fl_audit.evidence.star.epsilon_star import StarSettings
+
+
+@dataclass(frozen=True)
+class StarNumbers:
+    """Epsilon* of the final releases.
+
+    Parameters
+    ----------
+    mean, largest
+        Over the worlds, in nats; infinite or NaN where it was not determined.
+    untrained_mean, untrained_largest
+        The same of the initial models, which cannot leak: what chance alone reaches with so many losses. NaN where it
+        was not computed for them.
+    settings
+        Its delta, and the error rates that were left out.
+    """
+
+    mean: float
+    largest: float
+    untrained_mean: float
+    untrained_largest: float
+    settings: StarSettings
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `epsilon_star`."""
+        found = {"mean": finite(self.mean), "max": finite(self.largest)}
+        chance = {"untrained_mean": finite(self.untrained_mean), "untrained_max": finite(self.untrained_largest)}
+        settings = {"delta": self.settings.delta, "cut": self.settings.cut}
+        return {"epsilon_star": found | settings | chance}
+
+
+@dataclass(frozen=True)
+class ModelNumbers:
+    """What the final releases are worth.
+
+    Parameters
+    ----------
+    test_accuracy
+        Share of right predictions on test records, mean over worlds.
+    test_auroc
+        Area under the ROC on test records, mean over worlds; NaN where there is none.
+    unprotected
+        What the same training without privacy is worth; None where no such run was named.
+    commonest
+        What naming the most frequent class is worth; None where it is not known.
+    """
+
+    test_accuracy: float
+    test_auroc: float
+    unprotected: Unprotected | None = None
+    commonest: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `utility`."""
+        return {
+            "utility": {
+                "test_accuracy": self.test_accuracy,
+                "test_auroc": finite(self.test_auroc),
+                "commonest_class": self.commonest,
+                "test_accuracy_without_privacy": None if self.unprotected is None else self.unprotected.final,
+            },
+        }
+
+
+def measure_model(run: FinishedRun, _: Findings) -> ModelNumbers:
+    """Return what the final releases are worth, and what they give away."""
+    worlds = run.tables.worlds
+    # Batches of an older version have no area.
+    area = float(worlds["test_auroc"].mean()) if "test_auroc" in worlds else math.nan
+    return ModelNumbers(float(worlds["test_accuracy"].mean()), area, run.unprotected, run.facts.commonest)
+
+
+def measure_star(run: FinishedRun, _: Findings) -> StarNumbers | None:
+    """Return Epsilon* of the final releases; None where it was turned off."""
+    if run.facts.star is None:
+        return None
+    values, releases = run.tables.worlds["epsilon_star"], run.tables.releases
+    untrained = releases.loc[releases["round"] == 0, "epsilon_star"]
+    return StarNumbers(
+        mean=float(values.mean()),
+        largest=float(values.max()),
+        untrained_mean=float(untrained.mean()),
+        untrained_largest=float(untrained.max()),
+        settings=run.facts.star,
+    )

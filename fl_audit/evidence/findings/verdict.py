@@ -1,0 +1,73 @@
+"""The verdict: what became of the promise, which test broke it, and what a verdict covers."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from fl_audit.evidence.belief.family import TestName
+from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, judge_scores, unjudged
+from fl_audit.evidence.findings.found import Findings, finite
+from fl_audit.evidence.finished_run import FinishedRun
+
+
+@dataclass(frozen=True)
+class VerdictNumbers:
+    """The verdict.
+
+    Parameters
+    ----------
+    verdict
+        The verdict.
+    judgement
+        What it rests on; None where there was nothing to judge.
+    seconds_needed
+        How long the worlds that would find a breach of 1.5 times the promise take at the speed of this run; None where
+        its speed was not noted or no number of worlds would do.
+    promised
+        The promised epsilon; infinite where nothing was promised.
+    missing_anywhere, missing_at_unit
+        Share of the noise that, if it were missing, would have been found in 9 of 10 runs: everywhere, or just where it
+        hides the differing unit. None where that could not be measured.
+    """
+
+    verdict: Verdict
+    judgement: Judgement | None
+    seconds_needed: float | None = None
+    promised: float = math.inf
+    missing_anywhere: float | None = None
+    missing_at_unit: float | None = None
+
+    @property
+    def judges_scores(self) -> bool:
+        """Whether nothing but scores was judged, by a bound that assumes nothing: its limit is the most it can show."""
+        return self.judgement is not None and any(test.name == TestName.SCORES for test in self.judgement.tests)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `verdict`."""
+        return {"verdict": str(self.verdict)}
+
+
+def measure_verdict(run: FinishedRun, _: Findings) -> VerdictNumbers:
+    """Return the verdict on a run, and what it rests on."""
+    facts, promise = run.facts, run.facts.guarantee
+    scores, targets = run.insider_scores, run.target_scores
+    if promise is None or (scores is None and targets is None and not run.has_insider):
+        return VerdictNumbers(unjudged(promise), None)
+    said = (promise, facts.confidence)
+    if targets is not None:
+        found = judge_scores(targets.members, targets.nonmembers, *said)
+    elif scores is not None:
+        found = judge_scores(scores[run.bits], scores[~run.bits], *said)
+    else:
+        found = judge(run.measured, *said)
+    needed = _seconds_needed(found, run)
+    limits = {test.name: test.limit for test in found.tests}
+    missing = (finite(limits.get(name)) for name in (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD))
+    return VerdictNumbers(found.verdict, found, needed, promise.epsilon, *missing)
+
+
+def _seconds_needed(found: Judgement, run: FinishedRun) -> float | None:
+    speed, setup = run.timing.worlds_per_second, run.timing.setup_seconds
+    if found.worlds_needed is None or not speed:
+        return None
+    return found.worlds_needed / speed + (setup or 0.0)

@@ -1,0 +1,97 @@
+"""What came out of a finished run: its tables, and how long it took."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import pandas as pd
+
+from fl_audit.errors import require
+
+WORLD_COLUMNS = ("world", "bit", "log_odds", "belief", "won", "test_accuracy")
+ROUND_COLUMNS = ("world", "round", "sigma", "local_sensitivity", "log_odds")
+RELEASE_COLUMNS = ("world", "round", "test_accuracy")
+NORM_COLUMN = "clipping_norm"
+"""Column of the table of rounds where the clipping norm is adaptive."""
+INSIDER_COLUMNS = ("world", "insider")
+
+
+@dataclass(frozen=True)
+class RunTables:
+    """The tables of a finished run; the worlds stand in the order of their numbers.
+
+    Parameters
+    ----------
+    worlds
+        One row a world: world, bit, log_odds, belief (in the dataset that was really used), won, test_accuracy;
+        epsilon_star, test_auroc, membership_advantage, record_membership_guess and record_score where they were
+        computed.
+    rounds
+        One row a world and round from 1: world, round, sigma, local_sensitivity, log_odds (cumulative, D against D').
+    releases
+        One row a world and release from 0, the initial model: world, round, test_accuracy, epsilon_star.
+    clients
+        One row a world, release and client: Epsilon* of that client's own shard, and what its accountant has counted
+        where clients train privately. None where there is neither.
+    residuals
+        One row a world and round: what the insider's noise meter read. None where there was none.
+    insiders
+        One row a world and insider: world, insider (the client), log_odds, belief (in the dataset that was really
+        used), won; of insiders without beliefs their score alone. None where one insider played alone.
+
+    targets
+        One row a world and target, in the game of membership: world, target (the unit), is_in, and the scores of every
+        attack. None in the game of identifiability.
+
+    Raises
+    ------
+    InputError
+        If a table lacks a column or has no rows.
+    """
+
+    worlds: pd.DataFrame
+    rounds: pd.DataFrame
+    releases: pd.DataFrame
+    clients: pd.DataFrame | None = None
+    residuals: pd.DataFrame | None = None
+    insiders: pd.DataFrame | None = None
+    targets: pd.DataFrame | None = None
+
+    def __post_init__(self) -> None:
+        _require_table("worlds", self.worlds, WORLD_COLUMNS)
+        _require_table("rounds", self.rounds, ROUND_COLUMNS)
+        _require_table("releases", self.releases, RELEASE_COLUMNS)
+        if self.insiders is not None:
+            _require_table("insiders", self.insiders, INSIDER_COLUMNS)
+        object.__setattr__(self, "worlds", self.worlds.sort_values("world", ignore_index=True))
+
+
+def _require_table(name: str, table: pd.DataFrame, columns: tuple[str, ...]) -> None:
+    missing = [column for column in columns if column not in table]
+    require(not missing, f"the table {name} lacks {', '.join(missing)}: a report needs {', '.join(columns)}")
+    require(len(table) > 0, f"the table {name} is empty: a report needs at least one finished world")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long a run took; None where it was not noted.
+
+    Parameters
+    ----------
+    setup_seconds, training_seconds
+        Before the first round, and from there to the last.
+    worlds_per_second
+        While training.
+    engine
+        Where the clients ran.
+    """
+
+    setup_seconds: float | None = None
+    training_seconds: float | None = None
+    worlds_per_second: float | None = None
+    engine: str | None = None
+
+    @classmethod
+    def of_json(cls, noted: Mapping[str, Any]) -> "Timing":
+        """Return what a run noted about its time; other notes are left out."""
+        return cls(**{field.name: noted.get(field.name) for field in fields(cls)})

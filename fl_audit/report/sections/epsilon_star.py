@@ -1,0 +1,142 @@
+"""What a released model gives away by its losses alone: Epsilon*, over the releases."""
+
+import math
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fl_audit.evidence.findings.found import finite
+from fl_audit.evidence.findings.released_model import StarNumbers, measure_star
+from fl_audit.report.curves import draw_spread
+from fl_audit.report.finding import Picture, Row, RunContents, Section
+from fl_audit.report.sections.promise import at_delta
+from fl_audit.report.style import INK, MUTED, add_legend, finish_axes, report_figure, whole_number_axis
+from fl_audit.report.wording import MISSING, number_text
+
+SQUASH = 4.0
+"""A promised epsilon more than this many times above the largest Epsilon* drawn would flatten the curve."""
+
+
+def _sentence(star: StarNumbers, contents: RunContents) -> str:
+    """Return what the model's errors alone give away, beside what chance reaches."""
+    if not math.isfinite(star.mean):
+        return "How much a released model gives away by its losses was not determined."
+    text = (
+        f"Judged by its losses alone, a released model scores {number_text(star.mean, 3)} on the leakage scale "
+        f"Epsilon* (at most {number_text(star.largest, 3)}), where 0 means that it treats people in the training data "
+        "like others."
+    )
+    if math.isfinite(star.untrained_mean):
+        start = "pretrained" if contents.facts.is_pretrained else "untrained"
+        text += (
+            f" Chance alone reaches {number_text(star.untrained_mean, 3)} (at most "
+            f"{number_text(star.untrained_largest, 3)}): that is what {start} models score, which cannot leak."
+        )
+    promise = contents.facts.guarantee
+    if promise is not None and star.largest > promise.epsilon:
+        text += (
+            " The promised epsilon is another quantity, over all repetitions: single models may exceed it by chance."
+        )
+    return f"{text}{_losses_text(contents)}"
+
+
+def _losses_text(contents: RunContents) -> str:
+    """Return what owners told of their losses, where these were not pooled."""
+    audit = contents.facts.configuration.get("audit", {})
+    if audit.get("epsilon-star-losses") != "federated":
+        return ""
+    told = " The losses stayed with their owners: each told their number, and mean and spread after the transform"
+    if audit.get("loss-range") is None:
+        return f"{told}, and the smallest and the largest loss."
+    low, high = (number_text(end) for end in audit["loss-range"])
+    return f"{told}; losses beyond the public range from {low} to {high} count as its ends."
+
+
+def _console(star: StarNumbers, contents: RunContents) -> list[tuple[str, str]]:
+    if not math.isfinite(star.mean):
+        return [("Epsilon*", MISSING)]
+    at = number_text(star.settings.delta)
+    leak = f"{number_text(star.mean, 3)} on average, {number_text(star.largest, 3)} at most, at delta {at}"
+    if math.isfinite(star.untrained_mean):
+        leak += f"; untrained {number_text(star.untrained_mean, 3)}, {number_text(star.untrained_largest, 3)}"
+    promise = contents.facts.guarantee
+    if promise is not None and star.largest > promise.epsilon:
+        leak += " (single models may exceed the promised epsilon by chance)"
+    return [("Epsilon*", leak)]
+
+
+def _rows(star: StarNumbers, _: RunContents) -> list[Row]:
+    cut = f", error rates within {star.settings.cut:g} of 0 and 1 left out" if star.settings.cut else ""
+    how = (
+        f"Negoescu et al. 2023{at_delta(star.settings.delta)}{cut}; losses of members and of a population sample are "
+        "normal after a logit transform"
+    )
+    chance = "the same of release 0, which cannot leak: what chance reaches"
+    return [
+        Row("Epsilon*, mean over worlds (nats)", finite(star.mean), f"of the final release, {how}"),
+        Row("Epsilon*, largest world (nats)", finite(star.largest), "an extreme value"),
+        Row("Epsilon* of untrained models, mean (nats)", finite(star.untrained_mean), chance),
+        Row(
+            "Epsilon* of untrained models, largest (nats)", finite(star.untrained_largest), "likewise, an extreme value"
+        ),
+        Row("Delta of Epsilon* (probability)", star.settings.delta, "chosen before the run"),
+        Row("Error rates left out", star.settings.cut, "chosen before the run"),
+    ]
+
+
+def _caption(star: StarNumbers, contents: RunContents) -> str:
+    spread = "" if contents.run.worlds == 1 else " Median, middle half and range of the worlds."
+    promise = contents.facts.guarantee
+    far = (
+        ""
+        if promise is None or promise_fits(contents)
+        else f" The promise, {number_text(promise.epsilon, 3)}, lies far above."
+    )
+    at = number_text(star.settings.delta)
+    return f"Measured from losses alone at δ = {at}.{spread} Under the floor chance decides.{far}"
+
+
+def promise_fits(contents: RunContents) -> bool:
+    """Whether a line at the promised epsilon leaves the curve of Epsilon* readable."""
+    promise, column = contents.facts.guarantee, contents.releases["epsilon_star"]
+    values = column.to_numpy(dtype=np.float64)
+    values = values[np.isfinite(values)]
+    return promise is not None and bool(values.size) and promise.epsilon <= SQUASH * float(values.max())
+
+
+def star_figure(star: StarNumbers, contents: RunContents) -> Figure:
+    """Draw Epsilon* over the releases, with the floor that chance reaches and the promise where it fits."""
+    figure, releases, promise = report_figure(3.8), contents.releases, contents.facts.guarantee
+    axes = figure.add_subplot()
+    draw_spread(axes, releases, "epsilon_star")
+    if promise is not None and promise_fits(contents):
+        label = f"promised epsilon = {number_text(promise.epsilon, 3)} ({promise.accountant})"
+        axes.axhline(promise.epsilon, color=INK, linestyle="-.", linewidth=1.8, label=label)
+    if math.isfinite(star.untrained_mean):
+        label = f"floor by chance: {number_text(star.untrained_mean, 2)}"
+        axes.axhline(star.untrained_mean, color=MUTED, linestyle=":", linewidth=1.8, label=label)
+    axes.set_ylim(0, 1.05 * max(axes.get_ylim()[1], 1e-3))
+    whole_number_axis(axes, int(releases["round"].min()), int(releases["round"].max()))
+    name = f"Epsilon* (nats)\nat δ = {number_text(star.settings.delta)}"
+    finish_axes(axes, "Epsilon* of each released model", "Release (number; 0 = initial model)", name)
+    add_legend(axes)
+    return figure
+
+
+def _is_drawn(_: StarNumbers, contents: RunContents) -> bool:
+    releases = contents.releases
+    return "epsilon_star" in releases and bool(releases["epsilon_star"].notna().any())
+
+
+EPSILON_STAR = Section(
+    name="epsilon-star",
+    title="What the models' losses give away (Epsilon*)",
+    numbers=StarNumbers,
+    measure=measure_star,
+    keys=("epsilon_star",),
+    sentence=_sentence,
+    rows=_rows,
+    picture=Picture("Epsilon*", star_figure, _caption, _is_drawn),
+    console=_console,
+    belongs=lambda facts: True,
+)

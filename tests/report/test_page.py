@@ -1,0 +1,357 @@
+"""The page and its appendix: what stands where, that every number is there, that nothing is too long."""
+
+import io
+import re
+from dataclasses import dataclass, replace
+from html.parser import HTMLParser
+
+import pytest
+from rich.console import Console
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.evidence.findings.insider import InsiderNumbers
+from fl_audit.evidence.findings.noise import NoiseNumbers
+from fl_audit.evidence.findings.pair import PairNumbers
+from fl_audit.evidence.findings.released_model import ModelNumbers
+from fl_audit.evidence.run_tables import Timing
+from fl_audit.report.finding import Place, Reading, Row, Section
+from fl_audit.report.page.console import summary_table
+from fl_audit.report.page.html import MOST_FAILED, ON_ITS_WORD, opening, render_html
+from fl_audit.report.page.pictures import DrawnPicture
+from fl_audit.report.page.writing import write_report
+from fl_audit.report.sections.registry import SECTIONS, measured, page_rows, report_contents
+from fl_audit.report.sections.verdict import banner, verdict_of
+from fl_audit.report.tests_table import broken_rows, p_text, rows_of
+from fl_audit.report.wording import ratio_text
+
+KINDS = {
+    Verdict.CONSISTENT: {"exact": False},
+    Verdict.VIOLATED: {"exact": False, "noise": 0.5},
+    Verdict.INCONCLUSIVE: {"exact": False, "worlds": 1},
+    Verdict.NOT_AUDITED: {"exact": False, "with_insider": False, "worlds": 5},
+    Verdict.NO_PROMISE: {"with_insider": False, "with_promise": False, "worlds": 5},
+}
+VOID = {"meta", "img", "br", "hr", "link", "input"}
+
+
+class Page(HTMLParser):
+    """Checks that tags are balanced and collects attributes, values and visible text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.links, self.values, self.names, self.text = [], [], [], [], ""
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        self.links += [given[name] for name in ("src", "href") if name in given]
+        self.values += [given["value"]] if tag == "data" else []
+        self.names += [given["id"]] if "id" in given else []
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def undrawn(contents):
+    """Return the figures of a run with their words, and without their pictures, which take a while."""
+    return [
+        DrawnPicture(section.name, b"\x89PNG", picture.title, picture.caption(numbers, contents))
+        for section, numbers in measured(contents)
+        if (picture := section.picture) is not None and picture.applies(numbers, contents)
+    ]
+
+
+def html_of(contents):
+    return render_html(contents, undrawn(contents))
+
+
+def page_and_appendix(contents):
+    page, appendix = html_of(contents).split('<h2 id="appendix"')
+    return page[page.index("<body") :], appendix
+
+
+def words_of(html):
+    return re.sub(r"<[^>]+>", " ", html).split()
+
+
+def console_text(contents):
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(summary_table(contents))
+    return console.export_text()
+
+
+@pytest.mark.parametrize("verdict", KINDS, ids=str)
+def test_the_page_is_short_and_the_rest_is_folded(make_contents, verdict):
+    contents = make_contents(**KINDS[verdict])
+    assert verdict_of(contents).verdict is verdict
+    page, appendix = page_and_appendix(contents)
+    assert len(words_of(page)) <= 900
+    assert page.count("<figure id=") <= 4
+    assert page.count("<table") == 1
+    assert "<details" not in page
+    assert re.findall(r"<h2 id=\"([a-z]+)\"", page)[:2] == ["words", "person"]
+    listed = re.findall(r'<a href="#([a-z-]+)"', appendix)
+    assert [name for name in Page(html_of(contents)).names if name in listed] == listed
+    assert appendix.count("<details>") == len(listed) <= len(measured(contents)) + 1
+    for caption in re.findall(r"<figcaption>(.*?)</figcaption>", page + appendix, re.DOTALL):
+        assert len(words_of(re.sub(r"<strong>.*?</strong>", "", caption))) <= 40, caption
+    assert not re.search(r"\bNone\b(?! of)|\bnan\b", Page(html_of(contents)).text)
+    assert banner(contents).word.lower() == str(verdict)
+
+
+def test_nothing_on_a_violated_page_takes_the_promise_at_its_word(make_contents):
+    contents = make_contents(**KINDS[Verdict.VIOLATED])
+    page, appendix = page_and_appendix(contents)
+    trusting = [section.name for section, _ in measured(contents) if section.trusts]
+    assert {"beliefs", "passing", "tradeoff", "pair"} <= set(trusting)
+    assert not any(f'id="figure-{name}"' in page for name in trusting)
+    assert appendix.count(ON_ITS_WORD) == len(trusting)
+    assert f">{Reading.WITHIN}<" not in page
+    broken = broken_rows(verdict_of(contents).judgement, contents.words)
+    assert page.count("<li><strong>") == min(MOST_FAILED, len(broken))
+    assert ON_ITS_WORD not in html_of(make_contents(exact=False))
+
+
+def leaves(entry):
+    if isinstance(entry, dict):
+        return [leaf for value in entry.values() for leaf in leaves(value)]
+    return [leaf for value in entry for leaf in leaves(value)] if isinstance(entry, list) else [entry]
+
+
+def test_every_number_of_the_summary_is_on_the_page(make_contents):
+    contents = make_contents()
+    values = set(Page(html_of(contents)).values)
+    summary = {key: value for key, value in contents.summary.items() if key not in ("schema", "findings", "noise")}
+    summary["noise"] = {key: value for key, value in contents.summary["noise"].items() if key not in ("tests", "level")}
+    summary["pair"]["calibration"] = {"p_value": summary["pair"]["calibration"]["p_value"]}
+    found = [leaf for leaf in leaves(summary) if isinstance(leaf, int | float) and not isinstance(leaf, bool)]
+    assert len(found) > 100
+    missing = [number for number in found if number not in (0, 1, 0.95) and str(number) not in values]
+    assert missing == []
+
+
+def test_a_number_above_the_promise_is_said_to_be_within_chance_where_its_interval_says_so():
+    row = Row("share", 0.395, low=0.21, high=0.58, confidence=0.95, limit=0.224)
+    assert row.reading is Reading.BY_CHANCE
+    assert replace(row, low=0.23).reading is Reading.BEYOND
+    assert replace(row, low=None).reading is Reading.BEYOND
+    assert replace(row, value=0.2).reading is Reading.WITHIN
+    least = Row("noise", 0.99, low=0.97, high=1.01, confidence=0.95, limit=1.0, is_least=True)
+    assert least.reading is Reading.BY_CHANCE
+    assert replace(least, high=0.995).reading is Reading.BEYOND
+    assert replace(least, value=1.2).reading is Reading.WITHIN
+    assert replace(least, limit=None).reading is None
+
+
+@pytest.mark.parametrize("noise", [1.0, 0.5])
+def test_readings_stand_in_summary_page_and_console_alike(make_contents, noise):
+    contents = make_contents(worlds=60, exact=False, noise=noise, seed=8)
+    told = {entry["name"]: entry for entry in contents.summary["findings"]}
+    rows = {row.name: row for _, row in page_rows(contents)}
+    assert told.keys() == rows.keys()
+    assert {"Advantage of the insider", "Share of D found at 10\xa0% false alarms", "Test accuracy"} <= told.keys()
+    page, _ = page_and_appendix(contents)
+    for name, row in rows.items():
+        assert told[name]["reading"] == row.reading
+        assert name in page
+    assert str(rows["Advantage of the insider"].reading) in " ".join(console_text(contents).replace("│", "").split())
+
+
+def test_report_is_written_whole_and_self_contained(make_contents, tmp_path):
+    contents = make_contents(worlds=25, rounds=4)
+    path = write_report(contents, tmp_path / "run")
+    names = {file.relative_to(tmp_path / "run").as_posix() for file in (tmp_path / "run").rglob("*") if file.is_file()}
+    assert names == {"report.html"} | {f"figures/{picture.name}.png" for picture in undrawn(contents)}
+    text = path.read_text(encoding="utf-8")
+    assert all(link.startswith(("data:image/png;base64,", "#")) for link in Page(text).links)
+    assert not re.search(r"url\(|@import|<script|<link", text)
+
+
+def test_user_strings_are_escaped_and_dollars_kept(make_contents):
+    evil = "<script>alert('x')</script> $5"
+    run = make_contents(model=evil, neighbour=evil).run
+    facts = replace(run.facts, configuration={evil: {"<b>": evil}})
+    contents = report_contents(replace(run, facts=facts, timing=Timing(engine=evil)))
+    text = render_html(contents, [DrawnPicture(evil, b"x", evil, evil)])
+    Page(text)
+    assert "<script" not in text
+    assert "<b>" not in text
+    assert "&lt;script&gt;" in text
+    assert "$5" in text
+    assert "[bold]x" in console_text(make_contents(model="[bold]x"))
+
+
+@pytest.mark.parametrize("shape", [{}, {"prior": 0.3}, {"noise": 0.5}, {"worlds": 1}, {"exact": False}], ids=str)
+def test_words_need_no_course(make_contents, shape):
+    text = opening(make_contents(**shape))
+    assert not re.search(
+        r"[\u0370-\u03ff]|log-odds|sigma|sensitivity|posterior|delta|None|nan|D'|Epsilon|direction", text
+    )
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "words"),
+    [
+        (Adjacency.REPLACE_RECORD, "whether one particular record, or another in its place, was used"),
+        (Adjacency.ADD_REMOVE_RECORD, "whether one particular record was used"),
+    ],
+)
+def test_the_secret_is_named_by_its_relation(make_contents, adjacency, words):
+    assert words in opening(make_contents(worlds=3, adjacency=adjacency))
+
+
+def test_audit_device_is_labelled_and_simulation_always_said(make_contents):
+    local, private = (Page(html_of(make_contents(exact=exact))).text for exact in (True, False))
+    label = "Not a private release: noise follows the data (audit device)"
+    assert label in local
+    assert label not in private
+    assert "no secure release" in local
+    assert "no secure release" in private
+    assert label in console_text(make_contents())
+
+
+def test_console_table_has_a_line_a_finding(make_contents):
+    text = console_text(make_contents())
+    for word in (
+        "Noise",
+        "Promise",
+        "Insider",
+        "Advantage",
+        "Membership",
+        "Evidence",
+        "Epsilon*",
+        "Accuracy",
+        "Verdict",
+    ):
+        assert re.search(rf"│ {re.escape(word)} ", text)
+    assert re.search(r"Membership\s+│ not measured", console_text(make_contents(with_membership=False)))
+
+
+def test_every_test_is_named_in_words_with_its_level(make_contents):
+    contents = make_contents(worlds=20)
+    rows = rows_of(verdict_of(contents).judgement, contents.words)
+    tests = contents.find(NoiseNumbers).judgement.tests
+    assert [row.p_value for row in rows] == [test.p_value for test in tests]
+    assert {test.name for test in tests} <= set(TestName) - {TestName.SCORES}
+    assert sum(row.level for row in rows) <= FAMILY_LEVEL * (1 + 1e-9)
+    assert len({row.title for row in rows}) == len(rows)
+    html = html_of(contents)
+    assert all(row.title in Page(html).text for row in rows)
+    assert p_text(0.0) == "under 1e-300"
+
+
+def test_noise_that_is_missing_or_spare_is_told_in_numbers(make_contents):
+    broken = make_contents(exact=False, worlds=20, noise=0.9)
+    assert broken.summary["verdict"] == "violated"
+    first = broken_rows(verdict_of(broken).judgement, broken.words)[0]
+    assert first.noise == pytest.approx(0.9, abs=0.01)
+    assert "89.9\xa0%" in banner(broken).line
+    spare = make_contents(worlds=40, noise=1.1)
+    assert spare.summary["verdict"] == "consistent"
+    assert float(re.search(r"for ([\d.]+)\s% less noise", opening(spare))[1]) == pytest.approx(9.1, abs=0.3)
+    assert "less noise" not in opening(make_contents(worlds=40))
+    missing = verdict_of(make_contents(exact=False))
+    assert 0 < missing.missing_anywhere < missing.missing_at_unit < 0.1
+
+
+def test_runs_without_residuals_speak_of_the_noise_at_the_record_alone(make_contents):
+    contents = make_contents(with_residuals=False)
+    noise = contents.summary["noise"]
+    assert noise["ratio"] is None
+    assert noise["along_low"] < 1 < noise["along_high"]
+    assert {entry["name"] for entry in noise["not_offered"]} >= {"noise-total", "noise-tensor"}
+    assert "just where it has to hide the record" in opening(contents)
+    assert "Tests that this run could not make" in html_of(contents)
+
+
+def test_accuracy_stands_beside_the_most_frequent_class(make_contents):
+    run = make_contents(worlds=5, rounds=3).run
+    contents = report_contents(replace(run, facts=replace(run.facts, commonest=0.76)))
+    assert contents.summary["utility"]["commonest_class"] == 0.76
+    assert "76\xa0% by always naming the most frequent class" in opening(contents)
+    assert "most frequent class" not in opening(make_contents(worlds=5, rounds=3))
+
+
+def test_what_early_stopping_chose_is_said(make_contents):
+    plain = make_contents(worlds=4, rounds=3)
+    worlds = plain.run.tables.worlds.assign(chosen_release=[0.0, 2.0, 1.0, 1.0])
+    stopped = report_contents(replace(plain.run, tables=replace(plain.run.tables, worlds=worlds)))
+    section = next(section for section in SECTIONS if section.numbers is ModelNumbers)
+    for contents, chosen in ((plain, False), (stopped, True)):
+        numbers = contents.find(ModelNumbers)
+        assert ("a release from 0 to 2" in section.sentence(numbers, contents)) is chosen
+        assert ("the promise counts all 3 rounds" in section.picture.caption(numbers, contents)) is chosen
+
+
+@dataclass(frozen=True)
+class _Extra:
+    rounds: int
+
+    def to_json(self):
+        return {"extra": self.rounds}
+
+
+def test_a_new_finding_is_one_entry_of_the_registry(make_contents):
+    run = make_contents(worlds=3).run
+    extra = Section("extra", "Extra", _Extra, lambda run, _: _Extra(run.facts.game.rounds), ("extra",))
+    contents = report_contents(run, (*SECTIONS, extra))
+    assert contents.summary["extra"] == 30
+    assert contents.find(_Extra) == _Extra(30)
+    assert extra.place is Place.APPENDIX
+    for kind in ("numbers", "name", "title"):
+        assert len({getattr(section, kind) for section in SECTIONS}) == len(SECTIONS)
+
+
+SCHEMA = {
+    "guarantee": ("epsilon", "delta", "accountant", "noise_multiplier", "belief_bound", "advantage_bound",
+                  "advantage_bound_exact"),
+    "insider": ("worlds", "wins", "advantage", "advantage_low", "advantage_high", "max_belief", "belief_violations"),
+    "empirical_epsilon": ("from_sensitivity", "from_belief", "from_advantage", "lower_bound", "confidence", "method",
+                          "limit_of_detection"),
+    "epsilon_star": ("mean", "max", "delta"),
+    "noise": ("ratio", "low", "high", "along_record", "tests"),
+    "membership": ("advantage", "bound", "bound_scope", "record"),
+    "utility": ("test_accuracy",),
+    "timing": ("setup_seconds", "training_seconds", "worlds_per_second"),
+}  # fmt: skip
+"""Keys of `summary.json` that users rely on: none is ever renamed."""
+
+
+@pytest.mark.parametrize("shape", [{}, {"with_insider": False, "exact": False}], ids=str)
+def test_summary_keeps_its_keys(make_contents, shape):
+    summary = make_contents(worlds=20, **shape).summary
+    assert summary["schema"] == 1
+    assert {"verdict", "scope", "innovations", "client_epsilon_star", "findings"} <= summary.keys()
+    for key, names in SCHEMA.items():
+        assert summary[key] is None or set(names) <= summary[key].keys()
+    assert (summary["insider"] is None) == bool(shape)
+    assert summary["verdict"] in set(Verdict)
+    assert (make_contents(worlds=20, **shape).find(InsiderNumbers) is None) == bool(shape)
+
+
+def test_advantage_from_beliefs_is_narrower_than_counted(make_contents):
+    found = make_contents(worlds=1000, mu=1.0).find(PairNumbers)
+    assert found.advantage.high - found.advantage.low < 0.6 * (found.counted.high - found.counted.low)
+    assert all(point.high - point.low < point.counted_high - point.counted_low for point in found.curve)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        ((1.0001, 0.9994, 1.0008), "1.000 (0.999 to 1.001)"),
+        ((0.98, 0.978, 0.982), "0.980 (0.978 to 0.982)"),
+        ((0.9998, 0.99961, 0.99996), "0.99980 (0.99961 to 0.99996)"),
+        ((1.0, 0.8, 1.34), "1.00 (0.80 to 1.34)"),
+        ((0.0, 0.0, 0.0), "0.000000 (0.000000 to 0.000000)"),
+    ],
+)
+def test_ratios_tell_their_ends_apart_and_from_one(ratio, text):
+    assert ratio_text(*ratio) == text
