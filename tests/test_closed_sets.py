@@ -33,7 +33,6 @@ OPEN = {
     "experiments/zoo/mechanism.py": "kinds of dtypes of numpy",
     "strategies/games/agreement.py": "a pair of two closed sets, which mypy does not exhaust",
     "strategies/games/hearing.py": "values of a record of Flower",
-    "strategies/games/models.py": "a schedule with guards, in which every member stands",
     "strategies/games/records.py": "the deeds that concern records, of all deeds",
     "strategies/games/start.py": "objects of an app",
 }
