@@ -43,6 +43,8 @@ _SLACK_SHARE = 1e-3
 _LARGEST_LOSS = 1e20
 _STAGED = 1000
 _LARGEST_GRID = 2**22
+_WIDEST_INTERVAL = 4e-3
+"""Of answers: with it an epsilon in the hundreds is right to a thousandth too."""
 _LARGEST_STEP_GRID = 2**19
 
 
@@ -232,7 +234,10 @@ def _interval(laws: Sequence[tuple[LossLaw, int]], points: int) -> float:
     count = sum(times for _, times in laws)
     deviation = math.sqrt(sum(times * law.deviation**2 for law, times in laws))
     longest = max(law.highest - law.lowest for law, _ in laws)
-    interval = max(deviation / (points * math.sqrt(count)), 20 * deviation / _LARGEST_GRID)
+    wanted = deviation / (points * math.sqrt(count))
+    if points >= FINE:
+        wanted = min(wanted, _WIDEST_INTERVAL)
+    interval = max(wanted, 20 * deviation / _LARGEST_GRID)
     interval = max(interval, longest / _LARGEST_STEP_GRID)
     pure = [law.highest for law, _ in laws if law.is_pure]
     if len(pure) == len(laws) and len(set(pure)) == 1:

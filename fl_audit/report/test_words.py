@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, TestName, TestResult
 from fl_audit.evidence.belief.noise_estimate import (
     BREACH,
-    Excess,
     epsilon_at,
     law_in_words,
 )
-from fl_audit.evidence.belief.verdict import Judgement
+from fl_audit.evidence.belief.verdict import Judgement, depends_on_secret
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.units import UnitWords
 from fl_audit.report.wording import capital, number_text, percent, plural, times
@@ -364,9 +363,13 @@ def remedy(test: TestResult) -> str:
     return _WORDS[test.name].remedy
 
 
-def excess_text(excess: Excess | None, guarantee: Guarantee) -> str:
-    """Return what noise above the promise costs, in sentences; nothing where there is none beyond doubt."""
-    if excess is None:
+def excess_text(found: Judgement, guarantee: Guarantee) -> str:
+    """Return what noise above the promise costs, in sentences; nothing where there is none beyond doubt.
+
+    Nothing either where the noise depends on the secret: such a surplus is not harmless.
+    """
+    excess = found.noise.excess
+    if excess is None or depends_on_secret(found):
         return ""
     return (
         f"The noise is {times(excess.ratio)} times ({times(excess.low)} to {times(excess.high)}) what was promised. "

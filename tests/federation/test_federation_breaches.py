@@ -1,10 +1,15 @@
 """Breaches of real federations on the local engine; `experiments.studies.breaches` plays all of them many times."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+from experiments.runs.engines import Engine
+from experiments.runs.run import run_audit
 from experiments.studies.breach_kinds import BREACHES
 from experiments.studies.breaches import real_run
-from experiments.studies.engine_runs import breach_plan, measured_run
+from experiments.studies.engine_runs import breach_plan, measured_run, parties_of
 from fl_audit.evidence.belief.family import TestName
 from fl_audit.evidence.belief.verdict import run_family
 
@@ -29,3 +34,14 @@ def test_an_honest_real_federation_breaks_nothing_and_offers_every_test() -> Non
     assert not any(test.violated for test in tests)
     assert not missing
     assert len(tests) == len(TestName) - 1  # no scores where noise is measured
+
+
+def test_a_report_on_noise_that_depends_on_the_secret_says_so_first(tmp_path: Path) -> None:
+    breach = next(one for one in BREACHES if one.name == "noise 1.1 times larger under D' only")
+    found = run_audit(breach_plan(5), tmp_path / "run", Engine.LOCAL, parties=parties_of(breach))
+    assert found.summary["verdict"] == "violated"
+    page = (tmp_path / "run" / "report.html").read_text()
+    shown = re.sub(r"<(style|script|svg|title)[^>]*>.*?</\1>", "", page, flags=re.S)
+    shown = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", shown))
+    assert shown.partition("Verdict: Violated")[2].strip().startswith("The noise depends on the secret")
+    assert "breaks no promise" not in shown

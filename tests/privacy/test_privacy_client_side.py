@@ -100,7 +100,7 @@ def theirs(records: int, batch: int, rounds: int, z: float, delta: float) -> flo
 
 
 def test_every_client_is_accounted_as_by_dp_accounting() -> None:
-    """FL_AUDIT_CLIENT_SETTINGS=200 takes minutes; epsilons near 180 then differ by .0011, our grid's width."""
+    """FL_AUDIT_CLIENT_SETTINGS=200 takes minutes."""
     apart = [
         abs(client_epsilons([records], batch, rounds, z, 1e-5, Accountant.PLD, epochs=1)[0] - other)
         for records, batch, rounds, z in random_settings(int(os.environ.get("FL_AUDIT_CLIENT_SETTINGS", "6")))

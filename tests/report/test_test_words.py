@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from experiments.studies.breach_kinds import BREACHES
+from experiments.studies.breach_kinds import BREACHES, Breach
 from experiments.studies.breaches import synthetic_run
 from fl_audit.adjacency import Adjacency
 from fl_audit.evidence.belief.family import Missing, TestName, TestResult
@@ -55,6 +55,12 @@ def test_noise_that_depends_on_the_secret_is_said_first() -> None:
     assert first.name is TestName.SECRET_TOTAL
     assert first.measured == pytest.approx(1 / 1.1, abs=0.01)
     assert "depends on the secret" in words_of.breach_in_short(first, WORDS)
+
+
+def test_a_surplus_of_noise_is_harmless_only_where_it_is_blind_to_the_secret() -> None:
+    assert words_of.excess_text(judged("noise 1.1 times larger under D' only"), PROMISE) == ""
+    louder = synthetic_run(Breach("louder", (), lambda at: 1.2 * at.own), 0)
+    assert "1.20 times" in words_of.excess_text(judge(louder, PROMISE, 0.95), PROMISE)
 
 
 def test_missing_noise_is_said_before_what_follows_from_it() -> None:

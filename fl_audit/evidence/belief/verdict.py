@@ -141,6 +141,11 @@ FAMILY: dict[TestName, Callable[[Measured], TestResult | NotOffered]] = {
 """The tests by name, in the order of their declaration."""
 
 
+def depends_on_secret(found: Judgement) -> bool:
+    """Return whether the noise was found to depend on the secret: then noise above the promise is not harmless."""
+    return any(test.name.is_about_secret for test in found.broken)
+
+
 def run_family(measured: Measured) -> tuple[tuple[TestResult, ...], tuple[tuple[TestName, Missing], ...]]:
     """Return the results of all tests of the declared family that are offered, and the reasons of the others."""
     outcomes = {name: test(measured) for name, test in FAMILY.items()}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from fl_audit.evidence.belief.verdict import depends_on_secret
 from fl_audit.evidence.findings.noise import NoiseNumbers, measure_noise
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.report.finding import Picture, Place, Row, RunContents, Section, Table
@@ -46,6 +47,8 @@ def _sentence(numbers: NoiseNumbers, contents: RunContents) -> str:
     )
     if not numbers.estimate.excess:
         return text
+    if depends_on_secret(numbers.judgement):
+        return f"{text} That is no harmless surplus, for its size depends on the secret."
     return (
         f"{text} More than was promised breaks no promise; it gives accuracy away, for {percent(1 - 1 / main[0])} less "
         "noise would keep the promise too."
@@ -89,7 +92,7 @@ def _tables(numbers: NoiseNumbers, _: RunContents) -> list[Table]:
 def _said(numbers: NoiseNumbers, run: FinishedRun) -> Mapping[str, Any]:
     words, promise, judgement = unit_words(run.facts.relation), run.facts.guarantee, numbers.judgement
     told = {
-        "excess": "" if promise is None else excess_text(numbers.estimate.excess, promise),
+        "excess": "" if promise is None else excess_text(judgement, promise),
         "tests": [json_of(test, words) for test in judgement.tests],
         "not_offered": [{"name": str(name), "reason": why_missing(reason)} for name, reason in judgement.not_offered],
     }
