@@ -72,7 +72,14 @@ def test_unbounded_is_null_beside_the_value_within_the_cut(run: Run) -> None:
 def test_table_and_figure(run: Run, ending: str) -> None:
     code, out, err = run("members.txt", "population.npy", "--delta", "1e-3", "--plot", f"star.{ending}")
     assert code == 0, err
-    for said in ("Epsilon* (parametric)", "95 % interval", "AUC", "Yeom", "TPR at FPR 0.1 %", f"figure: star.{ending}"):
+    for said in (
+        "Epsilon* (parametric)",
+        "middle 95 % of resamples",
+        "AUC",
+        "Yeom",
+        "TPR at FPR 0.1 %",
+        f"figure: star.{ending}",
+    ):
         assert said in out
     assert Path(f"star.{ending}").stat().st_size > 5000
 

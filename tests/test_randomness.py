@@ -147,6 +147,8 @@ def test_purposes_keep_their_numbers() -> None:
         "PRETRAINING": 24,
         "CANARY_DIRECTION": 25,
         "CANARY_COIN": 26,
+        "DISTINGUISHER": 27,
+        "DITHER": 28,
     }
 
 

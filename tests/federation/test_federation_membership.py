@@ -79,7 +79,7 @@ def test_an_overfitted_model_gives_its_members_away(small_plan: MakePlan, tmp_pa
     assert found["membership"]["record"]["low"] > 0.6
     assert found["insider"]["advantage"] == 1.0
     noisy = play(small_plan, tmp_path / "noisy", {"noise-multiplier": 100.0, "sensitivity": "global"}, 50).summary
-    assert noisy["membership"]["high"] < 0.1
+    assert noisy["membership"]["high"] < 0.12  # by a bound for means of any numbers from -1 to 1, of 50 worlds
 
 
 def attack_by_hand(plan: Any, directory: Path, worlds: pd.DataFrame) -> list[tuple[float, bool]]:

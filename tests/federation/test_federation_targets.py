@@ -170,13 +170,13 @@ def test_attributes_of_members_are_found_and_targets_asked_about_again(small_pla
         data=data | {"population-records": 300},
         training={"rounds": 60, "learning-rate": 4.0},
         privacy=_NOTHING,
-        audit=_GAME | asked | {"targets": 40},
+        audit=_GAME | asked | {"targets": 40, "worlds": 60},
         run={"worlds-per-batch": 12},
     )
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     table = found.run.tables.targets
     assert table is not None
-    kept, game = RunDirectory(tmp_path / "run").store(plan.config).outputs(24), load_game(plan.public)
+    kept, game = RunDirectory(tmp_path / "run").store(plan.config).outputs(60), load_game(plan.public)
     first, attribute = kept[0], attribute_of(plan.config, game)
     assert attribute is not None
     truth = attribute.codes(game.differing.features.numpy())
