@@ -1,19 +1,15 @@
 """What the insider measured in a run, held against what was claimed: the one input of every test of the verdict."""
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtrc
 
 from fl_audit.adversaries.residuals import Residuals
 from fl_audit.errors import require
 from fl_audit.evidence.belief.innovations import innovations
-
-_EVIDENT = 1e-6
-"""Probability with which an honest run is taken for one with more noise than was claimed in some rounds."""
+from fl_audit.evidence.belief.noise_excess import without_excess
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,12 +94,6 @@ class Measured:
         return self.innovations[~np.isnan(self.innovations)]
 
     @cached_property
-    def even_innovations(self) -> NDArray[np.float64]:
-        """All innovations, brought down to the claimed scale where they are above it; see `even_sample`."""
-        values = self.used_innovations
-        return values / max(1.0, math.sqrt(float(np.mean(np.square(values))))) if values.size else values
-
-    @cached_property
     def projections(self) -> NDArray[np.float64] | None:
         """The noise along the public directions over the claimed noise, (worlds, rounds, J); None if not measured."""
         if self.residuals is None or self.residuals.projections.shape[-1] == 0:
@@ -128,19 +118,8 @@ class Measured:
     def even_sample(self) -> NDArray[np.float64] | None:
         """The sample with noise above the claim brought down to it, for tests of shape and dependence.
 
-        More noise than was claimed violates nothing. The noise of every tensor is divided by its own scale if that is
-        above the claim, and then that of every round if it still is, by more than chance explains in one of a million
-        honest runs. What is left of honest noise is closer to the claim than before, if anything.
+        Of honest noise little is changed: see `without_excess`.
         """
         if self.sample is None or self.residuals is None:
             return None
-        even, owners = self.sample.copy(), np.array([tensor for _, tensor in self.residuals.places])
-        blocks = self.rounds * len(set(owners))
-        for tensor in dict.fromkeys(owners):
-            columns = np.flatnonzero(owners == tensor)
-            part = even[:, :, columns]
-            part /= max(1.0, math.sqrt(float(np.mean(np.square(part)))))
-            squares, freedom = np.mean(np.square(part), axis=(0, 2)), len(even) * len(columns)
-            excess = chdtrc(freedom, freedom * squares) < _EVIDENT / blocks
-            even[:, :, columns] = part / np.where(excess, np.sqrt(squares), 1.0)[None, :, None]
-        return even
+        return without_excess(self.sample, [tensor for _, tensor in self.residuals.places])
