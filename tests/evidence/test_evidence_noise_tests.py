@@ -384,3 +384,24 @@ def test_joint_correlations_of_few_rounds_have_the_tail_that_is_said() -> None:
         assert stats.binom.sf(np.sum(p_values < level) - 1, 4000, level) > 1e-4
         assert stats.binom.cdf(np.sum(p_values < level), 4000, level) > 1e-4
     assert joint_places(draw_measured(draw, 2, 10)) == NotOffered(Missing.TOO_FEW)
+
+
+def test_what_was_not_measured_is_not_called_absent() -> None:
+    """Where the differing unit takes part in secret, only what is known by side is left."""
+    honest = draw_measured(np.random.default_rng(52), 6, 8)
+    assert honest.residuals is not None
+    missing = dict(run_family(replace(honest, residuals=honest.residuals.of_sides()))[1])
+    for name in (TestName.NOISE_TOTAL, TestName.NOISE_ROUND, TestName.DRIFT_ALONG_GRADIENTS, TestName.SECRET_TOTAL):
+        assert missing[name] is Missing.NOT_MEASURED, name
+
+
+def test_of_too_many_worlds_some_are_sampled_and_blurred_ones_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fl_audit.evidence.belief.measured.MOST_SAMPLED", 50 * 30 * len(PLACES))
+    honest = draw_measured(np.random.default_rng(53), 120, 30)
+    assert honest.residuals is not None
+    values = honest.residuals.sample.copy()
+    values[4, 2] = np.nan
+    seen = replace(honest, residuals=replace(honest.residuals, sample=values))
+    assert seen.sample is not None
+    assert (len(seen.sample), int(seen.sampled_worlds.sum()), bool(seen.sampled_worlds[4])) == (40, 40, False)
+    assert not any(test.violated for test in run_family(seen)[0])

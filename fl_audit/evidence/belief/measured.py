@@ -11,6 +11,11 @@ from fl_audit.errors import require
 from fl_audit.evidence.belief.innovations import innovations
 from fl_audit.evidence.belief.noise_excess import without_excess
 
+MOST_SAMPLED = 2**23
+"""Most values of the sample that are looked at one by one: of more, only some worlds are."""
+
+_FEWEST_SAMPLED = 40
+
 
 @dataclass(frozen=True, eq=False)
 class Measured:
@@ -103,16 +108,26 @@ class Measured:
         return self.residuals.projections / self.sigma[..., None]
 
     @cached_property
-    def sample(self) -> NDArray[np.float64] | None:
-        """The noise over the claimed noise at the sampled coordinates, (worlds, rounds, S); None if not measured.
+    def sampled_worlds(self) -> NDArray[np.bool_]:
+        """The worlds whose sample is looked at, bool (worlds,): evenly spaced ones where all are too many for memory.
 
-        Under the claim these are independent N(0, 1). Worlds in which rounding hides the noise are left out.
+        Worlds in which rounding hides the noise are left out.
         """
         if self.residuals is None or self.residuals.sample.shape[-1] == 0:
-            return None
+            return np.zeros(self.worlds, dtype=np.bool_)
         values = self.residuals.sample[:, :, 0]
-        seen = values[~np.isnan(values).any(axis=(1, 2))]
-        return seen if seen.size else None
+        known = np.flatnonzero(~np.isnan(values).any(axis=(1, 2)))
+        step = max(1, -(-known.size // max(_FEWEST_SAMPLED, MOST_SAMPLED // values[0].size)))
+        return np.isin(np.arange(self.worlds), known[::step])
+
+    @cached_property
+    def sample(self) -> NDArray[np.float64] | None:
+        """The noise over the claimed noise at the sampled coordinates of `sampled_worlds`; None if not measured.
+
+        Of shape (sampled worlds, rounds, S). Under the claim these are independent N(0, 1).
+        """
+        seen = self.sampled_worlds
+        return self.residuals.sample[seen, :, 0] if self.residuals is not None and seen.any() else None
 
     @cached_property
     def even_sample(self) -> NDArray[np.float64] | None:

@@ -28,6 +28,7 @@ FEWEST_JOINT_DRAWS = 50
 _FEWEST_TERMS = 5000
 _MOST_LAGS = 16
 _WORLDS_AT_ONCE = 256
+_MOST_AT_ONCE = 2**20
 _CLOSE = 4e-6
 _LARGEST_CLOSE = 1e-2
 
@@ -163,9 +164,11 @@ def _longest_run(numbers: list[int]) -> slice:
 def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
     """Return the sums of products at every shift, and how many products there are; each shift and its mirror once.
 
-    Worlds are shifted by fewer than `_MOST_LAGS`, within groups of `_WORLDS_AT_ONCE`; rounds and coordinates by all.
+    Worlds are shifted by fewer than `_MOST_LAGS`, within groups of at most `_WORLDS_AT_ONCE`; rounds and coordinates by
+    all.
     """
-    groups = [values[start : start + _WORLDS_AT_ONCE] for start in range(0, len(values), _WORLDS_AT_ONCE)]
+    at_once = max(_MOST_LAGS, min(_WORLDS_AT_ONCE, _MOST_AT_ONCE // values[0].size))
+    groups = [values[start : start + at_once] for start in range(0, len(values), at_once)]
     lags = min(_MOST_LAGS, max(len(group) for group in groups))
     _, rounds, places = values.shape
     sums: Floats = np.zeros((2 * lags - 1, 2 * rounds - 1, places))

@@ -86,11 +86,17 @@ def tensor_squares(measured: Measured) -> dict[str, SquareSum]:
     return {name: SquareSum(max(0.0, float(value)), int(degrees)) for name, value, degrees in known if degrees > 0}
 
 
+def why_no_direction(measured: Measured) -> Missing:
+    """Return why nothing is known of the noise beside the record's direction: there is none, or it was not measured."""
+    seen = measured.residuals
+    return Missing.NO_OTHER_DIRECTION if seen is not None and seen.parameters == 1 else Missing.NOT_MEASURED
+
+
 def noise_total(measured: Measured) -> TestResult | NotOffered:
     """Test the noise in all directions but the record's: chi-square, lower tail."""
     found = total_squares(measured)
     if found is None:
-        return NotOffered(Missing.NOT_MEASURED if measured.residuals is None else Missing.NO_OTHER_DIRECTION)
+        return NotOffered(why_no_direction(measured))
     return _result(TestName.NOISE_TOTAL, found)
 
 
@@ -107,7 +113,7 @@ def noise_tensor(measured: Measured) -> TestResult | NotOffered:
     """
     found = tensor_squares(measured)
     if not found:
-        return NotOffered(Missing.NOT_MEASURED if measured.residuals is None else Missing.NO_OTHER_DIRECTION)
+        return NotOffered(why_no_direction(measured))
     return _least(TestName.NOISE_TENSOR, found)
 
 
@@ -126,11 +132,9 @@ def noise_round(measured: Measured) -> TestResult | NotOffered:
 
     The smallest lower-tail p-value of all these sums of squares: chi-square, by Bonferroni.
     """
-    if measured.residuals is None:
-        return NotOffered(Missing.NOT_MEASURED)
+    if measured.residuals is None or not measured.residuals.total_freedom.any():
+        return NotOffered(why_no_direction(measured))
     freedom = measured.residuals.total_freedom
-    if not freedom.any():
-        return NotOffered(Missing.NO_OTHER_DIRECTION)
     squares = np.where(freedom > 0, measured.residuals.total / measured.sigma**2, 0.0)
     looks = [
         (squares, freedom, "world {0} round {1}"),
@@ -166,8 +170,7 @@ def place_squares(measured: Measured) -> dict[str, SquareSum]:
         f"coordinate {number} ({tensor})": SquareSum(float(value), worlds * rounds)
         for (number, tensor), value in zip(places, squares, strict=True)
     }
-    known = ~np.isnan(measured.residuals.sample[:, :, 0]).any(axis=(1, 2))
-    sums = measured.residuals.strides[known][:, :, 0].sum(axis=(0, 1))
+    sums = measured.residuals.strides[measured.sampled_worlds][:, :, 0].sum(axis=(0, 1))
     sizes = stride_sizes(measured.residuals.parameters)
     return found | {
         name: SquareSum(float(value), int(size) * worlds * rounds)
