@@ -115,7 +115,7 @@ def _evened(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     count, dimensions = vectors.shape
     spreads, axes = np.linalg.eigh(vectors.T @ vectors / count)
     usual = (1 + math.sqrt(dimensions / count)) ** 2 + 10 / math.sqrt(count)
-    if count < 10 * dimensions or spreads[-1] <= max(1.0, float(np.median(spreads))) * usual:
+    if count <= dimensions or spreads[-1] <= max(1.0, float(np.median(spreads))) * usual:
         return vectors
     return np.asarray(vectors @ axes / np.sqrt(np.maximum(spreads, 1e-12 * spreads[-1])))
 
