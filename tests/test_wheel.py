@@ -53,6 +53,7 @@ def test_commands_run_from_it_beside_modules_of_the_same_names(installed: Path, 
         "from pathlib import Path\n"
         f"load_config(Path({str(installed)!r}) / 'experiments' / 'configs' / 'demo.toml')\n"
         "sys.argv = 'fl-audit account --noise-multiplier 9.95 --delta 0.001 --rounds 30 --accountant gdp'.split()\n"
+        "sys.argv += ['--adjacency', 'replace-record']\n"
         "main()\n"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

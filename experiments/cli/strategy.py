@@ -8,7 +8,7 @@ import typer
 
 from experiments.cli.options import AdjacencyOption, JsonOption, among
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, choice
 from fl_audit.user_modules import require_named
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ OutOption = Annotated[
 
 def strategy(
     factory: FactoryArgument,
+    adjacency: AdjacencyOption,
     claim_epsilon: EpsilonOption = None,
     claim_delta: DeltaOption = 1e-5,
     claim_noise_multiplier: NoiseOption = None,
-    adjacency: AdjacencyOption = str(Adjacency.ADD_REMOVE_CLIENT),
     rounds: RoundsOption = 1,
     clients: Annotated[int, typer.Option("--clients", metavar="N", help="Clients in a game, at least 2.")] = 4,
     clipping_norm: NormOption = None,
@@ -92,8 +92,7 @@ def strategy(
     as_json: JsonOption = False,
 ) -> None:
     """Hold a Flower strategy to its claim, with thousands of short games through its own interface."""
-    if adjacency not in list(Adjacency):
-        raise InputError(f"--adjacency {adjacency!r}: accepted are {', '.join(Adjacency)}")
+    neighbours = choice(Adjacency, "--adjacency", adjacency)
     for named in (factory, *(mod or [])):
         require_named(named)
     from experiments.runs.progress import at_work
@@ -110,7 +109,7 @@ def strategy(
         for name in games or []:
             if name not in names:
                 raise InputError(f"{flag} {name!r}: accepted are {', '.join(names)}")
-    claim = StatedClaim(Adjacency(adjacency), claim_epsilon, claim_delta, claim_noise_multiplier, rounds)
+    claim = StatedClaim(neighbours, claim_epsilon, claim_delta, claim_noise_multiplier, rounds)
     subject = subject_of(factory, mod or [], clients, clipping_norm, not clients_clip, observer)
     with at_work(f"games against {factory}"):
         trial = hold_to_claim(

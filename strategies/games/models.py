@@ -107,10 +107,10 @@ def update_of(part: Part, model: Template, norm: float, round: int, schedule: Sc
         case Schedule.ONCE if round > 1:
             # Not exactly zero: what cannot bear that is found by a kind of game of its own.
             return ALMOST_NOTHING * norm * model.second
-        case Schedule.ONCE:
+        case Schedule.ONCE | Schedule.STEADY:
             pass
-        case Schedule.STEADY:
-            pass
+        case _:
+            assert_never(schedule)
     match part.direction:
         case Direction.ZERO:
             return np.zeros(model.size)

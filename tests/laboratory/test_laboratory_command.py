@@ -86,16 +86,23 @@ def test_exchanging_a_client_tells_twice_as_much_as_leaving_it_out() -> None:
         (("strategies_of_mine:failing", "--claim-epsilon", "1"), "raised ValueError: no noise named"),
         (("strategies_of_mine:plain",), "either an epsilon or a noise multiplier"),
         (("strategies_of_mine:plain", "--claim-epsilon", "-1"), "epsilon is -1"),
-        (("strategies_of_mine:plain", "--claim-epsilon", "1", "--adjacency", "client"), "--adjacency 'client'"),
+        (("strategies_of_mine:plain", "--claim-epsilon", "1", "--adjacency", "client"), "--adjacency is 'client'"),
         (("strategies_of_mine:plain", "--claim-epsilon", "1", "--only", "all"), "--only 'all'"),
         (("strategies_of_mine:plain", "--claim-epsilon", "1", "--observer", "me"), "--observer 'me'"),
         (("strategies_of_mine:plain", "--claim-epsilon", "1", "--clients", "1"), "clients are 1"),
     ],
 )
 def test_bad_input_is_one_line(arguments: tuple[str, ...], wrong: str) -> None:
+    named = arguments if "--adjacency" in arguments else (*arguments, "--adjacency", "add-remove-client")
     with pytest.raises(InputError, match=wrong) as caught:
-        CliRunner().invoke(app, ["strategy", *arguments], catch_exceptions=False)
+        CliRunner().invoke(app, ["strategy", *named], catch_exceptions=False)
     assert "\n" not in str(caught.value)
+
+
+def test_a_claim_without_neighbours_is_refused() -> None:
+    result = CliRunner().invoke(app, ["strategy", "strategies_of_mine:plain", "--claim-epsilon", "1"])
+    assert result.exit_code == 2
+    assert "--adjacency" in result.output
 
 
 def test_the_norm_of_a_strategy_is_taken_from_it() -> None:
