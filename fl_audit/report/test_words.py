@@ -89,7 +89,7 @@ _WORDS: dict[TestName, TestWords] = {
     ),
     TestName.NOISE_ROUND: TestWords(
         "noise in single rounds",
-        "A round has another amount of noise than was promised",
+        "A round has less noise than was promised",
         "{measured:times} times the claimed noise in {place}",
         "the claimed noise in every round of every world",
         f"{_LESS} in any round of any world, {{best_limit:percent}} in a round of all worlds",
@@ -261,6 +261,7 @@ _MISSING = {
     Missing.NO_OTHER_DIRECTION: "No direction but that in which D and D' differ is left.",
     Missing.NO_DIRECTIONS: "The model has too few parameters to project the noise.",
     Missing.NO_NOISE: "There is no noise at the places looked at.",
+    Missing.MORE_NOISE: "There is more noise than was promised, which breaks no promise and hides its shape here.",
     Missing.NO_SHARED_SUM: "The contributions that D and D' share are 0 in every round.",
     Missing.ONE_WORLD: "There is one world: no other can share its noise.",
     Missing.ONE_ROUND: "There is one round: none follows it.",

@@ -3,13 +3,14 @@
 import math
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from noise_laws import DIRECTIONS, PLACES, draw_measured
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special, stats
 
 from experiments.studies.breach_kinds import BREACHES, Breach
 from experiments.studies.breaches import study_breach, synthetic_run
@@ -17,12 +18,13 @@ from experiments.studies.synthetic_noise import Setting, play
 from experiments.studies.verdicts import NEVER_TOO_SMALL, NOT_RANDOM
 from fl_audit.adversaries.residuals import LOW_BITS_KINDS, Residuals, stride_sizes
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.family import FAMILY_LEVEL, Missing, TestName, TestResult
+from fl_audit.evidence.belief.family import FAMILY_LEVEL, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
-from fl_audit.evidence.belief.noise_copies import product_log_tail
+from fl_audit.evidence.belief.noise_copies import _joint_law, joint_places, product_log_tail
 from fl_audit.evidence.belief.noise_drift import detectable_mean, detectable_shift, student_p
 from fl_audit.evidence.belief.noise_repeats import cosine_at, cosine_tail, likest_pair
 from fl_audit.evidence.belief.noise_scale import chi_square_quantile, detectable_ratio, noise_along_record, noise_round
+from fl_audit.evidence.belief.noise_secret import secret_total
 from fl_audit.evidence.belief.noise_sharing import (
     detectable_share,
     serial_correlation,
@@ -332,3 +334,74 @@ def test_measurements_that_do_not_fit_are_named() -> None:
         replace(fine, sigma=fine.sigma * 0)
     with pytest.raises(InputError, match="noise multiplier is 0"):
         replace(fine, noise_multiplier=0.0)
+
+
+_SHAPE = (60, 15, 650)
+_PICKED = np.random.default_rng(9).random(_SHAPE[0]) < 0.5
+LOUDER: dict[str, tuple[Any, float]] = {
+    "three rounds": (np.s_[:, :3], 3.0),
+    "one round": (np.s_[:, 4], 10.0),
+    "half of the worlds": (np.s_[_PICKED], 2.0),
+    "world-rounds": (np.random.default_rng(8).random(_SHAPE[:2]) < 0.4, 1.7),
+    "the bias": (np.s_[..., 640:], 10.0),
+    "one coordinate": (np.s_[..., 649], 1000.0),
+    "half of the coordinates": (np.s_[..., ::2], 2.0),
+}
+
+
+@pytest.mark.parametrize("where", LOUDER)
+def test_more_noise_than_was_promised_somewhere_violates_nothing(where: str) -> None:
+    found, _ = run_family(_louder(*LOUDER[where]))
+    assert [(test.name, test.p_value) for test in found if test.violated] == []
+
+
+def test_more_noise_in_some_worlds_of_one_secret_is_still_found() -> None:
+    """Worlds differ within a side, so they are compared one by one."""
+    members = _louder(np.s_[:0], 1.0).members
+    found = secret_total(_louder(~members & (np.arange(_SHAPE[0]) % 3 > 0), 1.3))
+    assert isinstance(found, TestResult)
+    assert found.violated
+
+
+def _louder(where: Any, factor: float) -> Measured:
+    """Play a made-up run with so many times the claimed noise somewhere."""
+    scale = np.ones(_SHAPE)
+    scale[where] = factor
+    sizes = Setting(worlds=_SHAPE[0], rounds=_SHAPE[1])
+    breach = Breach("louder", (), lambda at: at.own * scale[:, at.number - 1])
+    return play(np.random.default_rng(5), sizes, breach)
+
+
+def test_joint_correlations_of_few_rounds_have_the_tail_that_is_said() -> None:
+    """4,000 sets of 112 coordinates over 50 rounds: the shares under .01 and .001, each binomial at 1e-4."""
+    draw = np.random.default_rng(50)
+    degrees, scale, start = _joint_law(112, 50)
+    vectors = draw.standard_normal((4000, 112, 50))
+    vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
+    totals = 25 * (np.square(vectors.swapaxes(1, 2) @ vectors).sum(axis=(1, 2)) - 112)
+    p_values = special.gammaincc(degrees, (totals - start) / scale)
+    for level in (0.01, 0.001):
+        assert stats.binom.sf(np.sum(p_values < level) - 1, 4000, level) > 1e-4
+        assert stats.binom.cdf(np.sum(p_values < level), 4000, level) > 1e-4
+    assert joint_places(draw_measured(draw, 2, 10)) == NotOffered(Missing.TOO_FEW)
+
+
+def test_what_was_not_measured_is_not_called_absent() -> None:
+    """Where the differing unit takes part in secret, only what is known by side is left."""
+    honest = draw_measured(np.random.default_rng(52), 6, 8)
+    assert honest.residuals is not None
+    missing = dict(run_family(replace(honest, residuals=honest.residuals.of_sides()))[1])
+    for name in (TestName.NOISE_TOTAL, TestName.NOISE_ROUND, TestName.DRIFT_ALONG_GRADIENTS, TestName.SECRET_TOTAL):
+        assert missing[name] is Missing.NOT_MEASURED, name
+
+
+def test_of_too_many_worlds_some_are_sampled_and_blurred_ones_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fl_audit.evidence.belief.measured.MOST_SAMPLED", 50 * 30 * len(PLACES))
+    honest = draw_measured(np.random.default_rng(53), 120, 30)
+    assert honest.residuals is not None
+    values = honest.residuals.sample.copy()
+    values[4, 2] = np.nan
+    seen = replace(honest, residuals=replace(honest.residuals, sample=values))
+    assert seen.sample is not None
+    assert (len(seen.sample), int(seen.sampled_worlds.sum()), bool(seen.sampled_worlds[4])) == (40, 40, False)
+    assert not any(test.violated for test in run_family(seen)[0])

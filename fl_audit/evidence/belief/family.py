@@ -154,6 +154,7 @@ class Missing(StrEnum):
     NO_OTHER_DIRECTION = "no-other-direction"
     NO_DIRECTIONS = "no-directions"
     NO_NOISE = "no-noise"
+    MORE_NOISE = "more-noise"
     NO_SHARED_SUM = "no-shared-sum"
     ONE_WORLD = "one-world"
     ONE_ROUND = "one-round"

@@ -1,19 +1,20 @@
 """What the insider measured in a run, held against what was claimed: the one input of every test of the verdict."""
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtrc
 
 from fl_audit.adversaries.residuals import Residuals
 from fl_audit.errors import require
 from fl_audit.evidence.belief.innovations import innovations
+from fl_audit.evidence.belief.noise_excess import without_excess
 
-_EVIDENT = 1e-6
-"""Probability with which an honest run is taken for one with more noise than was claimed in some rounds."""
+MOST_SAMPLED = 2**23
+"""Most values of the sample that are looked at one by one: of more, only some worlds are."""
+
+_FEWEST_SAMPLED = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,12 +99,6 @@ class Measured:
         return self.innovations[~np.isnan(self.innovations)]
 
     @cached_property
-    def even_innovations(self) -> NDArray[np.float64]:
-        """All innovations, brought down to the claimed scale where they are above it; see `even_sample`."""
-        values = self.used_innovations
-        return values / max(1.0, math.sqrt(float(np.mean(np.square(values))))) if values.size else values
-
-    @cached_property
     def projections(self) -> NDArray[np.float64] | None:
         """The noise along the public directions over the claimed noise, (worlds, rounds, J); None if not measured."""
         if self.residuals is None or self.residuals.projections.shape[-1] == 0:
@@ -113,34 +108,33 @@ class Measured:
         return self.residuals.projections / self.sigma[..., None]
 
     @cached_property
-    def sample(self) -> NDArray[np.float64] | None:
-        """The noise over the claimed noise at the sampled coordinates, (worlds, rounds, S); None if not measured.
+    def sampled_worlds(self) -> NDArray[np.bool_]:
+        """The worlds whose sample is looked at, bool (worlds,): evenly spaced ones where all are too many for memory.
 
-        Under the claim these are independent N(0, 1). Worlds in which rounding hides the noise are left out.
+        Worlds in which rounding hides the noise are left out.
         """
         if self.residuals is None or self.residuals.sample.shape[-1] == 0:
-            return None
+            return np.zeros(self.worlds, dtype=np.bool_)
         values = self.residuals.sample[:, :, 0]
-        seen = values[~np.isnan(values).any(axis=(1, 2))]
-        return seen if seen.size else None
+        known = np.flatnonzero(~np.isnan(values).any(axis=(1, 2)))
+        step = max(1, -(-known.size // max(_FEWEST_SAMPLED, MOST_SAMPLED // values[0].size)))
+        return np.isin(np.arange(self.worlds), known[::step])
+
+    @cached_property
+    def sample(self) -> NDArray[np.float64] | None:
+        """The noise over the claimed noise at the sampled coordinates of `sampled_worlds`; None if not measured.
+
+        Of shape (sampled worlds, rounds, S). Under the claim these are independent N(0, 1).
+        """
+        seen = self.sampled_worlds
+        return self.residuals.sample[seen, :, 0] if self.residuals is not None and seen.any() else None
 
     @cached_property
     def even_sample(self) -> NDArray[np.float64] | None:
         """The sample with noise above the claim brought down to it, for tests of shape and dependence.
 
-        More noise than was claimed violates nothing. The noise of every tensor is divided by its own scale if that is
-        above the claim, and then that of every round if it still is, by more than chance explains in one of a million
-        honest runs. What is left of honest noise is closer to the claim than before, if anything.
+        Of honest noise little is changed: see `without_excess`.
         """
         if self.sample is None or self.residuals is None:
             return None
-        even, owners = self.sample.copy(), np.array([tensor for _, tensor in self.residuals.places])
-        blocks = self.rounds * len(set(owners))
-        for tensor in dict.fromkeys(owners):
-            columns = np.flatnonzero(owners == tensor)
-            part = even[:, :, columns]
-            part /= max(1.0, math.sqrt(float(np.mean(np.square(part)))))
-            squares, freedom = np.mean(np.square(part), axis=(0, 2)), len(even) * len(columns)
-            excess = chdtrc(freedom, freedom * squares) < _EVIDENT / blocks
-            even[:, :, columns] = part / np.where(excess, np.sqrt(squares), 1.0)[None, :, None]
-        return even
+        return without_excess(self.sample, [tensor for _, tensor in self.residuals.places])

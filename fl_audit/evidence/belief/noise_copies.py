@@ -22,9 +22,13 @@ Floats = NDArray[np.float64]
 FEWEST_DRAWS = 8
 """Number of rounds, over all worlds, from which coordinates are compared with each other."""
 
+FEWEST_JOINT_DRAWS = 50
+"""The same for all coordinates together: of fewer rounds the law of the sum is too far from a gamma law."""
+
 _FEWEST_TERMS = 5000
 _MOST_LAGS = 16
 _WORLDS_AT_ONCE = 256
+_MOST_AT_ONCE = 2**20
 _CLOSE = 4e-6
 _LARGEST_CLOSE = 1e-2
 
@@ -68,21 +72,25 @@ def _by_coordinate(measured: Measured) -> Floats | NotOffered:
 def joint_places(measured: Measured) -> TestResult | NotOffered:
     """Test the sum of squared correlations between all sampled coordinates: many weak copies, or too even a spread.
 
-    With n rounds and m pairs each square has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)), and two of them are
-    uncorrelated; a gamma law of the same mean and variance stands for their sum. Two-sided: sequences that fill space
-    evenly have correlations that are too small.
+    With n rounds each square has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)), and two of them are uncorrelated. A
+    shifted gamma law with the exact mean, variance and third cumulant stands for their sum: where coordinates outnumber
+    rounds, three of them at a time depend on each other, and its upper tail is far heavier than a normal one.
+    Two-sided: sequences that fill space evenly have correlations that are too small.
     """
     vectors = _by_coordinate(measured)
     if isinstance(vectors, NotOffered):
         return vectors
     places, draws = vectors.shape
+    if draws < FEWEST_JOINT_DRAWS:
+        return NotOffered(Missing.TOO_FEW)
     units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
     cosines = units @ units.T
     pairs = places * (places - 1) // 2
     total = draws * (float(np.sum(np.square(cosines))) - float(np.sum(np.square(np.diag(cosines))))) / 2
     variance = 2 * (draws - 1) / (draws + 2)
-    degrees, scale = pairs / variance, variance
-    lower, upper = float(gammainc(degrees, total / scale)), float(gammaincc(degrees, total / scale))
+    degrees, scale, start = _joint_law(places, draws)
+    above = max(0.0, total - start) / scale
+    lower, upper = float(gammainc(degrees, above)), float(gammaincc(degrees, above))
     spread = math.sqrt(variance / pairs)
     reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.JOINT_PLACES.level / 2))
     return TestResult(
@@ -94,6 +102,21 @@ def joint_places(measured: Measured) -> TestResult | NotOffered:
         limit=math.sqrt(reach * spread / draws),
         more={"pairs": pairs},
     )
+
+
+def _joint_law(places: int, draws: int) -> tuple[float, float, float]:
+    """Return shape, scale and start of the gamma law of n times the sum of squared cosines of n-vectors.
+
+    Of single squares c^2 ~ Beta(1/2, (n - 1)/2) the variance is v = 2 (n - 1) / (n + 2) and the third cumulant
+    4 v (n - 2) / (n + 4), both in units of 1/n. Three vectors at a time add 6 times 4 (n - 1) / (n + 2)^2.
+    """
+    pairs, variance = places * (places - 1) / 2, 2 * (draws - 1) / (draws + 2)
+    third = (
+        pairs * 4 * variance * (draws - 2) / (draws + 4) + 24 * math.comb(places, 3) * (draws - 1) / (draws + 2) ** 2
+    )
+    scale = third / (2 * pairs * variance)
+    degrees = pairs * variance / scale**2
+    return degrees, scale, pairs - degrees * scale
 
 
 def shifted_copies(measured: Measured) -> TestResult | NotOffered:
@@ -141,9 +164,11 @@ def _longest_run(numbers: list[int]) -> slice:
 def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
     """Return the sums of products at every shift, and how many products there are; each shift and its mirror once.
 
-    Worlds are shifted by fewer than `_MOST_LAGS`, within groups of `_WORLDS_AT_ONCE`; rounds and coordinates by all.
+    Worlds are shifted by fewer than `_MOST_LAGS`, within groups of at most `_WORLDS_AT_ONCE`; rounds and coordinates by
+    all.
     """
-    groups = [values[start : start + _WORLDS_AT_ONCE] for start in range(0, len(values), _WORLDS_AT_ONCE)]
+    at_once = max(_MOST_LAGS, min(_WORLDS_AT_ONCE, _MOST_AT_ONCE // values[0].size))
+    groups = [values[start : start + at_once] for start in range(0, len(values), at_once)]
     lags = min(_MOST_LAGS, max(len(group) for group in groups))
     _, rounds, places = values.shape
     sums: Floats = np.zeros((2 * lags - 1, 2 * rounds - 1, places))

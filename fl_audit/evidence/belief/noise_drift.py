@@ -15,6 +15,7 @@ from scipy.special import fdtrc, fdtri, ncfdtr, stdtr, stdtrit
 from fl_audit.confidence.noncentral_t import noncentrality_at
 from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
+from fl_audit.evidence.belief.noise_scale import why_no_direction
 
 
 def student_p(values: NDArray[np.float64]) -> tuple[float, float]:
@@ -97,8 +98,8 @@ def detectable_shift(count: int, groups: int, level: float, power: float = DETEC
 
 def drift_along_gradients(measured: Measured) -> TestResult | NotOffered:
     """Test the mean of the noise along the gradients that D and D' share: Student's t, two-sided."""
-    if measured.residuals is None:
-        return NotOffered(Missing.NOT_MEASURED)
+    if measured.residuals is None or not measured.residuals.total_freedom.any():
+        return NotOffered(why_no_direction(measured))
     values = _used(measured.residuals.gradient / measured.sigma)
     if not values.size:
         return NotOffered(Missing.NO_SHARED_SUM)

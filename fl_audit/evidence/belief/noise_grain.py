@@ -121,7 +121,7 @@ def grid(measured: Measured) -> TestResult | NotOffered:
 
 def _looks(measured: Measured, sample: NDArray[np.float64]) -> Iterator[_Look]:
     assert measured.residuals is not None
-    known = ~np.isnan(measured.residuals.sample[:, :, 0]).any(axis=(1, 2))
+    known = measured.sampled_worlds
     sigma, grain = measured.sigma[known], measured.residuals.grain[known]
     widest, narrowest = float(sigma.max()), float(sigma.min())
     finest = _BINS / (8 * _HALF_WIDTH)

@@ -107,6 +107,19 @@ def at_least_one(pairs: int, tail: float) -> float:
     return -math.expm1(pairs * math.log1p(-tail)) if tail < 1 else 1.0
 
 
+def _evened(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return vectors (n, J) of one spread in all directions, where chance does not explain that some have more.
+
+    Of noise that is larger on few coordinates all vectors point to one side, though none was used twice.
+    """
+    count, dimensions = vectors.shape
+    spreads, axes = np.linalg.eigh(vectors.T @ vectors / count)
+    usual = (1 + math.sqrt(dimensions / count)) ** 2 + 10 / math.sqrt(count)
+    if count <= dimensions or spreads[-1] <= max(1.0, float(np.median(spreads))) * usual:
+        return vectors
+    return np.asarray(vectors @ axes / np.sqrt(np.maximum(spreads, 1e-12 * spreads[-1])))
+
+
 def repeated_noise(measured: Measured) -> TestResult | NotOffered:
     """Test the largest absolute cosine over all pairs of (world, round).
 
@@ -120,7 +133,7 @@ def repeated_noise(measured: Measured) -> TestResult | NotOffered:
     dimensions, count = projections.shape[-1], measured.worlds * measured.rounds
     if dimensions < 2 or count < 2:
         return NotOffered(Missing.TOO_FEW)
-    found = likest_pair(projections.reshape(count, dimensions))
+    found = likest_pair(_evened(projections.reshape(count, dimensions)))
     critical = cosine_at(TestName.REPEATED_NOISE.level / found.pairs, dimensions)
     (world, number), (other, later) = (divmod(place, measured.rounds) for place in (found.first, found.second))
     return TestResult(

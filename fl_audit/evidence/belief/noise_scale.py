@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtr, chdtrc, gammainccinv, gammaincinv
+from scipy.special import chdtr, gammainccinv, gammaincinv
 
 from fl_audit.adversaries.residuals import stride_names, stride_sizes
 from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
@@ -86,11 +86,17 @@ def tensor_squares(measured: Measured) -> dict[str, SquareSum]:
     return {name: SquareSum(max(0.0, float(value)), int(degrees)) for name, value, degrees in known if degrees > 0}
 
 
+def why_no_direction(measured: Measured) -> Missing:
+    """Return why nothing is known of the noise beside the record's direction: there is none, or it was not measured."""
+    seen = measured.residuals
+    return Missing.NO_OTHER_DIRECTION if seen is not None and seen.parameters == 1 else Missing.NOT_MEASURED
+
+
 def noise_total(measured: Measured) -> TestResult | NotOffered:
     """Test the noise in all directions but the record's: chi-square, lower tail."""
     found = total_squares(measured)
     if found is None:
-        return NotOffered(Missing.NOT_MEASURED if measured.residuals is None else Missing.NO_OTHER_DIRECTION)
+        return NotOffered(why_no_direction(measured))
     return _result(TestName.NOISE_TOTAL, found)
 
 
@@ -107,7 +113,7 @@ def noise_tensor(measured: Measured) -> TestResult | NotOffered:
     """
     found = tensor_squares(measured)
     if not found:
-        return NotOffered(Missing.NOT_MEASURED if measured.residuals is None else Missing.NO_OTHER_DIRECTION)
+        return NotOffered(why_no_direction(measured))
     return _least(TestName.NOISE_TENSOR, found)
 
 
@@ -124,24 +130,18 @@ def noise_place(measured: Measured) -> TestResult | NotOffered:
 def noise_round(measured: Measured) -> TestResult | NotOffered:
     """Test the noise of every round of every world, of every round over all worlds, and of every world.
 
-    The smallest lower-tail p-value of all these sums of squares, and for single rounds of single worlds the smallest
-    upper-tail one: chi-square, by Bonferroni. The most is held against the mean of all worlds in that round where that
-    is above the claim, since more noise than was claimed violates nothing.
+    The smallest lower-tail p-value of all these sums of squares: chi-square, by Bonferroni.
     """
-    if measured.residuals is None:
-        return NotOffered(Missing.NOT_MEASURED)
+    if measured.residuals is None or not measured.residuals.total_freedom.any():
+        return NotOffered(why_no_direction(measured))
     freedom = measured.residuals.total_freedom
-    if not freedom.any():
-        return NotOffered(Missing.NO_OTHER_DIRECTION)
     squares = np.where(freedom > 0, measured.residuals.total / measured.sigma**2, 0.0)
-    by_round = squares.sum(axis=0) / np.maximum(freedom.sum(axis=0), 1)
     looks = [
-        (squares, freedom, "world {0} round {1}", chdtr),
-        (squares / np.maximum(1.0, by_round), freedom, "world {0} round {1}", chdtrc),
-        (squares.sum(axis=0, keepdims=True), freedom.sum(axis=0, keepdims=True), "round {1} of all worlds", chdtr),
-        (squares.sum(axis=1, keepdims=True), freedom.sum(axis=1, keepdims=True), "all rounds of world {0}", chdtr),
+        (squares, freedom, "world {0} round {1}"),
+        (squares.sum(axis=0, keepdims=True), freedom.sum(axis=0, keepdims=True), "round {1} of all worlds"),
+        (squares.sum(axis=1, keepdims=True), freedom.sum(axis=1, keepdims=True), "all rounds of world {0}"),
     ]
-    found = [(np.where(counts > 0, tail(counts, sums), 1.0), sums, counts, name) for sums, counts, name, tail in looks]
+    found = [(np.where(counts > 0, chdtr(counts, sums), 1.0), sums, counts, name) for sums, counts, name in looks]
     count = sum(p_values.size for p_values, *_ in found)
     p_values, sums, counts, name = min(found, key=lambda one: float(one[0].min()))
     at = np.unravel_index(int(p_values.argmin()), p_values.shape)
@@ -170,7 +170,7 @@ def place_squares(measured: Measured) -> dict[str, SquareSum]:
         f"coordinate {number} ({tensor})": SquareSum(float(value), worlds * rounds)
         for (number, tensor), value in zip(places, squares, strict=True)
     }
-    sums = np.nansum(measured.residuals.strides[:, :, 0], axis=(0, 1))
+    sums = measured.residuals.strides[measured.sampled_worlds][:, :, 0].sum(axis=(0, 1))
     sizes = stride_sizes(measured.residuals.parameters)
     return found | {
         name: SquareSum(float(value), int(size) * worlds * rounds)

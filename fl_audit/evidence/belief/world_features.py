@@ -51,7 +51,7 @@ def sample_features(measured: Measured) -> tuple[Features, NDArray[np.bool_]] | 
     residuals = measured.residuals
     if residuals is None or measured.sample is None:
         return None
-    known: NDArray[np.bool_] = np.all(~np.isnan(residuals.sample[:, :, 0]), axis=(1, 2))
+    known = measured.sampled_worlds
     owners = [tensor for _, tensor in residuals.places]
     groups = _tensor_groups(owners)
     neighbours = np.diff([number for number, _ in residuals.places]) == 1
