@@ -1,34 +1,50 @@
-# make demo and make test set up everything they need in .venv first.
+# Each command sets up what it needs in .venv first: the demo neither tools for tests nor those for documentation.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
-DONE = $(VENV)/.installed
+FOR_DEMO = $(VENV)/.for-demo
+FOR_ALL = $(VENV)/.for-all
+# A worker for each core; tests of one group follow each other on one of them.
+PYTEST = $(BIN)/python -m pytest --numprocesses logical --maxprocesses 16 --dist loadgroup
 
-.PHONY: install demo test lint docs clean
+define set-up
+$(PYTHON) -c 'import sys; sys.exit("fl_audit needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
+endef
 
-install: $(DONE)
+.PHONY: install demo test test-all lint docs clean
 
-$(DONE): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit("fl_audit needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
-	touch $(DONE)
+install: $(FOR_ALL)
 
-demo: $(DONE)
+$(FOR_DEMO): pyproject.toml constraints.txt
+	$(set-up) '.[pdf]'
+	touch $@
+
+$(FOR_ALL): pyproject.toml constraints.txt
+	$(set-up) '.[dev,docs]'
+	touch $(FOR_DEMO) $@
+
+demo: $(FOR_DEMO)
 	$(BIN)/fl-audit demo
 
-test: $(DONE)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+# What a change is likely to break, five minutes on two cores.
+test: $(FOR_ALL)
+	$(PYTEST) -m 'not long'
 
-lint: $(DONE)
+# The same, then long statistics, most starts of Ray, and notebooks.
+test-all: test
+	$(PYTEST) -m long
+
+lint: $(FOR_ALL)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 # Every broken link, missing file or unknown name is an error (with --quiet none would be). Nothing is fetched.
-docs: $(DONE)
+docs: $(FOR_ALL)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "documentation: site/index.html"
 

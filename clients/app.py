@@ -16,20 +16,22 @@ from numpy.typing import NDArray
 
 from clients.cohort import announce, trained_together
 from clients.data_owner import Task, contribute, contribute_as_victim, contribute_members, train_privately, with_noise
-from clients.loss_answers import LossPart, Question, losses_held, own_epsilon_star, tell_moments, tell_range
+from clients.loss_answers import LossPart, MomentsQuestion, losses_held, own_epsilon_star, tell_moments, tell_range
 from clients.time_limit import within_time_limit
 from fl_audit.adversaries import averages, identifiability
-from fl_audit.adversaries.many_targets import observe_targets, pushed_up
+from fl_audit.adversaries.many_targets import observe_candidates, observe_targets, pushed_up
+from fl_audit.arrays import Flags
 from fl_audit.errors import InputError
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.evidence.star.loss_moments import ScoreMoments
+from fl_audit.game.canaries import canary_contribution, canary_scores
 from fl_audit.game.contributing import Moment
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.membership import Membership
 from fl_audit.game.private_training import OwnDraws, accountant_before
 from fl_audit.game.public import PublicGame
 from fl_audit.game.randomised import told_by
-from fl_audit.game.seen import Seen
+from fl_audit.game.seen import SeenRound
 from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noise import NoiseScaling
@@ -59,6 +61,8 @@ def train(message: Message, context: Context) -> Message:
     game, client = _game(message), _partition(context)
     if _round(message) % ROUNDS_BETWEEN_TRIMS == 0:
         give_back_freed_memory()
+    if game.public.is_canary(client):
+        return _send_canary(message, game, client - game.public.clients)
     task = _task(game, client, message)
     if isinstance(game.public.law.contribution, PrivateTraining):
         return _train_privately(message, context, game, client, task)
@@ -97,12 +101,31 @@ def _train_privately(message: Message, context: Context, game: Game, client: int
     seed, worlds = _own_draws(message)
     membership = _membership(game, client, message) if game.targets_of(client) else None
     accountant = _own_accountant(message, context, game, client)
-    found = train_privately(game, client, task, OwnDraws(seed, worlds), membership, accountant)
+    coins = _config(message).get(Key.COINS)
+    canaries = None if coins is None else _coins(message, game.public.canaries)
+    found = train_privately(game, client, task, OwnDraws(seed, worlds), membership, accountant, canaries)
     asked = _config(message)
     context.state[Record.OWN_ACCOUNTANT] = ConfigRecord(
         {Key.ROUND: asked[Key.ROUND], Key.BATCH: asked[Key.BATCH], Key.ACCOUNTANT: found.accountant}
     )
-    return _reply(message, {Key.SUM: found.updates.cpu().numpy()}, {Key.ACCOUNTANT: found.accountant})
+    times: dict[str, NDArray[Any]] = {} if found.times is None else {Key.TIMES: found.times}
+    return _reply(message, {Key.SUM: found.updates.cpu().numpy(), **times}, {Key.ACCOUNTANT: found.accountant})
+
+
+def _send_canary(message: Message, game: Game, canary: int) -> Message:
+    """Answer a round as a canary client, which holds no data."""
+    sent, coins = _arrays(message).get(Key.NORMS), _coins(message, 1)[:, 0]
+    norms = None if sent is None else copy_to_tensor(unpack(sent))
+    found = canary_contribution(game, canary, _round(message), _worlds(message), coins, norms)
+    within: dict[str, NDArray[Any]] = {} if found.within is None else {Key.WITHIN: found.within.numpy()}
+    return _reply(message, {Key.SUM: found.total.numpy(), **within})
+
+
+def _coins(message: Message, canaries: int) -> Flags:
+    """Return which of so many canaries are in, (worlds, canaries)."""
+    told = _config(message)[Key.COINS]
+    assert isinstance(told, bytes)
+    return np.frombuffer(told, dtype=np.bool_).reshape(-1, canaries)
 
 
 def _own_accountant(message: Message, context: Context, game: Game, client: int) -> str | None:
@@ -127,14 +150,26 @@ def identify(message: Message, context: Context) -> Message:
 
 
 def observe(message: Message, context: Context) -> Message:
-    """Answer as the insider: what a release tells about D against D'."""
+    """Answer as the insider: what a release tells about D against D'.
+
+    Raises
+    ------
+    InputError
+        If this client is no insider.
+    """
     game, client = _game(message), _partition(context)
     if client not in game.insiders:
         named = " and ".join(map(str, game.insiders))
         raise InputError(f"client {client} was shown a release, the insider is client {named}")
-    seen = Seen.of(_round(message), {key: _tensor(game, message, key) for key in _arrays(message)})
+    seen = SeenRound.of(_round(message), {key: _tensor(game, message, key) for key in _arrays(message)})
+    if game.public.canaries > 0:
+        return _reply(message, {Key.CANARIES: canary_scores(game, seen, _worlds(message))})
     if game.public.plays_membership:
-        told_of_all = observe_targets(game, seen, _told_membership(message, game.public.targets))
+        told_of_all = (
+            observe_candidates(game, seen)
+            if game.public.exactly_one
+            else observe_targets(game, seen, _told_membership(message, game.public.targets))
+        )
         return _reply(message, {Key.LOG_ODDS: told_of_all.increments, Key.LOCAL_SENSITIVITY: told_of_all.signal})
     if not game.public.law.weighs_exactly:
         return _reply(message, {Key.SCORE: averages.score(game, seen, client)})
@@ -173,10 +208,10 @@ def _losses(message: Message, context: Context) -> list[LossPart]:
     return losses_held(game, client, _tensor(game, message, models_key(0)), membership)
 
 
-def _question(message: Message) -> Question:
+def _question(message: Message) -> MomentsQuestion:
     arrays = _arrays(message)
     population = (Key.POPULATION_COUNT, Key.POPULATION_MEAN, Key.POPULATION_SQUARES)
-    return Question(
+    return MomentsQuestion(
         unpack(arrays[Key.LOW]),
         unpack(arrays[Key.HIGH]),
         ScoreMoments(*(unpack(arrays[key]) for key in population)),
@@ -218,10 +253,13 @@ def _task(game: Game, client: int, message: Message) -> Task:
 
 def _own_draws(message: Message) -> tuple[int, tuple[int, ...]]:
     """Return the secret seed of what a client draws, and the numbers of the worlds that a message is about."""
-    told = _config(message)
-    worlds = told[Key.WORLDS]
+    return int(str(_config(message)[Key.NOISE_SEED])), _worlds(message)
+
+
+def _worlds(message: Message) -> tuple[int, ...]:
+    worlds = _config(message)[Key.WORLDS]
     assert isinstance(worlds, list)
-    return int(str(told[Key.NOISE_SEED])), tuple(int(world) for world in worlds)
+    return tuple(int(world) for world in worlds)
 
 
 def _round(message: Message) -> int:

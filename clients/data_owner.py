@@ -6,16 +6,17 @@ from typing import assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from fl_audit.adjacency import Unit
+from fl_audit.arrays import Flags, Floats
+from fl_audit.game.canaries import canary_records
 from fl_audit.game.contributing import Contributed, Moment, contributed, differing_contributions
 from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game
 from fl_audit.game.membership import Membership
-from fl_audit.game.private_training import OwnDraws, trained_privately
+from fl_audit.game.private_training import OwnDraws, canary_draws, trained_privately
 from fl_audit.game.randomised import ToldRecords
-from fl_audit.learning.private_training import PrivateUpdates
+from fl_audit.learning.private_training import CanaryRecords, PrivateUpdates
 from fl_audit.mechanisms.noise import noise_share
 from fl_audit.mechanisms.weighing import local_sensitivity
 
@@ -38,7 +39,7 @@ class Task:
 
     models: torch.Tensor
     moment: Moment
-    taking_part: NDArray[np.bool_] | None = None
+    taking_part: Flags | None = None
     told: ToldRecords | None = None
 
 
@@ -95,7 +96,7 @@ def contribute_members(game: Game, client: int, task: Task, membership: Membersh
             assert_never(game.unit)
 
 
-def contribute_as_victim(game: Game, task: Task, membership: Membership) -> tuple[Contributed, NDArray[np.float64]]:
+def contribute_as_victim(game: Game, task: Task, membership: Membership) -> tuple[Contributed, Floats]:
     """Return the victim's contribution, with the differing unit where its membership says so, and Delta_i.
 
     Where records are sampled, x and its stand-in take part in the same rounds: they have one place in the shard.
@@ -120,7 +121,13 @@ def contribute_as_victim(game: Game, task: Task, membership: Membership) -> tupl
 
 
 def train_privately(
-    game: Game, client: int, task: Task, draws: OwnDraws, membership: Membership | None, accountant: str | None
+    game: Game,
+    client: int,
+    task: Task,
+    draws: OwnDraws,
+    membership: Membership | None,
+    accountant: str | None,
+    coins: Flags | None = None,
 ) -> PrivateUpdates:
     """Return a client's updates after DP-SGD on its own records, and the state of its accountant.
 
@@ -134,9 +141,14 @@ def train_privately(
         Which of its own targets are in, None where it has none: x is trained on where it is in.
     accountant
         State of its accountant before the round; None is a new one.
+    coins
+        Which of its canary records are in, (worlds, canaries); None where it has none.
     """
     is_in = None if membership is None else membership.bits
-    return trained_privately(game, client, task.models, task.moment.number, draws, is_in, accountant)
+    number, canaries = task.moment.number, None
+    if coins is not None:
+        canaries = CanaryRecords(canary_records(game, number, draws.worlds), coins, canary_draws(draws, number))
+    return trained_privately(game, client, task.models, number, draws, is_in, accountant, canaries)
 
 
 def with_noise(game: Game, total: torch.Tensor, seed: int, worlds: Sequence[int], server_round: int) -> torch.Tensor:

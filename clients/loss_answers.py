@@ -8,9 +8,9 @@ range of all members and the population goes back to everybody, where no public 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.arrays import Flags, Floats
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.evidence.star.loss_moments import (
     LossRange,
@@ -29,12 +29,12 @@ from fl_audit.game.membership import Membership
 class LossPart:
     """Losses (worlds, n) on records that a client holds in some worlds, and in which (worlds,)."""
 
-    losses: NDArray[np.float64]
-    held: NDArray[np.bool_]
+    losses: Floats
+    held: Flags
 
 
 @dataclass(frozen=True)
-class Question:
+class MomentsQuestion:
     """What the server says when it asks for moments.
 
     Parameters
@@ -47,8 +47,8 @@ class Question:
         delta and cut of Epsilon*.
     """
 
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    low: Floats
+    high: Floats
     population: ScoreMoments
     star: StarSettings
 
@@ -85,13 +85,13 @@ def tell_range(parts: list[LossPart]) -> LossRange:
     return joint_range([range_of(part.losses).where(part.held) for part in parts])
 
 
-def tell_moments(parts: list[LossPart], question: Question) -> ScoreMoments:
+def tell_moments(parts: list[LossPart], question: MomentsQuestion) -> ScoreMoments:
     """Return the moments of the scores of a shard."""
     found = (moments_of(part.losses, question.low, question.high).where(part.held) for part in parts)
     return joint_moments(list(found))
 
 
-def own_epsilon_star(moments: ScoreMoments, question: Question) -> NDArray[np.float64]:
+def own_epsilon_star(moments: ScoreMoments, question: MomentsQuestion) -> Floats:
     """Return Epsilon* (worlds,) of the own shard against the population; NaN where it holds fewer than two records."""
     star = question.star
     return epsilon_star_of_moments(moments, question.population, star.delta, star.cut)

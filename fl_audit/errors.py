@@ -1,22 +1,120 @@
 """The one exception that means: the user's input, not the program, is wrong; and the checks that raise it."""
 
+import json
+from dataclasses import dataclass
 from enum import StrEnum
+from numbers import Real
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 Choice = TypeVar("Choice", bound=StrEnum)
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A setting of [data] that mends what is wrong with a table.
+
+    Parameters
+    ----------
+    key
+        Its name.
+    value
+        What it is set to; words are added to those that are there.
+
+    Examples
+    --------
+    >>> str(Remedy("drop", ("id",)))
+    'drop = ["id"] in [data]'
+    """
+
+    key: str
+    value: str | bool | int | tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.key} = {json.dumps(self.value, ensure_ascii=False)} in [data]"
 
 
 class InputError(ValueError):
     """Input that cannot be used, said in one line: what was wrong, the value, what is accepted.
 
     The command line prints its message without a traceback and exits with status 2.
+
+    Parameters
+    ----------
+    message
+        The line; it writes each remedy as `str` does.
+    remedies
+        Settings that mend it, all together.
+    choices
+        Further settings that the message names: only the user knows which of them is right.
     """
 
+    def __init__(self, message: str = "", remedies: tuple[Remedy, ...] = (), choices: tuple[Remedy, ...] = ()) -> None:
+        super().__init__(message)
+        self.remedies = remedies
+        self.choices = choices
 
-def require(condition: bool, message: str) -> None:
-    """Raise `InputError` with `message` unless `condition` holds."""
+
+def require(condition: bool, message: str, *remedies: Remedy) -> None:
+    """Raise `InputError` with `message` unless `condition` holds.
+
+    Parameters
+    ----------
+    condition
+        What must hold.
+    message
+        What was wrong, the value, and what is accepted, in one line.
+    remedies
+        Settings that mend it, which the message names.
+
+    Raises
+    ------
+    InputError
+        Unless `condition` holds.
+    """
     if not condition:
-        raise InputError(message)
+        raise InputError(message, remedies)
+
+
+def require_numbers(**given: object) -> None:
+    """Refuse what is no number where one belongs, such as a text or None.
+
+    Parameters
+    ----------
+    given
+        Values by name; truth values are no numbers.
+
+    Raises
+    ------
+    InputError
+        If one is no real number.
+    """
+    for name, value in given.items():
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        require(is_number, f"{name.replace('_', ' ')} is {value!r}: accepted are numbers")
+
+
+def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Return numbers as an array of doubles.
+
+    Parameters
+    ----------
+    what
+        What they are, for the message.
+    values
+        Numbers, of any shape.
+
+    Raises
+    ------
+    InputError
+        If one of them is no real number.
+    """
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} are {str(values)[:40]!r}: accepted are numbers") from error
 
 
 def in_percent(number: float) -> str:
@@ -27,6 +125,15 @@ def in_percent(number: float) -> str:
 def choice(choices: type[Choice], what: str, name: object) -> Choice:
     """Return the member of an enumeration that has a name.
 
+    Parameters
+    ----------
+    choices
+        An enumeration whose values are names.
+    what
+        What is chosen, as a message names it.
+    name
+        The name, as a user gave it.
+
     Raises
     ------
     InputError
@@ -35,3 +142,14 @@ def choice(choices: type[Choice], what: str, name: object) -> Choice:
     if not isinstance(name, str) or name not in list(choices):
         raise InputError(f"{what} is {name!r}: accepted are {', '.join(choices)}")
     return choices(name)
+
+
+def in_a_line(error: BaseException) -> str:
+    """Return an exception as one line: its type and what it says.
+
+    Examples
+    --------
+    >>> in_a_line(ValueError("no noise\\nnamed"))
+    'ValueError: no noise named'
+    """
+    return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"

@@ -3,7 +3,8 @@
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
+
+from fl_audit.arrays import Flags
 
 
 class Query(StrEnum):
@@ -62,6 +63,12 @@ class Key(StrEnum):
     """Noise along the difference of D and D' as normal scores, under D and under D' (worlds, 2), float64."""
     SCORE = "score"
     """What a round says for the differing record where there is no likelihood ratio, per world, float64."""
+    COINS = "coins"
+    """Which canaries are in, in a round, in the worlds of a batch; sent to the client alone that sends them."""
+    TIMES = "times"
+    """How many steps of a round of private training took each of a client's canaries (worlds, canaries), float64."""
+    CANARIES = "canaries"
+    """Scores of canaries, then of decoys, in a round (worlds, directions), float64."""
     ACCOUNTANT = "accountant"
     """State of a client's Opacus accountant as JSON, after the round."""
     RESIDUALS = "residuals"
@@ -89,13 +96,21 @@ class Key(StrEnum):
     """Epsilon* of a client's own shard per world, float64; NaN where it holds fewer than two records."""
 
 
-def pack_participation(taking_part: NDArray[np.bool_]) -> bytes:
+def pack_participation(taking_part: Flags) -> bytes:
     """Return which records take part (worlds, records) as bytes, eight records of a world in each."""
     return np.packbits(taking_part, axis=1).tobytes()
 
 
-def unpack_participation(packed: bytes, worlds: int, records: int) -> NDArray[np.bool_]:
-    """Return what `pack_participation` packed, (worlds, records)."""
+def unpack_participation(packed: bytes, worlds: int, records: int) -> Flags:
+    """Return what `pack_participation` packed, (worlds, records).
+
+    Parameters
+    ----------
+    packed
+        Bits, each world's row filled up to whole bytes.
+    worlds, records
+        How many there are.
+    """
     rows = np.frombuffer(packed, dtype=np.uint8).reshape(worlds, -1)
     return np.unpackbits(rows, axis=1, count=records).astype(np.bool_)
 
@@ -106,5 +121,13 @@ def models_key(position: int) -> str:
 
 
 def earlier_key(key: str, back: int) -> str:
-    """Return the entry of what a round had, `back` rounds before the one that a message is about."""
+    """Return the entry of what a round had, `back` rounds before the one that a message is about.
+
+    Parameters
+    ----------
+    key
+        Of the entry.
+    back
+        Number of rounds, from 0.
+    """
     return f"earlier-{key}-{back}"

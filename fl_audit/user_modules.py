@@ -10,11 +10,12 @@ import importlib.util
 import pickle
 import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, in_a_line
 
 OWN_PACKAGES = ("fl_audit", "clients", "server", "strategies", "experiments")
 _OWN_ROOT = Path(__file__).resolve().parents[1]
@@ -88,6 +89,61 @@ def require_named(name: str) -> None:
     if _place_elsewhere(top) is None:
         where = f" in {_searched[0]}, nor installed" if _searched else ""
         raise InputError(f"{name!r} cannot be imported: there is no module {top!r}{where}")
+
+
+def import_object(name: str, what: str) -> Any:
+    """Return what `package.module:name` names.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    what
+        What it should be, as the message begins: "attack".
+
+    Raises
+    ------
+    InputError
+        If it cannot be imported.
+    """
+    require_named(name)
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(import_user_module(module), attribute)
+    except InputError as error:
+        raise InputError(f"{what} {name!r}: {error}") from error
+    # A module of the user may raise anything, and may try to end the interpreter.
+    except (Exception, SystemExit) as error:
+        raise InputError(f"{what} {name!r} cannot be imported ({in_a_line(error)})") from error
+
+
+def import_function(name: str, what: str) -> Callable[..., Any]:
+    """Return the function of the user that `package.module:name` names; whatever it raises is said in one line.
+
+    Parameters
+    ----------
+    name, what
+        As for `import_object`.
+
+    Raises
+    ------
+    InputError
+        If it cannot be imported, or cannot be called.
+    """
+    function = import_object(name, what)
+    if not callable(function):
+        raise InputError(f"{what} {name!r} is a {type(function).__name__}: accepted is a function")
+
+    @wraps(function)
+    def called(*arguments: Any, **more: Any) -> Any:
+        try:
+            return function(*arguments, **more)
+        except InputError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise InputError(f"{what} {name!r} raised {in_a_line(error)}") from error
+
+    return called
 
 
 def _place(spec: importlib.machinery.ModuleSpec | None) -> str | None:

@@ -39,6 +39,13 @@ class WorldBatch:
 def split_worlds(worlds: int, per_batch: int) -> tuple[WorldBatch, ...]:
     """Divide worlds into batches of `per_batch`; the last may be smaller.
 
+    Parameters
+    ----------
+    worlds
+        How many, from 1.
+    per_batch
+        From 1.
+
     Examples
     --------
     >>> [batch.count for batch in split_worlds(5, 2)]
@@ -58,6 +65,11 @@ def remaining_batches(worlds: int, per_batch: int, finished: Sequence[WorldBatch
         Largest number of worlds of a batch; batches are smaller where finished ones leave less room.
     finished
         Batches that need not be computed; none of them overlap.
+
+    Raises
+    ------
+    InputError
+        If there is no world.
 
     Examples
     --------
@@ -80,6 +92,19 @@ def remaining_batches(worlds: int, per_batch: int, finished: Sequence[WorldBatch
 
 
 def waves(batches: Sequence[WorldBatch], in_flight: int) -> list[tuple[WorldBatch, ...]]:
-    """Group batches that travel through the federation together, `in_flight` at a time."""
+    """Group batches that travel through the federation together, `in_flight` at a time.
+
+    Parameters
+    ----------
+    batches
+        In their order.
+    in_flight
+        From 1.
+
+    Raises
+    ------
+    InputError
+        If `in_flight` is below 1.
+    """
     require(in_flight >= 1, f"batches-in-flight is {in_flight}: accepted are 1 and more")
     return [tuple(batches[start : start + in_flight]) for start in range(0, len(batches), in_flight)]

@@ -4,18 +4,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
-import numpy as np
 import torch
 from flwr.app import ArrayRecord, MetricRecord
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.arrays import Flags, Floats32
 from fl_audit.game.membership import Membership
 from fl_audit.learning.memory import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.packing import unpack
 from strategies.contributors import Challenger
 
-Evaluate = Callable[[int, Mapping[str, NDArray[np.float32]]], MetricRecord | None]
+Evaluate = Callable[[int, Mapping[str, Floats32]], MetricRecord | None]
 
 
 class BackgroundEvaluation:
@@ -47,7 +46,7 @@ class BackgroundEvaluation:
         models = {name: unpack(array) for name, array in arrays.items()}
         self._pending = self._executor.submit(self._evaluated, server_round, models)
 
-    def _evaluated(self, server_round: int, models: Mapping[str, NDArray[np.float32]]) -> MetricRecord | None:
+    def _evaluated(self, server_round: int, models: Mapping[str, Floats32]) -> MetricRecord | None:
         found = self._evaluate(server_round, models)
         give_back_freed_memory()
         return found
@@ -84,15 +83,19 @@ class PreparedNoise:
 
     def participation(
         self, worlds: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float
-    ) -> NDArray[np.bool_]:
+    ) -> Flags:
         """Return which of a client's records take part in a round."""
         return self._challenger.participation(worlds, server_round, client, records, sampling_rate)
 
     def client_participation(
         self, worlds: Sequence[int], server_round: int, clients: int, sampling_rate: float
-    ) -> NDArray[np.bool_]:
+    ) -> Flags:
         """Return which clients take part in a round."""
         return self._challenger.client_participation(worlds, server_round, clients, sampling_rate)
+
+    def coins(self, worlds: Sequence[int], server_round: int, canaries: int) -> Flags:
+        """Return which canaries are in, in a round, (worlds, canaries)."""
+        return self._challenger.coins(worlds, server_round, canaries)
 
     def quantile_normals(self, worlds: Sequence[int], server_round: int) -> Tensor:
         """Return standard normal draws for the bits of an adaptive norm."""

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.adversaries.noise_sample import sampled_places
 from fl_audit.adversaries.residuals import ResidualsLayout
+from fl_audit.arrays import Floats
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.columns import Columns
 from fl_audit.game.game import Game, load_game, number_of_directions
@@ -35,7 +35,7 @@ from server.evaluator import (
     ReleasedRisk,
     ReleaseEvaluator,
     ReleaseFinding,
-    Utility,
+    UtilityMeter,
 )
 from server.record_draws import RecordDraws
 from server.results import BatchResult, ResultSink
@@ -43,6 +43,7 @@ from server.roll_call import call_the_roll
 from server.target_outputs import MoreQuestions, TargetOutputs
 from server.watched_grid import WatchedGrid
 from strategies.accountant_notes import AccountantNotes
+from strategies.canary_inquiry import CanaryInquiry
 from strategies.contributors import Roster
 from strategies.dp_strategy import DPStrategy
 from strategies.insider_inquiry import InsiderInquiry
@@ -156,7 +157,7 @@ class ReleaseRecorder:
     noise_seeds: tuple[int, ...] = ()
     initial: dict[str, Tensor] = field(default_factory=dict)
     rounds: dict[str, list[dict[str, Tensor]]] = field(default_factory=dict)
-    norms: dict[str, list[NDArray[np.float64]]] = field(default_factory=dict)
+    norms: dict[str, list[Floats]] = field(default_factory=dict)
 
     def start(self, batch: WorldBatch, initial: Tensor) -> None:
         """Note the initial models of a batch."""
@@ -254,14 +255,14 @@ def _play_wave(
     sink: ResultSink,
     on_round: Callable[[int], None],
 ) -> None:
-    challenger = SeededChallenger(plan.seed, plan.public.targets)
+    challenger = SeededChallenger(plan.seed, plan.public.targets, plan.public.who_is_in)
     insiders = _insiders(game, challenger)
     recorder = ReleaseRecorder(plan.public.view, plan.keep_releases, on_round, tuple(insiders.get(game.insider, ())))
     initial = _initial_models(plan, game, wave, recorder)
     findings = _release_findings(plan)
     stopping = None if plan.patience is None else EarlyStopping(plan.patience)
     outputs = None
-    if plan.public.plays_membership:
+    if plan.public.plays_membership and not plan.public.exactly_one:
         outputs = TargetOutputs(plan.evaluated_releases, plan.sees_weights, plan.public.ascent > 0, plan.more)
     looking = findings if outputs is None else (*findings, outputs)
     evaluator = ReleaseEvaluator(game, challenger, wave, looking, stopping)
@@ -328,7 +329,7 @@ def _initial_models(
 
 def _release_findings(plan: FederationPlan) -> tuple[ReleaseFinding, ...]:
     """Return what is looked for in released models."""
-    findings: list[ReleaseFinding] = [Utility()]
+    findings: list[ReleaseFinding] = [UtilityMeter()]
     if plan.federated_losses is not None:
         findings.append(PopulationLosses())
     elif plan.star is not None:
@@ -353,6 +354,8 @@ def _inquiries(
         shards = [len(shard) for shard in game.shards]
         steps = private_steps(plan.public.law)
         inquiries.append(AccountantNotes(plan.public.rounds, plan.evaluated_releases, shards, wave, steps))
+    if plan.public.canaries > 0:
+        inquiries.append(CanaryInquiry(game, wave, challenger))
     if plan.public.with_insider and plan.public.plays_membership:
         inquiries.append(TargetInquiry(plan.public, insiders, wave, challenger))
     elif plan.public.with_insider and not plan.public.law.weighs_exactly:
@@ -363,7 +366,7 @@ def _inquiries(
     kept = next((finding for finding in findings if isinstance(finding, PopulationLosses)), None)
     if plan.federated_losses is not None and kept is not None:
 
-        def population(batch: WorldBatch, release: int) -> NDArray[np.float64]:
+        def population(batch: WorldBatch, release: int) -> Floats:
             background.settle()
             return kept.take(batch, release)
 
@@ -380,7 +383,7 @@ def _measured(game: Game) -> ResidualsLayout:
     return ResidualsLayout(layout.names, directions, sampled_places(layout), sides, layout.size)
 
 
-def _law_columns(plan: FederationPlan, batch: WorldBatch, norms: list[NDArray[np.float64]]) -> Columns:
+def _law_columns(plan: FederationPlan, batch: WorldBatch, norms: list[Floats]) -> Columns:
     """Return what the release law says of every round where nobody measures the local sensitivity."""
     unknown = np.full((batch.count, plan.public.rounds), np.nan)
     used = np.stack(norms, axis=1) if norms else None

@@ -5,12 +5,13 @@ from typing import assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
+from fl_audit.arrays import Flags, Integers
+from fl_audit.canaries.directions import canary_coin
 from fl_audit.game.game import Game
-from fl_audit.game.membership import Membership
+from fl_audit.game.membership import Membership, WhoIsIn
 from fl_audit.randomness import Purpose, generator
 from fl_audit.worlds import WorldBatch
 
@@ -26,27 +27,40 @@ class SeededChallenger:
         Secret seed of the run.
     targets
         Number of targets, at least 1.
+    who
+        Which of them are in.
     """
 
-    def __init__(self, seed: int, targets: int = 1) -> None:
+    def __init__(self, seed: int, targets: int = 1, who: WhoIsIn = WhoIsIn.BY_COINS) -> None:
         self._seed = seed
         self._targets = targets
-        self._is_in: dict[int, NDArray[np.bool_]] = {}
+        self._who = who
+        self._is_in: dict[int, Flags] = {}
 
     def membership(self, worlds: Sequence[int]) -> Membership:
-        """Return which targets are in, world by world: every coin is fair, whatever the prior.
+        """Return which targets are in, world by world: every coin, or draw, is fair, whatever the prior.
 
         Where there is one target and it is in, the world trains on D, elsewhere on D'.
         """
         for world in worlds:
             if world not in self._is_in:
-                source = generator(self._seed, Purpose.SECRET_BIT, world=world)
-                self._is_in[world] = source.integers(2, size=self._targets) == 1
+                self._is_in[world] = self._draw(generator(self._seed, Purpose.SECRET_BIT, world=world))
         return Membership(np.stack([self._is_in[world] for world in worlds]))
+
+    def _draw(self, source: np.random.Generator) -> Flags:
+        match self._who:
+            case WhoIsIn.BY_COINS:
+                return source.integers(2, size=self._targets) == 1
+            case WhoIsIn.EXACTLY_ONE:
+                return np.arange(self._targets) == source.integers(self._targets)
+            case WhoIsIn.ALL:
+                return np.ones(self._targets, dtype=np.bool_)
+            case _:
+                assert_never(self._who)
 
     def participation(
         self, worlds: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float
-    ) -> NDArray[np.bool_]:
+    ) -> Flags:
         """Return which of a client's records take part in a round, (worlds, records): a Poisson sample.
 
         Each record takes part on its own with probability `sampling_rate`. Keyed by seed, world, round and client.
@@ -59,13 +73,18 @@ class SeededChallenger:
 
     def client_participation(
         self, worlds: Sequence[int], server_round: int, clients: int, sampling_rate: float
-    ) -> NDArray[np.bool_]:
+    ) -> Flags:
         """Return which clients take part in a round, (worlds, clients): a Poisson sample, keyed by world and round."""
         taking_part = np.empty((len(worlds), clients), dtype=np.bool_)
         for row, world in enumerate(worlds):
             source = generator(self._seed, Purpose.CLIENT_SAMPLING, world=world, round=server_round)
             np.less(source.random(clients), sampling_rate, out=taking_part[row])
         return taking_part
+
+    def coins(self, worlds: Sequence[int], server_round: int, canaries: int) -> Flags:
+        """Return which canaries are in, in a round, (worlds, canaries): fair coins, keyed by world and round."""
+        tossed = [[canary_coin(self._seed, server_round, one, world) for one in range(canaries)] for world in worlds]
+        return np.array(tossed, dtype=np.bool_).reshape(len(worlds), canaries)
 
     def quantile_normals(self, worlds: Sequence[int], server_round: int) -> Tensor:
         """Return standard normal draws, float64 (worlds,), for the bits of an adaptive norm."""
@@ -88,7 +107,7 @@ class SeededChallenger:
         return torch.from_numpy(draws)
 
 
-def true_side(game: Game, challenger: SeededChallenger, batch: WorldBatch) -> NDArray[np.int64]:
+def true_side(game: Game, challenger: SeededChallenger, batch: WorldBatch) -> Integers:
     """Open the secrets of a batch: which of the sums that the insider weighed was released.
 
     Returns
@@ -105,7 +124,7 @@ def true_side(game: Game, challenger: SeededChallenger, batch: WorldBatch) -> ND
     return sides.astype(np.int64)
 
 
-def _takes_part(game: Game, challenger: SeededChallenger, batch: WorldBatch, server_round: int) -> NDArray[np.bool_]:
+def _takes_part(game: Game, challenger: SeededChallenger, batch: WorldBatch, server_round: int) -> Flags:
     """Return in which worlds the differing unit takes part in a round that is sampled, (worlds,)."""
     rate = game.public.law.sampling_rate
     match game.unit:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.arrays import Floats, Integers
 from fl_audit.game.columns import Columns
 from fl_audit.worlds import WorldBatch
 
@@ -25,12 +25,12 @@ class EarlyStopping:
 
     def __init__(self, patience: int) -> None:
         self._patience = patience
-        self._best: dict[str, NDArray[np.float64]] = {}
-        self._chosen: dict[str, NDArray[np.int64]] = {}
-        self._waited: dict[str, NDArray[np.int64]] = {}
+        self._best: dict[str, Floats] = {}
+        self._chosen: dict[str, Integers] = {}
+        self._waited: dict[str, Integers] = {}
         self._models: dict[str, Tensor] = {}
 
-    def look(self, batch: WorldBatch, number: int, models: Tensor, losses: Callable[[], NDArray[np.float64]]) -> None:
+    def look(self, batch: WorldBatch, number: int, models: Tensor, losses: Callable[[], Floats]) -> None:
         """Take note of an evaluated release; they come in order, 0 being the initial models.
 
         Parameters

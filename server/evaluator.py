@@ -12,10 +12,10 @@ from typing import Protocol
 
 import numpy as np
 from flwr.app import MetricRecord
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.adversaries.membership.loss import membership_attack, record_membership_guess
+from fl_audit.arrays import Flags, Floats, Floats32
 from fl_audit.errors import require
 from fl_audit.evidence.star.empirical_star import threshold_counts
 from fl_audit.evidence.star.epsilon_star import StarSettings, parametric_epsilon_star
@@ -27,8 +27,6 @@ from fl_audit.packing import copy_to_tensor
 from fl_audit.worlds import WorldBatch
 from server.early_stopping import EarlyStopping
 from strategies.contributors import Challenger
-
-Floats = NDArray[np.float64]
 
 _SURELY_TWO = 40
 """Of so many fair coins fewer than two fall on one side once in 2.7e10 times."""
@@ -58,7 +56,7 @@ def require_evaluable(game: Game, epsilon_star: bool, membership: bool) -> None:
 
 
 @dataclass(frozen=True)
-class Release:
+class EvaluatedRelease:
     """One released model of every world of a batch, as findings look at it; what they share is worked out once.
 
     Parameters
@@ -111,7 +109,7 @@ class Release:
         """Losses on what stands in the place of the differing unit under D'; (worlds, 0) where nothing does."""
         return self.game.losses(self.models, self.game.replacement)
 
-    def members_and_population(self) -> Iterator[tuple[NDArray[np.bool_], Floats, Floats]]:
+    def members_and_population(self) -> Iterator[tuple[Flags, Floats, Floats]]:
         """Yield worlds, their losses on the members of the data set that they used, and on the population."""
         if self.game.public.plays_membership:
             yield from self._members_of_each()
@@ -122,7 +120,7 @@ class Release:
             if rows.any():
                 yield rows, np.concatenate([self.common_losses[rows], own[rows]], axis=1), self.population_losses[rows]
 
-    def _members_of_each(self) -> Iterator[tuple[NDArray[np.bool_], Floats, Floats]]:
+    def _members_of_each(self) -> Iterator[tuple[Flags, Floats, Floats]]:
         """Yield the worlds one by one: with many targets each has other members, and another number of them."""
         is_in = self.membership.is_in[:, self.game.target_of_records]
         for world, held in enumerate(is_in):
@@ -135,21 +133,21 @@ class Release:
 class ReleaseFinding(Protocol):
     """Something that is found in releases."""
 
-    def look(self, release: Release) -> None:
+    def look(self, release: EvaluatedRelease) -> None:
         """Take note of a release; they come in order."""
 
     def columns(self, batch: WorldBatch) -> Columns:
         """Return what was found in a batch."""
 
 
-class Utility:
+class UtilityMeter:
     """Test accuracy of every evaluated release; of two classes also the area under the ROC of the last one."""
 
     def __init__(self) -> None:
         self.accuracy: dict[str, list[Floats]] = {}
         self._area: dict[str, Floats] = {}
 
-    def look(self, release: Release) -> None:
+    def look(self, release: EvaluatedRelease) -> None:
         """Take note of a release."""
         labels = release.game.test.labels
         right = (release.logits.argmax(dim=2) == labels).sum(dim=1)
@@ -178,7 +176,7 @@ class ReleasedRisk:
         self._star = star
         self.found: dict[str, list[Floats]] = {}
 
-    def look(self, release: Release) -> None:
+    def look(self, release: EvaluatedRelease) -> None:
         """Take note of a release."""
         result = np.empty(release.batch.count)
         for rows, members, population in release.members_and_population():
@@ -197,7 +195,7 @@ class LossThresholdFinding:
     def __init__(self) -> None:
         self._found: dict[str, Columns] = {}
 
-    def look(self, release: Release) -> None:
+    def look(self, release: EvaluatedRelease) -> None:
         """Attack the last release."""
         if not release.is_last:
             return
@@ -227,7 +225,7 @@ class PopulationLosses:
     def __init__(self) -> None:
         self._kept: dict[tuple[str, int], Floats] = {}
 
-    def look(self, release: Release) -> None:
+    def look(self, release: EvaluatedRelease) -> None:
         """Keep the losses on a release."""
         self._kept[release.batch.name, release.number] = release.population_losses
 
@@ -266,13 +264,13 @@ class ReleaseEvaluator:
         stopping: EarlyStopping | None = None,
     ) -> None:
         self._stopping = stopping
-        self._last: dict[str, Release] = {}
+        self._last: dict[str, EvaluatedRelease] = {}
         self._game = game
         self._challenger = challenger
         self._batches = batches
         self._findings = findings
 
-    def __call__(self, server_round: int, arrays: Mapping[str, NDArray[np.float32]]) -> MetricRecord | None:
+    def __call__(self, server_round: int, arrays: Mapping[str, Floats32]) -> MetricRecord | None:
         """Show the models of one release to all findings."""
         for batch in self._batches:
             release = self._release(batch, server_round, arrays[batch.name])
@@ -282,19 +280,19 @@ class ReleaseEvaluator:
                 self._last[batch.name] = release  # shown again where no world trains on; it holds models and outputs
         return None
 
-    def _release(self, batch: WorldBatch, number: int, array: NDArray[np.float32]) -> Release:
+    def _release(self, batch: WorldBatch, number: int, array: Floats32) -> EvaluatedRelease:
         """Return what the findings look at: after the last round, or where no world trains on, the chosen models."""
         membership, stopping = self._challenger.membership(batch.worlds), self._stopping
         if stopping is not None and stopping.is_over(batch) and number < self._game.public.rounds:
             return self._last[batch.name]
         models = copy_to_tensor(array).to(self._game.public.device)
-        release = Release(self._game, batch, number, models, membership)
+        release = EvaluatedRelease(self._game, batch, number, models, membership)
         if stopping is None:
             return release
         stopping.look(batch, number, models, lambda: release.population_losses)
         if number < self._game.public.rounds:
             return release
-        return Release(self._game, batch, number, stopping.models(batch), membership)
+        return EvaluatedRelease(self._game, batch, number, stopping.models(batch), membership)
 
 
 def _areas(logits: Tensor, labels: Tensor) -> Floats | None:

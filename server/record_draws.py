@@ -4,8 +4,8 @@ Only a simulation can measure it: the seeds are the owners' secrets, and the cha
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats
 from fl_audit.data.record_stage import log_odds
 from fl_audit.game.columns import Columns
 from fl_audit.game.game import Game
@@ -40,7 +40,7 @@ class RecordDraws:
         places = {OF_FIRST: self._pair.first, OF_SECOND: self._pair.second}
         return Columns(worlds={name: self._weighed(batch, record) for name, record in places.items()})
 
-    def _weighed(self, batch: WorldBatch, record: PlacedRecord) -> NDArray[np.float64]:
+    def _weighed(self, batch: WorldBatch, record: PlacedRecord) -> Floats:
         game, pair = self._game, self._pair
         assert pair is not None, "asked only where there is a pair"
         assert game.public.randomiser is not None, "asked only where records are randomised"

@@ -6,10 +6,10 @@ from typing import Protocol
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import expit, logit
 from torch import Tensor
 
+from fl_audit.arrays import Flags, Floats
 from fl_audit.game.columns import Columns, Table, nan_columns
 from fl_audit.game.membership import Membership
 from fl_audit.worlds import WorldBatch
@@ -85,6 +85,8 @@ class BatchResult:
             frames["residuals"] = self._long(found.residuals, rounds)
         if found.targets:
             frames["targets"] = self._targets_frame()
+        if found.canaries:
+            frames["canaries"] = self._canaries_frame()
         return frames
 
     def _targets_frame(self) -> pd.DataFrame:
@@ -95,6 +97,16 @@ class BatchResult:
             "is_in": self.membership.is_in.reshape(-1),
         }
         return pd.DataFrame(index | {name: value.reshape(-1) for name, value in self.columns.targets.items()})
+
+    def _canaries_frame(self) -> pd.DataFrame:
+        """Return one row a world, round and canary, decoys following the canaries: coin, part in the score, score."""
+        worlds, rounds, directions = next(iter(self.columns.canaries.values())).shape
+        index = {
+            "world": np.repeat(np.array(self.batch.worlds), rounds * directions),
+            "round": np.tile(np.repeat(np.arange(1, rounds + 1), directions), worlds),
+            "canary": np.tile(np.arange(directions), worlds * rounds),
+        }
+        return pd.DataFrame(index | {name: value.reshape(-1) for name, value in self.columns.canaries.items()})
 
     def _filled(self, columns: Table, names: tuple[str, ...], width: int) -> Table:
         return {**nan_columns(names, (self.batch.count, width)), **columns}
@@ -133,7 +145,7 @@ class BatchResult:
         return pd.DataFrame(index | {"log_odds": log_odds.reshape(-1), "belief": belief, "won": won})
 
     def _clients_frame(self) -> pd.DataFrame:
-        values: dict[str, NDArray[np.float64]] = dict(self.columns.clients)
+        values: dict[str, Floats] = dict(self.columns.clients)
         worlds, evaluated, clients = next(iter(values.values())).shape
         index = {
             "world": np.repeat(np.array(self.batch.worlds), evaluated * clients),
@@ -158,7 +170,7 @@ class ResultSink(Protocol):
         """Store a batch for good."""
 
 
-def _right(log_odds: NDArray[np.float64], bits: NDArray[np.bool_], prior: float) -> NDArray[np.bool_]:
+def _right(log_odds: Floats, bits: Flags, prior: float) -> Flags:
     """Return whether the insider names the data set that was used: D where it finds it likelier, and else D'.
 
     Who learns nothing, for the record took part in no round it saw, says D' and is right by chance, not never.

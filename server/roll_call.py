@@ -17,8 +17,14 @@ _START_SECONDS = 120.0
 
 
 def call_the_roll(grid: WatchedGrid, game: Game) -> Roster:
-    """Wait until all clients have registered, and ask each which partition it holds."""
-    expected, deadline = game.public.clients, time.monotonic() + _REGISTRATION_SECONDS
+    """Wait until all clients have registered, and ask each which partition it holds.
+
+    Raises
+    ------
+    FederationError
+        If clients are missing, cannot start, or hold other partitions than the configuration names.
+    """
+    expected, deadline = game.public.nodes, time.monotonic() + _REGISTRATION_SECONDS
     while len(nodes := list(grid.get_node_ids())) < expected and time.monotonic() < deadline:
         if grid.is_interrupted:
             raise FederationError("the run was interrupted while its clients started")
@@ -39,6 +45,6 @@ def call_the_roll(grid: WatchedGrid, game: Game) -> Roster:
         raise FederationError(
             f"clients hold partitions {sorted(partitions)}, the configuration names 0 to {expected - 1}"
         )
-    targets = tuple(game.targets_of(client) for client in range(expected))
+    targets = tuple(() if game.public.is_canary(client) else game.targets_of(client) for client in range(expected))
     colluders = {insider: game.colluders(insider) for insider in game.insiders}
     return Roster(partitions, targets, colluders, game.shards, game.units)

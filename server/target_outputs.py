@@ -5,19 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.adversaries.membership.confidence import label_log_probability, scaled_confidence
 from fl_audit.adversaries.membership.queries import Queries
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures, white_box_features
+from fl_audit.arrays import Floats, Integers
 from fl_audit.data.attributes import Attribute
 from fl_audit.game.columns import Columns
 from fl_audit.game.game import Game
 from fl_audit.worlds import WorldBatch
-from server.evaluator import Release
-
-Floats = NDArray[np.float64]
+from server.evaluator import EvaluatedRelease
 
 LOGITS, POPULATION = "logits", "population"
 """Names of what is kept of a batch: logits of the targets' records, and log p_y of the population sample."""
@@ -80,7 +78,7 @@ class TargetOutputs:
         self._is_active = is_active
         self._looked_at = {evaluated[len(evaluated) * third // 3 - 1] for third in (1, 2, 3)} if sees_weights else set()
 
-    def look(self, release: Release) -> None:
+    def look(self, release: EvaluatedRelease) -> None:
         """Ask a release."""
         game, records, name = release.game, release.game.differing, release.batch.name
         if release.number in self._looked_at:
@@ -91,7 +89,7 @@ class TargetOutputs:
         if release.is_last:
             self._look_at_last(release)
 
-    def _look_at_last(self, release: Release) -> None:
+    def _look_at_last(self, release: EvaluatedRelease) -> None:
         game, records, name = release.game, release.game.differing, release.batch.name
         logits = game.model.logits(release.models, records.features).cpu()
         wide, labels = logits.double().numpy(), records.labels.cpu().numpy()
@@ -143,7 +141,7 @@ def _logits(game: Game, models: Tensor, features: Tensor) -> Floats:
     return np.asarray(game.model.logits(models, features).cpu().double().numpy(), dtype=np.float64)
 
 
-def _by_target(values: Floats, target_of_records: NDArray[np.int64]) -> Floats:
+def _by_target(values: Floats, target_of_records: Integers) -> Floats:
     """Return the mean over the records of each target, (worlds, targets)."""
     counts = np.bincount(target_of_records)
     sums = np.add.reduceat(values, np.append(0, np.cumsum(counts)[:-1]), axis=1)

@@ -6,8 +6,8 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 from flwr.app import Message
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats
 from fl_audit.game.columns import Columns
 from fl_audit.learning.private_training import PrivateSteps
 from fl_audit.protocol import Key, Record
@@ -119,7 +119,7 @@ _NOTHING = _Counted(np.nan, np.nan, 0)
 """Before the first round an accountant has counted nothing, and knows neither noise nor rate."""
 
 
-def _in_worlds(values: NDArray[np.float64], worlds: int) -> NDArray[np.float64]:
+def _in_worlds(values: Floats, worlds: int) -> Floats:
     return np.tile(values, (worlds, 1, 1))
 
 

@@ -1,18 +1,19 @@
 """Who is asked to contribute to a round, and in which worlds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, assert_never
 
 import numpy as np
 import torch
 from flwr.app.typing import ConfigRecordValues
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
+from fl_audit.arrays import Flags, Integers
 from fl_audit.game.membership import Membership
 from fl_audit.game.public import PublicGame
+from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSampling
 from fl_audit.protocol import Key, pack_participation
 from fl_audit.worlds import WorldBatch
@@ -26,13 +27,16 @@ class Challenger(Protocol):
 
     def participation(
         self, worlds: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float
-    ) -> NDArray[np.bool_]:
+    ) -> Flags:
         """Return which of a client's records take part in a round, (worlds, records)."""
 
     def client_participation(
         self, worlds: Sequence[int], server_round: int, clients: int, sampling_rate: float
-    ) -> NDArray[np.bool_]:
+    ) -> Flags:
         """Return which clients take part in a round, (worlds, clients)."""
+
+    def coins(self, worlds: Sequence[int], server_round: int, canaries: int) -> Flags:
+        """Return which canaries are in, in a round, (worlds, canaries)."""
 
     def standard_normals(self, worlds: Sequence[int], server_round: int, size: int) -> Tensor:
         """Return float32 standard normal draws (worlds, size) of a round."""
@@ -65,7 +69,7 @@ class Roster:
     nodes: dict[int, int]
     targets: tuple[tuple[int, ...], ...]
     insiders: dict[int, tuple[int, ...]]
-    shards: tuple[NDArray[np.int64], ...]
+    shards: tuple[Integers, ...]
     units: int
 
     @property
@@ -80,7 +84,7 @@ class Roster:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedClient:
     """A client that is asked to contribute.
 
     Parameters
@@ -94,7 +98,7 @@ class Asked:
     """
 
     client: int
-    rows: NDArray[np.int64] | None = None
+    rows: Integers | None = None
     more: dict[str, ConfigRecordValues] = field(default_factory=dict)
 
 
@@ -110,7 +114,7 @@ class Call:
         Which units take part, bool (worlds, units), where a secret sample does; None elsewhere.
     """
 
-    asked: tuple[Asked, ...]
+    asked: tuple[AskedClient, ...]
     taking_part: Tensor | None = None
 
 
@@ -129,18 +133,44 @@ def call_of(public: PublicGame, roster: Roster, challenger: Challenger, batch: W
         The worlds.
     server_round
         The round, from 1.
+
+    Raises
+    ------
+    AssertionError
+        Never: a participation without units is refused when the law is made.
     """
+    call = _without_canaries(public, roster, challenger, batch, server_round)
+    if public.canaries == 0:
+        return call
+    coins = challenger.coins(batch.worlds, server_round, public.canaries)
+    if isinstance(public.law.contribution, PrivateTraining):
+        told: dict[str, ConfigRecordValues] = {Key.COINS: coins.tobytes()}
+        asked = (replace(one, more=one.more | told) if one.client == roster.victim else one for one in call.asked)
+        return replace(call, asked=tuple(asked))
+    worlds = list(batch.worlds)
+    added = (
+        AskedClient(public.clients + one, None, {Key.COINS: coins[:, one].tobytes(), Key.WORLDS: worlds})
+        for one in range(public.canaries)
+    )
+    return replace(call, asked=(*call.asked, *added))
+
+
+def _without_canaries(
+    public: PublicGame, roster: Roster, challenger: Challenger, batch: WorldBatch, server_round: int
+) -> Call:
     clients = range(public.clients)
     match public.law.participation, public.law.unit:
         case Everybody(), _:
-            return Call(tuple(Asked(client) for client in clients))
+            return Call(tuple(AskedClient(client) for client in clients))
         case FixedCohort() as cohorts, _:
-            return Call(tuple(Asked(int(client)) for client in cohorts.members(public.data_seed, server_round)))
+            return Call(tuple(AskedClient(int(client)) for client in cohorts.members(public.data_seed, server_round)))
         case PoissonSampling(rate), Unit.RECORD:
             return _sampled_records(roster, challenger, batch, server_round, rate)
         case PoissonSampling(rate), Unit.CLIENT:
             drawn = challenger.client_participation(batch.worlds, server_round, public.clients, rate)
-            asked = [Asked(client, np.flatnonzero(drawn[:, client])) for client in clients if drawn[:, client].any()]
+            asked = [
+                AskedClient(client, np.flatnonzero(drawn[:, client])) for client in clients if drawn[:, client].any()
+            ]
             return Call(tuple(asked), torch.from_numpy(drawn))
         case _:
             assert_never((public.law.participation, public.law.unit))
@@ -153,5 +183,5 @@ def _sampled_records(roster: Roster, challenger: Challenger, batch: WorldBatch, 
     for client, shard in enumerate(roster.shards):
         drawn = challenger.participation(batch.worlds, server_round, client, len(shard), rate)
         taking_part[:, shard] = drawn
-        asked.append(Asked(client, None, {Key.PARTICIPATION: pack_participation(drawn)}))
+        asked.append(AskedClient(client, None, {Key.PARTICIPATION: pack_participation(drawn)}))
     return Call(tuple(asked), torch.from_numpy(taking_part))

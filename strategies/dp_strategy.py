@@ -17,12 +17,12 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from flwr.app.typing import ConfigRecordValues
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
+from fl_audit.arrays import Floats, Integers
 from fl_audit.game.public import PublicGame
-from fl_audit.game.seen import Around, Made, Step
+from fl_audit.game.seen import Made, SideInformation, Step
 from fl_audit.learning.optimizers import step
 from fl_audit.mechanisms.clipping import AdaptiveClipping
 from fl_audit.mechanisms.contribution import PrivateTraining
@@ -30,10 +30,10 @@ from fl_audit.mechanisms.noise import CorrelatedGaussian, add_noise
 from fl_audit.packing import copy_to_tensor, pack, unpack
 from fl_audit.protocol import Key, Record, models_key
 from fl_audit.worlds import WorldBatch
-from strategies.contributors import Asked, Call, Challenger, Roster, call_of
+from strategies.contributors import AskedClient, Call, Challenger, Roster, call_of
 from strategies.errors import FederationError
 from strategies.inquiries import Inquiry, More, Transcript
-from strategies.received import Contribution, Received, receive
+from strategies.received import Received, ReceivedContribution, receive
 from strategies.replies import Answer, batch_shape, read_replies
 from strategies.server_noise import CorrelatedDraws
 
@@ -167,7 +167,7 @@ class DPStrategy(Strategy):
         """Return nothing."""
         return None
 
-    def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: NDArray[np.float64]) -> Tensor:
+    def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
         """Return the noised sums of a batch (worlds, parameters), made in the memory of the sums.
 
         Parameters
@@ -224,10 +224,10 @@ class DPStrategy(Strategy):
             transcript.steps = steps[1 - law.rounds_needed :]
         return Array(*pack(moved.numpy()))
 
-    def _around(self, batch: WorldBatch, server_round: int, read: Received) -> Around:
+    def _around(self, batch: WorldBatch, server_round: int, read: Received) -> SideInformation:
         """Return what an adversary knows of a round beside the release, and move the clipping norms."""
         law, transcript = self.public.law, self.transcripts[batch.name]
-        around = Around(taking_part=self._shown_participation(batch), contribution=read.of_victim)
+        around = SideInformation(taking_part=self._shown_participation(batch), contribution=read.of_victim)
         if isinstance(law.clipping, AdaptiveClipping):
             assert transcript.norms is not None
             draws = self.challenger.quantile_normals(batch.worlds, server_round)
@@ -250,12 +250,12 @@ class DPStrategy(Strategy):
     def _read(self, batch: WorldBatch, found: Mapping[Answer, Message], server_round: int) -> Received:
         """Return what the clients sent, all of it checked, summed in partition order."""
         contributions = [
-            Contribution(
+            ReceivedContribution(
                 one.client,
                 found[Answer(one.client, _TRAIN, batch.name)],
                 one.rows,
                 self._longest(one.client, batch),
-                bool(self.roster.targets[one.client]),
+                bool(self.roster.targets[one.client]) or self.public.is_canary(one.client),
             )
             for one in self._calls[batch.name].asked
         ]
@@ -263,7 +263,7 @@ class DPStrategy(Strategy):
             self.public, contributions, self.roster.victim, batch_shape(batch, self.parameters), server_round
         )
 
-    def _longest(self, client: int, batch: WorldBatch) -> NDArray[np.float64] | float:
+    def _longest(self, client: int, batch: WorldBatch) -> Floats | float:
         """Return the largest norm that the contribution of an honest client has in each world of a batch.
 
         A sum over records is at most as long as they are together. Noise that the client adds is longer than its
@@ -273,8 +273,9 @@ class DPStrategy(Strategy):
         pushes = self.public.ascent > 0 and client in self.roster.insiders
         if pushes or isinstance(law.contribution, PrivateTraining):
             return np.inf
-        units = len(self.roster.shards[client]) if law.unit is Unit.RECORD else 1
-        each: NDArray[np.float64] | float = law.clipping_norm if norms is None else norms.numpy()
+        is_one = law.unit is Unit.CLIENT or self.public.is_canary(client)
+        units = 1 if is_one else len(self.roster.shards[client])
+        each: Floats | float = law.clipping_norm if norms is None else norms.numpy()
         noise = law.share_scale * (np.sqrt(self.parameters) + 8.0)
         return units * each * (1 + _ROUNDING) + noise
 
@@ -282,7 +283,7 @@ class DPStrategy(Strategy):
         whole = ArrayRecord({models_key(0): models[batch.name]} | self._norms(batch, None))
         return [self._train_message(one, batch, server_round, whole) for one in self._calls[batch.name].asked]
 
-    def _train_message(self, one: Asked, batch: WorldBatch, server_round: int, whole: ArrayRecord) -> Message:
+    def _train_message(self, one: AskedClient, batch: WorldBatch, server_round: int, whole: ArrayRecord) -> Message:
         worlds, arrays, more = list(batch.worlds), whole, dict(one.more)
         if one.rows is not None and len(one.rows) < batch.count:
             worlds = [worlds[row] for row in one.rows]
@@ -292,7 +293,7 @@ class DPStrategy(Strategy):
             more |= {Key.NOISE_SEED: self.challenger.noise_seed(one.client), Key.WORLDS: worlds}
         return self._to_owner(one.client, _TRAIN, batch, server_round, arrays, more, worlds)
 
-    def _norms(self, batch: WorldBatch, rows: NDArray[np.int64] | None) -> dict[str, Array]:
+    def _norms(self, batch: WorldBatch, rows: Integers | None) -> dict[str, Array]:
         norms = self.transcripts[batch.name].norms
         if norms is None:
             return {}

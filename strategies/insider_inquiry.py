@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, Message
-from numpy.typing import NDArray
 
 from fl_audit.adversaries.residuals import Residuals, ResidualsLayout
+from fl_audit.arrays import Floats, Integers
 from fl_audit.game.columns import Columns
 from fl_audit.game.public import PublicGame
 from fl_audit.game.seen import show
@@ -19,8 +19,6 @@ from strategies.inquiries import More, Transcript, WriteMessage
 from strategies.replies import Answer, read_array
 
 _OBSERVE = f"query.{Query.OBSERVE}"
-
-Floats = NDArray[np.float64]
 
 
 @dataclass
@@ -57,7 +55,7 @@ class InsiderInquiry:
         insiders: Mapping[int, Sequence[int]],
         batches: Sequence[WorldBatch],
         layout: ResidualsLayout | None = None,
-        true_side: Callable[[WorldBatch], NDArray[np.int64]] | None = None,
+        true_side: Callable[[WorldBatch], Integers] | None = None,
     ) -> None:
         self._public = public
         self._insiders = {client: torch.tensor(list(seeds), dtype=torch.int64) for client, seeds in insiders.items()}

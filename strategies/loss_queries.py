@@ -18,9 +18,9 @@ from typing import Protocol
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message
 from flwr.app.typing import ConfigRecordValues
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.arrays import Floats
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.evidence.star.loss_moments import (
     LossRange,
@@ -40,8 +40,6 @@ from strategies.inquiries import Transcript, WriteMessage
 from strategies.replies import Answer, read_array
 
 _RANGE, _MOMENTS = f"query.{Query.LOSS_RANGE}", f"query.{Query.LOSS_MOMENTS}"
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class FederatedLosses:
     client_epsilon_star: bool = False
 
 
-class PopulationLosses(Protocol):
+class PopulationEvaluator(Protocol):
     """Who evaluates releases on the population sample."""
 
     def __call__(self, batch: WorldBatch, release: int) -> Floats:
@@ -96,7 +94,7 @@ class LossQueries:
     releases: Sequence[int]
     batches: Sequence[WorldBatch]
     clients: int
-    population: PopulationLosses
+    population: PopulationEvaluator
     epsilon_star: dict[str, list[Floats]] = field(init=False)
     client_epsilon_star: dict[str, list[Floats]] = field(init=False)
     _ranges: dict[str, LossRange] = field(init=False, default_factory=dict)

@@ -9,6 +9,7 @@ from flwr.app import Message
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.game.public import PublicGame
 from fl_audit.learning.portions import cached_rows
 from fl_audit.mechanisms.noise import NoiseScaling
@@ -19,7 +20,7 @@ from strategies.replies import read_array
 
 
 @dataclass(frozen=True)
-class Contribution:
+class ReceivedContribution:
     """What one client sent.
 
     Parameters
@@ -38,8 +39,8 @@ class Contribution:
 
     client: int
     reply: Message
-    rows: NDArray[np.int64] | None = None
-    longest: NDArray[np.float64] | float = np.inf
+    rows: Integers | None = None
+    longest: Floats | float = np.inf
     half_bits: bool = True
 
     def shape(self, shape: tuple[int, int]) -> tuple[int, int]:
@@ -64,13 +65,13 @@ class Received:
     """
 
     total: Tensor
-    local_sensitivity: NDArray[np.float64]
+    local_sensitivity: Floats
     centred_bits: Tensor
     of_victim: Tensor | None = None
 
 
 def receive(
-    public: PublicGame, sent: Sequence[Contribution], victim: int, shape: tuple[int, int], server_round: int
+    public: PublicGame, sent: Sequence[ReceivedContribution], victim: int, shape: tuple[int, int], server_round: int
 ) -> Received:
     """Read everything that was sent in a round.
 
@@ -107,7 +108,7 @@ def receive(
     return Received(total, sensitivity, bits, own)
 
 
-def _bits(one: Contribution, shape: tuple[int, int], server_round: int) -> NDArray[np.float64]:
+def _bits(one: ReceivedContribution, shape: tuple[int, int], server_round: int) -> Floats:
     bits = read_array(one.reply, Key.WITHIN, one.shape(shape)[:1], np.float64, one.client, server_round)
     # One half is that of a client who contributes nothing: centred it is 0.
     accepted, said = ((0.0, 0.5, 1.0), "0, 1/2 and 1") if one.half_bits else ((0.0, 1.0), "0 and 1")
@@ -116,7 +117,7 @@ def _bits(one: Contribution, shape: tuple[int, int], server_round: int) -> NDArr
     return bits.astype(np.float64)
 
 
-def sum_contributions(sent: Sequence[Contribution], shape: tuple[int, int], server_round: int) -> Tensor:
+def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, int], server_round: int) -> Tensor:
     """Return the sum of what clients sent, added in their order, each element once in memory.
 
     Parameters
@@ -154,7 +155,7 @@ def sum_contributions(sent: Sequence[Contribution], shape: tuple[int, int], serv
     return total
 
 
-def _require_short(one: Contribution, array: NDArray[np.floating], worlds: int, server_round: int) -> None:
+def _require_short(one: ReceivedContribution, array: NDArray[np.floating], worlds: int, server_round: int) -> None:
     """Refuse a contribution that is longer than an honest one: the noise is not made for it."""
     longest = np.broadcast_to(one.longest, worlds)
     limits = longest if one.rows is None else longest[one.rows]
@@ -170,7 +171,7 @@ def _require_short(one: Contribution, array: NDArray[np.floating], worlds: int, 
             )
 
 
-def _add(sums: NDArray[np.float32], rows: slice, array: NDArray[np.floating], asked: NDArray[np.int64] | None) -> None:
+def _add(sums: Floats32, rows: slice, array: NDArray[np.floating], asked: Integers | None) -> None:
     """Add what a client sent about some worlds to their sums."""
     if asked is None:
         np.add(sums[rows], array[rows], out=sums[rows])

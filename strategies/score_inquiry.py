@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from flwr.app import Message
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats
 from fl_audit.game.columns import Columns
 from fl_audit.game.public import PublicGame
 from fl_audit.protocol import Key
@@ -27,7 +27,7 @@ class ScoreInquiry(InsiderInquiry):
         self, public: PublicGame, insiders: Mapping[int, Sequence[int]], batches: Sequence[WorldBatch]
     ) -> None:
         super().__init__(public, insiders, batches)
-        self._scores: dict[tuple[int, str], list[NDArray[np.float64]]] = {
+        self._scores: dict[tuple[int, str], list[Floats]] = {
             (client, batch.name): [] for client in insiders for batch in batches
         }
 

@@ -3,17 +3,16 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.arrays import Floats
 from fl_audit.mechanisms.noise import CorrelatedGaussian
 from fl_audit.privacy.matrices import strategy_matrix
 
 
 @dataclass
 class CorrelatedDraws:
-    """Draws w_t = ((z_t - sum over s < t of C_ts w_s) / C_tt, so that C w = z: the rows of C^-1 z, one a round.
+    """Draws w_t = (z_t - sum over s < t of C_ts w_s) / C_tt, so that C w = z: the rows of C^-1 z, one a round.
 
     The server alone keeps what it drew before; nobody else could undo it.
 
@@ -24,7 +23,7 @@ class CorrelatedDraws:
     """
 
     noise: CorrelatedGaussian
-    _matrix: NDArray[np.float64] = field(init=False)
+    _matrix: Floats = field(init=False)
     _drawn: deque[Tensor] = field(init=False)
 
     def __post_init__(self) -> None:

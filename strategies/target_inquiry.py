@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from flwr.app import Message
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats
 from fl_audit.game.columns import Columns
 from fl_audit.game.public import PublicGame
 from fl_audit.protocol import Key
@@ -15,13 +15,12 @@ from strategies.inquiries import More
 from strategies.insider_inquiry import InsiderInquiry
 from strategies.replies import Answer, read_array
 
-Floats = NDArray[np.float64]
-
 
 class TargetInquiry(InsiderInquiry):
     """Shows releases as `InsiderInquiry` does, and tells who is in. What comes back is about every target.
 
-    Each target's insider knows all coins but that one. A client who plays all insiders is told all coins.
+    Each target's insider knows all coins but that one. A client who plays all insiders is told all coins. In the game
+    of reconstruction one insider weighs all candidates, and is told nothing of them.
 
     Parameters
     ----------
@@ -44,6 +43,8 @@ class TargetInquiry(InsiderInquiry):
         self._squares: dict[str, Floats] = {}
 
     def _told(self, batch: WorldBatch) -> More:
+        if self._public.exactly_one:
+            return {}  # the one insider has to find out which candidate is in
         return {Key.MEMBERSHIP: self._challenger.membership(batch.worlds).pack()}
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:

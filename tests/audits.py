@@ -34,4 +34,8 @@ def _relation(settings: dict[str, Any]) -> str:
     strategy, game = settings["training"].get("strategy"), settings["audit"].get("game")
     if strategy == "dp-fedavg":
         return "add-remove-client"
-    return "add-remove-record" if strategy == "dp-sgd-clients" or game == "membership" else "replace-record"
+    return (
+        "add-remove-record"
+        if strategy == "dp-sgd-clients" or game in ("membership", "reconstruction")
+        else "replace-record"
+    )

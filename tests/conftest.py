@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 from pathlib import Path
 
 import hypothesis
@@ -13,7 +14,9 @@ from threadpoolctl import threadpool_limits
 
 import experiments  # noqa: F401  # sets the environment before Flower is imported
 from experiments.runs.config import parse_config
+from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
+from experiments.runs.run import run_audit
 from fl_audit.report import style
 from fl_audit.report.page import pictures, writing
 
@@ -89,3 +92,16 @@ def published_data() -> Path:
 def small_plan() -> MakePlan:
     """Return a function that resolves the small configuration with some changes."""
     return lambda **changes: resolve(parse_config(small_settings(**changes)))
+
+
+@pytest.fixture(scope="session")
+def _small_run_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("small") / "run"
+    run_audit(resolve(parse_config(small_settings())), place, Engine.LOCAL, with_report=False)
+    return place
+
+
+@pytest.fixture
+def small_run(_small_run_once: Path, tmp_path: Path) -> Path:
+    """Return a copy of the finished run of the small configuration, which is played once for all tests of a worker."""
+    return Path(shutil.copytree(_small_run_once, tmp_path / "run"))

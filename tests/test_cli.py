@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -91,6 +92,13 @@ def test_run_replay_report(fl_audit: FlAudit, config: Path, tmp_path: Path) -> N
     assert "report: out/report.html" in ran.stdout
     replayed = fl_audit("replay", "out", "--json")
     assert json.loads(replayed.stdout)["worlds"] == [0, 1, 2, 3]
+    assert json.loads(replayed.stdout)["agrees"]
+    worlds = pd.read_parquet(tmp_path / "out" / "worlds.parquet")
+    worlds.assign(log_odds=worlds["log_odds"] + 0.001).to_parquet(tmp_path / "out" / "worlds.parquet")
+    changed = fl_audit("replay", "out")
+    assert changed.returncode == 4
+    assert "does not agree with the run: log-odds differ by up to" in changed.stdout
+    worlds.to_parquet(tmp_path / "out" / "worlds.parquet")
     (tmp_path / "out" / "report.html").unlink()
     assert fl_audit("report", "out").returncode == 0
     assert (tmp_path / "out" / "report.html").exists()
@@ -106,17 +114,17 @@ def test_a_violation_ends_with_its_own_status_where_that_is_asked_for(
     class Contents(NamedTuple):
         summary: dict[str, str]
 
-    monkeypatch.setattr("experiments.runs.run.run_audit", lambda *_: Contents({"verdict": "violated"}))
+    monkeypatch.setattr("experiments.runs.run.run_audit", lambda *_, **__: Contents({"verdict": "violated"}))
     monkeypatch.setattr("fl_audit.report.page.console.summary_table", lambda _: "")
     arguments = ["run", str(config), "--out", str(tmp_path / "out"), "--engine", "local"]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     assert CliRunner().invoke(app, [*arguments, "--fail-on-violation"]).exit_code == 4
     finished = ["report", str(tmp_path / "finished")]
     monkeypatch.setattr("experiments.cli.run.require_run", lambda _: None)
-    monkeypatch.setattr("experiments.runs.run.rebuild_report", lambda *_: Contents({"verdict": "violated"}))
+    monkeypatch.setattr("experiments.runs.run.rebuild_report", lambda *_, **__: Contents({"verdict": "violated"}))
     assert CliRunner().invoke(app, finished).exit_code == 0
     assert CliRunner().invoke(app, [*finished, "--fail-on-violation"]).exit_code == 4
-    monkeypatch.setattr("experiments.runs.run.run_audit", lambda *_: Contents({"verdict": "consistent"}))
+    monkeypatch.setattr("experiments.runs.run.run_audit", lambda *_, **__: Contents({"verdict": "consistent"}))
     assert CliRunner().invoke(app, [*arguments, "--fail-on-violation"]).exit_code == 0
 
 
@@ -157,6 +165,8 @@ def test_a_violation_ends_with_its_own_status_where_that_is_asked_for(
         (["privacy.belief=0.5"], "belief"),
         (["data.clients=1"], "clients is 1: accepted are 2 and more"),
         (["worlds=1"], "accepted is section.key=value"),
+        (["training.rounds=999999999"], "training.rounds is 999999999: accepted are whole numbers from 1 to 1000000"),
+        (["privacy.belief=.5"], "belief is 0.5: accepted are numbers above the prior 0.5"),
         (["training.learning-rate=nan"], "training.learning-rate"),
         (["audit.worlds=true"], "audit.worlds is true: accepted are whole numbers"),
         (['training.rounds="2"'], "training.rounds is '2': accepted are whole numbers"),
@@ -208,6 +218,7 @@ def test_wrong_files_get_one_line(fl_audit: FlAudit, config: Path, tmp_path: Pat
         (("run", "audit.toml", "--engine", "cloud"), "accepted are ray and local"),
         (("run", "audit.toml", "--resume"), "--resume without --out"),
         (("run", "audit.toml", "--ray-address", "127.0.0.1:1"), "no Ray cluster answers there"),
+        (("run", "audit.toml", "--out", "audit.toml/x"), "audit.toml is a file: accepted is a place below a directory"),
         (("replay", "gone"), "configuration.json is missing"),
         (("sweep", "audit.toml", "--over", "privacy.belief"), "accepted is section.key=value,value"),
         (("sweep", "audit.toml", "--over", "privacy.beliefs=0.9"), "nearest is 'belief'"),
@@ -264,6 +275,8 @@ def test_calibrate_and_account_invert_each_other(fl_audit: FlAudit) -> None:
 
 
 PROMISE_KEYS = {
+    "reconstruction",
+    "candidates",
     "epsilon",
     "delta",
     "noise_multiplier",

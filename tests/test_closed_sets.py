@@ -28,7 +28,7 @@ OPEN = {
     "fl_audit/learning/layers.py": "modules of torch",
     "fl_audit/learning/stacking.py": "modules of torch",
     "fl_audit/evidence/findings/record_promise.py": "tuples of events of any length",
-    "fl_audit/report/test_words.py": "ways to write a number, as templates name them",
+    "fl_audit/report/tests_table.py": "ways to write a number, as templates name them",
     "fl_audit/report/wording.py": "values of any type",
     "experiments/zoo/mechanism.py": "kinds of dtypes of numpy",
     "strategies/games/agreement.py": "a pair of two closed sets, which mypy does not exhaust",

@@ -8,34 +8,33 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments.cli.main import app
-from experiments.comparisons.rows import rows
+from experiments.comparisons.rows import ACCURACY, ADVANTAGE, ATTACK, SHOWN, STAR, rows
 from fl_audit.errors import InputError
+from fl_audit.report.reading import Reading
 
 
-def _stored(directory: Path, **changes: Any) -> Path:
+def _entry(name: str, value: float, **more: Any) -> dict[str, Any]:
+    empty = dict.fromkeys(("low", "high", "confidence", "promised", "reading"))
+    return {"name": name, "value": value, "is_share": False, "is_least": False} | empty | more
+
+
+ADVANTAGE_FOUND = _entry(
+    ADVANTAGE, 0.45, low=0.3, high=0.6, confidence=0.95, promised=0.4, reading=str(Reading.BY_CHANCE)
+)
+
+
+def _stored(directory: Path, *attacks: dict[str, Any], **changes: Any) -> Path:
     directory.mkdir(parents=True)
-    summary = {
-        "schema": 1,
-        "verdict": "consistent",
-        "guarantee": {
-            "belief_bound": 0.9,
-            "epsilon": 2.0,
-            "delta": 0.001,
-            "noise_multiplier": 3.5,
-            "advantage_bound_exact": 0.4,
-        },
-        "insider": {"advantage": 0.25},
-        "empirical_epsilon": {"lower_bound": 1.5},
-        "epsilon_star": {"mean": 0.7},
-        "utility": {"test_accuracy": 0.81},
-        "attacks": None,
-    }
+    promise = {"belief_bound": 0.9, "epsilon": 2.0, "delta": 0.001, "noise_multiplier": 3.5}
+    findings = [ADVANTAGE_FOUND, _entry(SHOWN, 1.5), _entry(STAR, 0.7), _entry(ACCURACY, 0.81, is_share=True)]
+    summary = {"schema": 1, "verdict": "consistent", "guarantee": promise, "findings": [*findings, *attacks]}
     (directory / "summary.json").write_text(json.dumps(summary | changes))
     return directory
 
 
-def _compare(*arguments: object) -> str:
-    result = CliRunner().invoke(app, ["compare", *map(str, arguments)], catch_exceptions=False, env={"COLUMNS": "200"})
+def _compare(*arguments: object, columns: int = 200) -> str:
+    environment = {"COLUMNS": str(columns)}
+    result = CliRunner().invoke(app, ["compare", *map(str, arguments)], catch_exceptions=False, env=environment)
     assert result.exit_code == 0
     return result.stdout
 
@@ -43,34 +42,44 @@ def _compare(*arguments: object) -> str:
 @pytest.fixture
 def two(tmp_path: Path) -> tuple[Path, Path]:
     """Two finished runs, one of them without a promise."""
-    attacks = {"by_name": {"lira": {"lower_bound": {"epsilon": 0.9}}, "loss": {"lower_bound": None}}}
-    nothing = {"epsilon": None, "delta": None, "noise_multiplier": None, "advantage_bound_exact": None}
+    nothing = {"epsilon": None, "delta": None, "noise_multiplier": None}
+    proved = [_entry(f"{ATTACK}{name} (nats)", value) for name, value in (("LiRA", 0.9), ("RMIA", 0.4))]
     return _stored(tmp_path / "private"), _stored(
-        tmp_path / "plain", verdict="no promise", guarantee=nothing, insider=None, attacks=attacks,
-        empirical_epsilon=None, epsilon_star=None,
-    )  # fmt: skip
+        tmp_path / "plain", verdict="no promise", guarantee=nothing, findings=[_entry(ACCURACY, 0.7), *proved]
+    )
 
 
-def test_every_number_comes_from_its_place(two: tuple[Path, Path]) -> None:
+def test_every_number_comes_from_the_findings_of_the_report(two: tuple[Path, Path]) -> None:
     private, plain = json.loads(_compare(*two, "--json"))["runs"]
+    assert private.pop("findings")[ADVANTAGE] == ADVANTAGE_FOUND
     assert private == {
         "run": "private", "verdict": "consistent", "belief": 0.9, "epsilon": 2.0, "delta": 0.001,
-        "noise_multiplier": 3.5, "shown": 1.5, "advantage": 0.25, "advantage_bound": 0.4, "accuracy": 0.81,
+        "noise_multiplier": 3.5, "shown": 1.5, "advantage": 0.45, "advantage_bound": 0.4, "accuracy": 0.81,
         "epsilon_star": 0.7, "attack": None,
     }  # fmt: skip
-    assert plain["attack"] == 0.9
-    assert plain["accuracy"] == 0.81
+    assert (plain["attack"], plain["accuracy"]) == (0.9, 0.7)
     assert {plain[key] for key in ("belief", "epsilon", "noise_multiplier", "shown", "advantage", "epsilon_star")} == {
         None
     }
 
 
-def test_the_table_and_the_figure(two: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_table_says_what_is_not_as_promised(two: tuple[Path, Path], tmp_path: Path) -> None:
     shown = _compare(*two, "--plot", tmp_path / "runs.png")
-    assert "25\u202f% of 40" in shown.replace("\xa0", "\u202f")
-    assert "no promise" in shown
-    assert max(map(len, _compare(*two).splitlines())) <= 80
+    assert "0.45~" in shown
+    assert f"~ {Reading.BY_CHANCE}" in shown
+    assert "plain: no promise" in shown
     assert (tmp_path / "runs.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("runs", [2, 5, 13])
+def test_many_runs_fit_80_columns_each_with_its_numbers(tmp_path: Path, runs: int) -> None:
+    places = [_stored(tmp_path / f"a-run-with-a-long-name-{place}") for place in range(runs)]
+    lines = _compare(*places, columns=80).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum(line.count("0.45~") for line in lines) == runs
+    heads = [line.split()[1:] for line in lines if line.startswith("run ")]
+    assert [number for head in heads for number in head] == [str(place + 1) for place in range(runs)]
+    assert max(map(len, heads)) <= 5
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 import doctest
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 
@@ -32,3 +34,37 @@ def test_examples_of_docstrings_hold(capsys: pytest.CaptureFixture[str]) -> None
         failed += [name] * bool(result.failed)
     assert not failed, capsys.readouterr().out
     assert tried > 150
+
+
+def undocumented(module: ModuleType) -> Iterator[str]:
+    """Yield the public functions of two and more parameters whose docstring has no section on them.
+
+    That the sections which there are name every parameter is checked by the linter, which asks for none. What a method
+    of a base class takes is documented there.
+    """
+    classes = [one for name, one in vars(module).items() if inspect.isclass(one) and not name.startswith("_")]
+    for owner in [module, *(one for one in classes if one.__module__ == module.__name__)]:
+        above = owner.__mro__[1:] if inspect.isclass(owner) else ()
+        for name, found in vars(owner).items():
+            function = getattr(found, "__func__", inspect.unwrap(found) if callable(found) else found)
+            if (
+                not inspect.isfunction(function)
+                or "<" in function.__name__
+                or function.__module__ != module.__name__
+                or name.startswith("_")
+            ):
+                continue
+            taken = [one for one in inspect.signature(function).parameters if one not in ("self", "cls")]
+            named = [one for one in taken if not one.startswith("_")]
+            is_documented = "Parameters\n" in (function.__doc__ or "") or any(hasattr(base, name) for base in above)
+            if len(named) > 1 and not is_documented:
+                yield f"{function.__module__}.{function.__qualname__}"
+
+
+def test_functions_of_two_and_more_parameters_document_them() -> None:
+    missing = [
+        one
+        for found in pkgutil.walk_packages(fl_audit.__path__, "fl_audit.")
+        for one in undocumented(importlib.import_module(found.name))
+    ]
+    assert not missing

@@ -35,7 +35,7 @@ def test_what_it_writes_passes_check_as_it_is(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir("/")
     checked = CliRunner().invoke(app, ["check", str(tmp_path / "mine" / "audit.toml"), "--no-probe"])
     assert checked.exit_code == 0, checked.output
-    assert "clients: 3" in checked.stdout
+    assert "│ Clients  │ 3, partition iid" in checked.stdout
 
 
 def test_every_key_has_its_explanation_above_it_and_those_left_out_are_known() -> None:

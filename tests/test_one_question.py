@@ -23,6 +23,8 @@ TARGETS = st.one_of(
     st.tuples(st.just("belief"), st.floats(0.6, 0.99)),
     st.tuples(st.just("advantage"), st.floats(0.05, 0.9)),
     st.tuples(st.just("epsilon"), st.floats(0.3, 10.0)),
+    st.tuples(st.just("reconstruction"), st.floats(0.005, 0.9)),
+    st.tuples(st.just("singling-out"), st.floats(0.005, 0.9)),
 )
 
 
@@ -34,7 +36,7 @@ def by_command(target: str, value: float, **promise: Any) -> float:
 
 
 def by_python(target: str, value: float, **promise: Any) -> float:
-    found = fa.calibrate(**{target: value}, **promise).noise_multiplier
+    found = fa.calibrate(**{target.replace("-", "_"): value}, **promise).noise_multiplier
     assert found is not None
     return found
 
@@ -69,7 +71,7 @@ def test_every_door_gives_the_same_noise(
 
 
 @pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize("target", [("belief", 0.9), ("advantage", 0.3), ("epsilon", 2.0)])
+@pytest.mark.parametrize("target", [("belief", 0.9), ("advantage", 0.3), ("epsilon", 2.0), ("reconstruction", 0.05)])
 def test_every_door_gives_the_same_noise_with_sampling(target: tuple[str, float], adjacency: str) -> None:
     promise = {"rounds": 20, "delta": 1e-5, "adjacency": adjacency, "sampling_rate": 0.1}
     one, other, third = (door(*target, **promise) for door in DOORS)

@@ -1,5 +1,6 @@
 """The wheel has all that an audit needs, and works beside modules of the user that have the names of ours."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -9,6 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+APART = ("benchmarks", "examples", "studies", "zoo")
+"""Parts of `experiments` that stay in the repository: they show that the software is right."""
+OF_TESTS = ("dp_accounting", "pytest", "hypothesis", "mpmath", "skimage", "grimp")
 TRAP = "raise RuntimeError('a module of the user was imported in the place of ours')\n"
 
 
@@ -36,7 +40,24 @@ def test_it_holds_the_packages_and_nothing_else(installed: Path) -> None:
     assert {entry.name for entry in installed.iterdir()} == packages | {information.name}
     assert (installed / "fl_audit" / "py.typed").is_file()
     assert (information / "entry_points.txt").read_text() == "[console_scripts]\nfl-audit = experiments.cli.main:main\n"
-    assert files(installed, packages) == files(ROOT, packages)
+    there = files(installed, packages)
+    kept = {path for path in files(ROOT, packages) if path.parts[0] != "experiments" or path.parts[1] not in APART}
+    assert there == kept
+
+
+def test_nothing_that_is_installed_needs_what_is_not(installed: Path) -> None:
+    """Neither what stays in the repository alone, nor a package that only the tests need."""
+    stay = tuple(f"experiments.{name}" for name in APART)
+    for path in installed.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                assert not name.startswith(stay), f"{path} imports {name}"
+                assert name.partition(".")[0] not in OF_TESTS, f"{path} imports {name}"
+    (information,) = installed.glob("fl_audit-*.dist-info")
+    needed = [line for line in (information / "METADATA").read_text().splitlines() if line.startswith("Requires-Dist:")]
+    assert not [line for line in needed if "dp-accounting" in line and "extra ==" not in line]
 
 
 def test_commands_run_from_it_beside_modules_of_the_same_names(installed: Path, tmp_path: Path) -> None:

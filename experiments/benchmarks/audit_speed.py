@@ -36,7 +36,7 @@ _PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "adjace
 
 
 @dataclass(frozen=True)
-class Setting:
+class AuditSpeedSetting:
     """One audit and its targets.
 
     Parameters
@@ -66,14 +66,14 @@ class Setting:
 
 
 SETTINGS = {
-    "adult": Setting(
+    "adult": AuditSpeedSetting(
         {"name": "adult", "records": 1000}, "adult-mlp", 0.001, 1000, 30.0, {Engine.LOCAL: 22.0, Engine.RAY: 20.0}
     ),
-    "mnist": Setting(
+    "mnist": AuditSpeedSetting(
         {"name": "mnist", "records": 100, "test-records": 100, "population-records": 100},
         "mnist-cnn", 0.01, 100, 145.0, {Engine.RAY: 500.0}, evaluate_every=_ROUNDS,
     ),
-    "dense": Setting(
+    "dense": AuditSpeedSetting(
         {"name": "npz", "records": 1000},
         "dense-128", 0.001, 100, 283.0, {Engine.LOCAL: 250.0, Engine.RAY: 600.0},
         local_actors=2, evaluate_every=_ROUNDS,

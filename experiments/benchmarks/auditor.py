@@ -20,7 +20,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -28,6 +27,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, ndtr
 from scipy.stats import binom
 
+from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.advantage import clopper_pearson
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
@@ -42,13 +42,12 @@ FALSE_ALARM = 1e-4
 POWER_TARGETS = {BoundMethod.GAUSSIAN_SHIFT: 0.85, BoundMethod.GDP: 0.72, BoundMethod.ORDER_STATISTIC: 0.26}
 """Least mean bound as a share of the truth, Gaussian mechanism with mu = 1, 500 + 500 scores."""
 
-Scores = NDArray[np.float64]
 _ASSUMES_NOTHING = frozenset({BoundMethod.CLOPPER_PEARSON, BoundMethod.ORDER_STATISTIC})
 _GAUSSIAN = frozenset(BoundMethod) - {BoundMethod.BAYES}
 
 
 @dataclass(frozen=True)
-class Mechanism:
+class KnownMechanism:
     """A mechanism with known epsilon.
 
     Parameters
@@ -65,12 +64,12 @@ class Mechanism:
 
     name: str
     epsilon: Callable[[float], float]
-    draw: Callable[[np.random.Generator, int], tuple[Scores, Scores]]
+    draw: Callable[[np.random.Generator, int], tuple[Floats, Floats]]
     holds: frozenset[BoundMethod]
 
 
 @dataclass(frozen=True)
-class Line:
+class AuditorLine:
     """One line of the table: a method on a mechanism."""
 
     method: str
@@ -95,16 +94,16 @@ class Line:
         return self.assumption_holds == "yes" and self.false_certificates > most
 
 
-def noise() -> Mechanism:
+def noise() -> KnownMechanism:
     """Return scores that tell nothing: epsilon is 0."""
-    return Mechanism(
+    return KnownMechanism(
         "pure noise", lambda delta: 0.0, lambda rng, n: (rng.standard_normal(n), rng.standard_normal(n)), _GAUSSIAN
     )
 
 
-def gaussian(mu: float) -> Mechanism:
+def gaussian(mu: float) -> KnownMechanism:
     """Return a Gaussian mechanism: log-odds N(+-mu^2/2, mu^2); epsilon by Balle & Wang 2018, theorem 8."""
-    return Mechanism(
+    return KnownMechanism(
         f"Gaussian, mu = {mu:g}",
         lambda delta: gdp_epsilon(delta, mu),
         lambda rng, n: (rng.normal(mu * mu / 2, mu, n), rng.normal(-mu * mu / 2, mu, n)),
@@ -112,14 +111,14 @@ def gaussian(mu: float) -> Mechanism:
     )
 
 
-def subsampled_gaussian(rate: float, sigma: float) -> Mechanism:
+def subsampled_gaussian(rate: float, sigma: float) -> KnownMechanism:
     """Return one Poisson-sampled Gaussian release: (1 - q) N(0, s^2) + q N(1, s^2) against N(0, s^2).
 
     With x(t) where the log-likelihood ratio is t, delta is P(x > x(eps)) - e^eps Q(x > x(eps)) in one direction and
     Q(x < x(-eps)) - e^eps P(x < x(-eps)) in the other.
     """
 
-    def ratio(x: Scores) -> Scores:
+    def ratio(x: Floats) -> Floats:
         return np.logaddexp(math.log1p(-rate), math.log(rate) + (2 * x - 1) / (2 * sigma**2))
 
     def cut(t: float) -> float:
@@ -135,11 +134,11 @@ def subsampled_gaussian(rate: float, sigma: float) -> Mechanism:
         p_low, q_low = tails(cut(-epsilon))
         return max(p - math.exp(epsilon) * q, (1 - q_low) - math.exp(epsilon) * (1 - p_low))
 
-    def draw(rng: np.random.Generator, n: int) -> tuple[Scores, Scores]:
+    def draw(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
         present = rng.random(n) < rate
         return ratio(rng.normal(0, sigma, n) + present), ratio(rng.normal(0, sigma, n))
 
-    return Mechanism(
+    return KnownMechanism(
         f"subsampled Gaussian, q = {rate:g}, sigma = {sigma:g}",
         lambda delta: float(brentq(lambda epsilon: delta_of(epsilon) - delta, 0.0, 50.0, xtol=1e-12)),
         draw,
@@ -147,16 +146,16 @@ def subsampled_gaussian(rate: float, sigma: float) -> Mechanism:
     )
 
 
-def laplace(epsilon: float) -> Mechanism:
+def laplace(epsilon: float) -> KnownMechanism:
     """Return a Laplace mechanism; delta(eps') = 1 - e^((eps' - eps)/2) (Balle, Barthe & Gaboardi 2018, theorem 3)."""
 
-    def draw(rng: np.random.Generator, n: int) -> tuple[Scores, Scores]:
+    def draw(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
         outputs = [rng.laplace(centre, 1 / epsilon, n) for centre in (1.0, 0.0)]
         # |x| - |x - 1| would show beyond 0 and 1 by its rounding where x came from, and so tell more than epsilon.
         one, zero = (epsilon * np.clip(2 * x - 1, -1.0, 1.0) for x in outputs)
         return one, zero
 
-    return Mechanism(
+    return KnownMechanism(
         f"Laplace, epsilon = {epsilon:g}",
         lambda delta: max(0.0, epsilon + 2 * math.log1p(-delta)),
         draw,
@@ -164,15 +163,15 @@ def laplace(epsilon: float) -> Mechanism:
     )
 
 
-def randomised_response(epsilon: float) -> Mechanism:
+def randomised_response(epsilon: float) -> KnownMechanism:
     """Return randomised response: true with probability p = e^eps / (1 + e^eps); delta(eps') = p - e^eps' (1 - p)."""
     honest = float(expit(epsilon))
 
-    def draw(rng: np.random.Generator, n: int) -> tuple[Scores, Scores]:
+    def draw(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
         one, zero = (np.where(rng.random(n) < p, epsilon, -epsilon) for p in (honest, 1 - honest))
         return one, zero
 
-    return Mechanism(
+    return KnownMechanism(
         f"randomised response, epsilon = {epsilon:g}",
         lambda delta: max(0.0, math.log((honest - delta) / (1 - honest))),
         draw,
@@ -184,7 +183,7 @@ MECHANISMS = (noise(), gaussian(1.0), subsampled_gaussian(0.25, 0.5), laplace(1.
 
 
 def audit(
-    mechanism: Mechanism,
+    mechanism: KnownMechanism,
     methods: tuple[BoundMethod, ...],
     runs: int,
     scores: int,
@@ -192,7 +191,7 @@ def audit(
     delta: float = DELTA,
     in_order: bool = False,
     progress: Callable[[range], Iterator[int]] = iter,
-) -> tuple[Line, ...]:
+) -> tuple[AuditorLine, ...]:
     """Return one line a method; all methods see the same scores.
 
     Parameters
@@ -231,7 +230,7 @@ def audit(
         low, high = clopper_pearson(false, runs, 0.95)
         mean = float(np.mean(bounds[:, column]))
         lines.append(
-            Line(
+            AuditorLine(
                 method=str(method),
                 mechanism=mechanism.name,
                 truth=truth,
@@ -255,7 +254,7 @@ def _yes(holds: bool) -> str:
     return "yes" if holds else "no"
 
 
-def table_of(lines: list[Line], scores: int) -> Table:
+def table_of(lines: list[AuditorLine], scores: int) -> Table:
     """Return the table of all lines."""
     setting = f"{scores} + {scores} scores, {lines[0].runs} runs"
     title = f"Lower bounds at delta {DELTA:g}, confidence {CONFIDENCE:.0%}, {setting}"
@@ -303,7 +302,7 @@ def main() -> None:
     if runs < 1 or options.scores < 2:
         parser.error(f"runs is {runs}, scores is {options.scores}: accepted are at least 1 run and 2 scores")
     shown = Console(stderr=True)
-    lines: list[Line] = []
+    lines: list[AuditorLine] = []
     for number, mechanism in enumerate(MECHANISMS):
         lines += audit(
             mechanism,

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from statistics import median
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
@@ -23,8 +22,6 @@ DELTA = 1e-6
 LOSSES = 10**6
 WORLDS, RELEASES, SMALL = 1000, 30, 1000
 ONE_MODEL_TARGET, RUN_TARGET = 1.0, 10.0
-
-Array = NDArray[np.float64]
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -58,7 +58,7 @@ TARGETS = (
 
 
 @dataclass(frozen=True)
-class Federation:
+class TrainedFederation:
     """What is trained.
 
     Parameters
@@ -105,7 +105,7 @@ class Federation:
 
 
 @dataclass
-class Measured:
+class MeasuredSeconds:
     """What a way took: seconds before its second round, less one round, and of each later round."""
 
     start_up: list[float] = field(default_factory=list)
@@ -118,7 +118,7 @@ class Measured:
         self.rounds += lasted
 
 
-def ours(federation: Federation, engine: Engine, worlds: int) -> list[float]:
+def ours(federation: TrainedFederation, engine: Engine, worlds: int) -> list[float]:
     """Return when the rounds of a run of ours were over."""
     over: list[float] = []
 
@@ -132,14 +132,14 @@ def ours(federation: Federation, engine: Engine, worlds: int) -> list[float]:
     return over
 
 
-def stock(federation: Federation) -> list[float]:
+def stock(federation: TrainedFederation) -> list[float]:
     """Return when the rounds of Flower's FedAvg were over."""
     config = ConfigRecord(dict(federation.settings()))
     options = RayOptions(actors=federation.cores)
     return stock_rounds(config, federation.clients, federation.cohort, federation.rounds, options)
 
 
-def loop(federation: Federation) -> list[float]:
+def loop(federation: TrainedFederation) -> list[float]:
     """Return when the rounds of a plain loop in one thread were over; it sums what clients change."""
     torch.set_num_threads(1)
     features, labels = load_records(str(federation.path))
@@ -158,7 +158,7 @@ def loop(federation: Federation) -> list[float]:
     return over
 
 
-def pfl(federation: Federation, processes: int) -> list[float]:
+def pfl(federation: TrainedFederation, processes: int) -> list[float]:
     """Return when the rounds of pfl-research were over; the clock of all processes is the same."""
     assert federation.pfl is not None, "this way is measured only where there is an interpreter"
     with tempfile.TemporaryDirectory() as scratch:
@@ -171,7 +171,7 @@ def pfl(federation: Federation, processes: int) -> list[float]:
     return found
 
 
-WAYS: dict[str, tuple[int, Callable[[Federation], list[float]]]] = {
+WAYS: dict[str, tuple[int, Callable[[TrainedFederation], list[float]]]] = {
     STOCK: (1, stock),
     RAY_ONE: (1, lambda federation: ours(federation, Engine.RAY, 1)),
     RAY_MANY: (_MANY_WORLDS, lambda federation: ours(federation, Engine.RAY, _MANY_WORLDS)),
@@ -184,9 +184,9 @@ WAYS: dict[str, tuple[int, Callable[[Federation], list[float]]]] = {
 """How many worlds each way trains, and how."""
 
 
-def measure(federation: Federation, ways: list[str], repeat: int) -> dict[str, Measured]:
+def measure(federation: TrainedFederation, ways: list[str], repeat: int) -> dict[str, MeasuredSeconds]:
     """Let the ways take turns."""
-    found = {way: Measured() for way in ways}
+    found = {way: MeasuredSeconds() for way in ways}
     for _ in range(repeat):
         for way in ways:
             began = time.monotonic()
@@ -196,7 +196,7 @@ def measure(federation: Federation, ways: list[str], repeat: int) -> dict[str, M
     return found
 
 
-def show(federation: Federation, found: dict[str, Measured]) -> None:
+def show(federation: TrainedFederation, found: dict[str, MeasuredSeconds]) -> None:
     """Print the table and the ratios."""
     size = f"{federation.clients} clients of {federation.records} records, {federation.cohort} in a round"
     table = Table(title=f"DP-FedAvg, {_FEATURES}-{_HIDDEN}-{_CLASSES}, {size}, {federation.cores} cores")
@@ -229,7 +229,7 @@ def main() -> None:
     few = options.quick
     ways = options.only or [way for way in WAYS if options.pfl or way not in (PFL_ONE, PFL_ALL)]
     with tempfile.TemporaryDirectory() as scratch:
-        federation = Federation(
+        federation = TrainedFederation(
             Path(scratch) / "random.npz",
             options.clients,
             options.records,
@@ -242,7 +242,7 @@ def main() -> None:
         show(federation, measure(federation, ways, options.repeat or (1 if few else 3)))
 
 
-def _write_records(federation: Federation) -> None:
+def _write_records(federation: TrainedFederation) -> None:
     source, count = np.random.default_rng(0), federation.clients * federation.records + _OTHERS
     features = source.random((count, _FEATURES), dtype=np.float32)
     np.savez(federation.path, x=features, y=source.integers(_CLASSES, size=count))

@@ -30,7 +30,7 @@ _NORM = 3.0
 
 
 @dataclass(frozen=True)
-class Setting:
+class GradientSpeedSetting:
     """One network with its data and its targets.
 
     Parameters
@@ -56,13 +56,13 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("104-6-6-2", ModelSpec("adult-mlp", (104,), 2), 1000, 100, fastest_to_opacus=3.0),
-    Setting("600-128-100", ModelSpec("dense-128", (600,), 100), 1000, 8, fastest_to_opacus=30.0),
-    Setting("mnist-cnn", ModelSpec("mnist-cnn", (1, 28, 28), 10), 100, 8),
+    GradientSpeedSetting("104-6-6-2", ModelSpec("adult-mlp", (104,), 2), 1000, 100, fastest_to_opacus=3.0),
+    GradientSpeedSetting("600-128-100", ModelSpec("dense-128", (600,), 100), 1000, 8, fastest_to_opacus=30.0),
+    GradientSpeedSetting("mnist-cnn", ModelSpec("mnist-cnn", (1, 28, 28), 10), 100, 8),
 )
 
 
-def measure(setting: Setting, repeat: int) -> dict[str, float]:
+def measure(setting: GradientSpeedSetting, repeat: int) -> dict[str, float]:
     """Return the seconds of all worlds by each way, the median of `repeat` turns after one that does not count."""
     source = torch.Generator().manual_seed(0)
     features = torch.rand(setting.examples, *setting.spec.feature_shape, generator=source)
@@ -88,7 +88,7 @@ def measure(setting: Setting, repeat: int) -> dict[str, float]:
     return seconds
 
 
-def _opacus_worlds(setting: Setting) -> int:
+def _opacus_worlds(setting: GradientSpeedSetting) -> int:
     """Opacus goes world by world, so a few tell what all would take."""
     return min(setting.worlds, 4)
 
@@ -145,7 +145,7 @@ def main() -> None:
     Console(width=130).print(table)
 
 
-def _row(setting: Setting, seconds: dict[str, float]) -> list[str]:
+def _row(setting: GradientSpeedSetting, seconds: dict[str, float]) -> list[str]:
     plain = min(seconds["plain, all worlds"], seconds["plain, world by world"])
     clipped, opacus = seconds["clipped"], seconds["opacus"]
     target = "" if setting.fastest_to_opacus is None else f" (target >= {setting.fastest_to_opacus:g})"

@@ -14,15 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
 from experiments.cli.main import guarded
+from fl_audit.arrays import Integers
 from fl_audit.learning.local_training import LocalSchedule, clip_updates, local_batches, local_updates
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked import StackedModel
@@ -33,7 +32,7 @@ _MANY_WORLDS = 50
 
 
 @dataclass(frozen=True)
-class Setting:
+class LocalTrainingSetting:
     """One network with a client's number of records and the targets.
 
     Parameters
@@ -56,10 +55,10 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("784-128-10", ModelSpec("dense-128", (784,), 10), fewest_to_loop=(1.0, 2.0)),
-    Setting("784-10", ModelSpec("logistic", (784,), 10)),
-    Setting("784-128-10", ModelSpec("dense-128", (784,), 10), records=500),
-    Setting("mnist-cnn", ModelSpec("mnist-cnn", (1, 28, 28), 10)),
+    LocalTrainingSetting("784-128-10", ModelSpec("dense-128", (784,), 10), fewest_to_loop=(1.0, 2.0)),
+    LocalTrainingSetting("784-10", ModelSpec("logistic", (784,), 10)),
+    LocalTrainingSetting("784-128-10", ModelSpec("dense-128", (784,), 10), records=500),
+    LocalTrainingSetting("mnist-cnn", ModelSpec("mnist-cnn", (1, 28, 28), 10)),
 )
 SCHEDULE = LocalSchedule(learning_rate=0.1, batch=10, epochs=1)
 
@@ -72,10 +71,10 @@ class Work:
     module: nn.Module
     features: Tensor
     labels: Tensor
-    batches: Sequence[NDArray[np.int64]]
+    batches: Sequence[Integers]
 
     @classmethod
-    def of(cls, setting: Setting) -> "Work":
+    def of(cls, setting: LocalTrainingSetting) -> "Work":
         """Return the work of one client of random records."""
         source, model = torch.Generator().manual_seed(0), StackedModel.of(setting.spec)
         features = torch.rand(setting.records, *setting.spec.feature_shape, generator=source)
@@ -105,7 +104,7 @@ class Work:
         return update.mul_((_NORM / update.norm()).clamp(max=1.0))
 
 
-def measure(setting: Setting, repeat: int) -> dict[str, float]:
+def measure(setting: LocalTrainingSetting, repeat: int) -> dict[str, float]:
     """Return client updates a second by each way, from the median of `repeat` turns after one that does not count."""
     work, models = Work.of(setting), initial_models(setting.spec, 0, range(_MANY_WORLDS))
     alone = models[:1].clone()
@@ -142,7 +141,7 @@ def main() -> None:
     Console(width=130).print(table)
 
 
-def _row(setting: Setting, speed: dict[str, float]) -> list[str]:
+def _row(setting: LocalTrainingSetting, speed: dict[str, float]) -> list[str]:
     row = [setting.label, str(setting.records), f"{speed['loop']:.0f}"]
     for name, fewest in zip(("one world", "many worlds"), setting.fewest_to_loop or (None, None), strict=True):
         target = "" if fewest is None else f" (target >= {fewest:g})"

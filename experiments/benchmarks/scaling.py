@@ -72,7 +72,13 @@ def membership_game(worlds: int) -> dict[str, Any]:
 
 
 def peak_memory(config: dict[str, Any]) -> float:
-    """Return the peak resident memory, in MiB, of a run in a process of its own."""
+    """Return the peak resident memory, in MiB, of a run in a process of its own.
+
+    Raises
+    ------
+    RuntimeError
+        If the run fails.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "audit.json").write_text(json.dumps(config))
         command = [sys.executable, "-m", "experiments.benchmarks.scaling", "--child", scratch]

@@ -44,37 +44,50 @@ def check(
     if as_json:
         print(json.dumps(check_json(found), allow_nan=False))
         return
-    for line in _lines(found, chosen):
-        print(line)
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(str(config)), show_header=False)
+    table.add_column("what", style="bold", no_wrap=True)
+    table.add_column("finding")
+    for name, said in _rows(found, chosen):
+        table.add_row(Text(name), Text(said))
+    Console(markup=False).print(table)
 
 
-def _lines(found: "Check", engine: Engine) -> Iterator[str]:
+def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
+    from fl_audit.data.columns import column_lines
     from fl_audit.report.wording import plural
 
     plan, sizes = found.plan, found.sizes
     yield (
-        f"data: {plan.public.data.name}, {sizes.records:,} records of {sizes.features:,} numbers in {sizes.classes} "
-        f"classes; {sizes.test_records:,} test records, {sizes.population_records:,} in the population sample"
+        "Data",
+        f"{plan.public.data.name}, {sizes.records:,} records of {sizes.features:,} numbers in {sizes.classes} "
+        f"classes; {sizes.test_records:,} test records, {sizes.population_records:,} in the population sample",
     )
     yield (
-        f"clients: {sizes.clients}, partition {plan.public.partition}; the smallest holds {sizes.smallest_client:,} "
-        f"records, the largest {sizes.largest_client:,}"
+        "Clients",
+        f"{sizes.clients}, partition {plan.public.partition}; the smallest holds {sizes.smallest_client:,} records, "
+        f"the largest {sizes.largest_client:,}",
     )
     if sizes.columns:
-        yield f"read: {sizes.description}"
-    for column in sizes.columns:
-        yield f"column {column}"
+        yield "Read", sizes.description
+        yield "Columns", "\n".join(column_lines(sizes.columns))
+    for caution in found.cautions:
+        yield "Look at", caution.text
     worlds, batch = plan.config.audit.worlds, plan.config.run.worlds_per_batch
     assert batch is not None, "a resolved configuration names the size of a batch"
     together = "" if worlds == 1 else f", {'all' if batch >= worlds else f'{batch:,}'} at a time"
     yield (
-        f"model: {plan.public.model}, {sizes.parameters:,} parameters; {plural(worlds, 'world')} of "
-        f"{plural(plan.public.rounds, 'round')}{together}"
+        "Model",
+        f"{plan.public.model}, {sizes.parameters:,} parameters; {plural(worlds, 'world')} of "
+        f"{plural(plan.public.rounds, 'round')}{together}",
     )
-    yield _promise(found)
-    yield _findable(found)
+    yield "Promise", _promise(found)
+    yield "Findable", _findable(found)
     if found.probe is not None:
-        yield from _takes(found, engine)
+        yield "Takes", " ".join(_takes(found, engine))
 
 
 def _promise(found: "Check") -> str:
@@ -82,11 +95,11 @@ def _promise(found: "Check") -> str:
 
     promise = found.plan.guarantee
     if promise is None:
-        return "promise: none, so there is nothing that the run could be held to"
+        return "none, so there is nothing that the run could be held to"
     multiplier = promise.noise_multiplier
     noise = "" if multiplier is None else f"noise multiplier {number_text(multiplier)}; "
     return (
-        f"promise: {noise}epsilon {number_text(promise.epsilon)} at delta {promise.delta:g} by {promise.accountant}, "
+        f"{noise}epsilon {number_text(promise.epsilon)} at delta {promise.delta:g} by {promise.accountant}, "
         f"neighbours: {promise.adjacency}, beliefs of at most {percent(promise.belief_bound)}, an advantage of at most "
         f"{percent(promise.advantage_bound_exact)}"
     )
@@ -95,13 +108,13 @@ def _promise(found: "Check") -> str:
 def _findable(found: "Check") -> str:
     limits = found.limits
     if limits is None:
-        return "findable: nothing, for no insider holds a promise against what is released"
+        return "nothing, for no insider holds a promise against what is released"
     worlds = f"{found.plan.config.audit.worlds:,} worlds"
     if found.judges_scores:
         said = f"{worlds} can certify an epsilon of {limits.epsilon:.3g} at most, and only if scores separate perfectly"
     else:
         said = _of_exact_law(limits, worlds)
-    return f"findable: {said}. {_enough(limits)}"
+    return f"{said}. {_enough(limits)}"
 
 
 def _of_exact_law(limits: "PlannedLimits", worlds: str) -> str:
@@ -127,14 +140,14 @@ def _takes(found: "Check", engine: Engine) -> Iterator[str]:
     probe = found.probe
     assert probe is not None, "it was asked for"
     yield (
-        f"takes: about {_duration(probe.seconds)} and {probe.memory / _MEGABYTE:,.0f} MB in one process, an estimate "
+        f"about {_duration(probe.seconds)} and {probe.memory / _MEGABYTE:,.0f} MB in one process, an estimate "
         f"from {probe.rounds} {'round' if probe.rounds == 1 else 'rounds'} of {probe.worlds:,} worlds on the local "
-        "engine, without attacks and report at the end"
+        "engine, without attacks and report at the end."
     )
     if engine is Engine.RAY:
         yield (
-            "       on Ray clients take longer to start, share the cores and have memory of their own in each process; "
-            "neither was tried"
+            "On Ray clients take longer to start, share the cores and have memory of their own in each process; "
+            "neither was tried."
         )
 
 

@@ -2,17 +2,20 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from experiments.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from experiments.comparisons.rows import Row
+    from collections.abc import Mapping
 
-_SIDE_BY_SIDE = 4
-"""Up to so many runs are columns of a table, which then fits a terminal; more of them are its rows."""
+    from experiments.comparisons.rows import RunRow
+
+_NAMES, _CELL = 29, 10
+"""Widths of the column of names and of that of a run: five runs stand beside each other in 80 characters."""
+_MARKS = {"not as promised, within chance": "~", "not as promised, outside its interval": "!"}
 
 RunsArgument = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Directories of finished runs.")]
 PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw it to a PNG, PDF or SVG.")]
@@ -33,7 +36,7 @@ def compare(runs: RunsArgument, plot: PlotOption = None, as_json: JsonOption = F
         print(f"figure: {plot}")
 
 
-def _draw(found: "list[Row]", plot: Path) -> None:
+def _draw(found: "list[RunRow]", plot: Path) -> None:
     from experiments.comparisons.figure import comparison_figure
     from fl_audit.report.style import require_figure_path
     from fl_audit.whole_files import whole_file
@@ -43,44 +46,50 @@ def _draw(found: "list[Row]", plot: Path) -> None:
         comparison_figure(found).savefig(file)
 
 
-def _print(found: "list[Row]") -> None:
+def _print(found: "list[RunRow]") -> None:
+    """Print the runs by number, and below them each number of theirs, as many runs side by side as there is room."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    columns = [_in_words(row) for row in found]
-    if len(found) > _SIDE_BY_SIDE:
-        table = Table(*columns[0])
-        for column in columns:
-            table.add_row(*column.values())
-    else:
-        table = Table("run", *(column["run"] for column in columns))
-        for name in list(columns[0])[1:]:
-            table.add_row(name, *(column[name] for column in columns))
-    Console(markup=False).print(table)
-
-
-def _in_words(row: "Row") -> dict[str, str]:
-    """Return what is shown of a run, by name."""
     from experiments.talk import printable
-    from fl_audit.report.wording import number_text, percent
 
-    def number(value: float | None) -> str:
-        return "-" if value is None else number_text(value, 3)
+    console = Console(markup=False)
+    for place, row in enumerate(found, start=1):
+        console.print(f"{place:>2}  {printable(row.run)}: {row.verdict}")
+    columns = [_in_words(row) for row in found]
+    names = list(dict.fromkeys(name for column in columns for name in column))
+    per_table = max(1, (console.width - _NAMES - 1) // _CELL)
+    for start in range(0, len(found), per_table):
+        shown = columns[start : start + per_table]
+        table = Table(Column("run", width=_NAMES), box=None, padding=(0, 1, 0, 0), row_styles=["", "dim"])
+        for place in range(start, start + len(shown)):
+            table.add_column(str(place + 1), width=_CELL - 1)
+        for name in names:
+            if any(name in column for column in shown):
+                table.add_row(name, *(column.get(name, "-") for column in shown))
+        console.print(table)
+    used = {mark: words for words, mark in _MARKS.items() if any(mark in "".join(c.values()) for c in columns)}
+    for mark, words in used.items():
+        console.print(f"{mark} {words}")
 
-    def share(value: float | None) -> str:
-        return "-" if value is None else percent(value)
 
-    bound = "" if row.advantage_bound is None else f" of {percent(row.advantage_bound)}"
-    return {
-        "run": printable(row.run),
-        "verdict": row.verdict,
-        "belief at most": share(row.belief),
-        "epsilon": number(row.epsilon),
-        "delta": number(row.delta),
-        "noise multiplier": number(row.noise_multiplier),
-        "epsilon shown": number(row.shown),
-        "advantage counted": f"{share(row.advantage)}{'' if row.advantage is None else bound}",
-        "accuracy": share(row.accuracy),
-        "Epsilon*": number(row.epsilon_star),
-        "shown by attacks": number(row.attack),
+def _in_words(row: "RunRow") -> dict[str, str]:
+    """Return what is shown of a run by name: its promise, and the numbers of its report's page."""
+    from fl_audit.report.wording import SPACE, number_text, percent
+
+    def text(value: float | None, is_share: bool = False) -> str:
+        return "-" if value is None else percent(value).replace(SPACE, "") if is_share else number_text(value, 3)
+
+    def cell(entry: "Mapping[str, Any]") -> str:
+        shown = text(entry["value"], entry["is_share"]) + _MARKS.get(entry["reading"] or "", "")
+        if entry["promised"] is None:
+            return shown
+        return f"{shown} {'≥' if entry.get('is_least') else '≤'}{text(entry['promised'], entry['is_share'])}"
+
+    promise = {
+        "belief at most": text(row.belief, True),
+        "epsilon": text(row.epsilon),
+        "delta": text(row.delta),
+        "noise multiplier": text(row.noise_multiplier),
     }
+    return promise | {name: cell(entry) for name, entry in row.findings.items()}

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -34,7 +34,22 @@ MissingOption = Annotated[
     ),
 ]
 SeparatorOption = Annotated[
-    str | None, typer.Option("--separator", metavar="CHARACTER", help="Between cells.  [default: a comma]")
+    str | None, typer.Option("--separator", metavar="CHARACTER", help="Between cells.  [default: it is found]")
+]
+DecimalOption = Annotated[
+    str | None, typer.Option("--decimal", metavar=".|,", help="Mark of decimals.  [default: it is found]")
+]
+EncodingOption = Annotated[
+    str | None, typer.Option("--encoding", metavar="NAME", help="Such as cp1252.  [default: it is found]")
+]
+LevelsOption = Annotated[
+    int | None, typer.Option("--max-levels", metavar="N", help="Most words in a column.  [default: 100]")
+]
+CaseOption = Annotated[
+    bool, typer.Option("--ignore-case", help="Take words that differ by case or spaces only for one.")
+]
+UniqueOption = Annotated[
+    bool, typer.Option("--unique", help="Leave out records that repeat another one in every column.")
 ]
 ClientsOption = Annotated[
     int | None, typer.Option("--clients", metavar="N", help="Clients.  [default: 10, or the owners]")
@@ -59,6 +74,11 @@ def init(
     drop: DropOption = None,
     missing: MissingOption = None,
     separator: SeparatorOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
+    max_levels: LevelsOption = None,
+    ignore_case: CaseOption = False,
+    unique: UniqueOption = False,
     clients: ClientsOption = None,
     rounds: RoundsOption = None,
     belief: BeliefOption = None,
@@ -79,23 +99,45 @@ def init(
     _require_place(file, force)
     target, value = _target(dict(zip(TARGETS, (belief, epsilon, advantage, noise_multiplier), strict=True)))
     words = _missing_words(missing or [])
-    from experiments.cli.remedies import config_or_remedies
+    from experiments.cli.remedies import config_or_remedies, in_options
     from experiments.runs.new_config import Wishes
     from experiments.runs.progress import at_work
     from fl_audit.whole_files import whole_file
 
-    data, label, clients, rounds = _asked_rest(data, label, clients, rounds, separator, owner)
+    data, label, clients, rounds = _asked_rest(data, label, clients, rounds, owner, encoding, separator)
     if target is None:
         target, value = _asked_target()
     place = None if data_dir is None else str(data_dir.absolute())
-    table = {"data-dir": place, "owner": owner, "drop": drop or None, "missing": words, "separator": separator}
+    table: dict[str, Any] = {
+        "data-dir": place,
+        "owner": owner,
+        "drop": drop or None,
+        "missing": words,
+        "separator": separator,
+    }
+    table |= {"decimal": decimal, "encoding": encoding, "max-levels": max_levels}
+    table |= {"ignore-case": ignore_case or None, "unique": unique or None}
     wishes = Wishes(data, target, value, label, clients, rounds, delta, worlds, table)
     with at_work("loading the data, accounting the promise"):
-        text = config_or_remedies(wishes, file.absolute().parent)
+        made = config_or_remedies(wishes, file.absolute().parent)
     with whole_file(file) as written:
-        written.write_text(text, encoding="utf-8")
+        written.write_text(made.text, encoding="utf-8")
     print(f"configuration: {file}")
+    print(f"read: {made.description}")
+    print(f"records: {_share(made.records, made.pool)}")
+    for caution in made.cautions:
+        print(f"look at: {in_options(caution.text, caution.remedies)}")
     print(f"next: fl-audit check {file}")
+
+
+def _share(records: int, pool: int) -> str:
+    """Say how many records train, and why not all."""
+    why = (
+        "half of them, so that the others can stand for the population"
+        if 2 * records >= pool - 1
+        else "no more unless records in [data] says so, for every world trains on all of them again"
+    )
+    return f"{records:,} of {pool:,} train, {why}"
 
 
 def _require_place(file: Path, is_forced: bool) -> None:
@@ -110,15 +152,18 @@ def _asked_rest(
     label: str | None,
     clients: int | None,
     rounds: int | None,
-    separator: str | None,
     owner: str | None,
+    encoding: str | None,
+    separator: str | None,
 ) -> tuple[str, str | None, int | None, int]:
     """Return data, label, clients and rounds, with what no option says asked for, where somebody is there."""
-    from experiments.runs.new_config import column_names, data_name
+    from experiments.runs.new_config import data_name
+    from fl_audit.data.table_text import read_table_text
 
     data = data or _asked("--data", "Your data: a CSV file, an archive .npz, a directory of pictures, or a data set")
     if data_name(data) == "csv" and label is None and is_asking():
-        label = str(typer.prompt(f"Column to be learned ({', '.join(column_names(data, separator))})", err=True))
+        header = read_table_text(Path(data).expanduser(), encoding, separator).header
+        label = str(typer.prompt(f"Column to be learned ({', '.join(header)})", err=True))
     if clients is None and owner is None and is_asking():
         clients = int(typer.prompt("Clients", type=int, default=10, err=True))
     if rounds is None:

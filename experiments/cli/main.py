@@ -19,6 +19,7 @@ from experiments.cli.init import init
 from experiments.cli.options import DataDirOption, JsonOption, PlainCommand, PlainGroup, among
 from experiments.cli.promise import account, calibrate
 from experiments.cli.reproduce import reproduce
+from experiments.cli.review import review
 from experiments.cli.run import demo, replay, report, run
 from experiments.cli.settings import settings
 from experiments.cli.strategy import strategy
@@ -32,7 +33,7 @@ Exit status:
   0    done; of run, demo and report: whatever the verdict is
   2    wrong input, said in one line; nothing was written
   3    the run stopped, said in one line; what was finished is kept
-  4    the verdict is violated, with --fail-on-violation
+  4    violated, with --fail-on-violation; of replay: it does not agree
   130  interrupted; the line says which command goes on, if any does
 """
 
@@ -112,6 +113,7 @@ for _command in (
     bound,
     epsilon_star,
     strategy,
+    review,
     reproduce,
 ):
     # The list of commands would cut a sentence short where there is no shorter one.

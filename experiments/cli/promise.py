@@ -53,7 +53,7 @@ PlotOption = Annotated[
 
 
 @dataclass(frozen=True)
-class Row:
+class AccountantRow:
     """What one accountant says, or why it says nothing.
 
     Parameters
@@ -82,6 +82,34 @@ def calibrate(
         float | None, typer.Option("--advantage", metavar="A", help="Largest advantage, in (0, 1).")
     ] = None,
     epsilon: Annotated[float | None, typer.Option("--epsilon", metavar="E", help="Largest epsilon, positive.")] = None,
+    reconstruction: Annotated[
+        float | None,
+        typer.Option(
+            "--reconstruction",
+            metavar="P",
+            help="Largest probability that an attacker names the right one of --candidates equally likely records.",
+        ),
+    ] = None,
+    candidates: Annotated[
+        int | None,
+        typer.Option("--candidates", metavar="M", help=f"Equally likely records.  [default: {defaults.CANDIDATES}]"),
+    ] = None,
+    singling_out: Annotated[
+        float | None,
+        typer.Option(
+            "--singling-out",
+            metavar="P",
+            help="Largest probability that a description of a --population-share of all people fits its target.",
+        ),
+    ] = None,
+    population_share: Annotated[
+        float | None,
+        typer.Option(
+            "--population-share",
+            metavar="W",
+            help=f"Share of all people that a description fits.  [default: {defaults.POPULATION_SHARE}]",
+        ),
+    ] = None,
     sampling_rate: RateOption = defaults.SAMPLING_RATE,
     sensitivities: SensitivitiesOption = defaults.SENSITIVITIES.value,
     accountant: AccountantOption = defaults.ACCOUNTANT,
@@ -89,7 +117,10 @@ def calibrate(
     as_json: JsonOption = False,
     plot: PlotOption = None,
 ) -> None:
-    """Find the noise that a promise needs: exactly one of --belief, --advantage and --epsilon."""
+    """Find the noise that a promise needs, which one option names.
+
+    Exactly one of --belief, --advantage, --epsilon, --reconstruction and --singling-out is given.
+    """
     from fl_audit.privacy.accounting import exact_accountant
     from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplier_for
     from fl_audit.privacy.claim import Claim
@@ -97,16 +128,25 @@ def calibrate(
     from fl_audit.privacy.guarantee import guarantee
     from fl_audit.privacy.targets import one_target
 
-    target, events = one_target(belief, advantage, epsilon, "--"), gaussian_rounds(1.0, rounds, sampling_rate)
+    asked = {
+        "belief": belief,
+        "advantage": advantage,
+        "epsilon": epsilon,
+        "reconstruction": reconstruction,
+        "candidates": candidates,
+        "singling-out": singling_out,
+        "population-share": population_share,
+    }
+    target, events = one_target(asked, "--"), gaussian_rounds(1.0, rounds, sampling_rate)
     neighbours = choice(Adjacency, "--adjacency", adjacency)
     chosen_by = choice(Sensitivities, "--sensitivities", sensitivities)
 
-    def found(name: Accountant) -> Row:
+    def found(name: Accountant) -> AccountantRow:
         claim = Claim(neighbours, events, delta, prior, name, chosen_by)
         noise = noise_multiplier_for(target, claim)
         at_least = sampling_rate < 1 and noise == SMALLEST_SAMPLED_NOISE
         promise = guarantee(claim.with_noise(noise))
-        return Row(name, promise, _any_noise_keeps(claim) if at_least else promise.remark)
+        return AccountantRow(name, promise, _any_noise_keeps(claim) if at_least else promise.remark)
 
     exact = exact_accountant(events)
     rows = _rows(exact if as_json and accountant is None else accountant, found)
@@ -140,9 +180,9 @@ def account(
     neighbours = choice(Adjacency, "--adjacency", adjacency)
     chosen_by = choice(Sensitivities, "--sensitivities", sensitivities)
 
-    def found(name: Accountant) -> Row:
+    def found(name: Accountant) -> AccountantRow:
         promise = guarantee(Claim(neighbours, events, delta, prior, name, chosen_by))
-        return Row(name, promise, promise.remark)
+        return AccountantRow(name, promise, promise.remark)
 
     exact = exact_accountant(events)
     rows = _rows(exact if as_json and accountant is None else accountant, found)
@@ -152,7 +192,7 @@ def account(
     _draw(plot, best, as_json)
 
 
-def _best(rows: list[Row], accountant: str | None, exact: Accountant) -> "Guarantee":
+def _best(rows: list[AccountantRow], accountant: str | None, exact: Accountant) -> "Guarantee":
     """Return the promise that counts: by the accountant that is named, otherwise by the exact one."""
     promises = [row.promise for row in rows if row.promise and (accountant or row.accountant is exact)]
     assert len(promises) == 1, "a named accountant that refuses is an error, and the exact one refuses nothing"
@@ -175,7 +215,14 @@ def _any_noise_keeps(claim: "Claim") -> str:
 
 
 def _said(target: "Target") -> str:
-    from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget
+    from fl_audit.privacy.targets import (
+        AdvantageTarget,
+        BeliefTarget,
+        EpsilonTarget,
+        NoiseMultiplierTarget,
+        ReconstructionTarget,
+        SinglingOutTarget,
+    )
 
     match target:
         case BeliefTarget(belief):
@@ -184,13 +231,17 @@ def _said(target: "Target") -> str:
             return f"an advantage of at most {advantage:g}"
         case EpsilonTarget(epsilon):
             return f"epsilon of at most {epsilon:g}"
+        case ReconstructionTarget(probability, candidates):
+            return f"at most {probability:g} to name the right one of {candidates} records"
+        case SinglingOutTarget(probability, share):
+            return f"at most {probability:g} that a description of a share {share:g} of all people fits its target"
         case NoiseMultiplierTarget(noise):
             return f"a noise multiplier of {noise:g}"
         case _:
             assert_never(target)
 
 
-def _rows(accountant: str | None, found: Callable[[Accountant], Row]) -> list[Row]:
+def _rows(accountant: str | None, found: Callable[[Accountant], AccountantRow]) -> list[AccountantRow]:
     """Ask one accountant, whose refusal is an error, or all, whose refusals are rows."""
     if accountant is not None:
         return [found(choice(Accountant, "--accountant", accountant))]
@@ -199,13 +250,13 @@ def _rows(accountant: str | None, found: Callable[[Accountant], Row]) -> list[Ro
         try:
             rows.append(found(name))
         except InputError as error:
-            rows.append(Row(name, None, str(error)))
+            rows.append(AccountantRow(name, None, str(error)))
     if all(row.promise is None for row in rows):
         raise InputError(rows[0].remark)
     return rows
 
 
-def _print(rows: list[Row], best: "Guarantee", as_json: bool, title: str, saving: bool) -> None:
+def _print(rows: list[AccountantRow], best: "Guarantee", as_json: bool, title: str, saving: bool) -> None:
     remarks = {row.accountant: row.remark for row in rows}
     if as_json:
         found = promise_json(best) | ({"remark": remarks[best.accountant]} if remarks[best.accountant] else {})
@@ -215,6 +266,14 @@ def _print(rows: list[Row], best: "Guarantee", as_json: bool, title: str, saving
 
     console = Console()
     console.print(_table(rows, f"{title}\n{_setting(best)}", saving))
+    named = best.reconstruction_bound(1 / defaults.CANDIDATES)
+    if named is not None:
+        console.print(
+            f"Of {defaults.CANDIDATES:,} equally likely records an attacker who knows all others names the right one "
+            f"with probability at most {named:.2g}.",
+            highlight=False,
+            soft_wrap=True,
+        )
     for name, remark in remarks.items():
         if remark:
             said = remark if remark.startswith(f"{name} ") else f"{name}: {remark}"
@@ -231,7 +290,7 @@ def _setting(promise: "Guarantee") -> str:
     )
 
 
-def _table(rows: list[Row], title: str, saving: bool) -> "Table":
+def _table(rows: list[AccountantRow], title: str, saving: bool) -> "Table":
     from rich.table import Table
 
     most = max(_noise(row.promise) for row in rows if row.promise)
@@ -271,6 +330,8 @@ def promise_json(promise: "Guarantee") -> dict[str, Any]:
         "belief_fixed": promise.belief_bound_fixed,
         "adjacency": str(promise.adjacency),
         "sensitivities": str(promise.claim.sensitivities),
+        "reconstruction": promise.reconstruction_bound(1 / defaults.CANDIDATES),
+        "candidates": defaults.CANDIDATES,
     }
 
 

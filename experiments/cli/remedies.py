@@ -1,21 +1,19 @@
 """What `fl-audit init` says of data that are refused: every option that is needed, at once."""
 
-import json
-import re
 import shlex
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments.runs.new_config import Wishes, new_config
-from fl_audit.errors import InputError
+from experiments.runs.new_config import NewConfig, Wishes, new_config
+from fl_audit.errors import InputError, Remedy
 
-_SETTING = re.compile(r"\b(drop|missing|separator|owner) = (\[.*?\]|\".*?\") in \[data\]")
-"""A setting of [data] as messages name it; `init` has an option for each of these."""
 _MOST = 30
+"""Refusals, one after the other, that are mended on trial."""
 
 
-def config_or_remedies(wishes: Wishes, directory: Path) -> str:
+def config_or_remedies(wishes: Wishes, directory: Path) -> NewConfig:
     """Return a configuration; what is refused is told with all the options that mend it and what would come next.
 
     Parameters
@@ -34,41 +32,48 @@ def config_or_remedies(wishes: Wishes, directory: Path) -> str:
         return new_config(wishes, directory)
     except InputError as error:
         first = error
-    options = _needed(wishes, directory, first)
-    beside = f". With all that is needed: {' '.join(options)}" if len(options) > 1 else ""
-    raise InputError(f"{_in_options(str(first))}{beside}") from first
+    needed = _needed(wishes, directory, first)
+    said = [option for remedy in first.remedies for option in _options(remedy.key, remedy.value)]
+    beside = f". With all that is needed: {' '.join(needed)}" if set(needed) - set(said) else ""
+    raise InputError(f"{in_options(str(first), (*first.remedies, *first.choices))}{beside}") from first
 
 
-def _in_options(text: str) -> str:
-    """Return a message about a configuration as one about the options of `init`."""
-    said = _SETTING.sub(lambda found: _option(found[1], json.loads(found[2])), text).replace("set --", "use --")
-    return re.sub(r"\b(drop|missing|separator|owner) in \[data\]", r"--\1", said)
+def in_options(text: str, remedies: Iterable[Remedy]) -> str:
+    """Return a message about settings as one about the options of `init`.
+
+    Examples
+    --------
+    >>> in_options('mend it with drop = ["id"] in [data]', [Remedy("drop", ("id",))])
+    'mend it with --drop id'
+    """
+    for remedy in remedies:
+        text = text.replace(str(remedy), " ".join(_options(remedy.key, remedy.value)))
+    return text
 
 
 def _needed(wishes: Wishes, directory: Path, error: InputError) -> list[str]:
-    """Return the options that mend one refusal after the other, none where something else is refused at last."""
-    options: list[str] = []
-    while len(options) < _MOST:
-        found = _SETTING.search(str(error))
-        if found is None:
+    """Return the options that mend one refusal after the other; none where one is met that no setting mends."""
+    needed: dict[str, Any] = {}
+    for _ in range(_MOST):
+        before = dict(needed)
+        for key, value in ((remedy.key, remedy.value) for remedy in error.remedies):
+            needed[key] = [*dict.fromkeys((*needed.get(key, ()), *value))] if isinstance(value, tuple) else value
+        if needed == before:
             return []
-        value = json.loads(found[2])
         table = dict(wishes.table or {})
-        table[found[1]] = [*(table.get(found[1]) or []), *value] if isinstance(value, list) else value
-        option = _option(found[1], value)
-        if option in options:
-            return []  # it was given, and did not help
-        options.append(option)
-        wishes = replace(wishes, table=table)
+        for key, value in needed.items():
+            table[key] = [*(table.get(key) or ()), *value] if isinstance(value, list) else value
         try:
-            new_config(wishes, directory)
+            new_config(replace(wishes, table=table), directory)
         except InputError as next_error:
             error = next_error
         else:
-            return options
+            return [option for key, value in needed.items() for option in _options(key, value)]
     return []
 
 
-def _option(name: str, value: Any) -> str:
-    only = value[0] if isinstance(value, list) and value else value or ""
-    return f"--{name} {shlex.quote(only)}"
+def _options(name: str, value: Any) -> list[str]:
+    if value is True:
+        return [f"--{name}"]
+    words = (list(value) or [""]) if isinstance(value, list | tuple) else [str(value)]
+    return [f"--{name} {shlex.quote(word)}" for word in words]

@@ -55,6 +55,14 @@ WithoutPrivacyOption = Annotated[
     ),
 ]
 
+BaselineOption = Annotated[
+    bool,
+    typer.Option(
+        "--without-privacy",
+        help="Play the same training without privacy too, in OUT-without-privacy; the report shows its accuracy.",
+    ),
+]
+
 
 AppendixOption = Annotated[
     bool, typer.Option("--appendix", help="Have report.pdf hold the appendix too, and not the page alone.")
@@ -83,6 +91,7 @@ def run(
     ray_address: AddressOption = None,
     device: DeviceOption = None,
     data_dir: DataDirOption = None,
+    without_privacy: BaselineOption = False,
     fail_on_violation: FailOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -91,7 +100,7 @@ def run(
     With --json the object is that of summary.json, with the places of the run (directory) and of its report (report).
     """
     overrides = [*(set_ or []), *([] if device is None else [f"run.device={device}"])]
-    verdict = _run(config, out, overrides, resume, engine, ray_address, data_dir, as_json)
+    verdict = _run(config, out, overrides, resume, engine, ray_address, data_dir, as_json, without_privacy)
     _end_if_violated(verdict, fail_on_violation)
 
 
@@ -103,22 +112,37 @@ def _end_if_violated(verdict: str, is_failure: bool) -> None:
 
 
 def replay(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
-    """Recompute the insider's log-odds and measured noise of the kept worlds from DIR/public alone."""
+    """Recompute the insider's log-odds and measured noise of the kept worlds from DIR/public alone.
+
+    Says to how many digits they agree with those of the run, and ends with status 4 if they do not.
+    """
     require_run(directory)
+    from experiments.runs.replay import agreement
     from experiments.runs.replay import replay as recompute
 
     result = recompute(directory)
+    found = agreement(result, directory)
     if as_json:
         rows = {
             "worlds": result.worlds.tolist(),
             "log_odds": result.log_odds[:, -1].tolist(),
             "noise_ratio": result.noise_ratio.tolist(),
+            "agrees": None if found is None else found.agrees,
+            "digits": None if found is None else found.digits,
         }
         print(json.dumps(rows))
+        _end_unless(found is None or found.agrees)
         return
     print("world  log-odds of D against D' after the last round  measured over promised noise")
     for world, log_odds, ratio in zip(result.worlds, result.log_odds[:, -1], result.noise_ratio, strict=True):
         print(f"{world:5d}  {log_odds:+43.9f}  {ratio:28.6f}")
+    print(found or f"{directory} has no results of the run to compare with")
+    _end_unless(found is None or found.agrees)
+
+
+def _end_unless(agrees: bool) -> None:
+    if not agrees:
+        raise typer.Exit(VIOLATED)
 
 
 def report(
@@ -147,6 +171,7 @@ def _run(
     ray_address: str | None,
     data_dir: Path | None,
     as_json: bool,
+    without_privacy: bool = False,
 ) -> str:
     """Carry out a run, print its summary, and return the verdict."""
     from experiments.runs.config_file import load_config
@@ -160,15 +185,21 @@ def _run(
     # A mistake in the configuration or the directory is answered before what takes seconds to import.
     settings = load_config(config, overrides, str(data_dir) if data_dir else None)
     require_place(directory, resume)
+    from experiments.runs.without_privacy import unprotected_config, unprotected_place
+
+    other, plain = unprotected_place(directory), unprotected_config(settings) if without_privacy else None
+    if plain is not None:
+        require_place(other, resume and is_begun(other))
     from experiments.runs.plan import resolve
     from experiments.runs.progress import at_work, progress_bar
-    from experiments.runs.run import require_playable, run_audit
+    from experiments.runs.run import rebuild_report, require_playable, run_audit
     from fl_audit.data.catalogue import load_source
 
     def way_on() -> list[str] | None:
         if not is_begun(directory):
             return None
         flags = options(engine=engine, ray_address=ray_address, data_dir=data_dir, out=directory)
+        flags += ["--without-privacy"] * without_privacy
         return ["run", str(config), *without_seed(overrides), *flags, "--resume"]
 
     with goes_on_with(way_on):
@@ -179,7 +210,10 @@ def _run(
                 require_playable(plan)
         if not (as_json or is_quiet()):
             _tell_data(load_source(plan.public.data))
-        contents = run_audit(plan, directory, chosen, ray_address, resume, progress_bar)
+        contents = run_audit(plan, directory, chosen, ray_address, resume, progress_bar, with_report=plain is None)
+        if plain is not None:
+            run_audit(resolve(plain), other, chosen, ray_address, is_begun(other), progress_bar, with_report=False)
+            contents = rebuild_report(directory, other)
     _print(contents, directory, as_json)
     return str(contents.summary["verdict"])
 
@@ -192,6 +226,8 @@ def _tell_data(source: "Source") -> None:
         print(f"data: {source.description}")
     for line in column_lines(source.columns):
         print(f"column {line}")
+    for caution in source.cautions:
+        print(f"look at: {caution.text}")
 
 
 def _print(contents: "RunContents", directory: Path, as_json: bool) -> None:

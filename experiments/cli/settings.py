@@ -1,6 +1,8 @@
 """The command that lists every setting of a configuration: settings."""
 
 import json
+import shutil
+import textwrap
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -50,8 +52,9 @@ def settings(
 def _print(name: str, setting: "Setting") -> None:
     default = "left out" if setting.default is None else f"default {_toml(setting.default)}"
     print(f"{name}  ({setting.type}; {default})")
-    print(f"    {setting.explanation}")
-    print(f"    Accepted: {setting.accepted}")
+    width = shutil.get_terminal_size().columns
+    for said in (setting.explanation, f"Accepted: {setting.accepted}"):
+        print(textwrap.fill(said, width, initial_indent="    ", subsequent_indent="    "))
 
 
 def _toml(value: object) -> str:

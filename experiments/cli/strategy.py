@@ -125,7 +125,7 @@ def strategy(
     found = findings(trial, {name: kind.words for name, kind in BY_NAME.items()}, MENDS)
     path = None
     if out is not None:
-        from fl_audit.report.trial_page import write_trial
+        from experiments.trials.page import write_trial
 
         path = write_trial(trial, found, factory, out)
     if as_json:

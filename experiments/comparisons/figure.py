@@ -5,20 +5,20 @@ from collections.abc import Callable, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.comparisons.rows import Row
+from experiments.comparisons.rows import ACCURACY, SHOWN, STAR, RunRow
 from experiments.talk import printable
 from fl_audit.report.style import INK, MUTED, add_legend, finish_axes, literal, new_figure
 
-_KINDS: tuple[tuple[str, Callable[[Row], float | None], dict[str, object]], ...] = (
+_KINDS: tuple[tuple[str, Callable[[RunRow], float | None], dict[str, object]], ...] = (
     ("promised", lambda row: row.epsilon, {"marker": "|", "markersize": 16, "color": INK, "markeredgewidth": 2}),
-    ("shown, at least", lambda row: row.shown, {"marker": "o", "color": INK, "markersize": 7}),
+    ("shown, at least", lambda row: row.value(SHOWN), {"marker": "o", "color": INK, "markersize": 7}),
     ("shown by an attack", lambda row: row.attack,
      {"marker": "s", "color": MUTED, "markersize": 6, "markerfacecolor": "white"}),
-    ("Epsilon*, mean of the models", lambda row: row.epsilon_star, {"marker": "x", "color": MUTED, "markersize": 7}),
+    ("Epsilon*, mean of the models", lambda row: row.value(STAR), {"marker": "x", "color": MUTED, "markersize": 7}),
 )  # fmt: skip
 
 
-def comparison_figure(rows: Sequence[Row]) -> Figure:
+def comparison_figure(rows: Sequence[RunRow]) -> Figure:
     """Return the figure: a line for every run, epsilon on the left and accuracy on the right."""
     figure = new_figure(1.9 + 0.42 * len(rows))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[2, 1])
@@ -27,8 +27,14 @@ def comparison_figure(rows: Sequence[Row]) -> Figure:
         known = [(found, place) for row, place in zip(rows, places, strict=True) if (found := value(row)) is not None]
         if known:
             left.plot([found for found, _ in known], [place for _, place in known], linestyle="", label=name, **look)
-    accuracy = [(row.accuracy, place) for row, place in zip(rows, places, strict=True) if row.accuracy is not None]
-    right.plot([value for value, _ in accuracy], [place for _, place in accuracy], linestyle="", marker="D", color=INK)
+    accuracy = [(row.value(ACCURACY), place) for row, place in zip(rows, places, strict=True)]
+    right.plot(
+        [value for value, _ in accuracy if value is not None],
+        [place for value, place in accuracy if value is not None],
+        linestyle="",
+        marker="D",
+        color=INK,
+    )
     left.set_yticks(places, [f"{literal(printable(row.run))}\n{row.verdict}" for row in rows])
     left.set_ylim(-0.6, len(rows) - 0.4)
     left.set_xlim(left=0)

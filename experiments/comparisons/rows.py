@@ -8,9 +8,13 @@ from typing import Any
 from fl_audit.errors import InputError
 from fl_audit.stored_json import read_summary
 
+ADVANTAGE, ACCURACY, SHOWN = "Advantage of the insider", "Test accuracy", "Epsilon shown at least (nats)"
+STAR, ATTACK = "Epsilon*, mean over worlds (nats)", "Lower bound on epsilon, "
+"""Names of findings as reports write them; that of an attack's bound begins so."""
+
 
 @dataclass(frozen=True)
-class Row:
+class RunRow:
     """One run; None stands where it has no such number.
 
     Parameters
@@ -25,16 +29,8 @@ class Row:
         The same promise as differential privacy.
     noise_multiplier
         Of its noise.
-    shown
-        Lower bound on epsilon, with the confidence of that run.
-    advantage, advantage_bound
-        The insider's advantage, and the largest that the promise allows.
-    accuracy
-        Mean accuracy on test records.
-    epsilon_star
-        Mean Epsilon* of the released models.
-    attack
-        The largest lower bound on epsilon that a membership attack gave.
+    findings
+        The numbers of the report's page by name, each with its interval, what is promised, and how the two stand.
     """
 
     run: str
@@ -43,19 +39,32 @@ class Row:
     epsilon: float | None
     delta: float | None
     noise_multiplier: float | None
-    shown: float | None
-    advantage: float | None
-    advantage_bound: float | None
-    accuracy: float | None
-    epsilon_star: float | None
-    attack: float | None
+    findings: Mapping[str, Mapping[str, Any]]
+
+    def value(self, name: str) -> float | None:
+        """Return a number of the report's page."""
+        return self.findings.get(name, {}).get("value")
+
+    @property
+    def attack(self) -> float | None:
+        """The largest lower bound on epsilon that a membership attack gave."""
+        bounds = [self.value(name) for name in self.findings if name.startswith(ATTACK)]
+        return max((bound for bound in bounds if bound is not None), default=None)
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as JSON values."""
-        return asdict(self)
+        advantage = self.findings.get(ADVANTAGE, {})
+        return asdict(self) | {
+            "shown": self.value(SHOWN),
+            "advantage": advantage.get("value"),
+            "advantage_bound": advantage.get("promised"),
+            "accuracy": self.value(ACCURACY),
+            "epsilon_star": self.value(STAR),
+            "attack": self.attack,
+        }
 
 
-def rows(directories: Sequence[Path]) -> list[Row]:
+def rows(directories: Sequence[Path]) -> list[RunRow]:
     """Return a row for every run.
 
     Parameters
@@ -86,30 +95,14 @@ def _names(directories: Sequence[Path]) -> list[str]:
     return [end if ends.count(end) == 1 else str(directory) for end, directory in zip(ends, directories, strict=True)]
 
 
-def _row(name: str, summary: Mapping[str, Any]) -> Row:
-    def of(section: str, key: str) -> float | None:
-        value = (summary.get(section) or {}).get(key)
-        return float(value) if isinstance(value, (int, float)) else None
-
-    return Row(
+def _row(name: str, summary: Mapping[str, Any]) -> RunRow:
+    promise = summary.get("guarantee") or {}
+    return RunRow(
         run=name,
         verdict=str(summary.get("verdict")),
-        belief=of("guarantee", "belief_bound"),
-        epsilon=of("guarantee", "epsilon"),
-        delta=of("guarantee", "delta"),
-        noise_multiplier=of("guarantee", "noise_multiplier"),
-        shown=of("empirical_epsilon", "lower_bound"),
-        advantage=of("insider", "advantage"),
-        advantage_bound=of("guarantee", "advantage_bound_exact"),
-        accuracy=of("utility", "test_accuracy"),
-        epsilon_star=of("epsilon_star", "mean"),
-        attack=_largest_attack(summary),
+        belief=promise.get("belief_bound"),
+        epsilon=promise.get("epsilon"),
+        delta=promise.get("delta"),
+        noise_multiplier=promise.get("noise_multiplier"),
+        findings={entry["name"]: entry for entry in summary.get("findings", [])},
     )
-
-
-def _largest_attack(summary: Mapping[str, Any]) -> float | None:
-    """Return the largest lower bound among the membership attacks, None if none gave one."""
-    by_name = (summary.get("attacks") or {}).get("by_name") or {}
-    bounds = [(found.get("lower_bound") or {}).get("epsilon") for found in by_name.values()]
-    known = [float(bound) for bound in bounds if isinstance(bound, (int, float))]
-    return max(known, default=None)

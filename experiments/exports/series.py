@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -57,8 +58,13 @@ def series_of(run: Run) -> list[Series]:
 
 
 def findings_of(run: Run) -> dict[str, float]:
-    """Return every finite number of the summary, by its section and key: `guarantee.epsilon`."""
-    return {name: value for name, value in _flat(run.summary) if math.isfinite(value)}
+    """Return every finite number of the summary by section and key, `guarantee.epsilon`, and of the report's page.
+
+    Those of the page are named as there, but for characters that no tool takes: `page/AUC LiRA`.
+    """
+    page = ((entry["name"], entry["value"]) for entry in run.summary.get("findings", []) if entry["value"] is not None)
+    named = ((f"page/{' '.join(re.findall('[A-Za-z0-9.-]+', name))}", float(value)) for name, value in page)
+    return {name: value for name, value in (*_flat(run.summary), *named) if math.isfinite(value)}
 
 
 def settings_of(run: Run) -> dict[str, str]:

@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats
 from fl_audit.evidence.star.empirical_star import ThresholdCounts, definition_ratios, threshold_counts, within_cut
 from fl_audit.evidence.star.loss_samples import scores_of_pair
 from fl_audit.evidence.star.mixture_star import threshold_limits, threshold_log_ratios
@@ -15,14 +15,12 @@ from fl_audit.evidence.star.star_estimate import StarEstimate
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, PALE, finish_axes, require_figure_path
 from fl_audit.whole_files import whole_file
 
-Array = NDArray[np.float64]
-
 _MEMBERS, _POPULATION = BIT_STYLES[1], BIT_STYLES[0]
 _POINTS = 1500
 _SHOWN = 4000
 
 
-def draw_epsilon_star(found: StarEstimate, members: Array, population: Array, path: Path) -> None:
+def draw_epsilon_star(found: StarEstimate, members: Floats, population: Floats, path: Path) -> None:
     """Draw an estimate and the losses behind it to a file, written whole or not at all.
 
     Parameters
@@ -44,7 +42,7 @@ def draw_epsilon_star(found: StarEstimate, members: Array, population: Array, pa
         epsilon_star_figure(found, members, population).savefig(file, dpi=150)
 
 
-def epsilon_star_figure(found: StarEstimate, members: Array, population: Array) -> Figure:
+def epsilon_star_figure(found: StarEstimate, members: Floats, population: Floats) -> Figure:
     """Return the figure: densities over histograms, the ROC of the attack, epsilon over thresholds."""
     figure = Figure(figsize=(14, 4.6), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
@@ -60,7 +58,7 @@ def epsilon_star_figure(found: StarEstimate, members: Array, population: Array) 
     return figure
 
 
-def _draw_densities(axes: Axes, found: StarEstimate, scores: tuple[Array, Array]) -> None:
+def _draw_densities(axes: Axes, found: StarEstimate, scores: tuple[Floats, Floats]) -> None:
     edges = np.histogram_bin_edges(np.concatenate(scores), bins=50)
     for values, style, name in ((scores[0], _MEMBERS, "members"), (scores[1], _POPULATION, "population")):
         axes.hist(
@@ -125,7 +123,7 @@ def _draw_epsilon(axes: Axes, found: StarEstimate, counts: ThresholdCounts) -> N
     finish_axes(axes, title, "threshold on the score", "largest log ratio (nats)")
 
 
-def _thresholds(found: StarEstimate) -> Array:
+def _thresholds(found: StarEstimate) -> Floats:
     """Return thresholds over which a fitted law's tails exceed 1e-9, or delta, evenly."""
     assert found.laws is not None
     tail = float(np.log(min(1e-9, max(found.delta, 1e-12))))

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
@@ -32,7 +32,7 @@ class _Axis:
     """One column: what is varied, over which values."""
 
     label: str
-    values: NDArray[np.float64]
+    values: Floats
     here: float
     promise: Callable[[Accountant, float], Guarantee]
     plain: bool = True

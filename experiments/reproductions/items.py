@@ -17,7 +17,7 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Row:
+class ItemRow:
     """One number of the paper, and what theory and our own runs say of it.
 
     Parameters
@@ -51,7 +51,7 @@ class Row:
     note: str = ""
 
 
-def table(rows: Iterable[Row]) -> pd.DataFrame:
+def table(rows: Iterable[ItemRow]) -> pd.DataFrame:
     """Return rows as a table with the columns of the CSV file."""
     return pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS))
 

@@ -20,7 +20,7 @@ THEORY = "theory"
 
 
 @dataclass(frozen=True)
-class Look:
+class CurveLook:
     """The name, colours, line style, marker and hatch of one kind of run."""
 
     name: str
@@ -32,12 +32,12 @@ class Look:
 
 
 SCALING_LOOKS = {
-    NoiseScaling.LOCAL: Look("local sensitivity (not a private release)", "#12426e", "#b9d0e6", "-", "o", ""),
-    NoiseScaling.GLOBAL: Look("global sensitivity", "#b35806", "#f8d9b0", "--", "^", "////"),
+    NoiseScaling.LOCAL: CurveLook("local sensitivity (not a private release)", "#12426e", "#b9d0e6", "-", "o", ""),
+    NoiseScaling.GLOBAL: CurveLook("global sensitivity", "#b35806", "#f8d9b0", "--", "^", "////"),
 }
 RELATION_LOOKS = {
-    Adjacency.REPLACE_RECORD: Look("bounded: a record replaced", "#12426e", "#b9d0e6", "-", "o", ""),
-    Adjacency.ADD_REMOVE_RECORD: Look("unbounded: a record removed", "#b35806", "#f8d9b0", "--", "^", "////"),
+    Adjacency.REPLACE_RECORD: CurveLook("bounded: a record replaced", "#12426e", "#b9d0e6", "-", "o", ""),
+    Adjacency.ADD_REMOVE_RECORD: CurveLook("unbounded: a record removed", "#b35806", "#f8d9b0", "--", "^", "////"),
 }
 
 
@@ -50,7 +50,14 @@ def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) ->
 
 
 def draw_measured(
-    axes: Axes, x: ArrayLike, y: ArrayLike, low: ArrayLike, high: ArrayLike, look: Look, label: str, joined: bool = True
+    axes: Axes,
+    x: ArrayLike,
+    y: ArrayLike,
+    low: ArrayLike,
+    high: ArrayLike,
+    look: CurveLook,
+    label: str,
+    joined: bool = True,
 ) -> None:
     """Draw measured values with their intervals; an interval that is open above is drawn as an arrow.
 
@@ -69,7 +76,7 @@ def draw_measured(
     )
 
 
-def draw_boxes(axes: Axes, values: Sequence[ArrayLike], places: Sequence[float], look: Look, width: float) -> None:
+def draw_boxes(axes: Axes, values: Sequence[ArrayLike], places: Sequence[float], look: CurveLook, width: float) -> None:
     """Draw boxes: median, quartiles, whiskers to 1.5 interquartile ranges, outliers as dots."""
     axes.boxplot(
         [np.asarray(one) for one in values],
@@ -85,7 +92,7 @@ def draw_boxes(axes: Axes, values: Sequence[ArrayLike], places: Sequence[float],
     )
 
 
-def box_key(look: Look) -> Patch:
+def box_key(look: CurveLook) -> Patch:
     """Return the legend entry of boxes."""
     return Patch(facecolor=look.fill, edgecolor=look.colour, hatch=look.hatch, label=look.name)
 

@@ -7,10 +7,11 @@ from string import Template
 from typing import Any
 
 from experiments.reproductions.items import COLUMNS, ItemResult
-from experiments.reproductions.papers import Extent, Item, Made, Paper
+from experiments.reproductions.papers import Extent, Item, MadeItems, Paper
+from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.law_words import SIMULATION_NOTICE
 from fl_audit.report.page.markup import html_figure, html_table
-from fl_audit.report.page.shell import Banner, Look, html_page
+from fl_audit.report.page.shell import html_page
 from fl_audit.report.wording import number_text, plural
 
 _MOST_LISTED = 10
@@ -28,7 +29,7 @@ $items
 <p>$paper</p>""")
 
 
-def render_page(name: str, extent: Extent, paper: Paper[Any], made: Made, pictures: Mapping[str, bytes]) -> str:
+def render_page(name: str, extent: Extent, paper: Paper[Any], made: MadeItems, pictures: Mapping[str, bytes]) -> str:
     """Return the page.
 
     Parameters
@@ -72,9 +73,11 @@ def _banner(results: Sequence[tuple[Item, ItemResult]]) -> Banner:
     compared, outside = sum(one.compared for one in made), sum(len(one.differences) for one in made)
     items = plural(len(made), "item")
     if not compared:
-        return Banner(f"{items} made again", "Nothing here is held against a printed number by an interval.", Look.NONE)
+        return Banner(
+            f"{items} made again", "Nothing here is held against a printed number by an interval.", VerdictLook.NONE
+        )
     line = f"{compared - outside:,} of {plural(compared, 'printed number')} lie inside our 95 % intervals."
-    return Banner(f"{items} made again", line, Look.GOOD if not outside else Look.OPEN)
+    return Banner(f"{items} made again", line, VerdictLook.GOOD if not outside else VerdictLook.OPEN)
 
 
 def _opening(results: Sequence[tuple[Item, ItemResult]]) -> str:
@@ -102,7 +105,7 @@ def _opening(results: Sequence[tuple[Item, ItemResult]]) -> str:
     return f"{'. '.join(parts)}. Each item below says where numbers differ, and what the reason may be."
 
 
-def _labels(made: Made) -> list[str]:
+def _labels(made: MadeItems) -> list[str]:
     warnings = [f'<p class="label">⚠ {escape(line)}</p>' for line in made.warnings]
     return warnings + [f'<p class="notice">{escape(line)}</p>' for line in (*made.remarks, *made.left_out)]
 

@@ -76,7 +76,7 @@ ItemT = TypeVar("ItemT", bound=Item)
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeItems:
     """What a paper made of the items that were asked for.
 
     Parameters
@@ -128,7 +128,7 @@ class Paper(Generic[ItemT]):
     heading: str
     reference: str
     items: tuple[ItemT, ...]
-    make: Callable[[Sequence[ItemT], Context], Made]
+    make: Callable[[Sequence[ItemT], Context], MadeItems]
 
     def name_of(self, item: Item) -> str:
         """Return the item's name on the command line."""
@@ -152,7 +152,7 @@ class SingleItem(Item):
     build: Callable[[Context], ItemResult]
 
 
-def make_each(items: Sequence[SingleItem], context: Context) -> Made:
+def make_each(items: Sequence[SingleItem], context: Context) -> MadeItems:
     """Make items one after the other, and list on the page what was trained or simulated for each.
 
     Parameters
@@ -177,7 +177,7 @@ def make_each(items: Sequence[SingleItem], context: Context) -> Made:
         for item, result in results
         if result.played
     )
-    return Made(
+    return MadeItems(
         tuple(results),
         tuple(left_out),
         basis=(", ".join(dict.fromkeys(data)) or "no data needed",),

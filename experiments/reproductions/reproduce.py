@@ -8,7 +8,7 @@ from typing import Any
 from experiments.reproductions.catalogue import PAPERS, chosen_items
 from experiments.reproductions.items import ItemResult
 from experiments.reproductions.page import render_page
-from experiments.reproductions.papers import Context, Extent, Item, Made, Paper
+from experiments.reproductions.papers import Context, Extent, Item, MadeItems, Paper
 from experiments.runs.engines import Engine
 from experiments.runs.progress import RunsProgress, no_runs_progress
 from fl_audit.errors import require
@@ -99,7 +99,7 @@ def _require_free(directory: Path, paper: Paper[Any]) -> None:
         require(not taken, f"--out {directory} holds {other.key}: accepted is a directory of {paper.key}, or a new one")
 
 
-def _write(context: Context, name: str, paper: Paper[Any], made: Made) -> Path:
+def _write(context: Context, name: str, paper: Paper[Any], made: MadeItems) -> Path:
     """Draw and render everything first, then write the files, and return the path of the page."""
     pictures = {item.key: to_png(result.figure) for item, result in made.results}
     page = render_page(name, context.extent, paper, made, pictures)

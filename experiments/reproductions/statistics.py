@@ -4,14 +4,13 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtr, ndtri, stdtrit
 from scipy.stats import binomtest, ttest_ind
 
 from experiments.reproductions.items import CONFIDENCE
+from fl_audit.arrays import Floats
 from fl_audit.privacy.scores import gaussian_advantage
 
-Floats = NDArray[np.float64]
 RESAMPLES = 400
 
 

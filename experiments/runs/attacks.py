@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from experiments.runs.plan import AuditPlan
@@ -14,9 +13,10 @@ from experiments.runs.store import RunStore
 from fl_audit.adjacency import Unit
 from fl_audit.adversaries.membership.attacks import ModelAnswers, attack_scores
 from fl_audit.adversaries.membership.attribute import attribute_guesses, attribute_guesses_with_shadows
-from fl_audit.adversaries.membership.names import Attack
+from fl_audit.adversaries.membership.names import Attack, has_shadows
 from fl_audit.adversaries.membership.white_box import known_halves
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
+from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.evidence.findings.attacks import APART, SCORE
 from fl_audit.evidence.findings.attributes import GUESSED, GUESSED_BLINDLY, GUESSED_BY_LAW, TRUTH
 from fl_audit.game.game import Game, load_game
@@ -47,22 +47,22 @@ def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.
     """
     membership = Membership(by_target(targets, "is_in").astype(np.bool_))
     answers = _answers(plan, store, targets)
-    named: Sequence[Attack] = plan.config.audit.attacks or ()
-    attacks = [attack for attack in named if attack.scores_membership]
-    found: dict[str, NDArray[np.float64] | NDArray[np.int64]]
+    named: Sequence[Attack | str] = plan.config.audit.attacks or ()
+    attacks = [attack for attack in named if attack is not Attack.ATTRIBUTE]
+    found: dict[str, Floats | Integers]
     found = {f"{SCORE}{attack}": attack_scores(attack, answers, membership).reshape(-1) for attack in attacks}
     if membership.worlds >= _ENOUGH_TO_KEEP_APART:
         # Scores of worlds that are nobody's shadows are independent, as a bound on epsilon needs.
         shadows = np.arange(membership.worlds) < membership.worlds // 2
         for attack in attacks:
-            if attack.has_shadows:
+            if has_shadows(attack):
                 found[f"{APART}{attack}"] = attack_scores(attack, answers, membership, shadows).reshape(-1)
     if Attack.ATTRIBUTE in named:
         found |= _guesses(plan, store, membership)
     return targets.assign(**found)
 
 
-def _guesses(plan: AuditPlan, store: RunStore, membership: Membership) -> dict[str, NDArray[np.int64]]:
+def _guesses(plan: AuditPlan, store: RunStore, membership: Membership) -> dict[str, Integers]:
     """Return the attribute of every target, and what attackers guess with and without the law of losses, as columns."""
     game = load_game(plan.public)
     attribute = attribute_of(plan.config, game)
@@ -79,9 +79,9 @@ def _guesses(plan: AuditPlan, store: RunStore, membership: Membership) -> dict[s
     return told | {name: found.values.reshape(-1) for name, found in guessed.items()}
 
 
-def by_target(targets: pd.DataFrame, column: str) -> NDArray[np.float64]:
+def by_target(targets: pd.DataFrame, column: str) -> Floats:
     """Return a column of the table of targets, shape (worlds, targets)."""
-    values: NDArray[np.float64] = targets[column].to_numpy().reshape(targets["world"].nunique(), -1)
+    values: Floats = targets[column].to_numpy().reshape(targets["world"].nunique(), -1)
     return values
 
 
@@ -108,7 +108,7 @@ def _white_box(kept: list[dict[str, Tensor]], game: Game) -> WhiteBoxFeatures:
     return WhiteBoxFeatures(signals, inputs, log_probabilities, losses, labels)
 
 
-def _known(plan: AuditPlan, targets: pd.DataFrame) -> NDArray[np.bool_]:
+def _known(plan: AuditPlan, targets: pd.DataFrame) -> Flags:
     """Return of which targets a white-box attacker knows whether they are in; drawn in public, whoever is in."""
     draw = generator(plan.public.data_seed, Purpose.TARGET_CHOICE, round=2)
     return known_halves(targets["world"].nunique(), plan.public.targets, draw)

@@ -4,10 +4,14 @@ from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any, assert_never
 
+import numpy as np
+
 from experiments.runs.plan import AuditPlan
 from experiments.runs.probe import Probe, probe
 from experiments.runs.run import require_playable
 from fl_audit.data.catalogue import load_source
+from fl_audit.data.records import Caution, ColumnUse
+from fl_audit.data.split import select_records
 from fl_audit.evidence.belief.planned import PlannedLimits, planned_ceiling, planned_limits
 from fl_audit.game.game import Game, load_game
 from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSampling
@@ -27,10 +31,10 @@ class Sizes:
         Classes, and numbers of one record.
     description
         What was read, in a line.
-    columns
-        What each column of a table became; empty where the data are no table.
     parameters
         Parameters of the model that are trained.
+    columns
+        What each column of a table became; empty where the data are no table.
     """
 
     records: int
@@ -42,8 +46,8 @@ class Sizes:
     classes: int
     features: int
     description: str
-    columns: tuple[str, ...]
     parameters: int
+    columns: tuple[ColumnUse, ...]
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class Check:
         The resolved plan, with the promise.
     sizes
         What there is.
+    cautions
+        What the user of the data should look at.
     limits
         What the run could find; None where no insider plays or nothing is promised.
     probe
@@ -64,6 +70,7 @@ class Check:
 
     plan: AuditPlan
     sizes: Sizes
+    cautions: tuple[Caution, ...]
     limits: PlannedLimits | None
     probe: Probe | None
 
@@ -92,7 +99,7 @@ def check_plan(plan: AuditPlan, with_probe: bool = True) -> Check:
     """
     require_playable(plan)
     game = load_game(plan.public)
-    return Check(plan, _sizes(plan, game), _limits(plan, game), probe(plan) if with_probe else None)
+    return Check(plan, _sizes(plan, game), cautions_of(plan), _limits(plan, game), probe(plan) if with_probe else None)
 
 
 def _sizes(plan: AuditPlan, game: Game) -> Sizes:
@@ -108,9 +115,23 @@ def _sizes(plan: AuditPlan, game: Game) -> Sizes:
         classes=game.classes,
         features=int(source.pool.features[0].size),
         description=source.description,
-        columns=tuple(str(column) for column in source.columns),
         parameters=game.model.layout.size,
+        columns=source.columns,
     )
+
+
+def cautions_of(plan: AuditPlan) -> tuple[Caution, ...]:
+    """Return what the user of the data should look at: in the table, and in the records that are drawn from it."""
+    source, data = load_source(plan.public.data), plan.config.data
+    inside = select_records(source, data.records, data.test_records, data.seed).inside.labels
+    absent = len(np.unique(source.pool.labels)) - len(np.unique(inside))
+    if not absent:
+        return source.cautions
+    text = (
+        f"{absent:,} of {source.pool.classes:,} classes {'has' if absent == 1 else 'have'} no record among the "
+        f"{data.records:,} that train, so that nothing of it is learned: more records in [data] would hold it"
+    )
+    return (*source.cautions, Caution(text))
 
 
 def _judges_scores(plan: AuditPlan) -> bool:
@@ -143,7 +164,12 @@ def check_json(found: Check) -> dict[str, Any]:
     """Return a check as JSON values; what does not apply, and what is infinite, is null."""
     plan, promise = found.plan, found.plan.guarantee
     return {
-        "data": {"name": plan.public.data.name, **asdict(found.sizes)},
+        "data": {
+            "name": plan.public.data.name,
+            **asdict(found.sizes),
+            "columns": [str(column) for column in found.sizes.columns],
+            "look_at": [caution.text for caution in found.cautions],
+        },
         "model": plan.public.model,
         "rounds": plan.public.rounds,
         "worlds": plan.config.audit.worlds,

@@ -27,7 +27,9 @@ def first_problem(error: ValidationError, model: type[BaseModel], missing: str) 
     missing
         What a section that has to be there is for.
     """
-    problem = error.errors(include_url=False)[0]
+    problems = error.errors(include_url=False)
+    # Of a choice that is open to the user's own, what is wrong with the user's own says more than the list of ours.
+    problem = next((one for one in problems if one["type"] == "own"), problems[0])
     known = list(_keys(problem["loc"]))
     place = ".".join(known)
     match problem["type"]:
@@ -97,13 +99,14 @@ def accepted_values(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
     return " or ".join(dict.fromkeys(_described(schema, whole)))
 
 
-_RULES_OF_THEIR_OWN = ("neighbour", "loss_range")
+_RULES_OF_THEIR_OWN = ("neighbour", "loss_range", "own")
 
 
 def _keys(location: Sequence[int | str]) -> Iterator[str]:
     """Yield the keys of a problem's place, without items of lists and pydantic's names of types."""
     for depth, part in enumerate(location):
-        if isinstance(part, str) and (depth < 2 or part not in ("bool", "int", "float", "str")):
+        of_type = "[" in str(part) or part in ("bool", "int", "float", "str")
+        if isinstance(part, str) and (depth < 2 or not of_type):
             yield part
 
 
@@ -152,7 +155,7 @@ def _described(schema: _Schema, whole: _Schema) -> Iterator[str]:
         case "number":
             yield f"finite numbers{_range(schema)}"
         case "string":
-            yield "text in quotation marks"
+            yield "'package.module:name' of your own" if "pattern" in schema else "text in quotation marks"
         case "array":
             yield f"lists of {' or '.join(_described(schema.get('items', {}), whole))}"
         case _:  # a schema of another type is described by what it refers to

@@ -1,5 +1,6 @@
 """From a TOML file, and settings that replace its own, to the values of a configuration."""
 
+import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,9 @@ from experiments.runs.config import RunConfig, parse_config
 from experiments.runs.config_errors import shown
 from fl_audit.data.catalogue import PREFIX
 from fl_audit.errors import InputError
+
+_BARE_DECIMAL = re.compile(r"[+-]?(\d+\.|\.\d+)([eE][+-]?\d+)?")
+"""Numbers such as .5 and 5., which people write and TOML does not know."""
 
 
 def load_config(path: Path, overrides: Sequence[str] = (), data_dir: str | None = None) -> RunConfig:
@@ -75,7 +79,7 @@ def _apply(values: dict[str, Any], override: str) -> None:
     try:
         table[name] = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        table[name] = text.strip()
+        table[name] = float(text) if _BARE_DECIMAL.fullmatch(text.strip()) else text.strip()
     except (ValueError, RecursionError) as error:
         raise InputError(f"--set {shown(override)} is no valid TOML value: {_first_sentence(error)}") from error
 

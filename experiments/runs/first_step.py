@@ -58,7 +58,7 @@ def require_finite_steps(config: RunConfig, game: Game) -> None:
         require(least > _SMALLEST, _too_small(f"{said} {least:.2g}", levers))
     _check_sizes(config, game, most)
     _check_a_step(config, game, most)
-    if game.public.view is View.MODEL and game.public.with_insider:
+    if game.public.view is View.MODEL and (game.public.with_insider or game.public.canaries):
         _check_inversion(game, most)
 
 

@@ -4,10 +4,8 @@ from fractions import Fraction
 from math import ceil
 from typing import assert_never
 
-import numpy as np
-from numpy.typing import NDArray
-
 from experiments.runs.config import DataSection, RunConfig, TrainingSection
+from fl_audit.arrays import Integers
 from fl_audit.data.partition import partition_records
 from fl_audit.data.split import Split
 from fl_audit.errors import require
@@ -205,7 +203,7 @@ def partition_parameters(data: DataSection) -> dict[str, bool | int | float | st
     return {name.replace("-", "_"): value for name, value in data.partition_parameters.items()}
 
 
-def shards_of(config: RunConfig, split: Split) -> tuple[NDArray[np.int64], ...]:
+def shards_of(config: RunConfig, split: Split) -> tuple[Integers, ...]:
     """Return the positions in D of the records of every client."""
     data, inside = config.data, split.inside
     parameters = partition_parameters(data)

@@ -72,7 +72,13 @@ class LocalGrid(Grid):
 
     @property
     def run(self) -> Run:
-        """There is no run record."""
+        """There is no run record.
+
+        Raises
+        ------
+        InputError
+            Always.
+        """
         raise InputError("the local engine keeps no run record")
 
     def create_message(

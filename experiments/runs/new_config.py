@@ -8,19 +8,22 @@ from math import floor, log10
 from pathlib import Path
 from typing import Any
 
+from experiments.runs.check import cautions_of
 from experiments.runs.config import parse_config
 from experiments.runs.config.described import settings
 from experiments.runs.plan import resolve
 from experiments.runs.run import require_playable
 from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
 from fl_audit.data.files import data_directory
+from fl_audit.data.records import Caution
+from fl_audit.data.table_text import read_table_text
 from fl_audit.errors import InputError, require
 
 _OF_FILES = ("csv", "npz", "idx", "images")
 _MOST_RECORDS = 1000
 _LARGEST_DELTA = 0.01
 _ALSO = {
-    "data": ("drop", "missing", "separator", "owner"),
+    "data": ("drop", "missing", "decimal", "owner"),
     "model": ("seed",),
     "training": ("sampling-rate", "strategy"),
     "privacy": ("sensitivity", "noise"),
@@ -31,7 +34,7 @@ _ALSO = {
 _EXAMPLES = {
     "data.drop": ["patient"],
     "data.missing": ["?"],
-    "data.separator": ";",
+    "data.decimal": ",",
     "data.owner": "hospital",
     "training.sampling-rate": 0.1,
     "run.seed": 0,
@@ -60,7 +63,7 @@ class Wishes:
     worlds
         How often the game is played.
     table
-        Further settings of [data], by key: owner, drop, missing, separator, data-dir.
+        Further settings of [data], by key: data-dir, and those of a table.
     """
 
     data: str
@@ -74,8 +77,31 @@ class Wishes:
     table: Mapping[str, Any] | None = None
 
 
-def new_config(wishes: Wishes, directory: Path) -> str:
-    """Return the text of a configuration whose run would begin: its data are loaded, its model built and accounted.
+@dataclass(frozen=True)
+class NewConfig:
+    """A configuration that was made.
+
+    Parameters
+    ----------
+    text
+        The file.
+    description
+        The data that were read, in a line.
+    records, pool
+        Records that train, and those that they are drawn from.
+    cautions
+        What the user of the data should look at.
+    """
+
+    text: str
+    description: str
+    records: int
+    pool: int
+    cautions: tuple[Caution, ...]
+
+
+def new_config(wishes: Wishes, directory: Path) -> NewConfig:
+    """Return a configuration whose run would begin: its data are loaded, its model built and accounted.
 
     Parameters
     ----------
@@ -89,28 +115,21 @@ def new_config(wishes: Wishes, directory: Path) -> str:
     InputError
         If the data cannot be used, or the promise cannot be kept.
     """
-    values = _values(wishes)
+    data = _data(wishes)
+    options = {key: value for key, value in data.items() if key not in ("name", "data-dir")}
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    place = data_directory(data.get("data-dir"))
+    source = load_source(DataSpec(data["name"], None if place is None else str(place), tuple(given.items())))
+    pool = len(source.pool)
+    require(pool >= 8, f"{wishes.data} has {pool} records for training: at least 8 are needed")
+    # What was found of the file is written down, so that it can be seen and changed.
+    values = _values(wishes, {**data, **{one.key: one.value for one in source.found}}, pool)
     plan = resolve(parse_config(values))
     require_playable(plan)
     if "path" in values["data"]:
         values["data"]["path"] = os.path.relpath(values["data"]["path"], directory.absolute())
-    return "\n".join(_lines(values)) + "\n"
-
-
-def column_names(data: str, separator: str | None = None) -> list[str]:
-    """Return the names in the first line of a CSV file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read.
-    """
-    try:
-        with Path(data).expanduser().open(encoding="utf-8-sig") as file:
-            first = file.readline().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{data} cannot be read: accepted is a CSV file, or a name of fl-audit datasets") from error
-    return [name.strip().strip('"') for name in first.split(separator or ",")]
+    text = "\n".join(_lines(values)) + "\n"
+    return NewConfig(text, source.description, plan.public.records, pool, cautions_of(plan))
 
 
 def data_name(data: str) -> str:
@@ -132,14 +151,7 @@ def data_name(data: str) -> str:
     return "npz" if path.suffix == ".npz" else "csv"
 
 
-def _values(wishes: Wishes) -> dict[str, dict[str, Any]]:
-    data = _data(wishes)
-    options = {key: value for key, value in data.items() if key not in ("name", "data-dir")}
-    given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
-    directory = data_directory(data.get("data-dir"))
-    spec = DataSpec(data["name"], None if directory is None else str(directory), tuple(given.items()))
-    pool = len(load_source(spec).pool)
-    require(pool >= 8, f"{wishes.data} has {pool} records for training: at least 8 are needed")
+def _values(wishes: Wishes, data: Mapping[str, Any], pool: int) -> dict[str, dict[str, Any]]:
     # As many records stay outside D: those that could stand in D', and the sample that Epsilon* compares members with.
     records = min(_MOST_RECORDS, pool // 2)
     owned = "owner" in data
@@ -172,8 +184,9 @@ def _data(wishes: Wishes) -> dict[str, Any]:
     path = str(Path(wishes.data).expanduser().absolute())
     if name != "csv":
         return {"name": name, "path": path, **table}
-    columns = ", ".join(column_names(wishes.data, table.get("separator")))
-    require(wishes.label is not None, f"--label is missing: accepted is a column of {wishes.data}: {columns}")
+    if wishes.label is None:
+        header = read_table_text(Path(path), table.get("encoding"), table.get("separator")).header
+        raise InputError(f"--label is missing: accepted is a column of {wishes.data}: {', '.join(header)}")
     return {"name": name, "path": path, "label": wishes.label, **table}
 
 

@@ -35,7 +35,7 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
     data, audit, adjacency = config.data, config.audit, config.privacy.adjacency
     if audit.neighbour in CRAFTED:
         _require_craftable(config, split.inside)
-    if audit.game == "membership":
+    if audit.game != "identifiability":
         return NeighbourPair(0, None)  # nobody asks which of many targets is first
     rank = audit.neighbour_rank or 1
     if adjacency.unit is Unit.CLIENT:

@@ -1,5 +1,6 @@
 """What can be said of a run's directory before anything else is known, and before anything slow is imported."""
 
+import os
 from pathlib import Path
 
 from fl_audit.errors import InputError, require
@@ -38,7 +39,8 @@ def require_place(directory: Path, resume: bool) -> None:
     Raises
     ------
     InputError
-        If it holds something and `resume` is not asked for, or holds no run and `resume` is.
+        If it holds something and `resume` is not asked for, or holds no run and `resume` is; or if it cannot be made,
+        because a file stands in its way or nothing may be written there.
     """
     if resume:
         required = f"run directory {directory} holds no run: --resume goes on with one that was begun there"
@@ -47,4 +49,10 @@ def require_place(directory: Path, resume: bool) -> None:
     require(
         not directory.exists() or (directory.is_dir() and not any(directory.iterdir())),
         f"run directory {directory} exists: accepted is a new directory, or --resume to go on with the run in it",
+    )
+    there = next(place for place in (directory.absolute(), *directory.absolute().parents) if place.exists())
+    require(
+        there.is_dir() and os.access(there, os.W_OK),
+        f"run directory {directory} cannot be made, because {there} is "
+        f"{'not for us to write in' if there.is_dir() else 'a file'}: accepted is a place below a directory that is",
     )

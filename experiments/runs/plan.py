@@ -1,10 +1,9 @@
 """From a configuration to what is promised and what is played."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
-from experiments.runs.config import PRIVACY_TARGETS, DataSection, RunConfig
+from experiments.runs.config import DataSection, RunConfig
 from experiments.runs.laws import (
     clients_of,
     denominator_of,
@@ -37,19 +36,15 @@ from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.calibration import noise_multiplier_for_all
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee_of_all
-from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
+from fl_audit.privacy.targets import DETAILS, TARGETS, NoiseMultiplierTarget, one_target
+from fl_audit.user_modules import import_function
 
-_TARGETS: dict[str, Callable[[float], Target]] = {
-    "belief": BeliefTarget,
-    "epsilon": EpsilonTarget,
-    "advantage": AdvantageTarget,
-    "noise-multiplier": NoiseMultiplierTarget,
-}
 _WORK_A_ROUND, _MESSAGE_SCALARS = 1e9, 2**22
 """Scalars that the clients' passes of one round touch, and scalars of the stacked models in one message."""
 _FEWEST_WORLDS, _MOST_WORLDS = 100, 1000
 _DATA_OPTIONS = (
-    *("path", "test_path", "label", "owner", "drop", "separator", "missing", "max_levels"),
+    *("path", "test_path", "label", "owner", "drop", "missing", "max_levels"),
+    *("separator", "decimal", "encoding", "ignore_case", "unique"),
     *("images", "labels", "test_images", "test_labels", "classes", "generated_records"),
     *("graph_nodes", "image_size", "grey", "subset", "split", "test_split"),
 )
@@ -94,6 +89,7 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
         require(config.privacy.private, NOTHING_TO_WEIGH)
     split = _split(config)
     _require_randomisable(config, split)
+    _require_own(config)
     config = with_questions(_with_clients(config, split), load_source(data_spec(config.data)), split)
     at_unit_noise = law_of(config, 1.0, split)
     law = (
@@ -106,6 +102,19 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
     return AuditPlan(_sized(config), guarantee_of(law, config), public)
 
 
+def _require_own(config: RunConfig) -> None:
+    """Refuse attacks and sections of the user's own that cannot be had: a run needs them at its end."""
+    for attack in config.audit.attacks or ():
+        if not isinstance(attack, Attack):
+            import_function(attack, "attack")
+    if config.audit.sections:
+        # Its figures need matplotlib, which takes its time.
+        from fl_audit.report.sections.registry import own_section
+
+        for name in config.audit.sections:
+            own_section(name)
+
+
 def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee | None:
     """Return what the rounds of a release law promise, by the accountant of a configuration; None if nothing."""
     if not law.adds_noise:
@@ -116,8 +125,7 @@ def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee | None:
 def calibrated_multiplier(config: RunConfig, at_unit_noise: ReleaseLaw) -> float:
     """Return the noise multiplier that the promise of a configuration needs."""
     privacy = config.privacy
-    name = next(name for name in PRIVACY_TARGETS if getattr(privacy, name.replace("-", "_")) is not None)
-    target = _TARGETS[name](getattr(privacy, name.replace("-", "_")))
+    target = one_target({name: getattr(privacy, name.replace("-", "_")) for name in (*TARGETS, *DETAILS)})
     if isinstance(target, NoiseMultiplierTarget):
         return target.noise_multiplier
     return noise_multiplier_for_all(target, _claims(config, at_unit_noise))
@@ -202,9 +210,11 @@ def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: Neighbo
         standpoint=standpoint_of(config),
         insiders=audit.insiders,
         targets=_targets(config),
+        exactly_one=config.audit.game == "reconstruction",
         ascent=_ASCENT if Attack.ACTIVE in (audit.attacks or ()) else 0.0,
         weights=find_weights(config.model.name, config.model.weights),
         randomiser=_randomiser(config),
+        canaries=audit.canaries or 0,
     )
 
 
@@ -242,13 +252,14 @@ _ASCENT = 1.0
 
 
 def _targets(config: RunConfig) -> int:
-    """Return how many units are in or out by chance."""
-    if config.audit.game == "identifiability":
+    """Return how many units are in or out by chance, or are candidates."""
+    if config.audit.game in ("identifiability", "one-run"):
         return 1
+    named = "candidates" if config.audit.game == "reconstruction" else "targets"
     of_clients = config.privacy.adjacency.unit is Unit.CLIENT
     units, name = (clients_of(config), "clients") if of_clients else (config.data.records, "records")
-    targets = config.audit.targets or min(_USUAL_TARGETS, units)
-    require(targets <= units, f"targets is {targets} of {units} {name}: accepted are 2 to {units}")
+    targets = getattr(config.audit, named) or min(_USUAL_TARGETS, units)
+    require(targets <= units, f"{named} is {targets} of {units} {name}: accepted are 2 to {units}")
     return targets
 
 

@@ -104,7 +104,7 @@ def probe(plan: AuditPlan) -> Probe:
     app = build_server_app(federation, _Nowhere(), FederationClock(), watch)
     ahead = read_ahead if settings.worlds_per_batch == 1 else None
     with suppress(_EnoughError):
-        run_locally(app, client_app, plan.public.clients, settings.client_time_limit, max(1, settings.actors), ahead)
+        run_locally(app, client_app, plan.public.nodes, settings.client_time_limit, max(1, settings.actors), ahead)
     first = watch.rounds[0] - watch.begun
     timed = len(watch.rounds) - 1
     each = (watch.rounds[-1] - watch.rounds[0]) / timed if timed else first

@@ -1,6 +1,7 @@
 """Signs that long work goes on, and none where nobody looks."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,6 +14,9 @@ from experiments import talk
 
 SECONDS_UNTIL_LINES, SECONDS_BETWEEN_LINES = 5.0, 15.0
 """When the first line is printed, and how often others are, where standard error is no terminal."""
+
+SECONDS_UNTIL_A_LINE = 2.0
+"""After so long work without rounds says what it is, where standard error is no terminal."""
 
 _Show = Callable[[int, str], None]
 """Told how many more world-rounds are done, and what goes on."""
@@ -78,10 +82,24 @@ def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
     return begin
 
 
-def at_work(what: str) -> AbstractContextManager[object]:
-    """Show on standard error, if it is a terminal, that work of unknown length goes on."""
+@contextmanager
+def at_work(what: str) -> Iterator[None]:
+    """Show on standard error that work of unknown length goes on; if that is no terminal, a line if it takes long."""
     talk.LOG.info(what)
-    return nullcontext() if talk.is_quiet() else Console(stderr=True, markup=False).status(what)
+    console = Console(stderr=True, markup=False)
+    if talk.is_quiet():
+        yield
+    elif console.is_terminal:
+        with console.status(what):
+            yield
+    else:
+        line = threading.Timer(SECONDS_UNTIL_A_LINE, print, (what,), {"file": sys.stderr, "flush": True})
+        line.daemon = True
+        line.start()
+        try:
+            yield
+        finally:
+            line.cancel()
 
 
 def _display(total: int) -> AbstractContextManager[_Show]:

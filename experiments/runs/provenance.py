@@ -25,7 +25,7 @@ from fl_audit.evidence.origin import Provenance, Session
 from fl_audit.game.game import load_game
 from fl_audit.stored_json import read_json
 
-PACKAGES = ("fl_audit", "flwr", "ray", "torch", "opacus", "numpy", "scipy", "dp-accounting")
+PACKAGES = ("fl_audit", "flwr", "ray", "torch", "opacus", "numpy", "scipy")
 _SMALLEST_TELLING_SEED = 1000
 """A smaller seed is part of many a harmless number, such as that of worlds."""
 

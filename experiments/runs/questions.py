@@ -2,7 +2,7 @@
 
 from experiments.runs.config import RunConfig
 from fl_audit.adjacency import Unit
-from fl_audit.adversaries.membership.names import OF_ANY_UNIT, Attack
+from fl_audit.adversaries.membership.names import OF_ANY_UNIT, Attack, of_ours
 from fl_audit.adversaries.membership.queries import queries_for
 from fl_audit.data.attributes import Attribute, choose_attribute
 from fl_audit.data.catalogue import load_source
@@ -30,7 +30,7 @@ def with_questions(config: RunConfig, source: Source, split: Split) -> RunConfig
         vary the records.
     """
     audit, relation = config.audit, config.privacy.adjacency
-    of_records = [attack for attack in audit.attacks or () if attack.asks_about_records]
+    of_records = [attack for attack in of_ours(audit.attacks or ()) if attack.asks_about_records]
     require(
         relation.unit is Unit.RECORD or not of_records,
         f"attacks {', '.join(of_records)} ask about records, and adjacency is {relation}: accepted about clients are "

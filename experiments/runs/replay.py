@@ -5,17 +5,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from experiments.runs.run_directory import read_public
 from fl_audit.adversaries.identifiability import observe
+from fl_audit.arrays import Floats, Integers
 from fl_audit.errors import InputError
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.seen import Made, show, walk
+
+_ROUNDING = 1e-6
+_DIGITS = 15
 
 
 @dataclass(frozen=True)
@@ -33,16 +37,71 @@ class Replay:
         float64 (worlds, rounds).
     """
 
-    worlds: NDArray[np.int64]
-    log_odds: NDArray[np.float64]
-    sigma: NDArray[np.float64]
-    measured_sigma: NDArray[np.float64]
+    worlds: Integers
+    log_odds: Floats
+    sigma: Floats
+    measured_sigma: Floats
 
     @property
-    def noise_ratio(self) -> NDArray[np.float64]:
+    def noise_ratio(self) -> Floats:
         """Measured over promised noise, root mean square over the rounds (worlds,)."""
-        ratio: NDArray[np.float64] = np.sqrt(np.square(self.measured_sigma / self.sigma).mean(axis=1))
+        ratio: Floats = np.sqrt(np.square(self.measured_sigma / self.sigma).mean(axis=1))
         return ratio
+
+
+@dataclass(frozen=True)
+class ReplayMatch:
+    """How far log-odds that were recomputed are those of the run.
+
+    Parameters
+    ----------
+    difference
+        The largest difference of any world, over the larger of 1 and the run's log-odds.
+    """
+
+    difference: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing but rounding differs."""
+        return self.difference <= _ROUNDING
+
+    @property
+    def digits(self) -> int:
+        """To how many decimal digits all worlds agree, 0 to 15."""
+        return _DIGITS if self.difference == 0 else int(np.clip(-np.log10(self.difference), 0, _DIGITS))
+
+    def __str__(self) -> str:
+        if self.agrees:
+            return f"agrees with the run to {self.digits} digits: its beliefs follow from the public files alone"
+        return (
+            f"does not agree with the run: log-odds differ by up to {self.difference:.2g}, where rounding makes "
+            f"{_ROUNDING:g} at most; a public file was changed, or the run is of another version"
+        )
+
+
+def agreement(found: Replay, directory: Path) -> ReplayMatch | None:
+    """Hold a replay against the log-odds that the run stored.
+
+    Parameters
+    ----------
+    found
+        What was recomputed.
+    directory
+        The run directory.
+
+    Returns
+    -------
+    ReplayMatch or None
+        None where the run's results are gone.
+    """
+    results = directory / "worlds.parquet"
+    if not results.exists():
+        return None
+    stored = pd.read_parquet(results).set_index("world")["log_odds"].reindex(found.worlds).to_numpy(dtype=np.float64)
+    difference = np.abs(found.log_odds[:, -1] - stored) / np.maximum(1.0, np.abs(stored))
+    # A world that one of the two lacks, or a log-odds that is no number, agrees with nothing.
+    return ReplayMatch(float(np.nan_to_num(difference, nan=np.inf).max()))
 
 
 def replay(directory: Path) -> Replay:

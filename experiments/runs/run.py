@@ -27,6 +27,7 @@ from experiments.runs.run_directory import RunDirectory, read_plan
 from experiments.runs.store import write_json, write_sealed, write_table
 from experiments.runs.summary import summarise
 from experiments.runs.without_privacy import note_unprotected, read_unprotected
+from fl_audit.adversaries.membership.names import of_ours
 from fl_audit.errors import InputError
 from fl_audit.evidence.run_tables import RunTables
 from fl_audit.evidence.star.epsilon_star import StarSettings
@@ -178,7 +179,7 @@ def _start(
     ray_address: str | None,
     interrupted: threading.Event,
 ) -> None:
-    clients, settings = plan.public.clients, plan.config.run
+    clients, settings = plan.public.nodes, plan.config.run
     match engine:
         case Engine.LOCAL:
             # Clients are stacked where they have one world each: where they have many, these are stacked already.
@@ -247,7 +248,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
         else None,
         strategy=parties.strategy,
         patience=plan.config.training.early_stopping,
-        sees_weights=any(attack.sees_weights for attack in audit.attacks or ()),
+        sees_weights=any(attack.sees_weights for attack in of_ours(audit.attacks or ())),
         more=more_questions(plan.config, load_game(plan.public)),
     )
 
@@ -258,12 +259,13 @@ def finish(
     """Join the finished batches, and write the tables, the summary and, if asked for, the report of a run."""
     store = run.store(plan.config)
     frames = store.tables(plan.config.audit.worlds)
-    if "targets" in frames:
+    if "targets" in frames and not plan.public.exactly_one:
         frames["targets"] = with_attacks(plan, store, frames["targets"])
     for label, frame in frames.items():
         with whole_file(run.path / f"{label}.parquet") as file:
             write_table(frame, file)
-    contents = summarise(plan, RunTables(**frames), _timing(run), read_provenance(run), read_unprotected(run))
+    with at_work("holding what was measured against the promise"):
+        contents = summarise(plan, RunTables(**frames), _timing(run), read_provenance(run), read_unprotected(run))
     write_sealed(run.path, run.summary, contents.summary)
     if with_report:
         with at_work("drawing the figures, writing the report"):

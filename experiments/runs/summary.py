@@ -12,6 +12,7 @@ from fl_audit.evidence.finished_run import FinishedRun, RunFacts
 from fl_audit.evidence.origin import Provenance, Unprotected
 from fl_audit.evidence.run_tables import RunTables, Timing
 from fl_audit.evidence.star.epsilon_star import StarSettings
+from fl_audit.game.canaries import canary_facts
 from fl_audit.game.crafted import CraftedMeasures, measured
 from fl_audit.game.game import load_game
 from fl_audit.game.initial_weights import starting_models
@@ -75,6 +76,7 @@ def run_facts(plan: AuditPlan) -> RunFacts:
         record_claim=None if plan.public.randomiser is None else record_claim(load_game(plan.public)),
         crafted=_crafted(plan),
         commonest=_commonest(plan),
+        canaries=canary_facts(load_game(plan.public)),
     )
 
 
@@ -96,6 +98,9 @@ def _neighbour_text(plan: AuditPlan) -> str:
     audit = plan.config.audit
     rank = "" if audit.neighbour_rank is None else f" (rank {audit.neighbour_rank})"
     law, pair = plan.public.law, plan.public.pair
+    if plan.public.exactly_one:
+        many, seed = plan.public.targets, plan.public.data_seed
+        return f"{law.adjacency}, one of {many} candidates in each world, data seed {seed}"
     if plan.public.plays_membership:
         return f"{law.adjacency}, one of {plan.public.targets} targets in each world, data seed {plan.public.data_seed}"
     which = f" is client {pair.index}" if law.unit is Unit.CLIENT else ""

@@ -1,10 +1,12 @@
-"""Which run is the same training without privacy: `fl-audit report DIR --without-privacy OTHER`."""
+"""The same training without privacy beside a run: named to `report --without-privacy`, or played by `run`."""
 
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from experiments.runs.config import RunConfig, parse_config
+from experiments.runs.config.privacy import RANDOMISER_KEYS
 from experiments.runs.run_directory import RunDirectory, read_public
 from experiments.runs.sameness import GROWING, differences
 from experiments.runs.store import write_json
@@ -14,6 +16,39 @@ from fl_audit.stored_json import read_json
 
 _TRAINING = ("data", "model", "training")
 """Sections that both runs must have alike; privacy and what watches it may differ."""
+
+
+_MOST_WORLDS = 20
+"""As many trainings without privacy give its mean accuracy closely enough."""
+
+
+def unprotected_config(config: RunConfig) -> RunConfig:
+    """Return the configuration of the same training without privacy, and without an insider.
+
+    Raises
+    ------
+    InputError
+        If the run promises nothing itself, or plays the game of membership, where each world trains on other records.
+    """
+    require(config.privacy.private, "--without-privacy with private = false: the run is one without privacy already")
+    require(
+        config.audit.game == "identifiability",
+        f"--without-privacy with game = {config.audit.game}, whose worlds train on different records: accepted is "
+        "game = identifiability",
+    )
+    values = config.as_dict()
+    values["privacy"] = {"private": False, "delta": config.privacy.delta} | {
+        key: value for key, value in values["privacy"].items() if key in RANDOMISER_KEYS
+    }
+    worlds = min(config.audit.worlds, _MOST_WORLDS)
+    values["audit"] = {"insider": False, "worlds": worlds, "epsilon-star": False, "membership": False}
+    return parse_config(values)
+
+
+def unprotected_place(directory: Path) -> Path:
+    """Return where the same training without privacy is kept: beside the run."""
+    place = directory.resolve()
+    return place.with_name(f"{place.name}-without-privacy")
 
 
 def note_unprotected(run: Path, other: Path) -> None:

@@ -8,11 +8,11 @@ normal, and whoever takes them for normal calls honest runs violated. Innovation
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
-from experiments.studies.synthetic_noise import DIRECTIONS, Floats
+from experiments.studies.synthetic_noise import DIRECTIONS
 from fl_audit.adversaries.residuals import LOW_BITS_KINDS, STRIDES, Residuals
+from fl_audit.arrays import Floats, Integers
 from fl_audit.evidence.belief.measured import Measured
 
 
@@ -93,7 +93,7 @@ def _measure(release: Floats, shared: Floats, pair: Floats, sigma: float) -> tup
 
 def _residuals(total: Floats, projections: Floats, gradient: Floats, noise: Floats) -> Residuals:
     features = noise.shape[-1]
-    freedom: NDArray[np.int64] = np.full(total.shape, features - 1, dtype=np.int64)
+    freedom: Integers = np.full(total.shape, features - 1, dtype=np.int64)
     unknown = (*total.shape, 1, len(LOW_BITS_KINDS))
     classes = [np.sum(noise[..., first::STRIDES] ** 2, axis=-1) for first in range(STRIDES)]
     return Residuals(

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import norm
 
 from experiments.studies.attack_scripts import ART_SCRIPT, MIALIBRARY_SCRIPT, PRIVACY_TESTS_SCRIPT
@@ -13,12 +12,11 @@ from fl_audit.adversaries.membership.confidence import log_probabilities
 from fl_audit.adversaries.membership.lira import LiraForm, LiraSpread, lira_scores
 from fl_audit.adversaries.membership.rmia import RmiaForm, RmiaRule, rmia_scores
 from fl_audit.adversaries.membership.shadow import AttackModel, ShadowRule, shadow_scores
-
-Array = NDArray[np.float64]
+from fl_audit.arrays import Floats
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PackageComparison:
     """An attack of ours and one of a package.
 
     Parameters
@@ -38,9 +36,9 @@ class Comparison:
 
     attack: str
     key: str
-    scores: Callable[[Trained], Array]
+    scores: Callable[[Trained], Floats]
     reason: str | None = None
-    equal: Callable[[Trained], Array] | None = None
+    equal: Callable[[Trained], Floats] | None = None
 
 
 @dataclass(frozen=True)
@@ -50,30 +48,30 @@ class Package:
     option: str
     title: str
     script: str
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[PackageComparison, ...]
 
 
-def _lira(form: LiraForm = LiraForm.ONLINE, spread: LiraSpread = LiraSpread.EACH) -> Callable[[Trained], Array]:
+def _lira(form: LiraForm = LiraForm.ONLINE, spread: LiraSpread = LiraSpread.EACH) -> Callable[[Trained], Floats]:
     return lambda trained: lira_scores(trained.confidences, trained.membership, form, spread)
 
 
-def _rmia(rule: RmiaRule) -> Callable[[Trained], Array]:
+def _rmia(rule: RmiaRule) -> Callable[[Trained], Floats]:
     return lambda trained: rmia_scores(trained.log_p, trained.population_log_p, trained.membership, rule)
 
 
-def _shadow(model: AttackModel) -> Callable[[Trained], Array]:
-    def scores(trained: Trained) -> Array:
+def _shadow(model: AttackModel) -> Callable[[Trained], Floats]:
+    def scores(trained: Trained) -> Floats:
         answers, rule = log_probabilities(trained.logits), ShadowRule(model)
         return shadow_scores(answers, trained.labels, trained.membership, rule, trained.shadows)
 
     return scores
 
 
-def _changed_lira(median: bool = False, shared: bool = False, density: bool = False) -> Callable[[Trained], Array]:
+def _changed_lira(median: bool = False, shared: bool = False, density: bool = False) -> Callable[[Trained], Floats]:
     """LiRA as packages have it, by loops: medians for means, pooled squares over all values, the density of `out`."""
     middle = np.median if median else np.mean
 
-    def scores(trained: Trained) -> Array:
+    def scores(trained: Trained) -> Floats:
         phi, is_in, found = trained.confidences, trained.is_in, np.zeros(trained.is_in.shape)
         for world in range(len(phi)):
             others = np.arange(len(phi)) != world
@@ -100,20 +98,20 @@ PACKAGES = (
         "mialibrary",
         MIALIBRARY_SCRIPT,
         (
-            Comparison("LiRA, online", "lira mean each", _ONLINE, equal=_ONLINE),
-            Comparison(
+            PackageComparison("LiRA, online", "lira mean each", _ONLINE, equal=_ONLINE),
+            PackageComparison(
                 "LiRA, online, shared spread", "lira mean shared", _SHARED, _DIVISOR, _changed_lira(shared=True)
             ),
-            Comparison("LiRA, online", "lira median each", _ONLINE, _MEDIAN, _changed_lira(median=True)),
-            Comparison(
+            PackageComparison("LiRA, online", "lira median each", _ONLINE, _MEDIAN, _changed_lira(median=True)),
+            PackageComparison(
                 "LiRA, online, shared spread",
                 "lira median shared",
                 _SHARED,
                 _BOTH,
                 _changed_lira(median=True, shared=True),
             ),
-            Comparison("RMIA, online", "rmia online", _RMIA_ONLINE, equal=_RMIA_ONLINE),
-            Comparison("RMIA, offline, a = 1", "rmia offline", _RMIA_OFFLINE, equal=_RMIA_OFFLINE),
+            PackageComparison("RMIA, online", "rmia online", _RMIA_ONLINE, equal=_RMIA_ONLINE),
+            PackageComparison("RMIA, offline, a = 1", "rmia offline", _RMIA_OFFLINE, equal=_RMIA_OFFLINE),
         ),
     ),
     Package(
@@ -121,12 +119,12 @@ PACKAGES = (
         "TensorFlow Privacy",
         PRIVACY_TESTS_SCRIPT,
         (
-            Comparison("LiRA, online", "lira mean each", _ONLINE, equal=_ONLINE),
-            Comparison(
+            PackageComparison("LiRA, online", "lira mean each", _ONLINE, equal=_ONLINE),
+            PackageComparison(
                 "LiRA, online, shared spread", "lira mean shared", _SHARED, _DIVISOR, _changed_lira(shared=True)
             ),
-            Comparison("LiRA, online", "lira median each", _ONLINE, _MEDIAN, _changed_lira(median=True)),
-            Comparison(
+            PackageComparison("LiRA, online", "lira median each", _ONLINE, _MEDIAN, _changed_lira(median=True)),
+            PackageComparison(
                 "LiRA, offline",
                 "lira density of out",
                 _lira(LiraForm.OFFLINE),
@@ -140,15 +138,17 @@ PACKAGES = (
         "Adversarial Robustness Toolbox",
         ART_SCRIPT,
         (
-            Comparison("shadow, logistic", "logistic each class", _shadow(AttackModel.LOGISTIC)),
-            Comparison("shadow, network", "network each class", _shadow(AttackModel.NETWORK)),
-            Comparison(
+            PackageComparison("shadow, logistic", "logistic each class", _shadow(AttackModel.LOGISTIC)),
+            PackageComparison("shadow, network", "network each class", _shadow(AttackModel.NETWORK)),
+            PackageComparison(
                 "shadow, logistic",
                 "logistic all classes",
                 _shadow(AttackModel.LOGISTIC),
                 "theirs has one linear model for all classes",
             ),
-            Comparison("shadow, trees", "boosting all classes", _shadow(AttackModel.TREES), "theirs has other trees"),
+            PackageComparison(
+                "shadow, trees", "boosting all classes", _shadow(AttackModel.TREES), "theirs has other trees"
+            ),
         ),
     ),
 )

@@ -26,25 +26,23 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
 from experiments.cli.main import guarded
-from experiments.studies.attack_comparisons import PACKAGES, Comparison, Package
+from experiments.studies.attack_comparisons import PACKAGES, Package, PackageComparison
 from experiments.studies.trained_worlds import MODEL, Trained, train
+from fl_audit.arrays import Floats
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.errors import require
-
-Array = NDArray[np.float64]
 
 _SAME = 1e-6
 """Largest relative difference of scores that count as equal."""
 
 
 @dataclass(frozen=True)
-class Row:
+class AttackRow:
     """Two attacks on the same models.
 
     Parameters
@@ -62,7 +60,7 @@ class Row:
     """
 
     package: str
-    comparison: Comparison
+    comparison: PackageComparison
     ours: float
     theirs: float
     error: float
@@ -79,13 +77,13 @@ class Row:
         return None
 
 
-def compared(package: str, comparison: Comparison, trained: Trained, theirs: Array) -> Row:
+def compared(package: str, comparison: PackageComparison, trained: Trained, theirs: Floats) -> AttackRow:
     """Return a line of the table from the package's scores."""
     ours = comparison.scores(trained)
     attacked = ~np.isnan(ours).any(axis=1)
     ours, other, is_in = ours[attacked], theirs[attacked], trained.is_in[attacked]
     areas = np.array([[roc_auc_score(coins, one[w]) for one in (ours, other)] for w, coins in enumerate(is_in)])
-    return Row(
+    return AttackRow(
         package,
         comparison,
         ours=float(areas[:, 0].mean()),
@@ -95,11 +93,11 @@ def compared(package: str, comparison: Comparison, trained: Trained, theirs: Arr
     )
 
 
-def _apart(one: Array, other: Array) -> float:
+def _apart(one: Floats, other: Floats) -> float:
     return float((np.abs(one - other) / (1 + np.maximum(np.abs(one), np.abs(other)))).max())
 
 
-def asked(python: str, script: str, trained: Trained) -> dict[str, Array]:
+def asked(python: str, script: str, trained: Trained) -> dict[str, Floats]:
     """Return the scores that a script computes in another interpreter.
 
     Parameters
@@ -130,7 +128,7 @@ def asked(python: str, script: str, trained: Trained) -> dict[str, Array]:
 
 def compare(
     trained: Trained, interpreters: Mapping[str, str | None], packages: Sequence[Package] = PACKAGES
-) -> list[Row]:
+) -> list[AttackRow]:
     """Return the lines of all packages that there is an interpreter for.
 
     Parameters
@@ -142,7 +140,7 @@ def compare(
     packages
         Which.
     """
-    rows = list[Row]()
+    rows = list[AttackRow]()
     for package in packages:
         python = interpreters.get(package.option)
         if python is not None:
@@ -151,7 +149,7 @@ def compare(
     return rows
 
 
-def packages_table(rows: Sequence[Row], title: str) -> Table:
+def packages_table(rows: Sequence[AttackRow], title: str) -> Table:
     """Return the table of all comparisons."""
     table = Table(title=title)
     columns = ("ours", "package", "its attack", "AUC ours", "theirs", "difference", "s.e.", "scores apart", "must be")

@@ -61,7 +61,7 @@ def small_cnn(classes: int) -> nn.Module:
 
 
 @dataclass(frozen=True)
-class Setting:
+class BlackBoxSetting:
     """What is trained.
 
     Parameters
@@ -82,12 +82,12 @@ class Setting:
     records: int = 1000
 
 
-FULL = (Setting("logistic", 10, 1000, 2.0), Setting(CNN, 5, 400, 4.0))
-QUICK = (Setting("logistic", 10, 120, 2.0),)
+FULL = (BlackBoxSetting("logistic", 10, 1000, 2.0), BlackBoxSetting(CNN, 5, 400, 4.0))
+QUICK = (BlackBoxSetting("logistic", 10, 120, 2.0),)
 
 
 @dataclass(frozen=True)
-class Line:
+class BlackBoxLine:
     """One line of the table.
 
     Parameters
@@ -106,7 +106,7 @@ class Line:
         Lower bounds on epsilon, one for each of `METHODS`.
     """
 
-    setting: Setting
+    setting: BlackBoxSetting
     start: InitialWeights
     canary: str
     ordinary_norm: float
@@ -116,7 +116,7 @@ class Line:
     bounds: tuple[LowerBound, ...]
 
 
-def config_of(setting: Setting, start: InitialWeights, neighbour: str, data_dir: str | None) -> RunConfig:
+def config_of(setting: BlackBoxSetting, start: InitialWeights, neighbour: str, data_dir: str | None) -> RunConfig:
     """Return the configuration of a line.
 
     Parameters
@@ -144,7 +144,7 @@ def config_of(setting: Setting, start: InitialWeights, neighbour: str, data_dir:
     return parse_config(values)
 
 
-def plan_of(setting: Setting, start: InitialWeights, canary: str, data_dir: str | None = None) -> AuditPlan:
+def plan_of(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None = None) -> AuditPlan:
     """Return what is played for a line; all canaries of a setting stand in the place of the same record.
 
     Parameters
@@ -171,7 +171,7 @@ def _initial(game: Game, start: InitialWeights) -> Tensor:
     return starting_models(game, start, _MODEL_SEED, looked_at(start))
 
 
-def play(setting: Setting, start: InitialWeights, canary: str, data_dir: str | None = None) -> Line:
+def play(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None = None) -> BlackBoxLine:
     """Play all worlds of a line, and return what the losses of its canary prove.
 
     Parameters
@@ -188,7 +188,7 @@ def play(setting: Setting, start: InitialWeights, canary: str, data_dir: str | N
         contents = run_audit(plan, Path(directory) / "run", Engine.LOCAL, progress=progress_bar, with_report=False)
     scores = contents.worlds["record_score"].to_numpy(dtype=np.float64)
     members, others = scores[contents.run.bits], scores[~contents.run.bits]
-    return Line(
+    return BlackBoxLine(
         setting=setting,
         start=start,
         canary=canary,
@@ -200,7 +200,7 @@ def play(setting: Setting, start: InitialWeights, canary: str, data_dir: str | N
     )
 
 
-def lines_table(lines: Sequence[Line]) -> Table:
+def lines_table(lines: Sequence[BlackBoxLine]) -> Table:
     """Return the table of all lines."""
     table = Table(
         title=f"The final model alone: lower bounds on epsilon {EPSILON:g} (delta {DELTA:g}) at {CONFIDENCE:.0%}"

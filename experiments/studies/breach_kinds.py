@@ -8,17 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtrit
 from scipy.stats import qmc
 
+from fl_audit.arrays import Flags, Floats
 from fl_audit.evidence.belief.family import TestName as T
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Round:
+class NoiseRound:
     """What a mechanism may use to draw the noise of one round.
 
     Parameters
@@ -40,7 +38,7 @@ class Round:
     normals: Callable[[int], Floats]
     number: int
     rounds: int
-    members: NDArray[np.bool_]
+    members: Flags
     sigma: Floats
     sizes: tuple[int, ...]
     key: int
@@ -60,11 +58,11 @@ class Round:
         return np.random.default_rng((self.key, self.number, purpose))
 
 
-Noise = Callable[[Round], Floats]
+Noise = Callable[[NoiseRound], Floats]
 """Returns the noise of a round in units of the claimed one, (worlds, parameters)."""
 
 
-def honest(at: Round) -> Floats:
+def honest(at: NoiseRound) -> Floats:
     """Draw the noise that was claimed."""
     return at.own
 
@@ -116,20 +114,20 @@ def _only_under_absent(noise: Noise) -> Noise:
     return lambda at: np.where(at.members[:, None], at.own, noise(at))
 
 
-def _without_tensor(at: Round) -> Floats:
+def _without_tensor(at: NoiseRound) -> Floats:
     draws, smallest = at.own.copy(), int(np.argmin(at.sizes))
     start = sum(at.sizes[:smallest])
     draws[:, start : start + at.sizes[smallest]] = 0.0
     return draws
 
 
-def _without_coordinate(at: Round) -> Floats:
+def _without_coordinate(at: NoiseRound) -> Floats:
     draws = at.own.copy()
     draws[:, at.key * 37 % draws.shape[1]] = 0.0
     return draws
 
 
-def _without_one_round(at: Round) -> Floats:
+def _without_one_round(at: NoiseRound) -> Floats:
     draws = at.own.copy()
     if at.number == 1 + at.key % at.rounds:
         draws[at.key % len(draws)] = 0.0
@@ -139,32 +137,32 @@ def _without_one_round(at: Round) -> Floats:
 def _rounded(step: float, *, absolute: bool = True) -> Noise:
     """Put the noise on a grid: of a step of its own, or in units of the claimed noise."""
 
-    def noise(at: Round) -> Floats:
+    def noise(at: NoiseRound) -> Floats:
         unit = step / at.sigma[:, None] if absolute else step
         return np.asarray(np.round(at.own / unit) * unit)
 
     return noise
 
 
-def _half(at: Round) -> Floats:
+def _half(at: NoiseRound) -> Floats:
     return (at.own * at.sigma[:, None]).astype(np.float16).astype(np.float64) / at.sigma[:, None]
 
 
-def _half_draws(at: Round) -> Floats:
+def _half_draws(at: NoiseRound) -> Floats:
     return at.own.astype(np.float16).astype(np.float64)
 
 
-def _same_rounds(at: Round) -> Floats:
+def _same_rounds(at: NoiseRound) -> Floats:
     return at.normals(1 if at.number == at.rounds else at.number)
 
 
-def _same_worlds(at: Round) -> Floats:
+def _same_worlds(at: NoiseRound) -> Floats:
     draws = at.own.copy()
     draws[-1] = draws[0]
     return draws
 
 
-def _drawn_once(at: Round) -> Floats:
+def _drawn_once(at: NoiseRound) -> Floats:
     return at.normals(1)
 
 
@@ -173,20 +171,20 @@ def _again(shift: int, sign: float = 1.0) -> Noise:
     return lambda at: sign * np.roll(at.normals(at.number - 1), shift, axis=1) if at.number % 7 == 0 else at.own
 
 
-def _antithetic(at: Round) -> Floats:
+def _antithetic(at: NoiseRound) -> Floats:
     return -at.normals(at.number - 1) if at.number % 2 == 0 else at.own
 
 
-def _laplace(at: Round) -> Floats:
+def _laplace(at: NoiseRound) -> Floats:
     from_middle = at.uniforms - 0.5
     return np.asarray(-np.sign(from_middle) * np.log1p(-2 * np.abs(from_middle)) / math.sqrt(2))
 
 
-def _student(at: Round) -> Floats:
+def _student(at: NoiseRound) -> Floats:
     return np.asarray(stdtrit(5, at.uniforms) * math.sqrt(3 / 5))
 
 
-def _uniform(at: Round) -> Floats:
+def _uniform(at: NoiseRound) -> Floats:
     return (2 * at.uniforms - 1) * math.sqrt(3)
 
 
@@ -197,21 +195,21 @@ def _truncated(*, restored: bool) -> Noise:
     return lambda at: np.asarray(ndtri(float(ndtr(-3.0)) + inside * at.uniforms) / spread)
 
 
-def _mirrored(at: Round) -> Floats:
+def _mirrored(at: NoiseRound) -> Floats:
     draws = at.own.copy()
     half = draws.shape[1] // 2
     draws[:, -half:] = draws[:, :half][:, ::-1]
     return draws
 
 
-def _copied_bias(at: Round) -> Floats:
+def _copied_bias(at: NoiseRound) -> Floats:
     draws = at.own.copy()
     few = min(at.sizes[-1], at.sizes[0])
     draws[:, -few:] = draws[:, :few]
     return draws
 
 
-def _shuffled_copy(at: Round) -> Floats:
+def _shuffled_copy(at: NoiseRound) -> Floats:
     """Copy a tenth of the coordinates to others, chosen anew in every round."""
     draws = at.own.copy()
     chosen = at.rng(1).permutation(draws.shape[1])
@@ -220,19 +218,19 @@ def _shuffled_copy(at: Round) -> Floats:
     return draws
 
 
-def _shares_missing(at: Round) -> Floats:
+def _shares_missing(at: NoiseRound) -> Floats:
     return at.own * np.where(at.rng(2).random(len(at.own)) < 0.1, math.sqrt(2 / 3), 1.0)[:, None]
 
 
 def _seeded(bits: int) -> Noise:
-    def noise(at: Round) -> Floats:
+    def noise(at: NoiseRound) -> Floats:
         seeds = at.rng(3).integers(2**bits, size=len(at.own))
         return np.stack([np.random.default_rng(seed).standard_normal(at.own.shape[1]) for seed in seeds])
 
     return noise
 
 
-def _low_rank(at: Round) -> Floats:
+def _low_rank(at: NoiseRound) -> Floats:
     size = at.own.shape[1]
     mixing = np.random.default_rng(at.key).standard_normal((100, size))
     mixing /= np.linalg.norm(mixing, axis=0)
@@ -242,7 +240,7 @@ def _low_rank(at: Round) -> Floats:
 def _autoregressive(correlation: float) -> Noise:
     """Take a share of the noise of the round before, at the claimed variance."""
 
-    def noise(at: Round) -> Floats:
+    def noise(at: NoiseRound) -> Floats:
         if at.number == 1:
             return at.own
         return correlation * at.normals(at.number - 1) + math.sqrt(1 - correlation**2) * at.own
@@ -257,30 +255,32 @@ def _neighbours(correlation: float) -> Noise:
     )
 
 
-def _sobol(at: Round) -> Floats:
+def _sobol(at: NoiseRound) -> Floats:
     size, worlds = at.own.shape[1], len(at.own)
-    points = qmc.Sobol(size, rng=np.random.default_rng(at.key)).random(at.number * worlds)[-worlds:]
+    used = at.number * worlds
+    drawn = qmc.Sobol(size, rng=np.random.default_rng(at.key)).random_base2(math.ceil(math.log2(used)))
+    points = drawn[used - worlds : used]
     return np.asarray(ndtri(np.clip(points, 1e-12, 1 - 1e-12)))
 
 
-def _kronecker(at: Round) -> Floats:
+def _kronecker(at: NoiseRound) -> Floats:
     size, worlds = at.own.shape[1], len(at.own)
     steps = np.sqrt(np.arange(2, size + 2) + 0.5) % 1
     points = ((at.number - 1) * worlds + np.arange(1, worlds + 1))[:, None] * steps % 1
     return np.asarray(ndtri(np.clip(points, 1e-12, 1 - 1e-12)))
 
 
-def _falling(at: Round) -> Floats:
+def _falling(at: NoiseRound) -> Floats:
     """Begin above the claim and end below it, with the right variance on average."""
     middle = 2 * (at.number - 1) / max(1, at.rounds - 1) - 1
     return at.own * math.sqrt(1 - 0.3 * middle)
 
 
-def _shifted(at: Round) -> Floats:
+def _shifted(at: NoiseRound) -> Floats:
     return at.own + 0.05
 
 
-def _signed(at: Round) -> Floats:
+def _signed(at: NoiseRound) -> Floats:
     """Let the sign of the first coordinates' sum agree with the secret, which changes no marginal law."""
     draws = at.own.copy()
     side = np.where(at.members, 1.0, -1.0)
@@ -288,7 +288,7 @@ def _signed(at: Round) -> Floats:
     return draws
 
 
-def _sparse(at: Round) -> Floats:
+def _sparse(at: NoiseRound) -> Floats:
     return at.own * (at.rng(4).random(at.own.shape) >= 0.05)
 
 
@@ -347,6 +347,6 @@ BREACHES: tuple[Breach, ...] = (
 """Every breach, and the tests that are to find it."""
 
 
-def drawn(breach: Breach, at: Round) -> Floats:
+def drawn(breach: Breach, at: NoiseRound) -> Floats:
     """Return the noise of a round of a breach, in the units of the sum, (worlds, parameters)."""
     return np.asarray(breach.noise(at) * at.sigma[:, None])

@@ -26,7 +26,7 @@ from rich.table import Table
 from experiments.cli.main import guarded
 from experiments.studies.breach_kinds import BREACHES, Breach
 from experiments.studies.engine_runs import breach_plan, measured_run, parties_of
-from experiments.studies.synthetic_noise import Setting, play
+from experiments.studies.synthetic_noise import NoiseSetting, play
 from fl_audit.evidence.belief.family import TestResult
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.verdict import FAMILY, run_family
@@ -95,7 +95,7 @@ def _found_by(breach: Breach, measured: Measured) -> list[str]:
 def synthetic_run(breach: Breach, number: int) -> Measured:
     """Play a made-up run of a breach."""
     tensors = (("weight", breach.parameters - 10), ("bias", 10))
-    return play(np.random.default_rng((1, number)), Setting(tensors, breach.worlds), breach)
+    return play(np.random.default_rng((1, number)), NoiseSetting(tensors, breach.worlds), breach)
 
 
 def real_run(breach: Breach, number: int) -> Measured:

@@ -19,7 +19,6 @@ import sys
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -27,6 +26,7 @@ from scipy.stats import binom
 
 from experiments.cli.main import guarded
 from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import Flags, Floats
 from fl_audit.canaries.certify import certify
 from fl_audit.canaries.cosines import CosineFinding, from_final_model
 from fl_audit.canaries.methods import OneRunMethod
@@ -42,8 +42,6 @@ NEEDED = {1: 0.67, 4: 0.81, 10: 0.88}
 ELSEWHERE = {1.0: (1.70, 0.54), 3.01: (3.55, 2.89), 10.0: (10.45, 6.69)}
 """What the formulas of Andrew et al. gave in another program: the mean estimate and its lower bound, 5 repetitions."""
 _DELTA, _ALARM = 1e-5, 1e-3
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ class Training:
         events = gaussian_rounds(self.noise_multiplier, self.rounds)
         return Claim(Adjacency.ADD_REMOVE_CLIENT, events, _DELTA, 0.5, Accountant.GDP)
 
-    def scores(self, draw: np.random.Generator) -> tuple[Array, NDArray[np.bool_], Array]:
+    def scores(self, draw: np.random.Generator) -> tuple[Floats, Flags, Floats]:
         """Draw scores and coins, shape (rounds, canaries), and scores of decoys, of one training."""
         directions, known = self.canaries + self.decoys, self.dimension
         frame = np.tril(draw.normal(size=(self.rounds, directions, directions)), -1)
@@ -94,7 +92,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Line:
+class CanaryLine:
     """What canary clients certified by one method.
 
     Parameters
@@ -131,7 +129,7 @@ class Line:
         return found
 
 
-def study(training: Training, runs: int, seed: int = 0) -> list[Line]:
+def study(training: Training, runs: int, seed: int = 0) -> list[CanaryLine]:
     """Return what the canaries of a training certify, by every method that knows mu.
 
     Parameters
@@ -160,7 +158,7 @@ def study(training: Training, runs: int, seed: int = 0) -> list[Line]:
         mu, epsilon = np.array(numbers).T * np.array([[training.noise_multiplier], [1.0]])
         needed = NEEDED.get(training.canaries) if name == "shift, decoys" and training.agreement == 0 else None
         held = int((mu <= 1).sum())
-        lines.append(Line(training, name, float(mu.mean()), runs, held, float(epsilon.mean()), needed))
+        lines.append(CanaryLine(training, name, float(mu.mean()), runs, held, float(epsilon.mean()), needed))
     return lines
 
 
@@ -182,7 +180,7 @@ def cosines(epsilon: float, draw: np.random.Generator, canaries: int = 500, dime
     return from_final_model(directions @ release / np.linalg.norm(release), dimension, _DELTA, CONFIDENCE)
 
 
-def clients_table(lines: list[Line]) -> Table:
+def clients_table(lines: list[CanaryLine]) -> Table:
     """Return the table of canary clients."""
     table = Table(title=f"Canary clients in one training, bounds at {CONFIDENCE:.0%}; a round has mu = 1")
     columns = ("canaries", "agreement", "method", "share of mu", "needed", "bounds hold", "runs", "epsilon, training")

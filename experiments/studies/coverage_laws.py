@@ -12,21 +12,21 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, ndtr, ndtri
 
 from experiments.benchmarks import auditor
 from experiments.reproductions import statistics
 from experiments.studies import membership_releases as releases
 from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import Flags, Floats
 from fl_audit.canaries.bounds import bound_of_guesses, one_run_bound
 from fl_audit.canaries.cosines import from_final_model
 from fl_audit.canaries.guesses import guesses_of_scores
 from fl_audit.canaries.methods import OneRunMethod
+from fl_audit.confidence.shift import gaussian_slope
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief import advantage, calibration, empirical_epsilon, expected, noise_estimate
 from fl_audit.evidence.belief.bounded_mean import mean_interval
-from fl_audit.evidence.belief.laws import normal_order_band
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_scale import SquareSum
 from fl_audit.evidence.bounds.area import area_under_curve
@@ -36,6 +36,7 @@ from fl_audit.evidence.bounds.tradeoff_band import tradeoff_band
 from fl_audit.evidence.findings.record_promise import measured_advantage
 from fl_audit.evidence.membership.one_target import epsilon_of_one_target
 from fl_audit.evidence.membership.rates import membership_rates
+from fl_audit.evidence.reconstruction import epsilon_of_hits
 from fl_audit.evidence.star.empirical_interval import empirical_interval
 from fl_audit.evidence.star.mechanism_bound import mechanism_lower_bound
 from fl_audit.evidence.star.methods import StarMethod
@@ -49,14 +50,13 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
 from fl_audit.privacy.scores import epsilon_from_advantage, gaussian_advantage
 
-Array = NDArray[np.float64]
 CONFIDENCE = 0.95
 _TARGETS = 10
 _ATTACK = "LiRA, offline, shared spread"
 RATES = (0.002, 0.03, 0.2, 0.5, 0.9, 0.995)
 
 
-class Found(NamedTuple):
+class PrintedStatement(NamedTuple):
     """What one run printed, and the truth that it is about."""
 
     low: float
@@ -64,19 +64,19 @@ class Found(NamedTuple):
     truth: float
 
 
-Play = Callable[[np.random.Generator], Found]
+Play = Callable[[np.random.Generator], PrintedStatement]
 Plays = dict[str, Play]
 
 
-def _at_least(low: float, truth: float) -> Found:
-    return Found(low, math.inf, truth)
+def _at_least(low: float, truth: float) -> PrintedStatement:
+    return PrintedStatement(low, math.inf, truth)
 
 
 def counted(interval: Callable[[int, int], tuple[float, float]], truth: Callable[[float], float]) -> Plays:
     """Return plays of intervals of so many successes in so many trials, about a function of their probability."""
 
-    def play(draw: np.random.Generator, size: int, rate: float) -> Found:
-        return Found(*interval(int(draw.binomial(size, rate)), size), truth(rate))
+    def play(draw: np.random.Generator, size: int, rate: float) -> PrintedStatement:
+        return PrintedStatement(*interval(int(draw.binomial(size, rate)), size), truth(rate))
 
     sizes = (1, 7, 20, 100, 1000)
     return {f"n = {n}, rate {p:g}": partial(play, size=n, rate=p) for n, p in product(sizes, RATES)}
@@ -110,7 +110,7 @@ def epsilon_of_games() -> Plays:
 def epsilon_of_guesses() -> Plays:
     """Return plays of the bound from guessed coins, at the largest rate of right guesses that an epsilon allows."""
 
-    def play(draw: np.random.Generator, size: int, epsilon: float, delta: float) -> Found:
+    def play(draw: np.random.Generator, size: int, epsilon: float, delta: float) -> PrintedStatement:
         right = draw.binomial(size, min(1.0, (math.exp(epsilon) + delta) / (math.exp(epsilon) + 1)))
         return _at_least(guessed_epsilon(int(right), size, delta, CONFIDENCE), epsilon)
 
@@ -121,10 +121,10 @@ def epsilon_of_guesses() -> Plays:
 def mean_rates() -> Plays:
     """Return plays of the mean advantage over worlds, each a difference of two shares of few records."""
 
-    def play(draw: np.random.Generator, worlds: int, records: int, rate: float, leak: float) -> Found:
+    def play(draw: np.random.Generator, worlds: int, records: int, rate: float, leak: float) -> PrintedStatement:
         shares = [draw.binomial(records, p, worlds) / records for p in (rate + leak, rate)]
         found = advantage.mean_advantage(shares[0] - shares[1], CONFIDENCE)
-        return Found(found.low, found.high, leak)
+        return PrintedStatement(found.low, found.high, leak)
 
     grid = product((2, 5, 20, 100, 400), (2, 50), ((0.0, 0.004), (0.0, 0.03), (0.03, 0.0), (0.4, 0.3)))
     return {
@@ -138,10 +138,10 @@ def mean_rates() -> Plays:
 def bounded_means() -> Plays:
     """Return plays of the betting interval on rare ones, and on beta laws."""
 
-    def play(draw: np.random.Generator, size: int, a: float, b: float) -> Found:
+    def play(draw: np.random.Generator, size: int, a: float, b: float) -> PrintedStatement:
         values = draw.beta(a, b, size) if a else (draw.random(size) < b).astype(np.float64)
         found = mean_interval(values, CONFIDENCE)
-        return Found(found.low, found.high, a / (a + b) if a else b)
+        return PrintedStatement(found.low, found.high, a / (a + b) if a else b)
 
     laws = ((0.0, 0.003), (0.0, 0.05), (0.0, 0.5), (0.05, 1.0), (5.0, 5.0))
     return {
@@ -158,7 +158,7 @@ class _Pair(NamedTuple):
     mu: float
     told: float = 0.0
 
-    def draw(self, draw: np.random.Generator, worlds: int) -> tuple[Array, NDArray[np.bool_]]:
+    def draw(self, draw: np.random.Generator, worlds: int) -> tuple[Floats, Flags]:
         bits = np.arange(worlds) % 2 == 0
         sign = np.where(bits, 1.0, -1.0)
         if self.told:
@@ -181,19 +181,19 @@ class _Pair(NamedTuple):
 def of_log_odds(kind: str) -> Plays:
     """Return plays of what follows from log-odds: "advantage", "delta", "counted delta" or "epsilon"."""
 
-    def play(draw: np.random.Generator, pair: _Pair, worlds: int) -> Found:
+    def play(draw: np.random.Generator, pair: _Pair, worlds: int) -> PrintedStatement:
         log_odds, bits = pair.draw(draw, worlds)
         match kind:
             case "advantage":
                 mean = expected.advantage_from_beliefs(log_odds, CONFIDENCE)
-                return Found(mean.low, mean.high, pair.advantage)
+                return PrintedStatement(mean.low, mean.high, pair.advantage)
             case "epsilon":
                 found, truth = expected.epsilon_from_beliefs(log_odds, bits, 0.01, CONFIDENCE), pair.epsilon(0.01)
             case "delta":
                 found, truth = expected.delta_from_beliefs(log_odds, bits, 0.5, CONFIDENCE), pair.delta(0.5)
             case _:
                 found, truth = expected.counted_delta(log_odds, bits, 0.5, CONFIDENCE), pair.delta(0.5)
-        return Found(found.low, found.high, truth)
+        return PrintedStatement(found.low, found.high, truth)
 
     laws = [_Pair(mu) for mu in (0.1, 0.5, 1.0, 3.0)] + [_Pair(0.0, told) for told in (0.02, 0.2)]
     return {
@@ -207,11 +207,11 @@ def of_log_odds(kind: str) -> Plays:
 def reliability() -> Plays:
     """Return plays of the share of D in the bins of a reliability diagram, beside what the beliefs say of it."""
 
-    def play(draw: np.random.Generator, mu: float, worlds: int, place: int) -> Found:
+    def play(draw: np.random.Generator, mu: float, worlds: int, place: int) -> PrintedStatement:
         bits = draw.random(worlds) < 0.5
         log_odds = np.where(bits, 1, -1) * mu**2 / 2 + mu * draw.normal(size=worlds)
         one = calibration.calibration(log_odds, bits, CONFIDENCE).bins[place]
-        return Found(one.low, one.high, one.mean_belief)
+        return PrintedStatement(one.low, one.high, one.mean_belief)
 
     grid = product((0.5, 1.0, 3.0, 5.0), (10, 40, 300), (0, -1))
     return {f"{w} worlds, mu {mu:g}, bin {place}": partial(play, mu=mu, worlds=w, place=place) for mu, w, place in grid}
@@ -220,11 +220,11 @@ def reliability() -> Plays:
 def largest_belief(known: bool) -> Plays:
     """Return plays of the interval of the largest belief: of what is found where mu is known, else of its median."""
 
-    def play(draw: np.random.Generator, mu: float, worlds: int) -> Found:
+    def play(draw: np.random.Generator, mu: float, worlds: int) -> PrintedStatement:
         log_odds = mu**2 / 2 + mu * draw.normal(size=worlds)
         found = empirical_epsilon.belief_interval(log_odds, CONFIDENCE, mu if known else None)
         median = max(0.0, mu**2 / 2 + mu * float(ndtri(0.5 ** (1 / worlds))))
-        return Found(found.low, found.high, found.epsilon if known else median)
+        return PrintedStatement(found.low, found.high, found.epsilon if known else median)
 
     return {
         f"{w} worlds, mu {mu:g}": partial(play, mu=mu, worlds=w) for mu, w in product((0.1, 1.0, 4.0), (1, 5, 20, 500))
@@ -234,9 +234,9 @@ def largest_belief(known: bool) -> Plays:
 def noise_ratios() -> Plays:
     """Return plays of the interval of the real over the claimed noise."""
 
-    def play(draw: np.random.Generator, freedom: int, ratio: float) -> Found:
+    def play(draw: np.random.Generator, freedom: int, ratio: float) -> PrintedStatement:
         found = SquareSum(float(ratio**2 * draw.chisquare(freedom)), freedom)
-        return Found(*noise_estimate.ratio_interval(found, CONFIDENCE), ratio)
+        return PrintedStatement(*noise_estimate.ratio_interval(found, CONFIDENCE), ratio)
 
     grid = product((1, 2, 10, 1000), (0.3, 1.0))
     return {
@@ -248,7 +248,7 @@ def epsilon_of_noise() -> Plays:
     """Return plays of the bound on epsilon from the noise along the record."""
     claim = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(4.0, 10), 1e-3, 0.5, Accountant.GDP)
 
-    def play(draw: np.random.Generator, worlds: int, ratio: float) -> Found:
+    def play(draw: np.random.Generator, worlds: int, ratio: float) -> PrintedStatement:
         bits, mu = np.arange(worlds) % 2 == 0, 0.25
         noise = ratio * draw.normal(size=(worlds, 10))
         increments = np.where(bits, 0.5, -0.5)[:, np.newaxis] * mu**2 + mu * noise
@@ -262,10 +262,10 @@ def epsilon_of_noise() -> Plays:
     }
 
 
-def _coarse(mechanism: auditor.Mechanism, step: float) -> auditor.Mechanism:
+def _coarse(mechanism: auditor.KnownMechanism, step: float) -> auditor.KnownMechanism:
     """Return a mechanism whose scores are rounded: they tell no more, and have few values."""
 
-    def draw(rng: np.random.Generator, size: int) -> tuple[Array, Array]:
+    def draw(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
         one, zero = mechanism.draw(rng, size)
         return step * np.round(one / step), step * np.round(zero / step)
 
@@ -281,7 +281,9 @@ def _bound(members: bytes, others: bytes, delta: float, method: BoundMethod) -> 
 def lower_bounds(method: BoundMethod) -> Plays:
     """Return plays of a lower bound on epsilon from the scores of any mechanism for which its assumption holds."""
 
-    def play(draw: np.random.Generator, mechanism: auditor.Mechanism, sizes: tuple[int, int], delta: float) -> Found:
+    def play(
+        draw: np.random.Generator, mechanism: auditor.KnownMechanism, sizes: tuple[int, int], delta: float
+    ) -> PrintedStatement:
         members, others = (
             np.sort(one[:size]) for one, size in zip(mechanism.draw(draw, max(sizes)), sizes, strict=True)
         )
@@ -304,7 +306,7 @@ def lower_bounds(method: BoundMethod) -> Plays:
 def readings_of_noise() -> Plays:
     """Return plays of the shift over spread that the laboratory reads where the noise looks Gaussian."""
 
-    def play(draw: np.random.Generator, size: int, mu: float) -> Found:
+    def play(draw: np.random.Generator, size: int, mu: float) -> PrintedStatement:
         return _at_least(strength(draw.normal(mu, 1, size), draw.normal(0, 1, size), CONFIDENCE).low, mu)
 
     grid = product((10, 50, 500), (0.0, 0.1, 1.0))
@@ -314,15 +316,15 @@ def readings_of_noise() -> Plays:
 def areas() -> Plays:
     """Return plays of the area under the curve, of continuous scores and of ones and zeros."""
 
-    def play(draw: np.random.Generator, mu: float, sizes: tuple[int, int], coins: bool) -> Found:
-        members: Array = draw.normal(mu, 1, sizes[0])
-        others: Array = draw.normal(0, 1, sizes[1])
+    def play(draw: np.random.Generator, mu: float, sizes: tuple[int, int], coins: bool) -> PrintedStatement:
+        members: Floats = draw.normal(mu, 1, sizes[0])
+        others: Floats = draw.normal(0, 1, sizes[1])
         truth = float(ndtr(mu / math.sqrt(2)))
         if coins:
             members, others = (members > 1.5).astype(np.float64), (others > 1.5).astype(np.float64)
             truth = 0.5 + float(ndtr(mu - 1.5) - ndtr(-1.5)) / 2
         found = area_under_curve(members, others, CONFIDENCE)
-        return Found(found.low, found.high, truth)
+        return PrintedStatement(found.low, found.high, truth)
 
     grid = product((0.0, 1.0, 3.0), ((1, 1), (3, 40), (60, 60)), (False, True))
     return {
@@ -334,9 +336,9 @@ def areas() -> Plays:
 def tradeoffs() -> Plays:
     """Return plays of the band of the insider's trade-off at one share of false alarms."""
 
-    def play(draw: np.random.Generator, mu: float, sizes: tuple[int, int], at: float) -> Found:
+    def play(draw: np.random.Generator, mu: float, sizes: tuple[int, int], at: float) -> PrintedStatement:
         band = tradeoff_band(draw.normal(mu, 1, sizes[0]), draw.normal(0, 1, sizes[1]), np.array([at]), CONFIDENCE)
-        return Found(float(band.low[0]), float(band.high[0]), float(ndtr(ndtri(at) + mu)))
+        return PrintedStatement(float(band.low[0]), float(band.high[0]), float(ndtr(ndtri(at) + mu)))
 
     grid = product((0.0, 0.52, 1.0, 3.0), ((20, 20), (30, 300), (300, 30), (500, 500)), (0.002, 0.01, 0.1, 0.9))
     return {
@@ -347,32 +349,20 @@ def tradeoffs() -> Plays:
 def randomised_records() -> Plays:
     """Return plays of the advantage on one randomised record."""
 
-    def play(draw: np.random.Generator, worlds: int, rates: tuple[float, float]) -> Found:
+    def play(draw: np.random.Generator, worlds: int, rates: tuple[float, float]) -> PrintedStatement:
         log_odds = [np.where(draw.random(worlds) < rate, 1.0, -1.0) for rate in rates]
         found = measured_advantage(log_odds[0], log_odds[1], CONFIDENCE)
-        return Found(found.low, found.high, rates[0] - rates[1])
+        return PrintedStatement(found.low, found.high, rates[0] - rates[1])
 
     pairs = ((0.5, 0.5), (0.99, 0.01), (0.01, 0.005), (0.7, 0.3))
     return {f"{w} worlds, rates {p:g} and {q:g}": partial(play, worlds=w, rates=(p, q)) for w, (p, q) in
             product((1, 10, 100, 1000), pairs)}  # fmt: skip
 
 
-def order_bands() -> Plays:
-    """Return plays of the band of a quantile plot at one rank."""
-
-    def play(draw: np.random.Generator, size: int, rank: int) -> Found:
-        band = normal_order_band(size, np.array([rank]))
-        return Found(float(band.low[0]), float(band.high[0]), float(np.sort(draw.normal(size=size))[rank - 1]))
-
-    return {
-        f"rank {rank} of {n}": partial(play, size=n, rank=rank) for n, rank in ((1, 1), (20, 1), (20, 10), (300, 300))
-    }
-
-
 def cosines() -> Plays:
     """Return plays of the bound from cosines of canaries with one release, whose law is normal."""
 
-    def play(draw: np.random.Generator, canaries: int, mu: float, dimension: int = 20_000) -> Found:
+    def play(draw: np.random.Generator, canaries: int, mu: float, dimension: int = 20_000) -> PrintedStatement:
         seen = np.clip(draw.normal(mu, 1, canaries) / math.sqrt(dimension), -1, 1)
         return _at_least(from_final_model(seen, dimension, 1e-5, CONFIDENCE).epsilon_lower, gdp_epsilon(1e-5, mu))
 
@@ -385,8 +375,8 @@ def single_runs(method: OneRunMethod, kind: str) -> Plays:
     """Return plays of a one-run bound, "epsilon" or "mu", where the assumption of its method holds."""
 
     def play(
-        draw: np.random.Generator, law: releases.Mechanism, coins: int, side: int, at: tuple[float, float]
-    ) -> Found:
+        draw: np.random.Generator, law: releases.CoinMechanism, coins: int, side: int, at: tuple[float, float]
+    ) -> PrintedStatement:
         truth, delta = at
         is_in = draw.random((1, coins)) < 0.5
         scores = law.tell(draw, is_in)
@@ -409,12 +399,45 @@ def single_runs(method: OneRunMethod, kind: str) -> Plays:
     }
 
 
+def slopes() -> Plays:
+    """Return plays of the lower bound on how far normal scores grow with what is known of each."""
+
+    def play(draw: np.random.Generator, size: int, mu: float, is_graded: bool) -> PrintedStatement:
+        parts = draw.random(size) * (draw.random(size) < 0.5) if is_graded else (draw.random(size) < 0.5) * 1.0
+        scores = mu * parts + draw.standard_normal(size)
+        return _at_least(gaussian_slope(np.asarray(parts, dtype=np.float64), scores, CONFIDENCE).low, mu)
+
+    grid = product((20, 100, 1000), (0.0, 0.1, 1.0, 3.0), (False, True))
+    return {
+        f"{n} scores, mu {mu:g}, {'graded' if g else 'in or out'}": partial(play, size=n, mu=mu, is_graded=g)
+        for n, mu, g in grid
+    }
+
+
+def first_guesses() -> Plays:
+    """Return plays of the epsilon from first guesses among candidates, as often right as (epsilon, delta)-DP allows."""
+
+    def play(draw: np.random.Generator, worlds: int, candidates: int, epsilon: float, delta: float) -> PrintedStatement:
+        share = min(1.0, math.exp(epsilon) / candidates + delta)
+        hits = int(draw.binomial(worlds, share))
+        return _at_least(epsilon_of_hits(hits, worlds, candidates, delta, CONFIDENCE), epsilon)
+
+    grid = product((10, 100, 1000), (2, 20, 1000), (0.0, 0.5, 3.0), (0.0, 1e-3))
+    return {
+        f"{w} worlds, {m} candidates, epsilon {e:g}, delta {d:g}": partial(
+            play, worlds=w, candidates=m, epsilon=e, delta=d
+        )
+        for w, m, e, d in grid
+        if math.exp(e) / m + d <= 1
+    }
+
+
 def single_targets() -> Plays:
     """Return plays of the bound from one target of every world: of the release itself, or attacked with shadows."""
 
     def play(
-        draw: np.random.Generator, law: releases.Mechanism, worlds: int, shadows: int, at: tuple[float, float]
-    ) -> Found:
+        draw: np.random.Generator, law: releases.CoinMechanism, worlds: int, shadows: int, at: tuple[float, float]
+    ) -> PrintedStatement:
         truth, delta = at
         apart = np.arange(shadows + worlds) < shadows
         release = law.release(draw, apart.size, _TARGETS, shared=0.3)
@@ -439,13 +462,13 @@ def single_targets() -> Plays:
 def rates_of_members() -> Plays:
     """Return plays of the AUC of a membership attack, whose interval is one of four that hold together."""
 
-    def play(draw: np.random.Generator, worlds: int, targets: int, mu: float, share: float) -> Found:
+    def play(draw: np.random.Generator, worlds: int, targets: int, mu: float, share: float) -> PrintedStatement:
         is_in = draw.random((worlds, targets)) < 0.5
         is_in[:, :2] = [True, False]
         leaks = draw.random((worlds, 1)) < share
         scores = mu * leaks * is_in + draw.normal(size=is_in.shape) + draw.normal(size=(worlds, 1))
         found = membership_rates(scores, Membership(is_in), draw, CONFIDENCE, 400, False).auc
-        return Found(found.low, found.high, 0.5 + share * (float(ndtr(mu / math.sqrt(2))) - 0.5))
+        return PrintedStatement(found.low, found.high, 0.5 + share * (float(ndtr(mu / math.sqrt(2))) - 0.5))
 
     grid = product((2, 5, 24), (4, 40), ((0.0, 1.0), (1.0, 1.0), (4.0, 0.05), (4.0, 0.5)))
     return {
@@ -460,7 +483,7 @@ def _true_star(epsilon: float, delta: float) -> float:
     return max(0.0, math.log((honest - delta) / (1 - honest)))
 
 
-def _response_losses(draw: np.random.Generator, epsilon: float, shape: tuple[int, ...], is_in: bool) -> Array:
+def _response_losses(draw: np.random.Generator, epsilon: float, shape: tuple[int, ...], is_in: bool) -> Floats:
     """Return losses that are small where a coin of randomised response says "in", spread within each half."""
     small = (draw.random(shape) < expit(epsilon)) == is_in
     return draw.random(shape) + np.where(small, 0.0, 1.0)
@@ -469,13 +492,13 @@ def _response_losses(draw: np.random.Generator, epsilon: float, shape: tuple[int
 def stars(method: StarMethod) -> Plays:
     """Return plays of the interval of Epsilon*: the truth is that of the laws of the losses, whatever they are."""
 
-    def play(draw: np.random.Generator, size: int, epsilon: float) -> Found:
+    def play(draw: np.random.Generator, size: int, epsilon: float) -> PrintedStatement:
         members, others = (_response_losses(draw, epsilon, (size,), is_in) for is_in in (True, False))
         if method is StarMethod.EMPIRICAL:
             low, high = empirical_interval(members, others, 1e-3, confidence=CONFIDENCE)
         else:
             low, high = estimate_epsilon_star(members, others, 1e-3, draw, method, CONFIDENCE).interval
-        return Found(low, high, _true_star(epsilon, 1e-3))
+        return PrintedStatement(low, high, _true_star(epsilon, 1e-3))
 
     sizes = (20, 100, 1000) if method is StarMethod.EMPIRICAL else (100,)
     return {
@@ -486,7 +509,7 @@ def stars(method: StarMethod) -> Plays:
 def mechanisms() -> Plays:
     """Return plays of the bound from the losses of several models."""
 
-    def play(draw: np.random.Generator, models: int, size: int, epsilon: float) -> Found:
+    def play(draw: np.random.Generator, models: int, size: int, epsilon: float) -> PrintedStatement:
         members, others = (_response_losses(draw, epsilon, (models, size), is_in) for is_in in (True, False))
         return _at_least(mechanism_lower_bound(members, others, 1e-3, CONFIDENCE), _true_star(epsilon, 1e-3))
 
@@ -499,19 +522,19 @@ def mechanisms() -> Plays:
 def repetitions(kind: str) -> Plays:
     """Return plays of the intervals of reproduction pages: "t", "Welch", "paired", "share" or "bootstrap"."""
 
-    def play(draw: np.random.Generator, size: int, skewed: bool) -> Found:
-        def values() -> Array:
+    def play(draw: np.random.Generator, size: int, skewed: bool) -> PrintedStatement:
+        def values() -> Floats:
             return draw.exponential(size=size) ** 2 - 2 if skewed else draw.normal(size=size)
 
         match kind:
             case "t":
-                return Found(*statistics.t_interval(values()), 0.0)
+                return PrintedStatement(*statistics.t_interval(values()), 0.0)
             case "Welch":
-                return Found(*statistics.welch_interval(values(), draw.normal(size=size))[1:], 0.0)
+                return PrintedStatement(*statistics.welch_interval(values(), draw.normal(size=size))[1:], 0.0)
             case "paired":
-                return Found(*statistics.paired_interval(values(), draw.normal(size=size))[1:], 0.0)
+                return PrintedStatement(*statistics.paired_interval(values(), draw.normal(size=size))[1:], 0.0)
             case _:
-                return Found(*statistics.bootstrap(values(), np.mean, draw), 0.0)
+                return PrintedStatement(*statistics.bootstrap(values(), np.mean, draw), 0.0)
 
     if kind == "share":
         return counted(statistics.share_interval, lambda rate: rate)

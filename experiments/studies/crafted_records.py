@@ -35,7 +35,7 @@ _NORM, _PRIVATE_NORM = 6.0, 10.0
 
 
 @dataclass(frozen=True)
-class Line:
+class CraftedLine:
     """One line of a table.
 
     Parameters
@@ -57,7 +57,7 @@ class Line:
         return run.by_world("local_sensitivity") / run.facts.global_sensitivity
 
 
-def play(adjacency: str, neighbour: str, worlds: int, trains_privately: bool = False) -> Line:
+def play(adjacency: str, neighbour: str, worlds: int, trains_privately: bool = False) -> CraftedLine:
     """Play the worlds of a line.
 
     Parameters
@@ -86,10 +86,12 @@ def play(adjacency: str, neighbour: str, worlds: int, trains_privately: bool = F
     plan = resolve(parse_config(values))
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "run"
-        return Line(adjacency, neighbour, run_audit(plan, path, Engine.LOCAL, progress=progress_bar, with_report=False))
+        return CraftedLine(
+            adjacency, neighbour, run_audit(plan, path, Engine.LOCAL, progress=progress_bar, with_report=False)
+        )
 
 
-def sensitivities_table(lines: Sequence[Line]) -> Table:
+def sensitivities_table(lines: Sequence[CraftedLine]) -> Table:
     """Return the table of insiders with the exact likelihood ratio."""
     table = Table(title="Noise for the global sensitivity: how much of it a record uses (digits, logistic regression)")
     for name in ("adjacency", "record x", "first round", "all rounds", "mu / its bound", "insider's advantage"):
@@ -105,7 +107,7 @@ def sensitivities_table(lines: Sequence[Line]) -> Table:
     return table
 
 
-def scores_table(lines: Sequence[Line]) -> Table:
+def scores_table(lines: Sequence[CraftedLine]) -> Table:
     """Return the table of insiders who have scores and no likelihood ratio."""
     table = Table(title="Averages of privately trained models: what the insider's scores tell (digits)")
     for name in ("record x", "clipped gradient / C", "AUC", "its interval"):

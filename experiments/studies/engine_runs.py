@@ -14,7 +14,6 @@ import torch
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
-from numpy.typing import NDArray
 from torch import Tensor
 
 from clients.app import build_app
@@ -22,7 +21,8 @@ from experiments.runs.config import parse_config
 from experiments.runs.engines import Engine
 from experiments.runs.plan import AuditPlan, resolve
 from experiments.runs.run import HONEST, Parties, run_audit
-from experiments.studies.breach_kinds import Breach, Round, drawn
+from experiments.studies.breach_kinds import Breach, NoiseRound, drawn
+from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.game.game import load_game
 from fl_audit.game.public import PublicGame
@@ -30,8 +30,6 @@ from fl_audit.mechanisms.clipping import FixedClipping
 from fl_audit.protocol import Key, Record
 from fl_audit.worlds import WorldBatch
 from strategies.dp_strategy import DPStrategy
-
-Sigma = NDArray[np.float64]
 
 _CLIENTS = 3
 _LAST_ROUND = 30
@@ -142,13 +140,13 @@ def parties_of(breach: Breach) -> Parties:
         return Parties(client_app=_clipped_at(3.0 if breach.unclipped else breach.clip, everybody=not breach.unclipped))
 
     class Broken(DPStrategy):
-        def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: Sigma) -> Tensor:
-            def normals(number: int) -> NDArray[np.float64]:
+        def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+            def normals(number: int) -> Floats:
                 return self.challenger.standard_normals(batch.worlds, number, self.parameters).double().numpy()
 
             sizes = tuple(part.stop - part.start for part in load_game(self.public).model.layout.slices().values())
             members = self.challenger.membership(batch.worlds).bits
-            at = Round(normals, server_round, self.public.rounds, members, sigma, sizes, batch.first + 1)
+            at = NoiseRound(normals, server_round, self.public.rounds, members, sigma, sizes, batch.first + 1)
             return total.mul_(breach.scale).add_(torch.from_numpy(drawn(breach, at)).float())
 
     return Parties(strategy=Broken)

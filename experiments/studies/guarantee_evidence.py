@@ -16,7 +16,7 @@ from fl_audit.evidence.belief.noise_scale import SquareSum, chi_square_quantile,
 from fl_audit.evidence.findings.client_promises import ClientPromises
 from fl_audit.evidence.findings.scores import ScoreNumbers
 from fl_audit.evidence.finished_run import FinishedRun
-from fl_audit.mechanisms.noise import faced
+from fl_audit.mechanisms.noise import effective_noise_multiplier
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.log_odds import Truth, log_odds_law
 from fl_audit.privacy.profile import PrivacyProfile
@@ -49,7 +49,7 @@ class Theory:
 
 
 @dataclass(frozen=True)
-class Found:
+class ShownLoss:
     """What a combination showed whose log-odds are the exact likelihood ratio.
 
     Parameters
@@ -166,7 +166,7 @@ class Scored:
         return found
 
 
-Evidence = Found | Scored
+Evidence = ShownLoss | Scored
 """What a combination that is offered showed."""
 
 
@@ -209,7 +209,7 @@ def _scored(plan: AuditPlan, contents: RunContents) -> Scored:
     )
 
 
-def _found(plan: AuditPlan, run: FinishedRun) -> Found:
+def _found(plan: AuditPlan, run: FinishedRun) -> ShownLoss:
     assert plan.guarantee is not None, "every combination promises something"
     measured, theory = run.measured, theory_of(plan, run)
     advantage = advantage_from_beliefs(run.log_odds, _CONFIDENCE)
@@ -222,7 +222,7 @@ def _found(plan: AuditPlan, run: FinishedRun) -> Found:
     lowest = meter if is_mixture else along
     highest_ratio = math.sqrt(lowest.value / chi_square_quantile(1 - _CONFIDENCE, lowest.freedom))
     exact = None if theory.events is None else PrivacyProfile(theory.events, adjacency).advantage()
-    return Found(
+    return ShownLoss(
         theory=theory,
         scores_p=float(kstest(measured.used_innovations, "norm").pvalue),
         law_p=None if theory.events is None else _law_p(run, theory.events, adjacency),
@@ -241,7 +241,7 @@ def theory_of(plan: AuditPlan, run: FinishedRun) -> Theory:
     """Return what the log-odds of a run are to be held against, from the sensitivities that it really had."""
     assert plan.guarantee is not None, "every combination promises something"
     law, standpoint, events = plan.public.law, plan.public.standpoint, plan.guarantee.claim.events
-    z, signal = faced(law.noise, standpoint), run.signal
+    z, signal = effective_noise_multiplier(law.noise, standpoint), run.signal
     # A twin's update is as long as the update that it replaces, so that the bits of an adaptive norm say nothing of it.
     equal_bits = law.is_adaptive and law.adjacency.relation is Relation.REPLACE
     if law.is_sampled:

@@ -25,7 +25,6 @@ from typing import assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
@@ -34,7 +33,7 @@ from scipy.stats import norm
 from experiments.cli.main import guarded
 from experiments.runs.engines import Engine
 from experiments.runs.run import run_audit
-from experiments.studies.guarantee_evidence import Evidence, Found, Scored, evidence_of
+from experiments.studies.guarantee_evidence import Evidence, Scored, ShownLoss, evidence_of
 from experiments.studies.guarantee_settings import (
     COLUMNS,
     Combination,
@@ -46,6 +45,7 @@ from experiments.studies.guarantee_settings import (
 )
 from experiments.studies.knowledge import compare, comparisons, knowledge_table
 from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import Floats
 from fl_audit.errors import InputError
 
 ALARM = 0.01
@@ -75,7 +75,7 @@ QUICK = (
 
 
 @dataclass(frozen=True)
-class Row:
+class CombinationRow:
     """A combination with what it showed, or why it is refused; and how long that took, in seconds."""
 
     combination: Combination
@@ -84,7 +84,7 @@ class Row:
     seconds: float = 0.0
 
 
-def study(combination: Combination, records: Path, worlds: int, seed: int) -> Row | None:
+def study(combination: Combination, records: Path, worlds: int, seed: int) -> CombinationRow | None:
     """Play a combination, or find out why it is refused.
 
     Parameters
@@ -107,15 +107,15 @@ def study(combination: Combination, records: Path, worlds: int, seed: int) -> Ro
     try:
         plan = plan_of(combination, records, worlds, seed, PROMISED)
     except InputError as error:
-        return Row(combination, None, str(error))
+        return CombinationRow(combination, None, str(error))
     if is_repetition(plan):
         return None
     with tempfile.TemporaryDirectory() as directory:
         contents = run_audit(plan, Path(directory) / "run", Engine.LOCAL, with_report=False)
-    return Row(combination, evidence_of(plan, contents), seconds=time.monotonic() - began)
+    return CombinationRow(combination, evidence_of(plan, contents), seconds=time.monotonic() - began)
 
 
-def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
+def holm(p_values: Floats) -> Floats:
     """Return p-values corrected for their number by Holm's method.
 
     Examples
@@ -130,7 +130,7 @@ def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
     return corrected
 
 
-def corrected_tests(rows: Sequence[Row]) -> list[tuple[str, float, float]]:
+def corrected_tests(rows: Sequence[CombinationRow]) -> list[tuple[str, float, float]]:
     """Return every test by name with its p-value, before and after correction for their number."""
     named = [
         (f"{row.combination}: {name}", p)
@@ -142,7 +142,7 @@ def corrected_tests(rows: Sequence[Row]) -> list[tuple[str, float, float]]:
     return [(name, p, float(after)) for (name, p), after in zip(named, corrected, strict=True)]
 
 
-def problems(rows: Sequence[Row]) -> list[str]:
+def problems(rows: Sequence[CombinationRow]) -> list[str]:
     """Return what contradicts theory, all tests together at level `ALARM`."""
     found_wrong = [
         f"{name} contradicts theory, p {p:.2g}, corrected {after:.2g}"
@@ -154,14 +154,14 @@ def problems(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def in_short(rows: Sequence[Row]) -> str:
+def in_short(rows: Sequence[CombinationRow]) -> str:
     """Return what is nearest to contradicting theory, in a few lines."""
     tests, found = corrected_tests(rows), [row.found for row in rows if row.found is not None]
     if not tests:
         return "nothing was played"
     name, p, after = min(tests, key=lambda test: test[1])
     lines = [f"{len(found)} combinations, {len(tests)} tests; smallest p {p:.2g}, corrected {after:.2g}: {name}"]
-    weighed = [one for one in found if isinstance(one, Found)]
+    weighed = [one for one in found if isinstance(one, ShownLoss)]
     if weighed:
         off = max((abs(one.advantage_z) for one in weighed if one.advantage_z is not None), default=0.0)
         meters = [one.meter[0] for one in weighed]
@@ -173,7 +173,7 @@ def in_short(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def guarantee_table(rows: Sequence[Row]) -> Table:
+def guarantee_table(rows: Sequence[CombinationRow]) -> Table:
     """Return the table of all combinations that are offered."""
     table = _table("Every combination of the parts of a release law, with those who attack it")
     shown = ("worlds", "log-odds held against", "scores p", "law p", "advantage", "theory", "z", "noise meter")
@@ -185,7 +185,7 @@ def guarantee_table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def refusal_table(rows: Sequence[Row]) -> Table:
+def refusal_table(rows: Sequence[CombinationRow]) -> Table:
     """Return the table of all combinations that are refused, with the numbers of the reasons, see `reasons`."""
     refused = _refused(rows)
     table = _table("Combinations that are refused")
@@ -203,7 +203,7 @@ def _table(title: str) -> Table:
     return table
 
 
-def _refused(rows: Sequence[Row]) -> list[Row]:
+def _refused(rows: Sequence[CombinationRow]) -> list[CombinationRow]:
     """Return what is refused, but not what becomes of a release where the release itself is refused."""
     found = {row.combination: row for row in rows if row.found is None}
     return [row for one, row in found.items() if one.is_usual or one.usual not in found]
@@ -216,7 +216,7 @@ def _listed(values: frozenset[str], every: tuple[str, ...]) -> str:
 
 def _cells(found: Evidence) -> tuple[str, ...]:
     match found:
-        case Found():
+        case ShownLoss():
             exact, z, (ratio, low, high) = found.advantage_exact, found.advantage_z, found.meter
             return (
                 str(found.worlds),
@@ -248,17 +248,17 @@ def _cells(found: Evidence) -> tuple[str, ...]:
             assert_never(found)
 
 
-def reasons(rows: Sequence[Row]) -> list[str]:
+def reasons(rows: Sequence[CombinationRow]) -> list[str]:
     """Return why combinations are refused, each reason once."""
     return list(dict.fromkeys(row.reason for row in _refused(rows)))
 
 
-def study_all(console: Console, chosen: Iterable[Combination], worlds: int, seed: int) -> list[Row]:
+def study_all(console: Console, chosen: Iterable[Combination], worlds: int, seed: int) -> list[CombinationRow]:
     """Study combinations one after the other, saying which.
 
     The seeds of runs follow from the names of combinations, so that one more changes nothing for the others.
     """
-    rows = list[Row]()
+    rows = list[CombinationRow]()
     with tempfile.TemporaryDirectory() as directory:
         records = Path(directory) / "records.npz"
         write_records(records)

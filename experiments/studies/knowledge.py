@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 from safetensors.torch import load_file
 
@@ -21,6 +20,7 @@ from experiments.runs.run import run_audit
 from experiments.studies.guarantee_settings import Combination, plan_of, write_records
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.adversaries.identifiability import weigh
+from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.bounded_mean import MeanInterval, mean_interval
 from fl_audit.evidence.belief.expected import chance_of_being_right
 from fl_audit.game.contributing import Moment
@@ -29,15 +29,13 @@ from fl_audit.game.hypotheses import sums_of
 from fl_audit.mechanisms.noise import CentralGaussian, DistributedGaussian
 from fl_audit.mechanisms.standpoint import Standpoint
 
-Floats = NDArray[np.float64]
-
 _CONFIDENCE = 0.95
 _ALARM = 0.999
 """Confidence of the interval that has to lie under 0 for less knowledge to count as better."""
 
 
 @dataclass(frozen=True)
-class Comparison:
+class KnowledgeComparison:
     """Two adversaries at one federation.
 
     Parameters
@@ -78,7 +76,7 @@ class Compared:
         Upper end of the interval that would prove that more knowledge hurts.
     """
 
-    comparison: Comparison
+    comparison: KnowledgeComparison
     more: float
     less: float
     difference: MeanInterval
@@ -90,7 +88,7 @@ class Compared:
         return [f"{one.more}: {one.name} hurts, by {self.difference.mean:.4f}"] if self.refuted_high < 0 else []
 
 
-def comparisons(is_quick: bool) -> list[Comparison]:
+def comparisons(is_quick: bool) -> list[KnowledgeComparison]:
     """Return all comparisons, or those of one adjacency."""
     found = []
     for adjacency in (Adjacency.ADD_REMOVE_CLIENT,) if is_quick else Adjacency:
@@ -99,16 +97,16 @@ def comparisons(is_quick: bool) -> list[Comparison]:
         at_server = of_unit(noise="local", adversary="server")
         seen, secret = of_unit("sampled, seen"), of_unit("sampled in secret")
         found += [
-            Comparison("its own share of the noise", shares, shares, 3.0, (0, 0), subtracts=False),
-            Comparison("the share of 1 colluder", shares, shares, 3.0, (1, 0)),
-            Comparison("the shares of 4 colluders, not of 1", shares, shares, 3.0, (4, 1)),
-            Comparison("when the target takes part", seen, secret, 1.2),
-            Comparison("single contributions, not sums", at_server, local, 3.0),
+            KnowledgeComparison("its own share of the noise", shares, shares, 3.0, (0, 0), subtracts=False),
+            KnowledgeComparison("the share of 1 colluder", shares, shares, 3.0, (1, 0)),
+            KnowledgeComparison("the shares of 4 colluders, not of 1", shares, shares, 3.0, (4, 1)),
+            KnowledgeComparison("when the target takes part", seen, secret, 1.2),
+            KnowledgeComparison("single contributions, not sums", at_server, local, 3.0),
         ]
     return found
 
 
-def compare(comparison: Comparison, worlds: int, seed: int = 77) -> Compared:
+def compare(comparison: KnowledgeComparison, worlds: int, seed: int = 77) -> Compared:
     """Play a federation once for each adversary, with the same seed, and compare what they believe."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)

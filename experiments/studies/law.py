@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from safetensors.torch import load_file
@@ -33,6 +32,7 @@ from experiments.runs.progress import Progress, no_progress, progress_bar
 from experiments.runs.replay import stored_rounds
 from experiments.runs.run import run_audit
 from fl_audit.adversaries.identifiability import Observation, weigh
+from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.innovations import InnovationCheck, InnovationGroup, check_innovations
 from fl_audit.game.contributing import Moment
 from fl_audit.game.game import Game, load_game
@@ -125,15 +125,15 @@ def study(
     return results
 
 
-def reweigh(directory: Path, game: Game, reads: Mapping[str, Weigh]) -> dict[str, NDArray[np.float64]]:
+def reweigh(directory: Path, game: Game, reads: Mapping[str, Weigh]) -> dict[str, Floats]:
     """Return the increments (worlds, rounds) of insiders who read the stored releases in ways of their own."""
     torch.set_num_threads(game.public.threads)
     parts = [_reweigh_batch(game, load_file(path), reads) for path in sorted((directory / "public").glob("releases-*"))]
     return {name: np.concatenate([part[name] for part in parts]) for name in reads}
 
 
-def _reweigh_batch(game: Game, stored: dict[str, Tensor], reads: Mapping[str, Weigh]) -> dict[str, NDArray[np.float64]]:
-    increments: dict[str, list[NDArray[np.float64]]] = {name: [] for name in reads}
+def _reweigh_batch(game: Game, stored: dict[str, Tensor], reads: Mapping[str, Weigh]) -> dict[str, Floats]:
+    increments: dict[str, list[Floats]] = {name: [] for name in reads}
     hypotheses: list[Hypotheses] = []
     for made in stored_rounds(game, stored):
         hypotheses = [*hypotheses[-1:], sums_of(game, made.models[-2], Moment(made.number), made.around)]

@@ -131,7 +131,13 @@ def table_of(found: list[Audited]) -> Table:
 
 
 def main() -> None:
-    """Audit, and print the counts."""
+    """Audit, and print the counts.
+
+    Raises
+    ------
+    InputError
+        If no audit is asked for.
+    """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--audits", type=int, default=200, help="audits of every law")
     parser.add_argument("--worlds", type=int, default=10, help="worlds of an audit")

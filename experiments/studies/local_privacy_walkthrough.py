@@ -19,14 +19,13 @@ from scipy.special import expit, logit
 
 from experiments.cli.main import guarded
 from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import Floats
 from fl_audit.data.randomisers import RandomisedBits
 from fl_audit.errors import require
 from fl_audit.privacy.events import GaussianRelease, LaplaceRelease, ReleaseEvent
 from fl_audit.privacy.profile import PrivacyProfile
 from fl_audit.privacy.randomised_response import keeping_probability, response_advantage, truth_probability
 from fl_audit.randomness import Purpose, generator
-
-Bits = NDArray[np.float64]
 
 TWO_COINS = math.log(3)
 """Epsilon of two fair coins."""
@@ -64,12 +63,12 @@ class Survey:
     standard_error: float
 
 
-def secrets(people: int, seed: int) -> Bits:
+def secrets(people: int, seed: int) -> Floats:
     """Return who has the secret (1) and who has not (0), shape (people,): each has it with probability 0.3."""
     return (generator(seed, Purpose.SYNTHETIC_RECORDS).random(people) < SHARE).astype(np.float64)
 
 
-def survey(secret: Bits, epsilon: float, seed: int) -> Survey:
+def survey(secret: Floats, epsilon: float, seed: int) -> Survey:
     """Ask everybody once, with coins, and estimate how many have the secret.
 
     With p the probability of the truth, "yes" comes with probability (1 - p) + (2p - 1) share. Solved for the share,
@@ -99,7 +98,7 @@ class Ward:
 
     cigarettes: int
     exact_difference: int
-    noisy_differences: NDArray[np.float64]
+    noisy_differences: Floats
     scale: float
 
 
@@ -185,7 +184,7 @@ class Inference:
     advantage: float
 
 
-def infer(secret: Bits, epsilon: float, prior: float, seed: int) -> Inference:
+def infer(secret: Floats, epsilon: float, prior: float, seed: int) -> Inference:
     """Guess by Bayes' rule: odds before, times the ratio of the answer's probabilities with and without the secret.
 
     Parameters
@@ -201,7 +200,7 @@ def infer(secret: Bits, epsilon: float, prior: float, seed: int) -> Inference:
     """
     randomiser, with_secret, without = RandomisedBits(epsilon), np.ones(1), np.zeros(1)
 
-    def belief(answers: NDArray[np.generic]) -> Bits:
+    def belief(answers: NDArray[np.generic]) -> Floats:
         return np.asarray(expit(logit(prior) + randomiser.log_odds(answers[:, np.newaxis], with_secret, without)))
 
     after_yes, after_no = belief(np.array([1.0, 0.0])).tolist()

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -32,6 +31,7 @@ from experiments.studies.membership_releases import (
     YES_OR_NO,
     gaussian_mean,
 )
+from fl_audit.arrays import Floats
 from fl_audit.errors import InputError
 from fl_audit.evidence.membership.rates import SMALL_RATES, MembershipRates, membership_rates
 from fl_audit.game.membership import Membership
@@ -71,7 +71,7 @@ class Coverage:
     attack: str
     separate: bool
     targets: int
-    aucs: NDArray[np.float64]
+    aucs: Floats
     covered: int
     above: int
     below: int

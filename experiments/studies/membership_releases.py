@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, ndtr, ndtri
 
 from fl_audit.adversaries.membership.active import active_scores
@@ -20,10 +19,8 @@ from fl_audit.adversaries.membership.shadow import AttackModel, ShadowRule, shad
 from fl_audit.adversaries.membership.white_box import known_halves, white_box_scores
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.adversaries.membership.white_box_rule import WhiteBoxRule
+from fl_audit.arrays import Flags, Floats
 from fl_audit.game.membership import Membership
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 _PLACES = 1.5
 """Spread of what is known of a record before the game: how hard it is to learn."""
@@ -36,7 +33,7 @@ _LOSSES_LEARNT = 300
 
 
 @dataclass(frozen=True)
-class Release:
+class CoinAnswers:
     """What the models of all worlds say.
 
     Parameters
@@ -51,14 +48,14 @@ class Release:
         The coins.
     """
 
-    confidences: Array
-    wrong: Array
-    population: Array
+    confidences: Floats
+    wrong: Floats
+    population: Floats
     membership: Membership
 
 
 @dataclass(frozen=True)
-class Mechanism:
+class CoinMechanism:
     """A mechanism that tells of each coin by itself.
 
     Parameters
@@ -74,11 +71,11 @@ class Mechanism:
     """
 
     name: str
-    tell: Callable[[np.random.Generator, Flags], Array]
-    tpr: Callable[[Array], Array]
+    tell: Callable[[np.random.Generator, Flags], Floats]
+    tpr: Callable[[Floats], Floats]
     auc: float
 
-    def release(self, draw: np.random.Generator, worlds: int, targets: int, shared: float = 0.0) -> Release:
+    def release(self, draw: np.random.Generator, worlds: int, targets: int, shared: float = 0.0) -> CoinAnswers:
         """Return what is told, moved by a place of each record's own.
 
         Parameters
@@ -97,10 +94,10 @@ class Mechanism:
         told = place[0] + self.tell(draw, is_in) + shift
         wrong = place[1] + draw.normal(size=is_in.shape) + shift
         population = draw.normal(0, _PLACES, _POPULATION) + draw.normal(size=(worlds, _POPULATION)) + shift
-        return Release(told, wrong, population, Membership(is_in))
+        return CoinAnswers(told, wrong, population, Membership(is_in))
 
 
-def gaussian_mean(mu: float) -> Mechanism:
+def gaussian_mean(mu: float) -> CoinMechanism:
     """Return one that tells N(mu coin, 1): the trade-off of a Gaussian mechanism (Dong, Roth & Su 2022, section 2.2).
 
     Parameters
@@ -108,7 +105,7 @@ def gaussian_mean(mu: float) -> Mechanism:
     mu
         At least 0; at 0 nothing depends on the coins.
     """
-    return Mechanism(
+    return CoinMechanism(
         f"Gaussian mean, mu = {mu:g}",
         lambda draw, is_in: mu * is_in + draw.normal(size=is_in.shape),
         lambda fpr: np.asarray(ndtr(ndtri(fpr) + mu), dtype=np.float64),
@@ -116,7 +113,7 @@ def gaussian_mean(mu: float) -> Mechanism:
     )
 
 
-def randomised_response(epsilon: float) -> Mechanism:
+def randomised_response(epsilon: float) -> CoinMechanism:
     """Return one that tells each coin right with probability e^epsilon / (1 + e^epsilon): the worst under pure DP.
 
     Parameters
@@ -125,7 +122,7 @@ def randomised_response(epsilon: float) -> Mechanism:
         At least 0.
     """
     up = np.exp(epsilon)
-    return Mechanism(
+    return CoinMechanism(
         f"randomised response, epsilon = {epsilon:g}",
         lambda draw, is_in: (is_in ^ (draw.random(is_in.shape) >= expit(epsilon))).astype(np.float64),
         lambda fpr: np.minimum(up * fpr, 1 - (1 - fpr) / up),
@@ -133,7 +130,7 @@ def randomised_response(epsilon: float) -> Mechanism:
     )
 
 
-def leaky_response(epsilon: float, delta: float) -> Mechanism:
+def leaky_response(epsilon: float, delta: float) -> CoinMechanism:
     """Return randomised response that tells a coin outright, and says so, with probability delta.
 
     Parameters
@@ -146,12 +143,12 @@ def leaky_response(epsilon: float, delta: float) -> Mechanism:
     """
     up = np.exp(epsilon)
 
-    def tell(draw: np.random.Generator, is_in: Flags) -> Array:
+    def tell(draw: np.random.Generator, is_in: Flags) -> Floats:
         told = is_in ^ (draw.random(is_in.shape) >= expit(epsilon))
         outright = draw.random(is_in.shape) < delta
         return np.where(outright, np.where(is_in, 2.0, -1.0), told.astype(np.float64))
 
-    return Mechanism(
+    return CoinMechanism(
         f"randomised response, epsilon = {epsilon:g}, delta = {delta:g}",
         tell,
         lambda fpr: np.minimum(1.0, np.minimum(delta + up * fpr, 1 - (1 - delta - fpr) / up)),
@@ -159,11 +156,11 @@ def leaky_response(epsilon: float, delta: float) -> Mechanism:
     )
 
 
-Attack = Callable[[Release, Flags | None], Array]
+Attack = Callable[[CoinAnswers, Flags | None], Floats]
 """Scores (worlds, targets) from a release and the worlds that may serve as shadows: all others, if None."""
 
 
-def _loss(release: Release, shadows: Flags | None) -> Array:
+def _loss(release: CoinAnswers, shadows: Flags | None) -> Floats:
     return loss_scores(np.logaddexp(0, -release.confidences))
 
 
@@ -171,7 +168,7 @@ def _lira(form: LiraForm, spread: LiraSpread) -> Attack:
     return lambda release, shadows: lira_scores(release.confidences, release.membership, form, spread, shadows)
 
 
-def _lira_of_queries(release: Release, shadows: Flags | None) -> Array:
+def _lira_of_queries(release: CoinAnswers, shadows: Flags | None) -> Floats:
     """LiRA that asks in several ways: the other answers are the first with noise, which tells no more of the coin."""
     noise = np.random.default_rng(0).normal(size=(*release.confidences.shape, _QUERIES))
     noise[..., 0] = 0.0
@@ -179,7 +176,7 @@ def _lira_of_queries(release: Release, shadows: Flags | None) -> Array:
 
 
 def _rmia(rule: RmiaRule) -> Attack:
-    def attack(release: Release, shadows: Flags | None) -> Array:
+    def attack(release: CoinAnswers, shadows: Flags | None) -> Floats:
         own, others = (-np.logaddexp(0, -one) for one in (release.confidences, release.population))
         return rmia_scores(own, others, release.membership, rule, shadows)
 
@@ -187,7 +184,7 @@ def _rmia(rule: RmiaRule) -> Attack:
 
 
 def _shadow(model: AttackModel) -> Attack:
-    def attack(release: Release, shadows: Flags | None) -> Array:
+    def attack(release: CoinAnswers, shadows: Flags | None) -> Floats:
         phi, coins = release.confidences, release.membership
         values = np.stack([-np.logaddexp(0, -phi), -np.logaddexp(0, phi)], axis=-1)
         return shadow_scores(values, np.zeros(coins.targets, dtype=np.int64), coins, ShadowRule(model), shadows)
@@ -195,12 +192,12 @@ def _shadow(model: AttackModel) -> Attack:
     return attack
 
 
-def _active(release: Release, shadows: Flags | None) -> Array:
+def _active(release: CoinAnswers, shadows: Flags | None) -> Floats:
     """Score by losses under two releases, the second of which has told nothing of the coins."""
     return active_scores(np.logaddexp(0, -np.stack([release.confidences, release.wrong])))
 
 
-def _white_box(release: Release, shadows: Flags | None) -> Array:
+def _white_box(release: CoinAnswers, shadows: Flags | None) -> Floats:
     """Show gradients of two classes, with activations that no coin moves; known halves are always the same."""
     phi, coins = release.confidences, release.membership
     told = np.stack([-np.logaddexp(0, -phi), -np.logaddexp(0, phi)], axis=-1)[:, :, np.newaxis]
@@ -216,12 +213,12 @@ def _white_box(release: Release, shadows: Flags | None) -> Array:
     return white_box_scores(features, coins, known, WhiteBoxRule(steps=_STEPS))
 
 
-def _attribute(release: Release, shadows: Flags | None) -> Array:
+def _attribute(release: CoinAnswers, shadows: Flags | None) -> Floats:
     """Score 1 where a binary attribute is guessed right and 0 where it is not, the law of losses being unknown."""
     return _guessed_right(release).astype(np.float64)
 
 
-def _attribute_by_law(release: Release, shadows: Flags | None) -> Array:
+def _attribute_by_law(release: CoinAnswers, shadows: Flags | None) -> Floats:
     """Score as `_attribute`, with the law of members' losses as shadow worlds show it: those named, or another half."""
     worlds = np.arange(release.membership.worlds)
     parts = [(shadows, ~shadows)] if shadows is not None else [(worlds % 2 == p, worlds % 2 != p) for p in (0, 1)]
@@ -233,7 +230,7 @@ def _attribute_by_law(release: Release, shadows: Flags | None) -> Array:
     return scores
 
 
-def _guessed_right(release: Release, law: Callable[[Array], Array] | None = None) -> Flags:
+def _guessed_right(release: CoinAnswers, law: Callable[[Floats], Floats] | None = None) -> Flags:
     losses = np.logaddexp(0, -np.stack([release.confidences, release.wrong], axis=-1))
     truth = np.zeros(release.membership.targets, dtype=np.int64)
     return attribute_guesses(losses, truth, [0.5, 0.5], law).right

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -27,6 +26,7 @@ from scipy.stats import binom
 from experiments.cli.main import guarded
 from experiments.studies.membership_releases import gaussian_mean
 from experiments.studies.one_run_mechanisms import OneRunMechanism, mechanisms, partial_response_tpr
+from fl_audit.arrays import Flags, Floats
 from fl_audit.canaries.bounds import bound_of_guesses
 from fl_audit.canaries.guesses import Guesses, guesses_of_scores
 from fl_audit.canaries.methods import OneRunMethod
@@ -47,11 +47,11 @@ _SHARES = np.exp(np.linspace(np.log(LEVEL * 1.001), 0.0, 120))
 _RATES = np.exp(np.linspace(np.log(1e-12), np.log(0.5), 4000))
 _SURE = 1 - 1e-12
 
-IsFalse = Callable[[NDArray[np.float64], NDArray[np.bool_]], bool]
+IsFalse = Callable[[Floats, Flags], bool]
 
 
 @dataclass(frozen=True)
-class Line:
+class CertificateLine:
     """How often one certificate about one mechanism was false.
 
     Parameters
@@ -74,7 +74,7 @@ class Line:
     false: int
 
 
-def false_certificates(mechanism: OneRunMechanism, runs: int, seed: int) -> list[Line]:
+def false_certificates(mechanism: OneRunMechanism, runs: int, seed: int) -> list[CertificateLine]:
     """Return how often each certificate about a mechanism is false.
 
     Parameters
@@ -97,7 +97,8 @@ def false_certificates(mechanism: OneRunMechanism, runs: int, seed: int) -> list
     independent, gaussian = mechanism.is_independent, mechanism.is_gaussian
     holds = {"any": True, "independent": independent, "gaussian": gaussian}
     return [
-        Line(mechanism.name, name, truth, holds[needs], runs, false[name]) for name, (truth, needs, _) in tests.items()
+        CertificateLine(mechanism.name, name, truth, holds[needs], runs, false[name])
+        for name, (truth, needs, _) in tests.items()
     ]
 
 
@@ -128,7 +129,7 @@ def _tests(mu: float, epsilon: float) -> dict[str, tuple[float, str, IsFalse]]:
     def counted(number: int, decide: Callable[[Guesses], bool]) -> IsFalse:
         return lambda scores, coins: decide(guesses_of_scores(scores, coins, number, number))
 
-    def by_shift(scores: NDArray[np.float64], coins: NDArray[np.bool_]) -> bool:
+    def by_shift(scores: Floats, coins: Flags) -> bool:
         return gaussian_shift(scores[coins], scores[~coins], 1 - LEVEL).low > mu
 
     return {
@@ -141,7 +142,7 @@ def _tests(mu: float, epsilon: float) -> dict[str, tuple[float, str, IsFalse]]:
     }
 
 
-def problems(lines: list[Line]) -> list[str]:
+def problems(lines: list[CertificateLine]) -> list[str]:
     """Return what contradicts the claims."""
     allowed = binom.ppf(1 - ALARM / max(1, len(lines)), lines[0].runs, LEVEL)
     return [
@@ -228,7 +229,7 @@ def power_table(rows: list[tuple[float, ...]]) -> Table:
     return table
 
 
-def certificates_table(lines: list[Line]) -> Table:
+def certificates_table(lines: list[CertificateLine]) -> Table:
     """Return the table of false certificates."""
     table = Table(title=f"False certificates at {1 - LEVEL:.0%}, {COINS} coins a run")
     for column in ("mechanism", "certificate", "truth", "assumption", "runs", "false", "share"):

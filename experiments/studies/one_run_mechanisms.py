@@ -8,13 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, ndtr, ndtri
 
 from experiments.studies.membership_releases import gaussian_mean, randomised_response
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+from fl_audit.arrays import Flags, Floats
 
 _RATES = np.exp(np.linspace(np.log(1e-14), np.log(0.5), 20_000))
 """False positive rates at which curves are searched; beyond one half they say the same of the other side."""
@@ -41,8 +38,8 @@ class OneRunMechanism:
     """
 
     name: str
-    tell: Callable[[np.random.Generator, Flags], Array]
-    tpr: Callable[[Array], Array]
+    tell: Callable[[np.random.Generator, Flags], Floats]
+    tpr: Callable[[Floats], Floats]
     is_independent: bool = True
     is_gaussian: bool = False
     limit_mu: float | None = None
@@ -88,7 +85,7 @@ def mechanisms() -> list[OneRunMechanism]:
     ]
 
 
-def partial_response_tpr(rate: Array, share: float, epsilon: float) -> Array:
+def partial_response_tpr(rate: Floats, share: float, epsilon: float) -> Floats:
     """Return the largest TPR about a coin that randomised response tells with a probability, and nothing otherwise.
 
     Parameters
@@ -104,7 +101,7 @@ def partial_response_tpr(rate: Array, share: float, epsilon: float) -> Array:
     return np.minimum(np.minimum(up * rate, rate + share * np.tanh(epsilon / 2)), 1 - (1 - rate) / up)
 
 
-def _told(draw: np.random.Generator, is_in: Flags, leaks: Flags, epsilon: float) -> Array:
+def _told(draw: np.random.Generator, is_in: Flags, leaks: Flags, epsilon: float) -> Floats:
     """Return +-1 for what randomised response says of the coins that leak, and noise near 0 for others."""
     said = is_in ^ (draw.random(is_in.shape) >= expit(epsilon))
     return np.where(leaks, 2.0 * said - 1, 0.0) + 1e-3 * draw.normal(size=is_in.shape)
@@ -115,20 +112,20 @@ def _halves(draw: np.random.Generator, is_in: Flags) -> Flags:
     return np.repeat(draw.random((runs, 2)) < 0.1, coins // 2, axis=1)
 
 
-def _laplace(draw: np.random.Generator, is_in: Flags) -> Array:
+def _laplace(draw: np.random.Generator, is_in: Flags) -> Floats:
     return is_in + draw.laplace(size=is_in.shape)
 
 
-def _laplace_tpr(rate: Array) -> Array:
+def _laplace_tpr(rate: Floats) -> Floats:
     """Return the curve at epsilon = 1 (Dong, Roth & Su 2022, section 2.3)."""
     up = np.e
     return np.where(rate < 0.5 / up, up * rate, np.where(rate < 0.5, 1 - 1 / (4 * up * rate), 1 - (1 - rate) / up))
 
 
-def _sampled(draw: np.random.Generator, is_in: Flags) -> Array:
+def _sampled(draw: np.random.Generator, is_in: Flags) -> Floats:
     return 2.0 * (is_in & (draw.random(is_in.shape) < 0.3)) + draw.normal(size=is_in.shape)
 
 
-def _sampled_tpr(rate: Array) -> Array:
+def _sampled_tpr(rate: Floats) -> Floats:
     """Return the curve of adding the record; that of removing it lies below where rates are small."""
     return 0.7 * rate + 0.3 * np.asarray(ndtr(ndtri(rate) + 2.0))

@@ -7,22 +7,20 @@ code, so that tests and limits of the verdict can be checked against a truth tha
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from experiments.studies.breach_kinds import Breach, Round, drawn
+from experiments.studies.breach_kinds import Breach, NoiseRound, drawn
 from fl_audit.adversaries.noise_sample import sampled_places
 from fl_audit.adversaries.residuals import LOW_BITS_KINDS, STRIDES, Residuals
+from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.learning.layout import ParameterLayout
-
-Floats = NDArray[np.float64]
 
 DIRECTIONS = 16
 _HALF_PRECISION_BITS = 11
 
 
 @dataclass(frozen=True)
-class Setting:
+class NoiseSetting:
     """A synthetic federation.
 
     Parameters
@@ -94,7 +92,7 @@ class Sums:
         return np.asarray((self.raw * np.minimum(1.0, factor / self.lengths)).sum(axis=2))
 
 
-def draw_sums(rng: np.random.Generator, setting: Setting) -> Sums:
+def draw_sums(rng: np.random.Generator, setting: NoiseSetting) -> Sums:
     """Draw gradients with a direction in common and a median length of 2 C, clip them and add them up."""
     norm, size = setting.clipping_norm, setting.parameters
     common = rng.standard_normal((setting.rounds, 1, 1, size)) / np.sqrt(size)
@@ -108,13 +106,13 @@ def draw_sums(rng: np.random.Generator, setting: Setting) -> Sums:
     return Sums(clipped.sum(axis=2), raw.sum(axis=2), raw, lengths / norm, present, absent)
 
 
-def _of_length(rng: np.random.Generator, setting: Setting) -> Floats:
+def _of_length(rng: np.random.Generator, setting: NoiseSetting) -> Floats:
     vectors = rng.standard_normal((setting.worlds, setting.rounds, setting.parameters))
     lengths = setting.clipping_norm * rng.uniform(0.1, 1.0, (setting.worlds, setting.rounds, 1))
     return np.asarray(vectors * lengths / np.linalg.norm(vectors, axis=-1, keepdims=True))
 
 
-def play(rng: np.random.Generator, setting: Setting, breach: Breach | None = None) -> Measured:
+def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach | None = None) -> Measured:
     """Play the game in all worlds and return what an insider who believes the claim measures; honest without breach."""
     sums = draw_sums(rng, setting)
     members = rng.random(setting.worlds) < 0.5
@@ -143,14 +141,16 @@ def _total(sums: Sums, clipped: Floats, chosen: Floats, breach: Breach | None) -
 
 
 def _noise(
-    rng: np.random.Generator, setting: Setting, sigma: Floats, members: NDArray[np.bool_], breach: Breach | None
+    rng: np.random.Generator, setting: NoiseSetting, sigma: Floats, members: Flags, breach: Breach | None
 ) -> Floats:
     normals, key = rng.standard_normal((*sigma.shape, setting.parameters)), int(rng.integers(2**31))
     if breach is None:
         return normals * sigma[..., None]
     sizes = tuple(size for _, size in setting.tensors)
     rounds = [
-        Round(lambda number: normals[:, number - 1], number, setting.rounds, members, sigma[:, number - 1], sizes, key)
+        NoiseRound(
+            lambda number: normals[:, number - 1], number, setting.rounds, members, sigma[:, number - 1], sizes, key
+        )
         for number in range(1, setting.rounds + 1)
     ]
     return np.stack([drawn(breach, one) for one in rounds], axis=1)
@@ -197,9 +197,7 @@ def measure(
     )
 
 
-def _per_tensor(
-    tensors: tuple[tuple[str, int], ...], residual: Floats, unit: Floats
-) -> tuple[Floats, NDArray[np.int64]]:
+def _per_tensor(tensors: tuple[tuple[str, int], ...], residual: Floats, unit: Floats) -> tuple[Floats, Integers]:
     """Return the squares without the part along the record's direction in each tensor, and their degrees of freedom."""
     squares, freedom, start = [], [], 0
     for _, size in tensors:

@@ -4,18 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from fl_audit.adversaries.membership.confidence import label_log_probability, scaled_confidence
+from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
 from fl_audit.learning.stacked import StackedModel
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 MODEL = "dense-128"
 _LEARNING_RATE = 0.01
@@ -41,13 +38,13 @@ class Trained:
         Logarithm of the confidence in the labels of as many records that no world used.
     """
 
-    logits: Array
-    labels: NDArray[np.int64]
+    logits: Floats
+    labels: Integers
     is_in: Flags
     shadows: Flags
-    confidences: Array
-    log_p: Array
-    population_log_p: Array
+    confidences: Floats
+    log_p: Floats
+    population_log_p: Floats
 
     @property
     def membership(self) -> Membership:
@@ -66,6 +63,11 @@ def train(data: DataSpec, worlds: int, targets: int, steps: int, seed: int = 0) 
         Numbers of models, of targets and of steps.
     seed
         Of records, coins and initial weights.
+
+    Raises
+    ------
+    InputError
+        If there are fewer records than that.
     """
     pool, draw = load_source(data).pool, np.random.default_rng(seed)
     require(

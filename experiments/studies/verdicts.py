@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from scipy.stats import binom, kstest
@@ -24,7 +23,8 @@ from scipy.stats import binom, kstest
 from experiments.cli.main import guarded
 from experiments.studies.adaptive_logistic import OddFeature, play_odd_feature
 from experiments.studies.engine_runs import honest_plans, measured_run
-from experiments.studies.synthetic_noise import Setting, play
+from experiments.studies.synthetic_noise import NoiseSetting, play
+from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.verdict import run_family
@@ -42,6 +42,7 @@ NEVER_TOO_SMALL = (
     TestName.SHAPE,
     TestName.TAILS,
     TestName.SHAPE_ALONG_RECORD,
+    TestName.EQUAL_VALUES,
     TestName.SHIFTED_COPIES,
     TestName.LOW_BITS,
     TestName.GRID,
@@ -65,7 +66,7 @@ class HonestTest:
     """
 
     name: str
-    p_values: NDArray[np.float64]
+    p_values: Floats
 
     @property
     def law(self) -> str:
@@ -96,7 +97,7 @@ def honest_runs(count: int, seed: int = 0) -> Iterator[Measured]:
             continue
         tensors = _MODELS[number % len(_MODELS)]
         relation, scaling = bool(rng.integers(2)), bool(rng.integers(2))
-        yield play(rng, Setting(tensors, worlds, rounds=int(rng.integers(2, 21)), replace=relation, local=scaling))
+        yield play(rng, NoiseSetting(tensors, worlds, rounds=int(rng.integers(2, 21)), replace=relation, local=scaling))
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
-from numpy.typing import NDArray
 from scipy.stats import gaussian_kde
 
 from experiments.sweeps.tables import Utility, promise_varies
+from fl_audit.arrays import Flags, Floats
 from fl_audit.report.style import (
     DOTS_PER_INCH,
     INK,
@@ -31,8 +31,6 @@ from fl_audit.report.style import (
 )
 from fl_audit.report.wording import number_text
 
-Floats = NDArray[np.float64]
-
 UTILITY_NAMES = {Utility.ACCURACY: "test accuracy (share)", Utility.AUROC: "test AUROC (probability)"}
 NO_PROMISE = "no privacy"
 _MOST_GROUPS = 6
@@ -44,11 +42,11 @@ _MOST_LABELS = 12
 
 
 @dataclass(frozen=True)
-class Group:
+class PointGroup:
     """Points that are drawn alike."""
 
     label: str
-    rows: NDArray[np.bool_]
+    rows: Flags
     colour: str
     marker: str
     private: bool
@@ -126,22 +124,22 @@ def _promise_figure(points: pd.DataFrame, utility: Utility, title: str) -> Figur
     return figure
 
 
-def groups_of(points: pd.DataFrame) -> list[Group]:
+def groups_of(points: pd.DataFrame) -> list[PointGroup]:
     """Return baselines, then points by the epsilon that they promise; all private ones together if there are many."""
     private = points["private"].to_numpy(dtype=bool)
-    groups = [Group(NO_PROMISE, ~private, "#b35806", "X", False)] if (~private).any() else []
+    groups = [PointGroup(NO_PROMISE, ~private, "#b35806", "X", False)] if (~private).any() else []
     promised = points["epsilon"].to_numpy(dtype=np.float64)
     rounded = np.array([float(f"{value:.3g}") for value in promised])
     levels = np.unique(rounded[private])
     if len(levels) > _MOST_GROUPS:
-        return [*groups, Group("differentially private", private, _SHADES[1], _MARKERS[0], True)]
+        return [*groups, PointGroup("differentially private", private, _SHADES[1], _MARKERS[0], True)]
     for index, level in enumerate(levels):
         label = f"epsilon = {number_text(float(level))}"
-        groups.append(Group(label, private & (rounded == level), _SHADES[index], _MARKERS[index], True))
+        groups.append(PointGroup(label, private & (rounded == level), _SHADES[index], _MARKERS[index], True))
     return groups
 
 
-def _draw_group(axes: Axes, points: pd.DataFrame, group: Group) -> None:
+def _draw_group(axes: Axes, points: pd.DataFrame, group: PointGroup) -> None:
     # A point whose Epsilon* is unbounded has no place; the caption says so.
     points = points[np.isfinite(points["epsilon_star"])]
     x, y = (points[name].to_numpy(dtype=np.float64) for name in ("epsilon_star", "utility"))

@@ -8,9 +8,10 @@ import pandas as pd
 from experiments.sweeps.landscape import UTILITY_NAMES
 from experiments.sweeps.sweep import RUNS, Sweep
 from experiments.sweeps.tables import ATTACKED, promise_varies
+from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.law_words import SIMULATION_NOTICE
 from fl_audit.report.page.markup import html_figure, html_table
-from fl_audit.report.page.shell import Banner, Look, html_page
+from fl_audit.report.page.shell import html_page
 from fl_audit.report.style import to_png
 from fl_audit.report.wording import number_text, plural
 
@@ -51,7 +52,7 @@ def sweep_page(sweep: Sweep, title: str) -> str:
         opening=_READING,
         body=f"{figure}\n<h2>Points</h2>\n{points_html(sweep)}",
         footer=SIMULATION_NOTICE,
-        banner=Banner("Nothing private was played" if best.empty else "What the promise costs", line, Look.NONE),
+        banner=Banner("Nothing private was played" if best.empty else "What the promise costs", line, VerdictLook.NONE),
         step=(
             "Take the smallest epsilon on the frontier whose utility is enough, and audit that run with more worlds: "
             f"fl-audit report {RUNS}/NAME writes its page."
@@ -65,7 +66,7 @@ def _best_text(sweep: Sweep, best: "pd.DataFrame") -> str:
         return "none of them is on a frontier."
     first, last = best.iloc[0], best.iloc[-1]
     ends = [
-        f"{row['settings']} ({number_text(row['utility'], 3)}"
+        f"{row['settings']} (utility {number_text(row['utility'], 3)}"
         + (f", epsilon {number_text(row['epsilon'], 3)})" if pd.notna(row["epsilon"]) else ")")
         for row in (first, last)
     ]

@@ -17,7 +17,7 @@ from rich.table import Table
 from experiments.cli.main import guarded
 from experiments.zoo.animal import Animal, Honest
 from experiments.zoo.animals import ANIMALS
-from experiments.zoo.hunt import BUDGET, QUICK, Row, hunt, problems, write_csv
+from experiments.zoo.hunt import BUDGET, QUICK, TrialRow, hunt, problems, write_csv
 from experiments.zoo.page import told, write_page
 from fl_audit.errors import InputError, require
 
@@ -39,7 +39,7 @@ def chosen(names: str | None) -> list[Animal]:
     return [by_name[name] for name in names.split(",")]
 
 
-def table(rows: Sequence[tuple[Animal | Honest, Row]]) -> Table:
+def table(rows: Sequence[tuple[Animal | Honest, TrialRow]]) -> Table:
     """Return the table of all that was played."""
     made = Table("mechanism", "claim", "verdict", "told by", "epsilon at least", "right", "s", "honest twin")
     verdicts = {what.name: row.verdict for what, row in rows if isinstance(what, Honest)}
@@ -69,7 +69,7 @@ def main() -> None:
     console = Console(width=200)
     mechanisms: list[Animal | Honest] = [*animals, *twins]
     budget = QUICK if options.quick else BUDGET
-    rows = list[tuple[Animal | Honest, Row]]()
+    rows = list[tuple[Animal | Honest, TrialRow]]()
     with console.status("starting") as status:
         for what in mechanisms:
             row = hunt(what, budget, options.processes, tell=partial(_show, status, what.name))

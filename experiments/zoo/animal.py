@@ -56,6 +56,8 @@ class Animal:
         The published incident, or the publication that describes the mistake.
     mend
         What its author has to do.
+    is_rounding
+        Whether low bits alone tell: it is caught where they do, and its claim about real numbers may hold.
 
     Raises
     ------
@@ -69,6 +71,7 @@ class Animal:
     wrong: str
     source: str
     mend: str
+    is_rounding: bool = False
 
     def __post_init__(self) -> None:
         for what in ("wrong", "source", "mend"):

@@ -115,6 +115,7 @@ _NOISE = (
         "Noise is added in float16, and the low bits of the result tell what it was added to.",
         'Mironov 2012, "On Significance of the Least Significant Bits for Differential Privacy".',
         "Add in float64 and round to a fixed grid, or draw discrete noise on a grid.",
+        is_rounding=True,
     ),
     Animal(
         "low-bits",
@@ -126,6 +127,7 @@ _NOISE = (
         'Mironov 2012, "On Significance of the Least Significant Bits for Differential Privacy"; Jin et al. 2022, '
         '"Are We There Yet? Timing and Floating-Point Attacks on Differential Privacy Systems".',
         "Add in float64 and round to a fixed grid, or draw discrete noise on a grid.",
+        is_rounding=True,
     ),
 )
 

@@ -7,9 +7,10 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message
 
 from experiments.zoo.parts import RUNNING_MEAN, Arrays, on_grid, whole_update
+from fl_audit.arrays import Floats
 from fl_audit.packing import pack, unpack
 from fl_audit.randomness import Purpose, generator
-from strategies.games.subject import Floats, Local, LocalReply, Mod
+from strategies.games.subject import Local, LocalReply, Mod
 
 EXPECTED_RECORDS = 4
 """Records that a shard is planned to have: a public number, whatever it really has."""

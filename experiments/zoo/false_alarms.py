@@ -94,7 +94,13 @@ def counts_table(verdicts: Verdicts, names: list[str]) -> tuple[Table, list[str]
 
 
 def main() -> None:
-    """Audit, print the counts, and write the verdicts."""
+    """Audit, print the counts, and write the verdicts.
+
+    Raises
+    ------
+    InputError
+        If no audit is asked for, or a mechanism is not known.
+    """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--audits", type=int, default=200, help="audits of every honest mechanism")
     parser.add_argument("--only", metavar="NAME,...", help="these mechanisms instead of all")

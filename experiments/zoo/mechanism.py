@@ -16,7 +16,8 @@ from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
 from experiments.zoo import parts
-from experiments.zoo.parts import Arrays, Floats, Reply, Round, Said
+from experiments.zoo.parts import Arrays, Reply, Said, ServerRound
+from fl_audit.arrays import Floats
 from fl_audit.packing import pack, unpack
 
 
@@ -59,17 +60,17 @@ class Mechanism:
     multiplier: float
     norm: float = 1.0
     clip: Callable[[Arrays, float], Arrays] = parts.whole_update
-    weights: Callable[[Round], Floats] = parts.equal_weights
+    weights: Callable[[ServerRound], Floats] = parts.equal_weights
     combine: Callable[[Sequence[Arrays], Floats, float], Arrays] = parts.weighted_sum
     clip_mean: Callable[[Arrays, float], Arrays] = parts.untouched
-    deviation: Callable[[float, Round, float], float] = parts.of_the_sum
+    deviation: Callable[[float, ServerRound, float], float] = parts.of_the_sum
     is_noised: Callable[[str, int], bool] = parts.every_tensor
     source: Callable[[int, int], np.random.Generator] = parts.fresh
     add: Callable[[Floats, Floats], Floats] = parts.on_grid
-    next_norm: Callable[[Round, np.random.Generator], float] = parts.same_norm
-    metrics: Callable[[Round], Mapping[str, float]] = parts.no_metrics
-    said: Callable[[Round | None, float], Said] = parts.nothing_said
-    buffers: Callable[[Round], Arrays] = parts.no_buffers
+    next_norm: Callable[[ServerRound, np.random.Generator], float] = parts.same_norm
+    metrics: Callable[[ServerRound], Mapping[str, float]] = parts.no_metrics
+    said: Callable[[ServerRound | None, float], Said] = parts.nothing_said
+    buffers: Callable[[ServerRound], Arrays] = parts.no_buffers
 
     def with_(self, **changed: object) -> "Mechanism":
         """Return the mechanism with some parts changed."""
@@ -98,7 +99,7 @@ class MechanismStrategy(Strategy):
         self._norm = mechanism.norm
         self._asked = 0
         self._sent: dict[str, NDArray[np.generic]] = {}
-        self._last: Round | None = None
+        self._last: ServerRound | None = None
 
     def summary(self) -> None:
         """Say nothing."""
@@ -121,7 +122,7 @@ class MechanismStrategy(Strategy):
         """Make the release of a round; a reply that is missing adds nothing, and one that is malformed is refused."""
         mechanism = self._mechanism
         read = tuple(_read(reply, self._sent) for reply in replies)
-        this = Round(server_round, self._asked, self._norm, read)
+        this = ServerRound(server_round, self._asked, self._norm, read)
         noise = mechanism.source(self._secret, server_round)
         mean = mechanism.clip_mean(self._mean(this), this.norm)
         self._norm, self._last = mechanism.next_norm(this, noise), this
@@ -131,7 +132,7 @@ class MechanismStrategy(Strategy):
         record = ArrayRecord({name: Array(*pack(values)) for name, values in (released | beside).items()})
         return record, MetricRecord(dict(mechanism.metrics(this)))
 
-    def _mean(self, this: Round) -> Arrays:
+    def _mean(self, this: ServerRound) -> Arrays:
         """Return the weighted sum of the clipped updates."""
         clipped = [self._mechanism.clip(reply.update, this.norm) for reply in this.replies]
         weights = self._mechanism.weights(this)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from experiments.zoo.animal import Animal
-from experiments.zoo.hunt import Row
+from experiments.zoo.hunt import TrialRow
 from fl_audit.whole_files import whole_file
 
 _HEAD = """# Sharp edges of federated DP
@@ -17,7 +17,7 @@ command below its name.
 """
 
 
-def page(caught: Mapping[Animal, Row], honest: Mapping[str, Row]) -> str:
+def page(caught: Mapping[Animal, TrialRow], honest: Mapping[str, TrialRow]) -> str:
     """Return the page.
 
     Parameters
@@ -32,18 +32,18 @@ def page(caught: Mapping[Animal, Row], honest: Mapping[str, Row]) -> str:
     return "\n".join([_HEAD, *_table(ranked, honest), *sections]) + "\n"
 
 
-def write_page(caught: Mapping[Animal, Row], honest: Mapping[str, Row], path: Path) -> None:
+def write_page(caught: Mapping[Animal, TrialRow], honest: Mapping[str, TrialRow], path: Path) -> None:
     """Write the page, whole or not at all."""
     with whole_file(path) as temporary:
         temporary.write_text(page(caught, honest), encoding="utf-8")
 
 
-def told(row: Row) -> str:
+def told(row: TrialRow) -> str:
     """Return the bound of a row beside what its claim allows."""
     return f"{row.bound:.2f} of {row.allowed:.2f} at delta {row.delta:.2g}" if row.games else "-"
 
 
-def _table(caught: Mapping[Animal, Row], honest: Mapping[str, Row]) -> list[str]:
+def _table(caught: Mapping[Animal, TrialRow], honest: Mapping[str, TrialRow]) -> list[str]:
     lines = [
         "| pitfall | claim | guessed right, of allowed | epsilon at least, of claimed | told by | honest twin |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -57,7 +57,7 @@ def _table(caught: Mapping[Animal, Row], honest: Mapping[str, Row]) -> list[str]
     return lines
 
 
-def _section(animal: Animal, row: Row) -> list[str]:
+def _section(animal: Animal, row: TrialRow) -> list[str]:
     return [
         "",
         f"## {animal.name}",

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation
+from fl_audit.arrays import Floats
 from fl_audit.privacy.adaptive_clipping import bit_sensitivity
 from fl_audit.randomness import Purpose, generator
 
-Floats = NDArray[np.float64]
 Arrays = dict[str, Floats]
 Said = Mapping[str, str | int | float]
 
@@ -43,7 +42,7 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Round:
+class ServerRound:
     """What a server knows of a round.
 
     Parameters
@@ -114,25 +113,31 @@ def dividing_by_length(update: Arrays, norm: float) -> Arrays:
 # Weights
 
 
-def equal_weights(this: Round) -> Floats:
+def equal_weights(this: ServerRound) -> Floats:
     """Give every reply one share of those that were asked, whoever else replies."""
     return np.full(len(this.replies), 1 / this.asked)
 
 
-def of_all_or_none(this: Round) -> Floats:
-    """Weigh equally, and refuse a round in which a reply is missing: its client's share of the noise is missing too."""
+def of_all_or_none(this: ServerRound) -> Floats:
+    """Weigh equally, and refuse a round in which a reply is missing: its client's share of the noise is missing too.
+
+    Raises
+    ------
+    ValueError
+        If a reply is missing.
+    """
     if len(this.replies) < this.asked:
         raise ValueError(f"{len(this.replies)} of {this.asked} clients replied: accepted are all of them")
     return equal_weights(this)
 
 
-def by_examples(this: Round) -> Floats:
+def by_examples(this: ServerRound) -> Floats:
     """Give every reply the share of examples that it names."""
     examples = np.array([reply.numbers[EXAMPLES] for reply in this.replies])
     return np.asarray(examples / examples.sum())
 
 
-def among_replies(this: Round) -> Floats:
+def among_replies(this: ServerRound) -> Floats:
     """Give every reply one share of those that came."""
     return np.full(len(this.replies), 1 / max(1, len(this.replies)))
 
@@ -159,27 +164,27 @@ def without_outliers(updates: Sequence[Arrays], weights: Floats, norm: float) ->
 # How much noise
 
 
-def of_the_sum(multiplier: float, this: Round, _next_norm: float) -> float:
+def of_the_sum(multiplier: float, this: ServerRound, _next_norm: float) -> float:
     """Return noise for a sum clipped at this round's norm, divided as the sum is."""
     return multiplier * this.norm / this.asked
 
 
-def of_all_registered(multiplier: float, this: Round, next_norm: float) -> float:
+def of_all_registered(multiplier: float, this: ServerRound, next_norm: float) -> float:
     """Divide the noise by all who are registered, twice as many as take part."""
     return of_the_sum(multiplier, this, next_norm) / 2
 
 
-def of_the_replies(multiplier: float, this: Round, _next_norm: float) -> float:
+def of_the_replies(multiplier: float, this: ServerRound, _next_norm: float) -> float:
     """Divide the noise by the replies that arrive."""
     return multiplier * this.norm / max(1, len(this.replies))
 
 
-def decaying(factor: float) -> Callable[[float, Round, float], float]:
+def decaying(factor: float) -> Callable[[float, ServerRound, float], float]:
     """Return noise that becomes smaller by a factor from round to round."""
     return lambda multiplier, this, next_norm: of_the_sum(multiplier, this, next_norm) * factor ** (this.number - 1)
 
 
-def of_the_next_norm(multiplier: float, this: Round, next_norm: float) -> float:
+def of_the_next_norm(multiplier: float, this: ServerRound, next_norm: float) -> float:
     """Return noise for the norm that was just worked out for the next round."""
     return multiplier * next_norm / this.asked
 
@@ -245,12 +250,12 @@ def in_half(mean: Floats, noise: Floats) -> Floats:
 # The clipping norm of the next round
 
 
-def same_norm(this: Round, _noise: np.random.Generator) -> float:
+def same_norm(this: ServerRound, _noise: np.random.Generator) -> float:
     """Leave the norm as it is."""
     return this.norm
 
 
-def towards_median(rate: float, bit_multiplier: float) -> Callable[[Round, np.random.Generator], float]:
+def towards_median(rate: float, bit_multiplier: float) -> Callable[[ServerRound, np.random.Generator], float]:
     """Move the norm towards the median of the updates' lengths (Andrew et al. 2021, Algorithm 1).
 
     Parameters
@@ -262,7 +267,7 @@ def towards_median(rate: float, bit_multiplier: float) -> Callable[[Round, np.ra
     """
     deviation = bit_multiplier * bit_sensitivity(Relation.ADD_REMOVE)
 
-    def next_norm(this: Round, noise: np.random.Generator) -> float:
+    def next_norm(this: ServerRound, noise: np.random.Generator) -> float:
         bits = sum(0.5 if length(reply.update) <= this.norm else -0.5 for reply in this.replies)
         share = (bits + deviation * noise.standard_normal()) / this.asked + 0.5
         return this.norm * math.exp(-rate * (share - 0.5))
@@ -273,52 +278,52 @@ def towards_median(rate: float, bit_multiplier: float) -> Callable[[Round, np.ra
 # What is said beside the model
 
 
-def no_metrics(_this: Round) -> Mapping[str, float]:
+def no_metrics(_this: ServerRound) -> Mapping[str, float]:
     """Release no number."""
     return {}
 
 
-def total_examples(this: Round) -> Mapping[str, float]:
+def total_examples(this: ServerRound) -> Mapping[str, float]:
     """Release how many examples there are."""
     return {EXAMPLES: sum(reply.numbers[EXAMPLES] for reply in this.replies)}
 
 
-def mean_loss(this: Round) -> Mapping[str, float]:
+def mean_loss(this: ServerRound) -> Mapping[str, float]:
     """Release the mean of the clients' losses."""
     return {LOSS: float(np.mean([reply.numbers[LOSS] for reply in this.replies]))}
 
 
-def mean_length(this: Round) -> Mapping[str, float]:
+def mean_length(this: ServerRound) -> Mapping[str, float]:
     """Release the mean length of the updates as they arrive."""
     return {"update-norm": float(np.mean([length(reply.update) for reply in this.replies]))}
 
 
-def nothing_said(_last: Round | None, _norm: float) -> Said:
+def nothing_said(_last: ServerRound | None, _norm: float) -> Said:
     """Say nothing to clients but the model."""
     return {}
 
 
-def norm_said(_last: Round | None, norm: float) -> Said:
+def norm_said(_last: ServerRound | None, norm: float) -> Said:
     """Tell clients the clipping norm, as adaptive clipping has to."""
     return {"clipping-norm": norm}
 
 
-def a_byte_a_reply(last: Round | None, _norm: float) -> Said:
+def a_byte_a_reply(last: ServerRound | None, _norm: float) -> Said:
     """Make the message one byte longer for every reply that the last round had."""
     return {"padding": "-" * len(last.replies) if last else ""}
 
 
-def a_seed_for_all(_last: Round | None, _norm: float) -> Said:
+def a_seed_for_all(_last: ServerRound | None, _norm: float) -> Said:
     """Send everybody the same seed for the noise."""
     return {"noise-seed": random.getrandbits(32)}
 
 
-def no_buffers(_this: Round) -> Arrays:
+def no_buffers(_this: ServerRound) -> Arrays:
     """Release no array but the parameters."""
     return {}
 
 
-def running_means(this: Round) -> Arrays:
+def running_means(this: ServerRound) -> Arrays:
     """Release the clients' running means of a normalisation layer, averaged, without clipping and noise."""
     means = [reply.numbers[RUNNING_MEAN] for reply in this.replies]
     return {f"{BUFFER}running_mean": np.array([np.mean(means)])}

@@ -10,15 +10,14 @@ on the noise of those before it, and on who was sampled.
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.game.game import Game
 from fl_audit.game.private_training import OwnDraws, expected_update, private_steps, trained_privately
-from fl_audit.game.seen import Seen
+from fl_audit.game.seen import SeenRound
 from fl_audit.mechanisms.standpoint import Place
 
 
@@ -41,7 +40,7 @@ class _Rest:
     variance: float
 
 
-def score(game: Game, seen: Seen, insider: int) -> NDArray[np.float64]:
+def score(game: Game, seen: SeenRound, insider: int) -> Floats:
     """Return what a round says for the differing record's being in, float64 (worlds,); scores of rounds add up.
 
     Parameters
@@ -60,11 +59,11 @@ def score(game: Game, seen: Seen, insider: int) -> NDArray[np.float64]:
     """
     left = _of_target(game, seen) if game.public.standpoint.place is Place.SERVER else _of_sum(game, seen, insider)
     agreement = ((left.rest - left.direction / 2) * left.direction).sum(dim=1)
-    found: NDArray[np.float64] = (agreement / left.variance).cpu().numpy()
+    found: Floats = (agreement / left.variance).cpu().numpy()
     return found
 
 
-def _of_target(game: Game, seen: Seen) -> _Rest:
+def _of_target(game: Game, seen: SeenRound) -> _Rest:
     """Return what is left of the contribution of the target's client, which a curious server sees by itself."""
     require(seen.around.contribution is not None, "the server was not shown the contribution of the target's client")
     assert seen.around.contribution is not None
@@ -73,7 +72,7 @@ def _of_target(game: Game, seen: Seen) -> _Rest:
     return _Rest(rest, expected.of_differing.double(), _variance(game, game.victim))
 
 
-def _of_sum(game: Game, seen: Seen, insider: int) -> _Rest:
+def _of_sum(game: Game, seen: SeenRound, insider: int) -> _Rest:
     rest = seen.sums(game.public.law).double().clone()
     direction, variance = torch.zeros_like(rest), 0.0
     known = _known_seeds(game, seen, insider)
@@ -89,7 +88,7 @@ def _of_sum(game: Game, seen: Seen, insider: int) -> _Rest:
     return _Rest(rest, direction, variance)
 
 
-def _known_seeds(game: Game, seen: Seen, insider: int) -> dict[int, int]:
+def _known_seeds(game: Game, seen: SeenRound, insider: int) -> dict[int, int]:
     """Return the seeds that an insider knows, by client: its own and its colluders'."""
     clients, seeds = (insider, *game.colluders(insider)), seen.around.noise_seeds
     require(seeds is not None, "the insider was not shown the seeds of the noise that it knows")
@@ -98,7 +97,7 @@ def _known_seeds(game: Game, seen: Seen, insider: int) -> dict[int, int]:
     return dict(zip(clients, seeds.tolist(), strict=True))
 
 
-def _world_numbers(seen: Seen) -> list[int]:
+def _world_numbers(seen: SeenRound) -> list[int]:
     require(seen.around.world_numbers is not None, "the insider was not shown the numbers of the worlds")
     assert seen.around.world_numbers is not None
     return [int(world) for world in seen.around.world_numbers.tolist()]

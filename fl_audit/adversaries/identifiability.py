@@ -7,16 +7,15 @@ the same time.
 
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.adversaries.noise_meter import Meter
 from fl_audit.adversaries.residuals import Residuals, join
+from fl_audit.arrays import Floats
 from fl_audit.game.game import Game
 from fl_audit.game.hypotheses import question_of
-from fl_audit.game.seen import Seen, is_blurred, refuse_blurred
+from fl_audit.game.seen import SeenRound, is_blurred, refuse_blurred
 from fl_audit.mechanisms.weighing import Hypotheses, weigh_gaussian
 
 
@@ -37,13 +36,13 @@ class Observation:
         What was measured of the noise.
     """
 
-    increment: NDArray[np.float64]
-    local_sensitivity: NDArray[np.float64]
-    scores: NDArray[np.float64]
+    increment: Floats
+    local_sensitivity: Floats
+    scores: Floats
     residuals: Residuals
 
 
-def observe(game: Game, seen: Seen, batch_worlds: int | None = None) -> Observation:
+def observe(game: Game, seen: SeenRound, batch_worlds: int | None = None) -> Observation:
     """Weigh what was seen of a round, and measure its noise.
 
     Parameters
@@ -81,7 +80,7 @@ def observe(game: Game, seen: Seen, batch_worlds: int | None = None) -> Observat
     return replace(found, residuals=found.residuals.of_recovered(is_blurred(share)))
 
 
-def weigh(game: Game, hypotheses: Hypotheses, release: Tensor, norms: NDArray[np.float64] | None = None) -> Observation:
+def weigh(game: Game, hypotheses: Hypotheses, release: Tensor, norms: Floats | None = None) -> Observation:
     """Weigh noised sums under two hypotheses.
 
     Parameters

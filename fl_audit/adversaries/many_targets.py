@@ -10,20 +10,17 @@ from typing import NamedTuple, assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.adversaries.membership.active import ascent
 from fl_audit.adversaries.membership.insider import increments, signal_to_noise
+from fl_audit.arrays import Flags, Floats
 from fl_audit.game.contributing import Moment, contributed
 from fl_audit.game.game import Game
 from fl_audit.game.membership import Membership
-from fl_audit.game.seen import Seen
+from fl_audit.game.seen import SeenRound
 from fl_audit.learning.record_gradients import record_gradients
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 
 class TargetsObserved(NamedTuple):
@@ -42,7 +39,22 @@ class TargetsObserved(NamedTuple):
     signal: Floats
 
 
-def observe_targets(game: Game, seen: Seen, membership: Membership) -> TargetsObserved:
+def observe_candidates(game: Game, seen: SeenRound) -> TargetsObserved:
+    """Weigh what was seen of a round for every candidate of the game of reconstruction, against there being none.
+
+    Exactly one is in, and nobody tells the insider which. The log-odds of a candidate against none differ from its
+    log-likelihood by what is the same for all.
+
+    Parameters
+    ----------
+    game, seen
+        As for `observe_targets`.
+    """
+    nobody = np.zeros((len(seen.start), game.public.targets), dtype=np.bool_)
+    return observe_targets(game, seen, Membership(nobody))
+
+
+def observe_targets(game: Game, seen: SeenRound, membership: Membership) -> TargetsObserved:
     """Weigh what was seen of a round for every target.
 
     Parameters
@@ -79,7 +91,7 @@ def observe_targets(game: Game, seen: Seen, membership: Membership) -> TargetsOb
     return TargetsObserved(added, signal)
 
 
-def _taking_part(game: Game, seen: Seen, worlds: int) -> Flags | None:
+def _taking_part(game: Game, seen: SeenRound, worlds: int) -> Flags | None:
     """Return which units take part in the round, if they are in, (worlds, units); None is all of them."""
     members, shown = game.public.cohort(seen.number), seen.around.taking_part
     if members is not None:
@@ -94,7 +106,7 @@ def _in_sum(game: Game, membership: Membership, part: Flags | None) -> Flags:
     return held if part is None else held & part
 
 
-def _of_records(game: Game, seen: Seen, membership: Membership, part: Flags | None) -> tuple[Floats, Floats]:
+def _of_records(game: Game, seen: SeenRound, membership: Membership, part: Flags | None) -> tuple[Floats, Floats]:
     """Return the products of the targets' gradients with the noise, and their norms, before clipping."""
     everything, held = game.training, torch.from_numpy(_in_sum(game, membership, part)).to(seen.start.device)
     norm = game.public.law.clipping_norm
@@ -106,7 +118,7 @@ def _of_records(game: Game, seen: Seen, membership: Membership, part: Flags | No
     return _array(found.products), _array(found.norms)
 
 
-def _of_clients(game: Game, seen: Seen, membership: Membership, part: Flags | None) -> tuple[Floats, Floats]:
+def _of_clients(game: Game, seen: SeenRound, membership: Membership, part: Flags | None) -> tuple[Floats, Floats]:
     """Return the products of the target clients' clipped updates with the noise, and their norms."""
     moment, held = Moment(seen.number), _in_sum(game, membership, part)
     noise, updates = seen.sums(game.public.law).double(), {}
@@ -123,7 +135,15 @@ def _of_clients(game: Game, seen: Seen, membership: Membership, part: Flags | No
 
 
 def pushed_up(game: Game, models: Tensor) -> Tensor:
-    """Return what a malicious insider adds to its contribution of a round, float32 (worlds, parameters)."""
+    """Return what a malicious insider adds to its contribution of a round, float32 (worlds, parameters).
+
+    Parameters
+    ----------
+    game
+        What every party knows.
+    models
+        The models at the start of the round, float32 (worlds, parameters).
+    """
     norm = None if isinf(game.public.law.clipping_norm) else game.public.law.clipping_norm
     return ascent(game.model, models, game.differing.features, game.differing.labels, game.public.ascent, norm)
 

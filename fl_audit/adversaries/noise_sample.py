@@ -8,8 +8,8 @@ ends of the model and of every tensor, and the beginnings of the rows of the lar
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Integers
 from fl_audit.learning.layout import ParameterLayout
 
 SAMPLE = 112
@@ -39,7 +39,7 @@ def sampled_places(layout: ParameterLayout) -> tuple[tuple[int, str], ...]:
     return tuple((int(number), names[owner]) for number, owner in zip(chosen, owners, strict=True))
 
 
-def _wanted(layout: ParameterLayout) -> list[NDArray[np.int64]]:
+def _wanted(layout: ParameterLayout) -> list[Integers]:
     """Return groups of coordinates, those that matter most first."""
     size, parts = layout.size, [part for part in layout.slices().values() if part.stop > part.start]
     room = max(1, SAMPLE // 4 // len(parts))
@@ -60,7 +60,7 @@ def _wanted(layout: ParameterLayout) -> list[NDArray[np.int64]]:
     ]
 
 
-def _ends(start: int, stop: int, room: int) -> NDArray[np.int64]:
+def _ends(start: int, stop: int, room: int) -> Integers:
     """Return a whole small tensor, or the first and last coordinates of a larger one."""
     if stop - start <= min(room, _FEW):
         return np.arange(start, stop)
@@ -68,7 +68,7 @@ def _ends(start: int, stop: int, room: int) -> NDArray[np.int64]:
     return np.concatenate([np.arange(start, start + half), np.arange(stop - half, stop)])
 
 
-def _first(groups: list[NDArray[np.int64]], count: int, size: int) -> NDArray[np.int64]:
+def _first(groups: list[Integers], count: int, size: int) -> Integers:
     """Return the first so many different coordinates of some groups, ascending."""
     wanted = np.concatenate(groups)
     inside = wanted[(wanted >= 0) & (wanted < size)]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Flags, Floats, Floats32, Integers
 from fl_audit.errors import require
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def stride_step(parameters: int) -> int:
     return -(-parameters // _MOST_IN_CLASSES)
 
 
-def stride_sizes(parameters: int) -> NDArray[np.int64]:
+def stride_sizes(parameters: int) -> Integers:
     """Return the number of coordinates of every class, (STRIDES,), of a model of so many."""
     looked_at = -(-parameters // stride_step(parameters))
     return (looked_at - np.arange(STRIDES) + STRIDES - 1) // STRIDES
@@ -167,17 +167,17 @@ class Residuals:
     tensors: tuple[str, ...]
     places: tuple[tuple[int, str], ...]
     parameters: int
-    total: NDArray[np.float64]
-    total_freedom: NDArray[np.int64]
-    squares: NDArray[np.float64]
-    freedom: NDArray[np.int64]
-    projections: NDArray[np.float64]
-    gradient: NDArray[np.float64]
-    grain: NDArray[np.float64]
-    low_bits: NDArray[np.float64]
-    low_bits_count: NDArray[np.int64]
-    strides: NDArray[np.float64]
-    sample: NDArray[np.float64]
+    total: Floats
+    total_freedom: Integers
+    squares: Floats
+    freedom: Integers
+    projections: Floats
+    gradient: Floats
+    grain: Floats
+    low_bits: Floats
+    low_bits_count: Integers
+    strides: Floats
+    sample: Floats
 
     @property
     def layout(self) -> ResidualsLayout:
@@ -186,14 +186,14 @@ class Residuals:
         return ResidualsLayout(self.tensors, directions, self.places, sides, self.parameters)
 
     @property
-    def sigma(self) -> NDArray[np.float64]:
+    def sigma(self) -> Floats:
         """The measured noise standard deviation (...,); NaN where nothing could be measured."""
-        variance: NDArray[np.float64] = np.full(self.total.shape, np.nan)
+        variance: Floats = np.full(self.total.shape, np.nan)
         np.divide(self.total, self.total_freedom, out=variance, where=self.total_freedom > 0)
-        deviation: NDArray[np.float64] = np.sqrt(variance)
+        deviation: Floats = np.sqrt(variance)
         return deviation
 
-    def opened(self, side: NDArray[np.int64]) -> "Residuals":
+    def opened(self, side: Integers) -> "Residuals":
         """Return the residuals with the true side alone.
 
         Parameters
@@ -205,7 +205,7 @@ class Residuals:
         true: dict[str, Any] = {name: np.take_along_axis(getattr(self, name), at, axis=-2) for name in _BY_SIDE}
         return replace(self, **true)
 
-    def of_recovered(self, blurred: NDArray[np.bool_]) -> "Residuals":
+    def of_recovered(self, blurred: Flags) -> "Residuals":
         """Return what is left where releases were recovered from models: no low bits, and nothing of blurred worlds.
 
         Parameters
@@ -249,15 +249,23 @@ class Residuals:
             low_bits_count=np.zeros_like(self.low_bits_count),
         )
 
-    def as_array(self) -> NDArray[np.float64]:
+    def as_array(self) -> Floats:
         """Return everything as one array (..., columns), in the order of the layout's names."""
         leading = self.total.shape
         parts = [np.reshape(getattr(self, name), (*leading, -1)) for name in self.layout.shapes()]
         return np.concatenate([part.astype(np.float64) for part in parts], axis=-1)
 
     @staticmethod
-    def of_array(values: NDArray[np.float64], layout: ResidualsLayout) -> "Residuals":
-        """Return what `as_array` wrote, float64 (..., columns)."""
+    def of_array(values: Floats, layout: ResidualsLayout) -> "Residuals":
+        """Return what `as_array` wrote, float64 (..., columns).
+
+        Parameters
+        ----------
+        values
+            Float64 (..., columns).
+        layout
+            Names and shapes of what the columns hold.
+        """
         shapes = layout.shapes()
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
         parts = dict(zip(shapes, np.split(values, ends[:-1], axis=-1), strict=True))
@@ -267,7 +275,7 @@ class Residuals:
         }
         return Residuals(layout.tensors, layout.places, layout.parameters, **arrays)
 
-    def columns(self) -> dict[str, NDArray[np.float64] | NDArray[np.float32]]:
+    def columns(self) -> dict[str, Floats | Floats32]:
         """Return everything as named columns, each of the leading shape (...,); see `of_table`."""
         names, values = self.layout.names, self.as_array()
         single = tuple(f"{field}:" for field in _SINGLE_PRECISION)
@@ -297,7 +305,15 @@ class Residuals:
 
 
 def join(parts: list[Residuals], axis: int) -> Residuals:
-    """Return residuals joined along worlds (`axis` 0), or rounds of the same worlds stacked (`axis` 1)."""
+    """Return residuals joined along worlds (`axis` 0), or rounds of the same worlds stacked (`axis` 1).
+
+    Parameters
+    ----------
+    parts
+        At least one, all of the same model.
+    axis
+        0 or 1.
+    """
     combine = np.concatenate if axis == 0 else np.stack
     arrays = {
         field.name: combine([getattr(part, field.name) for part in parts], axis=axis)

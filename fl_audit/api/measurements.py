@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fl_audit.errors import choice
+from fl_audit.errors import as_floats, choice
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.evidence.star.methods import StarMethod
@@ -42,7 +42,7 @@ def lower_bound(
     >>> round(lower_bound(scores + 100, scores, 0.0).epsilon, 2)
     3.05
     """
-    members, nonmembers = (np.asarray(each, dtype=np.float64) for each in (member_scores, nonmember_scores))
+    members, nonmembers = as_floats("member scores", member_scores), as_floats("nonmember scores", nonmember_scores)
     return epsilon_lower_bound(members, nonmembers, delta, confidence, choice(BoundMethod, "method", method))
 
 
@@ -78,4 +78,5 @@ def epsilon_star(
     """
     generator = np.random.default_rng(0) if rng is None else rng
     chosen = choice(StarMethod, "method", method)
-    return estimate_epsilon_star(member_losses, population_losses, delta, generator, chosen, confidence)
+    members, population = as_floats("member losses", member_losses), as_floats("population losses", population_losses)
+    return estimate_epsilon_star(members, population, delta, generator, chosen, confidence)

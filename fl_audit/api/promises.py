@@ -66,6 +66,10 @@ def calibrate(
     belief: float | None = None,
     advantage: float | None = None,
     epsilon: float | None = None,
+    reconstruction: float | None = None,
+    candidates: int | None = None,
+    singling_out: float | None = None,
+    population_share: float | None = None,
     sampling_rate: float = defaults.SAMPLING_RATE,
     prior: float = defaults.PRIOR,
     accountant: Accountant | str | None = defaults.ACCOUNTANT,
@@ -86,7 +90,18 @@ def calibrate(
     advantage
         Largest advantage of the insider, above 0 and below 1.
     epsilon
-        Largest epsilon, positive. Exactly one of `belief`, `advantage` and `epsilon` is given.
+        Largest epsilon, positive.
+    reconstruction
+        Largest probability with which an attacker who knows all other records names the right one of some equally
+        likely candidates, above 1 / candidates and below 1.
+    candidates
+        How many, from 2; left out, 1000.
+    singling_out
+        Largest probability with which an attacker's description of one person, which fits few of the population, fits
+        the person it is about; above the population share and below 1. Exactly one of `belief`, `advantage`,
+        `epsilon`, `reconstruction` and `singling_out` is given.
+    population_share
+        Share of the population that the description fits, above 0 and below 1; left out, 0.001.
     sampling_rate
         Probability with which a record or client takes part in a round, above 0 and at most 1.
     prior
@@ -109,7 +124,17 @@ def calibrate(
     >>> round(promise.noise_multiplier, 2)
     9.95
     """
-    target = one_target(belief, advantage, epsilon)
+    target = one_target(
+        {
+            "belief": belief,
+            "advantage": advantage,
+            "epsilon": epsilon,
+            "reconstruction": reconstruction,
+            "candidates": candidates,
+            "singling-out": singling_out,
+            "population-share": population_share,
+        }
+    )
     events = gaussian_rounds(1.0, rounds, sampling_rate)
     claim = Claim(adjacency, events, delta, prior, accountant, sensitivities)
     return guarantee(claim.with_noise(noise_multiplier_for(target, claim)))

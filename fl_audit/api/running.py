@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ Settings = Mapping[str, Mapping[str, Any]]
 
 WRONG_INPUT = 2
 """Exit status of the command where what it was given is not accepted."""
+_COMMAND = "fl-audit"
 _LAST_LINES = 20
 
 
@@ -91,7 +93,10 @@ def run_audit(
 
 def _carry_out(arguments: Sequence[str], progress: Callable[[str], None] | None) -> None:
     """Run the command; with -P Python does not look for its modules where the caller stands."""
-    command = [sys.executable, "-P", "-m", "experiments.cli.main", "run", *arguments]
+    # The library does not know who makes the command: it is asked for by its name, as in a shell.
+    programs = entry_points(group="console_scripts", name=_COMMAND)
+    require(bool(programs), f"command {_COMMAND} is not found: accepted is an installed fl-audit")
+    command = [sys.executable, "-P", "-m", next(iter(programs)).module, "run", *arguments]
     lines: list[str] = []
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True

@@ -11,7 +11,8 @@ from fl_audit.errors import InputError, require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.run_tables import RunTables
 from fl_audit.notebook import html_table
-from fl_audit.report.wording import capital, number_text, percent
+from fl_audit.report.reading import finding_text
+from fl_audit.report.wording import capital, number_text
 from fl_audit.stored_json import read_json, read_summary
 
 
@@ -149,24 +150,7 @@ def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = (
         ("promised epsilon", "guarantee", "epsilon"),
         ("at delta", "guarantee", "delta"),
-        ("Epsilon* of the released models, mean", "epsilon_star", "mean"),
         ("worlds", "insider", "worlds"),
     )
     told = [(name, number_text(value, 3)) for name, section, key in rows if (value := of(section, key)) is not None]
-    return told + [(row["name"], _finding_text(row)) for row in summary.get("findings", [])]
-
-
-def _finding_text(row: Mapping[str, Any]) -> str:
-    """Return a number of the report's table with its interval, what is promised, and how the two stand."""
-
-    def text(value: float) -> str:
-        return percent(value) if row["is_share"] else number_text(value, 4)
-
-    if row["value"] is None:
-        return number_text(None)
-    parts = [text(row["value"])]
-    if row["confidence"] is not None and row["low"] is not None and row["high"] is not None:
-        parts.append(f"({text(row['low'])} to {text(row['high'])})")
-    if row["promised"] is not None:
-        parts.append(f"beside {text(row['promised'])} promised: {row['reading']}")
-    return " ".join(parts)
+    return told + [(row["name"], finding_text(row)) for row in summary.get("findings", [])]

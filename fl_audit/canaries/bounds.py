@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fl_audit.arrays import Floats
 from fl_audit.canaries.cosines import from_final_model
 from fl_audit.canaries.guesses import Guesses, checked_scores, guesses_of_scores
 from fl_audit.canaries.methods import OneRunMethod
@@ -14,7 +15,7 @@ from fl_audit.canaries.order_statistic import order_statistic_mu
 from fl_audit.canaries.steinke import steinke_epsilon
 from fl_audit.canaries.tradeoff import tradeoff_epsilon, tradeoff_mu
 from fl_audit.confidence.shift import detectable_shift, gaussian_shift
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, as_floats, require, require_numbers
 from fl_audit.notebook import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
 
@@ -59,6 +60,12 @@ class OneRunBound:
     def limit_meaning(self) -> str:
         """What `limit_of_detection` is, in words."""
         return _CEILING if self.method.guesses else _DETECTED
+
+    def __str__(self) -> str:
+        return (
+            f"epsilon at least {self.epsilon:.4g} at delta {self.delta:g} with confidence {self.confidence:g}, by "
+            f"{self.method} from {self.guesses.coins:,} coins; limit of detection {self.limit_of_detection:.4g}"
+        )
 
     def _repr_html_(self) -> str:
         """Return the bound as a table, for a notebook."""
@@ -173,7 +180,8 @@ def one_run_bound(
     (4.19, 200)
     """
     require(method in list(OneRunMethod), f"method is {method!r}: accepted are {', '.join(OneRunMethod)}")
-    method, (values, tossed) = OneRunMethod(method), checked_scores(scores, coins)
+    method, (values, tossed) = OneRunMethod(method), checked_scores(as_floats("scores", scores), coins)
+    require_numbers(delta=delta, confidence=confidence)
     _require_confidence(confidence)
     for name, given, owner in (
         ("decoys", np.size(decoys) > 0, OneRunMethod.SHIFT),
@@ -193,9 +201,7 @@ def one_run_bound(
     return bound_of_guesses(guesses, delta, confidence, method)
 
 
-def _by_shift(
-    members: NDArray[np.float64], others: NDArray[np.float64], coins: int, delta: float, confidence: float
-) -> OneRunBound:
+def _by_shift(members: Floats, others: Floats, coins: int, delta: float, confidence: float) -> OneRunBound:
     low = gaussian_shift(members, others, confidence).low
     seen = detectable_shift(members.size, others.size, 0.0, 1 - confidence)
     limit = math.inf if math.isinf(seen) else gdp_epsilon(delta, seen)
@@ -203,7 +209,7 @@ def _by_shift(
     return OneRunBound(OneRunMethod.SHIFT, gdp_epsilon(delta, low), low, delta, confidence, limit, none)
 
 
-def _by_cosines(sent: NDArray[np.float64], dimension: int | None, delta: float, confidence: float) -> OneRunBound:
+def _by_cosines(sent: Floats, dimension: int | None, delta: float, confidence: float) -> OneRunBound:
     if dimension is None:
         raise InputError("cosines need the dimension of the release: accepted are whole numbers from 1000")
     found = from_final_model(sent, dimension, delta, confidence)

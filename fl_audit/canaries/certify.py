@@ -9,11 +9,12 @@ from fl_audit.adjacency import Relation
 from fl_audit.canaries.bounds import one_run_bound
 from fl_audit.canaries.guesses import checked_scores
 from fl_audit.canaries.methods import OneRunMethod
-from fl_audit.confidence.shift import gaussian_shift
+from fl_audit.confidence.shift import gaussian_slope
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.accounting import account
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import noise_multiplier_of
+from fl_audit.privacy.gaussian import gdp_epsilon
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def certify(
     confidence: float = 0.95,
     method: OneRunMethod = OneRunMethod.SHIFT,
     decoys: ArrayLike = (),
+    parts: ArrayLike = (),
 ) -> OneRunFinding:
     """Return what the scores of canaries with secret coins certify about a training with Gaussian noise.
 
@@ -90,6 +92,10 @@ def certify(
         Scores of random directions that nobody sent, of the same rounds, for `shift`: with them a canary that is in is
         told from far more that are out. Only where a client comes or goes: where one is replaced, what is out was sent
         as well.
+    parts
+        How much of its canary each score holds if that is in, at least 0, of the shape of the scores, for `shift`; left
+        out, all of it. A canary record of DP-SGD that k of s steps took has the part k / sqrt(s), its score being in
+        units of sqrt(s) canaries: mu is then that of one step.
 
     Raises
     ------
@@ -105,27 +111,42 @@ def certify(
         raise InputError(f"the claim releases {first}: accepted are rounds with Gaussian noise")
     comparable = np.size(decoys) == 0 or claim.adjacency.relation is Relation.ADD_REMOVE
     require(comparable, f"decoys under {claim.adjacency}: accepted are none, since canaries that are out are sent too")
-    bound = one_run_bound(values, tossed, claim.delta, confidence, method, decoys=decoys)
-    out = np.concatenate([values[~tossed], np.asarray(decoys, dtype=np.float64).ravel()])
-    if bound.mu is None:
-        raise InputError(f"method is {method}: accepted are those that bound mu")
+    others = np.asarray(decoys, dtype=np.float64).ravel()
+    whole = np.size(parts) == 0
+    held = np.append(np.where(tossed, 1.0 if whole else np.reshape(parts, -1), 0.0), np.zeros(others.size))
+    estimate = gaussian_slope(held, np.append(values, others), confidence)
+    mu_lower, epsilon = estimate.low, gdp_epsilon(claim.delta, estimate.low)
+    if whole or method is not OneRunMethod.SHIFT:
+        require(whole, f"parts with {method}: accepted with shift alone")
+        bound = one_run_bound(values, tossed, claim.delta, confidence, method, decoys=decoys)
+        if bound.mu is None:
+            raise InputError(f"method is {method}: accepted are those that bound mu")
+        mu_lower, epsilon = bound.mu, bound.epsilon
     return OneRunFinding(
         canaries=shape[1],
         rounds=shape[0],
-        mu=max(0.0, gaussian_shift(values[tossed], out, confidence).shift),
-        mu_lower=bound.mu,
+        mu=max(0.0, estimate.shift),
+        mu_lower=mu_lower,
         mu_claimed=1 / multiplier,
-        epsilon_round=bound.epsilon,
-        epsilon_lower=_over_the_training(claim, bound.mu * multiplier),
-        epsilon_claimed=_over_the_training(claim, 1.0),
+        epsilon_round=epsilon,
+        epsilon_lower=over_the_training(claim, mu_lower * multiplier),
+        epsilon_claimed=over_the_training(claim, 1.0),
         delta=claim.delta,
         confidence=confidence,
         method=method,
     )
 
 
-def _over_the_training(claim: Claim, excess: float) -> float:
-    """Return epsilon by the claimed accountant if each round's mu is so many times the claimed one."""
+def over_the_training(claim: Claim, excess: float) -> float:
+    """Return epsilon at delta by the claimed accountant if each round's mu is so many times the claimed one.
+
+    Parameters
+    ----------
+    claim
+        What the training promises.
+    excess
+        At least 0.
+    """
     if excess == 0:
         return 0.0
     return account(claim.with_noise(1 / excess).profile, claim.accountant, claim.delta)

@@ -14,12 +14,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, stdtrit
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.privacy.gaussian import gdp_epsilon, require_delta
+from fl_audit.search import falling_root
 
 SMALLEST_DIMENSION = 1000
 """From here on the cosine of random directions is normal for all purposes."""
@@ -125,6 +126,11 @@ def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
     delta
         Above 0, below 1.
 
+    Raises
+    ------
+    InputError
+        If the spread is not positive and finite.
+
     Examples
     --------
     >>> round(epsilon_of_two_normals(1.0, 1.0, 1e-2), 6)
@@ -138,12 +144,7 @@ def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
         back = _hockey_stick(epsilon, -mean / spread, 1 / spread)
         return max(there, back) - delta
 
-    if gap(0.0) <= 0:
-        return 0.0
-    high = 1.0
-    while gap(high) > 0:
-        high *= 2
-    return float(brentq(gap, 0.0, high, xtol=1e-12))
+    return falling_root(gap, xtol=1e-12)
 
 
 def _hockey_stick(epsilon: float, mean: float, spread: float) -> float:
@@ -174,7 +175,7 @@ def _mass(low: float, high: float) -> float:
     return float(ndtr(-low) - ndtr(-high)) if low > 0 else float(ndtr(high) - ndtr(low))
 
 
-def _finding(estimate: float, seen: NDArray[np.float64], delta: float, confidence: float) -> CosineFinding:
+def _finding(estimate: float, seen: Floats, delta: float, confidence: float) -> CosineFinding:
     """Return the finding with the bound on the mean of all rounds and canaries, shape (rounds, canaries)."""
     rounds, number = math.sqrt(seen.shape[0]), seen.size
     mean = float(seen.mean())
@@ -184,7 +185,7 @@ def _finding(estimate: float, seen: NDArray[np.float64], delta: float, confidenc
     return CosineFinding(estimate, bound, mu, mu_lower, delta, confidence, seen.shape[1], seen.shape[0])
 
 
-def _scaled(cosines: ArrayLike, dimension: int, confidence: float, axes: int) -> NDArray[np.float64]:
+def _scaled(cosines: ArrayLike, dimension: int, confidence: float, axes: int) -> Floats:
     """Return cosines in units of 1 / sqrt(d), or refuse them."""
     values = np.asarray(cosines, dtype=np.float64)
     fits = values.ndim == axes and values.shape[-1] >= 2 and values.shape[0] >= 1

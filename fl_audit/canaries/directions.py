@@ -10,18 +10,17 @@ the coins. numpy alone, so that a client can carry it.
 """
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fl_audit.arrays import Flags, Floats, Floats32
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
-
-Vector = NDArray[np.float64]
 
 _PASSES = 1 - 2.0**-20
 """Share of the clipping norm that a canary takes: what float32 rounds up must not be clipped."""
 
 
-def canary_direction(seed: int, round: int, canary: int, dimension: int) -> Vector:
+def canary_direction(seed: int, round: int, canary: int, dimension: int, world: int = 0) -> Floats:
     """Return the direction of one canary in one round, uniform on the unit sphere.
 
     Parameters
@@ -32,10 +31,12 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int) -> Vect
         Which, each at least 0.
     dimension
         Number of parameters, at least 1.
+    world
+        Which of many simulated trainings.
 
     Returns
     -------
-    Vector
+    Floats
         Shape (dimension,), norm 1.
 
     Raises
@@ -49,16 +50,18 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int) -> Vect
     1.0
     """
     require(dimension >= 1, f"dimension is {dimension}: accepted are whole numbers from 1")
-    drawn = generator(seed, Purpose.CANARY_DIRECTION, round=round, client=canary).standard_normal(dimension)
+    drawn = generator(seed, Purpose.CANARY_DIRECTION, world=world, round=round, client=canary).standard_normal(
+        dimension
+    )
     return drawn / np.linalg.norm(drawn)
 
 
-def canary_coin(seed: int, round: int, canary: int) -> bool:
+def canary_coin(seed: int, round: int, canary: int, world: int = 0) -> bool:
     """Return whether a canary is in, in one round: a fair coin, independent of all others.
 
     Parameters
     ----------
-    seed, round, canary
+    seed, round, canary, world
         As for `canary_direction`.
 
     Raises
@@ -66,10 +69,10 @@ def canary_coin(seed: int, round: int, canary: int) -> bool:
     InputError
         If the seed is out of its range.
     """
-    return bool(generator(seed, Purpose.CANARY_COIN, round=round, client=canary).random() < 0.5)
+    return bool(generator(seed, Purpose.CANARY_COIN, world=world, round=round, client=canary).random() < 0.5)
 
 
-def canary_coins(seed: int, rounds: ArrayLike, canaries: int) -> NDArray[np.bool_]:
+def canary_coins(seed: int, rounds: ArrayLike, canaries: int) -> Flags:
     """Return the coins of all canaries in some rounds, shape (rounds, canaries).
 
     Parameters
@@ -85,7 +88,7 @@ def canary_coins(seed: int, rounds: ArrayLike, canaries: int) -> NDArray[np.bool
     return np.array(tossed, dtype=np.bool_).reshape(len(tossed), canaries)
 
 
-def canary_update(direction: Vector, clipping_norm: float) -> NDArray[np.float32]:
+def canary_update(direction: Floats, clipping_norm: float) -> Floats32:
     """Return the largest update along a direction that clipping leaves as it is.
 
     Parameters
@@ -98,7 +101,7 @@ def canary_update(direction: Vector, clipping_norm: float) -> NDArray[np.float32
 
     Returns
     -------
-    NDArray[np.float32]
+    Floats32
         Its norm lies between (1 - 2e-6) times the clipping norm and the clipping norm, also after rounding.
 
     Raises
@@ -111,7 +114,7 @@ def canary_update(direction: Vector, clipping_norm: float) -> NDArray[np.float32
     return (direction * (clipping_norm * _PASSES)).astype(np.float32)
 
 
-def canary_score(release: ArrayLike, direction: Vector) -> float:
+def canary_score(release: ArrayLike, direction: Floats) -> float:
     """Return the inner product of what was released with a canary's direction, higher where the canary was in.
 
     Parameters

@@ -11,8 +11,9 @@ one run of all their coins.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 
 
@@ -92,8 +93,15 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
     return Guesses(values.size, positive + negative, int(right), int(rest_right))
 
 
-def checked_scores(scores: ArrayLike, is_in: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def checked_scores(scores: ArrayLike, is_in: ArrayLike) -> tuple[Floats, Flags]:
     """Return scores and coins along one axis, or refuse them.
+
+    Parameters
+    ----------
+    scores
+        Numbers of any shape; larger where "in" is likelier.
+    is_in
+        The coins, of the same shape: bool, or 0 and 1.
 
     Raises
     ------

@@ -24,10 +24,10 @@ import math
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import bdtr, betainccinv, betaincinv, expit, ndtr, xlog1py, xlogy
 
+from fl_audit.arrays import Floats
 from fl_audit.canaries.guesses import Guesses
 from fl_audit.confidence.beta_mean import where_it_reaches
 from fl_audit.privacy.gaussian import require_mu
@@ -36,8 +36,6 @@ LARGEST_MU = 30.0
 _NODES = 120
 _NEGLECTED = 1e-14
 """Probability at either end of the law of B that the integral leaves out."""
-
-Floats = NDArray[np.float64]
 
 
 def order_statistic_p_value(guesses: Guesses, mu: float) -> float:

@@ -6,10 +6,10 @@ of different coins may depend on each other in any way. What is asked of coins a
 """
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import binom
 
+from fl_audit.arrays import Floats
 from fl_audit.canaries.guesses import Guesses
 from fl_audit.confidence.beta_mean import where_it_reaches
 from fl_audit.errors import require
@@ -29,6 +29,11 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
         At least 0.
     delta
         At least 0, below 1.
+
+    Raises
+    ------
+    InputError
+        If epsilon is below 0.
 
     Notes
     -----
@@ -75,5 +80,5 @@ def _tail_and_slope(guesses: Guesses, q: float) -> tuple[float, float]:
     v, r = guesses.right, guesses.guessed
     if v == 0:
         return 1.0, 0.0
-    below: NDArray[np.float64] = np.cumsum(binom.pmf(np.arange(v - 1, -1, -1), r, q))
+    below: Floats = np.cumsum(binom.pmf(np.arange(v - 1, -1, -1), r, q))
     return float(binom.sf(v - 1, r, q)), float((below / np.arange(1, v + 1)).max())

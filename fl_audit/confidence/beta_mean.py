@@ -4,11 +4,10 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import betainc, betaincinv
 
-Array = NDArray[np.float64]
+from fl_audit.arrays import Floats
+from fl_audit.search import falling_root
 
 _PANELS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 1.0)
 _NODES_A_PANEL = 60
@@ -30,9 +29,9 @@ class BetaMean:
 
     def __init__(self, a: float, b: float) -> None:
         self._shape = (a, b)
-        self.values: Array = betaincinv(a, b, _nodes_between(*_PANELS)[0])
+        self.values: Floats = betaincinv(a, b, _nodes_between(*_PANELS)[0])
 
-    def mean(self, function: Callable[[Array], Array], kink: float | None = None) -> float:
+    def mean(self, function: Callable[[Floats], Floats], kink: float | None = None) -> float:
         """Return the mean of a function of V.
 
         Parameters
@@ -66,15 +65,10 @@ def where_it_reaches(tail: Callable[[float], float], level: float, largest: floa
     largest
         The search goes up to this, or to the next power of 2 beyond.
     """
-    if tail(0.0) >= level:
-        return 0.0
-    high = 1.0
-    while high < largest and tail(high) < level:
-        high *= 2
-    return float(brentq(lambda x: tail(x) - level, 0.0, high, xtol=1e-9, rtol=1e-9))
+    return falling_root(lambda x: level - tail(x), most=largest, xtol=1e-9, rtol=1e-9)
 
 
-def _nodes_between(*breaks: float) -> tuple[Array, Array]:
+def _nodes_between(*breaks: float) -> tuple[Floats, Floats]:
     """Return nodes and weights of the panels between the breaks, shapes (panels, nodes)."""
     nodes, weights = _legendre()
     starts, ends = np.array(breaks[:-1]), np.array(breaks[1:])
@@ -83,7 +77,7 @@ def _nodes_between(*breaks: float) -> tuple[Array, Array]:
 
 
 @cache
-def _legendre() -> tuple[Array, Array]:
+def _legendre() -> tuple[Floats, Floats]:
     """Return nodes and weights on (-1, 1)."""
     nodes, weights = np.polynomial.legendre.leggauss(_NODES_A_PANEL)
     return nodes, weights

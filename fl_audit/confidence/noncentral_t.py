@@ -8,16 +8,17 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import gammaincc, ndtr
+
+from fl_audit.arrays import Floats
+from fl_audit.search import falling_root
 
 _REACH = 10.0
 """Number of standard deviations beyond which a normal variable is neglected (probability 1e-23)."""
 
 
 @lru_cache(maxsize=1)
-def _nodes() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _nodes() -> tuple[Floats, Floats]:
     """Return Gauss-Legendre nodes and weights on (0, 1)."""
     nodes, weights = np.polynomial.legendre.leggauss(200)
     return (nodes + 1) / 2, weights / 2
@@ -81,11 +82,8 @@ def noncentrality_at(probability: float, t: float, degrees: float) -> float:
     degrees
         Degrees of freedom, at least 2.
     """
-    if noncentral_t_cdf(t, degrees, 0.0) <= probability:
-        return 0.0
     high = t * _spread_range(degrees)[1] + _REACH
-    found = brentq(lambda ncp: noncentral_t_cdf(t, degrees, ncp) - probability, 0.0, high, xtol=1e-13 * high)
-    return float(found)
+    return falling_root(lambda ncp: noncentral_t_cdf(t, degrees, ncp) - probability, high, high, xtol=1e-13 * high)
 
 
 def noncentral_t_quantile(probability: float, degrees: float, noncentrality: float) -> float:
@@ -100,12 +98,7 @@ def noncentral_t_quantile(probability: float, degrees: float, noncentrality: flo
     noncentrality
         At least 0, finite.
     """
-    if noncentral_t_cdf(0.0, degrees, noncentrality) >= probability:
-        return 0.0
     high = noncentrality + _REACH
-    while noncentral_t_cdf(high, degrees, noncentrality) < probability:
-        high *= 2
-    found = brentq(
-        lambda t: noncentral_t_cdf(t, degrees, noncentrality) - probability, 0.0, high, xtol=1e-13 * high, rtol=1e-13
+    return falling_root(
+        lambda t: probability - noncentral_t_cdf(t, degrees, noncentrality), high, xtol=1e-13 * high, rtol=1e-13
     )
-    return float(found)

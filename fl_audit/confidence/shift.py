@@ -9,8 +9,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats
 from fl_audit.confidence.noncentral_t import noncentral_t_quantile, noncentrality_at
 from fl_audit.errors import require
 from fl_audit.privacy.gaussian import gdp_epsilon, require_mu
@@ -39,7 +39,7 @@ class ShiftEstimate:
     n0: int
 
 
-def _checked(scores: NDArray[np.float64], who: str) -> NDArray[np.float64]:
+def _checked(scores: Floats, who: str) -> Floats:
     """Return the scores as float64 of one axis, or refuse them."""
     array = np.asarray(scores, dtype=np.float64)
     require(array.ndim == 1, f"scores of {who} have {array.ndim} axes: accepted is one axis")
@@ -49,7 +49,7 @@ def _checked(scores: NDArray[np.float64], who: str) -> NDArray[np.float64]:
     return array
 
 
-def _studentised(member: NDArray[np.float64], nonmember: NDArray[np.float64]) -> float:
+def _studentised(member: Floats, nonmember: Floats) -> float:
     """Return the difference of the means over the pooled standard deviation."""
     scale = max(float(np.max(np.abs(member))), float(np.max(np.abs(nonmember)))) or 1.0
     one, zero = member / scale, nonmember / scale
@@ -62,9 +62,7 @@ def _studentised(member: NDArray[np.float64], nonmember: NDArray[np.float64]) ->
     return difference / math.sqrt(squares / (one.size + zero.size - 2))
 
 
-def gaussian_shift(
-    member_scores: NDArray[np.float64], nonmember_scores: NDArray[np.float64], confidence: float
-) -> ShiftEstimate:
+def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: float) -> ShiftEstimate:
     """Return the studentised shift and its exact lower confidence bound.
 
     With shift times sqrt(n1 n0 / (n1 + n0)) noncentral t, n1 + n0 - 2 degrees of freedom and noncentrality mu times the
@@ -99,14 +97,52 @@ def gaussian_shift(
     return ShiftEstimate(shift, low, confidence, n1, n0)
 
 
+def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEstimate:
+    """Return by how many spreads normal scores grow for each unit of a known number, and its lower confidence bound.
+
+    `gaussian_shift` for members that are in by known parts: least squares with a constant, whose studentised slope is
+    noncentral t with n - 2 degrees of freedom. Parts of 0 and 1 give its shift and bound.
+
+    Parameters
+    ----------
+    parts
+        How much of a member each score holds, at least 0; shape (n,).
+    scores
+        Finite, same shape.
+    confidence
+        0.5 or more, below 1.
+
+    Raises
+    ------
+    InputError
+        If shapes differ, a number is not finite, or the confidence is out of its range.
+    """
+    require(0.5 <= confidence < 1, f"confidence is {confidence}: accepted are numbers from 0.5 to below 1")
+    held, values = _checked(parts, "parts"), _checked(scores, "canaries")
+    require(held.size == values.size, f"{held.size} parts of {values.size} scores: accepted are as many")
+    n1 = int(np.count_nonzero(held))
+    centred, root = held - held.mean(), spread_of_parts(held) if held.size else 0.0
+    if min(n1, held.size - n1) < 2 or root == 0:
+        return ShiftEstimate(0.0, 0.0, confidence, n1, held.size - n1)
+    slope = float(centred @ values) / root**2
+    rest = values - values.mean() - slope * centred
+    degrees = held.size - 2
+    shift = slope / math.sqrt(float(rest @ rest) / degrees)
+    low = noncentrality_at(confidence, shift * root, degrees) / root if shift > 0 else 0.0
+    return ShiftEstimate(shift, low, confidence, n1, held.size - n1)
+
+
+def spread_of_parts(parts: Floats) -> float:
+    """Return the root of the summed squares of parts about their mean: the noncentrality of a slope of 1."""
+    return float(np.linalg.norm(parts - parts.mean()))
+
+
 def _root_of_sizes(n1: int, n0: int) -> float:
     """Return sqrt(n1 n0 / (n1 + n0)), the noncentrality of a shift of 1."""
     return math.sqrt(n1 * n0 / (n1 + n0))
 
 
-def shift_epsilon_lower_bound(
-    member: NDArray[np.float64], nonmember: NDArray[np.float64], delta: float, confidence: float
-) -> float:
+def shift_epsilon_lower_bound(member: Floats, nonmember: Floats, delta: float, confidence: float) -> float:
     """Return a lower confidence bound on epsilon at delta from normal scores of equal spread.
 
     Parameters
@@ -157,6 +193,20 @@ def detectable_shift(n1: int, n0: int, promised_mu: float, level: float, power: 
     require(0.5 <= power < 1, f"power is {power}: accepted are numbers from 0.5 to below 1")
     if min(n1, n0) < 2:
         return math.inf
-    root, degrees = _root_of_sizes(n1, n0), n1 + n0 - 2
+    return detectable_slope(_root_of_sizes(n1, n0), n1 + n0 - 2, promised_mu, level, power)
+
+
+def detectable_slope(root: float, degrees: int, promised_mu: float, level: float, power: float = 0.9) -> float:
+    """Return the same as `detectable_shift`, from the noncentrality of a slope of 1 and the degrees of freedom.
+
+    Parameters
+    ----------
+    root
+        That noncentrality, above 0.
+    degrees
+        Of freedom, at least 1.
+    promised_mu, level, power
+        As for `detectable_shift`.
+    """
     critical = noncentral_t_quantile(1 - level, degrees, promised_mu * root)
     return max(promised_mu, noncentrality_at(1 - power, critical, degrees) / root)

@@ -5,8 +5,8 @@ import io
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.data.encoding import build_records, min_max
 from fl_audit.data.files import locate, read_text
 from fl_audit.data.records import Source, side_by_side
@@ -143,7 +143,7 @@ def _read_rows(path: Path, incomplete: bool) -> list[tuple[int, list[str]]]:
     return rows
 
 
-def _numeric(rows: list[tuple[int, list[str]]], path: Path) -> NDArray[np.float64]:
+def _numeric(rows: list[tuple[int, list[str]]], path: Path) -> Floats:
     positions = [position for position, (_, levels) in enumerate(COLUMNS) if not levels]
     values = np.empty((len(rows), len(positions)))
     for index, (line, fields) in enumerate(rows):
@@ -155,9 +155,7 @@ def _numeric(rows: list[tuple[int, list[str]]], path: Path) -> NDArray[np.float6
     return values
 
 
-def _features(
-    rows: list[tuple[int, list[str]]], numbers: NDArray[np.float64], path: Path, columns: _Columns
-) -> NDArray[np.float32]:
+def _features(rows: list[tuple[int, list[str]]], numbers: Floats, path: Path, columns: _Columns) -> Floats32:
     """Return numeric columns first, then the one-hot columns, each in the order of the file."""
     parts = [numbers.astype(np.float32)]
     for position, (name, levels) in enumerate(columns):
@@ -167,13 +165,13 @@ def _features(
     return np.concatenate(parts, axis=1)
 
 
-def _labels(rows: list[tuple[int, list[str]]], path: Path) -> NDArray[np.int64]:
+def _labels(rows: list[tuple[int, list[str]]], path: Path) -> Integers:
     # Labels of the published test file end in a full stop.
     bare = [(line, [fields[-1].removesuffix(".")]) for line, fields in rows]
     return _codes(bare, 0, LABELS, f"{path} has label")
 
 
-def _codes(rows: list[tuple[int, list[str]]], position: int, levels: tuple[str, ...], what: str) -> NDArray[np.int64]:
+def _codes(rows: list[tuple[int, list[str]]], position: int, levels: tuple[str, ...], what: str) -> Integers:
     order = {level: code for code, level in enumerate(levels)}
     try:
         return np.array([order[fields[position]] for _, fields in rows], dtype=np.int64)

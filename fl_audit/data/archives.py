@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats32
 from fl_audit.data.columns import check_classes
 from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
 from fl_audit.data.files import read_archive, resolve
@@ -59,11 +60,11 @@ def load_npz(directory: Path | None, path: str, owner: str | None = None) -> Sou
     return Source("npz", pool, test, f"NumPy archive {file.name}, {len(pool):,} records, {classes} classes")
 
 
-def _as_features(values: NDArray[np.generic], key: str, path: Path) -> NDArray[np.float32]:
+def _as_features(values: NDArray[np.generic], key: str, path: Path) -> Floats32:
     require(values.dtype.kind in "biuf", f"{path}: {key} has type {values.dtype}: accepted are real numbers")
     require(values.ndim >= 2, f"{path}: {key} has shape {values.shape}: accepted are at least two axes, records first")
     with np.errstate(over="ignore"):
-        features: NDArray[np.float32] = values.astype(np.float32)
+        features: Floats32 = values.astype(np.float32)
     if values.dtype == np.uint8:
         features /= _HIGHEST_PIXEL
     return features[:, np.newaxis] if features.ndim == 3 else features

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.data.records import Records, Source, TableColumn
 from fl_audit.errors import InputError, require
 
-Features = NDArray[np.float32]
+Features = Floats32
 
 MOST_VALUES = 100
 """A column with more values is a measurement; each value costs a query a record and a model."""
@@ -31,9 +31,9 @@ class Attribute:
 
     column: TableColumn
     values: Features
-    prior: NDArray[np.float64]
+    prior: Floats
 
-    def codes(self, features: Features) -> NDArray[np.int64]:
+    def codes(self, features: Features) -> Integers:
         """Return which of the values records have, from 0, shape (n,).
 
         Parameters
@@ -92,7 +92,7 @@ def _with_prior(column: TableColumn, values: Features, outside: Records) -> Attr
     return Attribute(column, values, counts / counts.sum())
 
 
-def _codes(own: Features, values: Features) -> NDArray[np.int64]:
+def _codes(own: Features, values: Features) -> Integers:
     same = (own[:, np.newaxis, :] == values).all(axis=2)
     require(
         bool(same.any(axis=1).all()), "a record has a value that no record of the pool has: accepted are its values"

@@ -18,13 +18,14 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.arrays import Integers
 from fl_audit.data.encoding import build_records
 from fl_audit.data.files import locate_any, read_archive, read_tar
 from fl_audit.data.records import Source
 from fl_audit.errors import InputError, require
 
 Features = NDArray[np.uint8]
-Labels = NDArray[np.int64]
+Labels = Integers
 
 _COMMA, _ZERO = ord(","), ord("0")
 
@@ -80,6 +81,15 @@ TEXAS = {100: TEXAS100, 150: _texas(150), 200: _texas(200), 300: _texas(300)}
 def of_classes(tables: Mapping[int, BinaryTable], name: str, classes: int) -> BinaryTable:
     """Return the table with a number of classes.
 
+    Parameters
+    ----------
+    tables
+        By their number of classes.
+    name
+        Of what they are tables, as a message names it.
+    classes
+        The number that is asked for.
+
     Raises
     ------
     InputError
@@ -92,6 +102,13 @@ def of_classes(tables: Mapping[int, BinaryTable], name: str, classes: int) -> Bi
 
 def find_any(directory: Path | None, tables: Mapping[int, BinaryTable]) -> Path:
     """Return the path of a file of any of several tables.
+
+    Parameters
+    ----------
+    directory
+        With the published data files; None where none is named.
+    tables
+        By their number of classes.
 
     Raises
     ------
@@ -107,6 +124,13 @@ def find_any(directory: Path | None, tables: Mapping[int, BinaryTable]) -> Path:
 
 def find_binary(directory: Path | None, table: BinaryTable) -> Path:
     """Return the path of a table's archive or .npz file.
+
+    Parameters
+    ----------
+    directory
+        With the published data files; None where none is named.
+    table
+        Which one.
 
     Raises
     ------

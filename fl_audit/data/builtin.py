@@ -4,8 +4,8 @@ import importlib.util
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats, Integers
 from fl_audit.data.encoding import min_max
 from fl_audit.data.records import Records, Source
 
@@ -34,7 +34,7 @@ def load_breast_cancer() -> Source:
     return Source("breast-cancer", pool, None, "tumour measurements, 569 records, 30 features, 2 classes")
 
 
-def _bundled(name: str, skipped_lines: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _bundled(name: str, skipped_lines: int) -> tuple[Floats, Integers]:
     """Return the features and, from the last column, the labels of a table that scikit-learn brings.
 
     Its file is read as it stands: scikit-learn takes two seconds to import, and every client process would pay for it.

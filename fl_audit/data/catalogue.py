@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ from fl_audit.data.lfw import LFW_FILES, find_lfw, load_lfw
 from fl_audit.data.records import Source
 from fl_audit.data.skewed import SKEWED_CLASSES, SKEWED_RECORDS, load_skewed_purchases
 from fl_audit.errors import InputError, require
+from fl_audit.user_modules import import_function
 
 OptionValue = str | int | tuple[str, ...]
 """What an option may be: text, a number, or several texts."""
@@ -138,13 +140,14 @@ def _images(directory: Path | None, given: Mapping[str, Any]) -> Source:
     return load_image_folder(directory, given["path"], given.get("test-path"), ImageSettings.of(given))
 
 
+_TABLE_OPTIONS = ("owner", "drop", "missing", "max-levels", "ignore-case", "unique")
 _IMAGE_OPTIONS = ("image-size", "grey")
 PREFIX = "hf:"
 """How the name of a data set of the hub begins."""
 HUB_NAME = f"{PREFIX}OWNER/NAME"
 HUB_DESCRIPTION = (
     "a data set of the Hugging Face hub, or a directory in its formats: label and, if need be, subset, split, "
-    "test-split, owner, drop, missing, max-levels, image-size, grey"
+    "test-split, owner, drop, missing, max-levels, ignore-case, unique, image-size, grey"
 )
 
 
@@ -193,10 +196,11 @@ _CATALOGUE: Mapping[str, _Entry] = {
         optional=("graph-nodes",),
     ),
     "csv": _Entry(
-        "your CSV file: path, label and, if need be, test-path, owner, drop, separator, missing, max-levels",
+        "your CSV file: path, label and, if need be, test-path, separator, decimal, encoding, owner, drop, missing, "
+        "max-levels, ignore-case, unique",
         _csv,
         required=("path", "label"),
-        optional=("test-path", "owner", "drop", "separator", "missing", "max-levels"),
+        optional=("test-path", "separator", "decimal", "encoding", *_TABLE_OPTIONS),
     ),
     "npz": _Entry(
         "your NumPy archive with x, y and optionally x_test, y_test: options path and optionally owner",
@@ -235,8 +239,24 @@ def _hub_entry(name: str) -> _Entry:
         HUB_DESCRIPTION,
         load,
         required=("label",),
-        optional=("subset", "split", "test-split", "owner", "drop", "missing", "max-levels", *_IMAGE_OPTIONS),
+        optional=("subset", "split", "test-split", *_TABLE_OPTIONS, *_IMAGE_OPTIONS),
     )
+
+
+def _own_entry(name: str) -> _Entry:
+    """Return the entry of a loader of the user's own, which takes `data_dir` or nothing and returns a `Source`."""
+
+    def load(directory: Path | None, _: Mapping[str, Any]) -> Source:
+        loader = import_function(name, "data loader")
+        found = loader(directory) if signature(loader).parameters else loader()
+        require(
+            isinstance(found, Source),
+            f"data loader {name!r} returned a {type(found).__name__}: accepted is a fl_audit.data.records.Source",
+        )
+        source: Source = replace(found, name=name)
+        return source
+
+    return _Entry("a loader of your own", load, needs_files=False)
 
 
 def available() -> list[Available]:
@@ -248,6 +268,8 @@ def available() -> list[Available]:
 def _entry(name: str) -> _Entry:
     if name.startswith(PREFIX) and name != PREFIX:
         return _hub_entry(name)
+    if ":" in name:
+        return _own_entry(name)
     if name not in _CATALOGUE:
         raise InputError(f"data set is {name!r}: {_accepted(name, (*_CATALOGUE, HUB_NAME))}")
     return _CATALOGUE[name]

@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fl_audit.adjacency import Adjacency, NeighbourPair, Relation
-from fl_audit.data.dissimilarity import Dissimilarity, exact_block
+from fl_audit.arrays import Floats, Integers
+from fl_audit.data.dissimilarity import Dissimilarity, Measure, exact_block
 from fl_audit.data.graph_records import comparable
 from fl_audit.data.neighbours import RANKED, NeighbourChoice
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
 from fl_audit.randomness import Purpose, generator
 
-Shard = NDArray[np.int64]
+Shard = Integers
 """Positions of a client's records."""
 
 _MEASURES = (Dissimilarity.EUCLIDEAN, Dissimilarity.MANHATTAN, Dissimilarity.COSINE)
@@ -26,7 +26,7 @@ def choose_client(
     shards: Sequence[Shard],
     records: Records,
     choice: NeighbourChoice | int,
-    dissimilarity: Dissimilarity,
+    dissimilarity: Measure,
     seed: int,
     rank: int = 1,
     stand_in: int = 0,
@@ -77,8 +77,8 @@ def choose_client(
 
 
 def client_dissimilarities(
-    shards: Sequence[Shard], records: Records, measure: Dissimilarity = Dissimilarity.EUCLIDEAN
-) -> NDArray[np.float64]:
+    shards: Sequence[Shard], records: Records, measure: Measure = Dissimilarity.EUCLIDEAN
+) -> Floats:
     """Return how far each client's records lie from the records of all other clients, shape (clients,).
 
     What is compared is one vector for the client and one for the others: the mean of their flattened features, followed
@@ -178,7 +178,7 @@ def _one_of(clients: int, choice: NeighbourChoice | int, seed: int) -> int:
     return client
 
 
-def _ranked(shards: Sequence[Shard], records: Records, measure: Dissimilarity, rank: int, farthest: bool) -> int:
+def _ranked(shards: Sequence[Shard], records: Records, measure: Measure, rank: int, farthest: bool) -> int:
     """Return the client of a rank, of ties the one with the lowest number first."""
     require(
         1 <= rank <= len(shards),
@@ -188,7 +188,7 @@ def _ranked(shards: Sequence[Shard], records: Records, measure: Dissimilarity, r
     return int(np.argsort(-scores if farthest else scores, kind="stable")[rank - 1])
 
 
-def _sums(shards: Sequence[Shard], records: Records) -> NDArray[np.float64]:
+def _sums(shards: Sequence[Shard], records: Records) -> Floats:
     """Return the summed features and the number of labels of each class, side by side, a row for each client."""
     features = comparable(records).features.reshape(len(records), -1)
     return np.stack(

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.arrays import Integers
 from fl_audit.data.encoding import encode_labels
 from fl_audit.data.files import locate_any, read_zip_member
 from fl_audit.data.graphs import Adjacency, Graphs
@@ -124,7 +125,7 @@ class _Reader:
         require(bool((matrix == matrix.T).all()), f"{where} joins a node to another, and not back: {_FORM}")
         return matrix
 
-    def _rows(self, nodes: int, where: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _rows(self, nodes: int, where: str) -> tuple[Integers, Integers]:
         """Return where the list of each node's partners starts, and how long it is."""
         starts, degrees = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
         for node in range(nodes):

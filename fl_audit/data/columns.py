@@ -1,6 +1,5 @@
 """What each column of a table becomes: a number, levels, or a refusal that names the remedy."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -11,9 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.data.encoding import min_max
 from fl_audit.data.records import ColumnKind, ColumnUse
-from fl_audit.errors import InputError, require
+from fl_audit.data.table_text import DECIMAL_MARKS, is_number, plain_numbers, without_groups
+from fl_audit.errors import InputError, Remedy, require
 
 DEFAULT_MAX_LEVELS = 100
 """Levels of a column, and classes of a label, that are accepted unless the user says otherwise."""
@@ -22,11 +23,11 @@ LARGEST_TABLE = 2**30
 ENOUGH_TO_TELL = 20
 """In a table of fewer records, values that are all different say nothing about what the column is."""
 _SHARE_OF_NUMBERS = 0.5
-_EXAMPLES = 3
+_EXAMPLES, _CLASSES = 3, 10
 
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?")
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
-_WRITTEN_NUMBER = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d*)?\s*%?")
+_DOTTED_DATE = re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}")
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Encoded:
     """
 
     use: ColumnUse
-    features: NDArray[np.float32]
+    features: Floats32
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,19 +65,32 @@ class Origin:
     file: str
     test_file: str
     train: int
-    rows: NDArray[np.int64]
+    rows: Integers
 
     def cell(self, position: int, column: str, value: str) -> str:
-        """Return the beginning of a message about a cell."""
+        """Return the beginning of a message about a cell.
+
+        Parameters
+        ----------
+        position
+            Of the record, from 0.
+        column
+            Its name.
+        value
+            What stands in the cell.
+        """
         file = self.file if position < self.train else self.test_file
         return f"{file} has {value} in column {column}, row {self.rows[position]}"
 
 
-def encode_column(column: "pd.Series[Any]", name: str, origin: Origin, max_levels: int, before: int = 0) -> Encoded:
+def encode_column(
+    column: "pd.Series[Any]", name: str, origin: Origin, max_levels: int, before: int = 0, decimal: str = "."
+) -> Encoded:
     """Turn a column without missing cells into features.
 
-    Numbers, also such as `12%` and `1,234`, and dates such as `2024-03-31` are scaled to [0, 1] by their range in the
-    file that is not for the test; true and false become 1 and 0; words become one feature for each level.
+    Numbers, also such as `12%` and `1,234`, and dates such as `2024-03-31` and `31.3.2024` are scaled to [0, 1] by
+    their range in the file that is not for the test; true and false become 1 and 0; words become one feature for each
+    level.
 
     Parameters
     ----------
@@ -90,6 +104,8 @@ def encode_column(column: "pd.Series[Any]", name: str, origin: Origin, max_level
         Largest number of levels.
     before
         Number of features that the columns before it became.
+    decimal
+        Mark of decimals; the other one of point and comma can stand between thousands.
 
     Raises
     ------
@@ -97,7 +113,7 @@ def encode_column(column: "pd.Series[Any]", name: str, origin: Origin, max_level
         If the features are too many to be held, or the column holds dates of another form, is an identifier or free
         text, has no name and counts the records, or mixes numbers with a few words.
     """
-    numbers, note = _numbers(column, name, origin)
+    numbers, note = _numbers(column, name, origin, decimal)
     if numbers is None:
         return _levels(column.astype(str).str.strip(), name, origin.file, max_levels, before)
     train = origin.train
@@ -105,14 +121,17 @@ def encode_column(column: "pd.Series[Any]", name: str, origin: Origin, max_level
         re.fullmatch(r"Unnamed: \d+", name) is None,
         f"{origin.file} has a column of numbers without a name, such as programs add to number the records: give it a "
         f"name, or leave it out with {drop_remedy(name)}",
+        drop_remedy(name),
     )
     scaled, rest = min_max(numbers[:train, np.newaxis], numbers[train:, np.newaxis])
     assert rest is not None
     low, high = numbers[:train].min(), numbers[:train].max()
     detail = f"{low:g} to {high:g}{note}, scaled to 0 to 1" if high > low else f"{low:g} in every record, so always 0"
-    if _counts(numbers[:train]):
+    numbers_records = _counts(numbers[:train])
+    if numbers_records:
         detail += f"; it numbers the records, which says nothing of them: consider {drop_remedy(name)}"
-    return Encoded(ColumnUse(name, ColumnKind.NUMBER, detail), np.concatenate([scaled, rest]).astype(np.float32))
+    use = ColumnUse(name, ColumnKind.NUMBER, detail, odd=numbers_records or high == low or bool(note))
+    return Encoded(use, np.concatenate([scaled, rest]).astype(np.float32))
 
 
 def check_width(width: int, records: int, name: str, file: str) -> None:
@@ -138,29 +157,52 @@ def check_width(width: int, records: int, name: str, file: str) -> None:
 
 
 def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:
-    """Return what the columns of a table became, a line for each; of more than `most`, the rest is counted.
+    """Return what the columns of a table became, a line for each; of more than `most`, the odd ones and a count.
+
+    Parameters
+    ----------
+    columns
+        In their order.
+    most
+        How many to list by name.
 
     Examples
     --------
     >>> column_lines([ColumnUse("age", ColumnKind.NUMBER, "20 to 40, scaled to 0 to 1")])
     ['age: number, 20 to 40, scaled to 0 to 1']
     """
-    lines = [str(column) for column in columns[:most]]
-    rest = Counter(column.kind for column in columns[most:])
-    if rest:
-        counted = ", ".join(f"{number} as {kind}" for kind, number in rest.items())
-        lines.append(f"and {rest.total()} further columns: {counted}")
-    return lines
+    if len(columns) <= most:
+        return [str(column) for column in columns]
+    shown = [column for column in columns if column.odd or column.kind in (ColumnKind.LABEL, ColumnKind.OWNER)][:most]
+    rest = Counter(column.kind for column in columns if column not in shown)
+    counted = ", ".join(f"{number} as {kind}" for kind, number in rest.items())
+    return [*map(str, shown), *([f"and {rest.total()} further columns: {counted}"] if rest else [])]
 
 
 def describe_label(name: str, values: NDArray[np.generic]) -> ColumnUse:
-    """Return what the label column became: its classes in order, the first few by name."""
+    """Return what the label column became: its classes in order, the first few by name.
+
+    Parameters
+    ----------
+    name
+        Of the column.
+    values
+        The label of each record, shape (n,).
+    """
     levels = np.unique(values)
-    return ColumnUse(name, ColumnKind.LABEL, f"{len(levels)} classes: {_some(levels)}")
+    return ColumnUse(name, ColumnKind.LABEL, f"{len(levels)} classes: {_some(levels, _CLASSES)}")
 
 
 def describe_owners(name: str, owners: Sequence[str]) -> ColumnUse:
-    """Return what the owner column became: how many owners, the first few by name."""
+    """Return what the owner column became: how many owners, the first few by name.
+
+    Parameters
+    ----------
+    name
+        Of the column.
+    owners
+        The owner of each record.
+    """
     return ColumnUse(name, ColumnKind.OWNER, f"{len(owners)} of them: {_some(owners)}")
 
 
@@ -183,7 +225,8 @@ def check_classes(values: NDArray[np.generic], what: str, max_classes: int | Non
     """
     records, classes = len(values), len(np.unique(values))
     many = records >= ENOUGH_TO_TELL and 2 * classes > records
-    remedy = "" if max_classes is None or many else f", or max-levels = {classes} in [data] if these are classes"
+    more = Remedy("max-levels", classes)
+    remedy = "" if max_classes is None or many else f", or {more} if these are classes"
     require(
         not many and classes <= (max_classes or classes),
         f"{what} has {classes} different values in {records} records, which looks like a quantity to predict: accepted "
@@ -191,49 +234,63 @@ def check_classes(values: NDArray[np.generic], what: str, max_classes: int | Non
     )
 
 
-def drop_remedy(name: str) -> str:
-    """Return the setting that leaves a column out, as it is written in a configuration."""
-    return f"drop = [{json.dumps(name, ensure_ascii=False)}] in [data]"
+def drop_remedy(name: str) -> Remedy:
+    """Return the setting that leaves a column out."""
+    return Remedy("drop", (name,))
 
 
-def _numbers(column: "pd.Series[Any]", name: str, origin: Origin) -> tuple[NDArray[np.float64] | None, str]:
+def _numbers(column: "pd.Series[Any]", name: str, origin: Origin, decimal: str) -> tuple[Floats | None, str]:
     """Return a column of numbers, and in which way they were written; None if it has words."""
     if pd.api.types.is_numeric_dtype(column):
         return column.to_numpy(dtype=np.float64), ""
     if (days := _days(column)) is not None:
         return days, " (days since 1970)"
-    text = column.astype(str).str.strip()
-    plain = pd.to_numeric(text, errors="coerce").notna()
-    written = plain | text.map(lambda cell: _WRITTEN_NUMBER.fullmatch(cell) is not None)
+    text = without_groups(column)
+    codes, cells = pd.factorize(text)
+    other = DECIMAL_MARKS[decimal == "."]
+    written, otherwise = (np.array([is_number(cell, mark) for cell in cells])[codes] for mark in (decimal, other))
     if written.all():
-        marks = [mark for mark in ("%", ",") if text.str.contains(mark, regex=False).any()]
-        cleaned: NDArray[np.float64] = text.str.replace(r"[,%\s]", "", regex=True).to_numpy(dtype=np.float64)
-        return cleaned, f" ({' and '.join(repr(mark) for mark in marks)} left out)" if marks else ""
+        marks = [mark for mark in ("%", other) if text.str.contains(mark, regex=False).any()]
+        note = f" ({' and '.join(repr(mark) for mark in marks)} left out)" if marks else ""
+        return plain_numbers(text, decimal).to_numpy(dtype=np.float64), note
+    odd = int(np.argmin(written))
+    word = text.iloc[odd]
+    drop = drop_remedy(name)
+    require(
+        not otherwise.all(),
+        f"{origin.cell(odd, name, _short(word))}, and the decimals of the other columns have the mark {decimal!r}: "
+        f"accepted is one mark throughout, or {drop} to leave the column out",
+        drop,
+    )
     # Mostly numbers and a few words is a spoilt measurement, and one level for each number would hide that.
     if written.mean() > _SHARE_OF_NUMBERS:
-        odd = int(np.argmin(written.to_numpy()))
-        word = text.iloc[odd]
+        missing = Remedy("missing", (word,))
         raise InputError(
             f"{origin.cell(odd, name, _short(word))}, where most cells are numbers: accepted are numbers throughout; "
-            f"missing = [{json.dumps(word, ensure_ascii=False)}] in [data] leaves out the "
-            f"records where a value is missing, {drop_remedy(name)} the column"
+            f"{missing} leaves out the records where a value is missing, {drop} the column",
+            (missing,),
+            (drop,),
         )
     return None, ""
 
 
-def _days(column: "pd.Series[Any]") -> NDArray[np.float64] | None:
+def _days(column: "pd.Series[Any]") -> Floats | None:
     """Return dates as days since 1970; None of what is no date, or a date whose day and month could be exchanged."""
     if not pd.api.types.is_datetime64_any_dtype(column):
         # The first cell settles most columns of text at once, however long they are.
-        if _ISO_DATE.fullmatch(str(column.iloc[0]).strip()) is None:
+        first = str(column.iloc[0]).strip()
+        # With points the day comes first wherever dates are written so; with slashes nobody can tell.
+        forms = ((_ISO_DATE, "ISO8601"), (_DOTTED_DATE, "%d.%m.%Y"))
+        form, written = next(((form, how) for form, how in forms if form.fullmatch(first)), (None, ""))
+        if form is None:
             return None
         text = column.astype(str).str.strip()
-        if not text.map(lambda cell: _ISO_DATE.fullmatch(cell) is not None).all():
+        if not all(form.fullmatch(cell) for cell in text.unique()):
             return None
-        column = pd.to_datetime(text, errors="coerce", format="ISO8601", utc=True)
+        column = pd.to_datetime(text, errors="coerce", format=written, utc=True)
         if column.isna().any():
             return None
-    seconds: NDArray[np.float64] = pd.DatetimeIndex(column).as_unit("s").asi8.astype(np.float64)
+    seconds: Floats = pd.DatetimeIndex(column).as_unit("s").asi8.astype(np.float64)
     return seconds / 86_400
 
 
@@ -244,19 +301,24 @@ def _levels(text: "pd.Series[Any]", name: str, file: str, max_levels: int, befor
     require(
         not all(_DATE.fullmatch(level) for level in levels.tolist()),
         f"{file}: column {name} holds dates, such as {first!r}: accepted are numbers, words and dates such as "
-        f"2024-03-31, so write the dates like that, or leave the column out with {drop_remedy(name)}",
+        f"2024-03-31 and 31.3.2024, so write the dates like that, or leave the column out with {drop_remedy(name)}",
+        drop_remedy(name),
     )
     own = len(values) >= ENOUGH_TO_TELL and len(levels) == len(values)
     require(
         not own,
         f"{file}: column {name} has another text in every record, such as {_short(first)}: it is an identifier or free "
         f"text, from which nothing can be learned: leave it out with {drop_remedy(name)}",
+        drop_remedy(name),
     )
-    require(
-        len(levels) <= max_levels,
-        f"{file}: column {name} has {len(levels):,} different texts, such as {_short(first)}, and max-levels is "
-        f"{max_levels}: leave the column out with {drop_remedy(name)}, or set max-levels = {len(levels)} there",
-    )
+    if len(levels) > max_levels:
+        drop, more = drop_remedy(name), Remedy("max-levels", len(levels))
+        raise InputError(
+            f"{file}: column {name} has {len(levels):,} different texts, such as {_short(first)}, and max-levels is "
+            f"{max_levels}: leave the column out with {drop}, or allow for them with {more}",
+            (drop,),
+            (more,),
+        )
     check_width(before + len(levels), len(values), name, file)
     detail = f"{len(levels)} of them, a feature each: {_some(levels)}"
     features = np.zeros((len(values), len(levels)), dtype=np.float32)
@@ -264,14 +326,14 @@ def _levels(text: "pd.Series[Any]", name: str, file: str, max_levels: int, befor
     return Encoded(ColumnUse(name, ColumnKind.LEVELS, detail), features)
 
 
-def _counts(numbers: NDArray[np.float64]) -> bool:
+def _counts(numbers: Floats) -> bool:
     """Return whether the numbers are consecutive whole ones, each once: what numbers records, in any order."""
     return len(numbers) >= ENOUGH_TO_TELL and bool((np.diff(np.sort(numbers)) == 1).all())
 
 
-def _some(levels: NDArray[np.generic] | Sequence[str]) -> str:
-    names = ", ".join(str(level)[:20] for level in levels[:_EXAMPLES])
-    return f"{names}, ..." if len(levels) > _EXAMPLES else names
+def _some(levels: NDArray[np.generic] | Sequence[str], most: int = _EXAMPLES) -> str:
+    names = ", ".join(str(level)[:20] for level in levels[:most])
+    return f"{names}, ..." if len(levels) > most else names
 
 
 def _short(text: str) -> str:

@@ -5,14 +5,14 @@ import binascii
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fl_audit.adjacency import CraftedRecord
+from fl_audit.arrays import Floats32
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 
 
-def told_record(features: NDArray[np.float32], label: int) -> CraftedRecord:
+def told_record(features: Floats32, label: int) -> CraftedRecord:
     """Return a record as it is told to the parties.
 
     Parameters
@@ -70,7 +70,7 @@ def alone(crafted: CraftedRecord, like: Records) -> Records:
     return Records(features, np.array([crafted.label]), like.classes, graphs=like.graphs)
 
 
-def _features(crafted: CraftedRecord, shape: tuple[int, ...]) -> NDArray[np.float32]:
+def _features(crafted: CraftedRecord, shape: tuple[int, ...]) -> Floats32:
     try:
         raw = base64.b64decode(crafted.features, validate=True)
         return np.frombuffer(raw, dtype="<f4").reshape(shape).astype(np.float32)

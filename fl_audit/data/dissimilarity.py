@@ -4,9 +4,10 @@ import math
 from typing import Literal, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.data.names import Dissimilarity as Dissimilarity
+from fl_audit.data.names import Measure as Measure
 from fl_audit.data.records import Records
 from fl_audit.data.structural import (
     WINDOW,
@@ -17,18 +18,32 @@ from fl_audit.data.structural import (
     structural_dissimilarity,
 )
 from fl_audit.errors import require
+from fl_audit.user_modules import import_function
 
 BLOCK_BYTES = 64 * 2**20
 """Largest size of one array of a search; it holds a few at a time."""
 
 _EPS = float(np.finfo(np.float64).eps)
 
-Prepared = NDArray[np.float64] | Patches
+Prepared = Floats | Patches
 """A block of records in the form that a measure works on."""
 
 
-def check_measurable(records: Records, measure: Dissimilarity) -> None:
-    """Raise `InputError` for records with only zeros under the cosine measure, and for other than images under ssim."""
+def check_measurable(records: Records, measure: Measure) -> None:
+    """Raise `InputError` for records with only zeros under the cosine measure, and for other than images under ssim.
+
+    Parameters
+    ----------
+    records
+        Features and labels.
+    measure
+        How dissimilar two records are.
+
+    Raises
+    ------
+    InputError
+        For records of zeros alone under the cosine measure, and for other than images under ssim.
+    """
     match measure:
         case Dissimilarity.COSINE:
             # A vector of zeros has no direction: scipy answers NaN, which would win every argmax.
@@ -40,59 +55,116 @@ def check_measurable(records: Records, measure: Dissimilarity) -> None:
             )
         case Dissimilarity.SSIM:
             check_images(records)
-        case Dissimilarity.EUCLIDEAN | Dissimilarity.MANHATTAN | Dissimilarity.HAMMING:
+        case Dissimilarity.EUCLIDEAN | Dissimilarity.MANHATTAN | Dissimilarity.HAMMING | str():
             pass
         case _:
             assert_never(measure)
 
 
-def rows_in_block(records: Records, measure: Dissimilarity) -> int:
-    """Return how many records to prepare at a time, so that neither they nor their square outgrow `BLOCK_BYTES`."""
+def rows_in_block(records: Records, measure: Measure) -> int:
+    """Return how many records to prepare at a time, so that neither they nor their square outgrow `BLOCK_BYTES`.
+
+    Parameters
+    ----------
+    records
+        Features and labels.
+    measure
+        How dissimilar two records are.
+    """
     numbers = int(records.features[0].size) * (WINDOW**2 if measure is Dissimilarity.SSIM else 1)
     return max(1, min(BLOCK_BYTES // (8 * numbers), math.isqrt(BLOCK_BYTES // 8)))
 
 
-def prepare(features: NDArray[np.float32], measure: Dissimilarity) -> Prepared:
-    """Return records, shape (n, *shape), in the form that a measure works on."""
+def prepare(features: Floats32, measure: Measure) -> Prepared:
+    """Return records, shape (n, *shape), in the form that a measure works on.
+
+    Parameters
+    ----------
+    features
+        Of n records, (n, *shape).
+    measure
+        What they are prepared for.
+    """
     if measure is Dissimilarity.SSIM:
         return patches_of(features)
     return features.reshape(len(features), -1).astype(np.float64)
 
 
-def taken(block: Prepared, positions: NDArray[np.int64]) -> Prepared:
-    """Return the records of a prepared block at `positions`."""
+def taken(block: Prepared, positions: Integers) -> Prepared:
+    """Return the records of a prepared block at `positions`.
+
+    Parameters
+    ----------
+    block
+        As `prepare` returns it.
+    positions
+        In the block, shape (m,).
+    """
     if isinstance(block, Patches):
         return Patches(block.deviations[:, positions], block.mean[:, positions], block.variance[:, positions])
     return block[positions]
 
 
-def directions(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+def directions(vectors: Floats) -> Floats:
     """Return vectors, shape (n, d), divided by their length."""
-    units: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    units: Floats = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return units
 
 
-def exact_block(left: Prepared, right: Prepared, measure: Dissimilarity) -> NDArray[np.float64]:
+def exact_block(left: Prepared, right: Prepared, measure: Measure) -> Floats:
     """Return the dissimilarity of every pair, shape (n, m).
 
     A pair's value does not depend, to the last bit, on the pairs beside it, so that ties are ties in every block.
+
+    Parameters
+    ----------
+    left, right
+        n and m records, prepared for the measure.
+    measure
+        How dissimilar two records are.
     """
     if isinstance(left, Patches) or isinstance(right, Patches):
         assert isinstance(left, Patches)
         assert isinstance(right, Patches)
         return structural_dissimilarity(left, right)
+    if not isinstance(measure, Dissimilarity):
+        return _own_block(left, right, measure)
     # Half a second to import, which every client process would pay: only whoever chooses the differing record needs it.
     from scipy.spatial.distance import cdist
 
-    distances: NDArray[np.float64] = cdist(left, right, _metric(measure))
+    distances: Floats = cdist(left, right, _metric(measure))
     return distances
 
 
-def screening_block(left: Prepared, right: Prepared, measure: Dissimilarity) -> tuple[NDArray[np.float64], float]:
+def _own_block(left: Floats, right: Floats, name: str) -> Floats:
+    """Return the user's own dissimilarities of every pair, shape (n, m), of flattened records.
+
+    Raises
+    ------
+    InputError
+        If the function cannot be had or raises, or does not return a finite number for every pair.
+    """
+    found = np.asarray(import_function(name, "dissimilarity")(left, right))
+    accepted = f"accepted is a finite number for each of {len(left)} x {len(right)} pairs"
+    good = found.shape == (len(left), len(right)) and np.issubdtype(found.dtype, np.number)
+    require(good, f"dissimilarity {name!r} returned {found.dtype} of shape {found.shape}: {accepted}")
+    distances: Floats = found.astype(np.float64)
+    require(bool(np.isfinite(distances).all()), f"dissimilarity {name!r} returned what is not finite: {accepted}")
+    return distances
+
+
+def screening_block(left: Prepared, right: Prepared, measure: Measure) -> tuple[Floats, float]:
     """Return what `exact_block` returns, by the fastest arithmetic, and a bound on the difference (0 if there is none).
 
     Euclidean, cosine and ssim dissimilarities come from matrix products. The bounds are the usual ones for sums of
     products (Higham 2002, section 3.1) and cover the rounding of both sides.
+
+    Parameters
+    ----------
+    left, right
+        n and m records, prepared for the measure.
+    measure
+        How dissimilar two records are.
     """
     if isinstance(left, Patches) or isinstance(right, Patches):
         assert isinstance(left, Patches)
@@ -103,13 +175,13 @@ def screening_block(left: Prepared, right: Prepared, measure: Dissimilarity) -> 
             return _euclidean(left, right)
         case Dissimilarity.COSINE:
             return 1 - directions(left) @ directions(right).T, (4 * left.shape[1] + 32) * _EPS
-        case Dissimilarity.MANHATTAN | Dissimilarity.HAMMING | Dissimilarity.SSIM:
+        case Dissimilarity.MANHATTAN | Dissimilarity.HAMMING | Dissimilarity.SSIM | str():
             return exact_block(left, right, measure), 0.0
         case _:
             assert_never(measure)
 
 
-def _euclidean(left: NDArray[np.float64], right: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+def _euclidean(left: Floats, right: Floats) -> tuple[Floats, float]:
     mine, yours = np.square(left).sum(axis=1), np.square(right).sum(axis=1)
     squares = left @ right.T
     squares *= -2

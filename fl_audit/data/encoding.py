@@ -6,13 +6,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats, Integers
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
 
 
-def min_max(
-    fitted: NDArray[np.float64], test: NDArray[np.float64] | None = None
-) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+def min_max(fitted: Floats, test: Floats | None = None) -> tuple[Floats, Floats | None]:
     """Scale every column to [0, 1] by the range it has in `fitted`: (v - min) / (max - min).
 
     Parameters
@@ -42,7 +41,7 @@ def min_max(
 
 def encode_labels(
     fitted: NDArray[np.generic], test: NDArray[np.generic] | None, path: Path
-) -> tuple[NDArray[np.int64], NDArray[np.int64] | None, int]:
+) -> tuple[Integers, Integers | None, int]:
     """Map labels to 0..c-1 in the sorted order of the labels of `fitted`.
 
     Parameters
@@ -78,7 +77,7 @@ def encode_labels(
 class Owners(NamedTuple):
     """Whose each record is, as positions in names; None and no names where that is not known."""
 
-    codes: NDArray[np.int64] | None = None
+    codes: Integers | None = None
     names: tuple[str, ...] = ()
 
 
@@ -114,7 +113,7 @@ def encode_owners(values: NDArray[np.generic], what: str) -> Owners:
 
 def build_records(
     features: NDArray[np.generic],
-    labels: NDArray[np.int64],
+    labels: Integers,
     classes: int,
     path: Path,
     owners: Owners = UNKNOWN_OWNERS,

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats32, Integers
 from fl_audit.data.encoding import build_records, encode_owners
 from fl_audit.data.files import locate_any, read_archive
 from fl_audit.data.records import Source
@@ -47,7 +48,7 @@ def load_femnist(directory: Path | None) -> Source:
     return Source("femnist", pool, None, description)
 
 
-def _ink(images: NDArray[np.generic], path: Path) -> NDArray[np.float32]:
+def _ink(images: NDArray[np.generic], path: Path) -> Floats32:
     require(
         images.dtype == np.uint8 and images.shape[1:] == (28, 28),
         f"{path}: x has shape {images.shape} of {images.dtype}: accepted are images (n, 28, 28) of uint8",
@@ -56,7 +57,7 @@ def _ink(images: NDArray[np.generic], path: Path) -> NDArray[np.float32]:
     return turned[:, np.newaxis].astype(np.float32) / np.float32(_HIGHEST_PIXEL)
 
 
-def _labels(digits: NDArray[np.generic], path: Path) -> NDArray[np.int64]:
+def _labels(digits: NDArray[np.generic], path: Path) -> Integers:
     known = digits.dtype.kind in "iu" and bool(np.isin(digits, np.arange(_CLASSES)).all())
     require(known, f"{path}: y holds something else than the digits: accepted are whole numbers from 0 to 9")
     return digits.astype(np.int64)

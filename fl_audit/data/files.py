@@ -101,7 +101,15 @@ def resolve(directory: Path | None, path: str) -> Path:
 
 
 def resolve_directory(directory: Path | None, path: str) -> Path:
-    """Return the absolute path of a folder that the user named, as `resolve` does that of a file."""
+    """Return the absolute path of a folder that the user named, as `resolve` does that of a file.
+
+    Parameters
+    ----------
+    directory
+        Where relative paths begin; None for the working directory.
+    path
+        As the user wrote it.
+    """
     return _resolved(directory, path, Path.is_dir, "folder")
 
 
@@ -160,6 +168,13 @@ def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
 
     The archive is streamed; nothing is written to disk.
 
+    Parameters
+    ----------
+    path
+        Of the archive.
+    read
+        Takes the name and the open content of one file.
+
     Raises
     ------
     InputError
@@ -209,6 +224,13 @@ def read_zip_member(path: Path, member: str) -> bytes:
 
 def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generic]]:
     """Return those arrays of a NumPy archive (.npz) that are among `keys`.
+
+    Parameters
+    ----------
+    path
+        Of the archive.
+    keys
+        Names of the arrays that are wanted.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """From tables in memory to records, with what became of each column."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from fl_audit.data.cautions import cautions, one_spelling
 from fl_audit.data.columns import (
     DEFAULT_MAX_LEVELS,
     Encoded,
@@ -22,8 +23,13 @@ from fl_audit.data.columns import (
     encode_column,
 )
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
+from fl_audit.data.gaps import complete_records
 from fl_audit.data.records import ColumnKind, ColumnUse, Source, side_by_side
-from fl_audit.errors import InputError, require
+from fl_audit.data.table_text import DECIMAL_MARKS
+from fl_audit.errors import InputError, Remedy, require
+
+_USUAL = {"encoding": ("utf-8", "utf-8-sig"), "separator": (",",), "decimal": (".",)}
+"""How tables are mostly written."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class TableSettings:
     drop
         Names of columns that are left out.
     separator
-        The character between cells.
+        The character between cells; None is to be found.
     missing
         Words that stand for a missing value, beside empty cells and the usual ones (NA, null, NaN): records with a
         missing value are left out. None: a missing value is refused.
@@ -44,39 +50,58 @@ class TableSettings:
     owner
         Name of the column that says whose each record is: whole numbers or words. It becomes no feature. None: that is
         not known.
+    decimal
+        The mark of decimals, point or comma; the other one can stand between thousands. None is to be found.
+    encoding
+        Encoding of the file, as Python names it; None is to be found.
+    ignore_case
+        Whether words that differ by case or spaces only are one.
+    unique
+        Whether records that repeat another one in every column are left out.
 
     Raises
     ------
     InputError
-        If the separator is not one character, or the owner is dropped.
+        If the separator is not one character, decimal is no mark of decimals, or the owner is dropped.
     """
 
     drop: tuple[str, ...] = ()
-    separator: str = ","
+    separator: str | None = None
     missing: tuple[str, ...] | None = None
     max_levels: int = DEFAULT_MAX_LEVELS
     owner: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    ignore_case: bool = False
+    unique: bool = False
 
     def __post_init__(self) -> None:
-        plain = len(self.separator) == 1 and self.separator.isprintable() and self.separator not in "\"' "
+        mark = self.separator
+        plain = mark is None or (len(mark) == 1 and mark.isprintable() and mark not in "\"' ")
         require(
-            plain or self.separator == "\t",
-            f"separator is {self.separator!r}: accepted is one character, such as ',' or ';', or the tab '\\t'",
+            plain or mark == "\t",
+            f"separator is {mark!r}: accepted is one character, such as ',' or ';', or the tab '\\t'",
         )
-
+        require(
+            self.decimal is None or self.decimal in DECIMAL_MARKS,
+            f"decimal is {self.decimal!r}: accepted are '.' and ','",
+        )
         require(self.owner not in self.drop, f"drop names {self.owner!r}, the owner column: accepted are other columns")
+
+    @property
+    def unusual(self) -> tuple[Remedy, ...]:
+        """How a file is written where that is not as usual, as the settings that say it."""
+        found = {key: getattr(self, key) for key in _USUAL}
+        return tuple(Remedy(key, value) for key, value in found.items() if value not in (None, *_USUAL[key]))
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "TableSettings":
-        """Return the settings that options name: drop, separator, missing, max-levels, owner."""
+        """Return the settings that options name with hyphens, such as max-levels; other options are of others."""
         given = {name.replace("-", "_"): value for name, value in options.items()}
-        known = ("drop", "separator", "missing", "max_levels", "owner")
-        return cls(**{name: given[name] for name in known if name in given})
+        return cls(**{one.name: given[one.name] for one in fields(cls) if one.name in given})
 
 
-def chosen_columns(
-    frame: pd.DataFrame, path: Path, label: str, settings: TableSettings, hint: str = ""
-) -> pd.DataFrame:
+def chosen_columns(frame: pd.DataFrame, path: Path, label: str, settings: TableSettings) -> pd.DataFrame:
     """Return a table without the columns that are to be dropped.
 
     Parameters
@@ -89,8 +114,6 @@ def chosen_columns(
         Name of the label column.
     settings
         How the table is read.
-    hint
-        What may help where there is no label column.
 
     Raises
     ------
@@ -99,7 +122,7 @@ def chosen_columns(
     """
     columns = [str(column) for column in frame.columns]
     listed = ", ".join(columns[:20])
-    require(label in columns, f"{path} has no label column {label!r}: {_near(label, columns)}{listed}{hint}")
+    require(label in columns, f"{path} has no label column {label!r}: {_near(label, columns)}{listed}")
     for name in settings.drop:
         require(name != label, f"drop names {name!r}, the label column: accepted are other columns")
         require(name in columns, f"drop names {name!r}, but {path} has no such column: {_near(name, columns)}{listed}")
@@ -152,23 +175,39 @@ def source_of_frames(
     """
     _check_columns(frames, paths)
     read = sum(map(len, frames))
-    frames = [_without_missing(frame, file, label, settings) for frame, file in zip(frames, paths, strict=True)]
-    rows = np.concatenate([frame.index.to_numpy() + 1 for frame in frames])
-    train = len(frames[0])
+    parts, warned = [], []
+    for frame, file in zip(frames, paths, strict=True):
+        leave_out = settings.missing is not None
+        part, halved = complete_records(frame, file, label, settings.owner, leave_out, settings.max_levels)
+        parts.append(part)
+        warned += halved
+    complete = sum(map(len, parts))
+    repeats = sum(int(part.duplicated().sum()) for part in parts)
+    if settings.unique:
+        parts, repeats = [part.drop_duplicates() for part in parts], 0
+    rows = np.concatenate([part.index.to_numpy() + 1 for part in parts])
+    train = len(parts[0])
     origin = Origin(str(paths[0]), str(paths[-1]), train, rows)
     # One frame, so that a column has one type and one set of levels in both files.
-    joint = pd.concat(frames, ignore_index=True).infer_objects()
+    joint = pd.concat(parts, ignore_index=True).infer_objects()
+    if settings.ignore_case:
+        words = [name for name in joint.columns if not pd.api.types.is_numeric_dtype(joint[name])]
+        joint = joint.assign(**{name: one_spelling(joint[name]) for name in words})
     labels = _label_values(joint[label], label, origin)
     check_classes(labels, f"{paths[0]}: label column {label}", settings.max_levels)
-    codes, test_codes, classes = encode_labels(labels[:train], labels[train:] if len(frames) > 1 else None, paths[0])
+    codes, test_codes, classes = encode_labels(labels[:train], labels[train:] if len(parts) > 1 else None, paths[0])
     owners, owner_use = _owners(joint, origin, settings)
     encoded = _encode(joint.drop(columns=[label, *owner_use]), origin, settings)
     features = np.concatenate([column.features for column in encoded], axis=1)
     pool = build_records(features[:train], codes, classes, paths[0], owners)
     test = None if test_codes is None else build_records(features[train:], test_codes, classes, paths[-1])
     description = f"{title} {paths[0].name}, {train:,} records, {features.shape[1]} features, {classes} classes"
-    if read > len(joint):
-        description += f"; {read - len(joint):,} records with a missing value are left out"
+    if settings.unusual:
+        description += f"; read with {', '.join(str(one).removesuffix(' in [data]') for one in settings.unusual)}"
+    if read > complete:
+        description += f"; {read - complete:,} records with a missing value are left out"
+    if complete > len(joint):
+        description += f"; {complete - len(joint):,} records that repeat another one are left out"
     uses = (
         describe_label(label, labels),
         *owner_use.values(),
@@ -176,7 +215,9 @@ def source_of_frames(
         *_dropped(settings.drop),
     )
     placed = side_by_side((column.use.name, column.features.shape[1]) for column in encoded)
-    return Source(name, pool, test, description, uses, placed)
+    warned += cautions(joint, label, features, repeats)
+    source = Source(name, pool, test, description, uses, placed)
+    return replace(source, cautions=tuple(warned), found=settings.unusual)
 
 
 def _owners(joint: pd.DataFrame, origin: Origin, settings: TableSettings) -> tuple[Owners, dict[str, ColumnUse]]:
@@ -199,25 +240,6 @@ def _check_columns(frames: Sequence[pd.DataFrame], paths: Sequence[Path]) -> Non
         require(not odd, f"{path} differs from {paths[0]} in column {', '.join(odd[:5])}: accepted are equal columns")
 
 
-def _without_missing(frame: pd.DataFrame, path: Path, label: str, settings: TableSettings) -> pd.DataFrame:
-    """Return the records without missing cells, if the settings say that these are to be left out."""
-    missing: NDArray[np.bool_] = frame.isna().to_numpy(dtype=np.bool_)
-    if not missing.any():
-        return frame
-    row, position = (int(axis[0]) for axis in np.nonzero(missing))
-    name = str(frame.columns[position])
-    other = "" if name in (label, settings.owner) else f", or the column with {drop_remedy(name)}"
-    require(
-        settings.missing is not None,
-        f"{path} has a missing value in column {name}, row {row + 1}: accepted are values throughout, and "
-        f"{missing.any(axis=1).sum():,} of {len(frame):,} records lack one; leave out the records where one is missing "
-        f"with missing = [] in [data]{other}",
-    )
-    kept = frame.take(np.flatnonzero(~missing.any(axis=1)))
-    require(len(kept) > 0, f"{path} has a missing value in every record: leave out columns with drop in [data]")
-    return kept
-
-
 def _label_values(column: "pd.Series[Any]", label: str, origin: Origin) -> NDArray[np.generic]:
     """Return labels or owners: numbers as they are and everything else as strings."""
     if not pd.api.types.is_numeric_dtype(column):
@@ -228,14 +250,38 @@ def _label_values(column: "pd.Series[Any]", label: str, origin: Origin) -> NDArr
 
 
 def _encode(frame: pd.DataFrame, origin: Origin, settings: TableSettings) -> list[Encoded]:
-    encoded, width = [], 0
+    encoded, width, refused = [], 0, []
     for name in frame.columns:
-        if pd.api.types.is_numeric_dtype(frame[name]):
-            _refuse_infinite(frame[name], str(name), origin)
-        encoded.append(encode_column(frame[name], str(name), origin, settings.max_levels, width))
-        width += encoded[-1].features.shape[1]
+        try:
+            if pd.api.types.is_numeric_dtype(frame[name]):
+                _refuse_infinite(frame[name], str(name), origin)
+            column = encode_column(frame[name], str(name), origin, settings.max_levels, width, settings.decimal or ".")
+        except InputError as error:
+            # Columns that a setting mends are collected, so that the user learns of all of them at once.
+            if not error.remedies:
+                raise
+            refused.append(error)
+            continue
+        encoded.append(column)
+        width += column.features.shape[1]
         check_width(width, len(frame), str(name), origin.file)
+    if refused:
+        raise _together(refused)
     return encoded
+
+
+def _together(refused: Sequence[InputError]) -> InputError:
+    """Return one refusal of several columns, with what mends all of them."""
+    if len(refused) == 1:
+        return refused[0]
+    values: dict[str, dict[str, None]] = {}
+    for remedy in (remedy for error in refused for remedy in error.remedies):
+        assert isinstance(remedy.value, tuple), "columns are left out by name, and values by words"
+        values.setdefault(remedy.key, {}).update(dict.fromkeys(remedy.value))
+    remedies = tuple(Remedy(key, tuple(words)) for key, words in values.items())
+    further = f"{len(refused) - 1} further {'column is' if len(refused) == 2 else 'columns are'} refused too"
+    message = f"{refused[0]}; {further}, and {' with '.join(map(str, remedies))} mends all"
+    return InputError(message, remedies, (*refused[0].remedies, *refused[0].choices))
 
 
 def _refuse_infinite(column: "pd.Series[Any]", name: str, origin: Origin) -> None:
@@ -243,4 +289,5 @@ def _refuse_infinite(column: "pd.Series[Any]", name: str, origin: Origin) -> Non
     if not finite.all():
         position = int(np.argmin(finite))
         cell = origin.cell(position, name, str(column.iloc[position]))
-        raise InputError(f"{cell}: accepted are finite numbers; {drop_remedy(name)} leaves out the column")
+        drop = drop_remedy(name)
+        raise InputError(f"{cell}: accepted are finite numbers; {drop} leaves out the column", (drop,))

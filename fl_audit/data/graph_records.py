@@ -1,10 +1,10 @@
-"""Graphs as records: cut to a largest number of nodes, packed, randomised, and told apart pair of nodes by pair."""
+"""Graphs as records: cut to a largest number of nodes, packed, randomised, and compared node pair by node pair."""
 
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats32
 from fl_audit.data.graphs import GRAPH_NODES as GRAPH_NODES
 from fl_audit.data.graphs import Adjacency, Graphs
 from fl_audit.data.randomisers import RandomisedEdges
@@ -58,9 +58,7 @@ def cut_graph(adjacency: Adjacency, nodes: int) -> Adjacency:
     return adjacency[np.ix_(kept, kept)]
 
 
-def randomised_graphs(
-    features: NDArray[np.float32], randomiser: RandomisedEdges, generator: np.random.Generator
-) -> NDArray[np.float32]:
+def randomised_graphs(features: Floats32, randomiser: RandomisedEdges, generator: np.random.Generator) -> Floats32:
     """Return packed graphs whose adjacency matrices were randomised, graph after graph.
 
     Parameters

@@ -110,7 +110,13 @@ class Graphs:
         return np.bincount(ends, minlength=int(self.nodes[graph])).astype(np.int64)
 
     def take(self, indices: ArrayLike) -> "Graphs":
-        """Return copies of the graphs at `indices`, positions from 0, at least one, in that order."""
+        """Return copies of the graphs at `indices`, positions from 0, at least one, in that order.
+
+        Raises
+        ------
+        InputError
+            If none is chosen.
+        """
         chosen = np.asarray(indices, dtype=np.int64).reshape(-1)
         require(chosen.size > 0, "no graph is chosen: at least 1 is needed")
         edges = np.concatenate([self.edges_of(int(graph)) for graph in chosen])

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats32, Integers
 from fl_audit.data.encoding import build_records
 from fl_audit.data.files import locate, read_bytes, resolve
 from fl_audit.data.records import Records, Source
@@ -106,18 +107,18 @@ def read_idx(path: Path) -> NDArray[np.generic]:
     return np.frombuffer(content, dtype=kind, offset=start).reshape(shape)
 
 
-def _read_images(path: Path) -> NDArray[np.float32]:
+def _read_images(path: Path) -> Floats32:
     images = read_idx(path)
     require(
         images.ndim >= 2 and images.dtype == np.uint8,
         f"{path} holds {images.ndim} axes of {images.dtype}: accepted are images, at least 2 axes of uint8",
     )
-    scaled: NDArray[np.float32] = images.astype(np.float32) / _HIGHEST_PIXEL
+    scaled: Floats32 = images.astype(np.float32) / _HIGHEST_PIXEL
     # Convolutions want the channel first, and grey images have but one.
     return scaled[:, np.newaxis] if scaled.ndim == 3 else scaled
 
 
-def _read_labels(path: Path) -> NDArray[np.int64]:
+def _read_labels(path: Path) -> Integers:
     labels = read_idx(path)
     require(
         labels.ndim == 1 and labels.dtype.kind in "iu" and labels.size > 0,

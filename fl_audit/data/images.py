@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats32
 from fl_audit.errors import require
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class ImageSettings:
         return cls(options.get("image-size"), bool(options.get("grey", False)))
 
 
-def image_features(pictures: Iterable[tuple[str, "Image"]], settings: ImageSettings) -> NDArray[np.float32]:
+def image_features(pictures: Iterable[tuple[str, "Image"]], settings: ImageSettings) -> Floats32:
     """Return pictures as numbers from 0 to 1, shape (n, channels, height, width), one channel for grey and three else.
 
     Parameters
@@ -66,12 +67,20 @@ def image_features(pictures: Iterable[tuple[str, "Image"]], settings: ImageSetti
     channels = max(len(each) for each in kept)
     # A grey picture among coloured ones is the same grey in every channel.
     stacked = np.stack([np.broadcast_to(each, (channels, *each.shape[1:])) for each in kept])
-    features: NDArray[np.float32] = stacked.astype(np.float32) / _HIGHEST_PIXEL
+    features: Floats32 = stacked.astype(np.float32) / _HIGHEST_PIXEL
     return features
 
 
-def described(features: NDArray[np.float32], settings: ImageSettings) -> str:
-    """Return what pictures became, in words."""
+def described(features: Floats32, settings: ImageSettings) -> str:
+    """Return what pictures became, in words.
+
+    Parameters
+    ----------
+    features
+        The pictures, float32 (n, *shape).
+    settings
+        How they were read.
+    """
     channels, height, width = features.shape[1:]
     scaled = ", scaled to that size" if settings.size is not None else ""
     colour = "grey" if channels == 1 else "three colours"

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.arrays import Integers
 from fl_audit.data.encoding import build_records
 from fl_audit.data.files import locate_any, read_archive
 from fl_audit.data.records import Source
@@ -22,7 +23,7 @@ class _Faces(NamedTuple):
     """Grey images (n, height, width) in bytes, the person of each (n,) and how many people have names."""
 
     images: NDArray[np.uint8]
-    person: NDArray[np.int64]
+    person: Integers
     people: int
 
 

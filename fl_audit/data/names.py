@@ -18,6 +18,10 @@ class Dissimilarity(StrEnum):
     SSIM = "ssim"
 
 
+Measure = Dissimilarity | str
+"""A dissimilarity, or the name `package.module:name` of the user's own."""
+
+
 class NeighbourChoice(StrEnum):
     """How the differing record is chosen, where it is not named."""
 

@@ -5,7 +5,7 @@ from typing import assert_never
 import numpy as np
 
 from fl_audit.adjacency import Adjacency, NeighbourPair, Relation
-from fl_audit.data.dissimilarity import Dissimilarity
+from fl_audit.data.dissimilarity import Measure
 from fl_audit.data.names import RANKED as RANKED
 from fl_audit.data.names import NeighbourChoice as NeighbourChoice
 from fl_audit.data.ranking import pair_of_rank, ranked_pairs, ranked_records
@@ -21,7 +21,7 @@ def ranked_neighbours(
     adjacency: Adjacency,
     inside: Records,
     outside: Records | None,
-    dissimilarity: Dissimilarity,
+    dissimilarity: Measure,
     count: int,
     farthest: bool = True,
 ) -> tuple[NeighbourPair, ...]:
@@ -67,7 +67,7 @@ def choose_neighbour(
     inside: Records,
     outside: Records | None,
     choice: NeighbourChoice | int,
-    dissimilarity: Dissimilarity,
+    dissimilarity: Measure,
     seed: int,
     rank: int = 1,
 ) -> NeighbourPair:

@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Integers
 from fl_audit.data.names import PartitionScheme as PartitionScheme
 from fl_audit.errors import InputError, require
 from fl_audit.randomness import Purpose, generator
@@ -51,13 +51,13 @@ _TYPES: Mapping[str, type] = {
 
 
 def partition_records(
-    labels: NDArray[np.int64],
+    labels: Integers,
     clients: int,
     scheme: PartitionScheme,
     parameters: Mapping[str, Parameter],
     seed: int,
-    owner: NDArray[np.int64] | None = None,
-) -> tuple[NDArray[np.int64], ...]:
+    owner: Integers | None = None,
+) -> tuple[Integers, ...]:
     """Return the record indices of every client: sorted, disjoint, none empty, together all records.
 
     Records are shuffled first, for several partitioners give out consecutive records. A setting under which a
@@ -123,7 +123,7 @@ def partition_records(
     return parts
 
 
-def owners_of(owner: NDArray[np.int64] | None) -> NDArray[np.int64]:
+def owners_of(owner: Integers | None) -> Integers:
     """Return the owners that have records, ascending: with the partition `natural` these are the clients.
 
     Parameters
@@ -144,7 +144,7 @@ def owners_of(owner: NDArray[np.int64] | None) -> NDArray[np.int64]:
     return np.unique(owner)
 
 
-def _by_owner(owner: NDArray[np.int64] | None, clients: int) -> tuple[NDArray[np.int64], ...]:
+def _by_owner(owner: Integers | None, clients: int) -> tuple[Integers, ...]:
     owners = owners_of(owner)
     assert owner is not None
     require(
@@ -239,7 +239,7 @@ def _whole_shards(settings: dict[str, Any], clients: int, records: int) -> dict[
     return {**settings, "num_shards_per_partition": None, "shard_size": size}
 
 
-def _divide(labels: NDArray[np.int64], order: NDArray[np.int64], partitioner: Any) -> tuple[NDArray[np.int64], ...]:
+def _divide(labels: Integers, order: Integers, partitioner: Any) -> tuple[Integers, ...]:
     partitioner.dataset = _table_type().from_dict({"label": labels, "index": order})
     loaded = (partitioner.load_partition(client) for client in range(partitioner.num_partitions))
     return tuple(np.sort(np.asarray(part["index"], dtype=np.int64)) for part in loaded)
@@ -254,9 +254,9 @@ def _table_type() -> Any:
     import datasets
 
     class Table(datasets.Dataset):  # type: ignore[misc]
-        def __getitem__(self, name: str) -> NDArray[np.int64]:
+        def __getitem__(self, name: str) -> Integers:
             """Return a column, read once."""
-            columns: dict[str, NDArray[np.int64]] = self.__dict__.setdefault("columns_read", {})
+            columns: dict[str, Integers] = self.__dict__.setdefault("columns_read", {})
             if name not in columns:
                 columns[name] = self.data.column(name).to_numpy()
             return columns[name]
@@ -295,7 +295,7 @@ def _reason(scheme: PartitionScheme, settings: Mapping[str, Any], error: Excepti
             assert_never(scheme)
 
 
-def _check_parts(parts: tuple[NDArray[np.int64], ...], records: int, scheme: PartitionScheme) -> None:
+def _check_parts(parts: tuple[Integers, ...], records: int, scheme: PartitionScheme) -> None:
     for client, part in enumerate(parts):
         require(
             len(part) > 0,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats, Integers
 from fl_audit.data.dissimilarity import (
-    Dissimilarity,
+    Measure,
     Prepared,
     check_measurable,
     exact_block,
@@ -28,7 +28,7 @@ _KEPT = 2**21
 """Largest number of pairs that are kept at once to find the pair of a rank."""
 
 
-def ranked_records(records: Records, measure: Dissimilarity, count: int, farthest: bool = True) -> tuple[int, ...]:
+def ranked_records(records: Records, measure: Measure, count: int, farthest: bool = True) -> tuple[int, ...]:
     """Return the positions of the records with the largest or smallest summed dissimilarity to the others, in order.
 
     Parameters
@@ -62,7 +62,7 @@ def ranked_records(records: Records, measure: Dissimilarity, count: int, farthes
 
 
 def ranked_pairs(
-    inside: Records, outside: Records, measure: Dissimilarity, count: int, farthest: bool = True
+    inside: Records, outside: Records, measure: Measure, count: int, farthest: bool = True
 ) -> tuple[tuple[int, int], ...]:
     """Return the positions (i, j) of the inside and the outside records that lie farthest apart, or nearest, in order.
 
@@ -91,7 +91,7 @@ def ranked_pairs(
 
 
 def pair_of_rank(
-    inside: Records, outside: Records, measure: Dissimilarity, rank: int, farthest: bool = True
+    inside: Records, outside: Records, measure: Measure, rank: int, farthest: bool = True
 ) -> tuple[int, int]:
     """Return the last pair of `ranked_pairs` for so many pairs, in memory that does not grow with the rank.
 
@@ -119,7 +119,7 @@ def pair_of_rank(
     return last.row, last.column
 
 
-def _check_pairs(inside: Records, outside: Records, measure: Dissimilarity, count: int) -> None:
+def _check_pairs(inside: Records, outside: Records, measure: Measure, count: int) -> None:
     require(
         inside.shape == outside.shape,
         f"outside records have shape {outside.shape}: accepted is that of the inside records, {inside.shape}",
@@ -148,7 +148,7 @@ class _Place(NamedTuple):
 class _Search:
     """What is looked for: the first `count` pairs, or the first that rank behind `after`."""
 
-    measure: Dissimilarity
+    measure: Measure
     count: int
     farthest: bool
     after: _Place | None = None
@@ -171,9 +171,9 @@ def _first_pairs(inside: Records, outside: Records, search: _Search) -> "_Ranked
 class _Ranked(NamedTuple):
     """Pairs and their scores, larger ones first, of ties the lowest pair."""
 
-    scores: NDArray[np.float64]
-    rows: NDArray[np.int64]
-    columns: NDArray[np.int64]
+    scores: Floats
+    rows: Integers
+    columns: Integers
 
     @classmethod
     def none(cls) -> "_Ranked":
@@ -229,9 +229,7 @@ def _ranked_in_block(mine: Prepared, yours: Prepared, search: _Search, best: _Ra
     return _Ranked(found.scores[first], found.rows[first], found.columns[first])
 
 
-def _exact_scores(
-    mine: Prepared, yours: Prepared, rows: NDArray[np.int64], columns: NDArray[np.int64], measure: Dissimilarity
-) -> NDArray[np.float64]:
+def _exact_scores(mine: Prepared, yours: Prepared, rows: Integers, columns: Integers, measure: Measure) -> Floats:
     """Return the exact dissimilarities of pairs that are sorted by row."""
     scores = np.empty(len(rows))
     for _, start, number in zip(*np.unique(rows, return_index=True, return_counts=True), strict=True):
@@ -241,7 +239,7 @@ def _exact_scores(
     return scores
 
 
-def _top(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+def _top(scores: Floats, count: int) -> Integers:
     """Return the positions of the largest scores, largest first, of ties the first."""
     least = _last_of_top(scores, count)
     # Of the many that may tie for the last place only the first can be needed: sorting all of them takes long.
@@ -250,7 +248,7 @@ def _top(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     return positions[np.lexsort((positions, -scores[positions]))]
 
 
-def _last_of_top(scores: NDArray[np.float64], count: int) -> float:
+def _last_of_top(scores: Floats, count: int) -> float:
     """Return the smallest of the `count` largest scores, or of all if there are fewer."""
     place = max(0, len(scores) - count)
     return float(np.partition(scores, place)[place])

@@ -10,6 +10,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats, Floats32
 from fl_audit.data.graph_records import randomised_graphs
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
 from fl_audit.data.records import Records
@@ -17,8 +18,7 @@ from fl_audit.errors import require
 from fl_audit.learning.packed_graphs import unpack_graph
 from fl_audit.privacy.events import ReleaseEvent
 
-Floats = NDArray[np.float64]
-Lean = NDArray[np.uint8] | NDArray[np.float32]
+Lean = NDArray[np.uint8] | Floats32
 """Randomised records in the type that takes least memory: bytes for bits, 32-bit numbers otherwise."""
 
 _FEWEST_NODES = 2
@@ -73,7 +73,7 @@ def require_randomisable(randomiser: RecordRandomiser, records: Records) -> None
             assert_never(randomiser)
 
 
-def randomised(randomiser: RecordRandomiser, features: NDArray[np.float32], source: np.random.Generator) -> Lean:
+def randomised(randomiser: RecordRandomiser, features: Floats32, source: np.random.Generator) -> Lean:
     """Return what owners make of records, in the leanest type.
 
     Parameters
@@ -101,9 +101,7 @@ def randomised(randomiser: RecordRandomiser, features: NDArray[np.float32], sour
             assert_never(randomiser)
 
 
-def log_odds(
-    randomiser: RecordRandomiser, observed: Lean, first: NDArray[np.float32], second: NDArray[np.float32]
-) -> Floats:
+def log_odds(randomiser: RecordRandomiser, observed: Lean, first: Floats32, second: Floats32) -> Floats:
     """Return log P(observed | first) / P(observed | second), in nats: what whoever sees randomised records learns.
 
     Parameters
@@ -132,10 +130,17 @@ def log_odds(
             assert_never(randomiser)
 
 
-def differing(randomiser: RecordRandomiser, first: NDArray[np.float32], second: NDArray[np.float32]) -> int | None:
+def differing(randomiser: RecordRandomiser, first: Floats32, second: Floats32) -> int | None:
     """Return in how many features two records differ: bits, pairs of nodes, or pixels; None for graphs of other sizes.
 
     How many nodes a graph has is not randomised, so whoever sees it tells graphs of other sizes apart for sure.
+
+    Parameters
+    ----------
+    randomiser
+        How owners perturb their records.
+    first, second
+        Features of two records, of one shape.
     """
     match randomiser:
         case RandomisedEdges():
@@ -147,9 +152,7 @@ def differing(randomiser: RecordRandomiser, first: NDArray[np.float32], second: 
             assert_never(randomiser)
 
 
-def pair_events(
-    randomiser: RecordRandomiser, first: NDArray[np.float32], second: NDArray[np.float32], most: int
-) -> tuple[ReleaseEvent, ...]:
+def pair_events(randomiser: RecordRandomiser, first: Floats32, second: Floats32, most: int) -> tuple[ReleaseEvent, ...]:
     """Return what tells two records apart at most.
 
     Parameters
@@ -173,9 +176,17 @@ def pair_events(
 
 
 def told_shape(randomiser: RecordRandomiser, shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of what a randomiser works on, from that of a record: of packed graphs (nodes, nodes)."""
+    """Return the shape of what a randomiser works on, from that of a record: of packed graphs (nodes, nodes).
+
+    Parameters
+    ----------
+    randomiser
+        How owners perturb their records.
+    shape
+        Of one record.
+    """
     return (shape[0], shape[0]) if isinstance(randomiser, RandomisedEdges) else tuple(shape)
 
 
-def _nodes(packed: NDArray[np.float32]) -> int:
+def _nodes(packed: Floats32) -> int:
     return len(unpack_graph(packed))

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fl_audit.errors import InputError, require
+from fl_audit.arrays import Floats32, Integers
+from fl_audit.errors import InputError, Remedy, require
 
 
 # Compared by identity: element-wise equality of arrays has no single truth value, and identity keeps records hashable.
@@ -42,10 +43,10 @@ class Records:
     (3, 2)
     """
 
-    features: NDArray[np.float32]
-    labels: NDArray[np.int64]
+    features: Floats32
+    labels: Integers
     classes: int
-    owner: NDArray[np.int64] | None = None
+    owner: Integers | None = None
     owners: tuple[str, ...] = ()
     graphs: bool = False
 
@@ -132,14 +133,33 @@ class ColumnUse:
         What it is used as.
     detail
         How, in words for people, such as "20 to 40, scaled to 0 to 1".
+    odd
+        Whether a person should see it among hundreds of others.
     """
 
     name: str
     kind: ColumnKind
     detail: str
+    odd: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}: {self.kind}, {self.detail}" if self.detail else f"{self.name}: {self.kind}"
+
+
+@dataclass(frozen=True)
+class Caution:
+    """Something about a table that could be read, and that its user should look at.
+
+    Parameters
+    ----------
+    text
+        What it is, in a line that names the remedies.
+    remedies
+        Settings that mend it.
+    """
+
+    text: str
+    remedies: tuple[Remedy, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -193,6 +213,10 @@ class Source:
         Where each column of a table stands; empty where every feature is a column without a name, or none is.
     flat_image
         Height and width of images whose pixels are in one row; None of everything else.
+    cautions
+        What the user should look at.
+    found
+        How a table is written, where that is not as usual, as the settings that say it.
 
     Raises
     ------
@@ -207,6 +231,8 @@ class Source:
     columns: tuple[ColumnUse, ...] = ()
     placed: tuple[TableColumn, ...] = ()
     flat_image: tuple[int, int] | None = None
+    cautions: tuple[Caution, ...] = ()
+    found: tuple[Remedy, ...] = ()
 
     def __post_init__(self) -> None:
         if self.test is None:
@@ -240,7 +266,7 @@ class Source:
         return self.placed or side_by_side((str(number), 1) for number in range(self.pool.shape[0]))
 
 
-def _check_shapes(features: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
+def _check_shapes(features: Floats32, labels: Integers) -> None:
     require(labels.ndim == 1, f"labels have shape {labels.shape}: accepted is one label for each record, shape (n,)")
     require(features.ndim >= 2, f"features have shape {features.shape}: accepted are at least two axes, records first")
     require(
@@ -251,7 +277,7 @@ def _check_shapes(features: NDArray[np.float32], labels: NDArray[np.int64]) -> N
     require(features[0].size >= 1, f"features have shape {features.shape}: accepted is at least one feature a record")
 
 
-def _check_values(features: NDArray[np.float32], labels: NDArray[np.int64], classes: int) -> None:
+def _check_values(features: Floats32, labels: Integers, classes: int) -> None:
     finite = np.isfinite(features)
     if not finite.all():
         position = tuple(int(axis[0]) for axis in np.nonzero(~finite))
@@ -265,7 +291,7 @@ def _check_values(features: NDArray[np.float32], labels: NDArray[np.int64], clas
     require(lowest >= 0 and highest < classes, f"a label is {wrong}: accepted are 0 to {classes - 1}")
 
 
-def _check_owner(owner: NDArray[np.int64] | None, owners: tuple[str, ...], records: int) -> None:
+def _check_owner(owner: Integers | None, owners: tuple[str, ...], records: int) -> None:
     if owner is None:
         require(not owners, f"there are {len(owners)} names of owners and no owner of any record: accepted are both")
         return

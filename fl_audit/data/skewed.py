@@ -8,8 +8,8 @@ import math
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Flags, Integers
 from fl_audit.data.records import Records, Source
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
@@ -97,7 +97,7 @@ def _drawn(records: int, classes: int, noise: int, part: int) -> Records:
     return Records(features, labels, classes)
 
 
-def _block(classes: int, noise: int, part: int, number: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _block(classes: int, noise: int, part: int, number: int) -> tuple[Integers, Flags]:
     draw = generator(_SEED, Purpose.SYNTHETIC_RECORDS, world=classes, round=part, client=number)
     labels = draw.integers(classes, size=_BLOCK)
     # Whole numbers from 0 to 9 make the probabilities exact, which no binary fraction is.

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Integers
 from fl_audit.data.records import Records, Source
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
@@ -130,7 +130,7 @@ def _held_out(pool: int, test_records: int) -> int:
     return max(1, min(test_records, int(_LARGEST_HELD_OUT_SHARE * pool)))
 
 
-def _test(source: Source, held_out: NDArray[np.int64], test_records: int, random: np.random.Generator) -> Records:
+def _test(source: Source, held_out: Integers, test_records: int, random: np.random.Generator) -> Records:
     if source.test is None:
         return source.pool.take(np.sort(held_out))
     number = min(test_records, len(source.test))

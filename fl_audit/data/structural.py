@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats, Floats32
 from fl_audit.data.records import Records
 from fl_audit.errors import require
 
@@ -17,7 +17,7 @@ _STABLE_LUMINANCE = (0.01 * DATA_RANGE) ** 2
 _STABLE_CONTRAST = (0.03 * DATA_RANGE) ** 2
 _PIXELS = WINDOW * WINDOW
 
-_Single = NDArray[np.float32]
+_Single = Floats32
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Patches:
         Mean and sample variance of each window, shape (w, n).
     """
 
-    deviations: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    variance: NDArray[np.float64]
+    deviations: Floats
+    mean: Floats
+    variance: Floats
 
 
 def check_images(records: Records) -> None:
@@ -52,7 +52,7 @@ def check_images(records: Records) -> None:
     )
 
 
-def patches_of(images: NDArray[np.float32]) -> Patches:
+def patches_of(images: Floats32) -> Patches:
     """Return all windows of images, shape (n, h, w) or (n, c, h, w); the channels count as further windows."""
     windows = sliding_window_view(images, (WINDOW, WINDOW), axis=(-2, -1))
     first = np.moveaxis(windows, 0, -3)
@@ -63,7 +63,7 @@ def patches_of(images: NDArray[np.float32]) -> Patches:
     return Patches(pixels, mean, np.square(pixels).sum(axis=-1) / 2)
 
 
-def structural_dissimilarity(left: Patches, right: Patches) -> NDArray[np.float64]:
+def structural_dissimilarity(left: Patches, right: Patches) -> Floats:
     """Return 1 - SSIM of every pair, shape (n, m), from 0 to 2.
 
     SSIM as Wang et al. 2004 define it, with a uniform 7x7 window, sample covariances and the mean over all windows
@@ -85,11 +85,16 @@ def structural_dissimilarity(left: Patches, right: Patches) -> NDArray[np.float6
     return 1 - total / len(left.mean)
 
 
-def fast_structural_dissimilarity(left: Patches, right: Patches) -> tuple[NDArray[np.float64], float]:
+def fast_structural_dissimilarity(left: Patches, right: Patches) -> tuple[Floats, float]:
     """Return `structural_dissimilarity` by matrix products in single precision, and a bound on the difference.
 
     Each factor of SSIM is a sum of few products of a number of the one and a number of the other image, so one window
     of all pairs is three matrix products, a multiplication and a division.
+
+    Parameters
+    ----------
+    left, right
+        n and m images, cut into windows.
     """
     windows = len(left.mean)
     mine, yours = _single(left.deviations), _single(right.deviations).transpose(0, 2, 1)
@@ -107,7 +112,7 @@ def fast_structural_dissimilarity(left: Patches, right: Patches) -> tuple[NDArra
     return 1 - total.astype(np.float64) / windows, (80 + windows) * float(np.finfo(np.float32).eps)
 
 
-def _luminance(left: NDArray[np.float64], right: NDArray[np.float64]) -> tuple[_Single, _Single]:
+def _luminance(left: Floats, right: Floats) -> tuple[_Single, _Single]:
     """Return factors, shapes (w, n, 2) and (w, 2, m), of 2 mean(x) mean(y) + C1."""
     mine = [2 * left, np.full_like(left, _STABLE_LUMINANCE)]
     return _single(np.stack(mine, axis=-1)), _single(np.stack([right, np.ones_like(right)], axis=-2))
@@ -122,5 +127,5 @@ def _denominator(left: Patches, right: Patches) -> tuple[_Single, _Single]:
     return _single(np.stack(mine, axis=-1)), _single(np.stack(yours, axis=-2))
 
 
-def _single(values: NDArray[np.float64]) -> _Single:
+def _single(values: Floats) -> _Single:
     return values.astype(np.float32)

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats, Integers
 from fl_audit.data import dissimilarity as measures
 from fl_audit.data.dissimilarity import (
     Dissimilarity,
+    Measure,
     check_measurable,
     directions,
     exact_block,
@@ -20,12 +21,10 @@ from fl_audit.data.records import Records
 
 _EPS = float(np.finfo(np.float64).eps)
 
-Totals = NDArray[np.float64]
+Totals = Floats
 
 
-def total_dissimilarity(
-    records: Records, measure: Dissimilarity, chosen: NDArray[np.int64] | None = None
-) -> NDArray[np.float64]:
+def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | None = None) -> Floats:
     """Return the summed dissimilarity of records to all others, shape (n,) or (len(chosen),).
 
     Records with the same dissimilarities to the others, in whatever order, get the same sum to the last bit.
@@ -53,7 +52,7 @@ def total_dissimilarity(
     return np.concatenate(parts)
 
 
-def approximate_totals(records: Records, measure: Dissimilarity) -> tuple[Totals, float]:
+def approximate_totals(records: Records, measure: Measure) -> tuple[Totals, float]:
     """Return `total_dissimilarity` of all records by faster arithmetic, and a bound on the difference.
 
     Parameters
@@ -81,13 +80,13 @@ def approximate_totals(records: Records, measure: Dissimilarity) -> tuple[Totals
             return _manhattan(records)
         case Dissimilarity.COSINE:
             return _cosine(records)
-        case Dissimilarity.EUCLIDEAN | Dissimilarity.SSIM:
+        case Dissimilarity.EUCLIDEAN | Dissimilarity.SSIM | str():
             return _pair_by_pair(records, measure)
         case _:
             assert_never(measure)
 
 
-def _exact(records: Records, measure: Dissimilarity, chosen: NDArray[np.int64]) -> Totals:
+def _exact(records: Records, measure: Measure, chosen: Integers) -> Totals:
     mine, columns = prepare(records.features[chosen], measure), rows_in_block(records, measure)
     block = np.empty((len(chosen), len(records)))
     for first in range(0, len(records), columns):
@@ -101,7 +100,7 @@ def _exact(records: Records, measure: Dissimilarity, chosen: NDArray[np.int64]) 
     return totals
 
 
-def _pair_by_pair(records: Records, measure: Dissimilarity) -> tuple[Totals, float]:
+def _pair_by_pair(records: Records, measure: Measure) -> tuple[Totals, float]:
     """Sum blocks of one half of the symmetric matrix along both axes."""
     totals, error, rows = np.zeros(len(records)), 0.0, rows_in_block(records, measure)
     for start in range(0, len(records), rows):
@@ -121,7 +120,7 @@ def _pair_by_pair(records: Records, measure: Dissimilarity) -> tuple[Totals, flo
 def _manhattan(records: Records) -> tuple[Totals, float]:
     """Sum feature by feature: among sorted values, those below and those above need only their sums."""
 
-    def spread(column: NDArray[np.float64]) -> Totals:
+    def spread(column: Floats) -> Totals:
         levels, position, counts = np.unique(column, return_inverse=True, return_counts=True)
         below, mass = np.cumsum(counts), np.cumsum(counts * levels)
         at_level: Totals = levels * (2 * below - len(column)) + mass[-1] - 2 * mass
@@ -137,7 +136,7 @@ def _cosine(records: Records) -> tuple[Totals, float]:
     """Sum 1 - u.v over v as n - u.(sum of v), for unit vectors u and v."""
     rows, width = rows_in_block(records, Dissimilarity.COSINE), records.features[0].size
 
-    def units(start: int) -> NDArray[np.float64]:
+    def units(start: int) -> Floats:
         return directions(records.features[start : start + rows].reshape(-1, width).astype(np.float64))
 
     starts = range(0, len(records), rows)
@@ -151,7 +150,7 @@ def _cosine(records: Records) -> tuple[Totals, float]:
 def _hamming(records: Records) -> Totals:
     """Count unequal features, as whole numbers that no rounding can order."""
 
-    def unequal(column: NDArray[np.float64]) -> Totals:
+    def unequal(column: Floats) -> Totals:
         _, position, counts = np.unique(column, return_inverse=True, return_counts=True)
         others: Totals = (len(column) - counts).astype(np.float64)
         return others[position]
@@ -159,7 +158,7 @@ def _hamming(records: Records) -> Totals:
     return _by_feature(records, unequal) / int(records.features[0].size)
 
 
-def _by_feature(records: Records, part: Callable[[NDArray[np.float64]], Totals]) -> Totals:
+def _by_feature(records: Records, part: Callable[[Floats], Totals]) -> Totals:
     totals = np.zeros(len(records))
     for column in records.features.reshape(len(records), -1).T:
         totals += part(column.astype(np.float64))

@@ -7,26 +7,26 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.adversaries.residuals import Residuals
+from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.evidence.belief.innovations import increments_of
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.membership.one_target import OneTargetScores, one_target_scores
 from fl_audit.evidence.origin import Provenance, Unprotected
+from fl_audit.evidence.reconstruction import ranks_of_truth
 from fl_audit.evidence.run_tables import RunTables, Timing
 from fl_audit.evidence.star.epsilon_star import StarSettings
+from fl_audit.game.canaries import CanaryFacts
 from fl_audit.game.crafted import CraftedMeasures
 from fl_audit.game.membership import Membership
 from fl_audit.game.public import PublicGame
 from fl_audit.game.record_pair import RecordClaim
-from fl_audit.mechanisms.noise import NoiseScaling, faced
+from fl_audit.mechanisms.noise import NoiseScaling, effective_noise_multiplier
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.log_odds import LogOddsLaw, Truth, log_odds_law
 from fl_audit.randomness import Purpose, generator
-
-Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-5
 """Relative gap between a sensitivity and the largest one that float32 explains."""
@@ -58,6 +58,8 @@ class RunFacts:
         What the crafted record is; None where D and D' differ in a record of the data, or in a client.
     commonest
         Share of the most frequent class among the test records; None where it is not known.
+    canaries
+        What is known of the canaries; None where there are none.
     """
 
     game: PublicGame
@@ -70,6 +72,7 @@ class RunFacts:
     record_claim: RecordClaim | None = None
     crafted: CraftedMeasures | None = None
     commonest: float | None = None
+    canaries: CanaryFacts | None = None
 
     @property
     def has_promise(self) -> bool:
@@ -104,7 +107,7 @@ class RunFacts:
     @property
     def faced_multiplier(self) -> float:
         """Noise multiplier of a round's sum that the insider faces, less the noise that it knows; 0 without noise."""
-        return faced(self.game.law.noise, self.game.standpoint)
+        return effective_noise_multiplier(self.game.law.noise, self.game.standpoint)
 
     @property
     def largest_difference(self) -> float:
@@ -189,9 +192,9 @@ class FinishedRun:
         return int(table["chosen_release"].min()), int(table["chosen_release"].max())
 
     @cached_property
-    def bits(self) -> NDArray[np.bool_]:
+    def bits(self) -> Flags:
         """Whether D was used, shape (worlds,)."""
-        bits: NDArray[np.bool_] = self.tables.worlds["bit"].to_numpy() == 1
+        bits: Flags = self.tables.worlds["bit"].to_numpy() == 1
         return bits
 
     @cached_property
@@ -219,12 +222,22 @@ class FinishedRun:
     def target_scores(self) -> OneTargetScores | None:
         """Log-odds of one target of every world, in the game of membership; None elsewhere, or without insiders."""
         table = self.tables.targets
-        if table is None or "log_odds" not in table:
+        if table is None or "log_odds" not in table or self.facts.game.exactly_one:
             return None
         shape = (self.worlds, -1)
         membership = Membership(table["is_in"].to_numpy(dtype=np.bool_).reshape(shape))
         log_odds = table["log_odds"].to_numpy(dtype=np.float64).reshape(shape)
         return one_target_scores(log_odds, membership, generator(0, Purpose.TARGET_CHOICE, round=1))
+
+    @cached_property
+    def candidate_ranks(self) -> Integers | None:
+        """Place of the truth among the candidates, (worlds,), in the game of reconstruction; None elsewhere."""
+        table = self.tables.targets
+        if table is None or "log_odds" not in table or not self.facts.game.exactly_one:
+            return None
+        shape = (self.worlds, -1)
+        truth = table["is_in"].to_numpy(dtype=np.bool_).reshape(shape).argmax(axis=1)
+        return ranks_of_truth(table["log_odds"].to_numpy(dtype=np.float64).reshape(shape), truth.astype(np.int64))
 
     @cached_property
     def signal(self) -> Floats:

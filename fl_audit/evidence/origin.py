@@ -47,7 +47,9 @@ class Unprotected:
 
         Raises
         ------
-        KeyError, TypeError, ValueError
+        KeyError, TypeError
+            If it is something else.
+        ValueError
             If it is something else.
         """
         rounds, accuracy = tuple(map(int, values["rounds"])), tuple(map(float, values["accuracy"]))
@@ -111,7 +113,9 @@ class Provenance:
 
         Raises
         ------
-        ValueError, KeyError, TypeError
+        KeyError, TypeError
+            If something else was stored.
+        ValueError
             If something else was stored.
         """
         sessions = tuple(Session(**session) for session in stored["sessions"])

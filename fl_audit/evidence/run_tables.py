@@ -42,6 +42,9 @@ class RunTables:
     targets
         One row a world and target, in the game of membership: world, target (the unit), is_in, and the scores of every
         attack. None in the game of identifiability.
+    canaries
+        One row a world, round and canary, decoys after the canaries, in the game of one run: is_in, part (how much of
+        the canary the score holds if it is in), score. None elsewhere.
 
     Raises
     ------
@@ -56,6 +59,7 @@ class RunTables:
     residuals: pd.DataFrame | None = None
     insiders: pd.DataFrame | None = None
     targets: pd.DataFrame | None = None
+    canaries: pd.DataFrame | None = None
 
     def __post_init__(self) -> None:
         _require_table("worlds", self.worlds, WORLD_COLUMNS)

@@ -6,12 +6,13 @@ between two strategies at random with fixed probabilities reaches every point be
 """
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fl_audit.arrays import Floats, Integers
 from fl_audit.errors import require
 
 
-def convex_frontier(risk: ArrayLike, utility: ArrayLike) -> NDArray[np.int64]:
+def convex_frontier(risk: ArrayLike, utility: ArrayLike) -> Integers:
     """Return the strategies on the convex Pareto frontier, from the smallest risk to the largest utility.
 
     A strategy is on it if no mixture of others has at most its risk and at least its utility, and is better in one of
@@ -50,7 +51,7 @@ def convex_frontier(risk: ArrayLike, utility: ArrayLike) -> NDArray[np.int64]:
     return np.array(kept, dtype=np.int64)
 
 
-def _is_below(x: NDArray[np.float64], y: NDArray[np.float64], left: int, middle: int, right: int) -> bool:
+def _is_below(x: Floats, y: Floats, left: int, middle: int, right: int) -> bool:
     """Return whether the point `middle` lies below the line from `left` to `right`."""
     gain, step = y[[middle, right]] - y[left], x[[middle, right]] - x[left]
     return bool(gain[0] * step[1] < gain[1] * step[0])

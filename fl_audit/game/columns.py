@@ -32,6 +32,8 @@ class Columns:
         Which clients the insiders are, in order.
     targets
         Of shape (worlds, targets), in the game of membership.
+    canaries
+        Of shape (worlds, rounds, directions), in the game of one run: canaries first, then decoys.
     """
 
     worlds: Table = field(default_factory=dict)
@@ -42,6 +44,7 @@ class Columns:
     insiders: Table = field(default_factory=dict)
     insider_clients: tuple[int, ...] = ()
     targets: Table = field(default_factory=dict)
+    canaries: Table = field(default_factory=dict)
 
     def __or__(self, other: "Columns") -> "Columns":
         """Return the columns of both; of those that both name, the other's."""
@@ -51,5 +54,13 @@ class Columns:
 
 
 def nan_columns(names: tuple[str, ...], shape: tuple[int, ...]) -> Table:
-    """Return columns of NaN, for what nobody found."""
+    """Return columns of NaN, for what nobody found.
+
+    Parameters
+    ----------
+    names
+        Of the columns.
+    shape
+        Of each.
+    """
     return {name: np.full(shape, np.nan) for name in names}

@@ -11,9 +11,9 @@ from typing import assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.arrays import Integers
 from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game
 from fl_audit.learning.local_training import LocalOptimizer, clip_updates, local_batches, local_updates, trains_stacked
@@ -98,6 +98,11 @@ def contributed(
         The round.
     taking_part
         Which examples take part, bool (worlds, n); None is all of them.
+
+    Raises
+    ------
+    AssertionError
+        If clients train privately: nobody can recompute what a client drew.
     """
     law = game.public.law
     match law.contribution:
@@ -147,7 +152,15 @@ def contributed_together(game: Game, clients: Sequence[int], models: Tensor, mom
 
 
 def trains_together(game: Game, clients: Sequence[int]) -> bool:
-    """Return whether `contributed_together` can take these clients: all train locally, on equally many records."""
+    """Return whether `contributed_together` can take these clients: all train locally, on equally many records.
+
+    Parameters
+    ----------
+    game
+        What every party knows.
+    clients
+        Numbers of the clients.
+    """
     contribution, sizes = game.public.law.contribution, {len(game.honest_shard(client).labels) for client in clients}
     if not isinstance(contribution, LocalTraining) or len(sizes) != 1:
         return False
@@ -177,7 +190,7 @@ def _trained_members(
     return _clipped(law, updates, moment)
 
 
-def _order(game: Game, client: int, records: int, moment: Moment) -> tuple[NDArray[np.int64], ...]:
+def _order(game: Game, client: int, records: int, moment: Moment) -> tuple[Integers, ...]:
     """Return which of its records a client takes in each local step of a round: public, and the same in all worlds."""
     assert isinstance(game.public.law.contribution, LocalTraining)
     draw = generator(game.public.data_seed, Purpose.LOCAL_ORDER, round=moment.number, client=client)
@@ -195,7 +208,15 @@ def _clipped(law: ReleaseLaw, updates: Tensor, moment: Moment) -> Contributed:
 
 
 def nothing(models: Tensor, is_adaptive: bool) -> Contributed:
-    """Return what a unit adds that is not there."""
+    """Return what a unit adds that is not there.
+
+    Parameters
+    ----------
+    models
+        Float32 (worlds, parameters).
+    is_adaptive
+        Whether a quantile bit goes with the contribution; a missing unit's is 1/2.
+    """
     within = torch.full((len(models),), 0.5, dtype=torch.float64) if is_adaptive else None
     return Contributed(torch.zeros_like(models), within)
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.adjacency import CraftedRecord, NeighbourPair
+from fl_audit.arrays import Floats32
 from fl_audit.data.crafted import told_record
 from fl_audit.game.game import Game
-from fl_audit.learning.crafting import Box, Candidates, Found, Scene, craft_opposite, craft_record
+from fl_audit.learning.crafting import Box, Candidates, CraftedFeatures, CraftingScene, craft_opposite, craft_record
 from fl_audit.randomness import Purpose, generator
 
 STARTS = 8
@@ -45,17 +45,17 @@ class CraftedMeasures:
         Features of what replaces x, where that is crafted as well; None elsewhere.
     """
 
-    record: NDArray[np.float32]
+    record: Floats32
     label: int
     length: float
     shortest: float
     cosine: float
     sensitivity: float
     models: int
-    opposite: NDArray[np.float32] | None = None
+    opposite: Floats32 | None = None
 
 
-def box_of(features: NDArray[np.float32]) -> Box:
+def box_of(features: Floats32) -> Box:
     """Return which values the features of a crafted record may have, from all records that there are.
 
     Where all features lie in [0, 1], as those of images and of scaled tables do, the range of each is [0, 1]; elsewhere
@@ -95,7 +95,7 @@ def craft_pair(game: Game, models: Tensor, box: Box, with_opposite: bool) -> Nei
     """
     public, norm = game.public, game.public.law.clipping_norm
     source = generator(public.data_seed, Purpose.CRAFTED_START)
-    scene = Scene(game.model, models, norm, box.to(models.device))
+    scene = CraftingScene(game.model, models, norm, box.to(models.device))
     others = game.model.clipped_sum(models, game.common.features, game.common.labels, norm)
     found = craft_record(scene, others, _starts(game, scene.box, source))
     opposite = craft_opposite(scene, found, _starts(game, scene.box, source)) if with_opposite else None
@@ -113,7 +113,7 @@ def _starts(game: Game, box: Box, source: np.random.Generator) -> Candidates:
     return Candidates(features, labels)
 
 
-def _told(found: Found) -> CraftedRecord:
+def _told(found: CraftedFeatures) -> CraftedRecord:
     return told_record(found.features.cpu().numpy(), found.label)
 
 

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.arrays import Integers
 from fl_audit.data.records import Records
 from fl_audit.device import Device
 from fl_audit.errors import require
@@ -28,7 +27,17 @@ class Examples:
 
     @classmethod
     def of(cls, records: Records, device: Device = Device.CPU, core: VggCore | None = None) -> "Examples":
-        """Return records as tensors on a device, passed through a frozen core if there is one."""
+        """Return records as tensors on a device, passed through a frozen core if there is one.
+
+        Parameters
+        ----------
+        records
+            Features and labels.
+        device
+            Where the tensors live.
+        core
+            A frozen network that the features pass through first.
+        """
         features, labels = torch.from_numpy(records.features).clone(), torch.from_numpy(records.labels).clone()
         features = features.to(device)
         if core is not None:
@@ -41,7 +50,7 @@ class Examples:
         """Number of examples, of one world where each has its own."""
         return self.labels.shape[-1]
 
-    def take(self, indices: NDArray[np.int64]) -> "Examples":
+    def take(self, indices: Integers) -> "Examples":
         """Return the examples at `indices`, of every world where each has its own."""
         chosen = torch.from_numpy(indices)
         if self.labels.dim() == 2:

@@ -7,10 +7,10 @@ from typing import NamedTuple, assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
+from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.client_neighbours import stand_in_shard
 from fl_audit.data.crafted import alone, with_crafted
@@ -95,7 +95,7 @@ class Game:
     public: PublicGame
     training: Examples
     replacement: Examples | None
-    shards: tuple[NDArray[np.int64], ...]
+    shards: tuple[Integers, ...]
     victim: int
     test_records: Records
     population_records: Records
@@ -103,7 +103,7 @@ class Game:
     model: StackedModel
     core: VggCore | None = None
     raw: RawRecords | None = None
-    spare: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64), repr=False, compare=False)
+    spare: Integers = field(default_factory=lambda: np.empty(0, np.int64), repr=False, compare=False)
     serial: int = field(default_factory=_SERIALS.__next__, init=False, repr=False, compare=False)
     _held: dict[tuple[int, bool], Examples] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -144,7 +144,7 @@ class Game:
         return tuple(client for client in others if client != self.victim)[: self.public.standpoint.colluders]
 
     @cached_property
-    def targets(self) -> NDArray[np.int64]:
+    def targets(self) -> Integers:
         """Numbers of the units that are in or out by chance, ascending; one in the game of identifiability."""
         if not self.public.plays_membership:
             return np.array([self.target])
@@ -153,7 +153,7 @@ class Game:
         return np.sort(np.append(draw.choice(others, self.public.targets - 1, replace=False), self.target))
 
     @cached_property
-    def target_records(self) -> NDArray[np.int64]:
+    def target_records(self) -> Integers:
         """Positions in D of the records of all targets, target by target."""
         match self.unit:
             case Unit.RECORD:
@@ -164,7 +164,7 @@ class Game:
                 assert_never(self.unit)
 
     @cached_property
-    def target_of_records(self) -> NDArray[np.int64]:
+    def target_of_records(self) -> Integers:
         """Which target, from 0, each of the `target_records` belongs to."""
         match self.unit:
             case Unit.RECORD:
@@ -230,8 +230,16 @@ class Game:
             self._held[client, True] = self.training.take(self.shards[client])
         return self._held[client, True]
 
-    def present(self, client: int, membership: Membership) -> NDArray[np.bool_]:
-        """Return which records of a client's shard are in, (worlds, records), by which of its targets are."""
+    def present(self, client: int, membership: Membership) -> Flags:
+        """Return which records of a client's shard are in, (worlds, records), by which of its targets are.
+
+        Parameters
+        ----------
+        client
+            Its number.
+        membership
+            Who is in, in each world.
+        """
         held = np.ones((membership.worlds, len(self.shards[client])), dtype=np.bool_)
         match self.unit:
             case Unit.RECORD:
@@ -243,7 +251,7 @@ class Game:
                 assert_never(self.unit)
         return held
 
-    def differs(self, client: int) -> NDArray[np.bool_]:
+    def differs(self, client: int) -> Flags:
         """Return for each record of a client's shard whether some worlds lack it."""
         match self.unit:
             case Unit.RECORD:
@@ -262,13 +270,19 @@ class Game:
         """
         return not (self.public.is_secretly_sampled and self.replacement is not None)
 
-    def losses(self, models: Tensor, examples: Examples | None) -> NDArray[np.float64]:
-        """Return the cross-entropy losses (worlds, n) of examples under every model; of none, shape (worlds, 0)."""
+    def losses(self, models: Tensor, examples: Examples | None) -> Floats:
+        """Return the cross-entropy losses (worlds, n) of examples under every model; of none, shape (worlds, 0).
+
+        Parameters
+        ----------
+        models
+            Float32 (worlds, parameters).
+        examples
+            Features and labels; None for no examples.
+        """
         if examples is None or len(examples.labels) == 0:
             return np.empty((len(models), 0))
-        losses: NDArray[np.float64] = (
-            self.model.losses(models, examples.features, examples.labels).double().cpu().numpy()
-        )
+        losses: Floats = self.model.losses(models, examples.features, examples.labels).double().cpu().numpy()
         return losses
 
 
@@ -333,10 +347,10 @@ class _Outside(NamedTuple):
     """What stands in D' for the differing unit, None if nothing does; and the indices outside D that are left."""
 
     replacement: Records | None
-    left: NDArray[np.int64]
+    left: Integers
 
 
-def _outside(public: PublicGame, split: Split, shard: NDArray[np.int64]) -> _Outside:
+def _outside(public: PublicGame, split: Split, shard: Integers) -> _Outside:
     """Divide the records outside D into what the stand-in holds, and the others."""
     number, everything = public.pair.replacement, np.arange(0 if split.outside is None else len(split.outside))
     if public.pair.opposite is not None:
@@ -356,7 +370,7 @@ def _outside(public: PublicGame, split: Split, shard: NDArray[np.int64]) -> _Out
     return _Outside(split.outside.take(taken), np.delete(everything, taken))
 
 
-def _population(public: PublicGame, left: NDArray[np.int64]) -> NDArray[np.int64] | None:
+def _population(public: PublicGame, left: Integers) -> Integers | None:
     """Sample the population from records outside D and D'; None where too few are left: the test records serve then."""
     if len(left) < FEWEST_POPULATION:
         return None

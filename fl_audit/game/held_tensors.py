@@ -39,7 +39,15 @@ class HeldTensors:
             return self._held.get(key)
 
     def hold(self, key: tuple[int, ...], tensor: Tensor) -> None:
-        """Hold a tensor under a key that had none, unless it takes too many bytes by itself."""
+        """Hold a tensor under a key that had none, unless it takes too many bytes by itself.
+
+        Parameters
+        ----------
+        key
+            What it is asked for with.
+        tensor
+            Of any shape; it is not copied.
+        """
         with self._lock:
             if key in self._held or tensor.nbytes > self._most:
                 return

@@ -15,7 +15,7 @@ from fl_audit.adjacency import Unit
 from fl_audit.errors import require
 from fl_audit.game.contributing import Contributed, Moment, contributed, differing_contributions, nothing
 from fl_audit.game.game import Game
-from fl_audit.game.seen import Around, Seen
+from fl_audit.game.seen import SeenRound, SideInformation
 from fl_audit.mechanisms.noise import CorrelatedGaussian, noise_share
 from fl_audit.mechanisms.standpoint import Place
 from fl_audit.mechanisms.weighing import Hypotheses
@@ -29,7 +29,7 @@ class Question(NamedTuple):
     hypotheses: Hypotheses
 
 
-def question_of(game: Game, seen: Seen, batch_worlds: int | None = None) -> Question:
+def question_of(game: Game, seen: SeenRound, batch_worlds: int | None = None) -> Question:
     """Return what a round asks of an adversary.
 
     Parameters
@@ -57,7 +57,7 @@ def question_of(game: Game, seen: Seen, batch_worlds: int | None = None) -> Ques
     return Question(_less_known_noise(game, observed, seen), hypotheses)
 
 
-def sums_of(game: Game, models: Tensor, moment: Moment, around: Around) -> Hypotheses:
+def sums_of(game: Game, models: Tensor, moment: Moment, around: SideInformation) -> Hypotheses:
     """Return the sums that a round has under D and under D'.
 
     Parameters
@@ -85,7 +85,7 @@ def sums_of(game: Game, models: Tensor, moment: Moment, around: Around) -> Hypot
     return Hypotheses(shared.total, present.total, absent.total, weight, sides)
 
 
-def _shared(game: Game, models: Tensor, moment: Moment, around: Around) -> Contributed:
+def _shared(game: Game, models: Tensor, moment: Moment, around: SideInformation) -> Contributed:
     """Return what all units but the differing one add."""
     match game.unit:
         case Unit.RECORD:
@@ -96,7 +96,7 @@ def _shared(game: Game, models: Tensor, moment: Moment, around: Around) -> Contr
             assert_never(game.unit)
 
 
-def _shared_records(game: Game, models: Tensor, moment: Moment, around: Around) -> Contributed:
+def _shared_records(game: Game, models: Tensor, moment: Moment, around: SideInformation) -> Contributed:
     others = None
     if game.public.law.is_sampled:
         taking_part = _required(around.taking_part, "who took part")
@@ -104,7 +104,7 @@ def _shared_records(game: Game, models: Tensor, moment: Moment, around: Around) 
     return contributed(game, game.victim, game.common, models, moment, others)
 
 
-def _shared_clients(game: Game, models: Tensor, moment: Moment, around: Around) -> Contributed:
+def _shared_clients(game: Game, models: Tensor, moment: Moment, around: SideInformation) -> Contributed:
     """Add up the updates of all other clients, each in the worlds in which it takes part."""
     total = nothing(models, game.public.law.is_adaptive)
     bits = total.centred_bits
@@ -117,7 +117,9 @@ def _shared_clients(game: Game, models: Tensor, moment: Moment, around: Around) 
     return Contributed(total.total, None if total.within is None else bits + 0.5)
 
 
-def _taking_part(game: Game, server_round: int, worlds: int, around: Around) -> Iterator[tuple[int, Tensor | None]]:
+def _taking_part(
+    game: Game, server_round: int, worlds: int, around: SideInformation
+) -> Iterator[tuple[int, Tensor | None]]:
     """Yield all clients but the victim that take part, and in which worlds; None is in all of them."""
     members = game.public.cohort(server_round)
     everybody = range(len(game.shards)) if members is None else members.tolist()
@@ -133,7 +135,7 @@ def _taking_part(game: Game, server_round: int, worlds: int, around: Around) -> 
 
 
 def _log_odds_of_bits(
-    game: Game, shared: Contributed, sides: tuple[Contributed, Contributed], around: Around
+    game: Game, shared: Contributed, sides: tuple[Contributed, Contributed], around: SideInformation
 ) -> tuple[Tensor, Tensor] | None:
     """Return what the noised bits say for each differing contribution's being in, against nothing being in."""
     law = game.public.law
@@ -144,7 +146,7 @@ def _log_odds_of_bits(
     return one, other
 
 
-def _of_contribution(game: Game, seen: Seen, moment: Moment) -> Question:
+def _of_contribution(game: Game, seen: SeenRound, moment: Moment) -> Question:
     """Return the question of a server that sees the contribution of the target's client by itself."""
     present, absent = differing_contributions(game, seen.start, moment)
     match game.unit:
@@ -158,7 +160,7 @@ def _of_contribution(game: Game, seen: Seen, moment: Moment) -> Question:
     return Question(observed, Hypotheses(own, present.total, absent.total))
 
 
-def _less_known_noise(game: Game, observed: Tensor, seen: Seen) -> Tensor:
+def _less_known_noise(game: Game, observed: Tensor, seen: SeenRound) -> Tensor:
     """Subtract the noise shares that the adversary knows."""
     law, around = game.public.law, seen.around
     if not law.clients_add_noise:
@@ -173,7 +175,7 @@ def _less_known_noise(game: Game, observed: Tensor, seen: Seen) -> Tensor:
     return left
 
 
-def _whitened(game: Game, seen: Seen, batch_worlds: int | None) -> Question:
+def _whitened(game: Game, seen: SeenRound, batch_worlds: int | None) -> Question:
     """Return the newest row of C times the releases, and of C times both sums: there the noise is independent again."""
     noise = game.public.law.noise
     assert isinstance(noise, CorrelatedGaussian)
@@ -186,7 +188,7 @@ def _whitened(game: Game, seen: Seen, batch_worlds: int | None) -> Question:
         factor = float(row[number - 1])
         if factor == 0:
             continue
-        one = sums_of(game, start, Moment(number, None, batch_worlds), Around())
+        one = sums_of(game, start, Moment(number, None, batch_worlds), SideInformation())
         observed += factor * release.double()
         for whole, part in ((shared, one.shared), (present, one.present), (absent, one.absent)):
             whole += factor * part.double()

@@ -1,11 +1,20 @@
 """Who is in: the secret of a run, and the only thing that an attack is asked about."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Flags
 from fl_audit.errors import require
+
+
+class WhoIsIn(StrEnum):
+    """Which targets are in a world: each by a coin of its own, one that is drawn, or all, where nobody asks."""
+
+    BY_COINS = "by-coins"
+    EXACTLY_ONE = "exactly-one"
+    ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,7 @@ class Membership:
     array([ True, False])
     """
 
-    is_in: NDArray[np.bool_]
+    is_in: Flags
 
     def __post_init__(self) -> None:
         accepted = self.is_in.ndim == 2 and self.is_in.dtype == np.bool_
@@ -36,7 +45,7 @@ class Membership:
         require(accepted, f"membership is {found}: accepted is bool (worlds, targets)")
 
     @classmethod
-    def of_bits(cls, bits: NDArray[np.bool_]) -> "Membership":
+    def of_bits(cls, bits: Flags) -> "Membership":
         """Return the membership of a single target from one bit a world (worlds,)."""
         return cls(np.asarray(bits, dtype=np.bool_).reshape(-1, 1))
 
@@ -51,7 +60,7 @@ class Membership:
         return int(self.is_in.shape[1])
 
     @property
-    def bits(self) -> NDArray[np.bool_]:
+    def bits(self) -> Flags:
         """The secret bit of each world (worlds,), where there is one target: whether D was used.
 
         Raises

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.arrays import Flags
 from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game
-from fl_audit.learning.private_training import PrivateSteps, PrivateUpdates, private_updates
+from fl_audit.learning.private_training import CanaryRecords, PrivateSteps, PrivateUpdates, private_updates
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.law import ReleaseLaw
 from fl_audit.randomness import Purpose, generator
@@ -43,8 +43,9 @@ def trained_privately(
     models: Tensor,
     server_round: int,
     draws: OwnDraws,
-    is_in: NDArray[np.bool_] | None = None,
+    is_in: Flags | None = None,
     accountant: str | None = None,
+    canaries: CanaryRecords | None = None,
 ) -> PrivateUpdates:
     """Return a client's updates of a round, which nobody without its seed can work out again.
 
@@ -64,6 +65,8 @@ def trained_privately(
         Whether the differing record is there, (worlds,); None where the client does not hold it.
     accountant
         State of its accountant before the round.
+    canaries
+        Records beside its shard; None is none.
     """
     shard = game.shards[client]
     examples, present = game.training.take(shard), None
@@ -74,11 +77,38 @@ def trained_privately(
         generator(draws.seed, Purpose.CLIENT_TRAINING, world=world, round=server_round) for world in draws.worlds
     ]
     steps = private_steps(game.public.law)
-    return private_updates(game.model, models, examples.features, examples.labels, steps, sources, present, accountant)
+    own = (examples.features, examples.labels)
+    return private_updates(game.model, models, *own, steps, sources, present, accountant, canaries)
+
+
+def canary_draws(draws: OwnDraws, server_round: int) -> list[np.random.Generator]:
+    """Return from where a client draws in which steps its canary records are, one generator a world.
+
+    Parameters
+    ----------
+    draws
+        Its seed, and the worlds.
+    server_round
+        The round, from 1.
+    """
+    return [
+        generator(draws.seed, Purpose.CLIENT_TRAINING, world=world, round=server_round, client=1)
+        for world in draws.worlds
+    ]
 
 
 def accountant_before(game: Game, client: int, server_round: int) -> str | None:
-    """Return the state of a client's accountant before a round, as it follows from the public schedule."""
+    """Return the state of a client's accountant before a round, as it follows from the public schedule.
+
+    Parameters
+    ----------
+    game
+        What every party knows, with clients who train privately.
+    client
+        Its number.
+    server_round
+        From 1; before the first there is no state.
+    """
     if server_round == 1:
         return None
     return private_steps(game.public.law).accountant_after(server_round - 1, len(game.shards[client]))

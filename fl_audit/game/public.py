@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import assert_never
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from fl_audit.adjacency import Adjacency, NeighbourPair, Relation, Unit
+from fl_audit.arrays import Integers
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.data.randomisers import RecordRandomiser
 from fl_audit.device import Device
 from fl_audit.errors import require
+from fl_audit.game.membership import WhoIsIn
 from fl_audit.game.seen import View, require_view
 from fl_audit.learning.frozen_cores import CoreWeights
 from fl_audit.mechanisms.contribution import PrivateTraining, RecordGradients
@@ -74,8 +74,14 @@ class PublicGame:
     targets
         How many units are in with probability 1/2 in each world, independently: 1 in the game of identifiability, whose
         target is that of the pair; from 2 in the game of membership, whose pair names the first of them.
+    exactly_one
+        Whether exactly one of the targets is in, each as likely as the others, in place of a coin for each: they are
+        the candidates of the game of reconstruction.
     weights
         The file of the model's frozen core, which every party reads; None if the model has none.
+    canaries
+        How many canaries take part in every round, each by the toss of a coin: clients of their own beside the others,
+        or, where clients train privately, records of the client that holds the first target. 0 plays another game.
     randomiser
         What every owner does to its own records, once, before anything is trained on them; None if nothing. What it
         draws is its secret, so nobody else can recompute what it contributes, and there is no insider.
@@ -101,8 +107,10 @@ class PublicGame:
     insiders: int = 1
     targets: int = 1
     ascent: float = 0.0
+    exactly_one: bool = False
     weights: CoreWeights | None = None
     randomiser: RecordRandomiser | None = None
+    canaries: int = 0
 
     def __post_init__(self) -> None:
         fewest = 1 if self.plays_membership and not self.with_insider else 2
@@ -118,6 +126,8 @@ class PublicGame:
             self._require_craftable()
         if self.plays_membership:
             self._require_membership()
+        if self.canaries > 0:
+            self._require_canaries()
         if self.randomiser is not None:
             self._require_randomisable(self.randomiser.kind)
         require_view(self.view, self.law)
@@ -142,8 +152,24 @@ class PublicGame:
 
     @property
     def plays_membership(self) -> bool:
-        """Whether many targets are in or out, and not one."""
+        """Whether many targets are in or out, and not one; the candidates of the game of reconstruction are such."""
         return self.targets > 1
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes a federation has: its clients, and those that send canaries and nothing else."""
+        return self.clients + (0 if isinstance(self.law.contribution, PrivateTraining) else self.canaries)
+
+    def is_canary(self, client: int) -> bool:
+        """Whether a node sends a canary and nothing else."""
+        return client >= self.clients
+
+    @property
+    def who_is_in(self) -> WhoIsIn:
+        """Which targets are in a world."""
+        if self.canaries > 0:
+            return WhoIsIn.ALL
+        return WhoIsIn.EXACTLY_ONE if self.exactly_one else WhoIsIn.BY_COINS
 
     @property
     def is_secretly_sampled(self) -> bool:
@@ -178,7 +204,7 @@ class PublicGame:
 
     def _require_membership(self) -> None:
         """Refuse what the game of membership is not played with."""
-        law, game = self.law, "game = 'membership'"
+        law, game = self.law, "game = 'reconstruction'" if self.exactly_one else "game = 'membership'"
         relation = law.adjacency.relation
         require(
             relation is Relation.ADD_REMOVE,
@@ -202,7 +228,21 @@ class PublicGame:
                 "with other noise, adaptive clipping or without a promise set insider = false in [audit]",
             )
 
-    def cohort(self, server_round: int) -> NDArray[np.int64] | None:
+    def _require_canaries(self) -> None:
+        """Refuse what the game of one run is not played with."""
+        law, game = self.law, "game = 'one-run'"
+        require(
+            law.adds_noise, f"private is false with {game}, which holds noise against a promise: set private = true"
+        )
+        alone = not self.with_insider and self.insiders == 1 and self.standpoint.colluders == 0
+        require(alone, f"{game} has one observer, who weighs no pair: leave out insider, insiders and colluders")
+        known = isinstance(law.noise, CentralGaussian | InsideTraining) and law.scaling is NoiseScaling.GLOBAL
+        require(known, f"{game} reads fresh noise of a known scale in every round: accepted are central noise with "
+            "sensitivity 'global', and noise inside training")  # fmt: skip
+        by_server = self.standpoint.place is Place.SERVER and not isinstance(law.contribution, PrivateTraining)
+        require(not by_server, f"place is 'server' with {game}, which would see every canary: accepted is 'client'")
+
+    def cohort(self, server_round: int) -> Integers | None:
         """Return the clients of a round, in ascending order, where cohorts take part; None where there are none."""
         match self.law.participation:
             case FixedCohort() as cohorts:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.arrays import Floats32
 from fl_audit.data.record_stage import Lean, randomised
 from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game
@@ -105,7 +105,7 @@ def _of_worlds(game: Game, client: int, draws: OwnDraws) -> list[Tensor]:
     return found
 
 
-def _own_features(game: Game, client: int) -> NDArray[np.float32]:
+def _own_features(game: Game, client: int) -> Floats32:
     """Return the features of a client's shard, and after them those of what stands in for its differing unit."""
     assert game.raw is not None, "a game with a randomiser keeps the records"
     shard = game.raw.inside.features[game.shards[client]]

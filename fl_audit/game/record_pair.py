@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats32
 from fl_audit.data.randomisers import RecordRandomiser
 from fl_audit.data.record_stage import differing, pair_events, told_shape
 from fl_audit.game.game import Game
@@ -31,7 +31,7 @@ class PlacedRecord:
 
     client: int
     place: int
-    features: NDArray[np.float32]
+    features: Floats32
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,7 @@ def _placed(game: Game, number: int) -> PlacedRecord:
     return PlacedRecord(client, place, game.raw.inside.features[number])
 
 
-def _stand_in(game: Game, features: NDArray[np.float32]) -> PlacedRecord:
+def _stand_in(game: Game, features: Floats32) -> PlacedRecord:
     return PlacedRecord(game.victim, len(game.shards[game.victim]), features)
 
 
@@ -133,6 +133,6 @@ def _farthest(game: Game, number: int) -> int | None:
     return farthest if distances[farthest] >= 0 else None
 
 
-def _differing(game: Game, first: NDArray[np.float32], second: NDArray[np.float32]) -> int | None:
+def _differing(game: Game, first: Floats32, second: Floats32) -> int | None:
     assert game.public.randomiser is not None, "asked only where records are randomised"
     return differing(game.public.randomiser, first, second)

@@ -4,8 +4,9 @@ Under `update` clients see the noised sum, and the models follow from it by the 
 models alone, and the insider recovers the sum from successive ones. The server shows, the recorder keeps, the insider
 reads and replay walks through what these functions say.
 
-A round is made (`Made`) at the server. What clients see of it (`Seen`) is the release or the models, and whatever else
-an adversary knows of it (`Around`): who took part, the clipping norms, the noised bits behind an adaptive norm.
+A round is made (`Made`) at the server. What clients see of it (`SeenRound`) is the release or the models, and whatever
+else an adversary knows of it (`SideInformation`): who took part, the clipping norms, the noised bits behind an adaptive
+norm.
 """
 
 from collections import deque
@@ -13,11 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple, assert_never
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.game.names import View as View
 from fl_audit.learning.optimizers import OptimizerState, inversion_error, recover_gradient, step
@@ -31,7 +31,7 @@ _BLURRED_FROM = 1e-3
 
 
 @dataclass(frozen=True)
-class Around:
+class SideInformation:
     """What an adversary knows of a round beside the release; None for what the release law does not have.
 
     Parameters
@@ -64,17 +64,17 @@ class Around:
         return {name: value for name, value in named.items() if value is not None}
 
     @staticmethod
-    def of(tensors: Mapping[str, Tensor]) -> "Around":
+    def of(tensors: Mapping[str, Tensor]) -> "SideInformation":
         """Return what `tensors` named."""
-        return Around(**{entry.name: tensors.get(entry.name) for entry in fields(Around)})
+        return SideInformation(**{entry.name: tensors.get(entry.name) for entry in fields(SideInformation)})
 
-    def first(self, worlds: int) -> "Around":
+    def first(self, worlds: int) -> "SideInformation":
         """Return what is known of the first worlds."""
         named = {name: value[:worlds] for name, value in self.tensors().items()}
-        return replace(Around.of(named), noise_seeds=self.noise_seeds)
+        return replace(SideInformation.of(named), noise_seeds=self.noise_seeds)
 
     @property
-    def norms_array(self) -> NDArray[np.float64] | None:
+    def norms_array(self) -> Floats | None:
         """The clipping norms as an array."""
         return None if self.norms is None else self.norms.cpu().numpy()
 
@@ -107,7 +107,7 @@ class Made:
     number: int
     models: tuple[Tensor, ...]
     release: Tensor
-    around: Around = field(default_factory=Around)
+    around: SideInformation = field(default_factory=SideInformation)
     earlier: tuple[Step, ...] = ()
 
     def first(self, worlds: int) -> "Made":
@@ -122,7 +122,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenRound:
     """What clients saw of one round.
 
     Parameters
@@ -143,7 +143,7 @@ class Seen:
     number: int
     models: tuple[Tensor, ...]
     release: Tensor | None
-    around: Around = field(default_factory=Around)
+    around: SideInformation = field(default_factory=SideInformation)
     earlier: tuple[Step, ...] = ()
 
     def tensors(self) -> dict[str, Tensor]:
@@ -155,14 +155,22 @@ class Seen:
         return named | self.around.tensors()
 
     @staticmethod
-    def of(number: int, tensors: Mapping[str, Tensor]) -> "Seen":
-        """Return what `tensors` named."""
+    def of(number: int, tensors: Mapping[str, Tensor]) -> "SeenRound":
+        """Return what `tensors` named.
+
+        Parameters
+        ----------
+        number
+            Of the round, from 1.
+        tensors
+            Models, releases and side information, by the keys of a message.
+        """
         models = tuple(tensors[models_key(back)] for back in reversed(range(_counted(tensors, models_key(0)[:-1]))))
         steps = tuple(
             Step(tensors[earlier_key(Key.MODELS, back)], tensors[earlier_key(Key.RELEASE, back)])
             for back in range(_counted(tensors, earlier_key(Key.RELEASE, 1)[:-1]), 0, -1)
         )
-        return Seen(number, models, tensors.get(Key.RELEASE), Around.of(tensors), steps)
+        return SeenRound(number, models, tensors.get(Key.RELEASE), SideInformation.of(tensors), steps)
 
     @property
     def start(self) -> Tensor:
@@ -191,6 +199,13 @@ def _counted(tensors: Mapping[str, Tensor], prefix: str) -> int:
 def require_view(view: View, law: ReleaseLaw) -> None:
     """Refuse a view under which the release cannot be told.
 
+    Parameters
+    ----------
+    view
+        What clients see of a round.
+    law
+        How a release is made.
+
     Raises
     ------
     InputError
@@ -205,7 +220,7 @@ def require_view(view: View, law: ReleaseLaw) -> None:
         )
 
 
-def is_blurred(share: NDArray[np.float64]) -> NDArray[np.bool_]:
+def is_blurred(share: Floats) -> Flags:
     """Return whether the rounding of float32 models hides a release recovered from them.
 
     Parameters
@@ -216,7 +231,7 @@ def is_blurred(share: NDArray[np.float64]) -> NDArray[np.bool_]:
     return share > _BLURRED_FROM
 
 
-def refuse_blurred(share: NDArray[np.float64]) -> None:
+def refuse_blurred(share: Floats) -> None:
     """Refuse models from which the release cannot be recovered because their rounding hides it.
 
     Parameters
@@ -238,7 +253,7 @@ def refuse_blurred(share: NDArray[np.float64]) -> None:
     )
 
 
-def show(view: View, law: ReleaseLaw, made: Made) -> Seen:
+def show(view: View, law: ReleaseLaw, made: Made) -> SeenRound:
     """Return what clients see of a round.
 
     Parameters
@@ -252,15 +267,23 @@ def show(view: View, law: ReleaseLaw, made: Made) -> Seen:
     """
     match view:
         case View.UPDATE:
-            return Seen(made.number, (made.models[-2],), made.release, made.around, made.earlier)
+            return SeenRound(made.number, (made.models[-2],), made.release, made.around, made.earlier)
         case View.MODEL:
-            return Seen(made.number, made.models[-law.optimizer.models_to_invert :], None, made.around)
+            return SeenRound(made.number, made.models[-law.optimizer.models_to_invert :], None, made.around)
         case _:
             assert_never(view)
 
 
 def kept_of(view: View, made: Made) -> dict[str, Tensor]:
-    """Return what a run directory keeps of a round: as much as clients saw, by name."""
+    """Return what a run directory keeps of a round: as much as clients saw, by name.
+
+    Parameters
+    ----------
+    view
+        What clients see of a round.
+    made
+        What the server made in the round.
+    """
     match view:
         case View.UPDATE:
             kept = made.release
@@ -301,5 +324,5 @@ def walk(view: View, law: ReleaseLaw, initial: Tensor, rounds: Sequence[Mapping[
                 release = recover_gradient(law.optimizer, models) * law.denominator
             case _:
                 assert_never(view)
-        yield Made(number, tuple(models), release, Around.of(stored), tuple(earlier))
+        yield Made(number, tuple(models), release, SideInformation.of(stored), tuple(earlier))
         earlier.append(Step(models[-2], release))

@@ -1,10 +1,10 @@
 """Why games were told: the cause of a leak, read off what was seen, in words that a user of Flower has."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fl_audit.laboratory.features import ROUNDED, projections
-from fl_audit.laboratory.seen import Floats, Games
+from fl_audit.arrays import Flags, Floats
+from fl_audit.laboratory.features import COARSE, LOW_BITS, projections
+from fl_audit.laboratory.seen import Games
 
 _CLEAR = 5.0
 """Standard errors from which a difference counts as seen: causes explain a verdict, and decide nothing."""
@@ -12,7 +12,7 @@ _REPEATED = 0.5
 """Correlation of the noise of two rounds from which it counts as the same."""
 
 
-def cause_of(games: Games, present: NDArray[np.bool_], group: str) -> str:
+def cause_of(games: Games, present: Flags, group: str) -> str:
     """Return what explains that games were told, as a sentence; empty where nothing of the known causes is seen.
 
     Parameters
@@ -34,12 +34,12 @@ def cause_of(games: Games, present: NDArray[np.bool_], group: str) -> str:
         return "The release is the same in every game: there is no noise, or it comes from a fixed seed."
     if tensors:
         return f"What is released of {', '.join(tensors)} is the same in every game: no noise is added there."
-    if group == ROUNDED:
-        return "The noise is rounded after it is added, or added in low precision: the last bits tell what it covers."
+    if group in LOW_BITS or group == COARSE:
+        return "The noise is rounded before or after it is added: the last bits of the release tell what it covers."
     return _over_rounds(games, present) or _by_size(games, present) or _where(games, present)
 
 
-def _without_noise(games: Games, present: NDArray[np.bool_]) -> list[str]:
+def _without_noise(games: Games, present: Flags) -> list[str]:
     """Return the tensors that differ between D and D', and hardly between games of the same truth."""
     found = []
     for name, part in games.tensors:
@@ -52,7 +52,7 @@ def _without_noise(games: Games, present: NDArray[np.bool_]) -> list[str]:
     return found
 
 
-def _over_rounds(games: Games, present: NDArray[np.bool_]) -> str:
+def _over_rounds(games: Games, present: Flags) -> str:
     """Return what differs between rounds: shifts that stay, noise that repeats, noise that becomes smaller."""
     along = projections(games)
     if along.shape[1] < 2:
@@ -78,7 +78,7 @@ def _over_rounds(games: Games, present: NDArray[np.bool_]) -> str:
     return ""
 
 
-def _by_size(games: Games, present: NDArray[np.bool_]) -> str:
+def _by_size(games: Games, present: Flags) -> str:
     """Return whether the size of the noise follows from who took part."""
     residual = np.where(
         present[:, None, None], games.steps - _mean(games, present), games.steps - _mean(games, ~present)
@@ -90,7 +90,7 @@ def _by_size(games: Games, present: NDArray[np.bool_]) -> str:
     return ""
 
 
-def _where(games: Games, present: NDArray[np.bool_]) -> str:
+def _where(games: Games, present: Flags) -> str:
     """Return in which tensor the difference shows, if it is much plainer there than in all others."""
     ratios = dict[str, float]()
     for name, part in games.tensors:
@@ -104,7 +104,7 @@ def _where(games: Games, present: NDArray[np.bool_]) -> str:
     return f"It shows in {first[0]} above all: what is there is not covered as the rest is." if is_plain else ""
 
 
-def _mean(games: Games, which: NDArray[np.bool_]) -> Floats:
+def _mean(games: Games, which: Flags) -> Floats:
     return np.asarray(np.nan_to_num(games.steps[which]).mean(axis=0))
 
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from fl_audit.laboratory.seen import Floats, Games
+from fl_audit.arrays import Floats
+from fl_audit.laboratory.seen import Games
 
 _MOST = 400
 """Most columns of a group; where there are more, their sums over rounds are shown, or projections alone."""
@@ -24,6 +25,18 @@ ALONG = "what was released along the differing contribution"
 """The group for which a normal law is expected, if noise is Gaussian."""
 ROUNDED = "the low bits of what was released"
 """The group that shows roundings."""
+FINEST = "the finest bit beside the contribution"
+"""The group that shows from what a sum was made in floating point."""
+LOW_BITS = (ROUNDED, FINEST)
+"""The groups that look at nothing but low bits: what they alone tell is a leak of floating-point arithmetic.
+
+A claim about real numbers does not cover it (Mironov 2012), and rounding the release to a grid mends it. Noise on a
+coarse grid is another matter: it shows in `COARSE`, where so fine a rounding has been made already.
+"""
+COARSE = "what is left of the low bits after rounding to a thousandth of what was released"
+"""The group that shows roundings which are no finer than that: of noise on a grid, for instance."""
+_FINE = 10
+"""Binary places below the size of what was released, from which on bits are low: one in 1024 of the noise."""
 
 
 def feature_groups(games: Games) -> dict[str, Floats]:
@@ -55,10 +68,11 @@ def feature_groups(games: Games) -> dict[str, Floats]:
     if np.any(games.others):
         groups["what was released along it, beside what others contributed"] = _beside_others(games)
     groups["the size of what was released"] = _sizes(games)
-    groups[ROUNDED] = _grains(games)
+    groups[ROUNDED] = _grains(games.released)
+    groups[COARSE] = _grains(_coarse(games))
     # A sketched model shows some of its released values as they are, and these belong to no part of the difference.
     if games.released.shape == games.direction.shape:
-        groups["the finest bit beside the contribution"] = _finest(games)
+        groups[FINEST] = _finest(games)
     for column, name in enumerate(games.names):
         groups[name] = games.numbers[:, column : column + 1]
     return {name: _finite(values) for name, values in groups.items()}
@@ -116,11 +130,22 @@ def _sizes(games: Games) -> Floats:
     return np.stack([np.log(np.maximum(square, 1e-300)).mean(axis=1) for square in squares], axis=1)
 
 
-def _grains(games: Games) -> Floats:
+def _grains(released: Floats) -> Floats:
     """Return the share of released values that are whole multiples of 2**-k, for some k."""
-    values = _flat(games.released)
+    values = _flat(released)
     shares = [np.mean(np.equal(np.mod(values * 2.0**k, 1.0), 0.0), axis=1) for k in _GRAINS]
     return np.stack(shares, axis=1)
+
+
+def _coarse(games: Games) -> Floats:
+    """Return released values rounded as anybody may: to a power of two about a thousandth of the usual step.
+
+    The grid of a game follows from what was released in it alone.
+    """
+    sizes = np.abs(np.where(np.isfinite(games.steps) & (games.steps != 0), games.steps, np.nan)).reshape(len(games), -1)
+    usual = np.array([np.nanmedian(size) if np.any(np.isfinite(size)) else 1.0 for size in sizes])
+    grids = 2.0 ** (np.floor(np.log2(usual)) - _FINE)[:, None, None]
+    return np.asarray(np.rint(games.released / grids) * grids)
 
 
 def _finest(games: Games) -> Floats:

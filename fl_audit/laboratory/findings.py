@@ -107,7 +107,24 @@ def findings(trial: Trial, words: Mapping[str, str], mends: Mapping[str, str]) -
 
 
 def opening(trial: Trial) -> str:
-    """Return what became of the claim, in one sentence."""
+    """Return what became of the claim, in one sentence, and whether floating-point arithmetic tells in another one."""
+    return " ".join(part for part in (_of_claim(trial), floating_words(trial)) if part)
+
+
+def floating_words(trial: Trial) -> str:
+    """Return what the low bits alone tell beyond the claim, in two sentences; empty where they do not."""
+    attempt = trial.floating
+    if attempt is None or not attempt.is_broken:
+        return ""
+    return (
+        f"Floating-point leak: the low bits of the release tell more than the claim allows ({attempt.lead.kind}: "
+        f"{attempt.right} of {attempt.games} games guessed right, where {trial.claim.success:.1%} are allowed). A "
+        "claim about real numbers does not cover this, so it does not count in the verdict; rounding the release to a "
+        "fixed grid, of a thousandth of the noise, mends it."
+    )
+
+
+def _of_claim(trial: Trial) -> str:
     broken = sum(attempt.is_broken for attempt in trial.attempts)
     match trial.verdict:
         case Verdict.VIOLATED:
@@ -141,6 +158,15 @@ def trial_json(trial: Trial, found: tuple[Finding, ...], limits: tuple[Limit, ..
     """Return a trial as JSON values, with the keys that the command promises.
 
     `lower_bound` is the bound of the worst game, at the delta of the part of the claim that it was held against.
+
+    Parameters
+    ----------
+    trial
+        A claim and the games that were played about it.
+    found
+        What the games showed.
+    limits
+        The parts of the claim.
     """
     worst = trial.worst
     return {
@@ -154,6 +180,7 @@ def trial_json(trial: Trial, found: tuple[Finding, ...], limits: tuple[Limit, ..
         },
         "game": None if worst is None else worst.lead.kind,
         "findings": [_finding_json(finding) for finding in found],
+        "floating_point": floating_words(trial) or None,
         "refusals": [
             {
                 "game": refusal.kind,

@@ -11,18 +11,18 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import beta
 
+from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.laboratory.causes import cause_of
 from fl_audit.laboratory.claim import Limit, StatedClaim
-from fl_audit.laboratory.features import along, feature_groups
+from fl_audit.laboratory.features import LOW_BITS, along, feature_groups
 from fl_audit.laboratory.leads import Lead, leads
 from fl_audit.laboratory.rules import Rule, learned_rule
-from fl_audit.laboratory.seen import Floats, Games
+from fl_audit.laboratory.seen import Games
 from fl_audit.laboratory.transcript import telling_lines
 from fl_audit.laboratory.trial import Attempt, Trial
 
@@ -34,9 +34,7 @@ _HEAD_START = 1.5
 """By how many standard deviations of mere luck another group has to lead before it takes the place of the first."""
 
 
-def guess_trial(
-    claim: StatedClaim, kind: str, games: Games, present: NDArray[np.bool_], confidence: float = 0.95
-) -> Trial:
+def guess_trial(claim: StatedClaim, kind: str, games: Games, present: Flags, confidence: float = 0.95) -> Trial:
     """Hold a claim against games that were played one after the other.
 
     Parameters
@@ -60,13 +58,24 @@ def guess_trial(
     """
     require(len(games) > LESSONS, f"games are {len(games)}: accepted are whole numbers from {LESSONS + 1}")
     require(0.5 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0.5 and below 1")
-    guesses = _guesses(games, present)
+    groups = feature_groups(games)
+    low_bits = {name: groups.pop(name) for name in LOW_BITS if name in groups}
+    attempt = _guessed(claim, kind, games, present, confidence, groups)
+    floating = _guessed(claim, kind, games, present, confidence, low_bits)
+    return Trial(claim, _verdict(attempt), (attempt,), (), LESSONS, floating if floating.is_broken else None)
+
+
+def _guessed(
+    claim: StatedClaim, kind: str, games: Games, present: Flags, confidence: float, groups: dict[str, Floats]
+) -> Attempt:
+    """Return what guesses by some groups of features come to."""
+    guesses = _guesses(groups, present)
     count, right = len(guesses.right), int(guesses.right.sum())
     limit = claim.limits[-1]
     bound = guessed_epsilon(right, count, limit.delta, confidence)
     ceiling = guessed_epsilon(count, count, limit.delta, confidence)
     lead = Lead(kind, guesses.group, guesses.rule, limit, BoundMethod.CLOPPER_PEARSON, bound - limit.epsilon, 0.0)
-    attempt = Attempt(
+    return Attempt(
         lead=lead,
         bound=bound,
         confidence=confidence,
@@ -79,10 +88,9 @@ def guess_trial(
         lines=telling_lines(games, present, guesses.group),
         cause=cause_of(games, present, guesses.group),
     )
-    return Trial(claim, _verdict(attempt), (attempt,), (), LESSONS)
 
 
-def most_telling(pilots: Sequence[tuple[Games, NDArray[np.bool_]]], claim: StatedClaim) -> int:
+def most_telling(pilots: Sequence[tuple[Games, Flags]], claim: StatedClaim) -> int:
     """Return which way to play tells most, from games that are not counted; the first of equals.
 
     Parameters
@@ -120,6 +128,11 @@ def guessed_epsilon(right: int, guesses: int, delta: float, confidence: float) -
     -------
     float
         At least 0; 0 certifies nothing.
+
+    Raises
+    ------
+    InputError
+        If there is no guess, or more are right than there are.
 
     Examples
     --------
@@ -168,20 +181,19 @@ class _Guesses(NamedTuple):
         What was looked at most, and its last rule.
     """
 
-    right: NDArray[np.bool_]
+    right: Flags
     scores: Floats
     group: str
     rule: Rule
 
 
-def _guesses(games: Games, present: NDArray[np.bool_]) -> _Guesses:
+def _guesses(groups: dict[str, Floats], present: Flags) -> _Guesses:
     """Guess block by block, each by the group of features that had guessed best before."""
-    groups = feature_groups(games)
-    names = list(groups)
-    scores = np.zeros((len(names), len(games)))
+    names, count = list(groups), len(present)
+    scores = np.zeros((len(names), count))
     rules: dict[str, Rule] = {}
-    followed = np.zeros(len(games), dtype=np.int64)
-    for start, stop in _blocks(len(games)):
+    followed = np.zeros(count, dtype=np.int64)
+    for start, stop in _blocks(count):
         past = present[:start]
         followed[start:stop] = _leader((scores[:, _BLOCK:start] > 0) == past[_BLOCK:])
         if min(np.sum(past), np.sum(~past)) < 2:
@@ -190,7 +202,7 @@ def _guesses(games: Games, present: NDArray[np.bool_]) -> _Guesses:
             rules[name] = learned_rule(groups[name][:start], past)
             seen = rules[name](groups[name][:stop])
             scores[place, start:stop] = seen[start:] - _middle(seen[:start], past)
-    chosen = scores[followed, np.arange(len(games))][LESSONS:]
+    chosen = scores[followed, np.arange(count)][LESSONS:]
     group = names[int(np.bincount(followed[LESSONS:]).argmax())]
     nothing: Rule = lambda values: np.zeros(len(values))  # noqa: E731
     return _Guesses((chosen > 0) == present[LESSONS:], chosen, group, rules.get(group, nothing))
@@ -205,7 +217,7 @@ def _blocks(count: int) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def _leader(right: NDArray[np.bool_]) -> int:
+def _leader(right: Flags) -> int:
     """Return which group guessed best, from whether guesses were right (groups, games); the first unless beaten."""
     counts = right.sum(axis=1)
     best = int(np.argmax(counts))
@@ -213,7 +225,7 @@ def _leader(right: NDArray[np.bool_]) -> int:
     return best if counts[best] > counts[0] + head_start else 0
 
 
-def _middle(scores: Floats, present: NDArray[np.bool_]) -> float:
+def _middle(scores: Floats, present: Flags) -> float:
     """Return the middle between the medians under D and D'."""
     return float(np.median(scores[present]) + np.median(scores[~present])) / 2
 

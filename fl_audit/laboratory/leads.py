@@ -4,16 +4,16 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
 
+from fl_audit.arrays import Flags, Floats
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.laboratory.claim import Limit
 from fl_audit.laboratory.features import feature_groups
 from fl_audit.laboratory.rules import Rule, learned_rule
-from fl_audit.laboratory.seen import Floats, Games
+from fl_audit.laboratory.seen import Games
 
 METHODS = (BoundMethod.ORDER_STATISTIC, BoundMethod.CLOPPER_PEARSON)
 """The bounds that assume nothing of the scores."""
@@ -60,7 +60,7 @@ class Lead:
     threshold: float
 
 
-def leads(kind: str, games: Games, present: NDArray[np.bool_], limits: tuple[Limit, ...], fresh: int) -> list[Lead]:
+def leads(kind: str, games: Games, present: Flags, limits: tuple[Limit, ...], fresh: int) -> list[Lead]:
     """Return a lead for every group of features, the best first.
 
     Half of the games teach the rules and the other half ranks them, after which the rules are learned on all of them.
@@ -90,7 +90,7 @@ def leads(kind: str, games: Games, present: NDArray[np.bool_], limits: tuple[Lim
     return sorted(found, key=lambda lead: -lead.margin)
 
 
-def _half(present: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _half(present: Flags) -> Flags:
     """Return a mask of every second game of either truth."""
     mask = np.zeros(len(present), dtype=bool)
     for truth in (True, False):
@@ -99,7 +99,7 @@ def _half(present: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _margins(
-    scores: Floats, truth: NDArray[np.bool_], limits: tuple[Limit, ...], fresh: int
+    scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: int
 ) -> list[tuple[float, Limit, BoundMethod]]:
     """Return how far every limit will be passed: by the shift of the scores, or by their tails, whichever says more."""
     one, zero = scores[truth], scores[~truth]
@@ -136,7 +136,7 @@ def _cautious_shift(one: Floats, zero: Floats) -> float:
     return max(0.0, shift - math.sqrt(1 / one.size + 1 / zero.size))
 
 
-def _best_threshold(scores: Floats, present: NDArray[np.bool_]) -> float:
+def _best_threshold(scores: Floats, present: Flags) -> float:
     """Return the score above which most games are guessed right."""
     order = np.argsort(scores)
     ordered, truth = scores[order], present[order]

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.stats import normaltest
 
+from fl_audit.arrays import Floats
 from fl_audit.confidence.shift import ShiftEstimate, gaussian_shift
 from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.seen import Floats
 from fl_audit.laboratory.trial import Attempt
 from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
 

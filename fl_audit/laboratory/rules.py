@@ -3,10 +3,9 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from fl_audit.laboratory.seen import Floats
+from fl_audit.arrays import Flags, Floats
 
 Rule = Callable[[Floats], Floats]
 """From features (games, columns) to scores (games,): higher where D is the likelier."""
@@ -15,7 +14,7 @@ _FLOOR = 1e-9
 """Smallest spread within a group, as a share of a column's range: a column without noise tells with certainty."""
 
 
-def learned_rule(features: Floats, present: NDArray[np.bool_]) -> Rule:
+def learned_rule(features: Floats, present: Flags) -> Rule:
     """Learn the linear rule that tells D from D' best if both are normal with the same spread (Fisher's).
 
     Parameters
@@ -43,12 +42,12 @@ def learned_rule(features: Floats, present: NDArray[np.bool_]) -> Rule:
     return lambda values: np.asarray(((values[:, kept] - centre) / width) @ weights)
 
 
-def _signs(columns: Floats, present: NDArray[np.bool_]) -> Floats:
+def _signs(columns: Floats, present: Flags) -> Floats:
     """Return in which direction each column is higher under D: all that counts of one that never errs."""
     return np.asarray(np.sign(columns[present].mean(axis=0) - columns[~present].mean(axis=0)))
 
 
-def _weights(columns: Floats, present: NDArray[np.bool_]) -> Floats:
+def _weights(columns: Floats, present: Flags) -> Floats:
     """Return Fisher's weights of columns whose spread within the groups is 1."""
     if columns.shape[1] == 1:
         return _signs(columns, present)

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from fl_audit.arrays import Flags, Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -68,13 +67,13 @@ class Games:
     own: Floats
     numbers: Floats
     names: tuple[str, ...]
-    refused: NDArray[np.bool_]
+    refused: Flags
     tensors: tuple[tuple[str, slice], ...]
 
     def __len__(self) -> int:
         return len(self.steps)
 
-    def taken(self, which: NDArray[np.bool_] | NDArray[np.int64] | slice) -> "Games":
+    def taken(self, which: Flags | Integers | slice) -> "Games":
         """Return some of the games, by mask, positions or slice."""
         return replace(
             self,

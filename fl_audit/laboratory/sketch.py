@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats, Integers
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
-
-Floats = NDArray[np.float64]
 
 _PARTS = 12
 """Most tensors that are looked at by themselves; where there are more, neighbours are taken together."""
@@ -38,9 +36,9 @@ class Sketch:
     """
 
     parts: tuple[tuple[str, slice], ...]
-    sets: NDArray[np.int64]
+    sets: Integers
     signs: Floats
-    shown: NDArray[np.int64]
+    shown: Integers
 
     @property
     def columns(self) -> tuple[tuple[str, slice], ...]:

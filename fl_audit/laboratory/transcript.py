@@ -1,15 +1,15 @@
 """The lines of a game's transcript that tell D from D': what was seen, as means and spreads of both."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fl_audit.laboratory.seen import Floats, Games
+from fl_audit.arrays import Flags, Floats
+from fl_audit.laboratory.seen import Games
 
 _LINES = 4
 """Most lines that are shown of a kind of game."""
 
 
-def telling_lines(games: Games, present: NDArray[np.bool_], group: str) -> tuple[str, ...]:
+def telling_lines(games: Games, present: Flags, group: str) -> tuple[str, ...]:
     """Return the values that differ most between D and D', in spreads, as one line each.
 
     Parameters
@@ -37,7 +37,7 @@ def _released(games: Games) -> list[tuple[str, Floats]]:
     ]
 
 
-def _distance(values: Floats, present: NDArray[np.bool_]) -> float:
+def _distance(values: Floats, present: Flags) -> float:
     """Return by how many spreads D and D' differ; infinite where one of them alone has no value."""
     there = np.isfinite(values)
     shares = there[present].mean() - there[~present].mean()
@@ -53,7 +53,7 @@ def _distance(values: Floats, present: NDArray[np.bool_]) -> float:
     return 0.0 if is_rounding else gap / max(spread, 1e-9 * gap)
 
 
-def _line(name: str, values: Floats, present: NDArray[np.bool_]) -> str:
+def _line(name: str, values: Floats, present: Flags) -> str:
     return f"{name}: {_law(values[present])} under D, {_law(values[~present])} under D'"
 
 

@@ -9,19 +9,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.laboratory.causes import cause_of
 from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.features import along, feature_groups
+from fl_audit.laboratory.features import LOW_BITS, along, feature_groups
 from fl_audit.laboratory.leads import Lead, leads
-from fl_audit.laboratory.seen import Floats, Games
+from fl_audit.laboratory.seen import Games
 from fl_audit.laboratory.transcript import telling_lines
 
-Play = Callable[[str, int, int], tuple[Games, NDArray[np.bool_]]]
+Play = Callable[[str, int, int], tuple[Games, Flags]]
 """From a kind of game, the number of the first game and how many: what was seen, and whether D was played."""
 Tell = Callable[[str], None]
 """Takes what is going on, in words."""
@@ -112,7 +112,7 @@ class Attempt:
     games: int
     right: int
     scores: Floats
-    present: NDArray[np.bool_]
+    present: Flags
     along: Floats
     lines: tuple[str, ...]
     cause: str = ""
@@ -162,6 +162,9 @@ class Trial:
         What the mechanism refused to play.
     pilots
         Games that looked for leads, by kind.
+    floating
+        The attempt that looked at nothing but low bits, None if no such lead seemed to break the claim. Where it does,
+        floating-point arithmetic leaks: a claim about real numbers does not cover that, and the verdict leaves it out.
     """
 
     claim: StatedClaim
@@ -169,6 +172,7 @@ class Trial:
     attempts: tuple[Attempt, ...]
     refusals: tuple[Refusal, ...]
     pilots: int
+    floating: Attempt | None = None
 
     @property
     def worst(self) -> Attempt | None:
@@ -208,7 +212,7 @@ def put_on_trial(
         Takes progress.
     """
     budget = budget or Budget()
-    found = list[Lead]()
+    found, low_bits = list[Lead](), list[Lead]()
     refusals = list[Refusal]()
     for place, kind in enumerate(kinds):
         tell(f"looking for leads: {kind} ({place + 1} of {len(kinds)})")
@@ -218,20 +222,26 @@ def put_on_trial(
             refusals.append(refusal)
             if refusal.is_allowed or np.all(games.refused):
                 continue
-        found += leads(kind, games, present, claim.limits, budget.stages[-1])[:1]
+        ranked = leads(kind, games, present, claim.limits, budget.stages[-1])
+        found += [lead for lead in ranked if lead.group not in LOW_BITS][:1]
+        low_bits += [lead for lead in ranked if lead.group in LOW_BITS and lead.margin > 0][:1]
     found.sort(key=lambda lead: -lead.margin)
     chosen = found[: min(budget.most, max(budget.tried, sum(lead.margin > 0 for lead in found)))]
-    level = (1 - confidence) / max(1, len(chosen))
+    finest = max(low_bits, key=lambda lead: lead.margin, default=None)
+    level = (1 - confidence) / max(1, len(chosen) + (finest is not None))
     attempts = list[Attempt]()
     for place, lead in enumerate(chosen):
         attempts.append(_tried(lead, play, budget, level, place < budget.deep, tell))
         if budget.until_broken and attempts[-1].is_broken:
             break
     attempts.sort(key=lambda attempt: attempt.lead.limit.epsilon - attempt.bound)
-    return Trial(claim, _verdict(attempts), tuple(attempts), tuple(refusals), budget.pilot * len(kinds))
+    verdict = _verdict(attempts)
+    is_tried = finest is not None and not (budget.until_broken and verdict is Verdict.VIOLATED)
+    floating = _tried(finest, play, budget, level, True, tell) if finest is not None and is_tried else None
+    return Trial(claim, verdict, tuple(attempts), tuple(refusals), budget.pilot * len(kinds), floating)
 
 
-def _refusal(kind: str, said: str, games: Games, present: NDArray[np.bool_], is_allowed: bool) -> Refusal:
+def _refusal(kind: str, said: str, games: Games, present: Flags, is_allowed: bool) -> Refusal:
     return Refusal(
         kind, said, float(np.mean(games.refused[present])), float(np.mean(games.refused[~present])), is_allowed
     )
@@ -260,7 +270,7 @@ def _scores(lead: Lead, games: Games) -> Floats:
     return lead.rule(feature_groups(games).get(lead.group, missing))
 
 
-def _attempt(lead: Lead, games: Games, present: NDArray[np.bool_], confidence: float) -> Attempt:
+def _attempt(lead: Lead, games: Games, present: Flags, confidence: float) -> Attempt:
     scores = _scores(lead, games)
     one, zero = scores[present], scores[~present]
     limit = lead.limit

@@ -16,9 +16,9 @@ from itertools import accumulate
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.arrays import Integers
 from fl_audit.learning.dense_chains import ChainLayer
 
 _STRETCH = 256
@@ -31,7 +31,7 @@ def chain_updates(
     features: Tensor,
     labels: Tensor,
     rate: float,
-    batches: Sequence[NDArray[np.int64]],
+    batches: Sequence[Integers],
     worlds_together: Callable[[int], int],
 ) -> Tensor:
     """Return theta_start - theta_end of every world after one SGD step on the mean cross-entropy of each batch.
@@ -72,13 +72,21 @@ def chain_updates(
     return moved
 
 
-def _of(steps: Sequence[NDArray[np.int64]], rows: slice) -> list[NDArray[np.int64]]:
+def _of(steps: Sequence[Integers], rows: slice) -> list[Integers]:
     """Return the steps of some worlds, where each has its own; steps of all worlds as they are."""
     return [step[rows] if step.ndim == 2 else step for step in steps]
 
 
 def fits_one_stretch(records: int, used: int) -> bool:
-    """Return whether steps that use so many records, some repeatedly, are one stretch of all the records there are."""
+    """Return whether steps that use so many records, some repeatedly, are one stretch of all the records there are.
+
+    Parameters
+    ----------
+    records
+        Number of records, from 0.
+    used
+        Records that all steps use together, each counted as often as it is used.
+    """
     return records <= min(_STRETCH, used)
 
 
@@ -105,7 +113,7 @@ class _Stretch:
 
     @classmethod
     def of(
-        cls, layers: Sequence[ChainLayer], features: Tensor, labels: Tensor, steps: Sequence[NDArray[np.int64]]
+        cls, layers: Sequence[ChainLayer], features: Tensor, labels: Tensor, steps: Sequence[Integers]
     ) -> "_Stretch":
         flat, targets = features.flatten(1), F.one_hot(labels, layers[-1].outs).to(features.dtype)
         products = flat @ flat.T if len(steps) > 1 else flat.new_empty(0)
@@ -142,7 +150,7 @@ class _OwnStretch(_Stretch):
 
     @classmethod
     def of(
-        cls, layers: Sequence[ChainLayer], features: Tensor, labels: Tensor, steps: Sequence[NDArray[np.int64]]
+        cls, layers: Sequence[ChainLayer], features: Tensor, labels: Tensor, steps: Sequence[Integers]
     ) -> "_OwnStretch":
         flat = features.flatten(2).float()
         targets = F.one_hot(labels, layers[-1].outs).to(flat.dtype)
@@ -174,9 +182,7 @@ class _OwnStretch(_Stretch):
         values.view(-1, values.shape[2]).index_add_(0, step, more.flatten(0, 1))
 
 
-def _stretches(
-    records: int, batches: Sequence[NDArray[np.int64]]
-) -> Iterator[tuple[slice | Tensor, Sequence[NDArray[np.int64]]]]:
+def _stretches(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slice | Tensor, Sequence[Integers]]]:
     """Divide the steps into stretches: yield the records of each, and its steps in indices of these records."""
     sizes = [batch.shape[-1] for batch in batches]
     if fits_one_stretch(records, sum(sizes)):

@@ -60,7 +60,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Scene:
+class CraftingScene:
     """What a record is crafted for.
 
     Parameters
@@ -88,7 +88,7 @@ class Candidates(NamedTuple):
     labels: Tensor
 
 
-class Found(NamedTuple):
+class CraftedFeatures(NamedTuple):
     """A crafted record: features (*shape) and its class."""
 
     features: Tensor
@@ -99,7 +99,7 @@ Measured = tuple[Tensor, Tensor]
 """For every candidate what is minimised, and its rank: of two candidates the one with the smaller rank is better."""
 
 
-def craft_record(scene: Scene, others: Tensor, starts: Candidates, steps: int = STEPS) -> Found:
+def craft_record(scene: CraftingScene, others: Tensor, starts: Candidates, steps: int = STEPS) -> CraftedFeatures:
     """Return the record whose gradient is clipped and nearest to right angles to what the others add up to.
 
     What is minimised is the mean over the models of cos(g, S)^2 + max(0, 2 - ||g|| / C)^2. Of all that were met, one
@@ -134,7 +134,9 @@ def craft_record(scene: Scene, others: Tensor, starts: Candidates, steps: int = 
     return _search(scene, starts, measure, steps)
 
 
-def craft_opposite(scene: Scene, record: Found, starts: Candidates, steps: int = STEPS) -> Found:
+def craft_opposite(
+    scene: CraftingScene, record: CraftedFeatures, starts: Candidates, steps: int = STEPS
+) -> CraftedFeatures:
     """Return the record whose clipped gradient lies farthest from that of another: what replaces it to most effect.
 
     Parameters
@@ -167,7 +169,9 @@ def craft_opposite(scene: Scene, record: Found, starts: Candidates, steps: int =
     return _search(scene, starts, measure, steps)
 
 
-def _search(scene: Scene, starts: Candidates, measure: Callable[[Tensor], Measured], steps: int) -> Found:
+def _search(
+    scene: CraftingScene, starts: Candidates, measure: Callable[[Tensor], Measured], steps: int
+) -> CraftedFeatures:
     """Return the record of the smallest rank among all that descent passes, from groups of starts that fit memory."""
     together = max(1, stacked.GRADIENT_BUDGET // scene.models.numel())
     parts = [slice(first, first + together) for first in range(0, len(starts.labels), together)]
@@ -178,8 +182,8 @@ def _search(scene: Scene, starts: Candidates, measure: Callable[[Tensor], Measur
 
 
 def _descend(
-    scene: Scene, starts: Candidates, measure: Callable[[Tensor], Measured], steps: int
-) -> tuple[Found, float]:
+    scene: CraftingScene, starts: Candidates, measure: Callable[[Tensor], Measured], steps: int
+) -> tuple[CraftedFeatures, float]:
     """Return the best record that descent from some starts passes, and its rank."""
     span = (scene.box.high - scene.box.low).clamp(min=0)
     # In units of the ranges, so that one step size does for all features.
@@ -195,11 +199,11 @@ def _descend(
         with torch.no_grad():
             place.clamp_(0, 1)
     winner = int(best.argmin())
-    return Found(kept[winner], int(starts.labels[winner])), float(best[winner])
+    return CraftedFeatures(kept[winner], int(starts.labels[winner])), float(best[winner])
 
 
 def _looked_at(
-    scene: Scene, place: Tensor, span: Tensor, labels: Tensor, measure: Callable[[Tensor], Measured]
+    scene: CraftingScene, place: Tensor, span: Tensor, labels: Tensor, measure: Callable[[Tensor], Measured]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the features of some places in the box, their ranks, and where descent leads from there."""
     try:

@@ -81,7 +81,7 @@ def dense_chain(
     columns, layers, is_flat = layout.slices(), list[ChainLayer](), len(feature_shape) == 1
     for name, part in _parts(module, ""):
         kind = None if _is_altered(part) else type(part)  # a subclass may compute anything
-        if kind is nn.Linear and is_flat and f"{name}.weight" in columns:
+        if kind is nn.Linear and is_flat and _is_trained(name, part, columns):
             layers.append(_layer(name, part, columns))
         elif kind in _ACTIVATIONS and layers and layers[-1].activation is _NONE:
             layers[-1] = replace(layers[-1], activation=_ACTIVATIONS[kind])
@@ -108,6 +108,11 @@ def _parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
 def _is_altered(module: nn.Module) -> bool:
     """Whether a module does more than its type says."""
     return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
+
+
+def _is_trained(name: str, part: nn.Module, columns: Mapping[str, slice]) -> bool:
+    """Whether nothing of a dense layer is frozen, and its weights are its own."""
+    return f"{name}.weight" in columns and (part.bias is None or f"{name}.bias" in columns)
 
 
 def _layer(name: str, linear: nn.Module, columns: Mapping[str, slice]) -> ChainLayer:

@@ -60,7 +60,17 @@ class Frame:
         self.features = features
 
     def derive(self, name: str, inputs: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return make(inputs); if the inputs are a view of the whole raw input, it is made once for all passes."""
+        """Return make(inputs); if the inputs are a view of the whole raw input, it is made once for all passes.
+
+        Parameters
+        ----------
+        name
+            What `make` makes.
+        inputs
+            What it is made of.
+        make
+            Returns the same whenever inputs are the same.
+        """
         if self.features is None or not _same_memory(inputs, self.features):
             return make(inputs)
         key = (name, inputs.shape, inputs.stride())
@@ -109,7 +119,17 @@ class StackedLayer(nn.Module):
         return self.frame.parameters[f"{self.prefix}{name}"]
 
     def record(self, inputs: Tensor, outputs: Tensor, shared: bool) -> Tensor:
-        """Note the call for the backward pass and return its outputs."""
+        """Note the call for the backward pass and return its outputs.
+
+        Parameters
+        ----------
+        inputs
+            What the layer works on, examples of all worlds along the first axis.
+        outputs
+            What it made of them.
+        shared
+            Whether all worlds have the same inputs.
+        """
         if self.frame.recording:
             if not outputs.requires_grad:
                 outputs.requires_grad_()
@@ -117,25 +137,58 @@ class StackedLayer(nn.Module):
         return outputs
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
-        """Return the outputs for what a visit holds, linear in the parameters; trailing axes may still be merged."""
-        raise AssertionError("each stacked layer computes its own outputs")
+        """Return the outputs for what a visit holds, linear in the parameters; trailing axes may still be merged.
+
+        Parameters
+        ----------
+        inputs
+            As a visit holds them.
+        shared
+            Whether all worlds have the same inputs.
+        """
+        raise NotImplementedError("each stacked layer computes its own outputs")
 
     def products(self, visit: Visit, signal: Tensor) -> Tensor:
         """Return the gradients' products (worlds, examples) with what now stands in the frame in place of parameters.
 
         Outputs are linear in the layer's parameters, so what it makes of the same inputs with a vector in their place
         is the outputs' derivative along the vector.
+
+        Parameters
+        ----------
+        visit
+            A call of this layer.
+        signal
+            Gradients of the losses at its outputs, of their shape.
         """
         moved = self.frame.split(self.respond(visit.inputs, visit.shared)).flatten(2)
         return (self.frame.split(signal).flatten(2) * moved).sum(2)
 
     def squared_norms(self, visit: Visit, signal: Tensor) -> tuple[Tensor, object]:
-        """Return the squared gradient norms (worlds, examples) and what `weighted_sum` can reuse."""
-        raise AssertionError("each stacked layer computes its own norms")
+        """Return the squared gradient norms (worlds, examples) and what `weighted_sum` can reuse.
+
+        Parameters
+        ----------
+        visit
+            A call of this layer.
+        signal
+            Gradients of the losses at its outputs, of their shape.
+        """
+        raise NotImplementedError("each stacked layer computes its own norms")
 
     def weighted_sum(self, visit: Visit, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
-        """Return sum_e weights[w, e] * gradient[w, e] per parameter, each (worlds, *shape)."""
-        raise AssertionError("each stacked layer computes its own sums")
+        """Return sum_e weights[w, e] * gradient[w, e] per parameter, each (worlds, *shape).
+
+        Parameters
+        ----------
+        visit, signal
+            As for `squared_norms`.
+        weights
+            (worlds, examples).
+        kept
+            What `squared_norms` returned beside the norms.
+        """
+        raise NotImplementedError("each stacked layer computes its own sums")
 
 
 class StackedLinear(StackedLayer):
@@ -246,6 +299,14 @@ class StackedAffine(StackedLayer):
 
 
 def weigh(gradients: Tensor, weights: Tensor) -> Tensor:
-    """Return gradients (worlds, examples, ...) summed over examples with weights (worlds, examples)."""
+    """Return gradients (worlds, examples, ...) summed over examples with weights (worlds, examples).
+
+    Parameters
+    ----------
+    gradients
+        One for each example, (worlds, examples, ...).
+    weights
+        (worlds, examples).
+    """
     summed = torch.bmm(weights.unsqueeze(1), gradients.flatten(2))
     return summed.reshape(len(weights), *gradients.shape[2:])

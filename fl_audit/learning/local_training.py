@@ -13,9 +13,9 @@ from itertools import islice
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.arrays import Integers
 from fl_audit.errors import require
 from fl_audit.learning.chain_training import chain_updates, fits_one_stretch
 from fl_audit.learning.names import LocalOptimizer as LocalOptimizer
@@ -73,7 +73,7 @@ class LocalSchedule:
         return self.epochs * math.ceil(records / self.batch)
 
 
-def local_batches(records: int, schedule: LocalSchedule, draw: np.random.Generator) -> tuple[NDArray[np.int64], ...]:
+def local_batches(records: int, schedule: LocalSchedule, draw: np.random.Generator) -> tuple[Integers, ...]:
     """Draw which records each local step takes.
 
     Every epoch goes through the records in a fresh random order, cut into batches; the last batch of an epoch may be
@@ -98,7 +98,7 @@ def local_batches(records: int, schedule: LocalSchedule, draw: np.random.Generat
     return tuple(islice(_endless_batches(records, schedule.batch, draw), schedule.steps_on(records)))
 
 
-def _endless_batches(records: int, batch: int, draw: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+def _endless_batches(records: int, batch: int, draw: np.random.Generator) -> Iterator[Integers]:
     while True:
         order = draw.permutation(records).astype(np.int64, copy=False)
         for first in range(0, records, batch):
@@ -111,7 +111,7 @@ def local_updates(
     features: Tensor,
     labels: Tensor,
     schedule: LocalSchedule,
-    batches: Sequence[NDArray[np.int64]],
+    batches: Sequence[Integers],
 ) -> Tensor:
     """Return theta_start - theta_end after one SGD step on the mean cross-entropy of each batch, in every world.
 
@@ -150,7 +150,17 @@ def local_updates(
 
 
 def trains_stacked(model: StackedModel, records: int, schedule: LocalSchedule) -> bool:
-    """Return whether worlds may take steps of their own: on so many records in each, not too many for one stretch."""
+    """Return whether worlds may take steps of their own: on so many records in each, not too many for one stretch.
+
+    Parameters
+    ----------
+    model
+        What is trained.
+    records
+        Number of records in each world.
+    schedule
+        Steps, batches and optimizer of a client.
+    """
     if schedule.optimizer is not LocalOptimizer.SGD:
         return False
     used = schedule.steps_on(records) * schedule.batch
@@ -171,6 +181,11 @@ def clip_updates(updates: Tensor, norm: float | Tensor) -> tuple[Tensor, Tensor]
     -------
     tuple of tensors
         The clipped updates, in the memory of `updates`, and their norms before clipping, float32 (worlds,).
+
+    Raises
+    ------
+    InputError
+        If a clipping norm is not above 0.
     """
     norms = torch.empty(len(updates), dtype=updates.dtype)
     limits = torch.as_tensor(norm, dtype=updates.dtype).expand(len(updates))

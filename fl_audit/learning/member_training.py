@@ -11,9 +11,9 @@ from typing import assert_never
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.arrays import Flags, Integers
 from fl_audit.learning.dense_chains import ChainLayer
 from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule
 from fl_audit.learning.stacked import StackedModel
@@ -25,9 +25,7 @@ Gradients = Callable[[Tensor, Tensor], Tensor]
 """From models (worlds, parameters) and batches (worlds, batch), padded with -1, to mean gradients of each batch."""
 
 
-def member_batches(
-    present: NDArray[np.bool_], schedule: LocalSchedule, draw: np.random.Generator
-) -> tuple[NDArray[np.int64], ...]:
+def member_batches(present: Flags, schedule: LocalSchedule, draw: np.random.Generator) -> tuple[Integers, ...]:
     """Draw which records each world takes in each local step.
 
     Parameters
@@ -49,7 +47,7 @@ def member_batches(
     most = int(present.sum(axis=1).max(initial=0))
     if most == 0:
         return ()
-    found: list[NDArray[np.int64]] = []
+    found: list[Integers] = []
     wanted = schedule.steps_on(most)
     while len(found) < wanted:
         order = draw.permutation(records)
@@ -68,7 +66,7 @@ def member_updates(
     features: Tensor,
     labels: Tensor,
     schedule: LocalSchedule,
-    batches: Sequence[NDArray[np.int64]],
+    batches: Sequence[Integers],
 ) -> Tensor:
     """Return theta_start - theta_end after one step of the local optimizer on each batch, in every world.
 

@@ -1,25 +1,28 @@
 """The built-in models, models that users bring, and the initial weights of either in every world."""
 
+import copy
 import inspect
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import pairwise
 from math import prod
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fl_audit import user_modules
 from fl_audit.errors import InputError, require
 from fl_audit.learning.frozen_cores import VGG16
 from fl_audit.learning.graph_convolutions import FEWEST_SORTED, SORTED_NODES, GraphNetwork
 from fl_audit.learning.layout import ParameterLayout
-from fl_audit.learning.module_checks import check_module, said, without_hints
+from fl_audit.learning.module_checks import check_module, said, set_aside_frozen, without_hints
 from fl_audit.learning.packed_graphs import is_packed_shape
 from fl_audit.randomness import Purpose, generator
-from fl_audit.user_modules import import_user_module
 
 
 @dataclass(frozen=True)
@@ -59,17 +62,37 @@ def _dense(*widths: int) -> nn.Module:
 
 
 def logistic(feature_shape: Sequence[int], classes: int) -> nn.Module:
-    """Multinomial logistic regression."""
+    """Multinomial logistic regression.
+
+    Parameters
+    ----------
+    feature_shape
+        Of one record.
+    classes
+        From 2.
+    """
     return _dense(prod(feature_shape), classes)
 
 
 def adult_mlp(feature_shape: Sequence[int], classes: int) -> nn.Module:
-    """Two hidden layers of 6 rectified units; 104-6-6-2 on Adult (Bernau et al. 2021, section 6)."""
+    """Two hidden layers of 6 rectified units; 104-6-6-2 on Adult (Bernau et al. 2021, section 6).
+
+    Parameters
+    ----------
+    feature_shape, classes
+        As for `logistic`.
+    """
     return _dense(prod(feature_shape), 6, 6, classes)
 
 
 def dense_128(feature_shape: Sequence[int], classes: int) -> nn.Module:
-    """One hidden layer of 128 rectified units; 600-128-100 on Purchase-100 (Bernau et al. 2021, section 6)."""
+    """One hidden layer of 128 rectified units; 600-128-100 on Purchase-100 (Bernau et al. 2021, section 6).
+
+    Parameters
+    ----------
+    feature_shape, classes
+        As for `logistic`.
+    """
     return _dense(prod(feature_shape), 128, classes)
 
 
@@ -77,12 +100,23 @@ def dense_512_128(feature_shape: Sequence[int], classes: int) -> nn.Module:
     """Two hidden layers of 512 and 128 units, 6170-512-128-100 on Texas (Bernau et al. 2019, Table 2).
 
     The paper names no activation; the units here are rectified, as in `dense_128`.
+
+    Parameters
+    ----------
+    feature_shape, classes
+        As for `logistic`.
     """
     return _dense(prod(feature_shape), 512, 128, classes)
 
 
 def dense_3x100(feature_shape: Sequence[int], classes: int) -> nn.Module:
-    """Three hidden layers of 100 rectified units (Negoescu et al. 2023, section 4.1, on Purchase-100)."""
+    """Three hidden layers of 100 rectified units (Negoescu et al. 2023, section 4.1, on Purchase-100).
+
+    Parameters
+    ----------
+    feature_shape, classes
+        As for `logistic`.
+    """
     return _dense(prod(feature_shape), 100, 100, 100, classes)
 
 
@@ -91,6 +125,13 @@ def mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
 
     The network of Bernau et al. 2021, section 6, without padding. It has group normalisation (4 groups) in place of
     their batch normalisation, which mixes examples, so that no example has a gradient of its own.
+
+    Parameters
+    ----------
+    feature_shape
+        (channels, height, width), (height, width) or flat and square.
+    classes
+        From 2.
 
     Raises
     ------
@@ -138,6 +179,13 @@ def vgg16(feature_shape: Sequence[int], classes: int) -> nn.Module:
 
     Bernau et al. 2019 (section 4.4) keep the convolutional core of a trained network and exchange "the dense layer at
     the end". The core is `fl_audit.learning.frozen_cores.VggCore`.
+
+    Parameters
+    ----------
+    feature_shape
+        Of what the core makes of a picture.
+    classes
+        From 2.
     """
     return _dense(prod(feature_shape), classes)
 
@@ -154,6 +202,7 @@ _BUILT_IN: dict[str, Callable[[Sequence[int], int], nn.Module]] = {
 }
 
 
+_OUR_FILES = (Path(__file__), Path(user_modules.__file__))
 READ_GRAPHS = ("dgcnn",)
 """The built-in models for graphs."""
 
@@ -186,22 +235,58 @@ def build_model(spec: ModelSpec) -> nn.Module:
         )
     factory = import_factory(spec.name)
     known = {"feature_shape": spec.feature_shape, "classes": spec.classes}
-    try:
-        taken = inspect.signature(factory).parameters
-        with without_hints():
-            module = factory(**{key: value for key, value in known.items() if key in taken})
     # The factory is the user's own code: it may raise anything, and may try to end the interpreter.
-    except (Exception, SystemExit) as error:
+    try:
+        signature = inspect.signature(factory)
+        taken = {key: value for key, value in known.items() if key in signature.parameters}
+        signature.bind(**taken)
+    except (TypeError, ValueError) as error:
         raise InputError(
-            f"model {spec.name!r} cannot be built ({_kind_and_words(error)}): accepted is a function that takes none, "
-            "one or both of feature_shape and classes"
+            f"model {spec.name!r} cannot be called ({said(error)}): accepted is a function that takes none, one or "
+            "both of feature_shape and classes"
         ) from error
+    try:
+        with without_hints():
+            module = factory(**taken)
+    except (Exception, SystemExit) as error:
+        raise InputError(f"model {spec.name!r} cannot be built: its function raised {_raised(error)}") from error
     require(
         isinstance(module, nn.Module),
         f"model {spec.name!r} made a {type(module).__name__}: accepted is a torch.nn.Module",
     )
     check_module(module)
     return module
+
+
+def model_template(spec: ModelSpec) -> nn.Module:
+    """Build the model whose constants all parties and worlds share: frozen parameters, and buffers.
+
+    Parameters
+    ----------
+    spec
+        Which model. What its factory draws by torch is the same in every process.
+
+    Raises
+    ------
+    InputError
+        Where `build_model` does, or if the factory makes other constants at every call.
+    """
+
+    def built() -> nn.Module:
+        with _torch_draws_from(generator(0, Purpose.INITIAL_WEIGHTS)):
+            return build_model(spec)
+
+    template = built()
+    constants = set_aside_frozen(copy.deepcopy(template))
+    if constants:
+        again = set_aside_frozen(built())
+        differing = [name for name, value in constants.items() if not torch.equal(value, again[name])]
+        require(
+            not differing,
+            f"model {spec.name!r} makes another {', '.join(differing[:3])} at every call, and nobody trains it: "
+            "accepted are frozen parameters and buffers that are loaded, or drawn by torch",
+        )
+    return template
 
 
 def import_factory(name: str) -> Callable[..., nn.Module]:
@@ -214,20 +299,33 @@ def import_factory(name: str) -> Callable[..., nn.Module]:
     """
     module_name, _, attribute = name.partition(":")
     try:
-        factory = getattr(import_user_module(module_name), attribute)
+        factory = getattr(user_modules.import_user_module(module_name), attribute)
     except InputError as error:
         raise InputError(f"model {name!r}: {error}") from error
     except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) and error.name else ""
+        if missing and not f"{module_name}.".startswith(f"{missing}."):
+            raise InputError(
+                f"model {name!r} cannot be imported: it needs the package {missing!r}, which is not installed"
+            ) from error
+        accepted = ": accepted is 'package.module:factory'"
+        is_place = isinstance(error, ModuleNotFoundError | AttributeError | ValueError | TypeError)
         raise InputError(
-            f"model {name!r} cannot be imported ({_kind_and_words(error)}): accepted is 'package.module:factory'"
+            f"model {name!r} cannot be imported ({_raised(error)}){accepted if is_place else ''}"
         ) from error
     require(callable(factory), f"model {name!r} is not callable: accepted is a function that returns a torch.nn.Module")
     return factory  # type: ignore[no-any-return]
 
 
-def _kind_and_words(error: BaseException) -> str:
+def _raised(error: BaseException) -> str:
+    """Return kind and words of what a user's code raised, and where if the code has a file."""
     kind, words = type(error).__name__, said(error)
-    return kind if words == kind else f"{kind}: {words}"
+    frames = traceback.extract_tb(error.__traceback__)
+    # The deepest line that is neither ours nor torch's: the one that its author can change.
+    theirs = [one for one in frames if "site-packages" not in one.filename and Path(one.filename) not in _OUR_FILES]
+    theirs = [one for one in theirs if not one.filename.startswith("<") and "importlib" not in one.filename]
+    place = f" in {Path(theirs[-1].filename).name}, line {theirs[-1].lineno}" if theirs else ""
+    return (kind if words == kind else f"{kind}: {words}") + place
 
 
 @contextmanager
@@ -263,5 +361,6 @@ def initial_models(spec: ModelSpec, seed: int, worlds: Sequence[int]) -> Tensor:
     for world in worlds:
         with _torch_draws_from(generator(seed, Purpose.INITIAL_WEIGHTS, world=world)):
             module = build_model(spec)
+        set_aside_frozen(module)
         rows.append(ParameterLayout.of(module).flatten(dict(module.named_parameters())))
     return torch.stack(rows)

@@ -19,14 +19,14 @@ _MODE_EXAMPLES, _MODE_DRAWS = 16, 4
 
 
 def check_module(module: nn.Module) -> None:
-    """Refuse layers that mix examples or draw random numbers, and parameters that cannot be trained.
+    """Refuse layers that mix examples or draw random numbers, and parameters that cannot be used.
 
     Raises
     ------
     InputError
         If the module has batch normalisation, instance normalisation with running statistics, or dropout; if it has no
-        parameters; or if a parameter is frozen, has no shape yet, is not on the CPU or not in float32. The message says
-        what to use instead.
+        parameters, or only frozen ones; or if a parameter has no shape yet, is not on the CPU or not in float32. The
+        message says what to use instead.
     """
     for name, layer in module.named_modules():
         kind = type(layer).__name__
@@ -63,8 +63,31 @@ def _check_parameters(module: nn.Module) -> None:
             f"parameter {name!r} is on device {parameter.device}: accepted is cpu; device in [run] says where clients "
             f"compute",
         )
-    frozen = [name for name, parameter in named.items() if not parameter.requires_grad]
-    require(not frozen, f"parameters {', '.join(frozen)} are frozen, but all are trained: register them as buffers")
+    trained = any(parameter.requires_grad for parameter in named.values())
+    require(trained, "all parameters of the model are frozen: accepted is a model some of whose parameters are trained")
+
+
+def set_aside_frozen(module: nn.Module) -> dict[str, Tensor]:
+    """Make constants of the parameters that are frozen, so that those that are left are the ones that are trained.
+
+    Parameters
+    ----------
+    module
+        The module; it is changed. Its frozen parameters become plain tensors of the same names.
+
+    Returns
+    -------
+    dict
+        Copies of all tensors that are not trained, by name: these constants, and the module's buffers.
+    """
+    constants = dict(module.named_buffers())
+    for path, layer in module.named_modules():
+        for name, parameter in list(layer.named_parameters(recurse=False)):
+            if not parameter.requires_grad:
+                delattr(layer, name)
+                setattr(layer, name, parameter.detach())
+                constants[f"{path}.{name}"] = parameter
+    return {name: value.detach().clone() for name, value in constants.items()}
 
 
 def check_outputs(module: nn.Module, feature_shape: tuple[int, ...], classes: int) -> None:
@@ -122,6 +145,11 @@ def _refuse_another_in_training(module: nn.Module, features: Tensor) -> None:
     """Refuse a module that gives other outputs in training mode than in evaluation mode, in which all parties compute.
 
     Layers can be recognised by their types, but functions such as `torch.nn.functional.dropout` only by their effect.
+
+    Raises
+    ------
+    InputError
+        If the module cannot be run in training mode, or gives other outputs there.
     """
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad(), without_hints():

@@ -13,9 +13,9 @@ from math import ceil
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.arrays import Flags, Floats32
 from fl_audit.errors import require
 
 DIGITS = 24
@@ -40,7 +40,7 @@ def is_packed_shape(shape: tuple[int, ...]) -> bool:
     return len(shape) == 2 and shape[0] >= 1 and shape == packed_shape(shape[0])
 
 
-def pack_graph(adjacency: NDArray[np.bool_], nodes: int) -> NDArray[np.float32]:
+def pack_graph(adjacency: Flags, nodes: int) -> Floats32:
     """Return the packed rows of an adjacency matrix, padded with absent nodes.
 
     Parameters
@@ -76,7 +76,7 @@ def pack_graph(adjacency: NDArray[np.bool_], nodes: int) -> NDArray[np.float32]:
     return packed
 
 
-def unpack_graph(packed: NDArray[np.float32]) -> NDArray[np.bool_]:
+def unpack_graph(packed: Floats32) -> Flags:
     """Return the adjacency matrix of a packed graph, without its absent nodes: what `pack_graph` was given.
 
     Parameters

@@ -8,7 +8,15 @@ computation."""
 
 
 def cached_rows(worlds: int, parameters: int) -> Iterator[slice]:
-    """Yield the rows of stacked models in portions of at least one world that stay in cache even in float64."""
+    """Yield the rows of stacked models in portions of at least one world that stay in cache even in float64.
+
+    Parameters
+    ----------
+    worlds
+        Number of models, from 1.
+    parameters
+        Of one model.
+    """
     rows = max(1, _CACHED_SCALARS // parameters)
     for first in range(0, worlds, rows):
         yield slice(first, min(worlds, first + rows))

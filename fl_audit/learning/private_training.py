@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import InputError, require
 from fl_audit.learning.layout import ParameterLayout
 from fl_audit.learning.local_training import LocalSchedule
@@ -77,7 +77,15 @@ class PrivateSteps:
         return self.count(records) * step**2
 
     def accountant_after(self, rounds: int, records: int) -> str:
-        """Return the state of the accountant of a client with so many records after some rounds, at least 1."""
+        """Return the state of the accountant of a client with so many records after some rounds, at least 1.
+
+        Parameters
+        ----------
+        rounds
+            From 1.
+        records
+            Number of records of the client, from 1.
+        """
         from opacus.accountants import RDPAccountant
 
         rate = 1 / batches_per_epoch(records, self.schedule.batch)
@@ -96,10 +104,35 @@ class PrivateUpdates:
         theta_start - theta_end, float32 (worlds, parameters).
     accountant
         State of Opacus' accountant after it, as JSON; that of one world, for all have taken the same steps.
+    times
+        How many steps took each canary record, float64 (worlds, canaries); None where there are none.
     """
 
     updates: Tensor
     accountant: str
+    times: Floats | None = None
+
+
+@dataclass(frozen=True)
+class CanaryRecords:
+    """Records of an audit that are gradients and nothing else (Nasr et al. 2023, arXiv 2302.07956, gradient canaries).
+
+    They are sampled like records, and their gradients go through the clipping of Opacus like those of records. The rate
+    of sampling and the mean batch stay those of the shard without them.
+
+    Parameters
+    ----------
+    directions
+        Of each world, float32 (canaries, parameters), of norm 1.
+    coins
+        Which of them are in, (worlds, canaries).
+    sources
+        Where the steps are drawn from in which each is sampled, one a world.
+    """
+
+    directions: Sequence[Tensor]
+    coins: Flags
+    sources: Sequence[np.random.Generator]
 
 
 def private_updates(
@@ -109,8 +142,9 @@ def private_updates(
     labels: Tensor,
     steps: PrivateSteps,
     sources: Sequence[np.random.Generator],
-    present: NDArray[np.bool_] | None = None,
+    present: Flags | None = None,
     accountant: str | None = None,
+    canaries: CanaryRecords | None = None,
 ) -> PrivateUpdates:
     """Train by DP-SGD with Opacus in every world, one after another.
 
@@ -130,6 +164,8 @@ def private_updates(
         Which records are there, (worlds, n); None is all of them in all worlds.
     accountant
         State of the accountant before the round; None is a new one.
+    canaries
+        Records beside those, see `CanaryRecords`; None is none.
 
     Raises
     ------
@@ -140,12 +176,15 @@ def private_updates(
     with without_hints():
         world = _World(model, features.cpu(), labels.cpu(), steps)
         updates, state = torch.empty(models.shape), accountant
+        times = None if canaries is None else np.zeros(canaries.coins.shape)
         for row, source in enumerate(sources):
+            if canaries is not None and times is not None:
+                times[row] = world.take_up(canaries, row)
             updates[row], state = world.train(
                 models[row].cpu(), source, None if present is None else torch.from_numpy(present[row]), accountant
             )
     assert state is not None, "there is a world at least"
-    return PrivateUpdates(updates.to(models.device), state)
+    return PrivateUpdates(updates.to(models.device), state, times)
 
 
 def torch_generator(source: np.random.Generator) -> torch.Generator:
@@ -192,6 +231,18 @@ class _World:
         self._module: nn.Module = copy.deepcopy(model.template).cpu().requires_grad_(True).train()
         self._parameters = dict(self._module.named_parameters())
         self._together = max(1, GRADIENT_BUDGET // model.layout.size)
+        self._extra: list[Tensor] = []
+
+    def take_up(self, canaries: CanaryRecords, row: int) -> Floats:
+        """Draw which steps of the next training take which canaries of a world; return how many take each of them."""
+        records = len(self._labels)
+        steps, rate = self._steps.count(records), 1 / batches_per_epoch(records, self._steps.schedule.batch)
+        taken = canaries.sources[row].random((steps, canaries.coins.shape[1])) < rate
+        # Twice the clipping norm: what enters the sum has been through the clipping.
+        long = 2 * self._steps.clipping_norm * canaries.directions[row]
+        self._extra = [long[torch.from_numpy(one & canaries.coins[row])] for one in taken]
+        found: Floats = taken.sum(axis=0).astype(np.float64)
+        return found
 
     def train(
         self, start: Tensor, source: np.random.Generator, present: Tensor | None, accountant: str | None
@@ -206,8 +257,9 @@ class _World:
         if accountant is not None:
             engine.accountant.load_state_dict(json.loads(accountant))
         optimizer, loader = self._made_private(engine, source, present)
-        for slots in islice(_endless(loader), self._steps.count(len(self._labels))):
-            self._step(optimizer, slots)
+        count = self._steps.count(len(self._labels))
+        for number, slots in enumerate(islice(_endless(loader), count)):
+            self._step(optimizer, slots, self._extra[number] if self._extra else None)
         end = self._layout.flatten(self._parameters)
         return start - end, json.dumps(engine.accountant.state_dict())
 
@@ -238,8 +290,8 @@ class _World:
         loader.collate_fn.first_batch = torch.empty(0, dtype=torch.int64)
         return optimizer, loader
 
-    def _step(self, optimizer: "DPOptimizer", slots: Tensor) -> None:
-        """Take one step, the gradients of records in portions that fit in memory."""
+    def _step(self, optimizer: "DPOptimizer", slots: Tensor, extra: Tensor | None) -> None:
+        """Take one step, the gradients of records in portions that fit in memory, those of canaries with the first."""
         portions = torch.split(slots, self._together) if len(slots) else (slots,)
         for left in range(len(portions) - 1, -1, -1):
             optimizer.signal_skip_step(left > 0)
@@ -250,8 +302,13 @@ class _World:
                 torch.autograd.backward(loss)
             else:
                 # Not every layer can be run on no record at all; its gradients are none, and the step is noise.
-                for parameter in optimizer.params:
-                    parameter.grad_sample = parameter.new_zeros((0, *parameter.shape))
+                for empty in optimizer.params:
+                    empty.grad_sample = empty.new_zeros((0, *empty.shape))
+            if extra is not None:
+                for name, rows in self._layout.views(extra).items():
+                    parameter: Any = self._parameters[name]
+                    parameter.grad_sample = torch.cat([parameter.grad_sample, rows])
+                extra = None
             optimizer.step()
         optimizer.zero_grad()
 

@@ -24,7 +24,7 @@ from fl_audit.learning.sampling import Portion
 from fl_audit.learning.stacked import StackedModel
 
 
-class RecordGradients(NamedTuple):
+class RecordGradientSummary(NamedTuple):
     """What is known of the gradient of every record's loss, without clipping.
 
     Parameters
@@ -103,7 +103,7 @@ def gradient_products(model: StackedModel, models: Tensor, features: Tensor, lab
 
 def record_gradients(
     model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, vectors: Tensor
-) -> RecordGradients:
+) -> RecordGradientSummary:
     """Return `gradient_norms` and `gradient_products` at once, for one forward and one backward pass in place of two.
 
     Parameters
@@ -125,7 +125,7 @@ def record_gradients(
     (3.5355, -1.5)
     """
     _check(model, models, features, labels, vectors)
-    found = RecordGradients(*(models.new_empty(len(models), len(labels)) for _ in range(2)))
+    found = RecordGradientSummary(*(models.new_empty(len(models), len(labels)) for _ in range(2)))
     for rows, some, gradients in _passes(model, models, features, labels):
         found.norms[rows, some] = gradients.norms()
         found.products[rows, some] = gradients.products(vectors[rows].float())

@@ -112,7 +112,15 @@ class Workload:
         return self.labels.shape[-1] if self.chosen is None else self.chosen.shape[1]
 
     def portion(self, rows: slice, some: slice) -> Portion:
-        """Return what a pass over some worlds and some examples works on, features in float32."""
+        """Return what a pass over some worlds and some examples works on, features in float32.
+
+        Parameters
+        ----------
+        rows
+            Of the worlds.
+        some
+            Of the examples of each.
+        """
         counted = None if self.counted is None else self.counted[rows, some]
         index = some if self.chosen is None else self.chosen[rows, some]
         if not self.is_own:

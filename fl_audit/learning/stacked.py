@@ -17,8 +17,15 @@ from fl_audit.learning.dense_chains import dense_chain
 from fl_audit.learning.layers import Frame, Visit
 from fl_audit.learning.layout import ParameterLayout
 from fl_audit.learning.memory import keep_freed_memory
-from fl_audit.learning.models import ModelSpec, build_model, import_factory
-from fl_audit.learning.module_checks import PROBE_EXAMPLES, check_module, check_outputs, said, without_hints
+from fl_audit.learning.models import ModelSpec, import_factory, model_template
+from fl_audit.learning.module_checks import (
+    PROBE_EXAMPLES,
+    check_module,
+    check_outputs,
+    said,
+    set_aside_frozen,
+    without_hints,
+)
 from fl_audit.learning.sampling import Portion, Workload
 from fl_audit.learning.stacking import is_plain, parameter_owners, stack_layers
 
@@ -42,7 +49,8 @@ class StackedModel:
     Parameters
     ----------
     template
-        A module whose output for an example depends on that example alone.
+        A module whose output for an example depends on that example alone. Frozen parameters stay as they are in all
+        worlds; the others are the parameters of the model.
     feature_shape
         Shape of one example.
 
@@ -61,7 +69,9 @@ class StackedModel:
     def __init__(self, template: nn.Module, feature_shape: tuple[int, ...]) -> None:
         check_module(template)
         keep_freed_memory()
-        own = copy.deepcopy(template).eval().requires_grad_(False)
+        own = copy.deepcopy(template).eval()
+        set_aside_frozen(own)
+        own.requires_grad_(False)
         self.feature_shape = feature_shape
         self.layout = ParameterLayout.of(own)
         self._parts = _Parts(own)
@@ -177,7 +187,15 @@ class StackedModel:
         return total.div_(work.width)
 
     def logits(self, models: Tensor, features: Tensor) -> Tensor:
-        """Return the logits (worlds, n, classes) of examples under every model."""
+        """Return the logits (worlds, n, classes) of examples under every model.
+
+        Parameters
+        ----------
+        models
+            Float32 (worlds, parameters).
+        features
+            Shared by all worlds, (n, *shape).
+        """
         self._parts.frame.forget()
         portions = []
         for some in self._portions(len(features)):
@@ -187,7 +205,15 @@ class StackedModel:
         return portions[0] if len(portions) == 1 else torch.cat(portions, dim=1)
 
     def losses(self, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-        """Return the cross-entropy losses (worlds, n) of examples under every model."""
+        """Return the cross-entropy losses (worlds, n) of examples under every model.
+
+        Parameters
+        ----------
+        models
+            Float32 (worlds, parameters).
+        features, labels
+            Shared by all worlds, (n, *shape) and (n,).
+        """
         logits = self.logits(models, features)
         losses = F.cross_entropy(logits.flatten(0, 1), labels.repeat(len(models)), reduction="none")
         return losses.reshape(len(models), len(labels))
@@ -196,6 +222,11 @@ class StackedModel:
         """Yield the worlds and the examples of passes that fit the budgets, all together every example of every world.
 
         What an earlier computation in this thread kept of its features is forgotten.
+
+        Parameters
+        ----------
+        worlds, examples
+            How many there are.
         """
         self._parts.frame.forget()
         for some in self._portions(examples):
@@ -278,6 +309,13 @@ class StackedModel:
         """Return the calls of the stacked layers in a pass, each with the gradients of the losses at its outputs.
 
         For a `fast` model. What the layers give of a call is good until the model runs again in this thread.
+
+        Parameters
+        ----------
+        models
+            Float32 (worlds, parameters).
+        portion
+            The examples of the pass.
         """
         features, labels = portion.merged(len(models))
         with torch.enable_grad():
@@ -299,7 +337,15 @@ class StackedModel:
             total += torch.einsum("wn,wnp->wp", weights, gradients)
 
     def example_gradients(self, models: Tensor, portion: Portion) -> Tensor:
-        """Return every example's gradient (worlds, n, parameters), computed by `torch.func`."""
+        """Return every example's gradient (worlds, n, parameters), computed by `torch.func`.
+
+        Parameters
+        ----------
+        models
+            Float32 (worlds, parameters).
+        portion
+            The examples of the pass.
+        """
 
         def loss(parameters: dict[str, Tensor], example: Tensor, label: Tensor) -> Tensor:
             logits = functional_call(self.template, parameters, (example.unsqueeze(0),))
@@ -374,7 +420,7 @@ class StackedModel:
 
 
 def _built(spec: ModelSpec) -> StackedModel:
-    template = build_model(spec)
+    template = model_template(spec)
     model = StackedModel(template, spec.feature_shape)
     check_outputs(template, spec.feature_shape, spec.classes)
     return model

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from torch import nn
+from torch import Tensor, nn
 
 from fl_audit.learning.convolutions import MaxPool2x2, StackedConv2d, is_pool_2x2
 from fl_audit.learning.layers import Frame, StackedAffine, StackedLayer, StackedLinear
@@ -38,6 +38,8 @@ def stack_layers(module: nn.Module, frame: Frame) -> nn.Module | None:
     if len(list(module.named_parameters())) != len(list(module.named_parameters(remove_duplicate=False))):
         return None  # shared weights: the norm of the sum of two gradients does not follow from their norms
     for name, layer in list(parameter_owners(module)):
+        if isinstance(vars(layer).get("weight"), Tensor) or isinstance(vars(layer).get("bias"), Tensor):
+            return None  # the stacked forms know no layer of which a part is frozen
         replacement = stacked_layer(layer, frame, f"{name}." if name else "")
         if replacement is None:
             return None

@@ -24,6 +24,11 @@ def require_combination(
 ) -> None:
     """Refuse parts of a release law that do not go together.
 
+    Parameters
+    ----------
+    adjacency, contribution, clipping, participation, noise
+        The parts of a law.
+
     Raises
     ------
     InputError

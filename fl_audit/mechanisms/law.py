@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, assert_never, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fl_audit.adjacency import Adjacency, Unit
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.mechanisms.clipping import AdaptiveClipping, Clipping, norm_bound
@@ -27,7 +27,7 @@ from fl_audit.mechanisms.noise import (
     Noise,
     NoiseScaling,
     NoNoise,
-    faced,
+    effective_noise_multiplier,
 )
 from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, PoissonSampling, rate_of
 from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Standpoint
@@ -35,8 +35,6 @@ from fl_audit.privacy.adaptive_clipping import bit_sensitivity, combined_multipl
 from fl_audit.privacy.client_side import local_events
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease, gaussian_rounds
 from fl_audit.privacy.matrices import correlated_event
-
-Floats = NDArray[np.float64]
 
 NOTHING_TO_WEIGH = "the insider has nothing to weigh where nothing is promised: set insider = false in [audit]"
 
@@ -208,12 +206,22 @@ class ReleaseLaw:
             case CentralGaussian(scaling=NoiseScaling.LOCAL):
                 return self.noise.scale(local_sensitivity, self.clipping_norm, self.global_sensitivity)
             case CentralGaussian() | DistributedGaussian() | LocalGaussian() | CorrelatedGaussian():
-                return faced(self.noise, standpoint) * self._largest_change(local_sensitivity, norms)
+                return effective_noise_multiplier(self.noise, standpoint) * self._largest_change(
+                    local_sensitivity, norms
+                )
             case _:
                 assert_never(self.noise)
 
     def server_scale(self, local_sensitivity: Floats, norms: Floats | None = None) -> Floats:
-        """Return the standard deviation of the noise that the server adds, or draws where it is correlated."""
+        """Return the standard deviation of the noise that the server adds, or draws where it is correlated.
+
+        Parameters
+        ----------
+        local_sensitivity
+            Of every world, shape (worlds,) or (worlds, rounds).
+        norms
+            Clipping norms of the same shape where they adapt.
+        """
         return self.noise_scale(local_sensitivity, CLIENT_ALONE, norms)
 
     @property
@@ -241,7 +249,7 @@ class ReleaseLaw:
         standpoint
             From where the adversary looks.
         """
-        z = faced(self.noise, standpoint)
+        z = effective_noise_multiplier(self.noise, standpoint)
         return combined_multiplier(z, z * self.clipping.bit_noise) if isinstance(self.clipping, AdaptiveClipping) else z
 
     def round_multiplier(self, standpoint: Standpoint) -> float:
@@ -252,7 +260,7 @@ class ReleaseLaw:
         standpoint
             From where the adversary looks.
         """
-        z = faced(self.noise, standpoint)
+        z = effective_noise_multiplier(self.noise, standpoint)
         if not isinstance(self.noise, CorrelatedGaussian):
             return z
         # Whitened, a round shows its own contribution and those of the rounds before it, each by an entry of C.
@@ -265,6 +273,13 @@ class ReleaseLaw:
 
         Only where clients train privately is there more than one kind: what is released of a client's records then
         depends on its own shard.
+
+        Parameters
+        ----------
+        rounds
+            k, from 1.
+        standpoint
+            Against whom the promise is to hold.
         """
         if not isinstance(self.contribution, PrivateTraining):
             return (self.events(rounds, standpoint),)
@@ -326,10 +341,17 @@ def _require_known(name: str, part: object, kinds: Any) -> None:
 def require_weighable(law: ReleaseLaw, standpoint: Standpoint) -> None:
     """Refuse what an insider cannot weigh.
 
+    Parameters
+    ----------
+    law
+        How a release is made.
+    standpoint
+        What the insider knows of noise and participation.
+
     Raises
     ------
     InputError
         If there is no noise, or the adversary knows all of it.
     """
     require(law.adds_noise, NOTHING_TO_WEIGH)
-    faced(law.noise, standpoint)
+    effective_noise_multiplier(law.noise, standpoint)

@@ -1,8 +1,8 @@
 """Which noise a release gets.
 
 Each noise knows three things: how to apply itself to a sum, what it tells the accountant (`ReleaseLaw.events` asks it
-for its multiplier), and how much of it an adversary faces who knows a part of it (`faced`). What was seen under two
-hypotheses is weighed in `weighing`.
+for its multiplier), and how much of it an adversary faces who knows a part of it (`effective_noise_multiplier`). What
+was seen under two hypotheses is weighed in `weighing`.
 """
 
 import math
@@ -12,9 +12,9 @@ from typing import Literal, assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.mechanisms.names import NoiseScaling as NoiseScaling
 from fl_audit.mechanisms.standpoint import Place, Standpoint
@@ -50,7 +50,7 @@ class CentralGaussian:
     def __post_init__(self) -> None:
         _require_multiplier(self.multiplier)
 
-    def scale(self, local_sensitivity: NDArray[np.float64], clipping_norm: float, worst: float) -> NDArray[np.float64]:
+    def scale(self, local_sensitivity: Floats, clipping_norm: float, worst: float) -> Floats:
         """Return sigma_i of every world.
 
         Parameters
@@ -224,7 +224,7 @@ def _require_clients(clients: int) -> None:
     require(clients >= 2, f"clients is {clients}: accepted are 2 and more, for noise that clients add")
 
 
-def faced(noise: Noise, standpoint: Standpoint) -> float:
+def effective_noise_multiplier(noise: Noise, standpoint: Standpoint) -> float:
     """Return the noise multiplier that an adversary faces: of what is left of the noise, less the shares it knows.
 
     Parameters
@@ -302,7 +302,7 @@ def noise_share(seed: int, worlds: Sequence[int], server_round: int, size: int) 
     return torch.from_numpy(draws)
 
 
-def add_noise(total: Tensor, standard_normals: Tensor, sigma: NDArray[np.float64]) -> Tensor:
+def add_noise(total: Tensor, standard_normals: Tensor, sigma: Floats) -> Tensor:
     """Return the noised sums, in the memory of the sums.
 
     Parameters

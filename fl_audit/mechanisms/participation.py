@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Integers
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
 
@@ -78,7 +78,7 @@ class FixedCohort:
         """Return the most rounds of so many in which one client takes part."""
         return math.ceil(rounds * self.size / self.clients)
 
-    def members(self, seed: int, server_round: int) -> NDArray[np.int64]:
+    def members(self, seed: int, server_round: int) -> Integers:
         """Return the clients of a round, in ascending order.
 
         Parameters

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import ndtri_exp
 from torch import Tensor
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.learning.portions import cached_rows
 
@@ -52,7 +51,7 @@ class Hypotheses:
         )
 
     @property
-    def sensitivity(self) -> NDArray[np.float64]:
+    def sensitivity(self) -> Floats:
         """||f(D) - f(D')|| per world, float64 (worlds,)."""
         return local_sensitivity(self.present, self.absent)
 
@@ -92,7 +91,7 @@ class Comparison:
         return self.present - self.absent
 
 
-def local_sensitivity(present: Tensor, absent: Tensor) -> NDArray[np.float64]:
+def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
     """Return ||f(D) - f(D')|| per world from the two contributions in which the sums differ.
 
     Parameters
@@ -107,7 +106,7 @@ def local_sensitivity(present: Tensor, absent: Tensor) -> NDArray[np.float64]:
     """
     portions = cached_rows(len(present), present.shape[1])
     norms = [(present[rows].double() - absent[rows].double()).norm(dim=1) for rows in portions]
-    found: NDArray[np.float64] = torch.cat(norms).cpu().numpy()
+    found: Floats = torch.cat(norms).cpu().numpy()
     return found
 
 

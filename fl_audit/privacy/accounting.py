@@ -7,10 +7,8 @@ No epsilon is reported without the name of the accountant that computed it. How 
 from collections.abc import Iterable
 from typing import assert_never
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import Floats
 from fl_audit.errors import InputError
 from fl_audit.privacy import pld
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, exact_gaussian_mu
@@ -26,7 +24,7 @@ from fl_audit.privacy.renyi import (
     rdp_mu,
     renyi_divergences,
 )
-from fl_audit.privacy.search import largest_kept
+from fl_audit.search import largest_kept
 
 
 def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> float:
@@ -51,6 +49,8 @@ def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> fl
     ------
     InputError
         If delta is out of its range or the accountant cannot handle an event, which the message names.
+    AssertionError
+        Never: what `gdp` cannot account for was refused before.
 
     Examples
     --------
@@ -83,7 +83,20 @@ def exact_accountant(events: Iterable[ReleaseEvent]) -> Accountant:
 
 
 def require_accountable(profile: PrivacyProfile, accountant: Accountant) -> None:
-    """Raise `InputError` with the first event that the accountant cannot handle, if there is one."""
+    """Raise `InputError` with the first event that the accountant cannot handle, if there is one.
+
+    Parameters
+    ----------
+    profile
+        Of the releases.
+    accountant
+        Who is to account for them.
+
+    Raises
+    ------
+    InputError
+        With the first event that the accountant cannot handle, if there is one.
+    """
     match accountant:
         case Accountant.RDP_CLASSIC | Accountant.RDP:
             _divergences(profile, accountant)
@@ -97,7 +110,7 @@ def require_accountable(profile: PrivacyProfile, accountant: Accountant) -> None
             assert_never(accountant)
 
 
-def _divergences(profile: PrivacyProfile, accountant: Accountant) -> NDArray[np.float64]:
+def _divergences(profile: PrivacyProfile, accountant: Accountant) -> Floats:
     return renyi_divergences(profile.events, str(accountant), profile.adjacency)
 
 
@@ -140,6 +153,15 @@ def mu_of_epsilon(accountant: Accountant, epsilon: float, delta: float) -> float
     """Return the largest mu that the named accountant accounts with at most epsilon at delta.
 
     Under `pld` it is found to 1e-10 of itself, by search from the exact answer.
+
+    Parameters
+    ----------
+    accountant
+        Whose epsilon it is.
+    epsilon
+        At least 0.
+    delta
+        Above 0 and below 1.
 
     Raises
     ------

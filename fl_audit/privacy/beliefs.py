@@ -21,7 +21,7 @@ from scipy.special import expit, log_ndtr, logit, ndtr, ndtri, ndtri_exp
 from fl_audit.privacy.gaussian import require_delta, require_mu
 from fl_audit.privacy.names import Sensitivities as Sensitivities
 from fl_audit.privacy.scores import epsilon_from_belief, require_prior
-from fl_audit.privacy.search import bracketed_root
+from fl_audit.search import bracketed_root
 
 
 def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: Sensitivities) -> float:

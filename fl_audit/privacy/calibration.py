@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
+from scipy.special import ndtri
+
 from fl_audit.errors import InputError, require
 from fl_audit.privacy import pld
 from fl_audit.privacy.accounting import Accountant, account, epsilon_of_mu, mu_of_epsilon, require_accountable
@@ -15,6 +17,7 @@ from fl_audit.privacy.beliefs import Sensitivities, mu_from_belief
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import full_participation_mu
 from fl_audit.privacy.gaussian import gdp_mu
+from fl_audit.privacy.reconstruction import against_its_absence, reconstruction_bound
 from fl_audit.privacy.scores import (
     epsilon_from_advantage,
     epsilon_from_belief,
@@ -23,8 +26,16 @@ from fl_audit.privacy.scores import (
     rho_alpha,
     rho_beta,
 )
-from fl_audit.privacy.search import smallest_root
-from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
+from fl_audit.privacy.targets import (
+    AdvantageTarget,
+    BeliefTarget,
+    EpsilonTarget,
+    NoiseMultiplierTarget,
+    ReconstructionTarget,
+    SinglingOutTarget,
+    Target,
+)
+from fl_audit.search import smallest_root
 
 PLD_TOLERANCE = 1e-5
 """Relative width to which a noise multiplier is searched under `pld` where units are sampled."""
@@ -47,7 +58,8 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
         of the log-odds under the claimed sensitivities (module `beliefs`) by `gdp` and `pld`; `rdp` refuses it. An
         advantage is kept exactly by `gdp` and `pld`. `rdp-classic` and `rdp` take the larger of the noise that Eq. (6)
         asks, so that the reported `rho_alpha` stays at the target, and of the noise that the exact advantage needs,
-        because theorem 3 fails at small epsilon and for tighter accountants.
+        because theorem 3 fails at small epsilon and for tighter accountants. Reconstruction and singling out are kept
+        exactly, whoever the accountant is (module `reconstruction`).
     claim
         What is released at unit noise: a noise multiplier z means `claim.with_noise(z)`.
 
@@ -81,6 +93,8 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
             return _for_belief(belief, claim)
         case AdvantageTarget(advantage):
             return _for_advantage(advantage, claim)
+        case ReconstructionTarget() | SinglingOutTarget():
+            return _for_hits(target.probability, target.chance, claim)
         case _:
             assert_never(target)
 
@@ -89,6 +103,13 @@ def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
     """Return the smallest noise multiplier that keeps the target under every one of some claims at unit noise.
 
     The first claim is calibrated for, then the one that misses the target most at that noise, until none misses it.
+
+    Parameters
+    ----------
+    target
+        What is promised.
+    claims
+        At least one, each with noise multiplier 1.
 
     Raises
     ------
@@ -125,6 +146,8 @@ def _used(target: Target, claim: Claim) -> float:
         case AdvantageTarget(advantage):
             exact = claim.profile.advantage() / advantage
             return max(exact, epsilon() / epsilon_from_advantage(advantage, claim.delta)) if classic else exact
+        case ReconstructionTarget() | SinglingOutTarget():
+            return reconstruction_bound(claim, target.chance) / target.probability
         case _:
             assert_never(target)
 
@@ -199,6 +222,16 @@ def _for_advantage(advantage: float, claim: Claim) -> float:
             return noise
         case _:
             assert_never(claim.accountant)
+
+
+def _for_hits(probability: float, chance: float, claim: Claim) -> float:
+    """Return the noise under which a hit of probability `chance` becomes one of at most `probability`."""
+    require_accountable(claim.profile, claim.accountant)
+    reference = against_its_absence(claim)
+    mu, unit = float(ndtri(probability) - ndtri(chance)), reference.profile.gaussian_mu
+    if unit is not None:
+        return unit / mu
+    return _by_curves(lambda curves: (1 - curves.tradeoff(chance)) / probability - 1, reference, _start(reference, mu))
 
 
 def _require_above_floor(

@@ -17,3 +17,7 @@ SAMPLING_RATE: Final = 1.0
 """Everybody takes part in every round."""
 SENSITIVITIES: Final = Sensitivities.ADAPTIVE
 """The weaker assumption, which every private training meets."""
+CANDIDATES: Final = 1000
+"""Equally likely records among which an attacker looks for the right one."""
+POPULATION_SHARE: Final = 0.001
+"""Share of the population that a description of one person fits."""

@@ -8,22 +8,25 @@ import math
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from fl_audit.errors import require
+from fl_audit.errors import require, require_numbers
 from fl_audit.privacy.gaussian import gaussian_mu, require_noise_multiplier
 
 
 def _require_positive(name: str, value: float) -> None:
+    require_numbers(**{name: value})
     require(value > 0 and math.isfinite(value), f"{name} is {value}: accepted are positive finite numbers")
 
 
 def require_count(count: int) -> None:
     """Raise `InputError` unless the count is a whole number of at least 1."""
+    require_numbers(count=count)
     accepted = math.isfinite(count) and count >= 1 and int(count) == count
     require(accepted, f"count is {count}: accepted are whole numbers from 1")
 
 
 def require_sampling_rate(sampling_rate: float) -> None:
     """Raise `InputError` unless the sampling rate lies above 0 and at most at 1."""
+    require_numbers(sampling_rate=sampling_rate)
     require(0 < sampling_rate <= 1, f"sampling rate is {sampling_rate}: accepted are numbers above 0 and up to 1")
 
 
@@ -177,6 +180,13 @@ def gaussian_rounds(
 
 def with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
     """Return the event with its Gaussian noise multiplied by a positive factor; other kinds are returned as they are.
+
+    Parameters
+    ----------
+    event
+        A release.
+    factor
+        Above 0.
 
     Raises
     ------

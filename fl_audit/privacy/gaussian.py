@@ -9,8 +9,8 @@ from numbers import Real
 
 from scipy.special import erfcx, erfinv, log_ndtr, ndtri
 
-from fl_audit.errors import require
-from fl_audit.privacy.search import bracketed_root
+from fl_audit.errors import require, require_numbers
+from fl_audit.search import bracketed_root
 
 _SQRT2 = math.sqrt(2.0)
 _LOWEST_LOG = -1e300
@@ -33,6 +33,7 @@ def require_epsilon(epsilon: float) -> None:
 
 def require_noise_multiplier(noise_multiplier: float) -> None:
     """Raise `InputError` unless the noise multiplier lies between 1e-100 and 1e100, where its square is a float."""
+    require_numbers(noise_multiplier=noise_multiplier)
     accepted = 1e-100 <= noise_multiplier <= 1e100
     require(accepted, f"noise multiplier is {noise_multiplier}: accepted are numbers from 1e-100 to 1e100")
 
@@ -40,13 +41,22 @@ def require_noise_multiplier(noise_multiplier: float) -> None:
 def gaussian_mu(noise_multiplier: float, rounds: int) -> float:
     """Return mu = sqrt(k) / z of k rounds with noise multiplier z (Dong, Roth & Su 2022, corollary 3.3).
 
+    Parameters
+    ----------
+    noise_multiplier
+        z, from 1e-100 to 1e100.
+    rounds
+        k, from 1.
+
     Raises
     ------
     InputError
         If the noise multiplier is not between 1e-100 and 1e100, or there is no round.
     """
     require_noise_multiplier(noise_multiplier)
-    require(rounds >= 1 and int(rounds) == rounds, f"rounds is {rounds}: accepted are whole numbers from 1")
+    require_numbers(rounds=rounds)
+    whole = math.isfinite(rounds) and rounds >= 1 and int(rounds) == rounds
+    require(whole, f"rounds is {rounds}: accepted are whole numbers from 1")
     return math.sqrt(rounds) / noise_multiplier
 
 

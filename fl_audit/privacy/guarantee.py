@@ -9,6 +9,7 @@ from fl_audit.notebook import html_table
 from fl_audit.privacy.accounting import Accountant, account
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.reconstruction import reconstruction_bound
 from fl_audit.privacy.scores import rho_alpha, rho_beta
 
 
@@ -38,6 +39,8 @@ class Guarantee:
     advantage_bound_exact
         The total variation, which always holds: 2 Phi(mu/2) - 1, or with sampling delta(0) of the privacy loss
         distribution, whatever the accountant.
+    others
+        Claims that hold at the same time, of clients whose sampling differs; the bounds are those of the worst.
     """
 
     claim: Claim
@@ -47,6 +50,24 @@ class Guarantee:
     belief_bound_fixed: float
     advantage_bound: float
     advantage_bound_exact: float
+    others: tuple[Claim, ...] = ()
+
+    def reconstruction_bound(self, chance: float) -> float | None:
+        """Return how often an attacker may name what it would hit with probability `chance` if nothing were released.
+
+        Parameters
+        ----------
+        chance
+            From 0 to 1; 1 / m among m equally likely candidates.
+
+        Returns
+        -------
+        float or None
+            See `reconstruction.reconstruction_bound`; None where noise follows one pair and protects no other record.
+        """
+        if self.claim.sensitivities is Sensitivities.FIXED:
+            return None
+        return max(reconstruction_bound(claim, chance) for claim in (self.claim, *self.others))
 
     @property
     def adjacency(self) -> Adjacency:
@@ -161,7 +182,7 @@ def guarantee_of_all(claims: Sequence[Claim]) -> Guarantee:
     each = [guarantee(claim) for claim in claims]
     bounds = ("mu", "belief_bound", "belief_bound_fixed", "advantage_bound", "advantage_bound_exact")
     largest = {name: max(getattr(one, name) for one in each) for name in bounds}
-    return replace(max(each, key=lambda one: one.epsilon), **largest)
+    return replace(max(each, key=lambda one: one.epsilon), others=tuple(claims), **largest)
 
 
 def _belief_bound(claim: Claim, epsilon: float, sensitivities: Sensitivities) -> float:

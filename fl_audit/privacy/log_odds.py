@@ -17,16 +17,15 @@ from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.privacy import pld
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.profile import PrivacyProfile
-
-Array = NDArray[np.float64]
 
 _GRID = 500_000
 """Length of the grid that a law is put on, if that takes no more than `_FINER` times the usual number of points."""
@@ -52,17 +51,24 @@ class LogOddsLaw(Protocol):
     def error(self) -> float:
         """How far L may be moved: P(L <= x - error) - 1e-11 <= cdf(x) <= P(L <= x + error) + 1e-11; 0 if exact."""
 
-    def cdf(self, log_odds: ArrayLike) -> Array:
+    def cdf(self, log_odds: ArrayLike) -> Floats:
         """Return P(L <= log_odds), within the error."""
 
-    def quantile(self, probability: ArrayLike) -> Array:
+    def quantile(self, probability: ArrayLike) -> Floats:
         """Return the smallest log-odds with at least the probability (0 to 1) at or under them, within the error."""
 
-    def uniforms(self, log_odds: ArrayLike, generator: np.random.Generator) -> Array:
+    def uniforms(self, log_odds: ArrayLike, generator: np.random.Generator) -> Floats:
         """Return one number from 0 to 1 for each of the log-odds: independent and uniform if they follow the law.
 
         The distribution function at the log-odds. Where several outcomes share one value (a unit that was seen to take
         part in no round has L = 0) they are spread evenly over its probability, by draws from the generator.
+
+        Parameters
+        ----------
+        log_odds
+            Any shape.
+        generator
+            What draws among equal outcomes.
         """
 
 
@@ -91,16 +97,22 @@ class NormalLogOdds:
         """0: the law is exact."""
         return 0.0
 
-    def cdf(self, log_odds: ArrayLike) -> Array:
+    def cdf(self, log_odds: ArrayLike) -> Floats:
         """Return P(L <= log_odds)."""
         return np.asarray(ndtr((np.asarray(log_odds, dtype=np.float64) - self.mean) / self.mu), dtype=np.float64)
 
-    def quantile(self, probability: ArrayLike) -> Array:
+    def quantile(self, probability: ArrayLike) -> Floats:
         """Return the log-odds with the probability (0 to 1) at or under them."""
         return np.asarray(self.mean + self.mu * ndtri(_probabilities(probability)), dtype=np.float64)
 
-    def uniforms(self, log_odds: ArrayLike, generator: np.random.Generator) -> Array:
-        """Return the distribution function at the log-odds; nothing is drawn."""
+    def uniforms(self, log_odds: ArrayLike, generator: np.random.Generator) -> Floats:
+        """Return the distribution function at the log-odds; nothing is drawn.
+
+        Parameters
+        ----------
+        log_odds, generator
+            As for `LogOddsLaw.uniforms`.
+        """
         return self.cdf(log_odds)
 
 
@@ -120,35 +132,40 @@ class GriddedLogOdds:
         Mean of L, at most K h^2 / 8 from the truth for K releases on a grid of width h, which is under error^2.
     """
 
-    values: Array
-    cumulative: Array
+    values: Floats
+    cumulative: Floats
     error: float
     mean: float
 
-    def cdf(self, log_odds: ArrayLike) -> Array:
+    def cdf(self, log_odds: ArrayLike) -> Floats:
         """Return P(L <= log_odds), a step function on the grid."""
         index = np.searchsorted(self.values, np.asarray(log_odds, dtype=np.float64), side="right")
         return np.asarray(np.append(0.0, self.cumulative)[index], dtype=np.float64)
 
-    def quantile(self, probability: ArrayLike) -> Array:
+    def quantile(self, probability: ArrayLike) -> Floats:
         """Return the smallest value of the grid with at least the probability (0 to 1) at or under it."""
         index = np.searchsorted(self.cumulative, _probabilities(probability), side="left")
         return np.asarray(self.values[np.minimum(index, self.values.size - 1)], dtype=np.float64)
 
-    def uniforms(self, log_odds: ArrayLike, generator: np.random.Generator) -> Array:
+    def uniforms(self, log_odds: ArrayLike, generator: np.random.Generator) -> Floats:
         """Return numbers that are uniform if the log-odds follow the law.
 
         Each is drawn evenly between the distribution function one `error` under and one `error` over the log-odds: what
         the grid has made of an atom lies within, and elsewhere the law hardly changes over so little. Near k log(1-q),
         where log-odds pile up under weak noise and secret sampling, it does: at z = 0.2 the numbers differ from uniform
         ones by up to 0.008, which tests of 10,000 log-odds do not notice.
+
+        Parameters
+        ----------
+        log_odds, generator
+            As for `LogOddsLaw.uniforms`.
         """
         found = np.asarray(log_odds, dtype=np.float64)
         low, high = self.cdf(found - self.error), self.cdf(found + self.error)
         return np.asarray(low + (high - low) * generator.random(found.shape), dtype=np.float64)
 
 
-def _probabilities(probability: ArrayLike) -> Array:
+def _probabilities(probability: ArrayLike) -> Floats:
     found = np.asarray(probability, dtype=np.float64)
     require(bool(np.all((found >= 0) & (found <= 1))), f"probability is {found}: accepted are numbers from 0 to 1")
     return found
@@ -198,12 +215,20 @@ def log_odds_law(events: Sequence[ReleaseEvent], adjacency: Adjacency, under: Tr
 
 
 def fine_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency) -> pld.LossCurves:
-    """Return `pld.loss_curves` on a grid up to 32 times as fine, of about half a million points at most."""
+    """Return `pld.loss_curves` on a grid up to 32 times as fine, of about half a million points at most.
+
+    Parameters
+    ----------
+    events
+        The releases.
+    adjacency
+        How neighbours differ.
+    """
     finer = min(_FINER, _GRID // pld.loss_curves(events, adjacency).size)
     return pld.loss_curves(events, adjacency, pld.FINE * max(1, finer))
 
 
-def _gridded(curves: pld.LossCurves, values: Array, probabilities: Array, beyond: float) -> LogOddsLaw:
+def _gridded(curves: pld.LossCurves, values: Floats, probabilities: Floats, beyond: float) -> LogOddsLaw:
     """Return the law of masses on a grid; `beyond` is the mass under the grid."""
     cumulative = np.minimum(beyond + np.cumsum(probabilities), 1.0)
     mean = float(values @ probabilities / probabilities.sum())

@@ -9,8 +9,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
+
+from fl_audit.arrays import Floats
 
 TRUNCATED = 1e-15
 """Mass that a sum may lose in each composition; it counts as mass at infinity."""
@@ -34,7 +35,7 @@ class LossGrid:
     """
 
     first: int
-    probabilities: NDArray[np.float64]
+    probabilities: Floats
     infinity: float
 
     def plus(self, other: "LossGrid") -> "LossGrid":
@@ -75,7 +76,7 @@ class LossGrid:
         return low, high
 
 
-def _negligible(masses: NDArray[np.float64]) -> int:
+def _negligible(masses: Floats) -> int:
     """Return how many of the first masses add up to next to nothing."""
     counted = np.cumsum(masses) > TRUNCATED / 2
     return int(counted.argmax()) if counted.any() else masses.size - 1

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
 from fl_audit.adjacency import Adjacency, Relation
+from fl_audit.arrays import Floats
 from fl_audit.privacy.events import (
     GaussianRelease,
     LaplaceRelease,
@@ -26,15 +26,13 @@ from fl_audit.privacy.events import (
 _REACH = 9.5
 """Standard deviations of Gaussian noise kept on the grid: what lies beyond has probability 1e-21."""
 
-Array = NDArray[np.float64]
-
 
 @dataclass(frozen=True, eq=False)
 class Masses:
     """P-masses at the losses (first + i) h, and the P-mass that is counted as an infinite loss."""
 
     first: int
-    probabilities: Array
+    probabilities: Floats
     infinity: float
 
 
@@ -62,10 +60,18 @@ class LossLaw(Protocol):
         """Whether no loss is above `highest`."""
 
     def masses(self, interval: float, reverse: bool) -> Masses:
-        """Return the law on the grid, of P against Q or, in reverse, of Q against P."""
+        """Return the law on the grid, of P against Q or, in reverse, of Q against P.
+
+        Parameters
+        ----------
+        interval
+            Between two points of the grid, above 0.
+        reverse
+            Whether the law is that of Q against P.
+        """
 
 
-def _split_cells(first: int, interval: float, upper: Array, lower: Array) -> Array:
+def _split_cells(first: int, interval: float, upper: Floats, lower: Floats) -> Floats:
     """Split the P- and Q-masses of the cells [(first + i) h, (first + i + 1) h] between their ends, keeping both.
 
     The upper end takes u = (p - q e^a) / (1 - e^-h), a the lower end; p - q e^a lies between 0 and p (1 - e^-h).
@@ -80,7 +86,7 @@ def _split_cells(first: int, interval: float, upper: Array, lower: Array) -> Arr
     return points
 
 
-def _add_atom(points: Array, first: int, interval: float, loss: float, mass: float) -> None:
+def _add_atom(points: Floats, first: int, interval: float, loss: float, mass: float) -> None:
     """Add a point mass at a loss within the grid, split between its neighbours so that P- and Q-mass are kept."""
     index = min(math.floor(loss / interval) - first, points.size - 2)
     above = loss - (first + index) * interval
@@ -89,7 +95,7 @@ def _add_atom(points: Array, first: int, interval: float, loss: float, mass: flo
     points[index + 1] += mass * share
 
 
-def _differences(edges: Array, mean: float) -> Array:
+def _differences(edges: Floats, mean: float) -> Floats:
     """Return the mass of N(mean, 1) between successive edges, from the nearer tail."""
     shifted = edges - mean
     rising, falling = np.diff(ndtr(shifted)), -np.diff(ndtr(-shifted))
@@ -97,7 +103,7 @@ def _differences(edges: Array, mean: float) -> Array:
 
 
 @dataclass(frozen=True)
-class GaussianLoss:
+class GaussianLoss(LossLaw):
     """P = (1-q) N(0) + q N(mu) against Q = N(0), unit variance; q = 1 is no sampling.
 
     With `replaced`, Q = (1-q) N(0) + q N(-mu/2) and P = (1-q) N(0) + q N(mu/2).
@@ -112,13 +118,13 @@ class GaussianLoss:
         """Means of the sampled parts of P and of Q (Q: its only part), and how far they are from 0."""
         return (self.mu / 2, -self.mu / 2, self.mu / 2) if self.replaced else (self.mu, 0.0, self.mu)
 
-    def loss(self, x: Array) -> Array:
+    def loss(self, x: Floats) -> Floats:
         """Return log(P(x) / Q(x))."""
         up, down, _ = self._means
         upper = self._log_ratio(up * x - up * up / 2)
         return upper - self._log_ratio(down * x - down * down / 2) if self.replaced else upper
 
-    def _log_ratio(self, ell: Array) -> Array:
+    def _log_ratio(self, ell: Floats) -> Floats:
         q = self.sampling_rate
         if q == 1:
             return ell
@@ -127,7 +133,7 @@ class GaussianLoss:
         found[small] = np.log1p(q * np.expm1(ell[small]))
         return found
 
-    def _outcome(self, loss: Array) -> Array:
+    def _outcome(self, loss: Floats) -> Floats:
         """Return the x of a loss, -infinity where no x has so small a loss."""
         q, mu = self.sampling_rate, self.mu
         if q == 1:
@@ -171,7 +177,7 @@ class GaussianLoss:
         """Standard deviation of the loss under P, by a sum over the two parts of P."""
         if self.sampling_rate == 1:
             return self.mu
-        u: Array = np.linspace(-_REACH, _REACH, 761, dtype=np.float64)
+        u: Floats = np.linspace(-_REACH, _REACH, 761, dtype=np.float64)
         weight = np.exp(-u * u / 2) / np.sum(np.exp(-u * u / 2))
         parts = ((1 - self.sampling_rate, u), (self.sampling_rate, u + self._means[0]))
         mean = sum(share * float(weight @ self.loss(x)) for share, x in parts)
@@ -200,7 +206,7 @@ class GaussianLoss:
 
 
 @dataclass(frozen=True)
-class SeenGaussianLoss:
+class SeenGaussianLoss(LossLaw):
     """With probability q the pair N(mu) against N(0), unit variance, otherwise two equal laws; which, is seen.
 
     The loss is 0 with probability 1 - q (an atom on the grid) and normal otherwise. Both relations give this law: mu is
@@ -249,7 +255,7 @@ class SeenGaussianLoss:
 
 
 @dataclass(frozen=True)
-class LaplaceLoss:
+class LaplaceLoss(LossLaw):
     """Laplace noise: the loss lies in [-epsilon, epsilon] with atoms at both ends."""
 
     epsilon: float
@@ -298,7 +304,7 @@ class LaplaceLoss:
 
 
 @dataclass(frozen=True)
-class ResponseLoss:
+class ResponseLoss(LossLaw):
     """Randomized response: the loss is epsilon with probability e^epsilon / (1 + e^epsilon), otherwise -epsilon."""
 
     epsilon: float
@@ -339,7 +345,15 @@ class ResponseLoss:
 
 
 def loss_laws(events: Sequence[ReleaseEvent], adjacency: Adjacency) -> list[tuple[LossLaw, int]]:
-    """Return the distinct laws of a composition and how often each occurs; Gaussian noise is composed into one."""
+    """Return the distinct laws of a composition and how often each occurs; Gaussian noise is composed into one.
+
+    Parameters
+    ----------
+    events
+        The releases.
+    adjacency
+        How neighbours differ.
+    """
     exact, laws = [], dict[LossLaw, int]()
     for event in events:
         mu = exact_gaussian_mu(event)

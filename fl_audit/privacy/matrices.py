@@ -24,15 +24,13 @@ from importlib.resources import files
 from typing import assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular, toeplitz
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent
 from fl_audit.privacy.gaussian import require_noise_multiplier
 from fl_audit.privacy.matrix_sensitivity import accounted_sensitivity
-
-Array = NDArray[np.float64]
 
 
 class StrategyKind(StrEnum):
@@ -42,7 +40,7 @@ class StrategyKind(StrEnum):
     BANDED = "banded"
 
 
-def strategy_matrix(kind: StrategyKind, rounds: int, bands: int = 1) -> Array:
+def strategy_matrix(kind: StrategyKind, rounds: int, bands: int = 1) -> Floats:
     """Return the strategy C, with ones on the diagonal.
 
     Parameters
@@ -82,12 +80,12 @@ def strategy_matrix(kind: StrategyKind, rounds: int, bands: int = 1) -> Array:
             assert_never(kind)
 
 
-def _tree(rounds: int) -> Array:
+def _tree(rounds: int) -> Floats:
     last, first = np.arange(1, rounds + 1)[:, None], np.arange(rounds)[None, :]
     return np.asarray((first >= last - (last & -last)) & (first < last), dtype=np.float64)
 
 
-def square_root_coefficients(bands: int) -> Array:
+def square_root_coefficients(bands: int) -> Floats:
     """Return the first coefficients of the square root of the matrix of ones on and under the diagonal.
 
     c_j = binom(2j, j) / 4^j, cut after `bands` of them: the banded square root (Kalinin & Lampert 2024,
@@ -102,7 +100,7 @@ def square_root_coefficients(bands: int) -> Array:
     return np.cumprod(np.append(1.0, (2 * j - 1) / (2 * j)))
 
 
-def banded_coefficients(rounds: int, bands: int) -> Array:
+def banded_coefficients(rounds: int, bands: int) -> Floats:
     """Return the coefficients of the banded Toeplitz strategy, the first one being 1.
 
     Optimised for the mean squared error of prefix sums, where so many bands are in the file: for the smallest number of
@@ -136,12 +134,12 @@ def _optimised() -> dict[tuple[int, int], list[float]]:
     return {(entry["rounds"], entry["bands"]): entry["coefficients"] for entry in json.loads(text)}
 
 
-def inverse(strategy: Array) -> Array:
+def inverse(strategy: Floats) -> Floats:
     """Return C^-1: the noise of the releases is C^-1 z, and row t says which draws the noise of round t consists of."""
     return np.asarray(solve_triangular(strategy, np.eye(strategy.shape[0]), lower=True), dtype=np.float64)
 
 
-def bandwidth(strategy: Array) -> int:
+def bandwidth(strategy: Floats) -> int:
     """Return the number of diagonals of a lower triangular matrix up to the lowest that is not 0, from 1.
 
     The noise w = C^-1 z of round t follows from the last `bandwidth` - 1 noises and one draw,
@@ -157,7 +155,7 @@ def bandwidth(strategy: Array) -> int:
     return int(np.max(rows - columns, initial=0)) + 1
 
 
-def prefix_error(strategy: Array, sensitivity: float) -> float:
+def prefix_error(strategy: Floats, sensitivity: float) -> float:
     """Return the root mean square error of the prefix sums over the rounds, at noise multiplier 1 of the whole.
 
     With noise z of standard deviation sens(C) the prefix sums have error A C^-1 z, A the matrix of ones on and under

@@ -12,12 +12,10 @@ import math
 from itertools import combinations, islice
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import toeplitz
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import InputError, require
-
-Array = NDArray[np.float64]
 
 LARGEST_ENUMERATION = 100_000
 """Sets of rounds up to which a sensitivity is found by trying all of them."""
@@ -25,7 +23,7 @@ LARGEST_ENUMERATION = 100_000
 _CHUNK = 4096
 
 
-def sensitivity(strategy: Array, separation: int, participations: int) -> float:
+def sensitivity(strategy: Floats, separation: int, participations: int) -> float:
     """Return the L2 sensitivity of a strategy to a unit whose contribution to a round has norm at most 1.
 
     It is exact where no entry of C'C is negative, as for all matrices of `matrices`, and where rounds that are
@@ -79,12 +77,17 @@ def sensitivity(strategy: Array, separation: int, participations: int) -> float:
     return math.sqrt(max(_largest_enumerated(gram, separation, taken) for taken in range(1, most + 1)))
 
 
-def sensitivity_upper_bound(strategy: Array, separation: int, participations: int) -> float:
+def sensitivity_upper_bound(strategy: Floats, separation: int, participations: int) -> float:
     """Return an upper bound on `sensitivity` for any strategy and participation.
 
     For every round s the largest sum of |(C'C)_st| over an allowed set of rounds t, then the largest sum of these over
     an allowed set of rounds s: two dynamic programmes that need not agree on the set (Choquette-Choo et al. 2023,
     arXiv:2306.08153, algorithm 4). Parameters and refusals are those of `sensitivity`.
+
+    Parameters
+    ----------
+    strategy, separation, participations
+        As for `sensitivity`.
 
     Examples
     --------
@@ -96,15 +99,21 @@ def sensitivity_upper_bound(strategy: Array, separation: int, participations: in
     return math.sqrt(float(_largest_sum(rows, separation, most)))
 
 
-def accounted_sensitivity(strategy: Array, separation: int, participations: int) -> float:
-    """Return `sensitivity`, or `sensitivity_upper_bound` where the sets of rounds are too many: never too small."""
+def accounted_sensitivity(strategy: Floats, separation: int, participations: int) -> float:
+    """Return `sensitivity`, or `sensitivity_upper_bound` where the sets of rounds are too many: never too small.
+
+    Parameters
+    ----------
+    strategy, separation, participations
+        As for `sensitivity`.
+    """
     try:
         return sensitivity(strategy, separation, participations)
     except InputError:
         return sensitivity_upper_bound(strategy, separation, participations)
 
 
-def _require_pattern(strategy: Array, separation: int, participations: int) -> int:
+def _require_pattern(strategy: Floats, separation: int, participations: int) -> int:
     """Refuse what is out of range and return how many rounds a unit can take part in."""
     square = strategy.ndim == 2 and strategy.shape[0] == strategy.shape[1] > 0
     require(square, f"strategy has shape {strategy.shape}: accepted are square matrices of at least one round")
@@ -114,7 +123,7 @@ def _require_pattern(strategy: Array, separation: int, participations: int) -> i
     return min(int(participations), -(-int(strategy.shape[0]) // int(separation)))
 
 
-def _largest_sum(weights: Array, separation: int, most: int) -> Array:
+def _largest_sum(weights: Floats, separation: int, most: int) -> Floats:
     """Return the largest sum of weights, none negative, over allowed sets of positions along the last axis.
 
     After j steps best[i] is the largest sum from position i on with at most j positions: either i counts and the next
@@ -127,7 +136,7 @@ def _largest_sum(weights: Array, separation: int, most: int) -> Array:
     return np.asarray(best[..., 0], dtype=np.float64)
 
 
-def _is_decreasing_toeplitz(strategy: Array) -> bool:
+def _is_decreasing_toeplitz(strategy: Floats) -> bool:
     coefficients = strategy[:, 0]
     falling = bool(np.all(np.diff(coefficients) <= 0)) and bool(coefficients[-1] >= 0)
     return falling and np.array_equal(strategy, toeplitz(coefficients, np.zeros_like(coefficients)))
@@ -137,7 +146,7 @@ def _pattern_count(rounds: int, separation: int, taken: int) -> int:
     return math.comb(rounds - (taken - 1) * (separation - 1), taken)
 
 
-def _largest_enumerated(gram: Array, separation: int, taken: int) -> float:
+def _largest_enumerated(gram: Floats, separation: int, taken: int) -> float:
     """Return the largest sum of the Gram matrix over sets of exactly so many rounds."""
     free = gram.shape[0] - (taken - 1) * (separation - 1)
     sets, largest = combinations(range(free), taken), 0.0

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import Floats
 from fl_audit.errors import InputError
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.loss_grid import LossGrid
@@ -68,12 +68,12 @@ class LossCurve:
         At each loss a, the sum of the masses above it, each times e^-(its loss - a).
     """
 
-    losses: NDArray[np.float64]
+    losses: Floats
     interval: float
-    probabilities: NDArray[np.float64]
+    probabilities: Floats
     infinity: float
-    deltas: NDArray[np.float64]
-    lower_masses: NDArray[np.float64]
+    deltas: Floats
+    lower_masses: Floats
 
     def delta(self, epsilon: float) -> float:
         """Return delta at epsilon."""
@@ -221,7 +221,7 @@ class LossCurves:
             best = max(best, float(np.max(1 - deltas - grown * alpha)), float(np.max((1 - deltas - alpha) / grown)))
         return best
 
-    def _deltas(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _deltas(self, epsilons: Floats) -> Floats:
         largest = np.zeros_like(epsilons)
         for curve in self.curves:
             found = np.interp(epsilons, curve.losses, curve.deltas, right=curve.infinity)
@@ -282,7 +282,7 @@ def _curve(law: LossGrid, interval: float, misplaced: float) -> LossCurve:
     return LossCurve(losses, interval, probabilities, infinity, np.minimum(deltas, 1.0), np.maximum(lower, 0.0))
 
 
-def _decaying_sums(values: NDArray[np.float64], decay: float) -> NDArray[np.float64]:
+def _decaying_sums(values: Floats, decay: float) -> Floats:
     """Return y with y_i = decay (values_i + y_{i-1}), in steps that each double how many values a sum holds."""
     sums, reach = decay * values, 1
     while reach < sums.size and (weight := decay**reach) > 0:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fl_audit.adjacency import Adjacency, Relation
+from fl_audit.arrays import Floats
 from fl_audit.errors import InputError
 from fl_audit.privacy.events import ReleaseEvent, SampledGaussianRelease, exact_gaussian_mu
 from fl_audit.privacy.gaussian import gaussian_mu, require_delta, require_epsilon, require_mu
@@ -54,6 +54,15 @@ def rdp_classic_epsilon_mu(mu: float, delta: float) -> float:
 def rdp_classic_epsilon(noise_multiplier: float, rounds: int, delta: float) -> float:
     """Return epsilon of k rounds with noise multiplier z by the paper's accountant; see `rdp_classic_epsilon_mu`.
 
+    Parameters
+    ----------
+    noise_multiplier
+        z, from 1e-100 to 1e100.
+    rounds
+        k, from 1.
+    delta
+        Above 0 and below 1.
+
     Raises
     ------
     InputError
@@ -69,6 +78,13 @@ def rdp_classic_epsilon(noise_multiplier: float, rounds: int, delta: float) -> f
 
 def rdp_classic_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu that `rdp_classic_epsilon_mu` accounts with at most epsilon; closed form over the orders.
+
+    Parameters
+    ----------
+    epsilon
+        Above ln(1/delta) / 62.
+    delta
+        Above 0 and below 1.
 
     Raises
     ------
@@ -88,7 +104,7 @@ def rdp_classic_mu(epsilon: float, delta: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _sampled_divergences(noise_multiplier: float, sampling_rate: float, replaced: bool) -> NDArray[np.float64]:
+def _sampled_divergences(noise_multiplier: float, sampling_rate: float, replaced: bool) -> Floats:
     """Return the Renyi divergences of one Poisson-sampled Gaussian release at `RDP_ORDERS`.
 
     Mironov, Talwar & Zhang 2019, section 3.3: D_alpha = log E[(1 - q + q e^ell)^alpha] / (alpha - 1) with
@@ -129,7 +145,7 @@ def _sampled_divergences(noise_multiplier: float, sampling_rate: float, replaced
     return divergences
 
 
-def _log_mixture(q: float, ell: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log_mixture(q: float, ell: Floats) -> Floats:
     """Return ln(1 - q + q e^ell), with all digits where ell is small."""
     mixture = np.asarray(np.logaddexp(math.log1p(-q), math.log(q) + ell), dtype=np.float64)
     small = np.abs(ell) < 1
@@ -137,7 +153,7 @@ def _log_mixture(q: float, ell: NDArray[np.float64]) -> NDArray[np.float64]:
     return mixture
 
 
-def _seen_divergences(noise_multiplier: float, sampling_rate: float) -> NDArray[np.float64]:
+def _seen_divergences(noise_multiplier: float, sampling_rate: float) -> Floats:
     """Return the Renyi divergences of one Gaussian release whose coin of participation is seen, at `RDP_ORDERS`.
 
     The coin has the same law between neighbours, so e^((alpha - 1) D_alpha) is its mean over the coin:
@@ -149,9 +165,7 @@ def _seen_divergences(noise_multiplier: float, sampling_rate: float) -> NDArray[
     return np.asarray(np.where(exponents < 1, small, large) / (RDP_ORDERS - 1), dtype=np.float64)
 
 
-def renyi_divergences(
-    events: Sequence[ReleaseEvent], accountant: str | None, adjacency: Adjacency
-) -> NDArray[np.float64]:
+def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str | None, adjacency: Adjacency) -> Floats:
     """Return the Renyi divergences of a composition at `RDP_ORDERS`.
 
     Parameters
@@ -189,21 +203,36 @@ def renyi_divergences(
     return total
 
 
-def classic_conversion(divergences: NDArray[np.float64], delta: float) -> float:
-    """Return the smallest eps_RDP(alpha) + ln(1/delta) / (alpha - 1), Mironov 2017, proposition 3."""
+def classic_conversion(divergences: Floats, delta: float) -> float:
+    """Return the smallest eps_RDP(alpha) + ln(1/delta) / (alpha - 1), Mironov 2017, proposition 3.
+
+    Parameters
+    ----------
+    divergences
+        eps_RDP at each of `RDP_CLASSIC_ORDERS`.
+    delta
+        Above 0 and below 1.
+    """
     require_delta(delta)
     return float(np.min(divergences - math.log(delta) / (RDP_CLASSIC_ORDERS - 1)))
 
 
-def _improved_overhead(delta: float) -> NDArray[np.float64]:
+def _improved_overhead(delta: float) -> Floats:
     orders = RDP_ORDERS
     return np.asarray(np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1), dtype=np.float64)
 
 
-def improved_conversion(divergences: NDArray[np.float64], delta: float) -> float:
+def improved_conversion(divergences: Floats, delta: float) -> float:
     """Return the smallest epsilon of Balle et al. 2020, theorem 21, at least 0: what opacus reports.
 
     eps_RDP(alpha) + ln((alpha - 1) / alpha) - (ln delta + ln alpha) / (alpha - 1).
+
+    Parameters
+    ----------
+    divergences
+        eps_RDP at each of `RDP_ORDERS`.
+    delta
+        Above 0 and below 1.
     """
     require_delta(delta)
     return max(0.0, float(np.min(divergences + _improved_overhead(delta))))
@@ -211,6 +240,13 @@ def improved_conversion(divergences: NDArray[np.float64], delta: float) -> float
 
 def rdp_epsilon_mu(mu: float, delta: float) -> float:
     """Return epsilon of a Gaussian composition with parameter mu by the accountant `rdp`.
+
+    Parameters
+    ----------
+    mu
+        At least 0.
+    delta
+        Above 0 and below 1.
 
     Raises
     ------
@@ -223,6 +259,13 @@ def rdp_epsilon_mu(mu: float, delta: float) -> float:
 
 def rdp_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu that `rdp_epsilon_mu` accounts with at most epsilon; closed form over the orders.
+
+    Parameters
+    ----------
+    epsilon
+        At least 0.
+    delta
+        Above 0 and below 1.
 
     Raises
     ------

@@ -22,7 +22,18 @@ def require_prior(prior: float) -> None:
 
 
 def require_belief(belief: float, prior: float) -> None:
-    """Raise `InputError` unless the belief lies above the prior and below 1."""
+    """Raise `InputError` unless the belief lies above the prior and below 1.
+
+    Parameters
+    ----------
+    belief, prior
+        Probabilities.
+
+    Raises
+    ------
+    InputError
+        Unless the belief lies above the prior and below 1.
+    """
     require_prior(prior)
     meant = in_percent(belief) if belief > 100 * prior else ""
     accepted = f"accepted are numbers above the prior {prior} and below 1{meant}"
@@ -70,6 +81,13 @@ def rho_beta(epsilon: float, prior: float = 0.5) -> float:
 
 def epsilon_from_belief(belief: float, prior: float = 0.5) -> float:
     """Return the epsilon whose `rho_beta` is the belief: logit(belief) - logit(prior), Eq. (5) of the paper.
+
+    Parameters
+    ----------
+    belief
+        Above the prior and below 1.
+    prior
+        Above 0 and below 1.
 
     Raises
     ------
@@ -175,6 +193,11 @@ def epsilon_from_advantage(advantage: float, delta: float) -> float:
 
     Eq. (6) of the paper with the factor 2 that its print lacks, without which it does not invert theorem 3. Where
     theorem 3 does not hold (see `rho_alpha`), noise calibrated to this epsilon can let the advantage through.
+
+    Parameters
+    ----------
+    advantage, delta
+        Above 0 and below 1.
 
     Raises
     ------

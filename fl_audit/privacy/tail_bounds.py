@@ -48,6 +48,15 @@ def log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, proba
 
     The same two ways as `epsilon_bound`. Of the Renyi divergences Mironov's conversion (2017, proposition 3) is taken:
     by Markov's inequality for e^((alpha - 1) L) it bounds the tail of the log-odds L itself.
+
+    Parameters
+    ----------
+    events
+        The releases.
+    adjacency
+        How neighbours differ.
+    probability
+        Above 0 and below 1.
     """
     mu, pure = _unsampled(events)
     unsampled = pure + (gaussian_log_odds_bound(mu, probability, Sensitivities.ADAPTIVE) if mu > 0 else 0.0)

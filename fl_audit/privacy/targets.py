@@ -1,9 +1,12 @@
-"""What a user asks for: a belief, an advantage, an epsilon or the noise itself."""
+"""What a user asks for: a belief, an advantage, an epsilon, protection against reconstruction, or the noise itself."""
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from fl_audit.errors import require
+from fl_audit.errors import require, require_numbers
+from fl_audit.privacy import defaults
 from fl_audit.privacy.gaussian import gaussian_mu
 from fl_audit.privacy.scores import require_advantage
 
@@ -37,6 +40,65 @@ class EpsilonTarget:
 
 
 @dataclass(frozen=True)
+class ReconstructionTarget:
+    """An attacker names the right one of equally likely records with at most a probability.
+
+    Parameters
+    ----------
+    probability
+        Above `chance` and below 1.
+    candidates
+        How many records are equally likely, a whole number from 2.
+    """
+
+    probability: float
+    candidates: int = defaults.CANDIDATES
+
+    def __post_init__(self) -> None:
+        whole = math.isfinite(self.candidates) and self.candidates >= 2 and int(self.candidates) == self.candidates
+        require(whole, f"candidates is {self.candidates}: accepted are whole numbers from 2")
+        _require_above_chance("reconstruction", self.probability, self.chance)
+
+    @property
+    def chance(self) -> float:
+        """Probability of a hit before anything is released."""
+        return 1 / self.candidates
+
+
+@dataclass(frozen=True)
+class SinglingOutTarget:
+    """An attacker's description, which fits few of the population, fits the target with at most a probability.
+
+    Parameters
+    ----------
+    probability
+        Above `population_share` and below 1.
+    population_share
+        Share of the population that the description fits, above 0 and below 1.
+    """
+
+    probability: float
+    population_share: float = defaults.POPULATION_SHARE
+
+    def __post_init__(self) -> None:
+        share = self.population_share
+        require(0 < share < 1, f"population share is {share}: accepted are numbers above 0 and below 1")
+        _require_above_chance("singling-out", self.probability, share)
+
+    @property
+    def chance(self) -> float:
+        """Probability of a hit before anything is released."""
+        return self.population_share
+
+
+def _require_above_chance(name: str, probability: float, chance: float) -> None:
+    require(
+        chance < probability < 1,
+        f"{name} is {probability}: accepted are numbers above {chance:g}, which is chance, and below 1",
+    )
+
+
+@dataclass(frozen=True)
 class NoiseMultiplierTarget:
     """The noise multiplier itself, positive and finite: nothing is calibrated."""
 
@@ -46,38 +108,56 @@ class NoiseMultiplierTarget:
         gaussian_mu(self.noise_multiplier, 1)
 
 
-Target = BeliefTarget | AdvantageTarget | EpsilonTarget | NoiseMultiplierTarget
-"""What a user asks for; exactly one of the four."""
+Target = (
+    BeliefTarget | AdvantageTarget | EpsilonTarget | ReconstructionTarget | SinglingOutTarget | NoiseMultiplierTarget
+)
+"""What a user asks for; exactly one of them."""
+
+TARGETS: Final[Mapping[str, Callable[..., Target]]] = {
+    "belief": BeliefTarget,
+    "epsilon": EpsilonTarget,
+    "advantage": AdvantageTarget,
+    "reconstruction": ReconstructionTarget,
+    "singling-out": SinglingOutTarget,
+    "noise-multiplier": NoiseMultiplierTarget,
+}
+"""The targets by the name that they have on the command line, in Python and in a file."""
+
+DETAILS: Final = {"candidates": "reconstruction", "population-share": "singling-out"}
+"""What only one target knows, and that target."""
 
 
-def one_target(belief: float | None, advantage: float | None, epsilon: float | None, mark: str = "") -> Target:
+def one_target(given: Mapping[str, float | None], mark: str = "") -> Target:
     """Return the one target that is given.
 
     Parameters
     ----------
-    belief, advantage, epsilon
-        Values of the targets, of which exactly one is not None.
+    given
+        Values by name, of `TARGETS` and of `DETAILS`; exactly one target is not None.
     mark
         What stands before the names where they were typed, for the message.
 
     Raises
     ------
     InputError
-        If none or several are given, or the value is out of its range.
+        If none or several are given, a detail belongs to no target that is given, or a value is out of its range.
 
     Examples
     --------
-    >>> one_target(0.9, None, None)
+    >>> one_target({"belief": 0.9})
     BeliefTarget(belief=0.9)
+    >>> one_target({"reconstruction": 0.5, "candidates": 10})
+    ReconstructionTarget(probability=0.5, candidates=10)
     """
-    given = {f"{mark}belief": belief, f"{mark}advantage": advantage, f"{mark}epsilon": epsilon}
-    named = [name for name, value in given.items() if value is not None]
+    values = {name: value for name, value in given.items() if value is not None}
+    named, offered = ([mark + name for name in TARGETS if name in some] for some in (values, given))
     require(
-        len(named) == 1, f"{' and '.join(named) or 'no target'} given: accepted is exactly one of {', '.join(given)}"
+        len(named) == 1, f"{' and '.join(named) or 'no target'} given: accepted is exactly one of {', '.join(offered)}"
     )
-    if belief is not None:
-        return BeliefTarget(belief)
-    if advantage is not None:
-        return AdvantageTarget(advantage)
-    assert epsilon is not None, "one of three is given"
-    return EpsilonTarget(epsilon)
+    require_numbers(**values)
+    name = named[0].removeprefix(mark)
+    details = {}
+    for detail in DETAILS.keys() & values.keys():
+        require(DETAILS[detail] == name, f"{mark}{detail} needs {mark}{DETAILS[detail]}, which is left out")
+        details[detail.replace("-", "_")] = values[detail]
+    return TARGETS[name](values[name], **details)

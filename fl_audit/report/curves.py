@@ -3,17 +3,24 @@
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats
 from fl_audit.report.style import BIT_STYLES, MUTED, PALE, draw_band, markers_for
-
-Floats = NDArray[np.float64]
 
 
 def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ...]) -> tuple[Floats, list[Floats]]:
     """Return the rounds of a table and, for each level, that quantile over the worlds at each round.
 
     Values that are not finite are left out; a round without any has NaN.
+
+    Parameters
+    ----------
+    table
+        With the columns `round` and `column`, a row for each world and round.
+    column
+        Whose values.
+    levels
+        From 0 to 1.
     """
     finite = table[np.isfinite(table[column].to_numpy(dtype=np.float64, na_value=np.nan))]
     by_round = finite.groupby("round")[column]

@@ -1,7 +1,7 @@
 """How a report shows a finding: one sentence, rows with what each rests on, at most one figure, a place."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from typing import Any, Generic, TypeVar
 
@@ -10,6 +10,8 @@ from matplotlib.figure import Figure
 
 from fl_audit.evidence.findings.found import Findable, Findings, Numbers, finite
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
+from fl_audit.report.reading import Reading, aside, reading_of
+from fl_audit.report.style import add_legend, report_figure
 from fl_audit.report.units import UnitWords, unit_words
 
 N = TypeVar("N", bound=Findable)
@@ -27,11 +29,14 @@ class RunContents:
         The numbers of each finding.
     summary
         The content of `summary.json`, schema 1.
+    sections
+        How each finding is shown, in this order.
     """
 
     run: FinishedRun
     findings: Findings
     summary: dict[str, Any]
+    sections: "tuple[Section[Any], ...]"
 
     def find(self, kind: type[Numbers]) -> Numbers | None:
         """Return the numbers of a finding, None where the run has none."""
@@ -58,17 +63,15 @@ class RunContents:
         return self.run.tables.releases
 
     @property
+    def largest_advantage(self) -> float | None:
+        """The largest advantage of an insider that is promised, None without a promise."""
+        promise = self.facts.guarantee
+        return None if promise is None else promise.advantage_bound_exact
+
+    @property
     def words(self) -> UnitWords:
         """How the report speaks of what the two training sets differ in."""
         return unit_words(self.facts.relation)
-
-
-class Reading(StrEnum):
-    """How a measured number stands to what was promised: the one table of such words."""
-
-    WITHIN = "as promised"
-    BY_CHANCE = "not as promised, within chance"
-    BEYOND = "not as promised, beyond chance"
 
 
 @dataclass(frozen=True)
@@ -112,23 +115,21 @@ class Row:
     @property
     def reading(self) -> Reading | None:
         """How the number stands to what is promised; None where one of them is missing."""
-        if self.limit is None or self.value is None:
-            return None
-        sign = -1.0 if self.is_least else 1.0
-        if sign * (self.value - self.limit) <= 0:
-            return Reading.WITHIN
-        nearest = self.high if self.is_least else self.low
-        by_chance = nearest is not None and sign * (nearest - self.limit) <= 0
-        return Reading.BY_CHANCE if by_chance else Reading.BEYOND
+        return reading_of(self.value, self.low, self.high, self.limit, self.is_least)
+
+    @property
+    def aside(self) -> str:
+        """What follows the number in a sentence: nothing but where it is not as promised."""
+        return aside(self.reading)
 
     def to_json(self) -> dict[str, Any]:
         """Return an entry of the list `findings`."""
         numbers = {"value": self.value, "low": self.low, "high": self.high, "promised": self.limit}
-        said = {"name": self.name, "is_share": self.is_share, "confidence": self.confidence}
+        said = {"name": self.name, "is_share": self.is_share, "is_least": self.is_least, "confidence": self.confidence}
         return said | {name: finite(value) for name, value in numbers.items()} | {"reading": self.reading}
 
 
-class Look(StrEnum):
+class TableLook(StrEnum):
     """How a table is set: as numbers, as pairs of name and value, or as settings of a configuration."""
 
     NUMBERS = "numbers"
@@ -155,7 +156,7 @@ class Table:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
-    look: Look = Look.NUMBERS
+    look: TableLook = TableLook.NUMBERS
 
 
 @dataclass(frozen=True)
@@ -167,20 +168,39 @@ class Picture(Generic[N]):
     title
         Its heading.
     draw
-        Draws it.
+        Draws it into an empty figure, but for the legend.
     caption
         Describes it in at most 40 words; heading and caption can stand for the picture.
     applies
         Whether this run has what it shows.
+    height
+        In inches, without the legend.
     """
 
     title: str
-    draw: Callable[[N, RunContents], Figure]
+    draw: Callable[[Figure, N, RunContents], None]
     caption: Callable[[N, RunContents], str]
     applies: Callable[[N, RunContents], bool] = lambda numbers, contents: True
+    height: float = 3.8
+
+    def figure(self, numbers: N, contents: RunContents) -> Figure:
+        """Return the figure with its legend, two labels in a line where they are short.
+
+        Parameters
+        ----------
+        numbers
+            What the picture shows.
+        contents
+            What the report is drawn from.
+        """
+        figure = report_figure(self.height)
+        self.draw(figure, numbers, contents)
+        if not figure.legends and figure.axes[0].get_legend_handles_labels()[0]:
+            add_legend(figure.axes[0], columns=2)
+        return figure
 
 
-class Place(Enum):
+class PagePlace(Enum):
     """Where the sentence and the figure of a finding stand; its rows and tables stand in the appendix."""
 
     PAGE = auto()
@@ -215,12 +235,8 @@ class Section(Generic[N]):
         Tables of its own.
     picture
         Its figure.
-    console
-        Its lines on the terminal: names and findings.
     said
         Words that stand in `summary.json` beside its numbers, by their names.
-    belongs
-        Whether a run of this kind could have such numbers at all; the terminal then says that they were not measured.
     """
 
     name: str
@@ -228,12 +244,10 @@ class Section(Generic[N]):
     numbers: type[N]
     measure: Callable[[FinishedRun, Findings], N | None]
     keys: tuple[str, ...] = ()
-    place: Place = Place.APPENDIX
+    place: PagePlace = PagePlace.APPENDIX
     trusts: bool = False
     sentence: Callable[[N, RunContents], str] | None = None
     rows: Callable[[N, RunContents], list[Row]] | None = None
     tables: Callable[[N, RunContents], list[Table]] | None = None
     picture: Picture[N] | None = None
-    console: Callable[[N, RunContents], list[tuple[str, str]]] | None = None
     said: Callable[[N, FinishedRun], Mapping[str, Any]] | None = None
-    belongs: Callable[[RunFacts], bool] = field(default=lambda facts: False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from fl_audit.evidence.belief.advantage import most_wins
-from fl_audit.evidence.belief.family import FAMILY_LEVEL
+from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
 from fl_audit.evidence.belief.laws import bound_in_other
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.findings.insider import InsiderNumbers
@@ -13,9 +13,10 @@ from fl_audit.evidence.findings.noise import NoiseNumbers
 from fl_audit.evidence.findings.released_model import ModelNumbers
 from fl_audit.report.finding import RunContents
 from fl_audit.report.law_words import not_private_label
+from fl_audit.report.sections.insider import advantage_row
 from fl_audit.report.sections.released_model import beside_text
 from fl_audit.report.sections.verdict import verdict_of, worlds_needed_text
-from fl_audit.report.tests_table import TestRow, broken_rows, p_as_chance
+from fl_audit.report.tests_table import OF_NOISE, ToldTest, broken_tests, p_as_chance
 from fl_audit.report.wording import number_text, percent
 
 LARGE_DELTA = 0.5
@@ -43,19 +44,19 @@ class Fact:
 
 def facts_of(contents: RunContents) -> tuple[Fact, Fact, Fact]:
     """Return the three numbers of the first screen: those of what broke come first where the promise was broken."""
-    broken = broken_rows(verdict_of(contents).judgement, contents.words)
+    broken = broken_tests(verdict_of(contents).judgement, contents.words)
     if broken:
         return _broken(broken[0]), _insider(contents), _shown(contents)
     return _promised(contents), _insider(contents), _model(contents)
 
 
-def _broken(row: TestRow) -> Fact:
-    if row.noise is not None:
-        where = f" on {row.where}" if row.where else ""
-        return Fact("Noise really added", percent(round(row.noise, 3)), f"of what was promised{where}")
-    if row.epsilon is not None:
-        return Fact("Epsilon, by scores alone", f"≥ {number_text(row.epsilon, 3)}", f"promised: {row.promised}")
-    return Fact("If the promise were kept", p_as_chance(row.p_value), "audits would show so clear a sign")
+def _broken(row: ToldTest) -> Fact:
+    if row.test.name in OF_NOISE:
+        where = f" on the tensor '{row.test.place}'" if row.test.name is TestName.NOISE_TENSOR else ""
+        return Fact("Noise really added", percent(round(row.test.statistic, 3)), f"of what was promised{where}")
+    if row.test.name in (TestName.SCORES, TestName.CANARIES):
+        return Fact("Epsilon, by scores alone", f"≥ {number_text(row.test.statistic, 3)}", f"promised: {row.promised}")
+    return Fact("If the promise were kept", p_as_chance(row.test.p_value), "audits would show so clear a sign")
 
 
 def _shown(contents: RunContents) -> Fact:
@@ -64,11 +65,8 @@ def _shown(contents: RunContents) -> Fact:
     assert found is not None, "only what was judged is broken"
     at_least = found.epsilon_lower_bound
     value = f"≥ {number_text(at_least, 3)}" if math.isfinite(at_least) else "unbounded"
-    if at_least <= promise.epsilon:
-        return Fact(
-            "Epsilon shown", value, f"{number_text(promise.epsilon, 3)} was promised; the breach is of another kind"
-        )
-    return Fact("Epsilon shown", value, f"{number_text(promise.epsilon, 3)} was promised")
+    another = "; the breach is of another kind" if at_least <= promise.epsilon else ""
+    return Fact("Epsilon shown", value, f"{number_text(promise.epsilon, 3)} was promised{another}")
 
 
 def _promised(contents: RunContents) -> Fact:
@@ -96,11 +94,13 @@ def _insider(contents: RunContents) -> Fact:
         worlds, wins = numbers.estimate.worlds, numbers.estimate.wins
         most = most_wins(worlds, promise.advantage_bound_exact, FAMILY_LEVEL)
         note = _allowed(worlds, wins, most, found is not None and bool(found.broken))
+        note += advantage_row(numbers, contents).aside
         return Fact("The insider was right in", f"{wins:,} of {worlds:,}", note)
     if found is None:
         return Fact("The insider", "not played", "no insider took part")
     shown = f"≥ {number_text(found.epsilon_lower_bound, 3)}"
-    return Fact("Epsilon shown by scores", shown, f"{percent(found.confidence)} confidence")
+    by = "canaries" if verdict_of(contents).judges_canaries else "scores"
+    return Fact(f"Epsilon shown by {by}", shown, f"{percent(found.confidence)} confidence")
 
 
 def _allowed(worlds: int, wins: int, most: int, is_broken: bool) -> str:
@@ -122,7 +122,7 @@ def next_step(contents: RunContents) -> str:
     numbers = verdict_of(contents)
     match numbers.verdict:
         case Verdict.VIOLATED:
-            cause = broken_rows(numbers.judgement, contents.words)[0].remedy
+            cause = broken_tests(numbers.judgement, contents.words)[0].remedy
             return f"Hand out none of these models. {cause} Then audit again."
         case Verdict.INCONCLUSIVE:
             found = numbers.judgement
@@ -149,6 +149,8 @@ def next_step(contents: RunContents) -> str:
 
 def _after_consistent(contents: RunContents) -> str:
     """Return what a run that found nothing leaves to do."""
+    if verdict_of(contents).judges_canaries:
+        return worlds_needed_text(verdict_of(contents))
     device = "" if contents.facts.is_private_release else "Hand out none of these test pieces. "
     spare = contents.find(NoiseNumbers)
     excess = "There is more noise than the promise needs: less would keep it too. " * bool(

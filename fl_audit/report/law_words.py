@@ -2,7 +2,6 @@
 
 from typing import assert_never
 
-from fl_audit.adjacency import Unit
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
 from fl_audit.evidence.finished_run import RunFacts
 from fl_audit.learning.local_training import LocalSchedule
@@ -147,9 +146,9 @@ def participation_text(facts: RunFacts) -> str:
         case FixedCohort() as cohorts:
             often = cohorts.participations(facts.game.rounds)
             return (
-                f"cohorts of {cohorts.size:,} of {cohorts.clients:,} clients in a public order: {_turn_text(cohorts)}, "
-                f"at most {plural(often, 'time')} in {plural(facts.game.rounds, 'round')}; everybody knows when, so "
-                "sampling adds no protection"
+                f"cohorts of {cohorts.size:,} of {cohorts.clients:,} clients in a public order: a client takes part in "
+                f"one round of {number_text(cohorts.clients / cohorts.size, 3)}, at most {plural(often, 'time')} in "
+                f"{plural(facts.game.rounds, 'round')}; everybody knows when, so sampling adds no protection"
             )
         case _:
             assert_never(facts.game.law.participation)
@@ -160,11 +159,6 @@ def _seen_text(facts: RunFacts) -> str:
         rounds = f"in which rounds {unit_words(facts.relation).differing} does"
         return f"the insider is told {rounds}: only being left out protects it"
     return f"in which rounds {unit_words(facts.relation).differing} does is secret, and sampling adds protection"
-
-
-def _turn_text(cohorts: FixedCohort) -> str:
-    apart = cohorts.clients / cohorts.size
-    return f"a client takes part in one round of {number_text(apart, 3)}"
 
 
 def clipping_text(facts: RunFacts) -> str:
@@ -249,14 +243,3 @@ def insider_text(facts: RunFacts) -> str:
     told = ", ".join(beside[:-1]) + " and " * (len(beside) > 1) + beside[-1]
     joint = "," if len(beside) > 1 else " and"
     return f"a participant who already knows everything except that one answer{joint} {told}"
-
-
-def units_text(facts: RunFacts) -> str:
-    """Return how many units there are."""
-    match facts.relation.unit:
-        case Unit.RECORD:
-            return plural(facts.game.records, "record")
-        case Unit.CLIENT:
-            return plural(facts.game.clients, "client")
-        case _:
-            assert_never(facts.relation.unit)

@@ -66,7 +66,13 @@ def report_figure(height: float = HEIGHT) -> Figure:
 
 
 def new_figure(height: float = HEIGHT, width: float = WIDTH) -> Figure:
-    """Return an empty white figure of the common width, `height` inches tall, that lays itself out."""
+    """Return an empty white figure of the common width, `height` inches tall, that lays itself out.
+
+    Parameters
+    ----------
+    height, width
+        In inches.
+    """
     figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -78,7 +84,15 @@ def literal(text: str) -> str:
 
 
 def finish_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
-    """Write title and axis names, and quieten frame, ticks and grid."""
+    """Write title and axis names, and quieten frame, ticks and grid.
+
+    Parameters
+    ----------
+    axes
+        What was drawn in.
+    title, x_name, y_name
+        Plain text.
+    """
     title, x_name, y_name = (_wrapped(axes, text, share) for text, share in ((title, 0.95), (x_name, 1), (y_name, 0.6)))
     if title:
         axes.set_title(title, fontsize=TEXT_SIZE, fontweight="bold", loc="left", color=INK)
@@ -93,27 +107,28 @@ def finish_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
         axes.spines[side].set_color(MUTED)
 
 
-def add_legend(axes: Axes, columns: int = 1, below: bool = True) -> None:
-    """Add the legend, below the axes where it can hide nothing, or inside where matplotlib finds room."""
+def add_legend(axes: Axes, columns: int = 1) -> None:
+    """Add the legend below the axes, where it can hide nothing.
+
+    A narrow figure has it in one column, unless its words are few, and grows by its lines.
+
+    Parameters
+    ----------
+    axes
+        Whose handles and labels it shows.
+    columns
+        At most, beside each other.
+    """
     handles, labels = axes.get_legend_handles_labels()
-    add_legend_of(axes, handles, labels, columns, below)
-
-
-def add_legend_of(
-    axes: Axes, handles: Sequence[Any], labels: Sequence[str], columns: int = 1, below: bool = True
-) -> None:
-    """Add a legend of handles and labels; a narrow figure has them in one column and grows by its lines."""
-    figure = axes.get_figure()
-    if is_narrow(axes) and isinstance(figure, Figure):
+    figure = axes.get_figure(root=True)
+    assert figure is not None, "axes have a figure"
+    if is_narrow(axes):
         labels = [_wrapped(axes, label, 0.85) for label in labels]
         columns = columns if max(map(len, labels), default=0) <= _SHORT_LABEL else 1
         lines = -(-sum(label.count("\n") + 1 for label in labels) // columns)
         figure.set_figheight(figure.get_figheight() + _LINE * max(0, lines - 2))
-    common: dict[str, Any] = {"fontsize": SMALL_TEXT_SIZE, "ncols": columns, "handlelength": 3.2}
-    if below and isinstance(figure, Figure):
-        figure.legend(handles, labels, loc="outside lower center", frameon=False, **common)
-    else:
-        axes.legend(handles, labels, loc="best", framealpha=0.92, edgecolor=GRID, **common)
+    figure.legend(handles, labels, loc="outside lower center", frameon=False, fontsize=SMALL_TEXT_SIZE, ncols=columns,
+                  handlelength=3.2)  # fmt: skip
 
 
 def is_narrow(axes: Axes) -> bool:
@@ -130,7 +145,15 @@ def _wrapped(axes: Axes, text: str, share: float) -> str:
 
 
 def whole_number_axis(axes: Axes, low: int, high: int) -> None:
-    """Let the horizontal axis run over whole numbers from `low` to `high`, with few ticks and room for one point."""
+    """Let the horizontal axis run over whole numbers from `low` to `high`, with few ticks and room for one point.
+
+    Parameters
+    ----------
+    axes
+        What was drawn in.
+    low, high
+        `low` at most `high`.
+    """
     step = max(1, int(np.ceil((high - low) / 10)))
     step = next((nice for nice in (1, 2, 5, 10, 20, 25, 50, 100) if nice >= step), step)
     ticks = [tick for tick in range(low, high + 1) if tick % step == 0] or [low]
@@ -140,7 +163,17 @@ def whole_number_axis(axes: Axes, low: int, high: int) -> None:
 
 
 def draw_band(axes: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style: Any) -> None:
-    """Fill between two curves; where there is one point only, draw a wide bar, for a band of no width is invisible."""
+    """Fill between two curves; where there is one point only, draw a wide bar, for a band of no width is invisible.
+
+    Parameters
+    ----------
+    axes
+        What to draw in.
+    x, low, high
+        Of one shape (points,).
+    **style
+        As matplotlib takes it.
+    """
     position = np.atleast_1d(np.asarray(x, dtype=np.float64))
     bottom, top = (np.atleast_1d(np.asarray(edge, dtype=np.float64)) for edge in (low, high))
     if position.size == 1:
@@ -175,7 +208,15 @@ class IntervalRow:
 
 
 def draw_intervals(axes: Axes, rows: Sequence[IntervalRow]) -> None:
-    """Draw values with their intervals, the first row at the bottom, each with its numbers at the right."""
+    """Draw values with their intervals, the first row at the bottom, each with its numbers at the right.
+
+    Parameters
+    ----------
+    axes
+        What to draw in.
+    rows
+        From the bottom up.
+    """
     for height, row in enumerate(rows):
         axes.plot([row.low, row.high], [height, height], "-", color=row.colour, linewidth=2.4)
         axes.plot([row.low, row.high], [height, height], "|", color=row.colour, markersize=13, markeredgewidth=1.8)
@@ -187,7 +228,19 @@ def draw_intervals(axes: Axes, rows: Sequence[IntervalRow]) -> None:
 
 
 def draw_limit(axes: Axes, value: float, label: str, line: str = "-.") -> None:
-    """Draw what is promised, or another number to hold against, as an upright line."""
+    """Draw what is promised, or another number to hold against, as an upright line.
+
+    Parameters
+    ----------
+    axes
+        What to draw in.
+    value
+        Where the line stands.
+    label
+        What the legend says of it.
+    line
+        A line style of matplotlib.
+    """
     axes.axvline(value, color=INK, linestyle=line, linewidth=1.8, label=label)
 
 

@@ -1,4 +1,4 @@
-"""The tests of a verdict as a report shows them: the one place that reads what `judge` returns about each of them."""
+"""The tests of a verdict as a report shows them: the one place that puts what `judge` returns into words."""
 
 import math
 from dataclasses import dataclass
@@ -7,123 +7,187 @@ from typing import Any
 from fl_audit.evidence.belief.family import TestName, TestResult
 from fl_audit.evidence.belief.verdict import Judgement
 from fl_audit.evidence.findings.found import finite
-from fl_audit.report.test_words import (
-    OF_NOISE,
-    breach,
-    breach_in_short,
-    limit_text,
-    measured_text,
-    promised_text,
-    remedy,
-    strongest,
-    title_of,
-    why_missing,
-)
+from fl_audit.report.test_words import MISSING_WORDS, TEST_WORDS, TestWords
 from fl_audit.report.units import UnitWords
-from fl_audit.report.wording import DASH, MISSING, one_in
+from fl_audit.report.wording import DASH, MISSING, capital, number_text, one_in, percent, times
 
+OF_NOISE = (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD, TestName.NOISE_TENSOR)
+"""The tests whose statistic is the measured over the promised noise."""
 _SMALLEST_P = 1e-300
 _COLUMNS = ("Test of", "Finding", "Measured", "Promised", "Would have been found", "p-value", "Its level")
 
 
+class _Number(float):
+    """A number that a template formats by the name of a way to write it."""
+
+    def __format__(self, way: str) -> str:
+        value = float(self)
+        match way:
+            case "percent":
+                return percent(value)
+            case "times":
+                return times(value)
+            case "signed":
+                return f"{value:+.3f}"
+            case "count":
+                return f"{value:,.0f}"
+            case _:
+                return number_text(value, 3)
+
+
 @dataclass(frozen=True)
-class TestRow:
-    """One test in words.
+class ToldTest:
+    """One test of a run in words.
 
     Parameters
     ----------
-    title
-        What it looks at.
-    is_broken
-        Whether it refutes the promise.
-    sentence
-        What was found, with its number and the promised one.
-    phrase
-        The same without numbers.
-    measured, promised, limit
-        What was measured, what was promised, and which breach would have been found.
-    p_value, level
-        How rarely a kept promise shows so much, and from where on that breaks it.
-    remedy
-        Where to look for the cause, in a sentence.
-    noise
-        The measured over the promised noise; None where the test is about something else.
-    epsilon
-        The epsilon that scores certify; None where the test is about something else.
-    where
-        Where in the run; empty where the test concerns all of it.
+    test
+        What it found.
+    unit
+        How the report speaks of what is protected.
     """
 
-    __test__ = False  # it is no test of pytest's
+    test: TestResult
+    unit: UnitWords
 
-    title: str
-    is_broken: bool
-    sentence: str
-    phrase: str
-    measured: str
-    promised: str
-    limit: str
-    p_value: float
-    level: float
-    remedy: str
-    noise: float | None
-    epsilon: float | None
-    where: str
+    @property
+    def _words(self) -> TestWords:
+        return TEST_WORDS[self.test.name]
+
+    def _filled(self, template: str) -> str:
+        test, unit = self.test, self.unit
+        numbers = {"measured": test.measured, "promised": test.promised, "limit": test.limit, **test.more}
+        return template.format(
+            **{name: _Number(value) for name, value in numbers.items()}, **_names(unit), place=test.place,
+            at_place=f", on '{test.place}'" if test.place else "",
+        )  # fmt: skip
+
+    @property
+    def title(self) -> str:
+        """What it looks at."""
+        return title_of(self.test.name, self.unit)
+
+    @property
+    def measured(self) -> str:
+        """What was measured, in a phrase."""
+        return self._filled(self._words.measured)
+
+    @property
+    def promised(self) -> str:
+        """What the claim says of it, in a phrase."""
+        return self._filled(self._words.promised)
+
+    @property
+    def limit(self) -> str:
+        """What would have been found in 9 of 10 runs, in a phrase; nothing where no size can be said."""
+        return "" if math.isnan(self.test.limit) else self._filled(self._words.limit)
+
+    @property
+    def phrase(self) -> str:
+        """What a broken test has found, in a phrase without numbers."""
+        return self._words.breach.format(**_names(self.unit))
+
+    @property
+    def sentence(self) -> str:
+        """What a broken test has found, with its number and the promised one, as short as it can be said."""
+        if self.test.name not in OF_NOISE:
+            return f"{self.phrase}: we measured {self.measured}; the promise was {self.promised}."
+        where = {
+            TestName.NOISE_TOTAL: "",
+            TestName.NOISE_ALONG_RECORD: f", just where it has to hide the {self.unit.one}",
+            TestName.NOISE_TENSOR: f", on the tensor '{self.test.place}'",
+        }
+        share = "half" if abs(self.test.statistic - 0.5) < 0.005 else percent(self.test.statistic)
+        return f"The noise is {share} of what was promised{where[self.test.name]}."
+
+    @property
+    def remedy(self) -> str:
+        """Where to look for the cause of a broken test, in a sentence."""
+        return self._words.remedy
+
+    @property
+    def kind(self) -> str:
+        """What kind of breach it finds: several tests may find the same one, which is then said once."""
+        if self.test.name.is_about_secret:
+            return "secret"
+        return "noise" if self.test.name.startswith("noise") else self.remedy
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `summary.json` says of it."""
+        test = self.test
+        return {
+            "name": str(test.name),
+            "statistic": finite(test.statistic),
+            "p_value": finite(test.p_value),
+            "level": test.level,
+            "measured": self.measured,
+            "promised": self.promised,
+            "limit": self.limit,
+            "where": test.place,
+            "violated": test.violated,
+        }
 
 
-def rows_of(found: Judgement | None, words: UnitWords) -> tuple[TestRow, ...]:
-    """Return every test that was made, in the order of their declaration; none where nothing was judged."""
-    return tuple(
-        TestRow(
-            title=title_of(test.name, words),
-            is_broken=test.violated,
-            sentence=breach_in_short(test, words),
-            phrase=breach(test, words),
-            measured=measured_text(test, words),
-            promised=promised_text(test, words),
-            limit=limit_text(test, words) or DASH,
-            p_value=test.p_value,
-            level=test.level,
-            remedy=remedy(test),
-            noise=test.statistic if test.name in OF_NOISE else None,
-            epsilon=test.statistic if test.name == TestName.SCORES else None,
-            where=f"the tensor '{test.place}'" if test.name == TestName.NOISE_TENSOR else "",
-        )
-        for test in (() if found is None else found.tests)
-    )
+def _names(unit: UnitWords) -> dict[str, str]:
+    return {"one": unit.one, "others": unit.others, "there": unit.there, "not_there": unit.not_there}
 
 
-def broken_rows(found: Judgement | None, words: UnitWords) -> tuple[TestRow, ...]:
-    """Return the tests that refute the promise, the one to lead with first, then as a kept promise explains them."""
+def title_of(name: TestName, unit: UnitWords) -> str:
+    """Return the name of a test in words.
+
+    Parameters
+    ----------
+    name
+        Of the test.
+    unit
+        How the report names what is protected.
+    """
+    return capital(TEST_WORDS[name].title.format(**_names(unit)))
+
+
+def told_tests(found: Judgement | None, unit: UnitWords) -> tuple[ToldTest, ...]:
+    """Return every test that was made, in the order of their declaration; none where nothing was judged.
+
+    Parameters
+    ----------
+    found
+        What the tests say together; None where nothing was judged.
+    unit
+        How the report names what is protected.
+    """
+    return () if found is None else tuple(ToldTest(test, unit) for test in found.tests)
+
+
+def broken_tests(found: Judgement | None, unit: UnitWords) -> tuple[ToldTest, ...]:
+    """Return the tests that refute the promise, the one to lead with first, then as a kept promise explains them.
+
+    Noise that depends on the secret is no matter of degree, so it leads even where another test is clearer, but for
+    noise that is missing.
+
+    Parameters
+    ----------
+    found, unit
+        As for `told_tests`.
+    """
     if found is None or not found.broken:
         return ()
-    first = title_of(strongest(found).name, words)
-    broken = [row for row in rows_of(found, words) if row.is_broken]
-    return tuple(sorted(broken, key=lambda row: (row.title != first, row.p_value / row.level)))
+    about_secret = [test for test in found.broken if test.name.is_about_secret]
+    missing = any(test.name in OF_NOISE for test in found.broken)
+    ordered = sorted(found.broken, key=lambda test: test.p_value / test.level)
+    first = min(about_secret if about_secret and not missing else ordered, key=lambda test: test.p_value / test.level)
+    return tuple(ToldTest(test, unit) for test in (first, *(test for test in ordered if test is not first)))
 
 
-def missing_rows(found: Judgement | None, words: UnitWords) -> tuple[tuple[str, str], ...]:
-    """Return the tests that this run could not make, each with the reason."""
-    return (
-        ()
-        if found is None
-        else tuple((title_of(name, words), why_missing(reason)) for name, reason in found.not_offered)
-    )
+def missing_rows(found: Judgement | None, unit: UnitWords) -> tuple[tuple[str, str], ...]:
+    """Return the tests that this run could not make, each with the reason.
 
-
-def json_of(test: TestResult, words: UnitWords) -> dict[str, Any]:
-    """Return what `summary.json` says of a test."""
-    return {
-        "name": str(test.name),
-        "statistic": finite(test.statistic),
-        "p_value": finite(test.p_value),
-        "level": test.level,
-        "measured": measured_text(test, words),
-        "promised": promised_text(test, words),
-        "limit": limit_text(test, words),
-        "where": test.place,
-        "violated": test.violated,
-    }
+    Parameters
+    ----------
+    found, unit
+        As for `told_tests`.
+    """
+    missing = () if found is None else found.not_offered
+    return tuple((title_of(name, unit), MISSING_WORDS[reason]) for name, reason in missing)
 
 
 def p_text(p_value: float) -> str:
@@ -138,10 +202,16 @@ def p_as_chance(p_value: float) -> str:
     return f"< {one_in(1e-9)}" if p_value < 1e-9 else one_in(float(f"{p_value:.1g}"))
 
 
-def cells_of(found: Judgement | None, words: UnitWords) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Return columns and rows of the table of all tests."""
+def cells_of(found: Judgement | None, unit: UnitWords) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Return columns and rows of the table of all tests.
+
+    Parameters
+    ----------
+    found, unit
+        As for `told_tests`.
+    """
     return _COLUMNS, tuple(
-        (row.title, "BROKEN" if row.is_broken else "kept", row.measured, row.promised, row.limit, p_text(row.p_value),
-         f"{row.level:.3g}")
-        for row in rows_of(found, words)
+        (told.title, "BROKEN" if told.test.violated else "kept", told.measured, told.promised, told.limit or DASH,
+         p_text(told.test.p_value), f"{told.test.level:.3g}")
+        for told in told_tests(found, unit)
     )  # fmt: skip

@@ -30,6 +30,8 @@ class UnitWords:
         How that statement is denied, after `sure that`.
     that_short
         How it is repeated, after `sure that`.
+    there, not_there
+        How a training is told from the other it is compared with: `with the record`, `without it`.
     held_back
         What the insider does not know, in a few words.
     secret_rounds
@@ -46,13 +48,10 @@ class UnitWords:
     that: str
     that_short: str
     not_that: str
+    there: str
+    not_there: str
     held_back: str
     secret_rounds: str
-
-    @property
-    def direction(self) -> str:
-        """The direction in which D and D' differ, in a few words."""
-        return f"the {self.one}'s direction"
 
 
 def unit_words(adjacency: Adjacency) -> UnitWords:
@@ -86,6 +85,8 @@ def _of_a_record(replaced: bool) -> UnitWords:
         that="one particular record was used",
         that_short="it was",
         not_that="it was not",
+        there="with the record",
+        not_there="with the other in its place" if replaced else "without it",
         held_back="knows all but one record",
         secret_rounds="whose records each step used",
     )
@@ -107,6 +108,8 @@ def _of_a_client(replaced: bool) -> UnitWords:
         that=used if replaced else took_part,
         that_short="they were" if replaced else "it did",
         not_that="those of a stand-in were" if replaced else "it did not",
+        there="with the client",
+        not_there="with a stand-in" if replaced else "without it",
         held_back="knows all but one client",
         secret_rounds="which clients each round used",
     )

@@ -65,24 +65,16 @@ def duration(seconds: float) -> str:
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:
-    """Return the count with its noun, in the singular for one."""
+    """Return the count with its noun, in the singular for one.
+
+    Parameters
+    ----------
+    count
+        How many.
+    one, many
+        The noun; without `many`, the plural has an s.
+    """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
-def whole(value: float | None) -> int | None:
-    """Return a number that counts something as an integer, None as None."""
-    return None if value is None else round(value)
-
-
-def relation_text(relation: str) -> str:
-    """Return in words how the two training sets differ; an unknown relation is returned as it is."""
-    phrases = {
-        "add-remove-record": "one record is present or absent",
-        "replace-record": "one record is replaced by another",
-        "add-remove-client": "one client takes part or does not",
-        "replace-client": "the records of one client are replaced by those of a stand-in",
-    }
-    return phrases.get(relation, relation)
 
 
 def _float_text(value: float, digits: int) -> str:
@@ -108,6 +100,15 @@ def uncapital(text: str) -> str:
 
 def interval_text(value: float | None, low: float, high: float, digits: int = 3) -> str:
     """Return a number with its interval, or alone where the interval has no width: then it is none.
+
+    Parameters
+    ----------
+    value
+        The number; None where there is none.
+    low, high
+        Ends of the interval.
+    digits
+        That count.
 
     Examples
     --------

@@ -7,9 +7,10 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats
 from fl_audit.packing import pack, unpack
 from fl_audit.randomness import Purpose, generator
-from strategies.games.notes import Deed, Floats, Replies
+from strategies.games.notes import Deed, Replies
 
 Arrays = dict[str, NDArray[np.generic]]
 

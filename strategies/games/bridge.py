@@ -47,8 +47,11 @@ def initial_model(found: object) -> Arrays | None:
     if not isinstance(strategy, OldStrategy):
         return None
     parameters = getattr(strategy, "initial_parameters", None)
-    if not isinstance(parameters, Parameters):
-        return None
+    return by_places(parameters) if isinstance(parameters, Parameters) else None
+
+
+def by_places(parameters: Parameters) -> Arrays:
+    """Return the tensors of a model of the old interface, by their places."""
     # Three digits keep the order of the places when they are sorted by name.
     return {f"{place:03d}": value for place, value in enumerate(parameters_to_ndarrays(parameters))}
 
@@ -76,7 +79,7 @@ class Bridged(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Ask the clients that `configure_fit` chooses."""
-        asked = self.old.configure_fit(server_round, self._sent(arrays), _manager(grid))
+        asked = self.old.configure_fit(server_round, self._sent(arrays), manager_of(grid))
         self._asked = {proxy.node_id: proxy for proxy, _ in asked}
         return [self._message(proxy, each.parameters, config, each.config, "train") for proxy, each in asked]
 
@@ -98,7 +101,7 @@ class Bridged(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Ask the clients that the old interface's `configure_evaluate` chooses."""
-        asked = self.old.configure_evaluate(server_round, self._sent(arrays), _manager(grid))
+        asked = self.old.configure_evaluate(server_round, self._sent(arrays), manager_of(grid))
         self._asked = {proxy.node_id: proxy for proxy, _ in asked}
         return [self._message(proxy, each.parameters, config, each.config, "evaluate") for proxy, each in asked]
 
@@ -151,7 +154,8 @@ class _Proxy(ClientProxy):
     get_properties = get_parameters = fit = evaluate = reconnect = _refuse  # type: ignore[assignment]
 
 
-def _manager(grid: Grid) -> SimpleClientManager:
+def manager_of(grid: Grid) -> SimpleClientManager:
+    """Return the clients of a grid, as strategies of the old interface choose among them."""
     manager = SimpleClientManager()
     for node in sorted(grid.get_node_ids()):
         manager.register(_Proxy(node))

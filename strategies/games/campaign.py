@@ -16,9 +16,10 @@ from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Games, Seen, stacked
 from fl_audit.laboratory.trial import CHUNK, Budget, Tell, Trial, put_on_trial
 from fl_audit.randomness import Purpose, generator
-from strategies.games.cast import Game, columns_of, model_of
+from strategies.games.cast import LaboratoryGame, columns_of, model_of
 from strategies.games.kinds import BY_NAME, FEW, MANY, Kind, kinds_for
 from strategies.games.subject import Subject
+from strategies.games.trackers import silent_trackers
 from strategies.games.watched import no_news_from_flower
 
 _NUMBERS = {name: number for number, name in enumerate(BY_NAME)}
@@ -78,7 +79,7 @@ def hold_to_claim(
     ]
     require(len(kinds) > 0, "no kind of game is left that says something about this claim")
     last_words = dict[str, str]()
-    with no_news_from_flower(), _players(subject, claim, seed, processes) as play_chunks:
+    with no_news_from_flower(), silent_trackers(), _players(subject, claim, seed, processes) as play_chunks:
         play = partial(_played, subject, play_chunks, last_words)
         return put_on_trial(
             claim,
@@ -150,4 +151,4 @@ def _chunk(subject: Subject, claim: StatedClaim, seed: int, name: str, chunk: in
     present = draws.random(CHUNK) < 0.5
     for seeded in (random.seed, np.random.seed, torch.manual_seed):
         seeded(int(draws.integers(2**32)))
-    return [Game(subject, claim, kind, bool(bit), draws).play() for bit in present], present
+    return [LaboratoryGame(subject, claim, kind, bool(bit), draws).play() for bit in present], present

@@ -8,15 +8,15 @@ from flwr.app import Context, Message, MetricRecord, RecordDict, UserConfig
 from flwr.serverapp.strategy import Result
 
 from fl_audit.adjacency import Relation, Unit
+from fl_audit.arrays import Floats
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Seen
 from fl_audit.laboratory.sketch import Sketch, sketch
 from strategies.games.arrays import arrays_of, record_of, shapes_of, with_names
 from strategies.games.grid import FIRST_NODE, RUN_ID, Room
 from strategies.games.hearing import GameEars, Scene, played
-from strategies.games.kinds import RECORDS_OF_OTHERS, Form, Kind, Model, Others, Part, Schedule
+from strategies.games.kinds import RECORDS_OF_OTHERS, Kind, Model, Others, Part, ReplyForm, Schedule
 from strategies.games.models import Template, others_of, replied, template, template_of, update_of
-from strategies.games.notes import Floats
 from strategies.games.subject import Local, Mod, Observer, Subject, clipped_sum
 
 TargetAnswer = Callable[[Message, Context], Message]
@@ -54,7 +54,7 @@ def _all_others(others: Others, model: Model, count: int) -> Floats:
     return others_of(others, template(model), count)
 
 
-class Game:
+class LaboratoryGame:
     """One game of the laboratory.
 
     Parameters
@@ -110,9 +110,9 @@ class Game:
         self._calls[client] += is_train
         round = self._calls[client]
         part = self._part if node == _TARGET else self._kind.others
-        if part.form is Form.MISSING:
+        if part.form is ReplyForm.MISSING:
             return None
-        update, numbers = self._contribution(node, part, round)
+        update, numbers = self._contribution(node, part, round, part.loss if is_train else part.evaluation)
         if node == _WATCHER:
             self._contributed = update
         records = {name: arrays_of(record) for name, record in message.content.array_records.items()}
@@ -128,17 +128,21 @@ class Game:
 
         return _modified(self._subject.mods, answer)(message, self._contexts[client])
 
-    def _contribution(self, node: int, part: Part, round: int) -> tuple[Floats, dict[str, float]]:
+    def _contribution(self, node: int, part: Part, round: int, loss: float) -> tuple[Floats, dict[str, float]]:
         """Return what a client adds to the model, and the numbers that it names."""
         is_target = node == _TARGET
         if self._claim.neighbours.unit is Unit.CLIENT:
             update = self._vector(part, round, is_target) if is_target else self._other(node, round)
-            return update, {"num-examples": part.examples, "loss": part.loss}
+            return update, self._numbers(part.examples, loss)
         rest = [self._vector(self._kind.others, round, is_target=False) / RECORDS_OF_OTHERS] * RECORDS_OF_OTHERS
         own = [self._vector(part, round, is_target=True)] if is_target and self._has_record(part) else []
         local: Local = self._subject.local or clipped_sum(self._subject.norm)
         reply = local(np.stack([*own, *rest]), round, self._random)
-        return reply.update, {"num-examples": reply.examples, **reply.metrics}
+        return reply.update, {self._subject.weight: reply.examples, **reply.metrics}
+
+    def _numbers(self, examples: int, loss: float) -> dict[str, float]:
+        """Return the numbers that a client names."""
+        return dict.fromkeys(("loss", *self._subject.metrics), loss) | {self._subject.weight: examples}
 
     def _has_record(self, part: Part) -> bool:
         """Return whether the differing record is there: it is, but under D' where it is added or removed."""
@@ -162,7 +166,7 @@ class Game:
         """Return the direction in which D and D' differ, as the observer knows it."""
         present = self._vector(self._kind.present, round, is_target=True)
         absent = np.zeros_like(present)
-        if self._kind.absent.form is Form.PLAIN:
+        if self._kind.absent.form is ReplyForm.PLAIN:
             absent = self._vector(self._kind.absent, round, is_target=True)
         difference = present - absent
         # Where the updates are equal, what they do to the others' share is what can be seen.
@@ -188,8 +192,13 @@ def _all_numbers(result: Result) -> Mapping[str, list[float]]:
 def _modified(mods: tuple[Mod, ...], train: TargetAnswer) -> TargetAnswer:
     """Return training inside its modifiers, the first of which is the outermost."""
     for mod in reversed(mods):
-        train = partial(mod, call_next=train)
+        train = partial(_called, mod, train)
     return train
+
+
+def _called(mod: Mod, call_next: TargetAnswer, message: Message, context: Context) -> Message:
+    # By place, as Flower does: people call the third argument as they like.
+    return mod(message, context, call_next)
 
 
 def _whole(numbers: Mapping[str, float]) -> dict[str, int | float | list[int] | list[float]]:

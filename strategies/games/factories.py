@@ -1,11 +1,10 @@
 """What a name on the command line puts on trial."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from inspect import signature
-from typing import Any
 
 from fl_audit.errors import InputError
-from fl_audit.user_modules import import_user_module, require_named
+from fl_audit.user_modules import import_function
 from strategies.games.bridge import as_strategy, initial_model
 from strategies.games.subject import Mod, Observer, Subject
 
@@ -34,11 +33,8 @@ def subject_of(
     InputError
         If a name cannot be imported, or the factory returns something else.
     """
-    make = imported(factory)
-    try:
-        made = make(clients) if signature(make).parameters else make()
-    except Exception as error:
-        raise InputError(f"factory {factory!r} raised {_in_a_line(error)}") from error
+    make = import_function(factory, "factory")
+    made = make(clients) if signature(make).parameters else make()
     if isinstance(made, Subject):
         return made
     try:
@@ -49,31 +45,6 @@ def subject_of(
     chosen = norm if norm is not None else float(own) if isinstance(own, (int, float)) else _DEFAULT_NORM
     if observer not in list(Observer):
         raise InputError(f"--observer {observer!r}: accepted are {' and '.join(Observer)}")
-    modifiers: tuple[Mod, ...] = tuple(imported(mod) for mod in mods)
+    modifiers: tuple[Mod, ...] = tuple(import_function(mod, "modifier") for mod in mods)
     model = initial_model(made)
     return Subject(make, modifiers, None, clients, chosen, is_clipped, Observer(observer), model)
-
-
-def imported(name: str) -> Callable[..., Any]:
-    """Return what `package.module:name` names.
-
-    Raises
-    ------
-    InputError
-        If it cannot be had, or cannot be called.
-    """
-    require_named(name)
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(import_user_module(module), attribute)
-    except InputError:
-        raise
-    except Exception as error:
-        raise InputError(f"{name!r} cannot be imported ({_in_a_line(error)})") from error
-    if not callable(found):
-        raise InputError(f"{name!r} is a {type(found).__name__}: accepted is something that can be called")
-    return found
-
-
-def _in_a_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -8,11 +8,13 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
+from fl_audit.arrays import Floats
+from fl_audit.errors import in_a_line
 from fl_audit.laboratory.seen import Seen
 from fl_audit.laboratory.sketch import Sketch
 from strategies.games.arrays import Arrays, arrays_of, base_of, flat, shapes_of, with_names
 from strategies.games.grid import HeardGrid
-from strategies.games.notes import Answer, Floats, Note, Replies, read_note, taken_answer
+from strategies.games.notes import ClientAnswer, Note, Replies, read_note, taken_answer
 from strategies.games.subject import Observer
 
 ERROR = "a client replied with an error: "
@@ -175,7 +177,7 @@ class GameEars:
             for name, record in message.content.config_records.items():
                 self._note(name, record)
 
-    def _answered(self, reply: Message, answer: Answer | None) -> None:
+    def _answered(self, reply: Message, answer: ClientAnswer | None) -> None:
         scene, heard, node = self._scene, self._rounds[-1], reply.metadata.src_node_id
         if node == scene.target and answer is not None:
             heard.difference = answer.update
@@ -292,7 +294,7 @@ def played(start: Callable[[Grid], Result], grid: Grid, ears: GameEars) -> Seen:
     try:
         result = start(HeardGrid(grid, ears))
     except Exception as error:  # whatever a foreign strategy raises is a finding, never the end of the audit
-        refusal = f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
+        refusal = in_a_line(error)
     return ears.seen(result, refusal)
 
 

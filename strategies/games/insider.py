@@ -8,6 +8,7 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 
+from fl_audit.arrays import Floats
 from strategies.games.arrays import (
     Arrays,
     arrays_of,
@@ -18,7 +19,7 @@ from strategies.games.arrays import (
     shapes_of,
     with_names,
 )
-from strategies.games.notes import ANSWER, Answer, Deed, Floats, Note, Numbers, read_note
+from strategies.games.notes import ANSWER, ClientAnswer, Deed, Note, Numbers, read_note
 from strategies.games.records import shard_of
 
 _OURS, _GAME = "fl-audit.", "fl-audit.game"
@@ -54,7 +55,7 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
     update = _played(reply, received, note) if is_target else None
     with _spared(note.game):
         partition = context.node_config.get("partition-id")
-        answer = Answer(partition if isinstance(partition, int) else None, update, shard.was_asked)
+        answer = ClientAnswer(partition if isinstance(partition, int) else None, update, shard.was_asked)
         reply.content[ANSWER] = answer.record()
     return reply
 

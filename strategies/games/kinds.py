@@ -29,7 +29,7 @@ class Direction(Enum):
     RUNNING = "running statistics"
 
 
-class Form(Enum):
+class ReplyForm(Enum):
     """In which form a reply arrives."""
 
     PLAIN = "plain"
@@ -127,6 +127,8 @@ class Part:
         Number of examples that it names.
     loss
         A metric that it reports.
+    evaluation
+        The same metric, where it is asked to evaluate.
     form
         Form of its reply.
     """
@@ -135,7 +137,8 @@ class Part:
     length: float = 1.0
     examples: int = 10
     loss: float = 1.0
-    form: Form = Form.PLAIN
+    evaluation: float = 1.0
+    form: ReplyForm = ReplyForm.PLAIN
 
 
 @dataclass(frozen=True)
@@ -236,7 +239,7 @@ KINDS: tuple[Kind, ...] = (
          Part(Direction.FIRST, examples=10_000), Part(examples=10_000), relation=Relation.ADD_REMOVE),
     Kind("more examples than true", "no update, and a thousand times as many examples named",
          Part(examples=10_000)),
-    Kind("metrics", "no update, and another loss reported", Part(loss=5.0)),
+    Kind("metrics", "no update, and another loss reported of training", Part(loss=5.0)),
     Kind("parameter without axes", "an update of nothing but a parameter without axes, against none",
          Part(Direction.SCALAR, HUGE), model=Model.WITH_SCALAR, is_beyond=True),
     Kind("parameter of whole numbers", "an update of nothing but a counter of whole numbers, against none",
@@ -252,15 +255,15 @@ KINDS: tuple[Kind, ...] = (
     Kind("once", "an update in the first round alone against none", _FIRST,
          schedule=Schedule.ONCE, relation=Relation.ADD_REMOVE, least_rounds=2, units=_BOTH),
     Kind("missing reply", "an update at the clipping norm, against those of all others, and no reply at all",
-         Part(Direction.SECOND, -1.0), Part(form=Form.MISSING),
+         Part(Direction.SECOND, -1.0), Part(form=ReplyForm.MISSING),
          is_malformed=True, relation=Relation.ADD_REMOVE),
-    Kind("not a number", "an update with a value that is no number against none", Part(form=Form.NOT_A_NUMBER),
+    Kind("not a number", "an update with a value that is no number against none", Part(form=ReplyForm.NOT_A_NUMBER),
          is_malformed=True),
     Kind("permuted keys", "an update with its tensors in another order against none",
-         Part(Direction.FIRST, form=Form.PERMUTED), is_malformed=True, relation=Relation.ADD_REMOVE),
-    Kind("half-precision reply", "an update in half precision against none", Part(Direction.FIRST, form=Form.HALF),
+         Part(Direction.FIRST, form=ReplyForm.PERMUTED), is_malformed=True, relation=Relation.ADD_REMOVE),
+    Kind("half-precision reply", "an update in half precision against none", Part(Direction.FIRST, form=ReplyForm.HALF),
          is_malformed=True, relation=Relation.ADD_REMOVE),
-    Kind("wrong shape", "an update of a wrong shape against none", Part(form=Form.MISSHAPED), is_malformed=True),
+    Kind("wrong shape", "an update of a wrong shape against none", Part(form=ReplyForm.MISSHAPED), is_malformed=True),
 )  # fmt: skip
 """Every kind of game on the usual stage."""
 
@@ -275,8 +278,9 @@ def _is_staged(kind: Kind, stage: Stage) -> bool:
 
 STAGED: tuple[Kind, ...] = tuple(kind.on(stage) for stage in STAGES for kind in KINDS if _is_staged(kind, stage))
 """The plainest kinds of games on the unusual stages."""
-BY_NAME = {kind.name: kind for kind in (*KINDS, *STAGED)}
-"""Every kind of game, by its name."""
+EVALUATION = Kind("evaluation", "no update, and another loss reported of an evaluation", Part(evaluation=5.0))
+BY_NAME = {kind.name: kind for kind in (*KINDS, *STAGED, EVALUATION)}
+"""Every kind of game, by its name; a new one stands last, so that games of the others keep their draws."""
 
 
 def kinds_for(

@@ -45,6 +45,7 @@ _USUAL: Mapping[str, str] = {
     "many examples": _WEIGHT,
     "more examples than true": _WEIGHT,
     "metrics": "Release no metric that was not clipped, noised and accounted for; keep the others on the server.",
+    "evaluation": "Evaluate on data of the server, or release no number of an evaluation that was not noised.",
     "parameter without axes": _EVERYTHING,
     "parameter of whole numbers": _EVERYTHING,
     "switches": _EVERYTHING,

@@ -7,10 +7,10 @@ from typing import NamedTuple, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats
 from fl_audit.randomness import Purpose, generator
 from strategies.games.arrays import Arrays, moved
-from strategies.games.kinds import Direction, Form, Model, Others, Part, Schedule
-from strategies.games.notes import Floats
+from strategies.games.kinds import Direction, Model, Others, Part, ReplyForm, Schedule
 
 ALMOST_NOTHING = 1e-6
 """Length of an update that says nothing, as a multiple of the clipping norm: half precision can hold it."""
@@ -59,6 +59,11 @@ def template(model: Model) -> Template:
     """Return the model that a kind of game is played on; it starts at zero.
 
     Two layers' worth is enough for most leaks that are looked for.
+
+    Raises
+    ------
+    ValueError
+        For the app's own model, which only the app has.
     """
     dtype = np.float16 if model is Model.HALF else np.float32
     arrays: Arrays = {"weight": np.zeros((2, 3), dtype), "bias": np.zeros(3, dtype)}
@@ -161,7 +166,7 @@ def _unit(vector: Floats, part: slice) -> Floats:
     return only
 
 
-def replied(received: Arrays, update: Floats, model: Template, form: Form) -> Arrays | None:
+def replied(received: Arrays, update: Floats, model: Template, form: ReplyForm) -> Arrays | None:
     """Return the tensors of a client's reply: the received model plus an update, in some form; None for no reply.
 
     Parameters
@@ -179,19 +184,19 @@ def replied(received: Arrays, update: Floats, model: Template, form: Form) -> Ar
     arrays = moved(there, {name: update[part].reshape(there[name].shape) for name, part in model.tensors})
     first = next(name for name, value in arrays.items() if value.ndim and value.dtype.kind == "f")
     match form:
-        case Form.PLAIN:
+        case ReplyForm.PLAIN:
             return arrays
-        case Form.MISSING:
+        case ReplyForm.MISSING:
             return None
-        case Form.NOT_A_NUMBER:
+        case ReplyForm.NOT_A_NUMBER:
             spoiled = np.array(arrays[first])
             spoiled.flat[0] = np.nan
             return arrays | {first: spoiled}
-        case Form.PERMUTED:
+        case ReplyForm.PERMUTED:
             return dict(reversed(arrays.items()))
-        case Form.HALF:
+        case ReplyForm.HALF:
             return {name: value.astype(np.float16) for name, value in arrays.items()}
-        case Form.MISSHAPED:
+        case ReplyForm.MISSHAPED:
             return arrays | {first: np.zeros(arrays[first].size + 1, arrays[first].dtype)}
         case _:
             assert_never(form)

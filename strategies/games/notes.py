@@ -11,9 +11,8 @@ from enum import StrEnum
 
 import numpy as np
 from flwr.app import ConfigRecord, Message
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from fl_audit.arrays import Floats
 
 _PREFIX = "fl-audit:"
 ANSWER = "fl-audit"
@@ -124,7 +123,7 @@ def read_note(message: Message) -> Note | None:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ClientAnswer:
     """What a client says to the audit.
 
     Parameters
@@ -152,7 +151,7 @@ class Answer:
         return found
 
 
-def taken_answer(reply: Message) -> Answer | None:
+def taken_answer(reply: Message) -> ClientAnswer | None:
     """Take the audit's answer out of a reply; None if there is none."""
     if reply.has_error() or ANSWER not in reply.content:
         return None
@@ -160,7 +159,7 @@ def taken_answer(reply: Message) -> Answer | None:
     assert isinstance(record, ConfigRecord)
     del reply.content[ANSWER]
     partition, update = record.get("partition"), record.get("update")
-    return Answer(
+    return ClientAnswer(
         partition=partition if isinstance(partition, int) else None,
         update=np.frombuffer(update, np.float32).astype(np.float64) if isinstance(update, bytes) else None,
         has_record=bool(record["has-record"]),

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +21,8 @@ from strategies.games.agreement import Agreement
 _SETTINGS, _SECRET, _PROBE = "campaign.json", "challenger.json", "probe.json"
 _COLUMNS, _CHOICE = "columns.json", "choice.json"
 _PARTS = ("steps", "released", "direction", "others", "own")
+_FILES = (_SETTINGS, _SECRET, _PROBE, _COLUMNS, _CHOICE, "games", "verdict.json", "verdict.txt")
+"""What is kept of an audit."""
 Columns = tuple[tuple[str, slice], ...]
 """Names and slices of what is seen of a model."""
 
@@ -138,7 +141,13 @@ class Campaign:
         _write(self.directory / _PROBE, {"said": said})
 
 
-def open_campaign(audit: Agreement, shapes: dict[str, tuple[int, ...]], contributions: tuple[str, ...]) -> Campaign:
+def open_campaign(
+    audit: Agreement,
+    shapes: dict[str, tuple[int, ...]],
+    contributions: tuple[str, ...],
+    code: str = "",
+    tell: Callable[[str], None] = lambda _: None,
+) -> Campaign:
     """Begin a campaign, or go on with the one that is in a directory.
 
     Parameters
@@ -149,6 +158,10 @@ def open_campaign(audit: Agreement, shapes: dict[str, tuple[int, ...]], contribu
         Of the model's tensors.
     contributions
         What the target's client may send.
+    code
+        The fingerprint of the strategy: games of another one are put aside, and new ones are played.
+    tell
+        Takes what becomes of earlier games, in words.
 
     Raises
     ------
@@ -161,6 +174,10 @@ def open_campaign(audit: Agreement, shapes: dict[str, tuple[int, ...]], contribu
     settings = {name: value for name, value in asdict(audit).items() if name not in own}
     agreed = json.loads(json.dumps(settings | {"model": shapes, "contribution": contributions}))
     path, secret = directory / _SETTINGS, directory / _SECRET
+    if path.exists() and (earlier := str(_read(path).get("code", ""))) != code:
+        aside = _put_aside(directory, earlier or "before")
+        tell(f"the strategy is not the one of the games in {directory}: these are kept in {aside}, new ones are played")
+    agreed["code"] = code
     if path.exists() and secret.exists():
         before = _read(path)
         for key in agreed:
@@ -172,6 +189,20 @@ def open_campaign(audit: Agreement, shapes: dict[str, tuple[int, ...]], contribu
     _write(secret, {"seed": drawn}, private=True)
     _write(path, agreed)
     return Campaign(directory, audit.games, drawn, contributions)
+
+
+def _put_aside(directory: Path, name: str) -> Path:
+    """Move all that belongs to earlier games into a directory of their own, and return it."""
+    aside = directory / f"games-of-{name}"
+    number = 1
+    while aside.exists():
+        number += 1
+        aside = directory / f"games-of-{name}-{number}"
+    aside.mkdir()
+    for name in _FILES:
+        if (directory / name).exists():
+            (directory / name).rename(aside / name)
+    return aside
 
 
 def _read(path: Path) -> dict[str, Any]:

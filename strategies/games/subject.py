@@ -11,10 +11,10 @@ from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import InputError, require
 from strategies.games.bridge import as_strategy
 
-Floats = NDArray[np.float64]
 Mod = Callable[..., Message]
 """A modifier of Flower's client app: of a message, a context and `call_next`."""
 
@@ -84,6 +84,10 @@ class Subject:
         Who looks.
     model
         The initial tensors of an app's own model, by name; None plays models that every strategy can bear.
+    weight
+        The metric under which clients name their number of examples.
+    metrics
+        Other metrics that the strategy asks for: clients report their loss under these names too.
 
     Raises
     ------
@@ -99,6 +103,8 @@ class Subject:
     is_clipped: bool = True
     observer: Observer = Observer.CLIENT
     model: Mapping[str, NDArray[np.generic]] | None = None
+    weight: str = "num-examples"
+    metrics: tuple[str, ...] = ()
 
     @property
     def has_any_size(self) -> bool:

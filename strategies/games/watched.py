@@ -12,18 +12,21 @@ from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from fl_audit.errors import InputError, require
+from fl_audit.arrays import Floats
+from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.laboratory.seen import Seen
 from fl_audit.laboratory.sketch import Sketch, sketch
 from fl_audit.randomness import Purpose, generator
 from strategies.games.agreement import Agreement, Contribution
 from strategies.games.arrays import arrays_of, crafted, flat, shapes_of
 from strategies.games.findings import finish
+from strategies.games.fingerprint import fingerprint
 from strategies.games.grid import Ears, HeardGrid
 from strategies.games.hearing import GameEars, RollCall, Scene, played
-from strategies.games.notes import Deed, Floats, Note, Numbers
+from strategies.games.notes import Deed, Note, Numbers
 from strategies.games.start import Start, seed_generators, spared_generators, start_of
 from strategies.games.store import Campaign, open_campaign
+from strategies.games.trackers import silent_trackers
 
 _TOLD_EVERY = 5.0
 """Seconds between two lines of progress."""
@@ -75,11 +78,11 @@ class WatchedStrategy(Strategy):
         except InputError:
             raise
         except Exception as error:  # whatever hinders the audit is no reason to hinder the training
-            _tell(f"no games are played, the app trains as ever: {_said(error)}")
+            _tell(f"no games are played, the app trains as ever: {in_a_line(error)}")
             return start.played(grid)
         ears = SafeEars(table.roll)
         result = start.played(HeardGrid(grid, ears))
-        with spared_generators(), no_news_from_flower():
+        with spared_generators(), no_news_from_flower(), silent_trackers():
             try:
                 if ears.fault is not None:
                     raise InputError(f"no games were played, the app's own training cannot be heard: {ears.fault}")
@@ -87,10 +90,10 @@ class WatchedStrategy(Strategy):
             except (InputError, OSError) as error:
                 _tell(str(error))
             except Exception as error:
-                _tell(f"the games ended early: {_said(error)}")
+                _tell(f"the games ended early: {in_a_line(error)}")
         return result
 
-    def _prepared(self, start: Start, grid: Grid) -> "Table":
+    def _prepared(self, start: Start, grid: Grid) -> "GameTable":
         """Return where the games will be played."""
         model = start.arguments.get("initial_arrays")
         kinds = "accepted is an ArrayRecord with at least one parameter"
@@ -101,8 +104,10 @@ class WatchedStrategy(Strategy):
             wrong = f"{name} has values of type {value.dtype}: accepted are numbers and switches"
             require(value.dtype.kind in "fiub", wrong)
         sketched = sketch(shapes_of(arrays))
-        campaign = open_campaign(self._audit, shapes_of(arrays), self._audit.contributions(self._inner))
-        return Table(self._audit, campaign, start.copied(), grid, RollCall(arrays, self._audit.replies), sketched)
+        campaign = open_campaign(
+            self._audit, shapes_of(arrays), self._audit.contributions(self._inner), fingerprint(self._inner), _tell
+        )
+        return GameTable(self._audit, campaign, start.copied(), grid, RollCall(arrays, self._audit.replies), sketched)
 
     def summary(self) -> None:
         """Log a summary."""
@@ -140,10 +145,10 @@ class SafeEars:
         try:
             hook(message)
         except Exception as error:  # the app's own training goes on, whatever the audit cannot bear
-            self.fault = self.fault or _said(error)
+            self.fault = self.fault or in_a_line(error)
 
 
-class Table:
+class GameTable:
     """Where the games of one run are played.
 
     Parameters
@@ -250,10 +255,6 @@ def _train_metrics(result: Result) -> dict[str, list[float]]:
             if isinstance(value, (int, float)):
                 found.setdefault(f"metrics: {name}", []).append(float(value))
     return found
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
 
 
 def _tell(line: str) -> None:

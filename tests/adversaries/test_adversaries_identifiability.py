@@ -18,7 +18,7 @@ from fl_audit.errors import InputError
 from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.public import PublicGame
-from fl_audit.game.seen import Seen, View
+from fl_audit.game.seen import SeenRound, View
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
 from fl_audit.mechanisms.clipping import FixedClipping
@@ -35,12 +35,12 @@ CASES = [(relation, scaling) for relation in RELATIONS for scaling in NoiseScali
 
 def weigh_release(game: Game, models: Tensor, release: Tensor, batch_worlds: int | None = None) -> Observation:
     """Weigh a round of which the sums are seen."""
-    return observe(game, Seen(1, (models,), release), batch_worlds)
+    return observe(game, SeenRound(1, (models,), release), batch_worlds)
 
 
 def weigh_models(game: Game, models: list[Tensor], batch_worlds: int | None = None) -> Observation:
     """Weigh a round of which models alone are seen."""
-    return observe(game, Seen(1, tuple(models), None), batch_worlds)
+    return observe(game, SeenRound(1, tuple(models), None), batch_worlds)
 
 
 def make_game(

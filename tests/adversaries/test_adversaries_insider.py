@@ -16,6 +16,7 @@ from torch import nn
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.adversaries.membership.insider import increments, signal_to_noise
+from fl_audit.arrays import Flags
 from fl_audit.errors import InputError
 from fl_audit.learning.record_gradients import record_gradients
 from fl_audit.learning.stacked import StackedModel
@@ -24,7 +25,6 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.log_odds import Truth, log_odds_law
 
 Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 CLIPPING_NORM = 1.5
 ALARM = 1e-4

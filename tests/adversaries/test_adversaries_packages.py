@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.studies import attack_packages
-from experiments.studies.attack_comparisons import PACKAGES, Comparison, Package
+from experiments.studies.attack_comparisons import PACKAGES, Package, PackageComparison
 from experiments.studies.attack_packages import asked, compare, compared
 from experiments.studies.trained_worlds import Trained, train
 from fl_audit.adversaries.membership.lira import LiraForm, lira_scores
@@ -49,7 +49,7 @@ def test_models_are_trained_on_the_records_of_their_coins(trained: Trained) -> N
 
 
 def test_an_attack_in_another_interpreter_is_compared_score_by_score(trained: Trained) -> None:
-    comparisons = tuple(Comparison("LiRA", key, online, equal=online) for key in ("right", "wrong", "noisy"))
+    comparisons = tuple(PackageComparison("LiRA", key, online, equal=online) for key in ("right", "wrong", "noisy"))
     package = Package("fake", "a package", LIRA_SCRIPT, comparisons)
     right, wrong, noisy = compare(trained, {"fake": sys.executable}, [package])
     assert right.problem is None
@@ -61,7 +61,7 @@ def test_an_attack_in_another_interpreter_is_compared_score_by_score(trained: Tr
 
 
 def test_areas_must_agree_within_a_standard_error_but_where_a_reason_is_named(trained: Trained) -> None:
-    attack = Comparison("LiRA", "key", online)
+    attack = PackageComparison("LiRA", "key", online)
     scores = online(trained)
     order = np.argsort(np.argsort(scores, axis=1), axis=1).astype(float)
     assert compared("a package", attack, trained, order).problem is None

@@ -89,6 +89,7 @@ def test_where_nothing_is_told_guesses_are_coins() -> None:
     assert order_statistic_p_value(Guesses(100, 60, 40), 0.0) == pytest.approx(binom.sf(39, 60, 0.5), rel=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("truth", "at_least"), [(4.38, 3.7), (10.0, 9.0)])
 def test_ideal_gaussian_canaries_certify_most_of_the_truth(truth: float, at_least: float) -> None:
     """1000 canaries, 500 guesses, delta 1e-5: the mean of 300 runs, and at most 5 % above the truth (and chance)."""

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.columns import column_lines
 from fl_audit.data.records import ColumnKind, ColumnUse, Source
-from fl_audit.errors import InputError
+from fl_audit.errors import InputError, Remedy
 
 TABLE = "age,colour,ok,outcome\n20,red,true,well\n30,blue,false,ill\n40,red,true,well\n"
 
@@ -62,7 +62,7 @@ def test_csv_gzipped_and_absolute(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (TABLE.replace("30,", ","), "has a missing value in column age, row 2: .* missing = \\[\\]"),
+        (TABLE.replace("20,", ","), "has a missing value in column age, row 1: .* missing = \\[\\]"),
         (TABLE.replace("30,", "inf,"), "has inf in column age, row 2"),
         (TABLE.replace("30,", "NaN,"), r'a missing value in column age, row 2: .* drop = \["age"\]'),
         (TABLE.replace("30,", "3O,"), "has '3O' in column age, row 2, where most cells are numbers"),
@@ -191,7 +191,7 @@ def load_with(path: Path, text: str, **options: object) -> Source:
     ("cells", "use", "features"),
     [
         (["10%", "30 %", "20%"], "number, 10 to 30 ('%' left out), scaled to 0 to 1", [[0], [1], [0.5]]),
-        (["1,000", "3,000", "2000"], "number, 1000 to 3000 (',' left out), scaled to 0 to 1", [[0], [1], [0.5]]),
+        (["1,000", "3,000,000", "2000"], "number, 1000 to 3e+06 (',' left out), scaled to 0 to 1", [[0], [1]]),
         (["-1,000.5", "1,000.5"], "number, -1000.5 to 1000.5 (',' left out), scaled to 0 to 1", [[0], [1]]),
         ([2, 6, 4], "number, 2 to 6, scaled to 0 to 1", [[0], [1], [0.5]]),
         ([7], "number, 7 in every record, so always 0", [[0]]),
@@ -221,8 +221,8 @@ NAMES = [f"person {number}" for number in range(40)]
     ("columns", "words"),
     [
         (
-            {"when": ["1.2.2020", "2.2.2020"], "x": [1, 2]},
-            r"column when holds dates, such as '1.2.2020'.* drop = \[\"when\"\]",
+            {"when": ["1/2/2020", "2/2/2020"], "x": [1, 2]},
+            r"column when holds dates, such as '1/2/2020'.* drop = \[\"when\"\]",
         ),
         ({"when": ["31/12/2020 10:15", "1/2/2021 11:30"], "x": [1, 2]}, "column when holds dates"),
         ({"name": NAMES, "x": [1, 2]}, r"column name has another text in every record, such as 'person 0'"),
@@ -295,9 +295,10 @@ def test_records_with_a_missing_value_are_left_out_where_the_words_are_named(tmp
 
 def test_the_separator_is_a_setting(tmp_path: Path) -> None:
     text = table_of({"x": [1, 2]}).replace(",", ";")
-    with pytest.raises(InputError, match=r"no label column 'y'.* x;y; set separator = \";\" in \[data\]"):
-        load_with(tmp_path, text)
-    assert load_with(tmp_path, text, separator=";").pool.features.shape == (40, 1)
+    found = load_with(tmp_path, text)
+    assert (found.pool.features.shape, found.found) == ((40, 1), (Remedy("separator", ";"),))
+    with pytest.raises(InputError, match=r"no label column 'y'.* its columns are x;y"):
+        load_with(tmp_path, text, separator=",")
     assert load_with(tmp_path, text.replace(";", "\t"), separator="\t").pool.features.shape == (40, 1)
     with pytest.raises(InputError, match="separator is '::': accepted is one character"):
         load_with(tmp_path, text, separator="::")
@@ -311,9 +312,7 @@ def test_only_columns_beside_the_label_can_be_dropped(tmp_path: Path, name: str,
         load_with(tmp_path, table_of({"x": [1, 2]}), drop=(name,))
 
 
-def test_of_many_columns_the_rest_is_counted() -> None:
-    uses = [ColumnUse(f"x{number}", ColumnKind.NUMBER, "") for number in range(30)]
+def test_of_many_columns_the_odd_ones_are_told_and_the_rest_is_counted() -> None:
+    uses = [ColumnUse(f"x{number}", ColumnKind.NUMBER, "", odd=number == 7) for number in range(30)]
     lines = column_lines([*uses, ColumnUse("w", ColumnKind.LEVELS, "3")], most=20)
-    assert lines[0] == "x0: number"
-    assert lines[-1] == "and 11 further columns: 10 as number, 1 as levels"
-    assert len(lines) == 21
+    assert lines == ["x7: number", "and 30 further columns: 29 as number, 1 as levels"]

@@ -23,7 +23,7 @@ from workspace import Workspace
 from experiments.cli.main import app
 from experiments.runs.config.described import settings as described
 
-NOT_RUN = 12
+NOT_RUN = 14
 """Setting up (3), a table of the reader's, the tests themselves, Jupyter, MLflow, a cluster and its token, Flower's own
 command and what follows it, and a part of an app."""
 WORDS_OF_THE_README = 900

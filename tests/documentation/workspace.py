@@ -29,6 +29,7 @@ class Workspace:
         self.directory = directory
         self._output: dict[str, str] = {}
         for name, block in FILES.items():
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
             (directory / name).write_text(block.body)
         runpy.run_path("make_data.py")
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from experiments.studies import coverage
-from experiments.studies.coverage import STATEMENTS, Line, Statement, measured
-from experiments.studies.coverage_laws import Found
+from experiments.studies.coverage import STATEMENTS, CoverageLine, Statement, measured
+from experiments.studies.coverage_laws import PrintedStatement
 
 ROOT = Path(__file__).parents[2]
 STUDIES = {"studies", "benchmarks", "zoo"}
@@ -128,18 +128,20 @@ def test_every_setting_of_every_statement_can_be_played(statement: Statement) ->
 def test_an_interval_that_is_too_narrow_falls_short_and_one_that_is_exact_does_not() -> None:
     """400 runs of a known mean of normal numbers; the exact one fails with a probability of 0.1 %."""
 
-    def play(draw: np.random.Generator, reach: float) -> Found:
+    def play(draw: np.random.Generator, reach: float) -> PrintedStatement:
         mean = float(draw.normal())
-        return Found(mean - reach, mean + reach, 0.0)
+        return PrintedStatement(mean - reach, mean + reach, 0.0)
 
     for reach, expected in ((1.96, False), (1.5, True)):
         statement = Statement(
-            "mean", lambda reach=reach: {"wide": lambda _: Found(0, 1, 0.5), "one": partial(play, reach=reach)}, ()
+            "mean",
+            lambda reach=reach: {"wide": lambda _: PrintedStatement(0, 1, 0.5), "one": partial(play, reach=reach)},
+            (),
         )  # type: ignore[misc]
         worst = measured(statement, 400, 50)[0]
         assert worst.setting == "one"
         assert worst.falls_short is expected
-    assert not Line("mean", "one", 2, None, 400, 10).falls_short
+    assert not CoverageLine("mean", "one", 2, None, 400, 10).falls_short
 
 
 def test_command_writes_what_it_found(

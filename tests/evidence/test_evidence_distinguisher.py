@@ -39,6 +39,7 @@ def _honest_p_values(runs: int, part: str) -> np.ndarray:
     return np.array(found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", ["along", "both"])
 def test_it_keeps_its_level_where_all_that_may_differ_differs(part: str) -> None:
     """Each of the three counts is passed with probability 1e-4 by chance, once for all: the seeds are fixed."""

@@ -14,7 +14,7 @@ from experiments.studies import membership_coins as coins
 from experiments.studies.membership_releases import (
     ATTACKS,
     SLOW,
-    Mechanism,
+    CoinMechanism,
     gaussian_mean,
     leaky_response,
     randomised_response,
@@ -31,7 +31,7 @@ THREE_ERRORS = 1 - 4 * 0.0027
 """Confidence at which each of four intervals reaches three standard errors, as Student's law has them."""
 
 
-def error_of_tpr(mechanism: Mechanism, fpr: float, members: int, others: int) -> float:
+def error_of_tpr(mechanism: CoinMechanism, fpr: float, members: int, others: int) -> float:
     """Standard error of the TPR at an FPR that is itself estimated, on the exact curve."""
     tpr = float(mechanism.tpr(np.array(fpr)))
     step = fpr / 100
@@ -45,7 +45,7 @@ def measured_tpr(scores: Array, membership: Membership, fpr: float) -> tuple[flo
     return float(curve.tpr[curve.fpr <= fpr].max()), (math.floor(fpr * others) + 1) / (others + 1)
 
 
-def require_under_the_curve(mechanism: Mechanism, attack: str, shared: float, targets: int, seed: int) -> None:
+def require_under_the_curve(mechanism: CoinMechanism, attack: str, shared: float, targets: int, seed: int) -> None:
     """Sixty worlds are attacked with sixty others as shadows, so that scores know nothing of the coins they meet."""
     shadows = np.arange(120) < 60
     release = mechanism.release(np.random.default_rng(seed), 120, targets, shared)
@@ -63,7 +63,7 @@ def require_under_the_curve(mechanism: Mechanism, attack: str, shared: float, ta
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
-def test_the_exact_curves_are_those_of_what_is_told(mechanism: Mechanism) -> None:
+def test_the_exact_curves_are_those_of_what_is_told(mechanism: CoinMechanism) -> None:
     """The area against quadrature, points of the curve against a million coins: a standard error of 0.001 at most."""
     assert quad(lambda fpr: float(mechanism.tpr(np.array(fpr))), 0, 1, limit=200)[0] == pytest.approx(mechanism.auc)
     draw = np.random.default_rng(0)
@@ -84,7 +84,7 @@ def test_the_exact_curves_are_those_of_what_is_told(mechanism: Mechanism) -> Non
     ],
     ids=["Gaussian", "Gaussian, shared", "response", "leaky, shared"],
 )
-def test_no_attack_lies_above_the_exact_curve(mechanism: Mechanism, shared: float, attack: str) -> None:
+def test_no_attack_lies_above_the_exact_curve(mechanism: CoinMechanism, shared: float, attack: str) -> None:
     """4500 members and as many others; a number on the curve passes with 99.87 %, most lie far below."""
     require_under_the_curve(mechanism, attack, shared, targets=150, seed=1)
 
@@ -119,6 +119,7 @@ def test_the_likelihood_ratio_attack_reaches_the_area_of_randomised_response() -
     assert auc.high - auc.low < 0.05
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("attack", "separate"), coins.games(is_quick=True))
 def test_intervals_cover_one_half_where_nothing_leaks(attack: str, separate: bool) -> None:
     """40 runs, of which 38 must cover: at the 98.75 % that four intervals together ask of each, 98.6 % pass."""

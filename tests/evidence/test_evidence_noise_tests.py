@@ -14,7 +14,7 @@ from scipy import special, stats
 
 from experiments.studies.breach_kinds import BREACHES, Breach
 from experiments.studies.breaches import study_breach, synthetic_run
-from experiments.studies.synthetic_noise import Setting, play
+from experiments.studies.synthetic_noise import NoiseSetting, play
 from experiments.studies.verdicts import NEVER_TOO_SMALL, NOT_RANDOM
 from fl_audit.adversaries.residuals import LOW_BITS_KINDS, Residuals, stride_sizes
 from fl_audit.errors import InputError
@@ -44,8 +44,10 @@ def p_values(count: int, seed: int = 0, **settings: float) -> dict[str, NDArray[
 
 
 def test_the_shares_of_the_family_add_up_to_its_level() -> None:
-    family = [name for name in TestName if name is not TestName.SCORES]
+    alone = (TestName.SCORES, TestName.CANDIDATES, TestName.CANARIES)
+    family = [name for name in TestName if name not in alone]
     assert math.fsum(name.level for name in family) == pytest.approx(FAMILY_LEVEL, rel=1e-12)
+    assert all(name.level == FAMILY_LEVEL for name in alone)
 
 
 def test_p_values_are_uniform_under_the_claim() -> None:
@@ -59,7 +61,7 @@ def test_p_values_are_uniform_under_the_claim() -> None:
             assert stats.kstest(values, "uniform").pvalue > 1e-4, name
 
 
-@pytest.mark.parametrize("noise", [1.05, 3.0])
+@pytest.mark.parametrize("noise", [1.05, pytest.param(3.0, marks=pytest.mark.long)])
 def test_noise_above_the_promise_violates_nothing(noise: float) -> None:
     for name, values in p_values(200, seed=1, worlds=6, rounds=8, noise=noise).items():
         assert stats.kstest(values, "uniform", alternative="greater").pvalue > 1e-4, name
@@ -67,10 +69,10 @@ def test_noise_above_the_promise_violates_nothing(noise: float) -> None:
 
 @pytest.mark.parametrize(
     "setting",
-    [Setting(worlds=8, rounds=10), Setting(worlds=8, rounds=10, local=True, replace=False)],
+    [NoiseSetting(worlds=8, rounds=10), NoiseSetting(worlds=8, rounds=10, local=True, replace=False)],
     ids=["global", "local"],
 )
-def test_residuals_of_raw_vectors_follow_the_laws_of_the_contract(setting: Setting) -> None:
+def test_residuals_of_raw_vectors_follow_the_laws_of_the_contract(setting: NoiseSetting) -> None:
     """Each law by Kolmogorov-Smirnov over all worlds and rounds of 10 runs at 1e-4; this checks the definitions."""
     runs = [play(np.random.default_rng(seed), setting) for seed in range(10)]
     seen = {name: np.concatenate([part[name] for part in map(_uniform, runs)]) for name in _uniform(runs[0])}
@@ -104,7 +106,7 @@ def test_every_breach_is_found_by_a_test_that_is_made_for_it(breach: Breach) -> 
 
 def test_an_honest_synthetic_federation_breaks_nothing() -> None:
     for seed in range(5):
-        tests, missing = run_family(play(np.random.default_rng(100 + seed), Setting(worlds=10)))
+        tests, missing = run_family(play(np.random.default_rng(100 + seed), NoiseSetting(worlds=10)))
         assert not any(test.violated for test in tests)
         assert {name for name, _ in missing} <= {TestName.DISTINGUISHER}  # which needs more worlds
 
@@ -292,7 +294,8 @@ def test_what_cannot_be_tested_says_why() -> None:
     assert missing[TestName.REPEATED_NOISE] is Missing.TOO_FEW
     tests, nothing = run_family(replace(draw_measured(rng, 4, 4, silent=1.0), residuals=None))
     assert [test.name for test in tests] == [TestName.SENSITIVITY]
-    assert set(dict(nothing)) | {TestName.SENSITIVITY, TestName.SCORES} >= set(TestName) - {TestName.DISTINGUISHER}
+    alone = {TestName.SCORES, TestName.CANDIDATES, TestName.CANARIES}
+    assert set(dict(nothing)) | {TestName.SENSITIVITY} | alone >= set(TestName) - {TestName.DISTINGUISHER}
     assert dict(nothing)[TestName.NOISE_ALONG_RECORD] is Missing.NO_DIFFERENCE
 
 
@@ -367,7 +370,7 @@ def _louder(where: Any, factor: float) -> Measured:
     """Play a made-up run with so many times the claimed noise somewhere."""
     scale = np.ones(_SHAPE)
     scale[where] = factor
-    sizes = Setting(worlds=_SHAPE[0], rounds=_SHAPE[1])
+    sizes = NoiseSetting(worlds=_SHAPE[0], rounds=_SHAPE[1])
     breach = Breach("louder", (), lambda at: at.own * scale[:, at.number - 1])
     return play(np.random.default_rng(5), sizes, breach)
 

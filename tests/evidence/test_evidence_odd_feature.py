@@ -15,6 +15,7 @@ from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee import guarantee
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mu", [3.0, 5.0])
 def test_honest_runs_are_not_violated_where_sensitivities_follow_the_secret(mu: float) -> None:
     """100 honest runs with each mu: at most the binomial bound (1e-4) of 0.1 %, and 5 % for the lower bound."""

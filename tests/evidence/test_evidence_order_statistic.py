@@ -69,7 +69,15 @@ def coins(rng: np.random.Generator, epsilon: float, n: int) -> Pair:
     return np.where(rng.random(n) < honest, 1.0, -1.0), np.where(rng.random(n) < 1 - honest, 1.0, -1.0)
 
 
-@pytest.mark.parametrize("case", ["noise", "sorted noise", "fair coins", "response", "response at delta", "gaussian"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "noise",
+        "sorted noise",
+        "gaussian",
+        *(pytest.param(case, marks=pytest.mark.long) for case in ("fair coins", "response", "response at delta")),
+    ],
+)
 def test_false_certificates_are_as_rare_as_promised(case: str) -> None:
     """400 runs of mechanisms whose epsilon is known: binomial(400, .05), but for probability 1e-4 a case."""
     rng, false = np.random.default_rng([30, len(case)]), 0
@@ -115,6 +123,7 @@ def test_it_certifies_more_than_clopper_pearson(case: str, gain: float) -> None:
     assert means[0] > gain * means[1]
 
 
+@pytest.mark.long
 def test_scores_of_two_values_are_better_served_by_clopper_pearson() -> None:
     rng = np.random.default_rng(32)
     pairs = [coins(rng, 3.0, 500) for _ in range(40)]

@@ -6,7 +6,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, ttest_ind
 
-from fl_audit.confidence.shift import detectable_shift, gaussian_shift, shift_epsilon_lower_bound
+from fl_audit.confidence.shift import detectable_shift, gaussian_shift, gaussian_slope, shift_epsilon_lower_bound
 from fl_audit.errors import InputError
 from fl_audit.privacy.gaussian import gdp_epsilon
 
@@ -15,6 +15,7 @@ def log_odds(rng: np.random.Generator, mu: float, n1: int, n0: int) -> tuple[NDA
     return rng.normal(mu**2 / 2, mu, n1), rng.normal(-(mu**2) / 2, mu, n0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("mu", "n1", "n0"), [(1e-6, 10, 10), (0.55, 40, 60), (3.0, 5, 4), (0.55, 300, 300)])
 @pytest.mark.parametrize("confidence", [0.95, 0.999])
 def test_false_certificates_are_as_rare_as_promised(mu: float, n1: int, n0: int, confidence: float) -> None:
@@ -120,3 +121,29 @@ def test_a_bound_on_1000_scores_takes_under_a_tenth_of_a_second() -> None:
         shift_epsilon_lower_bound(one, zero, 0.001, 0.95)
         times.append(time.perf_counter() - start)
     assert min(times) < 0.1
+
+
+def test_a_slope_over_parts_of_0_and_1_is_the_shift() -> None:
+    rng = np.random.default_rng(21)
+    one, zero = rng.normal(1.0, 2.0, 30), rng.normal(0.0, 2.0, 50)
+    parts = np.append(np.ones(30), np.zeros(50))
+    found, same = gaussian_slope(parts, np.append(one, zero), 0.95), gaussian_shift(one, zero, 0.95)
+    assert (found.n1, found.n0) == (30, 50)
+    assert found.shift == pytest.approx(same.shift, rel=1e-12)
+    assert found.low == pytest.approx(same.low, rel=1e-9)
+
+
+def test_slopes_are_certified_above_the_truth_as_rarely_as_promised() -> None:
+    rng = np.random.default_rng(22)
+    false = 0
+    for _ in range(2000):
+        parts = rng.binomial(5, 0.3, 60) / np.sqrt(5) * rng.integers(2, size=60)
+        false += gaussian_slope(parts, 3.0 + 2.0 * (0.7 * parts + rng.normal(size=60)), 0.95).low > 0.7
+    low, high = (binom.ppf(tail, 2000, 0.05) for tail in (1e-4, 1 - 1e-4))
+    assert low <= false <= high
+
+
+def test_nothing_is_certified_of_scores_that_hold_nothing() -> None:
+    assert gaussian_slope(np.zeros(9), np.arange(9.0), 0.95).low == 0
+    with pytest.raises(InputError, match="3 parts of 2 scores: accepted are as many"):
+        gaussian_slope(np.ones(3), np.ones(2), 0.95)

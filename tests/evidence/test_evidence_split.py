@@ -10,7 +10,7 @@ from scipy.stats import binom, chi2
 
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
-from fl_audit.evidence.bounds.split import Split, number_that_chooses, split_scores
+from fl_audit.evidence.bounds.split import ScoreSplit, number_that_chooses, split_scores
 
 Array = NDArray[np.float64]
 BY_THRESHOLD = tuple(method for method in BoundMethod if method is not BoundMethod.GAUSSIAN_SHIFT)
@@ -18,7 +18,7 @@ SCORES = st.one_of(st.floats(-40, 40), st.integers(-3, 3).map(float), st.sampled
 GROUPS = st.tuples(arrays(np.float64, st.integers(2, 40), elements=SCORES), arrays(np.float64, 20, elements=SCORES))
 
 
-def same(one: Split, other: Split) -> bool:
+def same(one: ScoreSplit, other: ScoreSplit) -> bool:
     parts = [(one.choosing, other.choosing), (one.measuring, other.measuring)]
     return all(np.array_equal(a.first, b.first) and np.array_equal(a.second, b.second) for a, b in parts)
 

@@ -39,6 +39,7 @@ def test_draws_of_cells_are_a_bootstrap(size: int) -> None:
     assert drawn.std() == pytest.approx(plain.std(), rel=0.2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", [2.0, 2.5, 4.0])
 def test_the_parametric_interval_covers(shape: float) -> None:
     """Of 80 samples at 95 %, 12 or more misses have probability 0.1 %. Percentiles alone miss without a leak."""

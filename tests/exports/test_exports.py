@@ -31,6 +31,7 @@ def stored(directory: Path) -> Path:
     summary = {
         "schema": 1, "verdict": "consistent", "scope": "one pair",
         "guarantee": {"epsilon": 2.0, "delta": 0.001}, "epsilon_star": None, "noise": {"tests": [], "ratio": 1.01},
+        "findings": [{"name": "Share found at 10\xa0% (nats)", "value": 0.2}, {"name": "AUC", "value": None}],
     }  # fmt: skip
     (directory / "summary.json").write_text(json.dumps(summary))
     configuration = {"privacy": {"prior": 0.5, "epsilon": 2.0}, "run": {"device": "cpu"}, "data": {"path": None}}
@@ -74,7 +75,13 @@ def test_series_are_statistics_over_the_worlds_of_a_round(run: Run) -> None:
     assert found["accuracy/mean"].steps == (0, 1, 2)
     assert found["accuracy/mean"].values == pytest.approx([0.1, 0.3, 0.5])
     assert found["sensitivity/max"].values == (3.0, 3.0)
-    assert findings_of(run) == {"schema": 1.0, "guarantee.epsilon": 2.0, "guarantee.delta": 0.001, "noise.ratio": 1.01}
+    assert findings_of(run) == {
+        "schema": 1.0,
+        "guarantee.epsilon": 2.0,
+        "guarantee.delta": 0.001,
+        "noise.ratio": 1.01,
+        "page/Share found at 10 nats": 0.2,
+    }
 
 
 def test_tensorboard_reads_what_was_written(run: Run, tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ def stop_a_frozen_client(address: str, small_plan: MakePlan, tmp_path: Path) -> 
     assert time.time() - mark.stat().st_mtime < 10.0 + 15.0
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(small_plan: MakePlan, tmp_path: Path) -> None:
     from ray.cluster_utils import Cluster
@@ -99,6 +100,7 @@ def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(small_plan: M
     pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_a_node_that_is_killed_costs_only_its_calls(
     small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -138,6 +140,7 @@ def slow_app(mark: Path) -> ClientApp:
     return build_app(mods=[slow])
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_a_node_that_is_cut_off_for_good_costs_only_its_calls(
     small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]

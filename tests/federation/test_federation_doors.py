@@ -110,6 +110,7 @@ def test_no_listener_answers_without_the_token_and_nothing_of_it_is_left() -> No
         assert os.environ["RAY_AUTH_TOKEN"] != token
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_a_stranger_in_another_network_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """With no token, and with a wrong one; and the same stranger gets in where a Ray asks for none."""
@@ -146,6 +147,7 @@ def test_a_stranger_in_another_network_is_refused(monkeypatch: pytest.MonkeyPatc
             assert reached.stdout.strip() == "OK"
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_a_cluster_that_asks_for_a_token_is_joined_with_it_alone(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

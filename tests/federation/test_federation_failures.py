@@ -87,6 +87,7 @@ SECONDS_TO_STOP = 20.0
 GRACE_SECONDS = 5.0
 
 
+@pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.parametrize(
     ("kind", "said", "time_limit", "is_waited_for"),
@@ -124,6 +125,7 @@ def test_on_ray_a_fault_that_stays_ends_run_and_processes(
     pd.testing.assert_frame_equal(resumed.worlds, undisturbed.worlds)
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_on_ray_a_call_whose_process_died_is_made_again_and_one_that_raises_ends_the_run(
     small_plan: MakePlan, tmp_path: Path

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.studies.guarantee_evidence import Evidence, Found, Scored
+from experiments.studies.guarantee_evidence import Evidence, Scored, ShownLoss
 from experiments.studies.guarantee_settings import COLUMNS, write_records
 from experiments.studies.guarantees import (
     QUICK,
-    Row,
+    CombinationRow,
     guarantee_table,
     holm,
     problems,
@@ -25,7 +25,7 @@ from experiments.studies.guarantees import (
 from experiments.studies.knowledge import compare, comparisons
 
 # One worker plays what all tests of this file share.
-pytestmark = pytest.mark.xdist_group("guarantees")
+pytestmark = [pytest.mark.xdist_group("guarantees"), pytest.mark.long]
 WORLDS, PRIVATE_WORLDS = 200, 24
 
 
@@ -37,7 +37,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def rows(records: Path) -> tuple[Row, ...]:
+def rows(records: Path) -> tuple[CombinationRow, ...]:
     found = [
         study(one, records, PRIVATE_WORLDS if one.strategy == "dp-sgd-clients" else WORLDS, seed=number)
         for number, one in enumerate(QUICK)
@@ -45,27 +45,27 @@ def rows(records: Path) -> tuple[Row, ...]:
     return tuple(row for row in found if row is not None)
 
 
-def test_combinations_of_every_kind_agree_with_exact_theory(rows: tuple[Row, ...]) -> None:
+def test_combinations_of_every_kind_agree_with_exact_theory(rows: tuple[CombinationRow, ...]) -> None:
     assert problems(rows) == []
     assert len(rows) == len(QUICK)
     used = [set(values) for values in zip(*(one.parts() for one in QUICK), strict=True)]
     for column, values, every in zip(COLUMNS, used, COLUMNS.values(), strict=True):
         # One optimizer is enough for each view, and one of them is refused.
         assert values == set(every) or column == "shown, optimizer", column
-    weighed = [row.found for row in rows if isinstance(row.found, Found)]
+    weighed = [row.found for row in rows if isinstance(row.found, ShownLoss)]
     # Nothing is compared with nothing: the log-odds of nearly all have a law that is known.
     assert sum(found.law_p is not None for found in weighed) >= len(weighed) - 1
     assert len(weighed) == len(rows) - 1
 
 
-def test_wrong_numbers_are_called_wrong(rows: tuple[Row, ...]) -> None:
+def test_wrong_numbers_are_called_wrong(rows: tuple[CombinationRow, ...]) -> None:
     found = rows[0].found
-    assert isinstance(found, Found)
+    assert isinstance(found, ShownLoss)
     for change in ({"scores_p": 1e-5}, {"law_p": 1e-5}, {"meter_p": 1e-5}, {"advantage": 0.9}, {"lower_bound": 1.5}):
         _assert_called_wrong(rows, 0, replace(found, **change))  # type: ignore[arg-type]
 
 
-def test_scores_and_accountants_that_contradict_the_promise_are_called_wrong(rows: tuple[Row, ...]) -> None:
+def test_scores_and_accountants_that_contradict_the_promise_are_called_wrong(rows: tuple[CombinationRow, ...]) -> None:
     found = rows[-1].found
     assert isinstance(found, Scored)
     assert found.advantage_low <= found.advantage <= found.advantage_high
@@ -80,13 +80,13 @@ def test_scores_and_accountants_that_contradict_the_promise_are_called_wrong(row
         _assert_called_wrong(rows, -1, replace(found, **change))
 
 
-def _assert_called_wrong(rows: tuple[Row, ...], place: int, found: Evidence) -> None:
+def _assert_called_wrong(rows: tuple[CombinationRow, ...], place: int, found: Evidence) -> None:
     spoiled = list(rows)
     spoiled[place] = replace(rows[place], found=found)
     assert len(problems(spoiled)) == 1, found
 
 
-def test_the_tables_show_what_there_is(rows: tuple[Row, ...]) -> None:
+def test_the_tables_show_what_there_is(rows: tuple[CombinationRow, ...]) -> None:
     table = guarantee_table(rows)
     cells = {str(column.header): list(column.cells) for column in table.columns}
     assert table.row_count == len(rows)
@@ -94,7 +94,7 @@ def test_the_tables_show_what_there_is(rows: tuple[Row, ...]) -> None:
     assert cells["worlds"][-1] == str(PRIVATE_WORLDS)
     one = rows[0].combination
     refused = [
-        Row(replace(one, **parts), None, reason)  # type: ignore[arg-type]
+        CombinationRow(replace(one, **parts), None, reason)  # type: ignore[arg-type]
         for parts, reason in (
             ({}, "accepted is another"),
             ({"release": "models, sgd"}, "accepted is another"),

@@ -51,8 +51,13 @@ CASES = (
     ),
 )
 
+QUICK = ("adult",)
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.setting)
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=case.setting, marks=[pytest.mark.long] * (case.setting not in QUICK)) for case in CASES],
+)
 def test_innovations_follow_their_law_and_those_of_wrong_insiders_do_not(
     case: Quick, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -50,6 +50,7 @@ def p_value(better: np.ndarray, other: np.ndarray) -> float:
     return float(binomtest(only_other, only_better + only_other, 0.5, alternative="greater").pvalue)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "privacy",
     [
@@ -122,10 +123,8 @@ def test_summary_and_report_hold_what_was_found(small_plan: MakePlan, tmp_path: 
     assert found["record"]["wins"] == (worlds["record_membership_guess"] == worlds["bit"]).sum()
     assert found["bound"] == found["record"]["bound"] == contents.summary["guarantee"]["advantage_bound_exact"]
     assert "on average over data sets" in found["bound_scope"]
-    assert (tmp_path / "run" / "figures" / "membership.png").exists()
     page = (tmp_path / "run" / "report.html").read_text()
     assert "The membership adversary" in page
-    assert 'id="figure-membership"' in page
 
 
 def test_it_can_be_turned_off(small_plan: MakePlan, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from server.roll_call import call_the_roll
 from server.watched_grid import WatchedGrid
 from strategies.dp_strategy import DPStrategy
 from strategies.errors import FederationError
-from strategies.received import Contribution, sum_contributions
+from strategies.received import ReceivedContribution, sum_contributions
 from strategies.replies import Answer, read_replies
 
 Seen = list[tuple[str, int, set[str], set[str]]]
@@ -161,10 +161,10 @@ def test_a_reply_without_arrays_is_refused(small_plan: MakePlan) -> None:
         strategy.aggregate_train(1, replies)
 
 
-def _of_arrays(replies: Sequence[Message], arrays: Sequence[np.ndarray]) -> list[Contribution]:
+def _of_arrays(replies: Sequence[Message], arrays: Sequence[np.ndarray]) -> list[ReceivedContribution]:
     for reply, array in zip(replies, arrays, strict=False):
         reply.content = RecordDict({Record.ARRAYS: ArrayRecord({Key.SUM: Array(array)})})
-    return [Contribution(client, reply) for client, reply in enumerate(replies[: len(arrays)])]
+    return [ReceivedContribution(client, reply) for client, reply in enumerate(replies[: len(arrays)])]
 
 
 def test_sums_are_added_in_the_order_of_clients(small_plan: MakePlan) -> None:

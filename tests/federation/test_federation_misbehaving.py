@@ -135,7 +135,9 @@ def test_a_client_that_misbehaves_gets_one_line(kind: str, small_plan: MakePlan,
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("kind", ["exits", "no array", "raises 5 MB"])
+@pytest.mark.parametrize(
+    "kind", ["raises 5 MB", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("exits", "no array"))]
+)
 def test_on_ray_too(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
     spoil, said = TABLE[kind]
     stop(kind, spoil, said, Engine.RAY, small_plan, tmp_path)

@@ -18,7 +18,7 @@ from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
 from experiments.runs.engines import Engine
-from experiments.runs.replay import replay
+from experiments.runs.replay import ReplayMatch, agreement, replay
 from experiments.runs.run import rebuild_report, run_audit
 from experiments.runs.run_directory import RunDirectory
 from fl_audit.adversaries.residuals import Residuals
@@ -120,15 +120,29 @@ def test_replay_without_the_challenger_gives_the_same_log_odds(
     np.testing.assert_allclose(again["noise_ratio"], np.sqrt((ratio**2).mean(axis=1)), rtol=0, atol=1e-6)
 
 
-def test_replay_notices_a_changed_release(small_plan: MakePlan, tmp_path: Path) -> None:
+def test_replay_says_to_how_many_digits_it_agrees(small_run: Path, tmp_path: Path) -> None:
+    result = replay(small_run)
+    found = agreement(result, small_run)
+    assert found is not None
+    assert found.agrees
+    assert found.digits >= 6
+    shutil.copytree(small_run / "public", tmp_path / "alone" / "public")
+    assert agreement(result, tmp_path / "alone") is None
+    assert [ReplayMatch(one).digits for one in (0.0, 2e-9, 0.5, 70.0)] == [15, 8, 0, 0]
+    assert [ReplayMatch(one).agrees for one in (0.0, 1e-6, 1.1e-6)] == [True, True, False]
+
+
+def test_replay_notices_a_changed_release(small_run: Path) -> None:
     from safetensors.torch import save_file
 
-    contents = run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, with_report=False)
-    path = next((tmp_path / "run" / "public").glob("releases-*"))
+    path = next((small_run / "public").glob("releases-*"))
     stored = load_file(path)
     stored["releases"][1, 0, 0] += 1.0
     save_file(stored, path)
-    assert abs(replay(tmp_path / "run").log_odds[0, -1] - contents.worlds["log_odds"][0]) > 1e-3
+    found = agreement(replay(small_run), small_run)
+    assert found is not None
+    assert not found.agrees
+    assert abs(replay(small_run).log_odds[0, -1] - pd.read_parquet(small_run / "worlds.parquet")["log_odds"][0]) > 1e-3
 
 
 def test_the_view_model_says_what_the_view_update_says(small_plan: MakePlan, tmp_path: Path) -> None:
@@ -158,21 +172,18 @@ def test_an_existing_directory_is_refused_and_left_alone(small_plan: MakePlan, t
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["notes.txt"]
 
 
-def test_resume_refuses_another_configuration(small_plan: MakePlan, tmp_path: Path) -> None:
-    run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, with_report=False)
+def test_resume_refuses_another_configuration(small_plan: MakePlan, small_run: Path) -> None:
     with pytest.raises(InputError, match="another configuration"):
-        run_audit(small_plan(audit={"worlds": 5}), tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
+        run_audit(small_plan(audit={"worlds": 5}), small_run, Engine.LOCAL, resume=True, with_report=False)
     with pytest.raises(InputError, match="another configuration"):
-        run_audit(small_plan(run={"seed": 1}), tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
+        run_audit(small_plan(run={"seed": 1}), small_run, Engine.LOCAL, resume=True, with_report=False)
 
 
-def test_the_report_can_be_rebuilt(small_plan: MakePlan, tmp_path: Path) -> None:
-    run_audit(small_plan(), tmp_path / "run", Engine.LOCAL)
-    before = (tmp_path / "run" / "summary.json").read_text()
-    (tmp_path / "run" / "report.html").unlink()
-    assert rebuild_report(tmp_path / "run").summary == json.loads(before)
-    assert (tmp_path / "run" / "report.html").exists()
-    assert (tmp_path / "run" / "summary.json").read_text() == before
+def test_the_report_can_be_rebuilt(small_run: Path) -> None:
+    before = (small_run / "summary.json").read_text()
+    assert rebuild_report(small_run).summary == json.loads(before)
+    assert (small_run / "report.html").exists()
+    assert (small_run / "summary.json").read_text() == before
 
 
 def test_who_learns_nothing_is_right_by_chance(small_plan: MakePlan, tmp_path: Path) -> None:
@@ -200,12 +211,12 @@ def test_a_removed_record_and_a_prior(small_plan: MakePlan, tmp_path: Path) -> N
     assert worlds["epsilon_star"].notna().all()
 
 
-def test_a_resumed_run_may_change_how_it_is_carried_out(small_plan: MakePlan, tmp_path: Path) -> None:
-    before = run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, with_report=False)
-    (tmp_path / "run" / "timing.json").unlink()
+def test_a_resumed_run_may_change_how_it_is_carried_out(small_plan: MakePlan, small_run: Path) -> None:
+    before = json.loads((small_run / "summary.json").read_text())
+    (small_run / "timing.json").unlink()
     changed = small_plan(run={"client-time-limit": 9.0, "actors": 1, "batches-in-flight": 1})
-    after = run_audit(changed, tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
-    assert after.summary["insider"] == before.summary["insider"]
+    after = run_audit(changed, small_run, Engine.LOCAL, resume=True, with_report=False)
+    assert after.summary["insider"] == before["insider"]
     assert after.summary["timing"]["training_seconds"] is None
 
 
@@ -228,11 +239,10 @@ def test_what_epsilon_star_cannot_use_is_refused_before_the_run(small_plan: Make
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_that_another_process_holds_is_refused(small_plan: MakePlan, tmp_path: Path) -> None:
-    run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, with_report=False)
-    held = RunDirectory(tmp_path / "run")
+def test_a_run_that_another_process_holds_is_refused(small_plan: MakePlan, small_run: Path) -> None:
+    held = RunDirectory(small_run)
     with held.locked(), pytest.raises(InputError, match="in use by another process"):
-        run_audit(small_plan(), tmp_path / "run", Engine.LOCAL, resume=True, with_report=False)
+        run_audit(small_plan(), small_run, Engine.LOCAL, resume=True, with_report=False)
 
 
 def test_an_unreachable_cluster_is_refused_before_the_run(small_plan: MakePlan, tmp_path: Path) -> None:

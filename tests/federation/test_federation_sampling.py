@@ -188,7 +188,7 @@ def test_a_sampled_run_with_momentum_resumes_to_the_same_end(small_plan: MakePla
     assert "Gaussian noise on the sum, neighbours by add-remove-record, records sampled at rate 0.25" in page
     assert not list((tmp_path / "run" / "public").glob("releases-*"))
     figures = {path.stem for path in (tmp_path / "run" / "figures").iterdir()}
-    assert figures == {"membership", "other-promises", "accuracy", "epsilon-star"}
+    assert figures == {"other-promises", "accuracy", "epsilon-star"}
     with pytest.raises(InputError, match="without the insider"):
         replay(tmp_path / "run")
 

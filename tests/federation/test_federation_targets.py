@@ -109,6 +109,7 @@ def test_attacks_find_members_of_models_that_learned_by_heart(small_plan: MakePl
     assert 0.4 < membership.is_in.mean() < 0.6
 
 
+@pytest.mark.long
 def test_white_box_and_active_insiders_find_members(small_plan: MakePlan, tmp_path: Path) -> None:
     """Each interval fails to lie above 1/2 once in 40 runs where nothing is found."""
     data = {"data": _BY_HEART["data"] | {"records": 80}, "run": {"worlds-per-batch": 48}}

@@ -39,6 +39,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> RunContents:
     return play(tmp_path_factory.mktemp("honest"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("strategy", "verdict"), [(DPStrategy, "consistent"), (HalvedNoise, "violated")])
 def test_two_thousand_worlds_tell_an_honest_server_from_one_that_halves_its_noise(
     strategy: type[DPStrategy], verdict: str, honest: RunContents, tmp_path: Path
@@ -62,6 +63,7 @@ def test_one_world_is_inconclusive(small_plan: MakePlan, tmp_path: Path) -> None
     assert "too little to tell" in contents.summary["scope"]
 
 
+@pytest.mark.long
 def test_global_sensitivity_gives_the_insider_less_as_the_sensitivities_predict(
     honest: RunContents, tmp_path: Path
 ) -> None:

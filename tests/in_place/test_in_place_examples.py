@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import subprocess
 from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -29,11 +30,13 @@ CLAIMS = {
 """Of the examples that are watched by the usual lines alone."""
 
 
-def watched_source(name: str) -> str:
-    """Return an example with the lines that watch it: as it stands there, or with the usual ones."""
-    if name not in CLAIMS:
-        return (EXAMPLES / f"{name}_watched.py").read_text()
+def watched_source(name: str, directory: Path) -> str:
+    """Return an example with the lines that watch it: those of its patch, or the usual ones."""
     source = (EXAMPLES / f"{name}.py").read_text()
+    if name not in CLAIMS:
+        (directory / f"{name}.py").write_text(source)
+        subprocess.run(["git", "apply", str(EXAMPLES / f"{name}.patch")], cwd=directory, check=True)
+        return (directory / f"{name}.py").read_text()
     audit = f"audit = Audit({CLAIMS[name]}, games=220)\nclient_app = ClientApp(mods=[audit.insider()])\n"
     source = source.replace("client_app = ClientApp()\n", f"from strategies.games import Audit, StatedClaim\n\n{audit}")
     return re.sub(r"( strategy = )(.*)\n", r"\1audit.watch(\2)\n", source)
@@ -41,10 +44,10 @@ def watched_source(name: str) -> str:
 
 def example(name: str, is_watched: bool, directory: Path) -> ModuleType:
     """Return the module of an example, imported anew where it is made here."""
-    if name not in CLAIMS or not is_watched:
-        return importlib.import_module(f"experiments.examples.{name}{'_watched' if is_watched else ''}")
+    if not is_watched:
+        return importlib.import_module(f"experiments.examples.{name}")
     path = directory / f"{name}_watched.py"
-    path.write_text(watched_source(name))
+    path.write_text(watched_source(name, directory))
     spec = spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -87,8 +90,8 @@ def assert_unchanged(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_watching_takes_at_most_five_lines(name: str) -> None:
-    alone, watched = (EXAMPLES / f"{name}.py").read_text().splitlines(), watched_source(name).splitlines()
+def test_watching_takes_at_most_five_lines(name: str, tmp_path: Path) -> None:
+    alone, watched = (EXAMPLES / f"{name}.py").read_text().splitlines(), watched_source(name, tmp_path).splitlines()
     changes = [line for line in difflib.ndiff(alone, watched) if line.startswith("+ ") and line.strip("+ ")]
     assert 3 <= len(changes) <= 5
 
@@ -100,6 +103,7 @@ def test_watched_training_is_the_same_to_the_last_bit(
     assert_unchanged(name, tmp_path, monkeypatch, Engine.LOCAL, clients=3)
 
 
+@pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", ["quickstart_pytorch", "opacus_clients"])

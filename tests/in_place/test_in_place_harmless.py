@@ -1,22 +1,25 @@
 """An audit never ends the app: whatever goes wrong in it, training comes to the same model, and it is said."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
-from toy_app import CLIENTS, toy_audit, toy_run
+from toy_app import CLIENTS, Noisy, toy_audit, toy_run
 
 from fl_audit.errors import InputError
 from fl_audit.laboratory.claim import StatedClaim
 from strategies.games import Audit, insider
 from strategies.games.arrays import record_of
+from strategies.games.fingerprint import fingerprint
 
 _HOOKS = {
     "strategies.games.watched.open_campaign": "no games are played",
@@ -27,8 +30,8 @@ _HOOKS = {
     "strategies.games.hearing.read_note": "cannot be heard",
     "strategies.games.hearing.taken_answer": "cannot be heard",
     "strategies.games.insider._enter": "replies of clients",
-    "strategies.games.insider.Answer": "no client answered as an insider",
-    "strategies.games.watched.Table.play": "the games ended early",
+    "strategies.games.insider.ClientAnswer": "no client answered as an insider",
+    "strategies.games.watched.GameTable.play": "the games ended early",
     "strategies.games.watched.played": "the games ended early",
     "strategies.games.store.Campaign.add": "the games ended early",
     "strategies.games.watched.finish": "the games ended early",
@@ -104,6 +107,51 @@ def test_messages_without_arrays_are_left_out(tmp_path: Path, capsys: pytest.Cap
 
     toy_run(lambda: Silent(fraction_evaluate=0.0), toy_audit(tmp_path, games=21), mods=[insider, empty])
     assert "games" in capsys.readouterr().err
+
+
+class Tracked(FedAvg):
+    """Writes to a tracker in every round, as many apps do."""
+
+    def aggregate_train(self, server_round: int, replies: Any) -> Any:
+        sys.modules["wandb"].log({"round": server_round, "mode": os.environ.get("WANDB_MODE")})
+        return super().aggregate_train(server_round, replies)
+
+
+def test_a_tracker_has_the_rows_of_the_training_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[Any] = []
+    tracker = ModuleType("wandb")
+    tracker.log = rows.append  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "wandb", tracker)
+    toy_run(lambda: Tracked(fraction_evaluate=0.0), toy_audit(tmp_path, games=30))
+    assert rows == [{"round": 1, "mode": None}, {"round": 2, "mode": None}]
+    assert "WANDB_MODE" not in os.environ
+    tracker.log({"round": 3})
+    assert len(rows) == 3
+    assert json.loads((tmp_path / "verdict.json").read_text())["verdict"] == "violated"
+
+
+def test_games_of_another_strategy_are_put_aside_and_new_ones_are_played(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Noise 0 tells all, noise 50 nothing; games of equal strategies go on where they were."""
+    audit = toy_audit(tmp_path, games=40)
+    verdicts = []
+    for spread in (0.0, 0.0, 50.0):
+        toy_run(lambda spread=spread: Noisy(spread), audit)
+        verdicts.append(json.loads((tmp_path / "verdict.json").read_text())["verdict"])
+    assert verdicts == ["violated", "violated", "consistent"]
+    aside = list(tmp_path.glob("games-of-*"))
+    assert len(aside) == 1
+    assert json.loads((aside[0] / "verdict.json").read_text())["verdict"] == "violated"
+    assert capsys.readouterr().err.count("not the one of the games") == 1
+
+
+def test_a_fingerprint_follows_code_and_numbers_and_nothing_else() -> None:
+    plain = fingerprint(Noisy(1.0))
+    assert plain == fingerprint(Noisy(1.0))
+    assert len({plain, fingerprint(Noisy(2.0)), fingerprint(FedAvg(fraction_evaluate=0.0))}) == 3
+    wrapped = [DifferentialPrivacyServerSideFixedClipping(Noisy(spread), 1.0, 1.0, CLIENTS) for spread in (1.0, 2.0)]
+    assert fingerprint(wrapped[0]) != fingerprint(wrapped[1])
 
 
 COUNTER = "bn.num_batches_tracked"

@@ -9,11 +9,11 @@ import pytest
 from laboratory.made_up_games import Bits, games_of, gaussian, trial_of
 from numpy.typing import NDArray
 
+from experiments.trials.page import write_trial
 from fl_audit.laboratory.causes import cause_of
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.features import ROUNDED
 from fl_audit.laboratory.findings import findings
-from fl_audit.report.trial_page import write_trial
 
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
 

@@ -16,7 +16,7 @@ from fl_audit.laboratory.trial import Budget
 from strategies.games import Audit, Subject
 from strategies.games.bridge import as_strategy, initial_model
 from strategies.games.campaign import hold_to_claim
-from strategies.games.cast import Game
+from strategies.games.cast import LaboratoryGame
 from strategies.games.kinds import BY_NAME
 
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
@@ -40,7 +40,7 @@ def test_games_are_those_of_the_new_interface(kind: str) -> None:
     steps = []
     for interface in (old, new):
         np.random.seed(1)  # noqa: NPY002  # where Flower's wrappers draw their noise
-        seen = Game(Subject(_fixed(interface)), claim, BY_NAME[kind], True, np.random.default_rng(0)).play()
+        seen = LaboratoryGame(Subject(_fixed(interface)), claim, BY_NAME[kind], True, np.random.default_rng(0)).play()
         assert seen.refusal is None
         steps.append(seen.steps)
     np.testing.assert_allclose(steps[0], steps[1], atol=1e-6)

@@ -1,3 +1,7 @@
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from laboratory.made_up_games import Bits, games_of, gaussian, trial_of
@@ -6,7 +10,8 @@ from scipy.stats import binom
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.findings import opening
+from fl_audit.laboratory.features import COARSE, FINEST
+from fl_audit.laboratory.findings import opening, trial_json
 from fl_audit.laboratory.seen import Games
 from fl_audit.laboratory.trial import Budget, Trial
 
@@ -29,6 +34,7 @@ def test_the_whole_shift_over_rounds_counts() -> None:
     assert trial_of(claim, gaussian(3.0, rounds=4)).verdict is Verdict.VIOLATED
 
 
+@pytest.mark.long
 def test_claims_that_hold_are_seldom_called_violated() -> None:
     # At the very edge of the claim. Of 40 trials at level .05 more than 6 are violated with probability .004.
     verdicts = [trial_of(_CLAIM, gaussian(1.0), seed).verdict for seed in range(40)]
@@ -68,6 +74,52 @@ def test_a_release_that_is_missing_is_found() -> None:
         return games_of(steps)
 
     assert trial_of(_CLAIM, make).verdict is Verdict.VIOLATED
+
+
+_EVERYWHERE = np.full(3, 3**-0.5)
+
+
+def _released(add: Callable[[Any, Any], Any]) -> Trial:
+    """Return a trial of noise as large as the norm, with the contribution in all three parameters."""
+
+    def make(bits: Bits, random: np.random.Generator) -> Games:
+        games = games_of(add(bits[:, None, None] * _EVERYWHERE, random.standard_normal((len(bits), 1, 3))))
+        return replace(games, direction=np.broadcast_to(_EVERYWHERE, games.steps.shape))
+
+    return trial_of(_CLAIM, make, budget=Budget(200, (2000,), (1.0,), 1, 1, 1))
+
+
+def test_low_bits_of_a_sum_in_floating_point_are_said_and_do_not_count_in_the_verdict() -> None:
+    trial = _released(lambda mean, noise: (mean.astype(np.float32) + noise.astype(np.float32)).astype(np.float64))
+    assert trial.verdict is Verdict.CONSISTENT
+    assert trial.floating is not None
+    assert trial.floating.is_broken
+    assert trial.floating.lead.group == FINEST
+    assert "Floating-point leak" in opening(trial)
+    assert "Floating-point leak" in trial_json(trial, (), ())["floating_point"]
+
+
+def test_noise_on_a_grid_far_finer_than_itself_is_a_matter_of_rounding() -> None:
+    trial = _released(lambda mean, noise: mean + np.rint(noise * 2.0**14) / 2.0**14)
+    assert trial.verdict is Verdict.CONSISTENT
+    assert trial.floating is not None
+    assert trial.floating.right == trial.floating.games
+
+
+def test_a_release_that_is_rounded_to_a_grid_has_no_low_bits() -> None:
+    trial = _released(lambda mean, noise: np.rint((mean + noise) * 4096) / 4096)
+    assert trial.verdict is Verdict.CONSISTENT
+    assert trial.floating is None or not trial.floating.is_broken
+    assert trial_json(trial, (), ())["floating_point"] is None
+
+
+@pytest.mark.parametrize("grid", [0.25, 2.0**-8])
+def test_noise_on_a_coarse_grid_is_more_than_a_matter_of_rounding(grid: float) -> None:
+    """A 256th of the noise and more: what lies between its steps has no noise at all."""
+    trial = _released(lambda mean, noise: mean + np.rint(noise / grid) * grid)
+    assert trial.verdict is Verdict.VIOLATED
+    assert trial.worst is not None
+    assert trial.worst.lead.group == COARSE
 
 
 def test_refusing_what_is_malformed_is_no_leak_and_refusing_an_ordinary_update_is() -> None:

@@ -11,14 +11,14 @@ from experiments.zoo.__main__ import chosen
 from experiments.zoo.animal import Animal, Honest
 from experiments.zoo.animals import ANIMALS
 from experiments.zoo.honest import CENTRAL, DISTRIBUTED, HONEST, LOCAL, ONE_ROUND, RECORDS, subject
-from experiments.zoo.hunt import Row, problems, write_csv
+from experiments.zoo.hunt import FLOATING, TrialRow, problems, write_csv
 from experiments.zoo.page import page
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.trial import Budget, Trial
 from fl_audit.randomness import Purpose, generator
 from strategies.games.campaign import hold_to_claim
-from strategies.games.cast import Game
+from strategies.games.cast import LaboratoryGame
 from strategies.games.kinds import KINDS
 
 _SMALL = Budget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1)
@@ -40,8 +40,8 @@ def _animal(name: str) -> Animal:
     return next(animal for animal in ANIMALS if animal.name == name)
 
 
-def _row(name: str, verdict: str) -> Row:
-    return Row(name, "epsilon 1", verdict, "removed", "loss", 2.0, 1.0, 0.1, 0.9, 0.7, 600, 5.0, 9.0)
+def _row(name: str, verdict: str) -> TrialRow:
+    return TrialRow(name, "epsilon 1", verdict, "removed", "loss", 2.0, 1.0, 0.1, 0.9, 0.7, 600, 5.0, 9.0)
 
 
 def test_the_zoo_is_complete_and_every_animal_has_an_honest_twin() -> None:
@@ -94,7 +94,7 @@ def test_honest_noise_is_as_large_as_it_says(honest: Honest, deviation: float) -
     random.seed(5)
     kind = next(kind for kind in KINDS if kind.name == "nothing")
     draws = generator(1, Purpose.LABORATORY)
-    games = [Game(honest.subject, honest.claim, kind, False, draws).play().steps[0] for _ in range(60)]
+    games = [LaboratoryGame(honest.subject, honest.claim, kind, False, draws).play().steps[0] for _ in range(60)]
     square = float(np.sum(np.square(games))) / deviation**2
     assert chi2.ppf(5e-5, 540) < square < chi2.ppf(1 - 5e-5, 540)
 
@@ -102,7 +102,9 @@ def test_honest_noise_is_as_large_as_it_says(honest: Honest, deviation: float) -
 def test_a_malformed_reply_is_refused_and_a_missing_one_adds_nothing() -> None:
     draws = generator(1, Purpose.LABORATORY)
     seen = {
-        name: Game(CENTRAL.subject, CENTRAL.claim, next(kind for kind in KINDS if kind.name == name), bit, draws).play()
+        name: LaboratoryGame(
+            CENTRAL.subject, CENTRAL.claim, next(kind for kind in KINDS if kind.name == name), bit, draws
+        ).play()
         for name, bit in (("not a number", True), ("wrong shape", True), ("missing reply", False))
     }
     assert "no number" in str(seen["not a number"].refusal)
@@ -113,7 +115,7 @@ def test_a_malformed_reply_is_refused_and_a_missing_one_adds_nothing() -> None:
 def test_the_clipping_norm_follows_the_median() -> None:
     # Andrew et al. 2021, Algorithm 1: C exp(-rate (share of clients within C - 1/2)).
     replies = tuple(parts.Reply({"w": np.array([length])}, {}) for length in (0.5, 0.9, 1.1, 0.2))
-    moved = parts.towards_median(0.4, 0.0)(parts.Round(1, 4, 1.0, replies), generator(1, Purpose.RELEASE_NOISE))
+    moved = parts.towards_median(0.4, 0.0)(parts.ServerRound(1, 4, 1.0, replies), generator(1, Purpose.RELEASE_NOISE))
     assert moved == pytest.approx(np.exp(-0.4 * (0.75 - 0.5)))
 
 
@@ -140,6 +142,13 @@ def test_what_got_away_and_who_is_accused_wrongly_is_said(tmp_path: Path) -> Non
     assert next(csv.DictReader((tmp_path / "zoo.csv").open()))["verdict"] == "consistent"
     text = page({animal: rows[0][1]}, {animal.twin.name: rows[1][1]})
     assert all(words in text for words in (animal.wrong, animal.source, animal.mend, "one round: violated"))
+
+
+def test_low_precision_is_caught_by_its_floating_point_leak_and_nothing_else_is() -> None:
+    for name in ("low-bits", "half-precision"):
+        assert problems([(_animal(name), _row(name, FLOATING))]) == []
+    assert problems([(_animal("bare-bias"), _row("bare-bias", FLOATING))])
+    assert problems([(CENTRAL, _row("one round", FLOATING))]) == []
 
 
 def test_an_unknown_animal_is_named() -> None:
@@ -170,7 +179,13 @@ _ONLY_ON_STAGE = {
 """Animals, and the kind of game that finds each."""
 
 
-@pytest.mark.parametrize("name", _ONLY_ON_STAGE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long] * name.startswith(("private-", "outliers-", "sparse-")))
+        for name in _ONLY_ON_STAGE
+    ],
+)
 def test_a_breach_is_found_on_its_stage_and_nowhere_else(name: str) -> None:
     """On the usual stage with a small model it is missed."""
     animal, stage = _animal(name), _ONLY_ON_STAGE[name]
@@ -178,6 +193,7 @@ def test_a_breach_is_found_on_its_stage_and_nowhere_else(name: str) -> None:
     assert _trial(animal, "removed").verdict is not Verdict.VIOLATED
 
 
+@pytest.mark.long
 def test_noise_that_decays_is_found_over_rounds() -> None:
     animal = _animal("decaying-noise")
     budget = Budget(pilot=100, stages=(800,), shares=(1.0,), tried=1, most=1, deep=1)

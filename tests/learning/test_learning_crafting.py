@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from fl_audit.errors import InputError
-from fl_audit.learning.crafting import Box, Candidates, Found, Scene, craft_opposite, craft_record
+from fl_audit.learning.crafting import Box, Candidates, CraftedFeatures, CraftingScene, craft_opposite, craft_record
 from fl_audit.learning.stacked import StackedModel
 
 FEATURES, CLASSES, NORM = 12, 3, 1.5
@@ -16,17 +16,17 @@ def _network(classes: int = CLASSES) -> nn.Module:
     return nn.Sequential(nn.Linear(FEATURES, 6), nn.Tanh(), nn.Linear(6, classes))
 
 
-def _gradient(network: nn.Module, found: Found) -> Tensor:
+def _gradient(network: nn.Module, found: CraftedFeatures) -> Tensor:
     loss = nn.functional.cross_entropy(network(found.features.unsqueeze(0)), torch.tensor([found.label]))
     return torch.cat([one.flatten() for one in torch.autograd.grad(loss, list(network.parameters()))])
 
 
-def _scene(network: nn.Module, binary: bool = False) -> Scene:
+def _scene(network: nn.Module, binary: bool = False) -> CraftingScene:
     model = StackedModel(network, (FEATURES,))
     models = model.layout.flatten(dict(network.named_parameters())).unsqueeze(0)
     kept = torch.zeros(FEATURES, dtype=torch.bool)
     kept[::2] = binary
-    return Scene(model, models, NORM, Box(torch.full((FEATURES,), -0.5), torch.full((FEATURES,), 2.0), kept))
+    return CraftingScene(model, models, NORM, Box(torch.full((FEATURES,), -0.5), torch.full((FEATURES,), 2.0), kept))
 
 
 def _starts(count: int, classes: int = CLASSES) -> Candidates:
@@ -36,7 +36,7 @@ def _starts(count: int, classes: int = CLASSES) -> Candidates:
 
 def _others(network: nn.Module, classes: int = CLASSES) -> Tensor:
     """Return the sum of clipped gradients of some records, one by one."""
-    found = (_gradient(network, Found(x, int(y))) for x, y in zip(*_starts(20, classes), strict=True))
+    found = (_gradient(network, CraftedFeatures(x, int(y))) for x, y in zip(*_starts(20, classes), strict=True))
     return torch.stack([one * min(1.0, NORM / float(one.norm())) for one in found]).sum(0)
 
 
@@ -54,7 +54,7 @@ def test_a_crafted_record_is_clipped_and_at_right_angles_to_all_others(binary: b
     assert float(found.features.max()) <= 2.0
     at_an_end = (found.features == -0.5) | (found.features == 2.0)
     assert not binary or bool(at_an_end[::2].all())
-    usual = [abs(float(nn.functional.cosine_similarity(_gradient(network, Found(x, int(y))), others, dim=0)))
+    usual = [abs(float(nn.functional.cosine_similarity(_gradient(network, CraftedFeatures(x, int(y))), others, dim=0)))
              for x, y in zip(*_starts(20), strict=True)]  # fmt: skip
     assert min(usual) > abs(cosine)
 
@@ -62,9 +62,9 @@ def test_a_crafted_record_is_clipped_and_at_right_angles_to_all_others(binary: b
 def test_where_no_gradient_can_be_clipped_the_longest_is_returned() -> None:
     network = _network()
     scene = _scene(network)
-    far = Scene(scene.model, scene.models, 1e3, scene.box)
+    far = CraftingScene(scene.model, scene.models, 1e3, scene.box)
     found, others = craft_record(far, _others(network).unsqueeze(0), _starts(6)), _starts(6)
-    lengths = [float(_gradient(network, Found(x, int(y))).norm()) for x, y in zip(*others, strict=True)]
+    lengths = [float(_gradient(network, CraftedFeatures(x, int(y))).norm()) for x, y in zip(*others, strict=True)]
     assert float(_gradient(network, found).norm()) > 1.5 * max(lengths)
 
 
@@ -92,6 +92,6 @@ class _Detached(nn.Module):
 def test_a_model_without_a_gradient_in_its_features_is_refused() -> None:
     scene = _scene(_network())
     model = StackedModel(_Detached(), (FEATURES,))
-    blind = Scene(model, torch.zeros(1, CLASSES), NORM, scene.box)
+    blind = CraftingScene(model, torch.zeros(1, CLASSES), NORM, scene.box)
     with pytest.raises(InputError, match="not differentiable in the features"):
         craft_record(blind, torch.ones(1, CLASSES), _starts(2))

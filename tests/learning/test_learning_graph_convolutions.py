@@ -175,6 +175,7 @@ def test_what_is_no_graph_is_refused() -> None:
         GraphNetwork(3, 9)
 
 
+@pytest.mark.long
 def test_nodes_that_nearly_tie_are_not_taken_for_mixed_examples() -> None:
     # On two threads single precision puts two nodes in another order in each of these networks, where examples run one
     # by one.

@@ -15,7 +15,7 @@ from torch import nn
 
 from fl_audit.errors import InputError
 from fl_audit.learning.layout import ParameterLayout
-from fl_audit.learning.models import ModelSpec, build_model, initial_models, model_names
+from fl_audit.learning.models import ModelSpec, build_model, initial_models, model_names, model_template
 from fl_audit.learning.module_checks import check_module
 from fl_audit.learning.stacked import StackedModel
 
@@ -301,12 +301,6 @@ def test_refuses_a_model_that_cannot_learn() -> None:
         StackedModel(nn.Flatten(), (4,))
 
 
-def test_refuses_frozen_parameters() -> None:
-    module = nn.Sequential(nn.Linear(4, 3).requires_grad_(False), nn.ReLU(), nn.Linear(3, 2))
-    with pytest.raises(InputError, match=r"parameters 0\.weight, 0\.bias are frozen"):
-        check_module(module)
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -339,6 +333,7 @@ def test_a_check_leaves_the_global_generator_alone() -> None:
 
 
 MORE_FACTORIES = """
+import random
 import sys
 import torch
 import warnings
@@ -415,6 +410,43 @@ def ending():
 def failing():
     raise KeyError
 
+def misled():
+    return nn.Linear("six", 3)
+
+def demanding(classes, width):
+    return nn.Linear(width, classes)
+
+def all_frozen():
+    return nn.Sequential(nn.Flatten(), nn.Linear(6, 3)).requires_grad_(False)
+
+def unsteady():
+    core = nn.Linear(6, 6).requires_grad_(False)
+    with torch.no_grad():
+        core.weight.copy_(torch.full((6, 6), random.SystemRandom().random()))
+        core.bias.copy_(core.weight[0])
+    return nn.Sequential(nn.Flatten(), core, nn.Linear(6, 3))
+
+class Adapted(nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.core = nn.Linear(inputs, outputs).requires_grad_(False)
+        self.down, self.up = nn.Linear(inputs, 2, bias=False), nn.Linear(2, outputs, bias=False)
+
+    def forward(self, x):
+        return self.core(x) + self.up(self.down(x))
+
+def low_rank():
+    return nn.Sequential(nn.Flatten(), Adapted(6, 8), nn.Tanh(), Adapted(8, 3))
+
+def frozen_bias():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+    model[1].bias.requires_grad_(False)
+    return model
+
+def frozen_core():
+    core = nn.Sequential(nn.Flatten(), nn.Linear(6, 8), nn.LayerNorm(8), nn.ReLU()).requires_grad_(False)
+    return nn.Sequential(core, nn.Linear(8, 3))
+
 def recurrent_dropping():
     return Recurrent(0.2)
 
@@ -429,6 +461,7 @@ def strange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     (tmp_path / "strange_models.py").write_text(MORE_FACTORIES)
     (tmp_path / "ending_module.py").write_text("raise SystemExit(1)\n")
     (tmp_path / "failing_module.py").write_text("1 / 0\n")
+    (tmp_path / "needing_module.py").write_text("import not_there\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "strange_models", raising=False)
     return lambda name: ModelSpec(name if ":" in name else f"strange_models:{name}", (2, 3), 3)
@@ -442,10 +475,15 @@ def strange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         ("in_halves", "parameter '1.weight' is of type float16: accepted is float32"),
         ("nowhere", "parameter '1.weight' is on device meta: accepted is cpu"),
         ("lazy", "parameter '1.weight' belongs to a lazy layer, which has no shape until it first runs"),
-        ("ending", r"'strange_models:ending' cannot be built \(SystemExit\)"),
-        ("failing", r"cannot be built \(KeyError\)"),
-        ("ending_module:build", r"cannot be imported \(SystemExit\)"),
-        ("failing_module:build", r"cannot be imported \(ZeroDivisionError: division by zero\)"),
+        ("ending", r"'strange_models:ending' cannot be built: its function raised SystemExit in strange_models.py"),
+        ("failing", r"cannot be built: its function raised KeyError in strange_models.py, line \d+$"),
+        ("misled", r"cannot be built: its function raised TypeError: .* in strange_models.py"),
+        ("demanding", r"cannot be called \(missing a required argument: 'width'\): accepted is a function that takes"),
+        ("ending_module:build", r"cannot be imported \(SystemExit in ending_module.py, line 1\)$"),
+        ("failing_module:build", r"cannot be imported \(ZeroDivisionError: division by zero in failing_module.py"),
+        ("needing_module:build", "cannot be imported: it needs the package 'not_there', which is not installed$"),
+        ("all_frozen", "all parameters of the model are frozen"),
+        ("unsteady", "makes another 1.weight, 1.bias at every call, and nobody trains it"),
         ("Dropping", "draws random numbers in training mode, as dropout does"),
         ("Shifting", "gives other outputs in training mode"),
         ("recurrent_dropping", "draws random numbers in training mode"),
@@ -458,6 +496,40 @@ def test_a_strangers_module_is_refused_in_one_line(
     with pytest.raises(InputError, match=message) as refusal:
         StackedModel.of(strange(name))
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "trained", "fast"), [("low_rank", 50, False), ("frozen_core", 27, True), ("frozen_bias", 75, False)]
+)
+def test_of_a_model_with_a_frozen_part_the_rest_is_trained(
+    strange: Callable[[str], ModelSpec], name: str, trained: int, fast: bool
+) -> None:
+    spec = strange(name)
+    model = StackedModel.of(spec)
+    assert (model.layout.size, model.fast, model.chain) == (trained, fast, None)
+    models, features, labels = initial_models(spec, 1, [0, 1]), torch.rand(5, 2, 3), torch.tensor([0, 1, 2, 0, 1])
+    assert models.shape == (2, trained)
+    truth = torch.stack([clipped_by_hand(model_template(spec), row, features, labels, 0.3) for row in models])
+    torch.testing.assert_close(model.clipped_sum(models, features, labels, 0.3).double(), truth, rtol=1e-4, atol=1e-5)
+    # What is frozen is the same wherever the model is built: another process draws nothing else.
+    torch.manual_seed(3)
+    other = StackedModel(model_template(spec), spec.feature_shape)
+    assert torch.equal(other.logits(models, features), model.logits(models, features))
+
+
+def clipped_by_hand(
+    module: nn.Module, row: torch.Tensor, features: torch.Tensor, labels: torch.Tensor, norm: float
+) -> torch.Tensor:
+    """Return the clipped sum of one world by torch alone, on the module as its author wrote it."""
+    module = module.double()
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    nn.utils.vector_to_parameters(row.double(), trained)
+    total = torch.zeros_like(row, dtype=torch.float64)
+    for example, label in zip(features.double(), labels, strict=True):
+        loss = nn.functional.cross_entropy(module(example.unsqueeze(0)), label.unsqueeze(0))
+        gradient = torch.cat([part.reshape(-1) for part in torch.autograd.grad(loss, trained)])
+        total += gradient * min(1.0, norm / float(gradient.norm()))
+    return total
 
 
 @pytest.mark.parametrize("name", ["Recurrent", "Attentive", "Tempered", "Softened"])

@@ -22,7 +22,7 @@ from fl_audit.mechanisms.noise import (
     Noise,
     NoiseScaling,
     NoNoise,
-    faced,
+    effective_noise_multiplier,
 )
 from fl_audit.mechanisms.participation import Everybody, FixedCohort, Participation, PoissonSampling
 from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Place, Standpoint, TargetsParticipation
@@ -119,14 +119,14 @@ def test_only_global_noise_is_a_private_release() -> None:
 def test_an_adversary_faces_the_noise_that_it_does_not_know(
     noise: Noise, standpoint: Standpoint, multiplier: float
 ) -> None:
-    assert faced(noise, standpoint) == pytest.approx(multiplier, rel=1e-15)
+    assert effective_noise_multiplier(noise, standpoint) == pytest.approx(multiplier, rel=1e-15)
 
 
 @pytest.mark.parametrize("noise", [DistributedGaussian(3.0, 4), LocalGaussian(3.0, 4)])
 def test_some_noise_of_others_must_be_left(noise: Noise) -> None:
-    faced(noise, Standpoint(colluders=2))
+    effective_noise_multiplier(noise, Standpoint(colluders=2))
     with pytest.raises(InputError, match="colluders is 3 and there are 4 clients: accepted are 0 to 2"):
-        faced(noise, Standpoint(colluders=3))
+        effective_noise_multiplier(noise, Standpoint(colluders=3))
 
 
 @pytest.mark.parametrize("noise", [CentralGaussian(3.0), CorrelatedGaussian(3.0, StrategyKind.TREE, 8)])

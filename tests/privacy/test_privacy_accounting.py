@@ -88,6 +88,7 @@ def test_classic_orders_and_renyi_divergences_are_the_published_ones() -> None:
     assert rdp_classic_epsilon(9.95, 30, 0.001) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.long
 @given(st.floats(1e-3, 50), st.floats(-12, -0.1), st.sampled_from(list(Accountant)))
 @settings(max_examples=100, deadline=None, derandomize=True)
 def test_mu_of_epsilon_inverts_every_accountant(mu: float, exponent: float, accountant: Accountant) -> None:

@@ -65,6 +65,7 @@ def test_every_delta_is_answered_and_smaller_ones_cost_more() -> None:
             assert answers[-1] <= curves.composed_quantile(deltas[-1]) < math.inf
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_a_sampled_promise_at_a_tiny_delta_is_kept(adjacency: Adjacency) -> None:
     for target in ({"epsilon": 2.0}, {"belief": 0.9}, {"advantage": 0.1}):

@@ -21,6 +21,7 @@ from fl_audit.report.page.first_screen import first_screen
 from fl_audit.report.page.gauge import gauge_html, kept_epsilon
 from fl_audit.report.page.html import PAPER, render_html
 from fl_audit.report.page.palette import DARK, LIGHT, TEXT_ON_GROUND
+from fl_audit.report.page.pictures import draw_all
 from fl_audit.report.page.stylesheet import STYLESHEET
 from fl_audit.report.sections.registry import report_contents
 from fl_audit.report.sections.verdict import verdict_of
@@ -93,11 +94,11 @@ def test_an_inconclusive_run_says_how_many_worlds_and_minutes_would_tell(make_co
     slow = report_contents(replace(run, timing=Timing(30.0, 100.0, 0.02, "ray")))
     needed = verdict_of(slow).judgement.worlds_needed
     minutes = round((needed / 0.02 + 30) / 60)
-    said = f"{needed} worlds, about {minutes} minutes here, would find one of 1.5 times the promise."
+    said = f"{needed} worlds, about {minutes} minutes here, would find a breach of 1.5 times the promise."
     assert said in text_of(first_screen(slow))
     assert f"worlds = {needed}" in next_step(slow)
     unknown = report_contents(replace(run, timing=Timing()))
-    assert f"{needed} worlds would find one of 1.5 times" in text_of(first_screen(unknown))
+    assert f"{needed} worlds would find a breach of 1.5 times" in text_of(first_screen(unknown))
     assert verdict_of(make_contents(exact=False, worlds=needed)).verdict is not Verdict.INCONCLUSIVE
     assert verdict_of(make_contents(exact=False, worlds=needed - 1)).verdict is Verdict.INCONCLUSIVE
 
@@ -237,11 +238,13 @@ def test_headings_do_not_jump_and_nothing_is_loaded(make_contents):
 
 
 @pytest.mark.skipif(bool(pdf.hindrance()), reason="no WeasyPrint")
-def test_the_pdf_has_three_pages_with_the_configuration_and_a_place_to_sign(make_contents, tmp_path):
+@pytest.mark.drawn
+@pytest.mark.parametrize("verdict", [Verdict.CONSISTENT, Verdict.VIOLATED], ids=str)
+def test_the_pdf_has_three_pages_with_the_configuration_and_a_place_to_sign(make_contents, tmp_path, verdict):
     import weasyprint
 
-    contents = make_contents(worlds=20)
-    html = render_html(contents, [], PAPER)
+    contents = make_contents(**KINDS[verdict])
+    html = render_html(contents, draw_all(contents), PAPER)
     for part in ('id="configuration"', "Signature", "run.keep-releases"):
         assert part in html
     assert 'id="appendix"' not in html

@@ -12,16 +12,22 @@ from fl_audit.evidence.belief.family import TestName
 from fl_audit.evidence.findings.clipping import ClippingNumbers
 from fl_audit.evidence.findings.colluders import ColludersNumbers
 from fl_audit.evidence.findings.insiders import InsidersNumbers
-from fl_audit.mechanisms.noise import faced
+from fl_audit.mechanisms.noise import effective_noise_multiplier
 from fl_audit.mechanisms.standpoint import Place, Standpoint, TargetsParticipation
 from fl_audit.report.page.console import summary_table
-from fl_audit.report.page.html import opening, render_html
+from fl_audit.report.page.html import paragraphs, render_html
 from fl_audit.report.page.pictures import DrawnPicture
 from fl_audit.report.sections.law import law_table
 from fl_audit.report.sections.registry import measured, report_contents
 from fl_audit.report.style import to_png
-from fl_audit.report.test_words import title_of
+from fl_audit.report.tests_table import title_of
 from fl_audit.report.units import unit_words
+
+
+def opening_of(contents):
+    """Return what the page says in words."""
+    return " ".join(paragraphs(contents))
+
 
 CLIENT = {"adjacency": Adjacency.ADD_REMOVE_CLIENT, "exact": False, "worlds": 25, "rounds": 4}
 SEEN = Standpoint(participation=TargetsParticipation.SEEN)
@@ -62,7 +68,7 @@ def law_of(contents):
     ],
 )
 def test_the_promise_names_the_unit(make_contents, adjacency, whether):
-    assert whether in opening(make_contents(worlds=3, rounds=2, exact=False, adjacency=adjacency))
+    assert whether in opening_of(make_contents(worlds=3, rounds=2, exact=False, adjacency=adjacency))
 
 
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_CLIENT, Adjacency.REPLACE_CLIENT])
@@ -78,7 +84,7 @@ def test_no_record_is_singled_out_where_clients_are_protected(make_contents, adj
 
 
 def test_a_violated_promise_to_clients_says_client(make_contents):
-    text = opening(make_contents(**CLIENT | {"noise": 0.5, "with_residuals": False}))
+    text = opening_of(make_contents(**CLIENT | {"noise": 0.5, "with_residuals": False}))
     assert "just where it has to hide the client" in text
 
 
@@ -92,7 +98,7 @@ def test_every_test_is_named_for_either_unit():
 
 
 def test_another_prior_is_said_for_clients(make_contents):
-    text = opening(make_contents(**CLIENT | {"prior": 0.2}))
+    text = opening_of(make_contents(**CLIENT | {"prior": 0.2}))
     assert "takes it for 20\xa0% likely beforehand that one particular client took part" in text
     assert "sure that it did, or more than" in text
     assert "sure that it did not" in text
@@ -149,7 +155,7 @@ def test_the_law_is_told_in_words(make_contents, shape, fact, said):
     ids=str,
 )
 def test_the_promise_says_against_whom(make_contents, shape, said):
-    assert f"nobody who watches this training, {said} may become" in opening(make_contents(**CLIENT | shape))
+    assert f"nobody who watches this training, {said} may become" in opening_of(make_contents(**CLIENT | shape))
 
 
 def test_sampling_is_that_of_the_unit(make_contents):
@@ -165,7 +171,7 @@ def test_what_colluders_leave_follows_from_the_noise(make_contents):
     numbers, law = contents.find(ColludersNumbers), contents.facts.game.law
     assert [one.clients for one in numbers.groups] == [1, 2, 3, 4]
     for one in numbers.groups:
-        z = faced(law.noise, Standpoint(colluders=one.clients - 1))
+        z = effective_noise_multiplier(law.noise, Standpoint(colluders=one.clients - 1))
         assert one.noise_multiplier == pytest.approx(z)
         assert one.noise_multiplier == pytest.approx(law.noise_multiplier * ((5 - one.clients) / 5) ** 0.5)
     assert numbers.groups[1].epsilon == pytest.approx(contents.facts.guarantee.epsilon)
@@ -206,16 +212,14 @@ def test_several_insiders_are_best_and_spread(make_contents):
 @pytest.mark.parametrize(
     ("shape", "name"),
     [
-        ({"insiders": 3}, "insiders"),
-        ({"adaptive": True}, "clipping-norm"),
-        ({"source": "distributed"}, "colluders"),
+        ({"adaptive": True}, "local-sensitivity"),
         ({"source": "tree"}, "local-sensitivity"),
     ],
 )
 def test_figures_of_every_law_have_named_axes(make_contents, shape, name):
     contents = make_contents(**CLIENT | shape)
     section, numbers = next(pair for pair in measured(contents) if pair[0].name == name)
-    figure = section.picture.draw(numbers, contents)
+    figure = section.picture.figure(numbers, contents)
     assert figure.axes[-1].get_xlabel()
     assert to_png(figure).startswith(b"\x89PNG")
 

@@ -11,8 +11,6 @@ from fl_audit.evidence.belief.laws import (
     belief_grid,
     bound_in_other,
     log_odds_density,
-    normal_order_band,
-    spread_ranks,
 )
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.log_odds import NormalLogOdds, Truth, log_odds_law
@@ -90,22 +88,6 @@ def test_belief_band_holds_its_share_of_worlds_at_each_round(make_contents, bit)
         beliefs = expit(at["log_odds"] + logit(0.3))
         assert np.mean((beliefs > band.low[number]) & (beliefs < band.high[number])) == pytest.approx(0.9, abs=0.03)
         assert np.mean(beliefs < band.middle[number]) == pytest.approx(0.5, abs=0.05)
-
-
-def test_order_band_covers_each_order_statistic_as_often_as_stated():
-    samples = np.sort(np.random.default_rng(0).standard_normal((4000, 40)), axis=1)
-    band = normal_order_band(40, np.arange(1, 41), level=0.95)
-    inside = np.mean((samples > band.low) & (samples < band.high), axis=0)
-    assert inside == pytest.approx(np.full(40, 0.95), abs=0.015)
-    assert np.mean(samples < band.middle, axis=0) == pytest.approx(np.full(40, 0.5), abs=0.04)
-
-
-@pytest.mark.parametrize("count", [1, 2, 399, 400, 401, 1_000_000])
-def test_spread_ranks_are_few_valid_and_keep_the_ends(count):
-    ranks = spread_ranks(count)
-    assert (ranks[0], ranks[-1]) == (1, count)
-    assert np.all(np.diff(ranks) > 0)
-    assert len(ranks) <= 400
 
 
 def test_bound_for_the_other_data_set_allows_the_same_evidence():

@@ -11,11 +11,15 @@ from experiments.studies.breaches import synthetic_run
 from fl_audit.adjacency import Adjacency
 from fl_audit.evidence.belief.family import Missing, TestName, TestResult
 from fl_audit.evidence.belief.verdict import Judgement, judge, judge_scores
+from fl_audit.evidence.reconstruction import judge_hits
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import guarantee
-from fl_audit.report import test_words as words_of
+from fl_audit.report.sections.noise import excess_text
+from fl_audit.report.sections.verdict import detection_text
+from fl_audit.report.test_words import MISSING_WORDS
+from fl_audit.report.tests_table import OF_NOISE, ToldTest, broken_tests, title_of
 from fl_audit.report.units import unit_words
 
 WORDS = unit_words(Adjacency.REPLACE_RECORD)
@@ -31,49 +35,51 @@ def judged(name: str) -> Judgement:
 def found() -> tuple[TestResult, ...]:
     rng = np.random.default_rng(1)
     scores = judge_scores(rng.standard_normal(50) + 3, rng.standard_normal(50), PROMISE, 0.95)
-    return (*judged("noise 2 % too small").tests, *scores.tests)
+    hits = judge_hits(30, 50, 100, PROMISE, 0.95)
+    canaries = TestResult(TestName.CANARIES, 3.0, 0.0, 3.0, 1.5, 2.0, more={"delta": 0.01})
+    return (*judged("noise 2 % too small").tests, *scores.tests, *hits.tests, canaries)
 
 
 def test_every_test_says_what_it_measured_and_what_was_promised(found: tuple[TestResult, ...]) -> None:
     assert {test.name for test in found} >= set(TestName) - {TestName.DISTINGUISHER}
     for test in found:
-        said = [function(test, WORDS) for function in (words_of.measured_text, words_of.promised_text,
-                                                       words_of.limit_text, words_of.breach_text)]  # fmt: skip
+        told = ToldTest(test, WORDS)
+        said = [told.measured, told.promised, told.limit, told.phrase, told.sentence]
         assert all(said), test.name
         assert not any(re.search(r"[{}]|nan|not determined", text) for text in said), said
-        assert words_of.remedy(test).endswith(".")
+        assert told.remedy.endswith(".")
 
 
 def test_every_name_and_reason_has_words() -> None:
-    assert all(words_of.title_of(name, WORDS) for name in TestName)
-    assert all(words_of.why_missing(reason).endswith(".") for reason in Missing)
+    assert all(title_of(name, WORDS) for name in TestName)
+    assert all(MISSING_WORDS[reason].endswith(".") for reason in Missing)
 
 
 def test_noise_that_depends_on_the_secret_is_said_first() -> None:
     broken = judged("noise 1.1 times larger under D' only")
-    first = words_of.strongest(broken)
-    assert first.name is TestName.SECRET_TOTAL
-    assert first.measured == pytest.approx(1 / 1.1, abs=0.01)
-    assert "depends on the secret" in words_of.breach_in_short(first, WORDS)
+    first = broken_tests(broken, WORDS)[0]
+    assert first.test.name is TestName.SECRET_TOTAL
+    assert first.test.measured == pytest.approx(1 / 1.1, abs=0.01)
+    assert "depends on the secret" in first.sentence
 
 
 def test_a_surplus_of_noise_is_harmless_only_where_it_is_blind_to_the_secret() -> None:
-    assert words_of.excess_text(judged("noise 1.1 times larger under D' only"), PROMISE) == ""
+    assert "no harmless surplus" in excess_text(judged("noise 1.1 times larger under D' only"))
     louder = synthetic_run(Breach("louder", (), lambda at: 1.2 * at.own), 0)
-    assert "1.20 times" in words_of.excess_text(judge(louder, PROMISE, 0.95), PROMISE)
+    assert "16.6\xa0% less noise" in excess_text(judge(louder, PROMISE, 0.95))
 
 
 def test_missing_noise_is_said_before_what_follows_from_it() -> None:
-    first = words_of.strongest(judged("noise for add-remove under a replace claim"))
-    assert first.name in words_of.OF_NOISE
-    assert words_of.breach_in_short(first, WORDS).startswith("The noise is half of what was promised")
+    first = broken_tests(judged("noise for add-remove under a replace claim"), WORDS)[0]
+    assert first.test.name in OF_NOISE
+    assert first.sentence.startswith("The noise is half of what was promised")
 
 
-def test_the_scope_names_the_pair_the_seed_and_the_limit() -> None:
+def test_the_limit_of_detection_is_told_in_worlds() -> None:
     kept = judge(synthetic_run(BREACHES[-1], 0), PROMISE, 0.95)
-    text = words_of.scope_text(kept, PROMISE, "record 3 replaced by 8", "seed 17", WORDS)
-    for part in ("record 3 replaced by 8", "seed 17", f"{kept.limit_of_detection:.3g}", f"{kept.worlds_needed} world"):
+    text = detection_text(kept, PROMISE, WORDS)
+    for part in (f"{kept.limit_of_detection:.3g}", f"{kept.worlds_needed} world"):
         assert part in text
     nothing = judge_scores(np.zeros(5), np.zeros(5), PROMISE, 0.95)
-    assert "So many worlds could show" in words_of.detection_text(nothing, PROMISE, WORDS)
+    assert "So many worlds could show" in detection_text(nothing, PROMISE, WORDS)
     assert math.isfinite(nothing.limit_of_detection)

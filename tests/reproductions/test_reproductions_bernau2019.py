@@ -13,12 +13,11 @@ from sklearn.metrics import roc_auc_score
 
 from experiments.reproductions import reproduce
 from experiments.reproductions.bernau2019 import configurations, paper, runs
-from experiments.reproductions.bernau2019.claims import TESTS, PaperClaim, claims_of
-from experiments.reproductions.bernau2019.claims import Verdict as OfClaim
+from experiments.reproductions.bernau2019.claims import TESTS, ClaimVerdict, PaperClaim, claims_of
 from experiments.reproductions.bernau2019.confidences import surest
 from experiments.reproductions.bernau2019.configurations import configuration
 from experiments.reproductions.bernau2019.epsilons import (
-    Verdict,
+    EpsilonVerdict,
     central_epsilon,
     promises,
     steps_for,
@@ -27,21 +26,21 @@ from experiments.reproductions.bernau2019.epsilons import (
 )
 from experiments.reproductions.bernau2019.figures import figure_of
 from experiments.reproductions.bernau2019.models import small_faces
-from experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, Study
-from experiments.reproductions.bernau2019.runs import Findings, areas
+from experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, MembershipStudy
+from experiments.reproductions.bernau2019.runs import MembershipFindings, areas
 from experiments.reproductions.bernau2019.settings import (
     BLACK_BOX,
     CANDIDATES,
     WHITE_BOX,
-    DataSetting,
+    MembershipData,
+    MembershipSetting,
     Method,
-    Setting,
     Size,
     settings_of,
 )
-from experiments.reproductions.bernau2019.sources import DataFound, find_data
 from experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_like_accuracy, gain, phi
 from experiments.reproductions.papers import Extent
+from experiments.reproductions.sources import DataFound, find_data
 from experiments.runs.engines import Engine
 from experiments.runs.laws import sampling_rate
 from fl_audit.adjacency import Adjacency
@@ -54,7 +53,7 @@ from fl_audit.privacy.accounting import Accountant, account
 from fl_audit.privacy.events import SampledGaussianRelease
 from fl_audit.privacy.profile import PrivacyProfile
 
-SKEWED = CANDIDATES[Study.SKEWED][0][0]
+SKEWED = CANDIDATES[MembershipStudy.SKEWED][0][0]
 ALL = [one for groups in CANDIDATES.values() for forms in groups for one in forms]
 
 
@@ -93,16 +92,18 @@ def test_steps_are_those_that_give_epsilon() -> None:
 
 def test_what_the_page_says_of_the_printed_epsilons() -> None:
     found = list(promises())
-    of = {study: [one for one in found if one.study is study] for study in Study}
+    of = {study: [one for one in found if one.study is study] for study in MembershipStudy}
     verdicts = {study: [one.verdict for one in ones] for study, ones in of.items()}
-    assert verdicts[Study.LFW].count(Verdict.AS_PRINTED) == 13
-    assert Verdict.LARGER not in verdicts[Study.SKEWED]
-    assert verdicts[Study.COLLAB] == [Verdict.LARGER] * 5
+    assert verdicts[MembershipStudy.LFW].count(EpsilonVerdict.AS_PRINTED) == 13
+    assert EpsilonVerdict.LARGER not in verdicts[MembershipStudy.SKEWED]
+    assert verdicts[MembershipStudy.COLLAB] == [EpsilonVerdict.LARGER] * 5
     # 300 epochs fit COLLAB from z = 2 on, and not at z = .5.
-    assert [one.fewest <= 300 <= one.most for one in of[Study.COLLAB]] == [False, True, False, True, True]
+    assert [one.fewest <= 300 <= one.most for one in of[MembershipStudy.COLLAB]] == [False, True, False, True, True]
     # Texas at larger z: 600 of 1000 epochs at most.
-    assert max(one.most for one in of[Study.TEXAS] if one.noise_multiplier > 1) < 600
-    assert all(abs(one.printed / one.ours - 1) < 0.005 for one in of[Study.PURCHASES] if one.noise_multiplier < 1)
+    assert max(one.most for one in of[MembershipStudy.TEXAS] if one.noise_multiplier > 1) < 600
+    assert all(
+        abs(one.printed / one.ours - 1) < 0.005 for one in of[MembershipStudy.PURCHASES] if one.noise_multiplier < 1
+    )
     assert central_epsilon(100_000, 100, 200_000, 0.5) == pytest.approx(22.1, abs=0.05)
 
 
@@ -117,7 +118,7 @@ def test_tables_without_runs() -> None:
 
 
 @pytest.mark.parametrize("data", ALL, ids=lambda data: data.key)
-def test_every_run_can_be_configured(data: DataSetting) -> None:
+def test_every_run_can_be_configured(data: MembershipData) -> None:
     for extent in Extent:
         size = data.size(extent)
         if size is None:
@@ -136,10 +137,10 @@ def test_every_run_can_be_configured(data: DataSetting) -> None:
 
 def test_a_member_is_sampled_as_in_the_paper() -> None:
     # LFW keeps the n of the paper, so that q and epsilon of its noise follow.
-    faces = CANDIDATES[Study.LFW][0][0]
-    config = configuration(Setting(faces, Method.CENTRAL, 4.0), Extent.FULL, None)
+    faces = CANDIDATES[MembershipStudy.LFW][0][0]
+    config = configuration(MembershipSetting(faces, Method.CENTRAL, 4.0), Extent.FULL, None)
     assert float(sampling_rate(config)) == pytest.approx(16 / 368)
-    config = configuration(Setting(faces, Method.LOCAL, 0.1), Extent.FULL, None)
+    config = configuration(MembershipSetting(faces, Method.LOCAL, 0.1), Extent.FULL, None)
     assert config.training.local_batch == 32
     assert runs.most_epochs(config) == faces.full.epochs
     assert (config.privacy.pixelation_block, config.privacy.pixelation_pixels) == (1, 64)
@@ -152,15 +153,17 @@ def test_the_small_network_for_faces() -> None:
 
 def test_missing_data_are_named_and_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FL_AUDIT_DATA", raising=False)
-    found = find_data(tmp_path, (Study.TEXAS, Study.COLLAB, Study.SKEWED))
-    assert [one.study for one in found.data] == [Study.SKEWED] * 3
+    found = find_data(CANDIDATES, tmp_path, (MembershipStudy.TEXAS, MembershipStudy.COLLAB, MembershipStudy.SKEWED))
+    assert [one.study for one in found.data] == [MembershipStudy.SKEWED] * 3
     assert [line.partition(" is left out")[0] for line in found.remarks] == ["Texas", "COLLAB"]
 
 
 # ---------------------------------------------------------------- trade-offs and claims
 
 
-def made_up(setting: Setting, auc: float, accuracy: float, worlds: int = 40, spread: float = 0.01) -> Findings:
+def made_up(
+    setting: MembershipSetting, auc: float, accuracy: float, worlds: int = 40, spread: float = 0.01
+) -> MembershipFindings:
     """Return findings whose attacks reach about an AUC: scores of members are moved by as much."""
     random = np.random.default_rng(setting.seed)
     is_in = random.random((worlds, 60)) < 0.5
@@ -174,7 +177,9 @@ def made_up(setting: Setting, auc: float, accuracy: float, worlds: int = 40, spr
     config = configuration(setting, Extent.FULL, None)
     losses = np.abs(scores[BLACK_BOX])
     chosen, sure = np.full(worlds, 3.0), np.clip(right[:, np.newaxis] + 0.02 * scores[BLACK_BOX], 0, 1)
-    return Findings(setting, config, epsilon, Membership(is_in), scores, right, right, chosen, sure, losses, None)
+    return MembershipFindings(
+        setting, config, epsilon, Membership(is_in), scores, right, right, chosen, sure, losses, None
+    )
 
 
 def test_areas_are_those_of_scikit_learn() -> None:
@@ -185,7 +190,10 @@ def test_areas_are_those_of_scikit_learn() -> None:
 
 
 def test_phi_is_that_of_the_means_and_its_interval_covers_it() -> None:
-    original, private = made_up(Setting(SKEWED), 0.8, 0.9), made_up(Setting(SKEWED, Method.LOCAL, 1.0), 0.6, 0.5)
+    original, private = (
+        made_up(MembershipSetting(SKEWED), 0.8, 0.9),
+        made_up(MembershipSetting(SKEWED, Method.LOCAL, 1.0), 0.6, 0.5),
+    )
     found = phi(original, private, BLACK_BOX, np.random.default_rng(0))
     areas = [run.areas_of_worlds[BLACK_BOX].mean() for run in (original, private)]
     accuracies = [run.test_accuracy.mean() for run in (original, private)]
@@ -198,23 +206,23 @@ def test_phi_is_that_of_the_means_and_its_interval_covers_it() -> None:
 
 
 def test_resamples_of_auc_are_stretched() -> None:
-    run = made_up(Setting(SKEWED), 0.7, 0.9)
+    run = made_up(MembershipSetting(SKEWED), 0.7, 0.9)
     found = curve((run,), BLACK_BOX, np.random.default_rng(0))
     error = run.areas_of_worlds[BLACK_BOX].std() / np.sqrt(run.worlds)
     assert found.auc[1:].std() == pytest.approx(np.sqrt(2) * error, rel=0.15)
     assert found.accuracy[1:].std() == pytest.approx(run.test_accuracy.std() / np.sqrt(run.worlds), rel=0.15)
 
 
-def _ladder(method: Method, shift: float) -> list[Findings]:
+def _ladder(method: Method, shift: float) -> list[MembershipFindings]:
     return [
-        made_up(Setting(SKEWED, method, level), 0.8 - 0.06 * step + shift, 0.9 - 0.1 * step)
+        made_up(MembershipSetting(SKEWED, method, level), 0.8 - 0.06 * step + shift, 0.9 - 0.1 * step)
         for step, level in enumerate((0.1, 0.5, 1.0) if method is Method.LOCAL else (0.5, 2.0, 4.0), start=1)
     ]
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.05])
 def test_difference_at_like_accuracy(shift: float) -> None:
-    original = made_up(Setting(SKEWED), 0.8, 0.9)
+    original = made_up(MembershipSetting(SKEWED), 0.8, 0.9)
     found = difference_at_like_accuracy(
         original, _ladder(Method.LOCAL, shift), _ladder(Method.CENTRAL, 0.0), BLACK_BOX, np.random.default_rng(0)
     )
@@ -248,24 +256,28 @@ def test_models_that_are_surest_at_one_level_are_found() -> None:
 @pytest.mark.parametrize(
     ("interval", "verdict"),
     [
-        (Interval(0.51, 0.49, 0.52), OfClaim.HOLDS),
-        (Interval(0.51, 0.49, 0.54), OfClaim.OPEN),
-        (Interval(0.6, 0.55, 0.65), OfClaim.FAILS),
-        (Interval(0.6, np.nan, np.nan), OfClaim.OPEN),
+        (Interval(0.51, 0.49, 0.52), ClaimVerdict.HOLDS),
+        (Interval(0.51, 0.49, 0.54), ClaimVerdict.OPEN),
+        (Interval(0.6, 0.55, 0.65), ClaimVerdict.FAILS),
+        (Interval(0.6, np.nan, np.nan), ClaimVerdict.OPEN),
     ],
 )
-def test_a_claim_holds_where_its_whole_interval_lies_in_the_range(interval: Interval, verdict: OfClaim) -> None:
+def test_a_claim_holds_where_its_whole_interval_lies_in_the_range(interval: Interval, verdict: ClaimVerdict) -> None:
     assert PaperClaim("6", "said", "there", "AUC", interval, 0.47, 0.53).verdict is verdict
 
 
 def test_claims_find_what_was_put_in() -> None:
     runs = {
         run.setting: run
-        for run in (made_up(Setting(SKEWED), 0.8, 0.9), *_ladder(Method.LOCAL, 0.0), *_ladder(Method.CENTRAL, 0.15))
+        for run in (
+            made_up(MembershipSetting(SKEWED), 0.8, 0.9),
+            *_ladder(Method.LOCAL, 0.0),
+            *_ladder(Method.CENTRAL, 0.15),
+        )
     }
     claims = {claim.statement: claim for claim in claims_of([SKEWED], runs) if "white" not in claim.quantity}
     alike = claims["local and central DP trade privacy for accuracy alike"]
-    assert alike.verdict is OfClaim.FAILS
+    assert alike.verdict is ClaimVerdict.FAILS
     assert alike.found.value == pytest.approx(-0.15, abs=0.04)
     assert len(claims_of([SKEWED], runs)) >= len(TESTS) - 2
 
@@ -273,17 +285,21 @@ def test_claims_find_what_was_put_in() -> None:
 def test_the_figure_shows_every_run() -> None:
     runs = {
         run.setting: run
-        for run in (made_up(Setting(SKEWED), 0.8, 0.9), *_ladder(Method.LOCAL, 0.0), *_ladder(Method.CENTRAL, 0.0))
+        for run in (
+            made_up(MembershipSetting(SKEWED), 0.8, 0.9),
+            *_ladder(Method.LOCAL, 0.0),
+            *_ladder(Method.CENTRAL, 0.0),
+        )
     }
-    made = figure_of(Study.SKEWED, [SKEWED], runs)
+    made = figure_of(MembershipStudy.SKEWED, [SKEWED], runs)
     panels = made.figure.get_axes()
     assert len(panels) == 16
     assert all(panel.get_xlabel() and panel.get_ylabel() for panel in panels)
     # ROC curves: the original model and three levels on each side, beside the diagonal.
     assert [len(panel.get_lines()) for panel in panels[8:12]] == [5] * 4
     by = made.frame.set_index(["setting", "quantity"])
-    published = by.loc[(Setting(SKEWED, Method.LOCAL, 0.1).label, "training accuracy"), "published"]
-    assert published == TABLE_3[Study.SKEWED, 10].local[-1] == 0.52
+    published = by.loc[(MembershipSetting(SKEWED, Method.LOCAL, 0.1).label, "training accuracy"), "published"]
+    assert published == TABLE_3[MembershipStudy.SKEWED, 10].local[-1] == 0.52
     assert set(by.index.get_level_values("quantity")) >= {"phi, black-box", "phi, white-box", "test accuracy"}
 
 
@@ -325,7 +341,7 @@ _TINY = Size(64, 2, 2, test_records=40, population_records=20, levels=(2,))
 @pytest.fixture
 def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
     small = replace(SKEWED, quick=_TINY, options={**SKEWED.options, "generated-records": 400}, model="logistic")
-    monkeypatch.setattr(paper, "find_data", lambda data_dir, wanted: DataFound((small,), ("Texas is gone",)))
+    monkeypatch.setattr(paper, "find_data", lambda *_: DataFound((small,), ("Texas is gone",)))
     # The white-box attack takes seconds a run: its panels are drawn from made-up runs above.
     monkeypatch.setattr(configurations, "ATTACKS", ("loss", "shadow"))
     monkeypatch.setattr(shadow, "_EPOCHS", 2)
@@ -343,7 +359,9 @@ def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
     ]  # fmt: skip
     by = frame.set_index(["setting", "quantity"])["measured"]
     label = f"{SKEWED.title}, LDP, epsilon_i 1"
-    worlds = pd.read_parquet(tmp_path / "runs-quick" / Setting(SKEWED, Method.LOCAL, 1.0).name / "worlds.parquet")
+    worlds = pd.read_parquet(
+        tmp_path / "runs-quick" / MembershipSetting(SKEWED, Method.LOCAL, 1.0).name / "worlds.parquet"
+    )
     assert by[label, "test accuracy"] == pytest.approx(worlds["test_accuracy"].mean())
     assert {"black-box AUC", "AUC of the loss", "training accuracy"} <= set(frame["quantity"])
     assert any("members against test records" in quantity for quantity in frame["quantity"])

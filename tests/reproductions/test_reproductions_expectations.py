@@ -9,9 +9,9 @@ from scipy.special import expit
 
 from experiments.reproductions.bernau2021.expectations import table_3
 from experiments.reproductions.bernau2021.published import TABLE_2, TABLE_3
-from experiments.reproductions.bernau2021.queries import Query, figure_1, figure_2, figure_3, simulate
-from experiments.reproductions.bernau2021.settings import RELATIONS, SCALINGS, Study
-from experiments.reproductions.items import COLUMNS, ItemResult, Row, table
+from experiments.reproductions.bernau2021.queries import NoisyQuery, figure_1, figure_2, figure_3, simulate
+from experiments.reproductions.bernau2021.settings import RELATIONS, SCALINGS, InsiderStudy
+from experiments.reproductions.items import COLUMNS, ItemResult, ItemRow, table
 from experiments.reproductions.statistics import (
     bootstrap,
     mean_belief,
@@ -50,7 +50,7 @@ def test_table_3_agrees_with_every_printed_digit() -> None:
 
 def test_table_2_has_every_entry() -> None:
     assert set(TABLE_2) == {
-        (study, scaling, relation) for study in Study for scaling in SCALINGS for relation in RELATIONS
+        (study, scaling, relation) for study in InsiderStudy for scaling in SCALINGS for relation in RELATIONS
     }
 
 
@@ -78,7 +78,7 @@ def test_simulated_games_agree_with_theory() -> None:
 def test_the_query_has_one_law_in_every_dimension() -> None:
     """Log-odds of the truth are N(mu^2/2, mu^2): mean and variance within 4 standard errors, a false alarm in 1e-4."""
     for dimensions in (1, 7):
-        query = Query(2.0, 0.001, dimensions)
+        query = NoisyQuery(2.0, 0.001, dimensions)
         mu, games = query.mu, simulate(query, np.random.default_rng(3), 40_000)
         assert abs(games.towards_truth.mean() - mu**2 / 2) < 4 * mu / 200
         assert abs(games.towards_truth.var() / mu**2 - 1) < 4 * math.sqrt(2 / 40_000)
@@ -107,10 +107,10 @@ def test_the_bootstrap_has_the_width_of_the_standard_error() -> None:
 
 def test_differences_name_published_numbers_outside_our_interval() -> None:
     rows = [
-        Row("a", "x", published=0.5, measured=0.1, low=0.0, high=0.2),
-        Row("b", "x", published=0.1, measured=0.1, low=0.0, high=0.2),
-        Row("c", "x", measured=0.1, low=0.0, high=0.2),
-        Row("d", "x", published=0.1),
+        ItemRow("a", "x", published=0.5, measured=0.1, low=0.0, high=0.2),
+        ItemRow("b", "x", published=0.1, measured=0.1, low=0.0, high=0.2),
+        ItemRow("c", "x", measured=0.1, low=0.0, high=0.2),
+        ItemRow("d", "x", published=0.1),
     ]
     result = ItemResult(table(rows), new_figure(), "")
     assert tuple(result.frame.columns) == COLUMNS

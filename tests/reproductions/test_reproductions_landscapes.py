@@ -29,8 +29,8 @@ from experiments.reproductions.negoescu2023.studies import (
     ADULT,
     LOCATION,
     PURCHASE,
-    Study,
-    Task,
+    EpsilonStarStudy,
+    EpsilonStarTask,
     all_points,
     baseline_points,
     private_points,
@@ -85,10 +85,12 @@ def test_looked_at_are_the_extremes() -> None:
 
 def test_missing_data_are_named(tmp_path: Path) -> None:
     with pytest.raises(NoDataError, match="purchase100 and location30 not found"):
-        available_study(Task.PURCHASE, Context(tmp_path, data_dir=tmp_path))
+        available_study(EpsilonStarTask.PURCHASE, Context(tmp_path, data_dir=tmp_path))
 
 
-def landscape(study: Study, baselines: dict[int, list[float]], private: dict[float, list[float]]) -> Landscape:
+def landscape(
+    study: EpsilonStarStudy, baselines: dict[int, list[float]], private: dict[float, list[float]]
+) -> Landscape:
     """Return a landscape with one private point for each epsilon; a place in a list is a repetition."""
     rows = [
         {"point": f"{kind}={level}", "private": kind == "epsilon", "privacy.epsilon": level, "epsilon": level,
@@ -181,9 +183,12 @@ def play_here(
             told(name)
 
 
+@pytest.mark.long
 def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("experiments.sweeps.sweep.play_points", play_here)
-    monkeypatch.setattr(landscapes, "CANDIDATES", {Task.ADULT: (TINY_ADULT,), Task.PURCHASE: (TINY_MANY,)})
+    monkeypatch.setattr(
+        landscapes, "CANDIDATES", {EpsilonStarTask.ADULT: (TINY_ADULT,), EpsilonStarTask.PURCHASE: (TINY_MANY,)}
+    )
     monkeypatch.setattr(fits, "SIZES", {Extent.FULL: (100,)})
     monkeypatch.setattr(fits, "COMPONENTS", {Extent.FULL: (1, 2)})
     told: list[str] = []

@@ -4,19 +4,19 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments.reproductions.items import ItemResult, Row, table
+from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.page import _differences, _opening, _rows
 from experiments.reproductions.papers import Item
 from experiments.reproductions.reproduce import reproduce
 
 
-def result(*rows: Row) -> ItemResult:
+def result(*rows: ItemRow) -> ItemResult:
     return ItemResult(table(rows), Figure(), "caption")
 
 
-MEASURED = Row("a", "advantage", published=0.24, theory=0.5, measured=0.2, low=0.1, high=0.3, repetitions=100)
-COMPUTED = Row("a", "epsilon", published=2.2, theory=2.197)
-WRONG = Row("b", "epsilon", published=2.2, theory=2.27)
+MEASURED = ItemRow("a", "advantage", published=0.24, theory=0.5, measured=0.2, low=0.1, high=0.3, repetitions=100)
+COMPUTED = ItemRow("a", "epsilon", published=2.2, theory=2.197)
+WRONG = ItemRow("b", "epsilon", published=2.2, theory=2.27)
 
 
 def test_a_page_opens_with_what_agrees_and_counts_misses_against_theory_too() -> None:
@@ -26,7 +26,7 @@ def test_a_page_opens_with_what_agrees_and_counts_misses_against_theory_too() ->
     assert "1 of 2 printed numbers follow from theory in all printed digits" in text
     assert "0 of 1 number by theory lie inside our intervals" in text
     assert result(MEASURED).theory_misses == ("a: advantage is 0.5 by theory, here 0.2 (0.1 to 0.3)",)
-    assert _opening([(item, result(Row("a", "x", measured=1.0)))]).startswith("Nothing here is held against")
+    assert _opening([(item, result(ItemRow("a", "x", measured=1.0)))]).startswith("Nothing here is held against")
 
 
 def test_printed_numbers_that_theory_does_not_give_are_named() -> None:

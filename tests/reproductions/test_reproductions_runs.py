@@ -15,12 +15,12 @@ from experiments.reproductions.bernau2021 import paper, runs, settings
 from experiments.reproductions.bernau2021.identification import ADVANTAGE
 from experiments.reproductions.bernau2021.neighbours import labels_of, neighbour_of
 from experiments.reproductions.bernau2021.runs import play
-from experiments.reproductions.bernau2021.settings import ADULT, QuickWorlds, Setting, configuration
-from experiments.reproductions.bernau2021.sources import DataFound
+from experiments.reproductions.bernau2021.settings import ADULT, InsiderSetting, QuickWorlds, configuration
 from experiments.reproductions.catalogue import PAPERS, chosen_items
 from experiments.reproductions.items import COLUMNS
 from experiments.reproductions.names import ITEMS, item_names
 from experiments.reproductions.papers import Extent
+from experiments.reproductions.sources import DataFound
 from experiments.reproductions.statistics import predicted_advantage
 from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
@@ -35,13 +35,13 @@ SMALL = replace(
     ADULT, name="breast-cancer", title="Small for Adult", records=40, model="logistic", test_records=20,
     quick=QuickWorlds(6, 4, 3), quick_dissimilarity="euclidean", worlds_per_batch=3,
 )  # fmt: skip
-LS_B = Setting(SMALL, NoiseScaling.LOCAL, Adjacency.REPLACE_RECORD)
+LS_B = InsiderSetting(SMALL, NoiseScaling.LOCAL, Adjacency.REPLACE_RECORD)
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "ROUNDS", 3)
-    monkeypatch.setattr(paper, "find_data", lambda data_dir, wanted: DataFound((SMALL,), ("Adult is small",)))
+    monkeypatch.setattr(paper, "find_data", lambda *_: DataFound((SMALL,), ("Adult is small",)))
 
 
 class Balanced(HTMLParser):
@@ -68,6 +68,7 @@ class Balanced(HTMLParser):
         self.text += data
 
 
+@pytest.mark.long
 def test_all_items_at_once(tmp_path: Path) -> None:
     said: list[str] = []
     made = reproduce.reproduce("bernau2021", tmp_path, extent=Extent.QUICK, announce=said.append)
@@ -184,7 +185,7 @@ def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_nothing_to_play_on_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paper, "find_data", lambda data_dir, wanted: DataFound((), ("Adult is left out (gone)",)))
+    monkeypatch.setattr(paper, "find_data", lambda *_: DataFound((), ("Adult is left out (gone)",)))
     with pytest.raises(InputError, match=r"bernau2021-fig9 cannot be made.*Adult is left out \(gone\)"):
         reproduce.reproduce("bernau2021-fig9", tmp_path / "out")
     assert not (tmp_path / "out").exists()

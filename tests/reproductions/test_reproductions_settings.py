@@ -4,25 +4,26 @@ import math
 
 import pytest
 
-from experiments.reproductions.bernau2021 import sources
+from experiments.reproductions import sources
 from experiments.reproductions.bernau2021.paper import PAPER
 from experiments.reproductions.bernau2021.settings import (
     ADULT,
+    CANDIDATES,
     LOCATION,
     MNIST,
     PURCHASE,
-    Setting,
-    Study,
+    InsiderSetting,
+    InsiderStudy,
     audit_settings,
     configuration,
     main_settings,
     neighbour_settings,
     worlds_of,
 )
-from experiments.reproductions.bernau2021.sources import find_data
 from experiments.reproductions.catalogue import chosen_items
 from experiments.reproductions.names import item_names
 from experiments.reproductions.papers import Extent
+from experiments.reproductions.sources import find_data
 from experiments.runs.engines import Engine
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
@@ -67,7 +68,7 @@ def test_an_unknown_name_gets_the_nearest_and_the_list() -> None:
     ],
 )
 def test_configurations_are_those_of_the_paper(data, records, delta, model, measure) -> None:  # type: ignore[no-untyped-def]
-    config = configuration(Setting(data, LS, B), Extent.FULL, None).as_dict()
+    config = configuration(InsiderSetting(data, LS, B), Extent.FULL, None).as_dict()
     assert (config["data"]["records"], config["privacy"]["delta"]) == (records, delta)
     assert (config["model"]["name"], config["audit"]["dissimilarity"]) == (model, measure)
     assert config["training"] | {"momentum": 0} == {
@@ -108,7 +109,7 @@ def test_every_run_has_its_own_name_and_seed() -> None:
 
 def test_neighbours_of_figure_4() -> None:
     """Three of either kind where a record of MNIST is replaced, which is what the paper drew; else the extremes."""
-    third = Setting(MNIST, LS, B, 0.9, "least-dissimilar", 3)
+    third = InsiderSetting(MNIST, LS, B, 0.9, "least-dissimilar", 3)
     assert third in neighbour_settings(ALL)
     audit = configuration(third, Extent.FULL, None).audit
     assert (audit.neighbour, audit.neighbour_rank) == ("least-dissimilar", 3)
@@ -126,7 +127,7 @@ def test_the_quick_form_changes_little() -> None:
 
 
 def test_what_stands_in_and_what_is_left_out(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    found = find_data(tmp_path)
+    found = find_data(CANDIDATES, tmp_path)
     assert found.data == ()
     assert [line.partition(" ")[0] for line in found.remarks] == ["MNIST", "Purchase-100", "Adult"]
     assert all("is left out" in line for line in found.remarks)
@@ -136,13 +137,13 @@ def test_what_stands_in_and_what_is_left_out(tmp_path, monkeypatch) -> None:  # 
             raise InputError(f"{spec.name} is not found")
 
     monkeypatch.setattr(sources, "load_source", load)
-    found = find_data(tmp_path)
+    found = find_data(CANDIDATES, tmp_path)
     assert found.data == (LOCATION, ADULT)
     assert found.remarks[1] == (
         "Purchase-100 is not there (purchase100: purchase100 is not found): location30 stands in for it"
     )
     assert LOCATION.stands_in
     assert not ADULT.stands_in
-    assert "Location-30 for Purchase-100" in Setting(LOCATION, GS, U).label
-    assert (LOCATION.study, ADULT.engine) == (Study.PURCHASE, Engine.LOCAL)
+    assert "Location-30 for Purchase-100" in InsiderSetting(LOCATION, GS, U).label
+    assert (LOCATION.study, ADULT.engine) == (InsiderStudy.PURCHASE, Engine.LOCAL)
     assert math.isclose(LOCATION.delta, PURCHASE.delta)

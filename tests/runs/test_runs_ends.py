@@ -101,6 +101,7 @@ def test_an_interrupt_before_anything_was_begun_says_so(delay: float, tmp_path: 
         assert said == "fl-audit: interrupted; nothing was begun that could go on\n"
 
 
+@pytest.mark.long
 def test_an_interrupted_run_names_the_command_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flags = ["--set", "run.seed=90071992547409931", "--set", "audit.confidence=0.9", "--engine", "local"]
     begun = Begun(tmp_path, "run", "audit.toml", *flags, "--out", "out")
@@ -124,7 +125,7 @@ def test_an_interrupted_run_names_the_command_that_goes_on(tmp_path: Path, monke
 
 @pytest.mark.ray
 # While Ray starts, and while it starts the clients; a run whose clients train is killed below.
-@pytest.mark.parametrize("delay", [0.5, 4.0])
+@pytest.mark.parametrize("delay", [pytest.param(0.5, marks=pytest.mark.long), 4.0])
 def test_an_interrupt_on_ray_ends_everything(delay: float, tmp_path: Path) -> None:
     begun = Begun(tmp_path, "run", "audit.toml", "--out", "out", "--set", "audit.worlds=1000")
     begun.wait_until((begun.out / "public" / "configuration.json").exists)
@@ -135,6 +136,7 @@ def test_an_interrupt_on_ray_ends_everything(delay: float, tmp_path: Path) -> No
     assert said == f"fl-audit: interrupted; go on with: {go_on}\n"
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_nothing_outlives_a_run_that_was_killed(tmp_path: Path) -> None:
     # The first batch is soon over, and the last is not.

@@ -10,6 +10,7 @@ from experiments.runs.config import parse_config
 from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
 from experiments.runs.run import rebuild_report, run_audit
+from experiments.runs.without_privacy import unprotected_config, unprotected_place
 from fl_audit.errors import InputError
 from fl_audit.stored_json import read_json
 
@@ -57,3 +58,19 @@ def test_another_training_is_refused(of: str, beside: str, said: str, runs: Path
     with pytest.raises(InputError, match=said):
         rebuild_report(runs / of, runs / beside)
     assert not (runs / "other" / "public" / "without-privacy.json").exists()
+
+
+def test_the_same_training_is_made_from_the_run_itself(runs: Path, tmp_path: Path) -> None:
+    config = parse_config(small_settings())
+    plain = unprotected_config(config)
+    assert (plain.data, plain.model, plain.training) == (config.data, config.model, config.training)
+    assert not plain.privacy.private
+    assert not plain.audit.insider
+    place = unprotected_place(runs / "private")
+    assert place == runs / "private-without-privacy"
+    run_audit(resolve(plain), place, Engine.LOCAL, with_report=False)
+    contents = rebuild_report(runs / "private", place)
+    names = [entry["name"] for entry in contents.summary["findings"]]
+    assert {"Test accuracy", "Accuracy of naming one class", "Test accuracy without privacy"} <= set(names)
+    with pytest.raises(InputError, match="one without privacy already"):
+        unprotected_config(plain)

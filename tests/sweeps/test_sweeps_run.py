@@ -58,6 +58,7 @@ def interrupts(total: int) -> Iterator[Callable[[str], Callable[[int], None]]]:
     yield begin
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_a_sweep_is_its_runs_survives_interrupts_and_failures_and_grows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -9,9 +9,9 @@ import numpy as np
 
 from experiments.reproductions.bernau2019.confidences import surest
 from experiments.reproductions.bernau2019.figures import ATTACK_NAMES, Runs, is_at_chance, phi_of, runs_of_method
-from experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, Study
-from experiments.reproductions.bernau2019.runs import CONFIDENCE, Findings
-from experiments.reproductions.bernau2019.settings import BLACK_BOX, WHITE_BOX, DataSetting, Method
+from experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, MembershipStudy
+from experiments.reproductions.bernau2019.runs import CONFIDENCE, MembershipFindings
+from experiments.reproductions.bernau2019.settings import BLACK_BOX, WHITE_BOX, MembershipData, Method
 from experiments.reproductions.bernau2019.tradeoffs import (
     curve,
     difference_at_like_accuracy,
@@ -27,7 +27,7 @@ MARGIN = WHITE_BOX_GAIN[0]
 """What counts as no difference of an AUC or accuracy: the smallest one that the paper speaks of."""
 
 
-class Verdict(StrEnum):
+class ClaimVerdict(StrEnum):
     """What our runs say of a claim."""
 
     HOLDS = "holds on our data"
@@ -64,14 +64,14 @@ class PaperClaim:
     highest: float = inf
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ClaimVerdict:
         """Whether the whole interval lies in the range, or all of it outside, or neither."""
         low, high = self.found.low, self.found.high
         if not (isfinite(low) and isfinite(high)):
-            return Verdict.OPEN
+            return ClaimVerdict.OPEN
         if self.lowest <= low and high <= self.highest:
-            return Verdict.HOLDS
-        return Verdict.FAILS if high < self.lowest or low > self.highest else Verdict.OPEN
+            return ClaimVerdict.HOLDS
+        return ClaimVerdict.FAILS if high < self.lowest or low > self.highest else ClaimVerdict.OPEN
 
     @property
     def range_text(self) -> str:
@@ -85,13 +85,13 @@ class PaperClaim:
 class Played:
     """The runs of one data set: the original model, and those under each kind of privacy with falling epsilon."""
 
-    data: DataSetting
-    original: Findings
-    local: tuple[Findings, ...]
-    central: tuple[Findings, ...]
+    data: MembershipData
+    original: MembershipFindings
+    local: tuple[MembershipFindings, ...]
+    central: tuple[MembershipFindings, ...]
 
     @property
-    def private(self) -> tuple[Findings, ...]:
+    def private(self) -> tuple[MembershipFindings, ...]:
         """All runs with privacy."""
         return (*self.local, *self.central)
 
@@ -105,12 +105,12 @@ class Played:
         """The attack by which phi is found, the white-box one as in the paper."""
         return self.attacks[-1]
 
-    def of(self, method: Method) -> tuple[Findings, ...]:
+    def of(self, method: Method) -> tuple[MembershipFindings, ...]:
         """Return the runs under one kind of privacy."""
         return self.local if method is Method.LOCAL else self.central
 
 
-def played_of(data: DataSetting, runs: Runs) -> Played:
+def played_of(data: MembershipData, runs: Runs) -> Played:
     """Return the runs of one data set."""
     original, *local = runs_of_method(runs, data, Method.LOCAL)
     _, *central = runs_of_method(runs, data, Method.CENTRAL)
@@ -135,7 +135,7 @@ def white_over_black(played: Played) -> Iterator[PaperClaim]:
         return
     found = gain((played.original, *played.private), WHITE_BOX, BLACK_BOX)
     quantity, where = "white-box AUC less black-box AUC, mean over settings", played.data.title
-    if played.data.study is Study.COLLAB:
+    if played.data.study is MembershipStudy.COLLAB:
         yield PaperClaim("6", "both attacks achieve the same on COLLAB", where, quantity, found, -MARGIN, MARGIN)
         return
     yield PaperClaim("6", "white-box attacks achieve more than black-box ones", where, quantity, found, 0.0)
@@ -167,7 +167,7 @@ def phi_above_one(played: Played) -> Iterator[PaperClaim]:
         known = [one for one in found if isfinite(one.low)] or [Interval(nan, nan, nan)]
         # That some phi is above 1 is shown by one lower end; that none is, by all upper ends.
         largest = Interval(*(max(getattr(one, end) for one in known) for end in ("value", "low", "high")))
-        below = played.data.study is Study.COLLAB
+        below = played.data.study is MembershipStudy.COLLAB
         said = "phi is above 1 for no epsilon on COLLAB" if below else "phi is above 1 for some epsilon"
         yield PaperClaim(
             "6", said, f"{played.data.title}, {method}", f"largest phi ({ATTACK_NAMES[played.of_phi]})", largest,
@@ -176,10 +176,10 @@ def phi_above_one(played: Played) -> Iterator[PaperClaim]:
 
 
 _HIGHER_PHI = {
-    Study.TEXAS: Method.CENTRAL,
-    Study.LFW: Method.CENTRAL,
-    Study.PURCHASES: Method.LOCAL,
-    Study.SKEWED: Method.LOCAL,
+    MembershipStudy.TEXAS: Method.CENTRAL,
+    MembershipStudy.LFW: Method.CENTRAL,
+    MembershipStudy.PURCHASES: Method.LOCAL,
+    MembershipStudy.SKEWED: Method.LOCAL,
 }
 """Which kind of privacy has the higher phi, as section 6 says."""
 
@@ -207,7 +207,7 @@ def order_of_phi(played: Played) -> Iterator[PaperClaim]:
 
 def accuracy_on_skewed(played: Played) -> Iterator[PaperClaim]:
     """Yield whether local DP keeps a higher test accuracy at every level; intervals hold together (Bonferroni)."""
-    if played.data.study is not Study.SKEWED:
+    if played.data.study is not MembershipStudy.SKEWED:
         return
     pairs = [(one, other) for one, other in zip(played.local, played.central, strict=False)]
     confidence = 1 - (1 - CONFIDENCE) / max(1, len(pairs))
@@ -222,7 +222,7 @@ def accuracy_on_skewed(played: Played) -> Iterator[PaperClaim]:
 
 def confidence_on_skewed(played: Played) -> Iterator[PaperClaim]:
     """Yield whether models are surer of themselves at epsilon_i = 1 than at all other levels."""
-    found = surest(played.local) if played.data.study is Study.SKEWED else None
+    found = surest(played.local) if played.data.study is MembershipStudy.SKEWED else None
     if found is not None:
         yield PaperClaim(
             "5.5", "models are surest of their answers at epsilon_i = 1", played.data.title,
@@ -232,7 +232,7 @@ def confidence_on_skewed(played: Played) -> Iterator[PaperClaim]:
 
 def majority_on_collab(played: Played) -> Iterator[PaperClaim]:
     """Yield whether test accuracy ends at the share of the largest class."""
-    if played.data.study is not Study.COLLAB:
+    if played.data.study is not MembershipStudy.COLLAB:
         return
     for run in (one[-1] for one in (played.local, played.central) if one):
         found = mean_interval(run.test_accuracy)
@@ -248,15 +248,15 @@ TESTS: tuple[Callable[[Played], Iterator[PaperClaim]], ...] = (
 )  # fmt: skip
 
 
-def claims_of(data: Sequence[DataSetting], runs: Runs) -> list[PaperClaim]:
+def claims_of(data: Sequence[MembershipData], runs: Runs) -> list[PaperClaim]:
     """Return all claims, in the order of `TESTS` and of the data sets."""
     played = [played_of(one, runs) for one in data]
     return [claim for test in TESTS for one in played for claim in test(one)]
 
 
-def counted(claims: Sequence[PaperClaim]) -> Mapping[Verdict, int]:
+def counted(claims: Sequence[PaperClaim]) -> Mapping[ClaimVerdict, int]:
     """Return how many claims there are of each verdict."""
-    return {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in Verdict}
+    return {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in ClaimVerdict}
 
 
 def _random(what: str, played: Played, attack: str) -> np.random.Generator:

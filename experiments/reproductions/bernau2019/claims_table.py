@@ -7,15 +7,15 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.reproductions.bernau2019.claims import MARGIN, PaperClaim, Verdict, claims_of, counted
+from experiments.reproductions.bernau2019.claims import MARGIN, ClaimVerdict, PaperClaim, claims_of, counted
 from experiments.reproductions.bernau2019.figures import Runs
-from experiments.reproductions.bernau2019.settings import DataSetting
-from experiments.reproductions.items import ItemResult, Row, table
+from experiments.reproductions.bernau2019.settings import MembershipData
+from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import name_panel
 from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, new_figure
 
 
-def claims_table(data: Sequence[DataSetting], runs: Runs) -> ItemResult:
+def claims_table(data: Sequence[MembershipData], runs: Runs) -> ItemResult:
     """Return every claim with its number, its interval and what our runs say of it."""
     claims = claims_of(data, runs)
     figure = new_figure(2.6 + 0.27 * len(claims))
@@ -31,8 +31,8 @@ def claims_table(data: Sequence[DataSetting], runs: Runs) -> ItemResult:
     )
 
 
-def _claim_row(claim: PaperClaim) -> Row:
-    return Row(
+def _claim_row(claim: PaperClaim) -> ItemRow:
+    return ItemRow(
         f"{claim.where} (section {claim.section})", claim.quantity, measured=claim.found.value, low=claim.found.low,
         high=claim.found.high, note=f"{claim.verdict}: {claim.statement}; claimed: {claim.range_text}",
     )  # fmt: skip
@@ -52,9 +52,9 @@ def _remarks(claims: Sequence[PaperClaim]) -> Iterator[str]:
 
 
 _MARKS = {
-    Verdict.HOLDS: ("o", "#12426e", "#12426e"),
-    Verdict.FAILS: ("X", "#b35806", "#b35806"),
-    Verdict.OPEN: ("o", "#5c5c5c", "white"),
+    ClaimVerdict.HOLDS: ("o", "#12426e", "#12426e"),
+    ClaimVerdict.FAILS: ("X", "#b35806", "#b35806"),
+    ClaimVerdict.OPEN: ("o", "#5c5c5c", "white"),
 }
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.reproductions.bernau2019.runs import CONFIDENCE, Findings
-from experiments.reproductions.bernau2019.settings import BLACK_BOX, DataSetting, Method
+from experiments.reproductions.bernau2019.runs import CONFIDENCE, MembershipFindings
+from experiments.reproductions.bernau2019.settings import BLACK_BOX, MembershipData, Method
 from experiments.reproductions.looks import empty_panel, name_panel
 from experiments.reproductions.statistics import welch_interval
 from fl_audit.evidence.membership.rates import Interval
@@ -21,7 +21,7 @@ _BINS = np.linspace(0.0, 1.0, 26)
 _LOOKS = (("called a member", "#12426e", "-", "////"), ("called none", "#b35806", "--", ""))
 
 
-def draw_confidences(axes: Axes, data: DataSetting, local: Sequence[Findings], panel: int) -> None:
+def draw_confidences(axes: Axes, data: MembershipData, local: Sequence[MembershipFindings], panel: int) -> None:
     """Draw histograms of the largest confidence in a target's true record, by what the black-box attack calls it.
 
     Parameters
@@ -55,7 +55,7 @@ def draw_confidences(axes: Axes, data: DataSetting, local: Sequence[Findings], p
     name_panel(axes, _LETTERS[panel], title, "Largest confidence", "Targets, %")
 
 
-def surest(local: Sequence[Findings]) -> Interval | None:
+def surest(local: Sequence[MembershipFindings]) -> Interval | None:
     """Return by how much models are surer at epsilon_i = 1 than at the other level where they are surest.
 
     Means over worlds of the mean of the largest confidence in true records of targets; intervals of all differences

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from experiments.reproductions.bernau2019.published import Recipe
-from experiments.reproductions.bernau2019.settings import Method, Randomiser, Setting, Size
+from experiments.reproductions.bernau2019.settings import MembershipSetting, Method, Randomiser, Size
 from experiments.reproductions.papers import Extent
 from experiments.runs.config import RunConfig, parse_config
 from fl_audit.adversaries.membership.names import USUAL, Attack
@@ -19,7 +19,7 @@ EPOCHS_A_ROUND = 2
 """Epochs between two looks at the loss where nothing is added in training: there Adam's moments begin anew."""
 
 
-def configuration(setting: Setting, extent: Extent, data_dir: Path | None) -> RunConfig:
+def configuration(setting: MembershipSetting, extent: Extent, data_dir: Path | None) -> RunConfig:
     """Return the configuration of a run.
 
     Raises
@@ -30,7 +30,7 @@ def configuration(setting: Setting, extent: Extent, data_dir: Path | None) -> Ru
     return parse_config(values_of(setting, extent, data_dir))
 
 
-def values_of(setting: Setting, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
+def values_of(setting: MembershipSetting, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
     """Return the values of the configuration of a run, unchecked."""
     data, size = setting.data, setting.data.size(extent)
     assert size is not None, setting
@@ -100,7 +100,7 @@ def _without_noise(recipe: Recipe, size: Size) -> tuple[dict[str, Any], int]:
     return training, 1
 
 
-def _privacy(setting: Setting, size: Size) -> dict[str, Any]:
+def _privacy(setting: MembershipSetting, size: Size) -> dict[str, Any]:
     data = setting.data
     common = {"delta": 2 / size.records, "adjacency": "add-remove-record"}
     match setting.method:

@@ -17,10 +17,10 @@ from experiments.reproductions.bernau2019.published import (
     RECORD_EPSILONS,
     TABLE_2,
     TABLE_3,
+    MembershipStudy,
     Recipe,
-    Study,
 )
-from experiments.reproductions.items import ItemResult, Row, table
+from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import draw_published, legend_below, name_panel
 from fl_audit.adjacency import Adjacency
 from fl_audit.privacy.events import SampledGaussianRelease
@@ -33,7 +33,7 @@ SUPPOSED_MEMBERS = 8_000
 _HALF_A_DIGIT = 0.5 * 10**-EPSILON_DECIMALS
 
 
-class Verdict(StrEnum):
+class EpsilonVerdict(StrEnum):
     """How a printed epsilon compares with ours for all epochs."""
 
     AS_PRINTED = "as printed"
@@ -47,7 +47,7 @@ class Promise(NamedTuple):
     `fewest` and `most` are the epochs between which our accountant gives the printed number, to its last digit.
     """
 
-    study: Study
+    study: MembershipStudy
     classes: int
     noise_multiplier: float
     printed: float
@@ -57,17 +57,17 @@ class Promise(NamedTuple):
     most: float
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> EpsilonVerdict:
         """Whether both are equal to the printed digit, or which is larger."""
         if round(self.ours, EPSILON_DECIMALS) == self.printed:
-            return Verdict.AS_PRINTED
-        return Verdict.SMALLER if self.printed < self.ours else Verdict.LARGER
+            return EpsilonVerdict.AS_PRINTED
+        return EpsilonVerdict.SMALLER if self.printed < self.ours else EpsilonVerdict.LARGER
 
 
-def members_of(study: Study, recipe: Recipe) -> int:
+def members_of(study: MembershipStudy, recipe: Recipe) -> int:
     """Return n, as stated or, of Skewed Purchases alone, supposed."""
     if recipe.members is None:
-        assert study is Study.SKEWED, study
+        assert study is MembershipStudy.SKEWED, study
         return SUPPOSED_MEMBERS
     return recipe.members
 
@@ -137,10 +137,10 @@ def table_3() -> ItemResult:
     )
 
 
-def _row(one: Promise) -> Row:
+def _row(one: Promise) -> ItemRow:
     fits = f"fits {one.fewest:.0f} to {one.most:.0f} epochs, {one.epochs} are stated"
-    supposed = f"; n is not stated, {SUPPOSED_MEMBERS:,} supposed" if one.study is Study.SKEWED else ""
-    return Row(
+    supposed = f"; n is not stated, {SUPPOSED_MEMBERS:,} supposed" if one.study is MembershipStudy.SKEWED else ""
+    return ItemRow(
         f"{one.study}, {one.classes} classes, z {one.noise_multiplier:g}", "epsilon of central DP", one.printed,
         one.ours, note=f"difference {one.printed - one.ours:+.2f}: {one.verdict}; {fits}{supposed}",
     )  # fmt: skip
@@ -149,7 +149,7 @@ def _row(one: Promise) -> Row:
 def _remarks(found: list[Promise]) -> Iterator[str]:
     for study, classes in TABLE_3:
         column = [one for one in found if (one.study, one.classes) == (study, classes)]
-        counts = {verdict: sum(one.verdict is verdict for one in column) for verdict in Verdict}
+        counts = {verdict: sum(one.verdict is verdict for one in column) for verdict in EpsilonVerdict}
         said = ", ".join(f"{count} {_SAID[verdict]}" for verdict, count in counts.items() if count)
         furthest = max(column, key=lambda one: abs(math.log(one.printed / one.ours)))
         apart = f"{furthest.printed:g} in print, here {furthest.ours:.2f}, at z {furthest.noise_multiplier:g}"
@@ -174,9 +174,9 @@ def _remarks(found: list[Promise]) -> Iterator[str]:
 
 
 _SAID = {
-    Verdict.AS_PRINTED: "of 5 as printed",
-    Verdict.SMALLER: "smaller in print",
-    Verdict.LARGER: "larger in print",
+    EpsilonVerdict.AS_PRINTED: "of 5 as printed",
+    EpsilonVerdict.SMALLER: "smaller in print",
+    EpsilonVerdict.LARGER: "larger in print",
 }
 
 
@@ -251,17 +251,17 @@ def table_2() -> ItemResult:
     )
 
 
-def _values_of(study: Study) -> tuple[float, ...]:
-    return PIXEL_EPSILONS if study is Study.LFW else RECORD_EPSILONS
+def _values_of(study: MembershipStudy) -> tuple[float, ...]:
+    return PIXEL_EPSILONS if study is MembershipStudy.LFW else RECORD_EPSILONS
 
 
-def _local_rows() -> Iterator[Row]:
+def _local_rows() -> Iterator[ItemRow]:
     for study, row in TABLE_2.items():
         values = _values_of(study)
         for value, printed in ((values[0], row.largest), (values[-1], row.smallest)):
-            yield Row(
+            yield ItemRow(
                 f"{study}, epsilon_i {value:g}", "epsilon of local DP", printed, row.values * value,
                 note=f"{row.values:,} values, model {row.model}",
             )  # fmt: skip
     for value in RECORD_EPSILONS:
-        yield Row(f"epsilon_i {value:g}", "share of bits kept", theory=truth_probability(value))
+        yield ItemRow(f"epsilon_i {value:g}", "share of bits kept", theory=truth_probability(value))

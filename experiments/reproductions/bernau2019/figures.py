@@ -9,25 +9,32 @@ from matplotlib.figure import Figure
 
 from experiments.reproductions.bernau2019.confidences import draw_confidences
 from experiments.reproductions.bernau2019.looks import CLASS_LOOKS, LEVEL_LOOKS, METHOD_LOOKS
-from experiments.reproductions.bernau2019.published import AT_CHANCE, PHI_AT_CHANCE, TABLE_3, Study
-from experiments.reproductions.bernau2019.runs import Findings, most_epochs
+from experiments.reproductions.bernau2019.published import AT_CHANCE, PHI_AT_CHANCE, TABLE_3, MembershipStudy
+from experiments.reproductions.bernau2019.runs import MembershipFindings, most_epochs
 from experiments.reproductions.bernau2019.settings import (
     BLACK_BOX,
     REPETITIONS,
     STRONGEST,
     WHITE_BOX,
-    DataSetting,
+    MembershipData,
+    MembershipSetting,
     Method,
-    Setting,
 )
 from experiments.reproductions.bernau2019.tradeoffs import mean_interval, phi
-from experiments.reproductions.items import ItemResult, Row, table
-from experiments.reproductions.looks import Look, draw_measured, draw_published, empty_panel, legend_below, name_panel
+from experiments.reproductions.items import ItemResult, ItemRow, table
+from experiments.reproductions.looks import (
+    CurveLook,
+    draw_measured,
+    draw_published,
+    empty_panel,
+    legend_below,
+    name_panel,
+)
 from experiments.reproductions.statistics import resampling
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, new_figure
 
-Runs = Mapping[Setting, Findings]
+Runs = Mapping[MembershipSetting, MembershipFindings]
 
 ATTACK_NAMES = {
     BLACK_BOX: "black-box AUC",
@@ -41,12 +48,17 @@ _LETTERS = {
     "accuracy": ("a", "e"), BLACK_BOX: ("b", "f"), WHITE_BOX: ("c", "g"), "phi": ("d", "h"),
     "roc": ("i", "j"), "trade-off": ("k", "k"),
 }  # fmt: skip
-_SHOWN_FORM = {Study.TEXAS: 300, Study.PURCHASES: 50, Study.LFW: 50, Study.SKEWED: 10}
+_SHOWN_FORM = {
+    MembershipStudy.TEXAS: 300,
+    MembershipStudy.PURCHASES: 50,
+    MembershipStudy.LFW: 50,
+    MembershipStudy.SKEWED: 10,
+}
 """The number of classes whose ROC curves and trade-off the paper shows."""
 _NO_WHITE_BOX = "these runs were not attacked with a view inside"
 
 
-def figure_of(study: Study, data: Sequence[DataSetting], runs: Runs) -> ItemResult:
+def figure_of(study: MembershipStudy, data: Sequence[MembershipData], runs: Runs) -> ItemResult:
     """Return the figure of a data set, with central DP on the left and local DP on the right.
 
     Parameters
@@ -58,7 +70,7 @@ def figure_of(study: Study, data: Sequence[DataSetting], runs: Runs) -> ItemResu
     runs
         The runs.
     """
-    rows = 8 if study is Study.SKEWED else 7
+    rows = 8 if study is MembershipStudy.SKEWED else 7
     figure = new_figure(2.86 * rows)
     panels = figure.subplots(rows, 2)
     shown = _shown(study, data)
@@ -72,7 +84,7 @@ def figure_of(study: Study, data: Sequence[DataSetting], runs: Runs) -> ItemResu
             _rocs(panels[row, column], own[shown], method, attack)
     for column, attack in enumerate((BLACK_BOX, WHITE_BOX)):
         _tradeoff(panels[6, column], shown, runs, attack)
-        if study is Study.SKEWED:
+        if study is MembershipStudy.SKEWED:
             draw_confidences(panels[7, column], shown, runs_of_method(runs, shown, Method.LOCAL)[1:], column)
     _class_legend(figure, panels, data)
     return ItemResult(
@@ -85,23 +97,23 @@ def figure_of(study: Study, data: Sequence[DataSetting], runs: Runs) -> ItemResu
     )
 
 
-def _shown(study: Study, data: Sequence[DataSetting]) -> DataSetting:
+def _shown(study: MembershipStudy, data: Sequence[MembershipData]) -> MembershipData:
     return next((one for one in data if one.column == _SHOWN_FORM.get(study)), data[0])
 
 
-def runs_of_method(runs: Runs, data: DataSetting, method: Method) -> list[Findings]:
+def runs_of_method(runs: Runs, data: MembershipData, method: Method) -> list[MembershipFindings]:
     """Return the original run and those of one kind of privacy, with falling epsilon."""
     own = [run for setting, run in runs.items() if setting.data == data]
     chosen = [run for run in own if run.setting.method in (Method.ORIGINAL, method)]
     return sorted(chosen, key=lambda run: run.setting.position)
 
 
-def phi_of(original: Findings, run: Findings, attack: str, confidence: float = 0.95) -> Interval:
+def phi_of(original: MembershipFindings, run: MembershipFindings, attack: str, confidence: float = 0.95) -> Interval:
     """Return phi of a run; the same for every call."""
     return phi(original, run, attack, resampling(f"phi {run.setting.name} {attack}"), confidence)
 
 
-def rows_of(data: DataSetting, runs: Runs) -> Iterator[Row]:
+def rows_of(data: MembershipData, runs: Runs) -> Iterator[ItemRow]:
     """Yield what was measured of one data set: accuracies, epochs, every attack, phi."""
     own = [run for setting, run in runs.items() if setting.data == data]
     original = next(run for run in own if run.setting.method is Method.ORIGINAL)
@@ -122,10 +134,10 @@ def rows_of(data: DataSetting, runs: Runs) -> Iterator[Row]:
             )
 
 
-def _accuracy_rows(run: Findings) -> Iterator[Row]:
+def _accuracy_rows(run: MembershipFindings) -> Iterator[ItemRow]:
     train, printed = mean_interval(run.train_accuracy), _printed_accuracy(run.setting)
     # No interval in its columns: n, epochs and model are not the paper's, so nothing is tested here.
-    yield Row(
+    yield ItemRow(
         run.setting.label, "training accuracy", printed, measured=train.value, repetitions=run.worlds,
         note=f"on members' true records, {train.low:.3f} to {train.high:.3f}; published: Table 3",
     )  # fmt: skip
@@ -133,33 +145,33 @@ def _accuracy_rows(run: Findings) -> Iterator[Row]:
     yield _row(run, "test accuracy", mean_interval(run.test_accuracy), note=f"epsilon {run.epsilon:.4g}; {chosen}")
 
 
-def _printed_accuracy(setting: Setting) -> float:
+def _printed_accuracy(setting: MembershipSetting) -> float:
     column = TABLE_3.get((setting.data.study, setting.data.classes))
     if column is None:
         return np.nan
     return (column.local if setting.method is Method.LOCAL else column.central)[setting.position]
 
 
-def _five(run: Findings, attack: str) -> str:
+def _five(run: MembershipFindings, attack: str) -> str:
     areas = run.areas_of_worlds[attack][:REPETITIONS]
     return f"five worlds, as the paper repeats: {areas.mean():.3f}, {areas.min():.3f} to {areas.max():.3f}"
 
 
-def _row(run: Findings, quantity: str, found: Interval, note: str = "") -> Row:
-    return Row(
+def _row(run: MembershipFindings, quantity: str, found: Interval, note: str = "") -> ItemRow:
+    return ItemRow(
         run.setting.label, quantity, measured=found.value, low=found.low, high=found.high, repetitions=run.worlds,
         note=note,
     )  # fmt: skip
 
 
-def _places(runs: Sequence[Findings], number: int = 0) -> list[float]:
+def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
     """Return where runs stand on the axis of epsilon: the original model right of all, forms slightly apart."""
     known = [run.epsilon for run in runs if np.isfinite(run.epsilon)]
     beyond = 6 * max(known) if known else 1.0
     return [1.05**number * (run.epsilon if np.isfinite(run.epsilon) else beyond) for run in runs]
 
 
-def _accuracies(axes: Axes, own: Mapping[DataSetting, list[Findings]], method: Method) -> None:
+def _accuracies(axes: Axes, own: Mapping[MembershipData, list[MembershipFindings]], method: Method) -> None:
     for number, ((data, runs), look) in enumerate(zip(own.items(), CLASS_LOOKS, strict=False)):
         places = _places(runs, number)
         _draw(axes, places, [mean_interval(run.test_accuracy) for run in runs], look, _form(data))
@@ -174,7 +186,7 @@ def _accuracies(axes: Axes, own: Mapping[DataSetting, list[Findings]], method: M
     _finish(axes, "accuracy", method, "Accuracy: test, training (open)", own)
 
 
-def _areas(axes: Axes, own: Mapping[DataSetting, list[Findings]], method: Method, attack: str) -> None:
+def _areas(axes: Axes, own: Mapping[MembershipData, list[MembershipFindings]], method: Method, attack: str) -> None:
     if not any(attack in run.scores for runs in own.values() for run in runs):
         empty_panel(axes, f"({_LETTERS[attack][SIDES.index(method)]}) {attack}, {method}", _NO_WHITE_BOX)
         return
@@ -189,7 +201,7 @@ def _areas(axes: Axes, own: Mapping[DataSetting, list[Findings]], method: Method
     _finish(axes, attack, method, f"{ATTACK_NAMES[attack].capitalize().replace('auc', 'AUC')}", own)
 
 
-def is_at_chance(setting: Setting) -> bool:
+def is_at_chance(setting: MembershipSetting) -> bool:
     """Return whether section 6 says of this setting that attacks do no better than guessing."""
     local, central = AT_CHANCE.get(setting.data.study, (None, ()))
     match setting.method:
@@ -203,7 +215,7 @@ def is_at_chance(setting: Setting) -> bool:
             assert_never(setting.method)
 
 
-def _phis(axes: Axes, own: Mapping[DataSetting, list[Findings]], method: Method) -> None:
+def _phis(axes: Axes, own: Mapping[MembershipData, list[MembershipFindings]], method: Method) -> None:
     axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
     for number, ((data, runs), look) in enumerate(zip(own.items(), CLASS_LOOKS, strict=False)):
         original, private = runs[0], runs[1:]
@@ -222,12 +234,14 @@ def _phis(axes: Axes, own: Mapping[DataSetting, list[Findings]], method: Method)
     _finish(axes, "phi", method, "phi", own)
 
 
-def _draw(axes: Axes, places: Sequence[float], found: Sequence[Interval], look: Look, label: str) -> None:
+def _draw(axes: Axes, places: Sequence[float], found: Sequence[Interval], look: CurveLook, label: str) -> None:
     ends = [one.low for one in found], [one.high for one in found]
     draw_measured(axes, places, [one.value for one in found], *ends, look, label)
 
 
-def _finish(axes: Axes, panel: str, method: Method, y_name: str, own: Mapping[DataSetting, Sequence[Findings]]) -> None:
+def _finish(
+    axes: Axes, panel: str, method: Method, y_name: str, own: Mapping[MembershipData, Sequence[MembershipFindings]]
+) -> None:
     """Name a panel over epsilon; all such panels of a side have the same axis, also where phi is not defined."""
     places = [place for runs in own.values() for place in _places(runs)]
     axes.set_xscale("log")
@@ -237,7 +251,7 @@ def _finish(axes: Axes, panel: str, method: Method, y_name: str, own: Mapping[Da
     name_panel(axes, letter, f"{y_name.partition(':')[0]}, {method}", f"epsilon of a record{end}", y_name)
 
 
-def _rocs(axes: Axes, runs: Sequence[Findings], method: Method, attack: str) -> None:
+def _rocs(axes: Axes, runs: Sequence[MembershipFindings], method: Method, attack: str) -> None:
     letter = _LETTERS["roc"][SIDES.index(method)]
     if not any(attack in run.scores for run in runs):
         empty_panel(axes, f"({letter}) {attack}, {method}", _NO_WHITE_BOX)
@@ -256,7 +270,7 @@ def _rocs(axes: Axes, runs: Sequence[Findings], method: Method, attack: str) -> 
     name_panel(axes, letter, f"ROC, {kind}, {method}", "False-positive rate", "True-positive rate")
 
 
-def _tradeoff(axes: Axes, data: DataSetting, runs: Runs, attack: str) -> None:
+def _tradeoff(axes: Axes, data: MembershipData, runs: Runs, attack: str) -> None:
     kind = ATTACK_NAMES[attack].removesuffix(" AUC")
     name_of_panel = f"{data.classes} classes, {kind}"
     if not any(attack in run.scores for setting, run in runs.items() if setting.data == data):
@@ -279,15 +293,15 @@ def _reach(found: Sequence[Interval]) -> np.ndarray[tuple[int, int], np.dtype[np
     return np.array([[one.value - one.low for one in found], [one.high - one.value for one in found]])
 
 
-def _form(data: DataSetting) -> str:
+def _form(data: MembershipData) -> str:
     return f"{data.classes} classes" if "30" not in data.name else data.title
 
 
-def _class_legend(figure: Figure, panels: Sequence[Sequence[Axes]], data: Sequence[DataSetting]) -> None:
+def _class_legend(figure: Figure, panels: Sequence[Sequence[Axes]], data: Sequence[MembershipData]) -> None:
     legend_below(figure, [panels[0][0], panels[1][0]], columns=2 if len(data) < 3 else 3)
 
 
-def _caption(shown: DataSetting) -> str:
+def _caption(shown: MembershipData) -> str:
     return (
         "Left central, right local DP, over the epsilon of a record: by the accountant, and counted over values. "
         "Accuracy of the models (means over worlds with 95 % intervals), AUC of the black-box attack (shadow models) "
@@ -297,7 +311,7 @@ def _caption(shown: DataSetting) -> str:
     )
 
 
-def _remarks(study: Study, data: Sequence[DataSetting], runs: Runs) -> Iterator[str]:
+def _remarks(study: MembershipStudy, data: Sequence[MembershipData], runs: Runs) -> Iterator[str]:
     for one in data:
         size = next(run.config for setting, run in runs.items() if setting.data == one)
         yield (
@@ -312,13 +326,13 @@ _STAND_IN = (
     "numbers are no check of the paper's for this data set, only of what it says in general."
 )
 _REMARKS = {
-    Study.TEXAS: (
+    MembershipStudy.TEXAS: (
         _STAND_IN,
         "The layers are those for Texas. The learning rate is .001 instead of .01: Texas has fourteen times as many "
         "features.",
     ),
-    Study.PURCHASES: (_STAND_IN, "Layers, learning rates, batch and clipping norm are those for Purchases."),
-    Study.COLLAB: (
+    MembershipStudy.PURCHASES: (_STAND_IN, "Layers, learning rates, batch and clipping norm are those for Purchases."),
+    MembershipStudy.COLLAB: (
         "Graphs keep their 64 nodes of highest degree, and training is much shorter than 300 epochs, at learning rate "
         ".003 instead of .0001. Local DP counts a node's 64 possible edges, the paper 2,000.",
         "The code of the network's authors turns its share of .9 into k, the nodes that sort pooling keeps, such that "
@@ -327,7 +341,7 @@ _REMARKS = {
         "Members are so few that their classes tell something: whoever knew of each class how many of its targets are "
         "members, and nothing else, would get an AUC of .53. Models learn that even from graphs of coins.",
     ),
-    Study.LFW: (
+    MembershipStudy.LFW: (
         "The paper trains the last layer on VGG-16 with weights learned from faces, which cannot be had. Here a small "
         "convolutional network is trained from random weights, at learning rate .003, on images of 64 x 64 instead of "
         "250 x 250. The archive has the people with 20 images or more, 62 of them: 100 people cannot be played, and 50 "
@@ -336,7 +350,7 @@ _REMARKS = {
         "the noise that is left when images of 250 x 250 with m = 250 are averaged to 64 x 64. Epsilon counts 4,096 "
         "pixels, as the paper counts 62,500.",
     ),
-    Study.SKEWED: (
+    MembershipStudy.SKEWED: (
         "Data, layers, learning rate, batch and clipping norm are the paper's. It does not state n. With a few hundred "
         "members 100 classes, whose own bits are 6 of 600, are hardly learned, so that there is little to trade. 50 "
         "classes are left out.",

@@ -5,18 +5,17 @@ from dataclasses import dataclass
 from functools import partial
 from html import escape
 
-from experiments.reproductions.bernau2019.claims import PaperClaim, claims_of, counted
-from experiments.reproductions.bernau2019.claims import Verdict as OfClaim
+from experiments.reproductions.bernau2019.claims import ClaimVerdict, PaperClaim, claims_of, counted
 from experiments.reproductions.bernau2019.claims_table import claims_table
 from experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE
-from experiments.reproductions.bernau2019.epsilons import Verdict, promises, table_2, table_3
+from experiments.reproductions.bernau2019.epsilons import EpsilonVerdict, promises, table_2, table_3
 from experiments.reproductions.bernau2019.figures import Runs, figure_of
-from experiments.reproductions.bernau2019.published import Study
-from experiments.reproductions.bernau2019.runs import Findings, most_epochs, play
-from experiments.reproductions.bernau2019.settings import REPETITIONS, DataSetting, settings_of
-from experiments.reproductions.bernau2019.sources import find_data
+from experiments.reproductions.bernau2019.published import MembershipStudy
+from experiments.reproductions.bernau2019.runs import MembershipFindings, most_epochs, play
+from experiments.reproductions.bernau2019.settings import CANDIDATES, REPETITIONS, MembershipData, settings_of
 from experiments.reproductions.items import ItemResult
-from experiments.reproductions.papers import Context, Extent, Item, Made, Paper
+from experiments.reproductions.papers import Context, Extent, Item, MadeItems, Paper
+from experiments.reproductions.sources import find_data
 from fl_audit.report.page.markup import html_table
 from fl_audit.report.wording import plural
 
@@ -30,31 +29,31 @@ _NO_FACES = (
 
 
 @dataclass(frozen=True)
-class SharedItem(Item):
+class MembershipItem(Item):
     """A table or figure, with the data sets whose runs it shows; without any it needs none."""
 
-    build: Callable[[Sequence[DataSetting], Runs], ItemResult]
-    studies: tuple[Study, ...] = ()
+    build: Callable[[Sequence[MembershipData], Runs], ItemResult]
+    studies: tuple[MembershipStudy, ...] = ()
 
 
-def _figure(key: str, number: int, study: Study) -> SharedItem:
+def _figure(key: str, number: int, study: MembershipStudy) -> MembershipItem:
     title = f"Figure {number}. Accuracy and privacy on {study}"
-    return SharedItem(key, title, partial(figure_of, study), (study,))
+    return MembershipItem(key, title, partial(figure_of, study), (study,))
 
 
 ITEMS = (
-    SharedItem("table2", "Table 2. Epsilon of local DP", lambda data, runs: table_2()),
-    SharedItem("table3", "Table 3. Epsilon of central DP", lambda data, runs: table_3()),
-    _figure("fig3", 3, Study.TEXAS),
-    _figure("fig4", 4, Study.PURCHASES),
-    _figure("fig5", 5, Study.COLLAB),
-    _figure("fig6", 6, Study.LFW),
-    _figure("fig7", 7, Study.SKEWED),
-    SharedItem("claims", "Claims of sections 5 and 6", claims_table, tuple(Study)),
+    MembershipItem("table2", "Table 2. Epsilon of local DP", lambda data, runs: table_2()),
+    MembershipItem("table3", "Table 3. Epsilon of central DP", lambda data, runs: table_3()),
+    _figure("fig3", 3, MembershipStudy.TEXAS),
+    _figure("fig4", 4, MembershipStudy.PURCHASES),
+    _figure("fig5", 5, MembershipStudy.COLLAB),
+    _figure("fig6", 6, MembershipStudy.LFW),
+    _figure("fig7", 7, MembershipStudy.SKEWED),
+    MembershipItem("claims", "Claims of sections 5 and 6", claims_table, tuple(MembershipStudy)),
 )
 
 
-def make(items: Sequence[SharedItem], context: Context) -> Made:
+def make(items: Sequence[MembershipItem], context: Context) -> MadeItems:
     """Make items from runs that are carried out once for all of them.
 
     Raises
@@ -64,8 +63,8 @@ def make(items: Sequence[SharedItem], context: Context) -> Made:
     FederationError
         If a federation had to stop; the runs that were finished are kept.
     """
-    found = find_data(context.data_dir, dict.fromkeys(study for item in items for study in item.studies))
-    remarks = (*found.remarks, *([_NO_FACES] if any(one.study is Study.LFW for one in found.data) else []))
+    found = find_data(CANDIDATES, context.data_dir, dict.fromkeys(study for item in items for study in item.studies))
+    remarks = (*found.remarks, *([_NO_FACES] if any(one.study is MembershipStudy.LFW for one in found.data) else []))
     for remark in remarks:
         context.announce(remark)
     data = tuple(one for one in found.data if one.size(context.extent) is not None)
@@ -73,7 +72,7 @@ def make(items: Sequence[SharedItem], context: Context) -> Made:
     makeable = [item for item in items if not item.studies or _data_of(item, data)]
     others = [item for item in items if item not in makeable]
     results = tuple((item, item.build(_data_of(item, data), runs)) for item in makeable)
-    return Made(
+    return MadeItems(
         results,
         tuple(f"{item.title}: left out, {_why(item, found.data, context.extent)}" for item in others),
         remarks,
@@ -94,15 +93,15 @@ PAPER = Paper(
 )
 
 
-def _data_of(item: SharedItem, data: Sequence[DataSetting]) -> tuple[DataSetting, ...]:
+def _data_of(item: MembershipItem, data: Sequence[MembershipData]) -> tuple[MembershipData, ...]:
     return tuple(one for one in data if one.study in item.studies)
 
 
-def _why(item: SharedItem, found: Sequence[DataSetting], extent: Extent) -> str:
+def _why(item: MembershipItem, found: Sequence[MembershipData], extent: Extent) -> str:
     return f"not played in the {extent} form" if _data_of(item, found) else "its data are not there"
 
 
-def _opening(data: Sequence[DataSetting], runs: Runs, results: Sequence[tuple[SharedItem, ItemResult]]) -> str:
+def _opening(data: Sequence[MembershipData], runs: Runs, results: Sequence[tuple[MembershipItem, ItemResult]]) -> str:
     """Return what agrees, what does not, and what could not be held against the paper; empty where counts say all."""
     by_key = {item.key: result for item, result in results}
     if not runs and "table3" not in by_key:
@@ -114,14 +113,14 @@ def _opening(data: Sequence[DataSetting], runs: Runs, results: Sequence[tuple[Sh
     return f"{local}{_of_central_and_claims(data, runs)}"
 
 
-def _of_central_and_claims(data: Sequence[DataSetting], runs: Runs) -> str:
+def _of_central_and_claims(data: Sequence[MembershipData], runs: Runs) -> str:
     printed = list(promises())
-    of = {verdict: sum(one.verdict is verdict for one in printed) for verdict in Verdict}
+    of = {verdict: sum(one.verdict is verdict for one in printed) for verdict in EpsilonVerdict}
     epsilons = (
         f"What agrees with the paper: of {len(printed)} printed epsilons of central DP the authors' accountant gives "
-        f"{of[Verdict.AS_PRINTED]} to the printed digit, nearly all on LFW, and {of[Verdict.SMALLER]} more are smaller "
-        f"in print than all stated epochs would make them, as training that ends early would; {of[Verdict.LARGER]} are "
-        "larger, those of COLLAB by far."
+        f"{of[EpsilonVerdict.AS_PRINTED]} to the printed digit, nearly all on LFW, and {of[EpsilonVerdict.SMALLER]} "
+        "more are smaller in print than all stated epochs would make them, as training that ends early would; "
+        f"{of[EpsilonVerdict.LARGER]} are larger, those of COLLAB by far."
     )
     if not runs:
         return epsilons
@@ -130,8 +129,9 @@ def _of_central_and_claims(data: Sequence[DataSetting], runs: Runs) -> str:
     return " ".join(
         [
             epsilons,
-            f"Of {len(claims)} tests of what the paper says in words, {count[OfClaim.HOLDS]} find that it holds on our "
-            f"data, {count[OfClaim.FAILS]} that it does not, and {count[OfClaim.OPEN]} decide nothing.",
+            f"Of {len(claims)} tests of what the paper says in words, {count[ClaimVerdict.HOLDS]} find that it holds "
+            f"on our data, {count[ClaimVerdict.FAILS]} that it does not, and {count[ClaimVerdict.OPEN]} decide "
+            "nothing.",
             *_by_statement(claims),
             "Its test accuracies, AUCs and phi are printed as pictures only, so that no number of ours stands beside "
             "them.",
@@ -142,12 +142,12 @@ def _of_central_and_claims(data: Sequence[DataSetting], runs: Runs) -> str:
 
 def _by_statement(claims: Sequence[PaperClaim]) -> Iterator[str]:
     """Yield which sentences of the paper hold wherever they were tested, which nowhere, which in some places."""
-    of: dict[str, list[OfClaim]] = {}
+    of: dict[str, list[ClaimVerdict]] = {}
     for claim in claims:
         of.setdefault(claim.statement, []).append(claim.verdict)
     agree, differ, nothing, split = [], [], [], []
     for statement, verdicts in of.items():
-        holds, fails = verdicts.count(OfClaim.HOLDS), verdicts.count(OfClaim.FAILS)
+        holds, fails = verdicts.count(ClaimVerdict.HOLDS), verdicts.count(ClaimVerdict.FAILS)
         if holds == len(verdicts):
             agree.append(statement)
         elif fails == len(verdicts):
@@ -163,16 +163,16 @@ def _by_statement(claims: Sequence[PaperClaim]) -> Iterator[str]:
             yield f"{begin}: {'; '.join(statements)}."
 
 
-def _missing(data: Sequence[DataSetting]) -> Iterator[str]:
+def _missing(data: Sequence[MembershipData]) -> Iterator[str]:
     """Yield what of the paper could not be played at all."""
     replaced = [str(one.study) for one in data if one.name == "location30"]
     if replaced:
         yield f"What cannot be had are the data of {' and '.join(replaced)}, for which Location-30 stands in."
-    if any(one.study is Study.LFW for one in data):
+    if any(one.study is MembershipStudy.LFW for one in data):
         yield "The archive of faces has no 100 people, and weights learned from faces cannot be had."
 
 
-def _played(runs: Sequence[Findings]) -> str:
+def _played(runs: Sequence[MembershipFindings]) -> str:
     if not runs:
         return "<p>Nothing: everything here follows from closed forms.</p>"
     common = (

@@ -12,13 +12,12 @@ from typing import Any, assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors.torch import load_file
 from scipy.stats import rankdata
 
 from experiments.reproductions.bernau2019.configurations import configuration
-from experiments.reproductions.bernau2019.published import Study
-from experiments.reproductions.bernau2019.settings import Method, Setting
+from experiments.reproductions.bernau2019.published import MembershipStudy
+from experiments.reproductions.bernau2019.settings import MembershipSetting, Method
 from experiments.reproductions.papers import Context
 from experiments.reproductions.statistics import resampling
 from experiments.runs.attacks import by_target
@@ -30,6 +29,7 @@ from experiments.runs.progress import part_of
 from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory, read_plan
 from experiments.runs.store import read_frame
+from fl_audit.arrays import Flags, Floats
 from fl_audit.evidence.findings.attacks import SCORE
 from fl_audit.evidence.membership.rates import Interval, RocCurve, membership_rates, roc_curve
 from fl_audit.game.game import load_game
@@ -37,15 +37,13 @@ from fl_audit.game.membership import Membership
 from fl_audit.stored_json import read_json
 from server.target_outputs import LOGITS
 
-Floats = NDArray[np.float64]
-
 _RESAMPLES = 300
 _MOST_PROCESSES = 8
 CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, eq=False)
-class Findings:
+class MembershipFindings:
     """What one run found, as read from its directory.
 
     Parameters
@@ -74,7 +72,7 @@ class Findings:
         Losses of the test records (worlds, test records) where these are of another law than the targets, else None.
     """
 
-    setting: Setting
+    setting: MembershipSetting
     config: RunConfig
     summary: Mapping[str, Any]
     membership: Membership
@@ -138,7 +136,7 @@ class Findings:
         return roc_curve(self.scores[attack], self.membership)
 
 
-def areas(scores: Floats, is_in: NDArray[np.bool_]) -> Floats:
+def areas(scores: Floats, is_in: Flags) -> Floats:
     """Return the area under the ROC in each world (worlds,), from the rank sum of members; ties count half.
 
     Parameters
@@ -151,7 +149,7 @@ def areas(scores: Floats, is_in: NDArray[np.bool_]) -> Floats:
     return np.asarray((ranks - members * (members + 1) / 2) / (members * others), dtype=np.float64)
 
 
-def play(settings: Iterable[Setting], context: Context) -> dict[Setting, Findings]:
+def play(settings: Iterable[MembershipSetting], context: Context) -> dict[MembershipSetting, MembershipFindings]:
     """Carry out the runs that are not finished yet, and read what all of them found.
 
     Parameters
@@ -239,7 +237,7 @@ def _cores() -> int:
     return min(_MOST_PROCESSES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
 
 
-def read_findings(setting: Setting, config: RunConfig, run: RunDirectory) -> Findings:
+def read_findings(setting: MembershipSetting, config: RunConfig, run: RunDirectory) -> MembershipFindings:
     """Read what a finished run found.
 
     Raises
@@ -255,7 +253,7 @@ def read_findings(setting: Setting, config: RunConfig, run: RunDirectory) -> Fin
     right = logits.argmax(dim=2) == game.differing.labels.cpu()
     models = torch.cat([load_file(path)["models"] for path in sorted((run.path / "public").glob("models-*"))])
     attacked = [name for name in map(str, targets.columns) if name.startswith(SCORE)]
-    return Findings(
+    return MembershipFindings(
         setting=setting,
         config=config,
         summary=read_json(run.summary),
@@ -266,7 +264,7 @@ def read_findings(setting: Setting, config: RunConfig, run: RunDirectory) -> Fin
         chosen_epoch=worlds["chosen_release"].to_numpy(dtype=np.float64) * epochs_a_round(config),
         confidence=torch.softmax(logits.double(), dim=2).amax(dim=2).numpy(),
         member_losses=-by_target(targets, "log_probability"),
-        test_losses=game.losses(models, game.test) if setting.data.study is Study.SKEWED else None,
+        test_losses=game.losses(models, game.test) if setting.data.study is MembershipStudy.SKEWED else None,
     )
 
 
@@ -281,6 +279,6 @@ def most_epochs(config: RunConfig) -> float:
     return rounds_of(config) * epochs_a_round(config)
 
 
-def _mean_where(values: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> Floats:
+def _mean_where(values: Flags, chosen: Flags) -> Floats:
     """Return the share of chosen entries that are true, row by row."""
     return np.asarray((values & chosen).sum(axis=1) / chosen.sum(axis=1), dtype=np.float64)

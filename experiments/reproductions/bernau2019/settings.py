@@ -13,8 +13,8 @@ from experiments.reproductions.bernau2019.published import (
     RECIPES,
     RECORD_EPSILONS,
     TABLE_2,
+    MembershipStudy,
     Recipe,
-    Study,
 )
 from experiments.reproductions.papers import Extent
 
@@ -68,7 +68,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class DataSetting:
+class MembershipData:
     """A data set in one of its forms, with all that is fixed for it.
 
     Parameters
@@ -93,7 +93,7 @@ class DataSetting:
         Learning rates without and with central DP in place of those of Table 3, None to keep them.
     """
 
-    study: Study
+    study: MembershipStudy
     name: str
     title: str
     classes: int
@@ -120,11 +120,11 @@ class DataSetting:
     def randomiser(self) -> Randomiser:
         """How local DP perturbs its records."""
         match self.study:
-            case Study.COLLAB:
+            case MembershipStudy.COLLAB:
                 return Randomiser.EDGES
-            case Study.LFW:
+            case MembershipStudy.LFW:
                 return Randomiser.PIXELS
-            case Study.TEXAS | Study.PURCHASES | Study.SKEWED:
+            case MembershipStudy.TEXAS | MembershipStudy.PURCHASES | MembershipStudy.SKEWED:
                 return Randomiser.BITS
             case _:
                 assert_never(self.study)
@@ -135,7 +135,7 @@ class DataSetting:
 
     def epsilons(self) -> tuple[float, ...]:
         """Return epsilon_i of local DP, falling."""
-        return PIXEL_EPSILONS if self.study is Study.LFW else RECORD_EPSILONS
+        return PIXEL_EPSILONS if self.study is MembershipStudy.LFW else RECORD_EPSILONS
 
 
 _FEW = (0, 4)
@@ -146,36 +146,38 @@ _SKEWED_CLASSES = (10, 20, 100)
 """With 50 the paper has a fourth form, which would take more time than it tells."""
 
 
-def _skewed(classes: int) -> DataSetting:
-    return DataSetting(
-        Study.SKEWED, "skewed-purchases", f"Skewed Purchases, {classes} classes", classes, "dense-128", classes, 600,
+def _skewed(classes: int) -> MembershipData:
+    return MembershipData(
+        MembershipStudy.SKEWED, "skewed-purchases", f"Skewed Purchases, {classes} classes", classes, "dense-128",
+        classes, 600,
         Size(800, 40, 40, levels=_ALL if classes == 10 else _FEW),
         Size(240, 12, 12, test_records=300, population_records=200, levels=_FEW) if classes == 10 else None,
         {"classes": classes, "generated-records": 10_000},
     )  # fmt: skip
 
 
-_PURCHASES, _TEXAS = TABLE_2[Study.PURCHASES], TABLE_2[Study.TEXAS]
+_PURCHASES, _TEXAS = TABLE_2[MembershipStudy.PURCHASES], TABLE_2[MembershipStudy.TEXAS]
 _LOCATION = {
-    Study.PURCHASES: DataSetting(
-        Study.PURCHASES, "location30", "Location-30 for Purchases", 30, "dense-128", 50, 446, Size(800, 48, 40),
+    MembershipStudy.PURCHASES: MembershipData(
+        MembershipStudy.PURCHASES, "location30", "Location-30 for Purchases", 30, "dense-128", 50, 446,
+        Size(800, 48, 40),
         Size(240, 10, 10, test_records=300, population_records=200, levels=_FEW),
     ),
-    Study.TEXAS: DataSetting(
-        Study.TEXAS, "location30", "Location-30 for Texas", 30, "dense-512-128", 100, 446, Size(800, 20, 24),
+    MembershipStudy.TEXAS: MembershipData(
+        MembershipStudy.TEXAS, "location30", "Location-30 for Texas", 30, "dense-512-128", 100, 446, Size(800, 20, 24),
         # The rate of Table 3, .01, is Texas's with 6,169 features.
         rates=(0.001, 0.001),
     ),
 }  # fmt: skip
-COLLAB = DataSetting(
-    Study.COLLAB, "collab", "COLLAB", 3, "dgcnn", 3, 64,
+COLLAB = MembershipData(
+    MembershipStudy.COLLAB, "collab", "COLLAB", 3, "dgcnn", 3, 64,
     Size(400, 12, 12, population_records=200, test_records=400, levels=_THREE),
     Size(80, 2, 2, test_records=50, population_records=50, levels=(4,)), {"graph-nodes": 64}, rates=(0.003, 0.003),
 )  # fmt: skip
 
 
-_FACES = DataSetting(
-    Study.LFW, "lfw", "LFW at 64 x 64, 20 people", 20, SMALL_FACES, 20, 64 * 64,
+_FACES = MembershipData(
+    MembershipStudy.LFW, "lfw", "LFW at 64 x 64, 20 people", 20, SMALL_FACES, 20, 64 * 64,
     Size(2 * 368, 16, 10, test_records=500, population_records=300),
     Size(240, 5, 5, test_records=200, population_records=100, levels=_FEW),
     # A small network from random weights needs larger steps than the last layer of a trained one.
@@ -183,32 +185,34 @@ _FACES = DataSetting(
 )  # fmt: skip
 
 
-def _published(study: Study, name: str, classes: int, model: str) -> DataSetting:
+def _published(study: MembershipStudy, name: str, classes: int, model: str) -> MembershipData:
     values, members = TABLE_2[study].values, RECIPES[study, classes].members
     assert members is not None, study
     recipe, title = RECIPES[study, classes], f"{study}, {classes} classes"
     size = Size(2 * members, recipe.epochs, recipe.central_epochs)
-    return DataSetting(study, name, title, classes, model, classes, values, size, options={"classes": classes})
+    return MembershipData(study, name, title, classes, model, classes, values, size, options={"classes": classes})
 
 
-CANDIDATES: dict[Study, tuple[tuple[DataSetting, ...], ...]] = {
-    Study.TEXAS: (
-        tuple(_published(Study.TEXAS, "texas", classes, "dense-512-128") for classes in _TEXAS.classes),
-        (_LOCATION[Study.TEXAS],),
+CANDIDATES: dict[MembershipStudy, tuple[tuple[MembershipData, ...], ...]] = {
+    MembershipStudy.TEXAS: (
+        tuple(_published(MembershipStudy.TEXAS, "texas", classes, "dense-512-128") for classes in _TEXAS.classes),
+        (_LOCATION[MembershipStudy.TEXAS],),
     ),
-    Study.PURCHASES: (
-        tuple(_published(Study.PURCHASES, "purchases", classes, "dense-128") for classes in _PURCHASES.classes),
-        (_LOCATION[Study.PURCHASES],),
+    MembershipStudy.PURCHASES: (
+        tuple(
+            _published(MembershipStudy.PURCHASES, "purchases", classes, "dense-128") for classes in _PURCHASES.classes
+        ),
+        (_LOCATION[MembershipStudy.PURCHASES],),
     ),
-    Study.COLLAB: ((COLLAB,),),
-    Study.LFW: ((_FACES,),),
-    Study.SKEWED: (tuple(map(_skewed, _SKEWED_CLASSES)),),
+    MembershipStudy.COLLAB: ((COLLAB,),),
+    MembershipStudy.LFW: ((_FACES,),),
+    MembershipStudy.SKEWED: (tuple(map(_skewed, _SKEWED_CLASSES)),),
 }
 """For each data set of the paper what may be played for it, best first, each in one or several forms."""
 
 
 @dataclass(frozen=True)
-class Setting:
+class MembershipSetting:
     """One run: a data set under one kind of privacy at one level.
 
     Parameters
@@ -221,7 +225,7 @@ class Setting:
         epsilon_i of local DP, z of central DP, 0 of the original model.
     """
 
-    data: DataSetting
+    data: MembershipData
     method: Method = Method.ORIGINAL
     level: float = 0.0
 
@@ -263,11 +267,11 @@ class Setting:
         return zlib.crc32(self.name.encode())
 
 
-def settings_of(data: DataSetting, extent: Extent) -> tuple[Setting, ...]:
+def settings_of(data: MembershipData, extent: Extent) -> tuple[MembershipSetting, ...]:
     """Return the runs on a data set: the original model, then local and central DP with falling epsilon."""
     size = data.size(extent)
     if size is None:
         return ()
-    local = (Setting(data, Method.LOCAL, data.epsilons()[level]) for level in size.levels)
-    central = (Setting(data, Method.CENTRAL, NOISE_MULTIPLIERS[level]) for level in size.levels)
-    return (Setting(data), *local, *central)
+    local = (MembershipSetting(data, Method.LOCAL, data.epsilons()[level]) for level in size.levels)
+    central = (MembershipSetting(data, Method.CENTRAL, NOISE_MULTIPLIERS[level]) for level in size.levels)
+    return (MembershipSetting(data), *local, *central)

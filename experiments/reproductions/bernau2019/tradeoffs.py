@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from math import nan, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
-from experiments.reproductions.bernau2019.runs import CONFIDENCE, Findings
+from experiments.reproductions.bernau2019.runs import CONFIDENCE, MembershipFindings
 from experiments.reproductions.statistics import t_interval
+from fl_audit.arrays import Floats
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.evidence.membership.relative_tradeoff import relative_tradeoff
-
-Floats = NDArray[np.float64]
 
 _RESAMPLES = 400
 _FEWEST_DEFINED = 0.5
@@ -34,7 +32,7 @@ class Curve:
     accuracy: Floats
 
 
-def curve(runs: Sequence[Findings], attack: str, random: np.random.Generator) -> Curve:
+def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Generator) -> Curve:
     """Return the AUC of an attack and the test accuracy of several runs, with resamples of their worlds.
 
     Parameters
@@ -76,8 +74,8 @@ def interval_of(found: Curve, statistic: Callable[[Floats, Floats], float], conf
 
 
 def phi(
-    original: Findings,
-    private: Findings,
+    original: MembershipFindings,
+    private: MembershipFindings,
     attack: str,
     random: np.random.Generator,
     confidence: float = CONFIDENCE,
@@ -96,9 +94,9 @@ def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
 
 
 def difference_at_like_accuracy(
-    original: Findings,
-    local: Sequence[Findings],
-    central: Sequence[Findings],
+    original: MembershipFindings,
+    local: Sequence[MembershipFindings],
+    central: Sequence[MembershipFindings],
     attack: str,
     random: np.random.Generator,
 ) -> Interval:
@@ -125,7 +123,7 @@ def mean_interval(values: Floats) -> Interval:
     return Interval(float(values.mean()), *t_interval(values))
 
 
-def gain(runs: Sequence[Findings], stronger: str, weaker: str) -> Interval:
+def gain(runs: Sequence[MembershipFindings], stronger: str, weaker: str) -> Interval:
     """Return by how much one attack's AUC exceeds another's, the mean over runs and worlds.
 
     Both attacks see the same models, so that differences are taken world by world. The interval is that of a mean over

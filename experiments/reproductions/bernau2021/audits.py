@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from experiments.reproductions.bernau2021.published import (
     EPSILON_FROM_ADVANTAGE_LOCAL,
@@ -16,14 +15,20 @@ from experiments.reproductions.bernau2021.published import (
     TABLE_2,
     published_repetitions,
 )
-from experiments.reproductions.bernau2021.runs import Findings
-from experiments.reproductions.bernau2021.settings import MAIN_BELIEF, SCALINGS, DataSetting, Setting, audit_settings
+from experiments.reproductions.bernau2021.runs import InsiderFindings
+from experiments.reproductions.bernau2021.settings import (
+    MAIN_BELIEF,
+    SCALINGS,
+    InsiderData,
+    InsiderSetting,
+    audit_settings,
+)
 from experiments.reproductions.bernau2021.slips import explained
-from experiments.reproductions.items import ItemResult, Row, table
+from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import (
     SCALING_LOOKS,
     THEORY,
-    Look,
+    CurveLook,
     draw_measured,
     draw_published,
     legend_below,
@@ -31,6 +36,7 @@ from experiments.reproductions.looks import (
 )
 from experiments.reproductions.statistics import median_of_largest, predicted_advantage
 from fl_audit.adversaries.membership.loss import chance_spread
+from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.empirical_epsilon import epsilon_from_measured_advantage
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.privacy.scores import epsilon_from_belief, gaussian_advantage, rho_alpha
@@ -43,12 +49,12 @@ INSIDER = "advantage of the insider"
 MEMBERSHIP = "advantage of Yeom's membership adversary"
 
 _MEMBERSHIP_LOOKS = {
-    NoiseScaling.LOCAL: Look("membership adversary, local noise", "#3c3c3c", "", ":", "s", ""),
-    NoiseScaling.GLOBAL: Look("membership adversary, global noise", "#8a8a8a", "", "-.", "v", ""),
+    NoiseScaling.LOCAL: CurveLook("membership adversary, local noise", "#3c3c3c", "", ":", "s", ""),
+    NoiseScaling.GLOBAL: CurveLook("membership adversary, global noise", "#8a8a8a", "", "-.", "v", ""),
 }
 
 
-def audit_of_epsilon(data: DataSetting, runs: Mapping[Setting, Findings]) -> ItemResult:
+def audit_of_epsilon(data: InsiderData, runs: Mapping[InsiderSetting, InsiderFindings]) -> ItemResult:
     """Return the four panels of one data set: epsilon' from sensitivities, belief and advantage, and all advantages."""
     settings = audit_settings([data])
     rows = {setting: _rows(runs[setting]) for setting in settings}
@@ -74,7 +80,7 @@ def audit_of_epsilon(data: DataSetting, runs: Mapping[Setting, Findings]) -> Ite
     )  # fmt: skip
 
 
-def _rows(found: Findings) -> dict[str, Row]:
+def _rows(found: InsiderFindings) -> dict[str, ItemRow]:
     rows = (_sensitivity_row(found), _belief_row(found), _advantage_row(found), _insider_row(found), _member_row(found))
     return {row.quantity: row for row in rows}
 
@@ -83,31 +89,31 @@ def _number(value: Any, missing: float = math.nan) -> float:
     return missing if value is None else float(value)
 
 
-def _interval(found: Findings, name: str) -> tuple[float, float, float]:
+def _interval(found: InsiderFindings, name: str) -> tuple[float, float, float]:
     """Return an empirical epsilon of the summary with its interval; a missing value or upper end is infinite."""
     stored = found.summary["empirical_epsilon"]
     interval = stored["intervals"][name]
     return _number(stored[name], math.inf), _number(interval["low"]), _number(interval["high"], math.inf)
 
 
-def _published(found: Findings, scaling: NoiseScaling, values: Mapping[Any, Mapping[float, float]]) -> float:
+def _published(found: InsiderFindings, scaling: NoiseScaling, values: Mapping[Any, Mapping[float, float]]) -> float:
     setting = found.setting
     return values[setting.data.study].get(setting.belief, math.nan) if setting.scaling is scaling else math.nan
 
 
-def _is_local(found: Findings) -> bool:
+def _is_local(found: InsiderFindings) -> bool:
     return found.setting.scaling is NoiseScaling.LOCAL
 
 
-def _sensitivity_row(found: Findings) -> Row:
+def _sensitivity_row(found: InsiderFindings) -> ItemRow:
     measured, low, high = _interval(found, "from_sensitivity")
     exact = found.summary["guarantee"]["epsilon"] if _is_local(found) else math.nan
     note = "largest over worlds; low and high: range over worlds, bookkeeping without chance"
     published = _published(found, NoiseScaling.GLOBAL, EPSILON_FROM_SENSITIVITIES_GLOBAL)
-    return Row(found.setting.label, SENSITIVITIES, published, exact, measured, low, high, found.repetitions, note)
+    return ItemRow(found.setting.label, SENSITIVITIES, published, exact, measured, low, high, found.repetitions, note)
 
 
-def _belief_row(found: Findings) -> Row:
+def _belief_row(found: InsiderFindings) -> ItemRow:
     measured, low, high = _interval(found, "from_belief")
     note = f"extreme value; interval of the median of the largest of {found.repetitions}, from the sample"
     expected = math.nan
@@ -119,38 +125,38 @@ def _belief_row(found: Findings) -> Row:
             f"of {printed}, about as published, it is {median_of_largest(found.promised_mu, printed):.3f}"
         )
     published = _published(found, NoiseScaling.LOCAL, EPSILON_FROM_BELIEF_LOCAL)
-    return Row(found.setting.label, BELIEF, published, expected, measured, low, high, found.repetitions, note)
+    return ItemRow(found.setting.label, BELIEF, published, expected, measured, low, high, found.repetitions, note)
 
 
-def _advantage_row(found: Findings) -> Row:
+def _advantage_row(found: InsiderFindings) -> ItemRow:
     measured, low, high = _interval(found, "from_advantage")
     expected = epsilon_from_measured_advantage(_expected_advantage(found), found.setting.data.delta)
     note = f"Eq. (6); theory: {'exact' if _is_local(found) else 'approximate'} advantage through Eq. (6)"
     published = _published(found, NoiseScaling.LOCAL, EPSILON_FROM_ADVANTAGE_LOCAL)
-    return Row(found.setting.label, ADVANTAGE, published, expected, measured, low, high, found.repetitions, note)
+    return ItemRow(found.setting.label, ADVANTAGE, published, expected, measured, low, high, found.repetitions, note)
 
 
-def _expected_advantage(found: Findings) -> float:
+def _expected_advantage(found: InsiderFindings) -> float:
     return gaussian_advantage(found.promised_mu) if _is_local(found) else predicted_advantage(found.mu_of_worlds)
 
 
-def _insider_row(found: Findings) -> Row:
+def _insider_row(found: InsiderFindings) -> ItemRow:
     setting, insider = found.setting, found.summary["insider"]
     main = setting.belief == MAIN_BELIEF
     published = TABLE_2[setting.data.study, setting.scaling, setting.relation].advantage if main else math.nan
     bound = rho_alpha(epsilon_from_belief(setting.belief), setting.data.delta)
-    return Row(
+    return ItemRow(
         setting.label, INSIDER, published, _expected_advantage(found), insider["advantage"], insider["advantage_low"],
         insider["advantage_high"], found.repetitions,
         f"rho_alpha {bound:.4f}{'; published: Table 2' if main else ''}",
     )  # fmt: skip
 
 
-def _member_row(found: Findings) -> Row:
+def _member_row(found: InsiderFindings) -> ItemRow:
     section: Mapping[str, Any] = found.summary.get("membership") or {}
     yeom, bound = _number(section.get("yeom_bound")), _number(section.get("bound"))
     chance = chance_spread(found.config.data.records, found.config.data.population_records)
-    return Row(
+    return ItemRow(
         found.setting.label, MEMBERSHIP, math.nan, math.nan, _number(section.get("advantage")),
         _number(section.get("low")), _number(section.get("high")), found.repetitions,
         f"mean over worlds; published: under {LARGEST_MEMBERSHIP_ADVANTAGE:g} everywhere; bound of Yeom et al. "
@@ -158,12 +164,12 @@ def _member_row(found: Findings) -> Row:
     )  # fmt: skip
 
 
-def _promised(settings: Sequence[Setting]) -> list[float]:
+def _promised(settings: Sequence[InsiderSetting]) -> list[float]:
     return [epsilon_from_belief(setting.belief) for setting in settings]
 
 
 def _draw_epsilons(
-    axes: Axes, settings: Sequence[Setting], rows: Mapping[Setting, Mapping[str, Row]], quantity: str
+    axes: Axes, settings: Sequence[InsiderSetting], rows: Mapping[InsiderSetting, Mapping[str, ItemRow]], quantity: str
 ) -> None:
     largest = 1.1 * max(_promised(settings))
     axes.plot([0, largest], [0, largest], color=MUTED, linewidth=4, alpha=0.35, label="promised epsilon")
@@ -177,7 +183,9 @@ def _draw_epsilons(
     axes.set_ylim(top=min(axes.get_ylim()[1], 2 * largest))
 
 
-def _draw_advantages(axes: Axes, settings: Sequence[Setting], rows: Mapping[Setting, Mapping[str, Row]]) -> None:
+def _draw_advantages(
+    axes: Axes, settings: Sequence[InsiderSetting], rows: Mapping[InsiderSetting, Mapping[str, ItemRow]]
+) -> None:
     data = settings[0].data
     grid = np.linspace(0, 1.05 * max(_promised(settings)), 120)
     axes.plot(grid, [rho_alpha(x, data.delta) for x in grid], color=MUTED, linewidth=4, alpha=0.35, label="rho_alpha")
@@ -191,7 +199,7 @@ def _draw_advantages(axes: Axes, settings: Sequence[Setting], rows: Mapping[Sett
 
 
 def _draw_with_published(
-    axes: Axes, x: NDArray[np.float64], rows: Sequence[Row], scaling: NoiseScaling, look: Look
+    axes: Axes, x: Floats, rows: Sequence[ItemRow], scaling: NoiseScaling, look: CurveLook
 ) -> None:
     """Draw one curve with its published values; local noise is shifted a little to the left, global to the right."""
     side = -1 if scaling is NoiseScaling.LOCAL else 1

@@ -6,19 +6,19 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from experiments.reproductions.bernau2021.published import TABLE_2
-from experiments.reproductions.bernau2021.runs import Findings
+from experiments.reproductions.bernau2021.runs import InsiderFindings
 from experiments.reproductions.bernau2021.settings import (
     MAIN_BELIEF,
     RELATION_LETTERS,
     SCALING_LETTERS,
     SCALINGS,
-    DataSetting,
-    Setting,
-    Study,
+    InsiderData,
+    InsiderSetting,
+    InsiderStudy,
     main_settings,
 )
 from experiments.reproductions.bernau2021.slips import explained
-from experiments.reproductions.items import CONFIDENCE, ItemResult, Row, table
+from experiments.reproductions.items import CONFIDENCE, ItemResult, ItemRow, table
 from experiments.reproductions.looks import SCALING_LOOKS, box_key, draw_boxes, empty_panel, legend_below, name_panel
 from experiments.reproductions.statistics import bootstrap, mean_belief, predicted_exceedance, resampling
 from fl_audit.evidence.belief.advantage import clopper_pearson
@@ -28,12 +28,12 @@ from fl_audit.report.style import INK, new_figure
 _SHADES = ("#ffffff", "#bdbdbd", "#7f7f7f")
 
 
-def figure_6(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> ItemResult:
+def figure_6(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderFindings]) -> ItemResult:
     """Return the distributions of the final belief in the truth, and of the test accuracy."""
     figure = new_figure(7.2)
     panels = figure.subplots(2, 2).ravel()
     by_study = {one.study: one for one in data}
-    for letter, axes, study in zip("abc", panels[:3], Study, strict=True):
+    for letter, axes, study in zip("abc", panels[:3], InsiderStudy, strict=True):
         if study in by_study:
             _draw_beliefs(axes, [runs[setting] for setting in main_settings([by_study[study]])])
             name_panel(axes, letter, by_study[study].title, "", "Belief in the truth (probability)")
@@ -61,11 +61,11 @@ def figure_6(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> I
     )
 
 
-def _name(setting: Setting) -> str:
+def _name(setting: InsiderSetting) -> str:
     return f"{SCALING_LETTERS[setting.scaling]} {RELATION_LETTERS[setting.relation]}"
 
 
-def _draw_beliefs(axes: Axes, found: Sequence[Findings]) -> None:
+def _draw_beliefs(axes: Axes, found: Sequence[InsiderFindings]) -> None:
     for scaling in SCALINGS:
         own = [(place, one) for place, one in enumerate(found) if one.setting.scaling is scaling]
         values = [one.worlds["belief"].to_numpy() for _, one in own]
@@ -80,7 +80,7 @@ def _draw_beliefs(axes: Axes, found: Sequence[Findings]) -> None:
     axes.set_ylim(-0.02, 1.02)
 
 
-def _draw_accuracies(axes: Axes, data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> None:
+def _draw_accuracies(axes: Axes, data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderFindings]) -> None:
     for index, one in enumerate(data):
         settings = main_settings([one])
         values = [100 * runs[setting].worlds["test_accuracy"].to_numpy() for setting in settings]
@@ -96,7 +96,7 @@ def _draw_accuracies(axes: Axes, data: Sequence[DataSetting], runs: Mapping[Sett
     axes.set_xlim(-0.6, 3.6)
 
 
-def _rows(found: Findings) -> list[Row]:
+def _rows(found: InsiderFindings) -> list[ItemRow]:
     setting, random = found.setting, resampling(found.setting.name)
     beliefs = found.worlds["belief"].to_numpy(dtype=np.float64)
     accuracy = found.worlds["test_accuracy"].to_numpy(dtype=np.float64)
@@ -108,18 +108,19 @@ def _rows(found: Findings) -> list[Row]:
     quartiles = np.percentile(beliefs, [25, 75])
     law = "exact law" if local else "approximate, from the sensitivities of each world"
     return [
-        Row(setting.label, "mean belief in the truth", theory=float(np.mean([mean_belief(float(one)) for one in mu])),
-            measured=float(beliefs.mean()), low=mean[0], high=mean[1], repetitions=worlds,
+        ItemRow(setting.label, "mean belief in the truth",
+            theory=float(np.mean([mean_belief(float(one)) for one in mu])), measured=float(beliefs.mean()),
+            low=mean[0], high=mean[1], repetitions=worlds,
             note=f"theory: {law}; in print 'on average only slightly above 0.5'"),
-        Row(setting.label, "median belief in the truth", measured=float(np.median(beliefs)), low=median[0],
+        ItemRow(setting.label, "median belief in the truth", measured=float(np.median(beliefs)), low=median[0],
             high=median[1], repetitions=worlds, note=f"quartiles {quartiles[0]:.3f} and {quartiles[1]:.3f}"),
-        Row(setting.label, "largest belief in the truth", measured=float(beliefs.max()), repetitions=worlds,
+        ItemRow(setting.label, "largest belief in the truth", measured=float(beliefs.max()), repetitions=worlds,
             note="an extreme value: grows with the repetitions"),
-        Row(setting.label, "share of beliefs above rho_beta",
+        ItemRow(setting.label, "share of beliefs above rho_beta",
             published=TABLE_2[setting.data.study, setting.scaling, setting.relation].exceeded,
             theory=predicted_exceedance(mu, setting.belief), measured=passed / worlds, low=low, high=high,
             repetitions=worlds, note=f"published: Table 2; promised is at most {setting.data.delta:g}"),
-        Row(setting.label, "test accuracy", measured=float(accuracy.mean()),
+        ItemRow(setting.label, "test accuracy", measured=float(accuracy.mean()),
             **dict(zip(("low", "high"), bootstrap(accuracy, np.mean, random), strict=True)), repetitions=worlds,
             note="mean over worlds of the accuracy after the last round; interval: bootstrap over worlds"),
     ]  # fmt: skip

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from experiments.reproductions.bernau2021.published import TABLE_3, Column
-from experiments.reproductions.bernau2021.settings import CANDIDATES, ROUNDS, Study
+from experiments.reproductions.bernau2021.published import TABLE_3, PrintedScores
+from experiments.reproductions.bernau2021.settings import CANDIDATES, ROUNDS, InsiderStudy
 from experiments.reproductions.bernau2021.slips import explained
-from experiments.reproductions.items import ItemResult, Row, table
+from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import draw_published, legend_below, name_panel
 from fl_audit.adjacency import Adjacency
 from fl_audit.privacy.accounting import Accountant
@@ -65,22 +65,22 @@ def calibrated(belief: float, delta: float) -> Guarantee:
     return guarantee(claim.with_noise(noise_multiplier_for(BeliefTarget(belief), claim)))
 
 
-def _rows(study: Study, column: Column) -> list[Row]:
+def _rows(study: InsiderStudy, column: PrintedScores) -> list[ItemRow]:
     belief, delta = float(column.belief), float(column.delta)
     epsilon, promise = epsilon_from_belief(belief), calibrated(float(column.belief), float(column.delta))
     setting = f"{study}, rho_beta {column.belief}"
     bound = rho_alpha(epsilon, delta)
     used = "measured: what the accountant reports of the calibrated noise"
     return [
-        Row(setting, "delta", published=delta, theory=CANDIDATES[study][0].delta,
+        ItemRow(setting, "delta", published=delta, theory=CANDIDATES[study][0][0].delta,
             note="as printed; given, not derived"),
-        Row(setting, "epsilon", published=float(column.epsilon), theory=epsilon, measured=promise.epsilon,
+        ItemRow(setting, "epsilon", published=float(column.epsilon), theory=epsilon, measured=promise.epsilon,
             note=f"{_agreement(epsilon, column.epsilon)}; Eq. (5); {used}"),
-        Row(setting, "rho_alpha", published=float(column.advantage), theory=bound, measured=promise.advantage_bound,
+        ItemRow(setting, "rho_alpha", published=float(column.advantage), theory=bound, measured=promise.advantage_bound,
             note=f"{_agreement(bound, column.advantage)}; Theorem 3; {used}"),
-        Row(setting, "exact advantage", theory=promise.advantage_bound_exact,
+        ItemRow(setting, "exact advantage", theory=promise.advantage_bound_exact,
             note="2 Phi(mu / 2) - 1 of the calibrated noise; not in the paper"),
-        Row(setting, "noise multiplier", theory=promise.noise_multiplier or np.nan,
+        ItemRow(setting, "noise multiplier", theory=promise.noise_multiplier or np.nan,
             note="rdp-classic, orders up to 63; not in the paper"),
     ]  # fmt: skip
 

@@ -6,17 +6,17 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_REPETITIONS
-from experiments.reproductions.bernau2021.runs import Findings
+from experiments.reproductions.bernau2021.runs import InsiderFindings
 from experiments.reproductions.bernau2021.settings import (
     RELATION_LETTERS,
     SCALING_LETTERS,
     SCALINGS,
-    DataSetting,
-    Setting,
+    InsiderData,
+    InsiderSetting,
     main_settings,
 )
 from experiments.reproductions.bernau2021.slips import explained
-from experiments.reproductions.items import CONFIDENCE, ItemResult, Row, table
+from experiments.reproductions.items import CONFIDENCE, ItemResult, ItemRow, table
 from experiments.reproductions.looks import (
     SCALING_LOOKS,
     THEORY,
@@ -35,7 +35,7 @@ ADVANTAGE = "advantage"
 EXCEEDED = "delta' (share of beliefs above rho_beta)"
 
 
-def table_2(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> ItemResult:
+def table_2(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderFindings]) -> ItemResult:
     """Return Table 2."""
     rows = [row for setting in main_settings(data) for row in identified(runs[setting])]
     frame = table(rows)
@@ -69,7 +69,7 @@ def table_2(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> It
     )  # fmt: skip
 
 
-def identified(found: Findings) -> tuple[Row, Row]:
+def identified(found: InsiderFindings) -> tuple[ItemRow, ItemRow]:
     """Return the two rows of a run: its advantage, and its share of beliefs above rho_beta."""
     setting, worlds = found.setting, found.repetitions
     mu = found.mu_of_worlds
@@ -85,18 +85,18 @@ def identified(found: Findings) -> tuple[Row, Row]:
     )
     passed = int(np.sum(found.worlds["belief"] > setting.belief))
     low, high = clopper_pearson(passed, worlds, CONFIDENCE)
-    exceeded = Row(
+    exceeded = ItemRow(
         setting.label, EXCEEDED, published.exceeded, predicted_exceedance(mu, setting.belief), passed / worlds, low,
         high, worlds, f"{passed} of {worlds}; promised is at most {setting.data.delta:g}",
     )  # fmt: skip
     return (
-        Row(setting.label, ADVANTAGE, published.advantage, expected, measured.advantage, measured.low, measured.high,
-            worlds, note),
+        ItemRow(setting.label, ADVANTAGE, published.advantage, expected, measured.advantage, measured.low,
+            measured.high, worlds, note),
         exceeded,
     )  # fmt: skip
 
 
-def _floored(found: Findings) -> str:
+def _floored(found: InsiderFindings) -> str:
     share = found.floored_share
     if share == 0 or found.setting.scaling is NoiseScaling.GLOBAL:
         return ""
@@ -104,7 +104,7 @@ def _floored(found: Findings) -> str:
     return f"; {100 * share:.2g} % of rounds without evidence, which leaves {seen:.4f}"
 
 
-def _draw(axes: Axes, settings: Sequence[Setting], rows: Sequence[Row]) -> None:
+def _draw(axes: Axes, settings: Sequence[InsiderSetting], rows: Sequence[ItemRow]) -> None:
     for scaling in SCALINGS:
         own = [index for index, setting in enumerate(settings) if setting.scaling is scaling]
         part = [rows[index] for index in own]

@@ -8,7 +8,7 @@ from experiments.runs.plan import data_spec
 from experiments.runs.run_directory import RunDirectory, read_public
 from fl_audit.adjacency import Adjacency, NeighbourPair
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.dissimilarity import Dissimilarity
+from fl_audit.data.dissimilarity import Dissimilarity, Measure
 from fl_audit.data.neighbours import NeighbourChoice, ranked_neighbours
 from fl_audit.data.split import select_records
 
@@ -44,7 +44,7 @@ def labels_of(config: RunConfig, pair: NeighbourPair) -> tuple[int, ...]:
     return label, int(split.outside.labels[pair.replacement])
 
 
-_Question = tuple[DataSpec, int, int, int, Adjacency, Dissimilarity, bool, int]
+_Question = tuple[DataSpec, int, int, int, Adjacency, Measure, bool, int]
 
 
 def _question(config: RunConfig) -> _Question:

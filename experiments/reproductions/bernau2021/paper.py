@@ -9,24 +9,25 @@ from experiments.reproductions.bernau2021.beliefs import figure_6
 from experiments.reproductions.bernau2021.expectations import table_3
 from experiments.reproductions.bernau2021.identification import table_2
 from experiments.reproductions.bernau2021.queries import figure_1, figure_2, figure_3
-from experiments.reproductions.bernau2021.runs import Findings, play
+from experiments.reproductions.bernau2021.runs import InsiderFindings, play
 from experiments.reproductions.bernau2021.sensitivities import figure_4, figure_5
 from experiments.reproductions.bernau2021.settings import (
     ACCOUNTANT,
+    CANDIDATES,
     CLIPPING_NORM,
     LEARNING_RATE,
     OPTIMIZER,
     ROUNDS,
-    DataSetting,
-    Setting,
-    Study,
+    InsiderData,
+    InsiderSetting,
+    InsiderStudy,
     audit_settings,
     main_settings,
     neighbour_settings,
 )
-from experiments.reproductions.bernau2021.sources import find_data
 from experiments.reproductions.items import ItemResult
-from experiments.reproductions.papers import Context, Extent, Item, Made, Paper
+from experiments.reproductions.papers import Context, Extent, Item, MadeItems, Paper
+from experiments.reproductions.sources import find_data
 from fl_audit.report.law_words import AUDIT_DEVICE
 from fl_audit.report.page.markup import html_table
 from fl_audit.report.wording import number_text, plural
@@ -34,11 +35,11 @@ from fl_audit.report.wording import number_text, plural
 NO_DATA = "none of its data sets is there"
 QUICK_WARNING = "Quick form: few worlds, wide intervals. It shows that everything works, and proves little."
 
-Runs = Mapping[Setting, Findings]
+Runs = Mapping[InsiderSetting, InsiderFindings]
 
 
 @dataclass(frozen=True)
-class SharedItem(Item):
+class InsiderItem(Item):
     """A table or figure whose runs are also used by others.
 
     Parameters
@@ -52,41 +53,41 @@ class SharedItem(Item):
         The data sets of the paper that it shows; empty if it needs no data.
     """
 
-    build: Callable[[Sequence[DataSetting], Runs], ItemResult]
-    settings: Callable[[Iterable[DataSetting]], tuple[Setting, ...]] = lambda data: ()
-    studies: tuple[Study, ...] = ()
+    build: Callable[[Sequence[InsiderData], Runs], ItemResult]
+    settings: Callable[[Iterable[InsiderData]], tuple[InsiderSetting, ...]] = lambda data: ()
+    studies: tuple[InsiderStudy, ...] = ()
 
-    def data_of(self, found: Iterable[DataSetting]) -> tuple[DataSetting, ...]:
+    def data_of(self, found: Iterable[InsiderData]) -> tuple[InsiderData, ...]:
         """Return those of the available data sets that the item shows."""
         return tuple(one for one in found if one.study in self.studies)
 
 
-def _without_runs(build: Callable[[], ItemResult]) -> Callable[[Sequence[DataSetting], Runs], ItemResult]:
+def _without_runs(build: Callable[[], ItemResult]) -> Callable[[Sequence[InsiderData], Runs], ItemResult]:
     return lambda data, runs: build()
 
 
-def _audit(data: Sequence[DataSetting], runs: Runs) -> ItemResult:
+def _audit(data: Sequence[InsiderData], runs: Runs) -> ItemResult:
     return audit_of_epsilon(data[0], runs)
 
 
-_EVERY_STUDY = tuple(Study)
+_EVERY_STUDY = tuple(InsiderStudy)
 
 ITEMS = (
-    SharedItem("table2", "Table 2. Advantage and delta' at rho_beta = 0.9", table_2, main_settings, _EVERY_STUDY),
-    SharedItem("table3", "Table 3. epsilon and rho_alpha for rho_beta and delta", _without_runs(table_3)),
-    SharedItem("fig1", "Figure 1. The decision boundary of the adversary", _without_runs(figure_1)),
-    SharedItem("fig2", "Figure 2. Regions of error by epsilon", _without_runs(figure_2)),
-    SharedItem("fig3", "Figure 3. rho_beta and rho_alpha by epsilon and delta", _without_runs(figure_3)),
-    SharedItem("fig4", "Figure 4. Local sensitivity by neighbour", figure_4, neighbour_settings, _EVERY_STUDY),
-    SharedItem("fig5", "Figure 5. Sensitivities over the rounds", figure_5, main_settings, _EVERY_STUDY),
-    SharedItem("fig6", "Figure 6. Beliefs and test accuracy", figure_6, main_settings, _EVERY_STUDY),
-    SharedItem("fig7", "Figure 7. Audit of epsilon on MNIST", _audit, audit_settings, (Study.MNIST,)),
-    SharedItem("fig8", "Figure 8. Audit of epsilon on Purchase-100", _audit, audit_settings, (Study.PURCHASE,)),
-    SharedItem("fig9", "Figure 9. Audit of epsilon on Adult", _audit, audit_settings, (Study.ADULT,)),
+    InsiderItem("table2", "Table 2. Advantage and delta' at rho_beta = 0.9", table_2, main_settings, _EVERY_STUDY),
+    InsiderItem("table3", "Table 3. epsilon and rho_alpha for rho_beta and delta", _without_runs(table_3)),
+    InsiderItem("fig1", "Figure 1. The decision boundary of the adversary", _without_runs(figure_1)),
+    InsiderItem("fig2", "Figure 2. Regions of error by epsilon", _without_runs(figure_2)),
+    InsiderItem("fig3", "Figure 3. rho_beta and rho_alpha by epsilon and delta", _without_runs(figure_3)),
+    InsiderItem("fig4", "Figure 4. Local sensitivity by neighbour", figure_4, neighbour_settings, _EVERY_STUDY),
+    InsiderItem("fig5", "Figure 5. Sensitivities over the rounds", figure_5, main_settings, _EVERY_STUDY),
+    InsiderItem("fig6", "Figure 6. Beliefs and test accuracy", figure_6, main_settings, _EVERY_STUDY),
+    InsiderItem("fig7", "Figure 7. Audit of epsilon on MNIST", _audit, audit_settings, (InsiderStudy.MNIST,)),
+    InsiderItem("fig8", "Figure 8. Audit of epsilon on Purchase-100", _audit, audit_settings, (InsiderStudy.PURCHASE,)),
+    InsiderItem("fig9", "Figure 9. Audit of epsilon on Adult", _audit, audit_settings, (InsiderStudy.ADULT,)),
 )
 
 
-def make(items: Sequence[SharedItem], context: Context) -> Made:
+def make(items: Sequence[InsiderItem], context: Context) -> MadeItems:
     """Make items from runs that are carried out once for all of them.
 
     Parameters
@@ -103,7 +104,7 @@ def make(items: Sequence[SharedItem], context: Context) -> Made:
     FederationError
         If a federation had to stop; the runs and batches that were finished are kept.
     """
-    found = find_data(context.data_dir, dict.fromkeys(study for item in items for study in item.studies))
+    found = find_data(CANDIDATES, context.data_dir, dict.fromkeys(study for item in items for study in item.studies))
     for remark in found.remarks:
         context.announce(remark)
     makeable = tuple(item for item in items if not item.studies or item.data_of(found.data))
@@ -113,7 +114,7 @@ def make(items: Sequence[SharedItem], context: Context) -> Made:
     )
     played = tuple(runs.values())
     data = ", ".join(one.title for one in found.data) or "no data needed"
-    return Made(
+    return MadeItems(
         tuple((item, item.build(item.data_of(found.data), runs)) for item in makeable),
         tuple(f"{item.title}: left out, {NO_DATA}" for item in items if item not in makeable),
         found.remarks,
@@ -133,14 +134,14 @@ PAPER = Paper(
 )
 
 
-def _warnings(runs: Sequence[Findings], extent: Extent) -> list[str]:
+def _warnings(runs: Sequence[InsiderFindings], extent: Extent) -> list[str]:
     if not runs:
         return []
     quick = [f"{QUICK_WARNING} {_other_measures(runs)}".strip()] if extent is Extent.QUICK else []
     return [*quick, f"Settings marked LS: {AUDIT_DEVICE}"]
 
 
-def _other_measures(runs: Sequence[Findings]) -> str:
+def _other_measures(runs: Sequence[InsiderFindings]) -> str:
     """Return a sentence on the data sets whose neighbours were chosen by another measure than the paper's."""
     others = {
         f"on {found.setting.data.title} by the {found.config.audit.dissimilarity} measure instead of "
@@ -151,7 +152,7 @@ def _other_measures(runs: Sequence[Findings]) -> str:
     return f"Neighbours are chosen {', '.join(sorted(others))}." if others else ""
 
 
-def _played(runs: Sequence[Findings]) -> str:
+def _played(runs: Sequence[InsiderFindings]) -> str:
     if not runs:
         return "<p>Nothing: everything here follows from closed forms and a simulated query.</p>"
     common = (

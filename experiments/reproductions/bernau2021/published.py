@@ -6,7 +6,7 @@ in figures were read off them; their last digit is uncertain.
 
 from typing import NamedTuple
 
-from experiments.reproductions.bernau2021.settings import MAIN_BELIEF, Study
+from experiments.reproductions.bernau2021.settings import MAIN_BELIEF, InsiderStudy
 from fl_audit.adjacency import Adjacency
 from fl_audit.mechanisms.noise import NoiseScaling
 
@@ -21,19 +21,19 @@ class Identified(NamedTuple):
     exceeded: float
 
 
-TABLE_2: dict[tuple[Study, NoiseScaling, Adjacency], Identified] = {
-    (Study.MNIST, _LS, _B): Identified(0.2407, 0.002),
-    (Study.MNIST, _LS, _U): Identified(0.2272, 0.002),
-    (Study.MNIST, _GS, _B): Identified(0.1772, 0.0),
-    (Study.MNIST, _GS, _U): Identified(0.2725, 0.004),
-    (Study.PURCHASE, _LS, _B): Identified(0.252, 0.0),
-    (Study.PURCHASE, _LS, _U): Identified(0.232, 0.0),
-    (Study.PURCHASE, _GS, _B): Identified(0.096, 0.0),
-    (Study.PURCHASE, _GS, _U): Identified(0.242, 0.001),
-    (Study.ADULT, _LS, _B): Identified(0.166, 0.0),
-    (Study.ADULT, _LS, _U): Identified(0.224, 0.0),
-    (Study.ADULT, _GS, _B): Identified(0.126, 0.0),
-    (Study.ADULT, _GS, _U): Identified(0.178, 0.0),
+TABLE_2: dict[tuple[InsiderStudy, NoiseScaling, Adjacency], Identified] = {
+    (InsiderStudy.MNIST, _LS, _B): Identified(0.2407, 0.002),
+    (InsiderStudy.MNIST, _LS, _U): Identified(0.2272, 0.002),
+    (InsiderStudy.MNIST, _GS, _B): Identified(0.1772, 0.0),
+    (InsiderStudy.MNIST, _GS, _U): Identified(0.2725, 0.004),
+    (InsiderStudy.PURCHASE, _LS, _B): Identified(0.252, 0.0),
+    (InsiderStudy.PURCHASE, _LS, _U): Identified(0.232, 0.0),
+    (InsiderStudy.PURCHASE, _GS, _B): Identified(0.096, 0.0),
+    (InsiderStudy.PURCHASE, _GS, _U): Identified(0.242, 0.001),
+    (InsiderStudy.ADULT, _LS, _B): Identified(0.166, 0.0),
+    (InsiderStudy.ADULT, _LS, _U): Identified(0.224, 0.0),
+    (InsiderStudy.ADULT, _GS, _B): Identified(0.126, 0.0),
+    (InsiderStudy.ADULT, _GS, _U): Identified(0.178, 0.0),
 }
 TABLE_2_REPETITIONS = 1000
 
@@ -43,7 +43,7 @@ def published_repetitions(belief: float) -> int:
     return TABLE_2_REPETITIONS if belief == MAIN_BELIEF else 250
 
 
-class Column(NamedTuple):
+class PrintedScores(NamedTuple):
     """A column of Table 3, as printed."""
 
     belief: str
@@ -52,25 +52,25 @@ class Column(NamedTuple):
     advantage: str
 
 
-def _columns(first: tuple[str, str], delta: str, advantages: tuple[str, ...]) -> tuple[Column, ...]:
+def _columns(first: tuple[str, str], delta: str, advantages: tuple[str, ...]) -> tuple[PrintedScores, ...]:
     beliefs = (first[0], "0.75", "0.9", "0.99")
     epsilons = (first[1], "1.1", "2.2", "4.6")
     return tuple(
-        Column(belief, delta, epsilon, advantage)
+        PrintedScores(belief, delta, epsilon, advantage)
         for belief, epsilon, advantage in zip(beliefs, epsilons, advantages, strict=True)
     )
 
 
-TABLE_3: dict[Study, tuple[Column, ...]] = {
-    Study.MNIST: _columns(("0.52", "0.08"), "0.01", ("0.01", "0.14", "0.28", "0.54")),
-    Study.PURCHASE: _columns(("0.53", "0.12"), "0.001", ("0.01", "0.12", "0.23", "0.46")),
-    Study.ADULT: _columns(("0.53", "0.12"), "0.001", ("0.01", "0.12", "0.23", "0.46")),
+TABLE_3: dict[InsiderStudy, tuple[PrintedScores, ...]] = {
+    InsiderStudy.MNIST: _columns(("0.52", "0.08"), "0.01", ("0.01", "0.14", "0.28", "0.54")),
+    InsiderStudy.PURCHASE: _columns(("0.53", "0.12"), "0.001", ("0.01", "0.12", "0.23", "0.46")),
+    InsiderStudy.ADULT: _columns(("0.53", "0.12"), "0.001", ("0.01", "0.12", "0.23", "0.46")),
 }
 
-FIGURE_4_MEDIANS: dict[Study, tuple[float, float]] = {
-    Study.MNIST: (4.4, 0.6),
-    Study.PURCHASE: (4.2, 0.2),
-    Study.ADULT: (2.2, 0.9),
+FIGURE_4_MEDIANS: dict[InsiderStudy, tuple[float, float]] = {
+    InsiderStudy.MNIST: (4.4, 0.6),
+    InsiderStudy.PURCHASE: (4.2, 0.2),
+    InsiderStudy.ADULT: (2.2, 0.9),
 }
 """Median local sensitivities of the most and of the least dissimilar neighbour, read off Figure 4."""
 
@@ -87,20 +87,20 @@ def _by_belief(values: tuple[float, ...]) -> dict[float, float]:
     return dict(zip(_AUDITED, values, strict=True))
 
 
-EPSILON_FROM_SENSITIVITIES_GLOBAL: dict[Study, dict[float, float]] = {
-    Study.MNIST: _by_belief((0.89, 1.78, 3.87)),
-    Study.PURCHASE: _by_belief((0.80, 1.57, 3.22)),
-    Study.ADULT: _by_belief((0.68, 1.36, 2.68)),
+EPSILON_FROM_SENSITIVITIES_GLOBAL: dict[InsiderStudy, dict[float, float]] = {
+    InsiderStudy.MNIST: _by_belief((0.89, 1.78, 3.87)),
+    InsiderStudy.PURCHASE: _by_belief((0.80, 1.57, 3.22)),
+    InsiderStudy.ADULT: _by_belief((0.68, 1.36, 2.68)),
 }
-EPSILON_FROM_BELIEF_LOCAL: dict[Study, dict[float, float]] = {
-    Study.MNIST: _by_belief((1.08, 2.32, 4.11)),
-    Study.PURCHASE: _by_belief((0.93, 2.04, 4.48)),
-    Study.ADULT: _by_belief((0.83, 1.94, 4.44)),
+EPSILON_FROM_BELIEF_LOCAL: dict[InsiderStudy, dict[float, float]] = {
+    InsiderStudy.MNIST: _by_belief((1.08, 2.32, 4.11)),
+    InsiderStudy.PURCHASE: _by_belief((0.93, 2.04, 4.48)),
+    InsiderStudy.ADULT: _by_belief((0.83, 1.94, 4.44)),
 }
-EPSILON_FROM_ADVANTAGE_LOCAL: dict[Study, dict[float, float]] = {
-    Study.MNIST: _by_belief((1.18, 1.90, 4.36)),
-    Study.PURCHASE: _by_belief((0.63, 2.43, 3.94)),
-    Study.ADULT: _by_belief((1.18, 1.58, 4.03)),
+EPSILON_FROM_ADVANTAGE_LOCAL: dict[InsiderStudy, dict[float, float]] = {
+    InsiderStudy.MNIST: _by_belief((1.18, 1.90, 4.36)),
+    InsiderStudy.PURCHASE: _by_belief((0.63, 2.43, 3.94)),
+    InsiderStudy.ADULT: _by_belief((1.18, 1.58, 4.03)),
 }
 """Empirical epsilon by rho_beta: these three tables were read off panels a, b and c of Figures 7 to 9."""
 

@@ -9,19 +9,18 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.special import expit, ndtr
 
-from experiments.reproductions.items import CONFIDENCE, ItemResult, Row, table
+from experiments.reproductions.items import CONFIDENCE, ItemResult, ItemRow, table
 from experiments.reproductions.looks import legend_below, name_panel
 from experiments.reproductions.statistics import bootstrap, mean_belief, resampling
+from fl_audit.arrays import Flags, Floats
 from fl_audit.evidence.belief.advantage import clopper_pearson, empirical_advantage
 from fl_audit.privacy.beliefs import Sensitivities, gaussian_belief_bound
 from fl_audit.privacy.scores import rho_alpha, rho_beta
 from fl_audit.report.style import BIT_STYLES, INK, new_figure
-
-Floats = NDArray[np.float64]
 
 GAMES = 20_000
 EXAMPLE_EPSILONS = (6.0, 3.0)
@@ -35,7 +34,7 @@ _GREYS = ("#12426e", "#b35806", "#5c5c5c")
 
 
 @dataclass(frozen=True)
-class Query:
+class NoisyQuery:
     """The query of Figures 1 to 3 under noise N(0, sigma^2 I).
 
     Parameters
@@ -72,32 +71,32 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Games:
+class QueryGames:
     """Games that were played: whether D was used (games,), the answers (games, dimensions), and the log-odds of the
     data set that was really used (games,)."""
 
-    used: NDArray[np.bool_]
+    used: Flags
     answers: Floats
     towards_truth: Floats
 
     @property
-    def won(self) -> NDArray[np.bool_]:
+    def won(self) -> Flags:
         """Whether the adversary guessed right."""
         return self.towards_truth > 0
 
 
-def simulate(query: Query, random: np.random.Generator, games: int = GAMES) -> Games:
+def simulate(query: NoisyQuery, random: np.random.Generator, games: int = GAMES) -> QueryGames:
     """Play games on the query: draw the bit, add noise to the answer, and weigh it."""
     used = random.random(games) < 0.5
     noise = query.sigma * random.standard_normal((games, query.dimensions))
     answers = np.where(used, 0.0, 1.0)[:, None] + noise
     log_odds = query.log_odds(answers)
-    return Games(used, answers, np.where(used, log_odds, -log_odds))
+    return QueryGames(used, answers, np.where(used, log_odds, -log_odds))
 
 
 def figure_1() -> ItemResult:
     """Return the decision boundary and the beliefs of the one-dimensional example."""
-    query = Query(EXAMPLE_EPSILONS[0], EXAMPLE_DELTA)
+    query = NoisyQuery(EXAMPLE_EPSILONS[0], EXAMPLE_DELTA)
     games = simulate(query, resampling("figure 1"))
     figure = new_figure(3.9)
     left, right = figure.subplots(1, 2)
@@ -127,7 +126,7 @@ def figure_1() -> ItemResult:
     )
 
 
-def _rows_of_the_boundary(query: Query, games: Games) -> list[Row]:
+def _rows_of_the_boundary(query: NoisyQuery, games: QueryGames) -> list[ItemRow]:
     answers = games.answers[:, 0]
     said = games.won == games.used
     last, first = float(answers[said].max()), float(answers[~said].min())
@@ -135,17 +134,17 @@ def _rows_of_the_boundary(query: Query, games: Games) -> list[Row]:
     wins = int(games.won.sum())
     mean = bootstrap(beliefs, np.mean, resampling("figure 1, belief"))
     return [
-        Row(query.label, "decision boundary (units of f)", theory=0.5, measured=(last + first) / 2, low=last,
+        ItemRow(query.label, "decision boundary (units of f)", theory=0.5, measured=(last + first) / 2, low=last,
             high=first, repetitions=GAMES, note="between the last answer taken for D and the first taken for D'"),
-        Row(query.label, "share of games won", theory=float(ndtr(query.mu / 2)), measured=wins / GAMES,
+        ItemRow(query.label, "share of games won", theory=float(ndtr(query.mu / 2)), measured=wins / GAMES,
             low=clopper_pearson(wins, GAMES, CONFIDENCE)[0], high=clopper_pearson(wins, GAMES, CONFIDENCE)[1],
             repetitions=GAMES, note="theory: Phi(mu / 2)"),
-        Row(query.label, "mean belief in the truth", theory=mean_belief(query.mu), measured=float(beliefs.mean()),
+        ItemRow(query.label, "mean belief in the truth", theory=mean_belief(query.mu), measured=float(beliefs.mean()),
             low=mean[0], high=mean[1], repetitions=GAMES, note="theory: E sigmoid(L), L ~ N(mu^2/2, mu^2)"),
     ]  # fmt: skip
 
 
-def _draw_densities(axes: Axes, query: Query, grid: Floats) -> None:
+def _draw_densities(axes: Axes, query: NoisyQuery, grid: Floats) -> None:
     for bit, centre in ((1, 0.0), (0, 1.0)):
         style = BIT_STYLES[bit]
         name = "density under D" if bit else "density under D'"
@@ -154,7 +153,7 @@ def _draw_densities(axes: Axes, query: Query, grid: Floats) -> None:
         )
 
 
-def _draw_measured_belief(axes: Axes, games: Games) -> None:
+def _draw_measured_belief(axes: Axes, games: QueryGames) -> None:
     """Draw the share of games with D among those with similar answers: it equals the belief if that is calibrated."""
     edges = np.linspace(-1.75, 2.75, 19)
     place = np.digitize(games.answers[:, 0], edges) - 1
@@ -169,7 +168,7 @@ def figure_2() -> ItemResult:
     panels = figure.subplots(1, 2, sharey=True)
     rows = []
     for letter, axes, epsilon in zip("ab", panels, EXAMPLE_EPSILONS, strict=True):
-        query = Query(epsilon, EXAMPLE_DELTA)
+        query = NoisyQuery(epsilon, EXAMPLE_DELTA)
         grid = np.linspace(0.5 - 4.6, 0.5 + 4.6, 600)
         _draw_densities(axes, query, grid)
         _shade_errors(axes, query, grid)
@@ -187,7 +186,7 @@ def figure_2() -> ItemResult:
     )
 
 
-def _shade_errors(axes: Axes, query: Query, grid: Floats) -> None:
+def _shade_errors(axes: Axes, query: NoisyQuery, grid: Floats) -> None:
     for bit, centre, region in ((1, 0.0, grid >= 0.5), (0, 1.0, grid <= 0.5)):
         style = BIT_STYLES[bit]
         name = "D taken for D'" if bit else "D' taken for D"
@@ -197,22 +196,22 @@ def _shade_errors(axes: Axes, query: Query, grid: Floats) -> None:
         )  # fmt: skip
 
 
-def _rows_of_errors(query: Query, games: Games) -> list[Row]:
+def _rows_of_errors(query: NoisyQuery, games: QueryGames) -> list[ItemRow]:
     rows = []
     for used, name in ((True, "share of D taken for D'"), (False, "share of D' taken for D")):
         group = games.used == used
         errors, count = int(np.sum(~games.won[group])), int(group.sum())
         low, high = clopper_pearson(errors, count, CONFIDENCE)
         rows.append(
-            Row(query.label, name, theory=float(ndtr(-query.mu / 2)), measured=errors / count, low=low, high=high,
+            ItemRow(query.label, name, theory=float(ndtr(-query.mu / 2)), measured=errors / count, low=low, high=high,
                 repetitions=count, note="theory: Phi(-mu / 2)")
         )  # fmt: skip
     return [*rows, _advantage_row(query, games)]
 
 
-def _advantage_row(query: Query, games: Games) -> Row:
+def _advantage_row(query: NoisyQuery, games: QueryGames) -> ItemRow:
     found = empirical_advantage(games.won, CONFIDENCE)
-    return Row(
+    return ItemRow(
         query.label, "advantage", theory=rho_alpha(query.epsilon, query.delta), measured=found.advantage,
         low=found.low, high=found.high, repetitions=found.worlds, note="theory: rho_alpha, Theorem 3",
     )  # fmt: skip
@@ -224,12 +223,12 @@ def figure_3() -> ItemResult:
     left, right = figure.subplots(1, 2)
     grid = np.linspace(0.01, EPSILONS[-1], 200)
     left.plot(grid, [rho_beta(x) for x in grid], color=INK, linewidth=3.5, alpha=0.45, label="rho_beta, every delta")
-    rows: list[Row] = []
+    rows: list[ItemRow] = []
     for delta, line, colour in zip(DELTAS, _LINES, _GREYS, strict=True):
-        found = [(Query(x, delta, DIMENSIONS), x) for x in EPSILONS]
+        found = [(NoisyQuery(x, delta, DIMENSIONS), x) for x in EPSILONS]
         results = [(query, simulate(query, resampling(query.label))) for query, _ in found]
         rows += [row for query, games in results for row in (_advantage_row(query, games), _belief_row(query, games))]
-        reached = [gaussian_belief_bound(Query(x, delta).mu, delta, Sensitivities.FIXED) for x in grid]
+        reached = [gaussian_belief_bound(NoisyQuery(x, delta).mu, delta, Sensitivities.FIXED) for x in grid]
         left.plot(grid, reached, line, color=colour, linewidth=1.6, label=f"passed with probability {delta:g}")
         right.plot(
             grid,
@@ -260,11 +259,11 @@ def figure_3() -> ItemResult:
     )
 
 
-def _belief_row(query: Query, games: Games) -> Row:
+def _belief_row(query: NoisyQuery, games: QueryGames) -> ItemRow:
     limit = rho_beta(query.epsilon)
     passed = int(np.sum(games.towards_truth > query.epsilon))
     low, high = clopper_pearson(passed, GAMES, CONFIDENCE)
-    return Row(
+    return ItemRow(
         query.label,
         f"share of beliefs above rho_beta = {limit:.4f}",
         theory=float(ndtr(query.mu / 2 - query.epsilon / query.mu)),

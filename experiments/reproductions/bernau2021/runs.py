@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from experiments.reproductions.bernau2021.neighbours import neighbour_of
-from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, Setting, configuration
+from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, InsiderSetting, configuration
 from experiments.reproductions.papers import Extent
 from experiments.runs.config import RunConfig
 from experiments.runs.engines import Engine
@@ -21,14 +20,13 @@ from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory, read_public
 from experiments.runs.store import read_frame
 from fl_audit.adjacency import NeighbourPair
+from fl_audit.arrays import Floats
 from fl_audit.mechanisms.noise import SENSITIVITY_FLOOR
 from fl_audit.stored_json import read_json
 
-Floats = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
-class Findings:
+class InsiderFindings:
     """What one run found, as read from its directory.
 
     Parameters
@@ -45,7 +43,7 @@ class Findings:
         Where D and D' differ.
     """
 
-    setting: Setting
+    setting: InsiderSetting
     config: RunConfig
     summary: Mapping[str, Any]
     worlds: pd.DataFrame
@@ -96,14 +94,14 @@ class Findings:
 
 
 def play(
-    settings: Iterable[Setting],
+    settings: Iterable[InsiderSetting],
     extent: Extent,
     data_dir: Path | None,
     directory: Path,
     engine: Engine | None = None,
     progress: RunsProgress = no_runs_progress,
     ray_address: str | None = None,
-) -> dict[Setting, Findings]:
+) -> dict[InsiderSetting, InsiderFindings]:
     """Carry out the runs that are not finished yet, and read what all of them found.
 
     Parameters
@@ -158,7 +156,7 @@ def _world_rounds(config: RunConfig) -> int:
     return config.audit.worlds * rounds_of(config)
 
 
-def read_findings(setting: Setting, config: RunConfig, run: RunDirectory) -> Findings:
+def read_findings(setting: InsiderSetting, config: RunConfig, run: RunDirectory) -> InsiderFindings:
     """Read what a finished run found.
 
     Raises
@@ -168,4 +166,4 @@ def read_findings(setting: Setting, config: RunConfig, run: RunDirectory) -> Fin
     """
     frames = {label: read_frame(run.path / f"{label}.parquet") for label in ("worlds", "rounds")}
     public, _ = read_public(run.path)
-    return Findings(setting, config, read_json(run.summary), **frames, pair=public.pair)
+    return InsiderFindings(setting, config, read_json(run.summary), **frames, pair=public.pair)

@@ -4,22 +4,21 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from experiments.reproductions.bernau2021.neighbours import labels_of
 from experiments.reproductions.bernau2021.published import FIGURE_4_MEDIANS, FIGURE_4_OUTLIERS
-from experiments.reproductions.bernau2021.runs import Findings
+from experiments.reproductions.bernau2021.runs import InsiderFindings
 from experiments.reproductions.bernau2021.settings import (
     CLIPPING_NORM,
     MAIN_BELIEF,
     RELATIONS,
-    DataSetting,
-    Setting,
-    Study,
+    InsiderData,
+    InsiderSetting,
+    InsiderStudy,
     neighbours_shown,
 )
 from experiments.reproductions.bernau2021.slips import explained
-from experiments.reproductions.items import ItemResult, Row, table
+from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import (
     RELATION_LOOKS,
     box_key,
@@ -31,10 +30,10 @@ from experiments.reproductions.looks import (
 )
 from experiments.reproductions.statistics import bootstrap, resampling
 from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import Floats
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.report.style import INK, draw_band, new_figure
 
-Floats = NDArray[np.float64]
 _REPLACE = Adjacency.REPLACE_RECORD
 
 
@@ -53,16 +52,16 @@ def outlier_share(values: Floats) -> float:
     return float(np.mean((values < low - reach) | (values > high + reach)))
 
 
-def figure_4(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> ItemResult:
+def figure_4(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderFindings]) -> ItemResult:
     """Return the distributions of local sensitivities, from the most to the least dissimilar neighbour."""
     figure = new_figure(4.6)
     widths = [len(neighbours_shown(one, _REPLACE)) + 1.5 for one in data]
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True, gridspec_kw={"width_ratios": widths})[0]
-    rows: list[Row] = []
+    rows: list[ItemRow] = []
     for letter, axes, one in zip("abc", panels, data, strict=False):
         for relation in RELATIONS:
             shown = neighbours_shown(one, relation)
-            found = [runs[Setting(one, NoiseScaling.LOCAL, relation, MAIN_BELIEF, *which)] for which in shown]
+            found = [runs[InsiderSetting(one, NoiseScaling.LOCAL, relation, MAIN_BELIEF, *which)] for which in shown]
             shift = -0.2 if relation is _REPLACE else 0.2
             places = np.array([neighbours_shown(one, _REPLACE).index(which) for which in shown]) + shift
             boxes = [one_found.sensitivities.ravel() for one_found in found]
@@ -88,7 +87,7 @@ def figure_4(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> I
     )
 
 
-def _finish_neighbours(axes: Axes, data: DataSetting) -> None:
+def _finish_neighbours(axes: Axes, data: InsiderData) -> None:
     shown = neighbours_shown(data, _REPLACE)
     names = [f"{'most' if neighbour.startswith('most') else 'least'} {rank}" for neighbour, rank in shown]
     axes.set_xticks(range(len(shown)), names if len(shown) > 2 else ["most", "least"], rotation=45, ha="right")
@@ -97,7 +96,7 @@ def _finish_neighbours(axes: Axes, data: DataSetting) -> None:
     draw_published(axes, [-0.2, len(shown) - 1.2], medians)
 
 
-def _neighbour_rows(found: Findings) -> list[Row]:
+def _neighbour_rows(found: InsiderFindings) -> list[ItemRow]:
     setting, values = found.setting, found.sensitivities
     random = resampling(setting.name)
     low, high = bootstrap(values, _median, random)
@@ -109,35 +108,35 @@ def _neighbour_rows(found: Findings) -> list[Row]:
     )
     outliers = (
         FIGURE_4_OUTLIERS.get((setting.neighbour, setting.rank), np.nan)
-        if replaced and setting.data.study is Study.MNIST
+        if replaced and setting.data.study is InsiderStudy.MNIST
         else np.nan
     )
     label = f"{setting.label}{', most-dissimilar 1' if setting.is_standard_neighbour else ''}"
     quartiles = np.percentile(values, [25, 75])
     return [
-        Row(label, "median local sensitivity", published=median, measured=_median(values), low=low, high=high,
+        ItemRow(label, "median local sensitivity", published=median, measured=_median(values), low=low, high=high,
             repetitions=found.repetitions,
             note=f"{_labels(found)}quartiles {quartiles[0]:.3g} and {quartiles[1]:.3g}; limit "
             f"{_limit(setting.relation):g}; interval: bootstrap over worlds"),
-        Row(label, "share of outliers", published=outliers, measured=outlier_share(values), low=shares[0],
+        ItemRow(label, "share of outliers", published=outliers, measured=outlier_share(values), low=shares[0],
             high=shares[1], repetitions=found.repetitions,
             note="beyond 1.5 interquartile ranges"),
     ]  # fmt: skip
 
 
-def _labels(found: Findings) -> str:
+def _labels(found: InsiderFindings) -> str:
     labels = labels_of(found.config, found.pair)
     return f"labels {labels[0]} and {labels[1]}; " if len(labels) == 2 else f"label {labels[0]}; "
 
 
-def figure_5(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> ItemResult:
+def figure_5(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderFindings]) -> ItemResult:
     """Return local and global sensitivities over the rounds, at rho_beta = 0.9."""
     figure = new_figure(4.2)
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True)[0]
-    rows: list[Row] = []
+    rows: list[ItemRow] = []
     for letter, axes, one in zip("abc", panels, data, strict=False):
         for relation in RELATIONS:
-            found = runs[Setting(one, NoiseScaling.LOCAL, relation)]
+            found = runs[InsiderSetting(one, NoiseScaling.LOCAL, relation)]
             rows += _round_rows(found)
             _draw_rounds(axes, found)
         name_panel(axes, letter, one.short_title, "Round", "Sensitivity (gradient units)" if letter == "a" else "")
@@ -156,22 +155,22 @@ def figure_5(data: Sequence[DataSetting], runs: Mapping[Setting, Findings]) -> I
     )
 
 
-def _round_rows(found: Findings) -> list[Row]:
+def _round_rows(found: InsiderFindings) -> list[ItemRow]:
     limit, values = _limit(found.setting.relation), found.sensitivities
     low, high = np.percentile(values, [25, 75], axis=0)
     rows = []
     for index in range(values.shape[1]):
         ends = bootstrap(values[:, index], _median, resampling(f"{found.setting.name} {index}"))
         rows.append(
-            Row(found.setting.label, f"median local sensitivity, round {index + 1}", measured=_median(values[:, index]),
-                low=ends[0], high=ends[1], repetitions=found.repetitions,
+            ItemRow(found.setting.label, f"median local sensitivity, round {index + 1}",
+                measured=_median(values[:, index]), low=ends[0], high=ends[1], repetitions=found.repetitions,
                 note=f"quartiles {low[index]:.3g} and {high[index]:.3g}; global sensitivity {limit:g}; interval: "
                 "bootstrap over worlds")
         )  # fmt: skip
     return rows
 
 
-def _draw_rounds(axes: Axes, found: Findings) -> None:
+def _draw_rounds(axes: Axes, found: InsiderFindings) -> None:
     relation, values = found.setting.relation, found.sensitivities
     look, rounds = RELATION_LOOKS[relation], np.arange(1, values.shape[1] + 1)
     low, middle, high = np.percentile(values, [25, 50, 75], axis=0)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import assert_never
+from typing import Any, assert_never
 
 from experiments.reproductions.papers import Extent
 from experiments.runs.config import RunConfig, parse_config
@@ -30,7 +30,7 @@ RELATION_LETTERS = {Adjacency.REPLACE_RECORD: "B", Adjacency.ADD_REMOVE_RECORD: 
 SCALING_LETTERS = {NoiseScaling.LOCAL: "LS", NoiseScaling.GLOBAL: "GS"}
 
 
-class Study(StrEnum):
+class InsiderStudy(StrEnum):
     """A data set of the paper, by the paper's name."""
 
     MNIST = "MNIST"
@@ -48,7 +48,7 @@ class QuickWorlds:
 
 
 @dataclass(frozen=True)
-class DataSetting:
+class InsiderData:
     """A data set with all that the paper fixes for it.
 
     Parameters
@@ -81,7 +81,7 @@ class DataSetting:
         Measure in the quick form; it differs from the paper's where a search by that takes minutes.
     """
 
-    study: Study
+    study: InsiderStudy
     name: str
     title: str
     records: int
@@ -106,38 +106,43 @@ class DataSetting:
         return self.title.replace(" for ", "\nfor ")
 
     @property
+    def options(self) -> dict[str, Any]:
+        """More settings of `[data]`."""
+        return {}
+
+    @property
     def stands_in(self) -> bool:
         """Whether it stands in for the paper's data set."""
         return self.title != self.study
 
 
 _PURCHASE_QUICK = QuickWorlds(main=12, other=4, neighbour=2)
-MNIST = DataSetting(
-    Study.MNIST, "mnist", "MNIST", 100, 0.01, "mnist-cnn", "ssim", 0.52, 200, Engine.RAY, 250, QuickWorlds(6, 2, 2),
-    "euclidean",
+MNIST = InsiderData(
+    InsiderStudy.MNIST, "mnist", "MNIST", 100, 0.01, "mnist-cnn", "ssim", 0.52, 200, Engine.RAY, 250,
+    QuickWorlds(6, 2, 2), "euclidean",
 )  # fmt: skip
-PURCHASE = DataSetting(
-    Study.PURCHASE, "purchase100", "Purchase-100", 1000, 0.001, "dense-128", "hamming", 0.53, 1000, Engine.RAY, 125,
-    _PURCHASE_QUICK, "hamming",
+PURCHASE = InsiderData(
+    InsiderStudy.PURCHASE, "purchase100", "Purchase-100", 1000, 0.001, "dense-128", "hamming", 0.53, 1000, Engine.RAY,
+    125, _PURCHASE_QUICK, "hamming",
 )  # fmt: skip
-LOCATION = DataSetting(
-    Study.PURCHASE, "location30", "Location-30 for Purchase-100", 1000, 0.001, "dense-128", "hamming", 0.53, 1000,
-    Engine.RAY, 125, _PURCHASE_QUICK, "hamming",
+LOCATION = InsiderData(
+    InsiderStudy.PURCHASE, "location30", "Location-30 for Purchase-100", 1000, 0.001, "dense-128", "hamming", 0.53,
+    1000, Engine.RAY, 125, _PURCHASE_QUICK, "hamming",
 )  # fmt: skip
-ADULT = DataSetting(
-    Study.ADULT, "adult", "Adult", 1000, 0.001, "adult-mlp", "manhattan", 0.53, 1000, Engine.LOCAL, 250,
+ADULT = InsiderData(
+    InsiderStudy.ADULT, "adult", "Adult", 1000, 0.001, "adult-mlp", "manhattan", 0.53, 1000, Engine.LOCAL, 250,
     QuickWorlds(60, 30, 10), "manhattan",
 )  # fmt: skip
-CANDIDATES: dict[Study, tuple[DataSetting, ...]] = {
-    Study.MNIST: (MNIST,),
-    Study.PURCHASE: (PURCHASE, LOCATION),
-    Study.ADULT: (ADULT,),
+CANDIDATES: dict[InsiderStudy, tuple[tuple[InsiderData], ...]] = {
+    InsiderStudy.MNIST: ((MNIST,),),
+    InsiderStudy.PURCHASE: ((PURCHASE,), (LOCATION,)),
+    InsiderStudy.ADULT: ((ADULT,),),
 }
 """For each data set of the paper the data sets that may be used for it, best first."""
 
 
 @dataclass(frozen=True)
-class Setting:
+class InsiderSetting:
     """One audit run.
 
     Parameters
@@ -154,7 +159,7 @@ class Setting:
         Which neighbour: the `rank`-th most or least dissimilar one.
     """
 
-    data: DataSetting
+    data: InsiderData
     scaling: NoiseScaling
     relation: Adjacency
     belief: float = MAIN_BELIEF
@@ -185,7 +190,7 @@ class Setting:
         return zlib.crc32(self.name.encode())
 
 
-def worlds_of(setting: Setting, extent: Extent) -> int:
+def worlds_of(setting: InsiderSetting, extent: Extent) -> int:
     """Return the number of worlds; the full form has as many as the paper: 1000 at rho_beta = 0.9, else about 250."""
     main = setting.belief == MAIN_BELIEF
     match extent:
@@ -198,7 +203,7 @@ def worlds_of(setting: Setting, extent: Extent) -> int:
             assert_never(extent)
 
 
-def configuration(setting: Setting, extent: Extent, data_dir: Path | None) -> RunConfig:
+def configuration(setting: InsiderSetting, extent: Extent, data_dir: Path | None) -> RunConfig:
     """Return the configuration of a setting.
 
     Parameters
@@ -257,36 +262,38 @@ def configuration(setting: Setting, extent: Extent, data_dir: Path | None) -> Ru
     )
 
 
-def main_settings(data: Iterable[DataSetting]) -> tuple[Setting, ...]:
+def main_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
     """Return the settings at rho_beta = 0.9: local and global, bounded and unbounded (Table 2, Figures 5 and 6)."""
-    return tuple(Setting(one, scaling, relation) for one in data for scaling in SCALINGS for relation in RELATIONS)
-
-
-def audit_settings(data: Iterable[DataSetting]) -> tuple[Setting, ...]:
-    """Return the settings of Figures 7 to 9: bounded, local and global, every rho_beta."""
-    relation = Adjacency.REPLACE_RECORD
     return tuple(
-        Setting(one, scaling, relation, belief) for one in data for scaling in SCALINGS for belief in one.beliefs
+        InsiderSetting(one, scaling, relation) for one in data for scaling in SCALINGS for relation in RELATIONS
     )
 
 
-def neighbour_settings(data: Iterable[DataSetting]) -> tuple[Setting, ...]:
+def audit_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
+    """Return the settings of Figures 7 to 9: bounded, local and global, every rho_beta."""
+    relation = Adjacency.REPLACE_RECORD
+    return tuple(
+        InsiderSetting(one, scaling, relation, belief) for one in data for scaling in SCALINGS for belief in one.beliefs
+    )
+
+
+def neighbour_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
     """Return the settings of Figure 4: the three most and least dissimilar neighbours on MNIST, elsewhere one each."""
     return tuple(
-        Setting(one, NoiseScaling.LOCAL, relation, MAIN_BELIEF, neighbour, rank)
+        InsiderSetting(one, NoiseScaling.LOCAL, relation, MAIN_BELIEF, neighbour, rank)
         for one in data
         for relation in RELATIONS
         for neighbour, rank in neighbours_shown(one, relation)
     )
 
 
-def neighbours_shown(data: DataSetting, relation: Adjacency) -> tuple[tuple[str, int], ...]:
+def neighbours_shown(data: InsiderData, relation: Adjacency) -> tuple[tuple[str, int], ...]:
     """Return the neighbours of one panel of Figure 4, from the most to the least dissimilar.
 
     The values in the paper's figure exceed C on MNIST, so they must be those of replaced records. For removed records
     the two extremes are added.
     """
-    three = data.study is Study.MNIST and relation is Adjacency.REPLACE_RECORD
+    three = data.study is InsiderStudy.MNIST and relation is Adjacency.REPLACE_RECORD
     ranks = (1, 2, 3) if three else (1,)
     most = tuple((str(NeighbourChoice.MOST_DISSIMILAR), rank) for rank in ranks)
     return most + tuple(("least-dissimilar", rank) for rank in reversed(ranks))

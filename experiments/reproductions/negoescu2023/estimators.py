@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from experiments.reproductions.items import ItemResult, Row, table
+from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import THEORY, legend_below, name_panel
 from experiments.reproductions.negoescu2023.simulation import (
     EMPIRICAL,
@@ -156,7 +156,7 @@ def _shown(estimates: pd.DataFrame) -> Iterable[tuple[Cell, pd.DataFrame]]:
     return ((key, cell) for key, cell in cells(estimates).items() if key[-1] in _LOOKS)
 
 
-def _rows_of_ten(found: Simulated) -> list[Row]:
+def _rows_of_ten(found: Simulated) -> list[ItemRow]:
     """Return the means, then the standard deviations, over the paper's number of repetitions."""
     means, spreads = [], []
     for (separation, size, name), cell in _shown(found.ten):
@@ -166,18 +166,18 @@ def _rows_of_ten(found: Simulated) -> list[Row]:
         spread = float(estimates.std(ddof=1))
         cut = f"; theory within its own cut {cell['narrow_truth'].iloc[0]:.3f}" if name == EMPIRICAL else ""
         means.append(
-            Row(setting, f"mean Epsilon*, {name} form", theory=float(cell["truth"].iloc[0]),
+            ItemRow(setting, f"mean Epsilon*, {name} form", theory=float(cell["truth"].iloc[0]),
                 measured=float(estimates.mean()), low=low, high=high, repetitions=count,
                 note=f"nats; t interval; standard deviation {spread:.3f}{cut}")
         )  # fmt: skip
         spreads.append(
-            Row(setting, f"standard deviation of Epsilon*, {name} form", measured=spread, repetitions=count,
+            ItemRow(setting, f"standard deviation of Epsilon*, {name} form", measured=spread, repetitions=count,
                 note="nats; over repetitions")
         )  # fmt: skip
     return [*means, *spreads]
 
 
-def _rows_of_many(found: Simulated) -> list[Row]:
+def _rows_of_many(found: Simulated) -> list[ItemRow]:
     """Return bias, standard deviation and root mean squared error over the larger number of repetitions."""
     rows = []
     errors = summary(found.more)
@@ -187,19 +187,19 @@ def _rows_of_many(found: Simulated) -> list[Row]:
         low, high = t_interval((cell["estimate"] - cell["truth"]).to_numpy(dtype="float64"))
         form = f"of Epsilon*, {name} form"
         rows += [
-            Row(setting, f"bias {form}", theory=0.0, measured=error.bias, low=low, high=high,
+            ItemRow(setting, f"bias {form}", theory=0.0, measured=error.bias, low=low, high=high,
                 repetitions=count, note="nats; mean less truth; more repetitions than the paper's"),
-            Row(setting, f"standard deviation {form}", measured=error.std, repetitions=count, note="nats"),
-            Row(setting, f"root mean squared error {form}", measured=error.rmse, repetitions=count,
+            ItemRow(setting, f"standard deviation {form}", measured=error.std, repetitions=count, note="nats"),
+            ItemRow(setting, f"root mean squared error {form}", measured=error.rmse, repetitions=count,
                 note="nats"),
         ]  # fmt: skip
     return rows
 
 
-def _rows_of_sizes(found: Simulated) -> list[Row]:
+def _rows_of_sizes(found: Simulated) -> list[ItemRow]:
     """Return root mean squared errors over all separations together, by the number of losses."""
     return [
-        Row(f"all separations, {size:,} losses", f"root mean squared error of Epsilon*, {name} form", measured=rmse,
+        ItemRow(f"all separations, {size:,} losses", f"root mean squared error of Epsilon*, {name} form", measured=rmse,
             repetitions=found.repetitions[0] * len(found.settings.separations), note="nats")
         for size in found.settings.sizes
         for name, rmse in _errors_of_size(found, size).items()

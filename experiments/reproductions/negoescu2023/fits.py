@@ -7,26 +7,30 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from experiments.reproductions.items import ItemResult, Row, table
+from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import legend_below, name_panel
 from experiments.reproductions.negoescu2023.landscapes import available_study
-from experiments.reproductions.negoescu2023.studies import Study, Task, all_points, baseline_points, private_points
+from experiments.reproductions.negoescu2023.studies import (
+    EpsilonStarStudy,
+    EpsilonStarTask,
+    all_points,
+    baseline_points,
+    private_points,
+)
 from experiments.reproductions.papers import Context, Extent
 from experiments.reproductions.statistics import t_interval
 from experiments.runs.engines import RayOptions
 from experiments.runs.run_directory import read_public
 from experiments.sweeps.grid import Point
 from experiments.sweeps.sweep import RUNS, run_sweep
+from fl_audit.arrays import Floats
 from fl_audit.evidence.star.loss_samples import scores_of_pair
 from fl_audit.evidence.star.mixture_fit import ks_check
 from fl_audit.game.game import load_game
 from fl_audit.report.style import INK, new_figure
 from fl_audit.report.wording import plural
-
-Floats = NDArray[np.float64]
 
 LEVEL = 0.05
 """The paper asks whether p-values exceed this level."""
@@ -37,7 +41,7 @@ _FITTED = 10_000
 _LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "v", "#b35806")}
 
 
-def chosen_points(study: Study, data_dir: Path | None) -> tuple[Point, ...]:
+def chosen_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
     """Return the points whose models are examined: shortest and longest baseline, smallest and largest epsilon."""
     baselines, private = baseline_points(study, data_dir), private_points(study, data_dir)
     alike = [
@@ -51,7 +55,7 @@ def chosen_points(study: Study, data_dir: Path | None) -> tuple[Point, ...]:
 
 def figure_6(context: Context) -> ItemResult:
     """Return p-values of two-sample Kolmogorov-Smirnov tests over the number of components."""
-    study = available_study(Task.ADULT, context)
+    study = available_study(EpsilonStarTask.ADULT, context)
     points = chosen_points(study, context.data_dir)
     directory = context.runs / study.key
     # The models are points of figure 2, so figures 2 and 6 use the same runs, whichever is made first.
@@ -134,22 +138,22 @@ def _draw(axes: Axes, checks: pd.DataFrame) -> None:
     axes.minorticks_off()
 
 
-def _rows(checks: pd.DataFrame, points: Sequence[Point]) -> list[Row]:
+def _rows(checks: pd.DataFrame, points: Sequence[Point]) -> list[ItemRow]:
     rows = []
     for one in points:
         own = checks[checks["point"] == one.name]
         for (size, components), cell in own.groupby(["size", "components"]):
             values = cell["p_value"]
-            rows.append(Row(label_of(one), f"p-value, {components} components, {size} scores", measured=values.median(),
-                            low=values.min(), high=values.max(), repetitions=len(values),
+            rows.append(ItemRow(label_of(one), f"p-value, {components} components, {size} scores",
+                            measured=values.median(), low=values.min(), high=values.max(), repetitions=len(values),
                             note="median, smallest, largest"))  # fmt: skip
     for private, own in checks.groupby("private"):
         above = own["p_value"] > LEVEL
         by_world = np.array([float(part.mean()) for _, part in above.groupby(own["world"])])
         low, high = t_interval(by_world)
         name = "private models" if private else "models without privacy"
-        rows.append(Row(name, f"share of p-values above {LEVEL:g}", measured=float(above.mean()), low=low, high=high,
-                        repetitions=len(by_world), note=f"claim: most; {len(above)} tests"))  # fmt: skip
+        rows.append(ItemRow(name, f"share of p-values above {LEVEL:g}", measured=float(above.mean()), low=low,
+                        high=high, repetitions=len(by_world), note=f"claim: most; {len(above)} tests"))  # fmt: skip
     return rows
 
 

@@ -6,13 +6,12 @@ from itertools import pairwise
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from experiments.reproductions.items import ItemResult, Row, table
+from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.negoescu2023.studies import (
     CANDIDATES,
-    Study,
-    Task,
+    EpsilonStarStudy,
+    EpsilonStarTask,
     all_points,
     baseline_points,
     study_for,
@@ -31,22 +30,21 @@ from experiments.runs.run_directory import RunDirectory
 from experiments.sweeps.landscape import UTILITY_NAMES
 from experiments.sweeps.sweep import RUNS, Sweep, run_sweep
 from experiments.sweeps.tables import models_table
+from fl_audit.arrays import Floats
 from fl_audit.data.catalogue import is_found
 from fl_audit.errors import require
 from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian
 from fl_audit.evidence.star.star_estimate import PARAMETRIC_CUT
 from fl_audit.report.wording import plural
 
-Floats = NDArray[np.float64]
-
 PUBLISHED = {
-    Task.PURCHASE: {10: (2.48, 0.86), 50: (7.06, 0.904), 100: (7.79, 0.906)},
-    Task.ADULT: {},
+    EpsilonStarTask.PURCHASE: {10: (2.48, 0.86), 50: (7.06, 0.904), 100: (7.79, 0.906)},
+    EpsilonStarTask.ADULT: {},
 }
 """Epsilon* and utility of the baselines by their epochs, as stated in section 4.2."""
 LIMITS = {
-    Task.PURCHASE: ("below 1", 1.0),
-    Task.ADULT: ("below 0.3", 0.3),
+    EpsilonStarTask.PURCHASE: ("below 1", 1.0),
+    EpsilonStarTask.ADULT: ("below 0.3", 0.3),
 }
 """Upper limit of Epsilon* that section 4.2 states: for all private models of Purchase-100, for all models of Adult."""
 SAMPLES = 1000
@@ -71,13 +69,13 @@ class Landscape:
         All models, likewise.
     """
 
-    study: Study
+    study: EpsilonStarStudy
     baselines: dict[int, Floats]
     private: pd.DataFrame
     models: pd.DataFrame
 
 
-def available_study(task: Task, context: Context) -> Study:
+def available_study(task: EpsilonStarTask, context: Context) -> EpsilonStarStudy:
     """Return the study of a task on the first of its data sets that is available.
 
     Raises
@@ -98,15 +96,15 @@ def available_study(task: Task, context: Context) -> Study:
 
 def figure_1(context: Context) -> ItemResult:
     """Return the landscape of the many-class task."""
-    return _figure(Task.PURCHASE, context)
+    return _figure(EpsilonStarTask.PURCHASE, context)
 
 
 def figure_2(context: Context) -> ItemResult:
     """Return the landscape of Adult, compared with that of the many-class task if that is finished."""
-    return _figure(Task.ADULT, context)
+    return _figure(EpsilonStarTask.ADULT, context)
 
 
-def _figure(task: Task, context: Context) -> ItemResult:
+def _figure(task: EpsilonStarTask, context: Context) -> ItemResult:
     study = available_study(task, context)
     if study.stands_in:
         context.announce(f"{task} is not there: {study.title}")
@@ -119,7 +117,7 @@ def _figure(task: Task, context: Context) -> ItemResult:
     found = landscape_of(study, sweep.models, context)
     rows = [*_point_rows(sweep, found), *_claim_rows(found)]
     # Figure 1 is made first, so only figure 2 can compare the two.
-    many = finished_landscape(Task.PURCHASE, context) if task is Task.ADULT else None
+    many = finished_landscape(EpsilonStarTask.PURCHASE, context) if task is EpsilonStarTask.ADULT else None
     rows += _contrast_rows(many, found) if many else []
     frame = table(rows)
     return ItemResult(
@@ -134,7 +132,7 @@ def _figure(task: Task, context: Context) -> ItemResult:
     )
 
 
-def landscape_of(study: Study, models: pd.DataFrame, context: Context) -> Landscape:
+def landscape_of(study: EpsilonStarStudy, models: pd.DataFrame, context: Context) -> Landscape:
     """Return the models of a study, divided into baselines and private models."""
     names = {one.name: int(dict(one.settings)["training.epochs"]) for one in baseline_points(study, context.data_dir)}
     star = {epochs: models.loc[models["point"] == name, "epsilon_star"] for name, epochs in names.items()}
@@ -142,7 +140,7 @@ def landscape_of(study: Study, models: pd.DataFrame, context: Context) -> Landsc
     return Landscape(study, baselines, models[models["private"]], models)
 
 
-def finished_landscape(task: Task, context: Context) -> Landscape | None:
+def finished_landscape(task: EpsilonStarTask, context: Context) -> Landscape | None:
     """Return the landscape of a task if all of its points are finished in the same directory, otherwise None."""
     try:
         study = available_study(task, context)
@@ -154,7 +152,7 @@ def finished_landscape(task: Task, context: Context) -> Landscape | None:
     return landscape_of(study, models_table(points, runs), context)
 
 
-def _point_rows(sweep: Sweep, found: Landscape) -> Iterator[Row]:
+def _point_rows(sweep: Sweep, found: Landscape) -> Iterator[ItemRow]:
     task, epochs_of = found.study.task, {one: f"training.epochs = {one}" for one in found.baselines}
     for row in sweep.points.itertuples():
         models = sweep.models[sweep.models["point"] == row.point]
@@ -169,11 +167,11 @@ def _point_rows(sweep: Sweep, found: Landscape) -> Iterator[Row]:
             note = ["on the frontier"] if row.on_frontier else []
             note += [f"{value:g} in print, on {task}"] if found.study.stands_in and np.isfinite(value) else []
             published = np.nan if found.study.stands_in else value
-            yield Row(setting, quantity, published, np.nan, float(values.mean()), *t_interval(values), len(values),
+            yield ItemRow(setting, quantity, published, np.nan, float(values.mean()), *t_interval(values), len(values),
                       "; ".join(note))  # fmt: skip
 
 
-def _claim_rows(found: Landscape) -> Iterator[Row]:
+def _claim_rows(found: Landscape) -> Iterator[ItemRow]:
     """Yield numbers, with intervals over the repetitions, that tell whether the claims of section 4.2 hold.
 
     Repetition w has the same initial weights and the same random samples in every point. So points are compared
@@ -182,25 +180,25 @@ def _claim_rows(found: Landscape) -> Iterator[Row]:
     title, epochs = found.study.title, sorted(found.baselines)
     for fewer, more in pairwise(epochs):
         difference, low, high = paired_interval(found.baselines[more], found.baselines[fewer])
-        yield Row(title, f"Epsilon* at {more} epochs less that at {fewer}", measured=difference, low=low, high=high,
+        yield ItemRow(title, f"Epsilon* at {more} epochs less that at {fewer}", measured=difference, low=low, high=high,
                   repetitions=found.study.repetitions, note="claim: positive; pairs of repetitions")  # fmt: skip
     yield _floor(found.study)
     private = found.private
     for epsilon, own in private.groupby("privacy.epsilon"):
         values = own.groupby("world")["epsilon_star"].mean().to_numpy(dtype=np.float64)
-        yield Row(title, f"Epsilon* of private models at epsilon = {float(str(epsilon)):g}", np.nan, np.nan,
+        yield ItemRow(title, f"Epsilon* of private models at epsilon = {float(str(epsilon)):g}", np.nan, np.nan,
                   float(values.mean()), *t_interval(values), len(values),
                   "mean over clipping norms and batches")  # fmt: skip
     yield from _shares(title, "below their epsilon", private, private["epsilon"])
     name, limit = LIMITS[found.study.task]
-    considered = private if found.study.task is Task.PURCHASE else found.models
+    considered = private if found.study.task is EpsilonStarTask.PURCHASE else found.models
     yield from _shares(title, name, considered, pd.Series(limit, index=considered.index))
     if trained := [values.mean() for number, values in found.baselines.items() if number >= OVERFITTED_FROM]:
         lowest = pd.Series(min(trained), index=private.index)
         yield from _shares(title, f"below every baseline from {OVERFITTED_FROM} epochs", private, lowest)
 
 
-def _shares(title: str, name: str, models: pd.DataFrame, limits: "pd.Series[float]") -> Iterator[Row]:
+def _shares(title: str, name: str, models: pd.DataFrame, limits: "pd.Series[float]") -> Iterator[ItemRow]:
     """Yield the share of models whose Epsilon* lies below a limit, and the share of settings whose mean does."""
     kind = "private models" if bool(models["private"].all()) else "models"
     holds_of = models["epsilon_star"].to_numpy(dtype=np.float64) < limits.to_numpy(dtype=np.float64)
@@ -209,15 +207,15 @@ def _shares(title: str, name: str, models: pd.DataFrame, limits: "pd.Series[floa
     if np.ptp(by_world) == 0:
         # A t interval would have no width where all repetitions agree.
         low, high = share_interval(round(by_world[0] * len(by_world)), len(by_world))
-    yield Row(title, f"share of {kind} {name}", measured=float(by_world.mean()), low=max(low, 0.0), high=min(high, 1.0),
-              repetitions=len(by_world), note=f"claim: all; {len(models)} models")  # fmt: skip
+    yield ItemRow(title, f"share of {kind} {name}", measured=float(by_world.mean()), low=max(low, 0.0),
+              high=min(high, 1.0), repetitions=len(by_world), note=f"claim: all; {len(models)} models")  # fmt: skip
     means = models["epsilon_star"].groupby(models["point"]).mean()
     holds = means < limits.groupby(models["point"]).first()
-    yield Row(title, f"share of settings of {kind} {name}", measured=float(holds.mean()), repetitions=len(holds),
+    yield ItemRow(title, f"share of settings of {kind} {name}", measured=float(holds.mean()), repetitions=len(holds),
               note=f"claim: all; {int(holds.sum())} of {len(holds)} means over repetitions")  # fmt: skip
 
 
-def _floor(study: Study) -> Row:
+def _floor(study: EpsilonStarStudy) -> ItemRow:
     """Return what Epsilon* is by chance, if members and population have the same normal law and the study's sizes."""
     random, counts = resampling(f"negoescu2023-{study.data}"), np.array([study.records, study.population_records])
     # Mean and variance of a normal sample are independent with known laws, so they are drawn instead of samples.
@@ -225,21 +223,22 @@ def _floor(study: Study) -> Row:
     stds = np.sqrt(random.chisquare(counts - 1, (SAMPLES, 2)) / counts)
     star = epsilon_star_gaussian(means[:, 0], stds[:, 0], means[:, 1], stds[:, 1], study.delta, PARAMETRIC_CUT)
     low, high = (float(value) for value in np.quantile(star, (0.025, 0.975)))
-    return Row(study.title, "Epsilon* by chance, of samples of one normal law", measured=float(star.mean()), low=low,
-               high=high, repetitions=SAMPLES, note="mean and middle 95 %; numbers of losses as here")  # fmt: skip
+    return ItemRow(study.title, "Epsilon* by chance, of samples of one normal law", measured=float(star.mean()),
+               low=low, high=high, repetitions=SAMPLES,
+               note="mean and middle 95 %; numbers of losses as here")  # fmt: skip
 
 
-def _contrast_rows(many: Landscape, adult: Landscape) -> Iterator[Row]:
+def _contrast_rows(many: Landscape, adult: Landscape) -> Iterator[ItemRow]:
     """Yield how far the two tasks lie apart, at their longest training."""
     longest = max(many.baselines), max(adult.baselines)
     difference, low, high = welch_interval(many.baselines[longest[0]], adult.baselines[longest[1]])
-    yield Row(f"{many.study.title}, {longest[0]} epochs, and Adult, {longest[1]} epochs",
+    yield ItemRow(f"{many.study.title}, {longest[0]} epochs, and Adult, {longest[1]} epochs",
               "Epsilon*, the former less the latter", measured=difference, low=low, high=high,
               repetitions=min(many.study.repetitions, adult.study.repetitions),
               note="claim: Adult far below; both within the cut")  # fmt: skip
 
 
-def _remarks(study: Study, found: Landscape, rows: pd.DataFrame) -> tuple[str, ...]:
+def _remarks(study: EpsilonStarStudy, found: Landscape, rows: pd.DataFrame) -> tuple[str, ...]:
     claims = rows[rows["note"].str.startswith("claim: all")]
     told = zip(claims["quantity"], claims["measured"], claims["note"], strict=True)
     failed = [f"{name}: {share:.1%} ({note.partition('; ')[2]})" for name, share, note in told if share < 1]

@@ -7,12 +7,12 @@ from experiments.reproductions.negoescu2023.estimators import figure_4, figure_5
 from experiments.reproductions.negoescu2023.fits import figure_6
 from experiments.reproductions.negoescu2023.landscapes import figure_1, figure_2
 from experiments.reproductions.negoescu2023.ratios import figure_3
-from experiments.reproductions.papers import Context, Extent, Made, Paper, SingleItem, make_each
+from experiments.reproductions.papers import Context, Extent, MadeItems, Paper, SingleItem, make_each
 
 QUICK_WARNING = "Quick form: small samples and few repetitions. It shows that everything works, and proves little."
 
 
-def make(items: Sequence[SingleItem], context: Context) -> Made:
+def make(items: Sequence[SingleItem], context: Context) -> MadeItems:
     """Make items, each on its own, and add a warning to the quick form."""
     warnings = (QUICK_WARNING,) if context.extent is Extent.QUICK else ()
     return replace(make_each(items, context), warnings=warnings)

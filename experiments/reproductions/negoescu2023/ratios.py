@@ -4,18 +4,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from experiments.reproductions.items import ItemResult, Row, table
+from experiments.reproductions.items import ItemResult, ItemRow, table
 from experiments.reproductions.looks import legend_below, name_panel
 from experiments.reproductions.papers import Context, Extent
 from experiments.reproductions.statistics import resampling, t_interval
+from fl_audit.arrays import Floats
 from fl_audit.evidence.star.empirical_star import largest_ratio, threshold_counts
 from fl_audit.report.style import new_figure
 from fl_audit.report.wording import number_text
-
-Array = NDArray[np.float64]
 
 POPULATION_MEAN = 3.0
 """Mean of the non-training losses, which are N(3, 1); the training losses are N(0, 1)."""
@@ -41,25 +39,25 @@ class Curves:
         Both quantities, shape (2, ..., thresholds), in nats; NaN where an error rate is below the cut.
     """
 
-    fpr: Array
-    fnr: Array
-    values: Array
+    fpr: Floats
+    fnr: Floats
+    values: Floats
 
 
-def _curves(fpr: Array, tnr: Array, fnr: Array, tpr: Array, cut: float) -> Curves:
+def _curves(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, cut: float) -> Curves:
     kept = (fpr >= cut) & (fnr >= cut)
     with np.errstate(divide="ignore"):
         both = np.log([largest_ratio([pair], DELTA) for pair in ((tnr, fnr), (tpr, fpr))])
     return Curves(fpr, fnr, np.where(kept, both, np.nan))
 
 
-def exact_curves(thresholds: Array, cut: float = CUT) -> Curves:
+def exact_curves(thresholds: Floats, cut: float = CUT) -> Curves:
     """Return the quantities of the two normal laws at thresholds, shape (..., thresholds)."""
     from_population = thresholds - POPULATION_MEAN
     return _curves(ndtr(from_population), ndtr(-from_population), ndtr(-thresholds), ndtr(thresholds), cut)
 
 
-def sampled_curves(losses: int, samples: int, random: np.random.Generator) -> tuple[Array, Curves]:
+def sampled_curves(losses: int, samples: int, random: np.random.Generator) -> tuple[Floats, Curves]:
     """Return all thresholds that samples of both laws offer, and the quantities by their empirical distributions.
 
     Parameters
@@ -116,14 +114,14 @@ def _draw(axes: Axes, curves: Curves) -> None:
     axes.set_xscale("log")
 
 
-def _rows_of_largest(exact: Curves, sampled: Curves, losses: int) -> list[Row]:
+def _rows_of_largest(exact: Curves, sampled: Curves, losses: int) -> list[ItemRow]:
     rows = []
     for index, name in enumerate(NAMES):
         top = int(np.nanargmax(exact.values[index]))
         largest = np.nanmax(sampled.values[index], axis=-1)
         low, high = t_interval(largest)
         rows.append(
-            Row(
+            ItemRow(
                 _setting(losses), f"largest {name}", theory=float(exact.values[index, top]),
                 measured=float(largest.mean()), low=low, high=high, repetitions=largest.size,
                 note=f"nats; mean over samples, standard deviation {number_text(float(largest.std(ddof=1)))}; by the "
@@ -133,7 +131,7 @@ def _rows_of_largest(exact: Curves, sampled: Curves, losses: int) -> list[Row]:
     return rows
 
 
-def _rows_of_errors(sampled: Curves, errors: Array, losses: int) -> list[Row]:
+def _rows_of_errors(sampled: Curves, errors: Floats, losses: int) -> list[ItemRow]:
     middle = np.minimum(sampled.fpr, sampled.fnr) >= MIDDLE
     places = {f"both rates at least {MIDDLE:g}": middle, f"one rate below {MIDDLE:g}": ~middle}
     rows = []
@@ -141,7 +139,7 @@ def _rows_of_errors(sampled: Curves, errors: Array, losses: int) -> list[Row]:
         largest = np.max(np.where(inside, errors, 0.0), axis=-1)
         low, high = t_interval(largest)
         rows.append(
-            Row(
+            ItemRow(
                 _setting(losses), f"largest error of the two quantities, {place}", theory=0.0,
                 measured=float(largest.mean()), low=low, high=high, repetitions=largest.size,
                 note="nats; distance from the laws at the same threshold, mean over samples",
@@ -154,7 +152,7 @@ def _setting(losses: int) -> str:
     return f"N(0, 1) and N({POPULATION_MEAN:g}, 1), {losses:,} losses each"
 
 
-def _remarks(rows: list[Row], exact: Curves) -> tuple[str, ...]:
+def _remarks(rows: list[ItemRow], exact: Curves) -> tuple[str, ...]:
     middle, ends = rows[-2].measured, rows[-1].measured
     noise = "So it is" if ends > 2 * middle else "This does not show"
     signal = [f"{min(exact.fpr[top], exact.fnr[top]):.2g}" for top in np.nanargmax(exact.values, axis=-1)]

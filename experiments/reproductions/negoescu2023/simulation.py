@@ -14,16 +14,14 @@ from typing import cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.stats import gamma
 
+from fl_audit.arrays import Floats
 from fl_audit.evidence.star.empirical_star import EMPIRICAL_CUT, definition_ratios, empirical_epsilon_star
 from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, fit_normal
 from fl_audit.evidence.star.loss_samples import scores_of_pair
 from fl_audit.evidence.star.star_estimate import PARAMETRIC_CUT
-
-Array = NDArray[np.float64]
 
 PARAMETRIC, EMPIRICAL, NARROW_PARAMETRIC = "parametric", "empirical", "parametric, narrow cut"
 """The estimators; the last one is the parametric form within the cut of the empirical one."""
@@ -78,7 +76,7 @@ def true_epsilon_star(settings: SimulationSettings, separation: float) -> float:
     low = max(float(law.ppf(settings.cut)) for law in laws)
     high = min(float(law.isf(settings.cut)) for law in laws)
 
-    def value(t: Array) -> Array:
+    def value(t: Floats) -> Floats:
         one, zero = laws
         ratios = definition_ratios(zero.cdf(t), zero.sf(t), one.sf(t), one.cdf(t), settings.delta)
         return np.asarray(np.log(np.maximum(ratios, 1.0)), dtype=np.float64)

@@ -25,7 +25,7 @@ CLIENTS = 2
 """The paper trains in one place; this is the smallest number of clients that a federation may have."""
 
 
-class Task(StrEnum):
+class EpsilonStarTask(StrEnum):
     """A task of the paper, by the paper's name."""
 
     PURCHASE = "Purchase-100"
@@ -33,7 +33,7 @@ class Task(StrEnum):
 
 
 @dataclass(frozen=True)
-class Study:
+class EpsilonStarStudy:
     """A task on a data set.
 
     Parameters
@@ -62,7 +62,7 @@ class Study:
         How many models are trained with each setting.
     """
 
-    task: Task
+    task: EpsilonStarTask
     title: str
     data: str
     model: str
@@ -100,26 +100,26 @@ class Study:
         )
 
 
-ADULT = Study(
-    Task.ADULT, "Adult", "adult-all", "dense-128", 32_561, 16_280, 16_280, (64, 512), (1, 5, 10, 20), 5, 1e-5
+ADULT = EpsilonStarStudy(
+    EpsilonStarTask.ADULT, "Adult", "adult-all", "dense-128", 32_561, 16_280, 16_280, (64, 512), (1, 5, 10, 20), 5, 1e-5
 )  # fmt: skip
 """Records with missing values are kept, so that the numbers of records are those of the paper."""
-PURCHASE = Study(
-    Task.PURCHASE, "Purchase-100", "purchase100", "dense-3x100", 131_550, 30_000, 30_000, (256, 1024), (10, 50, 100),
-    20, 1e-6,
+PURCHASE = EpsilonStarStudy(
+    EpsilonStarTask.PURCHASE, "Purchase-100", "purchase100", "dense-3x100", 131_550, 30_000, 30_000, (256, 1024),
+    (10, 50, 100), 20, 1e-6,
 )  # fmt: skip
 """Two thirds of the published 197,324 records are trained on; the paper had 311,540 records."""
-LOCATION = Study(
-    Task.PURCHASE, "Location-30 in place of Purchase-100", "location30", "dense-3x100", 3_340, 670, 1_000, (256, 1024),
-    (10, 50, 100), 50, 1e-4,
+LOCATION = EpsilonStarStudy(
+    EpsilonStarTask.PURCHASE, "Location-30 in place of Purchase-100", "location30", "dense-3x100", 3_340, 670, 1_000,
+    (256, 1024), (10, 50, 100), 50, 1e-4,
 )  # fmt: skip
 """Two thirds of the records are trained on, as in the paper; the others are test set and population sample."""
 
-CANDIDATES = {Task.PURCHASE: (PURCHASE, LOCATION), Task.ADULT: (ADULT,)}
+CANDIDATES = {EpsilonStarTask.PURCHASE: (PURCHASE, LOCATION), EpsilonStarTask.ADULT: (ADULT,)}
 """The studies that may be used for each task; that on the paper's own data set comes first."""
 
 
-def quick_form(study: Study) -> Study:
+def quick_form(study: EpsilonStarStudy) -> EpsilonStarStudy:
     """Return a study that takes minutes: it has fewer records and settings, but the same kinds of points."""
     few: dict[str, Any] = {
         "epsilons": (study.epsilons[0], study.epsilons[-1]),
@@ -128,12 +128,12 @@ def quick_form(study: Study) -> Study:
         "repetitions": 3,
     }
     match study.task:
-        case Task.ADULT:
+        case EpsilonStarTask.ADULT:
             return replace(
                 study, **few, records=4000, test_records=2000, population_records=2000, baseline_epochs=(1, 5, 20),
                 private_epochs=5, delta=1e-4,
             )  # fmt: skip
-        case Task.PURCHASE:
+        case EpsilonStarTask.PURCHASE:
             records = min(study.records, 3340)
             return replace(
                 study, **few, records=records, test_records=670, population_records=1000, baseline_epochs=(10, 100),
@@ -143,17 +143,17 @@ def quick_form(study: Study) -> Study:
             assert_never(study.task)
 
 
-def study_for(study: Study, extent: Extent) -> Study:
+def study_for(study: EpsilonStarStudy, extent: Extent) -> EpsilonStarStudy:
     """Return a study in its full or its quick form."""
     return study if extent is Extent.FULL else quick_form(study)
 
 
-def baseline_points(study: Study, data_dir: Path | None) -> tuple[Point, ...]:
+def baseline_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
     """Return the points without privacy, in ascending order of their epochs."""
     return baselines(_values(study, data_dir), [Axis("training.epochs", study.baseline_epochs)])
 
 
-def private_points(study: Study, data_dir: Path | None) -> tuple[Point, ...]:
+def private_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
     """Return the points with differential privacy."""
     axes = (
         Axis("privacy.epsilon", study.epsilons),
@@ -163,12 +163,12 @@ def private_points(study: Study, data_dir: Path | None) -> tuple[Point, ...]:
     return grid(_values(study, data_dir), axes)
 
 
-def all_points(study: Study, data_dir: Path | None) -> tuple[Point, ...]:
+def all_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
     """Return every point of a study."""
     return baseline_points(study, data_dir) + private_points(study, data_dir)
 
 
-def _values(study: Study, data_dir: Path | None) -> dict[str, Any]:
+def _values(study: EpsilonStarStudy, data_dir: Path | None) -> dict[str, Any]:
     values: dict[str, dict[str, Any]] = {
         "data": {
             "name": study.data,

@@ -91,7 +91,8 @@ def compartment_of(message: Message, context: Context) -> int:
 def _apart(game_json: str) -> tuple[frozenset[int], frozenset[int]]:
     """Return who holds targets of a game, and who attacks in it."""
     game = load_game(PublicGame.from_json(game_json))
-    holders = (client for client in range(game.public.clients) if game.targets_of(client))
+    nodes = range(game.public.nodes)
+    holders = (client for client in nodes if game.public.is_canary(client) or game.targets_of(client))
     return frozenset(holders), frozenset(game.insiders if game.public.with_insider else ())
 
 

@@ -8,13 +8,15 @@ from pydantic_core import PydanticCustomError
 
 from experiments.runs.config.values import (
     Choice,
+    ConfigSection,
     Count,
-    Section,
+    OneOr,
+    OwnName,
     chosen,
     listed,
     named,
 )
-from fl_audit.adversaries.membership.names import Attack
+from fl_audit.adversaries.membership.names import Attack, has_shadows, of_ours
 from fl_audit.data.names import RANKED, Dissimilarity, NeighbourChoice
 from fl_audit.game.names import View
 from fl_audit.mechanisms.standpoint import Place, TargetsParticipation
@@ -47,6 +49,14 @@ FEWEST_KNOWN = 60
 """Half of so many targets holds fewer than two members, or fewer than two others, once in 17 million times."""
 
 
+_OF_GAME = {
+    "membership": ("targets", "attacks", "attribute", "queries"),
+    "reconstruction": ("candidates",),
+    "one-run": ("canaries",),
+}
+"""What belongs to one game alone."""
+
+
 class LossSource(StrEnum):
     """Where members' losses are when Epsilon* is found: in one place, or with their owners."""
 
@@ -54,23 +64,34 @@ class LossSource(StrEnum):
     FEDERATED = "federated"
 
 
-class AuditSection(Section):
+class AuditSection(ConfigSection):
     """What the insider sees, which neighbour it asks about, and how often the game is played.
 
     `insider = false` trains the worlds without asking it: Epsilon*, membership and accuracy remain.
 
     With `game = "membership"` many `targets` are in with probability 1/2 in each world, every world's model is attacked
     by `attacks`, and all other worlds are its shadow models.
+
+    With `game = "reconstruction"` one of many `candidates` is in each world, all equally likely. The insider knows all
+    other records, weighs every candidate by the law of the releases, and names one.
+
+    With `game = "one-run"` nobody weighs a pair: one training is the audit, and its canaries tell how much it leaks.
     """
 
     worlds: Count = 200
     """How often the game is played; 1 is an ordinary federated run."""
-    game: Literal["identifiability", "membership"] = "identifiability"
-    """Which game: one record or client is in question, or many `targets` are in or out by chance (`membership`)."""
+    game: Literal["identifiability", "membership", "reconstruction", "one-run"] = "identifiability"
+    """Which game: one record or client is in question (`identifiability`), many `targets` are in or out by chance
+    (`membership`), exactly one of many `candidates` is in (`reconstruction`), or `canaries` take part in one training
+    that is the audit (`one-run`)."""
+    candidates: Annotated[int, Field(ge=2, le=10**9)] | None = None
+    """Units of which one is in, in the game of reconstruction; left out, 200, or all there are."""
     targets: Annotated[int, Field(ge=2, le=10**9)] | None = None
     """Units that are in or out in the game of membership; left out, 200, or all there are."""
-    attacks: Annotated[tuple[Choice[Attack], ...], Strict(False)] | None = None
-    """Who attacks in the game of membership; left out, everybody who can, but `attribute`."""
+    canaries: Count | None = None
+    """How many canaries take part in the game of one run, each by the toss of a coin in every round; left out, 10."""
+    attacks: Annotated[tuple[OneOr[Attack], ...], Strict(False)] | None = None
+    """Who attacks in the game of membership, or `package.module:name`; left out, all who can, but `attribute`."""
     attribute: str | Annotated[int, Field(ge=0, le=10**9)] | None = None
     """Column that attack `attribute` guesses, by name or number from 0; left out, the most even one of two values."""
     queries: Annotated[int, Field(ge=1, le=1000)] | None = None
@@ -91,8 +112,10 @@ class AuditSection(Section):
     """What D and D' differ in: a choice by dissimilarity, a record crafted for the audit, or an index of D from 0."""
     neighbour_rank: Count | None = None
     """Rank among the most or least dissimilar neighbours; left out, 1."""
-    dissimilarity: Choice[Dissimilarity] = Dissimilarity.EUCLIDEAN
-    """Measure of how far two records lie apart."""
+    dissimilarity: OneOr[Dissimilarity] = Dissimilarity.EUCLIDEAN
+    """Measure of how far two records lie apart, or `package.module:name` of your own."""
+    sections: Annotated[tuple[OwnName, ...], Strict(False)] = ()
+    """Sections of your own at the end of the report's appendix, each `package.module:name`."""
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
     """Confidence of intervals and bounds."""
     epsilon_star: bool = True
@@ -112,22 +135,23 @@ class AuditSection(Section):
 
     @model_validator(mode="after")
     def _of_membership(self) -> Self:
-        idle = chosen(self, ("targets", "attacks", "attribute", "queries"))
-        if idle and self.game != "membership":
-            raise ValueError(f"{named(self, idle)} needs game = membership, and game is {self.game}")
-        attacks = self.attacks or ()
+        for game, names in _OF_GAME.items():
+            if (idle := chosen(self, names)) and self.game != game:
+                raise ValueError(f"{named(self, idle)} needs game = {game}, and game is {self.game}")
+        attacks, shadowed = self.attacks or (), [one for one in self.attacks or () if has_shadows(one)]
         for name, attack in (("attribute", Attack.ATTRIBUTE), ("queries", Attack.LIRA)):
             if chosen(self, (name,)) and attack not in attacks:
                 raise ValueError(f"{named(self, (name,))} needs {attack} among attacks, and they are {listed(attacks)}")
-        if self.worlds < FEWEST_SHADOWS and any(attack.has_shadows for attack in attacks):
+        if self.worlds < FEWEST_SHADOWS and shadowed:
             raise ValueError(
                 f"worlds = {self.worlds} are too few to be shadow models of each other: accepted with "
-                f"{', '.join(attack for attack in attacks if attack.has_shadows)} are {FEWEST_SHADOWS} and more"
+                f"{', '.join(shadowed)} are {FEWEST_SHADOWS} and more"
             )
-        if (self.targets or FEWEST_KNOWN) < FEWEST_KNOWN and any(attack.sees_weights for attack in attacks):
+        learning = [one for one in of_ours(attacks) if one.sees_weights]
+        if (self.targets or FEWEST_KNOWN) < FEWEST_KNOWN and learning:
             raise ValueError(
                 f"targets = {self.targets} are too few to learn from half of them: accepted with "
-                f"{', '.join(attack for attack in attacks if attack.sees_weights)} are {FEWEST_KNOWN} and more"
+                f"{', '.join(learning)} are {FEWEST_KNOWN} and more"
             )
         return self
 

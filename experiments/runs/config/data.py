@@ -1,30 +1,31 @@
 """Section [data]: which records, and who holds them."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.runs.config.values import Choice, Count, Scalar, Section, Words
+from experiments.runs.config.values import Choice, ConfigSection, Count, Scalar, Words
 from fl_audit.data.names import PartitionScheme
 
 DEFAULT_CLIENTS = 10
 
 
-class DataSection(Section):
+class DataSection(ConfigSection):
     """Which records, and who holds them. Settings that belong to one kind of data name it.
 
     `owner` names the column of a CSV table, or the array of an archive, that says whose each record is: with the
     partition `natural` every owner is a client. `clients`, left out, is then the number of owners, else 10.
 
-    Of a CSV table, `drop` leaves out columns, `separator` stands between cells, `missing` names words that stand for a
-    missing value and leaves out the records where one is missing, and a column may have up to `max-levels` words.
+    How a CSV table is written is found, or said by `encoding`, `separator` and `decimal`. `drop` leaves out columns,
+    `missing` names words that stand for a missing value and leaves out the records where one is missing, and a column
+    may have up to `max-levels` words.
 
     `classes` chooses among the forms of `purchases`, `texas`, `skewed-purchases` and `lfw`; `generated-records` says
     how many records of `skewed-purchases` there are; `graph-nodes` how many nodes a graph of `collab` keeps.
     """
 
     name: str = "digits"
-    """Name of the data set, as `fl-audit datasets` lists them; your own are `csv`, `npz`, `idx`, `images`."""
+    """Name in `fl-audit datasets`; your own are `csv`, `npz`, `idx`, `images` and `package.module:loader`."""
     data_dir: str | None = None
     """Directory with published data sets; left out, that of FL_AUDIT_DATA."""
     path: str | None = None
@@ -38,11 +39,19 @@ class DataSection(Section):
     drop: Words | None = None
     """Names of columns to leave out, of `csv` and `hf:`."""
     separator: str | None = None
-    """Character between cells, of `csv`; left out, a comma."""
+    """Character between cells, of `csv`; left out, it is found."""
+    decimal: Literal[".", ","] | None = None
+    """Mark of decimals, of `csv`: `.` or `,`, and the other one stands between thousands; left out, it is found."""
+    encoding: str | None = None
+    """Encoding of a `csv` file, such as `cp1252`; left out, it is found."""
     missing: Words | None = None
     """Words for a missing value (`csv`, `hf:`), `[]` for empty cells alone: such records are left out, else refused."""
     max_levels: Count | None = None
     """Largest number of words in a column, and of classes, of `csv` and `hf:`; left out, 100."""
+    ignore_case: bool | None = None
+    """Whether words that differ by case or spaces only are one, of `csv` and `hf:`."""
+    unique: bool | None = None
+    """Whether records that repeat another one in every column are left out, of `csv` and `hf:`."""
     images: str | None = None
     """IDX file of the images, of `idx`."""
     labels: str | None = None

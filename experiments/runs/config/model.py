@@ -4,11 +4,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from experiments.runs.config.values import Choice, Section
+from experiments.runs.config.values import Choice, ConfigSection
 from fl_audit.game.names import InitialWeights
 
 
-class ModelSection(Section):
+class ModelSection(ConfigSection):
     """Which model: a built-in name or `package.module:factory`. `seed` draws the initial weights, which are public.
 
     `initial = "pretrained"` begins in every world with the same weights, trained without privacy on records that serve

@@ -4,26 +4,28 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from experiments.runs.config.values import Choice, Count, Positive, Section, Share, chosen, named
+from experiments.runs.config.values import Choice, ConfigSection, Count, Positive, Share, chosen, named
 from fl_audit.adjacency import Adjacency
 from fl_audit.mechanisms.names import NoiseScaling
 from fl_audit.privacy import defaults
 from fl_audit.privacy.names import Accountant
+from fl_audit.privacy.targets import DETAILS, TARGETS
 
-PRIVACY_TARGETS = ("belief", "epsilon", "advantage", "noise-multiplier")
+PRIVACY_TARGETS = tuple(TARGETS)
 OF_ADAPTIVE = ("quantile", "quantile-noise", "clipping-learning-rate")
 OF_PIXELATION = ("pixelation-pixels", "pixelation-block")
 OF_RANDOMISERS = ("record-epsilon", *OF_PIXELATION)
 RANDOMISER_KEYS = ("randomiser", *OF_RANDOMISERS)
 PROMISE_ONLY = (
     *PRIVACY_TARGETS,
+    *DETAILS,
     *("accountant", "clipping-norm", "sensitivity", "noise", "bands", "clipping", *OF_ADAPTIVE),
 )
 """Settings that have no meaning where nothing is promised."""
 
 
-class PrivacySection(Section):
-    """What is promised: exactly one of the four targets; `private = false` clips nothing, adds no noise, promises none.
+class PrivacySection(ConfigSection):
+    """What is promised: exactly one of the targets; `private = false` clips nothing, adds no noise, promises none.
 
     `delta` is that of Epsilon* too. A `randomiser` goes with every promise and with none: it promises every record
     something by itself, by `record-epsilon`.
@@ -32,11 +34,19 @@ class PrivacySection(Section):
     private: bool = True
     """Whether anything is promised; false clips nothing and adds no noise."""
     belief: Share | None = None
-    """Target: the most that an insider may believe in the truth. Exactly one of the four targets is given."""
+    """Target: the most that an insider may believe in the truth. Exactly one of the targets is given."""
     epsilon: Positive | None = None
     """Target: epsilon at `delta`, by the accountant."""
     advantage: Share | None = None
     """Target: the largest advantage of an insider over guessing."""
+    reconstruction: Share | None = None
+    """Target: how often an attacker may name the right one of `candidates` equally likely records."""
+    candidates: Annotated[int, Field(ge=2, le=10**9)] | None = None
+    """How many records are equally likely, of `reconstruction`; left out, 1000."""
+    singling_out: Share | None = None
+    """Target: how often a description that fits `population-share` of all people may fit the person it is about."""
+    population_share: Share | None = None
+    """Share of all people that a description fits, of `singling-out`; left out, 0.001."""
     noise_multiplier: Annotated[float, Field(ge=0.01, le=1e6)] | None = None
     """Target: the noise itself, over the sensitivity."""
     delta: Share = defaults.DELTA
@@ -110,6 +120,11 @@ class PrivacySection(Section):
             raise ValueError(
                 f"{named(self, given) or 'none'} given: accepted is exactly one of {', '.join(PRIVACY_TARGETS)}"
             )
+        for detail in chosen(self, tuple(DETAILS)):
+            if DETAILS[detail] not in given:
+                raise ValueError(f"{named(self, [detail])} needs {DETAILS[detail]}, which is left out")
+        if self.sensitivity is NoiseScaling.LOCAL and given[0] in DETAILS.values():
+            raise ValueError(f"{given[0]} with sensitivity = local, noise for one pair only: accepted is global")
         if "adjacency" not in self.model_fields_set:
             raise ValueError(
                 f"adjacency is left out: a promise names how neighbours differ, one of {', '.join(Adjacency)}"

@@ -4,11 +4,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from experiments.runs.config.values import Choice, Count, Section
+from experiments.runs.config.values import Choice, ConfigSection, Count
 from fl_audit.device import Device
 
 
-class RunSection(Section):
+class RunSection(ConfigSection):
     """How the run is carried out. `worlds-per-batch`, left out, fits the model.
 
     `seed` is the challenger's secret, of which bits, samples and noise are drawn; left out, it is drawn at random when
@@ -21,7 +21,7 @@ class RunSection(Section):
     seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None
     """The challenger's secret, of which bits, samples and noise are drawn; left out, drawn at random."""
     worlds_per_batch: Count | None = None
-    """Worlds that are played together; memory follows it. Left out, about a second of work a round."""
+    """Worlds that are played together; more take more memory. Left out, as many as a second of work a round allows."""
     batches_in_flight: Count = 2
     """Batches that are at work at the same time."""
     keep_releases: Annotated[int, Field(ge=0, le=10**9)] = 4

@@ -4,9 +4,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from experiments.runs.config.values import Choice, Count, Positive, Section, chosen, named
+from experiments.runs.config.values import Choice, ConfigSection, Count, Positive, chosen, named
 from fl_audit.learning.names import LocalOptimizer, OptimizerKind
 
+MOST_ROUNDS = 10**6
+"""More are a slip of the hand: nobody would see the end of them."""
 DEFAULT_ROUNDS = 30
 Strategy = Literal["dp-fedsgd", "dp-fedavg", "dp-sgd-clients"]
 OF_LOCAL_TRAINING = ("local-epochs", "local-steps", "local-batch", "local-learning-rate")
@@ -27,7 +29,7 @@ _AT_MOST_ONE = (
 )
 
 
-class TrainingSection(Section):
+class TrainingSection(ConfigSection):
     """How the federation learns. `rounds`, left out, is 30 or follows from `epochs`, passes over the records of D.
 
     `dp-fedsgd`: clients send clipped gradients of their records. `dp-fedavg`: they train on their own records, for
@@ -37,7 +39,7 @@ class TrainingSection(Section):
 
     strategy: Strategy = "dp-fedsgd"
     """Clients send clipped gradients (`dp-fedsgd`) or updates (`dp-fedavg`), or private updates (`dp-sgd-clients`)."""
-    rounds: Count | None = None
+    rounds: Annotated[int, Field(ge=1, le=MOST_ROUNDS)] | None = None
     """Releases of the server; left out, 30, or what `epochs` asks for."""
     epochs: Annotated[float, Field(gt=0, le=10**9)] | None = None
     """In place of rounds: how often a record takes part on average, with `dp-fedsgd`."""

@@ -3,12 +3,29 @@
 from collections.abc import Sequence
 from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, Strict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
+from pydantic_core import PydanticCustomError
+
+from fl_audit.errors import InputError
+from fl_audit.user_modules import require_named
+
+
+def _own(value: str) -> str:
+    try:
+        require_named(value)
+    except InputError as error:
+        raise PydanticCustomError("own", "{said}", {"said": str(error)}) from error
+    return value
+
 
 Scalar = bool | int | float | str
 T = TypeVar("T")
 Choice = Annotated[T, Strict(False)]
 """One of the values of an enumeration, which a file writes as a string."""
+OwnName = Annotated[str, Field(pattern=".:."), AfterValidator(_own)]
+"""`package.module:name`, of something of the user's own."""
+OneOr = Annotated[Annotated[T, Strict(False)] | OwnName, Field(union_mode="left_to_right")]
+"""A choice, or something of the user's own."""
 Share = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Words = Annotated[tuple[str, ...], Strict(False)]
@@ -19,7 +36,7 @@ def _kebab(name: str) -> str:
     return name.replace("_", "-")
 
 
-class Section(BaseModel):
+class ConfigSection(BaseModel):
     """A section of the file: its keys have hyphens, and no other key is accepted."""
 
     # Strict: a quoted number or a truth value where a number is meant is refused, never converted. The line under a key

@@ -10,14 +10,14 @@ from experiments.runs.config.model import ModelSection
 from experiments.runs.config.privacy import PRIVACY_TARGETS, PROMISE_ONLY, PrivacySection
 from experiments.runs.config.run import RunSection
 from experiments.runs.config.training import TrainingSection
-from experiments.runs.config.values import Section
+from experiments.runs.config.values import ConfigSection
 from experiments.runs.config_errors import first_problem
 from fl_audit.adjacency import Adjacency
 from fl_audit.adversaries.membership.names import OF_ANY_UNIT, USUAL
 from fl_audit.errors import InputError
 
 
-class RunConfig(Section):
+class RunConfig(ConfigSection):
     """A whole configuration."""
 
     data: DataSection = Field(default_factory=DataSection)
@@ -83,19 +83,43 @@ def _with_randomiser_defaults(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_game_defaults(values: dict[str, Any]) -> dict[str, Any]:
-    """Fill in what the game of membership decides: what is protected comes or goes, and who can attack does."""
-    audit, privacy, training = (values.get(name, {}) for name in ("audit", "privacy", "training"))
-    if not all(isinstance(one, dict) for one in (audit, privacy, training)) or audit.get("game") != "membership":
+    """Fill in what a game decides that a configuration leaves out."""
+    tables = [values.get(name, {}) for name in ("audit", "privacy", "training")]
+    if not all(isinstance(one, dict) for one in tables):
         return values
+    filled = _DEFAULTS_OF_GAME.get(str(tables[0].get("game")))
+    return values if filled is None else filled(values, *tables)
+
+
+def _with_one_run_defaults(
+    values: dict[str, Any], audit: dict[str, Any], privacy: dict[str, Any], training: dict[str, Any]
+) -> dict[str, Any]:
+    """Fill in that one training is the audit, whose canaries are in question and no pair."""
+    # Noise inside training hides a record from the server, which is told what each client sends.
+    at = {"place": "server"} if training.get("strategy") == "dp-sgd-clients" else {}
+    return values | {"audit": {"insider": False, "worlds": 1, "canaries": 10} | at | audit}
+
+
+def _with_membership_defaults(
+    values: dict[str, Any], audit: dict[str, Any], privacy: dict[str, Any], training: dict[str, Any]
+) -> dict[str, Any]:
+    """Fill in what a game of many units decides: what is protected comes or goes, and who can attack does."""
     is_private, of_records = privacy.get("private") is not False, training.get("strategy", "dp-fedsgd") == "dp-fedsgd"
     known = is_private and privacy.get("noise", "central") == "central" and privacy.get("clipping", "fixed") == "fixed"
     of_unit = str(Adjacency.ADD_REMOVE_RECORD if of_records else Adjacency.ADD_REMOVE_CLIENT)
     relation = privacy.get("adjacency", of_unit)
     attacks = [str(one) for one in (USUAL if str(relation).endswith("record") else OF_ANY_UNIT)]
-    filled = {"insider": known, "membership": False, "attacks": attacks}
+    filled: dict[str, Any] = {"insider": known, "membership": False}
+    if audit.get("game") == "membership":
+        filled["attacks"] = attacks
     return values | {"audit": filled | audit, "privacy": privacy if is_private else {"adjacency": relation} | privacy}
 
 
+_DEFAULTS_OF_GAME = {
+    "membership": _with_membership_defaults,
+    "reconstruction": _with_membership_defaults,
+    "one-run": _with_one_run_defaults,
+}
 _MISSING = f"it names what is promised ({', '.join(PRIVACY_TARGETS)})"
 
 

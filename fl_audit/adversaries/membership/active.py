@@ -8,13 +8,12 @@ nobody does so for a record that was not used.
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.learning.stacked import StackedModel
-
-Array = NDArray[np.float64]
 
 
 def ascent(
@@ -70,7 +69,7 @@ def ascent(
     return model.clipped_sum(models, features, labels, clipping_norm).mul_(-rate)
 
 
-def active_scores(values: ArrayLike) -> Array:
+def active_scores(values: ArrayLike) -> Floats:
     """Return the scores of the active attack, shape (worlds, targets), higher for a likelier member.
 
     Parameters

@@ -14,11 +14,11 @@ from typing import assert_never
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.adversaries.membership.white_box_rule import WhiteBoxPart, WhiteBoxRule
+from fl_audit.arrays import Flags, Floats, Floats32
 
 _NARROW = 16
 _LEAST_LOSS = 1e-16
@@ -33,9 +33,7 @@ Shown = Mapping[str, Tensor]
 factors `signals` and `inputs`, (networks, examples, releases, .) each."""
 
 
-def learnt_log_odds(
-    features: WhiteBoxFeatures, is_in: NDArray[np.bool_], learnt: NDArray[np.bool_], rule: WhiteBoxRule
-) -> NDArray[np.float64]:
+def learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, rule: WhiteBoxRule) -> Floats:
     """Return the log-odds of membership that one network a world gives to all targets, shape (worlds, targets).
 
     Parameters
@@ -61,7 +59,7 @@ def learnt_log_odds(
         return np.asarray(networks.log_odds(shown).double().numpy(), dtype=np.float64)
 
 
-def _learning_places(learnt: NDArray[np.bool_]) -> tuple[Tensor, Tensor]:
+def _learning_places(learnt: Flags) -> tuple[Tensor, Tensor]:
     """Return which targets each network learns from, and their weights, shapes (networks, most).
 
     Weights of one network add up to 1. Where a network has fewer examples than another, targets that it does not learn
@@ -82,7 +80,7 @@ def _taken(values: Tensor, places: Tensor) -> Tensor:
 def _shown(features: WhiteBoxFeatures, rule: WhiteBoxRule, places: Tensor, counted: Tensor) -> dict[str, Tensor]:
     """Return what the networks are shown of all targets, on scales that follow from the learning examples alone."""
 
-    def scaled(values: NDArray[np.float32] | Tensor, centred: bool = True) -> Tensor:
+    def scaled(values: Floats32 | Tensor, centred: bool = True) -> Tensor:
         return _standardised(torch.as_tensor(values), places, counted, centred)
 
     shown = {}

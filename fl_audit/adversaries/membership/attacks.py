@@ -19,10 +19,10 @@ from fl_audit.adversaries.membership.rmia import rmia_scores
 from fl_audit.adversaries.membership.shadow import shadow_scores
 from fl_audit.adversaries.membership.white_box import white_box_scores
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
+from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.errors import InputError, require
 from fl_audit.game.membership import Membership
-
-Floats = NDArray[np.float64]
+from fl_audit.user_modules import import_function
 
 _FEW_WORLDS = 64
 """With fewer worlds than this LiRA takes one spread for all targets (Carlini et al. 2022, section VI-B)."""
@@ -55,26 +55,32 @@ class ModelAnswers:
     log_probability: Floats
     confidence: Floats
     logits: NDArray[np.floating] | None
-    labels: NDArray[np.int64] | None
+    labels: Integers | None
     population: Floats
     white_box: WhiteBoxFeatures | None = None
-    known: NDArray[np.bool_] | None = None
+    known: Flags | None = None
     under_ascent: Floats | None = None
     queries: Floats | None = None
+
+    def of(self, worlds: Integers) -> "ModelAnswers":
+        """Return what the models of some worlds answer when they are asked once, without their weights."""
+        logits = None if self.logits is None else self.logits[worlds]
+        seen = self.log_probability[worlds], self.confidence[worlds]
+        return ModelAnswers(*seen, logits, self.labels, self.population[worlds])
 
 
 _WORLDS_AT_ONCE = 32
 
 
 def attack_scores(
-    attack: Attack, answers: ModelAnswers, membership: Membership, shadows: NDArray[np.bool_] | None = None
+    attack: Attack | str, answers: ModelAnswers, membership: Membership, shadows: Flags | None = None
 ) -> Floats:
     """Return the scores of an attack, higher for a likelier member, shape (worlds, targets).
 
     Parameters
     ----------
     attack
-        Which.
+        Which; any other text is the name `package.module:name` of the user's own.
     answers
         What the models answer.
     membership
@@ -118,8 +124,52 @@ def attack_scores(
             return shadow_scores(values, answers.labels, membership, shadows=shadows)
         case Attack.ATTRIBUTE:
             raise InputError(f"attack '{attack}' guesses values: accepted are attacks that score membership")
+        case str():
+            return own_scores(attack, answers, membership, shadows)
         case _:
             assert_never(attack)
+
+
+def own_scores(name: str, answers: ModelAnswers, membership: Membership, shadows: Flags | None = None) -> Floats:
+    """Return the scores of the user's attack `attack(model, shadows, is_in)`, higher for a likelier member.
+
+    It is given the model of one world, the models of the worlds that are its shadow models, and who was in these, bool
+    (shadow models, targets). It returns the scores of the targets, (targets,). Of its own world it is shown no
+    membership, so that its scores cannot be of what they are to find.
+
+    Parameters
+    ----------
+    name
+        `package.module:name` of the attack.
+    answers, membership, shadows
+        As for `attack_scores`.
+
+    Returns
+    -------
+    Floats
+        Shape (worlds, targets).
+
+    Raises
+    ------
+    InputError
+        If it cannot be imported or raises, or does not return a finite number for every target.
+    """
+    attack = import_function(name, "attack")
+    scores = np.full(membership.is_in.shape, np.nan)
+    others = np.ones(membership.worlds, dtype=np.bool_) if shadows is None else shadows
+    for world in range(membership.worlds) if shadows is None else np.flatnonzero(~shadows):
+        known = others & (np.arange(membership.worlds) != world)
+        found = np.asarray(
+            attack(answers.of(np.array([world])), answers.of(np.flatnonzero(known)), membership.is_in[known])
+        )
+        good = found.shape == (membership.targets,) and np.issubdtype(found.dtype, np.number)
+        require(
+            good and bool(np.isfinite(found).all()),
+            f"attack {name!r} returned {found.dtype} of shape {found.shape}: accepted is a finite number for each of "
+            f"{membership.targets} targets",
+        )
+        scores[world] = found
+    return scores
 
 
 def _said(attacks: Sequence[Attack]) -> str:

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
 
-Array = NDArray[np.float64]
-LossLaw = Callable[[Array], Array]
+LossLaw = Callable[[Floats], Floats]
 """Logarithm of the density of a member's loss at each loss, of the same shape; a constant may be left out."""
 
 _LEAST_SAMPLES = 2
@@ -38,16 +38,21 @@ class AttributeGuesses:
         Whether it is the true one, shape (worlds, targets).
     """
 
-    values: NDArray[np.int64]
-    right: NDArray[np.bool_]
+    values: Integers
+    right: Flags
 
-    def advantage(self, membership: Membership) -> Array:
+    def advantage(self, membership: Membership) -> Floats:
         """Return the share guessed right of members less that of others, of each world, from -1 to 1, shape (worlds,).
 
         Parameters
         ----------
         membership
             Of the same worlds and targets; a world without members or without others gives NaN.
+
+        Raises
+        ------
+        InputError
+            If who was in has another shape than the guesses.
 
         Notes
         -----
@@ -147,6 +152,11 @@ def normal_error_law(spread: float) -> LossLaw:
     spread
         Standard deviation of members' errors, above 0 (Yeom et al. 2018, section 4.1). A loss is (y - f(x))^2 / 2.
         What is returned is the density of the error, the same for all possible values of the attribute.
+
+    Raises
+    ------
+    InputError
+        If the spread is not above 0.
     """
     require(spread > 0, f"spread is {spread}: accepted are numbers above 0")
     return lambda losses: -losses / spread**2
@@ -181,7 +191,7 @@ def sampled_law(member_losses: ArrayLike) -> LossLaw:
     # Silverman's rule for all of the sample, whatever stands for it.
     kernels = gaussian_kde(np.log(sample + offset), bw_method=(count * 3 / 4) ** -0.2)
 
-    def log_density(losses: Array) -> Array:
+    def log_density(losses: Floats) -> Floats:
         places = np.log(np.maximum(losses, 0.0) + offset)
         asked = places.ravel()
         if asked.size > _MOST_PLACES:
@@ -194,14 +204,14 @@ def sampled_law(member_losses: ArrayLike) -> LossLaw:
     return log_density
 
 
-def _least_loss(losses: Array, log_prior: Array) -> NDArray[np.int64]:
+def _least_loss(losses: Floats, log_prior: Floats) -> Integers:
     """Return the values of the least loss, the likelier one where losses are equal, shape (worlds, targets)."""
     possible = np.where(np.isfinite(log_prior), losses, np.inf)
     least = possible == possible.min(axis=-1, keepdims=True)
     return np.asarray(np.argmax(np.where(least, log_prior, -np.inf), axis=-1), dtype=np.int64)
 
 
-def _likeliest(losses: Array, log_prior: Array, law: LossLaw) -> NDArray[np.int64]:
+def _likeliest(losses: Floats, log_prior: Floats, law: LossLaw) -> Integers:
     """Return the values of the largest posterior probability, shape (worlds, targets)."""
     density = np.asarray(law(losses), dtype=np.float64)
     fits = density.shape == losses.shape and not bool(np.isnan(density).any())
@@ -209,7 +219,7 @@ def _likeliest(losses: Array, log_prior: Array, law: LossLaw) -> NDArray[np.int6
     return np.asarray(np.argmax(density + log_prior, axis=-1), dtype=np.int64)
 
 
-def _log_prior(prior: ArrayLike, shape: tuple[int, ...]) -> Array:
+def _log_prior(prior: ArrayLike, shape: tuple[int, ...]) -> Floats:
     """Return log probabilities (targets, values), or refuse them."""
     weights = np.asarray(prior, dtype=np.float64)
     accepted = f"{shape[1:]} or {shape}"
@@ -220,7 +230,7 @@ def _log_prior(prior: ArrayLike, shape: tuple[int, ...]) -> Array:
         return np.broadcast_to(np.log(weights), shape)
 
 
-def _true_values(truth: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
+def _true_values(truth: ArrayLike, shape: tuple[int, ...]) -> Integers:
     """Return the true values (targets,), or refuse them."""
     true = np.asarray(truth)
     fits = true.shape == shape[:1] and np.issubdtype(true.dtype, np.integer)

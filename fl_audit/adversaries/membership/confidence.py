@@ -4,12 +4,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax, logsumexp
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 
-Array = NDArray[np.float64]
 
-
-def log_probabilities(logits: ArrayLike) -> Array:
+def log_probabilities(logits: ArrayLike) -> Floats:
     """Return the logarithms of the softmax of logits.
 
     Parameters
@@ -26,7 +25,7 @@ def log_probabilities(logits: ArrayLike) -> Array:
     return np.asarray(log_softmax(_checked(logits), axis=-1), dtype=np.float64)
 
 
-def label_log_probability(logits: ArrayLike, labels: ArrayLike) -> Array:
+def label_log_probability(logits: ArrayLike, labels: ArrayLike) -> Floats:
     """Return log p_y, the negative cross-entropy of each record, at most 0, shape (...).
 
     Parameters
@@ -40,7 +39,7 @@ def label_log_probability(logits: ArrayLike, labels: ArrayLike) -> Array:
     return np.asarray(np.take_along_axis(values, _places(labels, values), axis=-1)[..., 0], dtype=np.float64)
 
 
-def scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Array:
+def scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Floats:
     """Return phi = log p_y - log(1 - p_y), the confidence in the label on the scale of log-odds, shape (...).
 
     Parameters
@@ -74,7 +73,7 @@ def scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Array:
     return np.asarray(own[..., 0] - logsumexp(others, axis=-1), dtype=np.float64)
 
 
-def _checked(logits: ArrayLike) -> Array:
+def _checked(logits: ArrayLike) -> Floats:
     """Return logits as float64, or refuse them."""
     values = np.asarray(logits, dtype=np.float64)
     accepted = values.ndim >= 1 and values.shape[-1] >= 2
@@ -83,7 +82,7 @@ def _checked(logits: ArrayLike) -> Array:
     return values
 
 
-def _places(labels: ArrayLike, logits: Array) -> NDArray[np.intp]:
+def _places(labels: ArrayLike, logits: Floats) -> NDArray[np.intp]:
     """Return the labels as indices of the last axis of logits, shape (..., 1), or refuse them."""
     found = np.asarray(labels)
     classes = logits.shape[-1]

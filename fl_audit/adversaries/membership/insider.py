@@ -14,17 +14,15 @@ import math
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import InputError, require
 from fl_audit.mechanisms.weighing import mixed_log_odds
 from fl_audit.privacy.events import require_sampling_rate
 
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
-
-def signal_to_noise(norms: ArrayLike, clipping_norm: float | None, sigma: ArrayLike) -> Array:
+def signal_to_noise(norms: ArrayLike, clipping_norm: float | None, sigma: ArrayLike) -> Floats:
     """Return mu = min(||g||, C) / sigma of every target in one round, at least 0, float64 (worlds, targets).
 
     Given all rounds before, the increment of a target that is known to take part is N(+-mu^2/2, mu^2), + if it is in.
@@ -55,7 +53,7 @@ def increments(
     takes_part: Flags | None = None,
     sampling_rate: float = 1.0,
     sees_participation: bool = False,
-) -> Array:
+) -> Floats:
     """Return what one round adds to the log-odds of "in" against "out", for every target.
 
     Parameters
@@ -117,7 +115,7 @@ def increments(
 
 def _log_odds_of_the_sum(
     products: ArrayLike, norms: ArrayLike, clipping_norm: float | None, sigma: ArrayLike, in_sum: Flags
-) -> Array:
+) -> Floats:
     """Return the log-odds of a target's being in the sum against its being out: (<n, g> +- ||g||^2/2) / sigma^2."""
     along, lengths = _checked(products, "products"), _checked(norms, "norms")
     require(lengths.shape == along.shape, f"norms have shape {lengths.shape}: accepted is {along.shape}, the products'")
@@ -128,14 +126,14 @@ def _log_odds_of_the_sum(
     return np.asarray(found, dtype=np.float64)
 
 
-def _clipped(lengths: Array, clipping_norm: float | None) -> Array:
+def _clipped(lengths: Floats, clipping_norm: float | None) -> Floats:
     bound = math.inf if clipping_norm is None else clipping_norm
     require(bound > 0, f"clipping norm is {clipping_norm}: accepted are positive numbers, or None for no clipping")
     require(bool((lengths >= 0).all()), f"norms go down to {lengths.min(initial=0.0)}: accepted are numbers from 0")
     return np.minimum(lengths, bound)
 
 
-def _checked(values: ArrayLike, name: str) -> Array:
+def _checked(values: ArrayLike, name: str) -> Floats:
     """Return numbers of all worlds and targets as float64, or refuse them."""
     found = np.asarray(values, dtype=np.float64)
     require(found.ndim == 2, f"{name} have shape {found.shape}: accepted is (worlds, targets)")
@@ -143,7 +141,7 @@ def _checked(values: ArrayLike, name: str) -> Array:
     return found
 
 
-def _checked_sigma(sigma: ArrayLike, worlds: int) -> Array:
+def _checked_sigma(sigma: ArrayLike, worlds: int) -> Floats:
     """Return the noise of each world as a column, or refuse it."""
     scale = np.asarray(sigma, dtype=np.float64)
     require(scale.shape == (worlds,), f"sigma has shape {scale.shape}: accepted is ({worlds},), one for each world")

@@ -8,19 +8,17 @@ from enum import StrEnum
 from typing import assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fl_audit.adversaries.membership.shadows import (
-    Group,
+    ShadowGroup,
     as_queries,
     require_shadows,
     shadow_flags,
     shadow_group,
 )
+from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
-
-Array = NDArray[np.float64]
 
 _LEAST_VARIANCE = 1e-30
 
@@ -46,12 +44,12 @@ class LiraSpread(StrEnum):
 
 
 def lira_scores(
-    confidences: Array,
+    confidences: Floats,
     membership: Membership,
     form: LiraForm = LiraForm.ONLINE,
     spread: LiraSpread = LiraSpread.EACH,
-    shadows: NDArray[np.bool_] | None = None,
-) -> Array:
+    shadows: Flags | None = None,
+) -> Floats:
     """Return the scores of the likelihood ratio attack, higher for a likelier member, shape (worlds, targets).
 
     Parameters
@@ -107,7 +105,7 @@ def lira_scores(
     return np.asarray(ratio.mean(axis=-1), dtype=np.float64)
 
 
-def _group(values: Array, side: NDArray[np.bool_], shadows: NDArray[np.bool_], name: str, spread: LiraSpread) -> Group:
+def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraSpread) -> ShadowGroup:
     """Return the shadow worlds of one side, or refuse where they are too few."""
     group = shadow_group(values, side, shadows)
     require_shadows(group, name, 2 if LiraSpread(spread) is LiraSpread.EACH else 1)
@@ -117,7 +115,7 @@ def _group(values: Array, side: NDArray[np.bool_], shadows: NDArray[np.bool_], n
     return group
 
 
-def _variance(group: Group, spread: LiraSpread) -> Array:
+def _variance(group: ShadowGroup, spread: LiraSpread) -> Floats:
     """Return the variance that a world's attacker assumes, shape (worlds, targets or 1, queries), above 0."""
     match LiraSpread(spread):
         case LiraSpread.EACH:
@@ -131,7 +129,7 @@ def _variance(group: Group, spread: LiraSpread) -> Array:
     return np.asarray(np.maximum(variance, _LEAST_VARIANCE), dtype=np.float64)
 
 
-def _log_density(values: Array, group: Group, spread: LiraSpread) -> Array:
+def _log_density(values: Floats, group: ShadowGroup, spread: LiraSpread) -> Floats:
     """Return the logarithm of the normal density of the group at the values, but for a constant."""
     variance = _variance(group, spread)
     return np.asarray(-(np.log(variance) + (values - group.mean) ** 2 / variance) / 2, dtype=np.float64)

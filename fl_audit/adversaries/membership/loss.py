@@ -14,11 +14,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -33,11 +32,11 @@ class MembershipAttack:
         Share of the population sample called members, from 0 to 1, shape (...).
     """
 
-    true_positive_rate: Array
-    false_positive_rate: Array
+    true_positive_rate: Floats
+    false_positive_rate: Floats
 
     @property
-    def advantage(self) -> Array:
+    def advantage(self) -> Floats:
         """TPR - FPR, from -1 to 1: 2 P(right) - 1 where members and others are asked about equally often."""
         return self.true_positive_rate - self.false_positive_rate
 
@@ -81,7 +80,7 @@ def membership_attack(member_losses: ArrayLike, population_losses: ArrayLike) ->
     return MembershipAttack((members <= threshold).mean(axis=-1), (population <= threshold).mean(axis=-1))
 
 
-def loss_scores(losses: ArrayLike) -> Array:
+def loss_scores(losses: ArrayLike) -> Floats:
     """Return the scores of the loss attack, higher for a likelier member: the losses with their sign turned.
 
     Parameters
@@ -132,7 +131,7 @@ def chance_spread(members: int, others: int) -> float:
     return math.sqrt((1 / members + 1 / others) / 4)
 
 
-def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) -> NDArray[np.bool_]:
+def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) -> Flags:
     """Guess whether x was used: whether its loss is at most the mean loss of the records that D and D' share.
 
     x lies at or under the mean loss of D exactly where it lies at or under the mean loss of the others, so in worlds
@@ -170,12 +169,12 @@ def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) ->
     return np.asarray(own <= _mean(common), dtype=np.bool_)
 
 
-def _mean(losses: Array) -> Array:
+def _mean(losses: Floats) -> Floats:
     """Return the mean over the last axis, never outside the losses: rounding would call equal losses unequal."""
     return np.asarray(np.clip(losses.mean(axis=-1), losses.min(axis=-1), losses.max(axis=-1)), dtype=np.float64)
 
 
-def _checked(losses: ArrayLike, what: str) -> Array:
+def _checked(losses: ArrayLike, what: str) -> Floats:
     """Return losses as float64, or refuse them."""
     values = np.asarray(losses, dtype=np.float64)
     require(

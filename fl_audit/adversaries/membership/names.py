@@ -1,5 +1,6 @@
 """The membership attacks of a run by name, apart from what they need: a configuration names them, no more."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 
@@ -33,14 +34,19 @@ class Attack(StrEnum):
         return self not in (*OF_ANY_UNIT, Attack.ACTIVE)
 
     @property
-    def scores_membership(self) -> bool:
-        """Whether it gives every target a score of membership; one that does not guesses something else."""
-        return self is not Attack.ATTRIBUTE
-
-    @property
     def sees_weights(self) -> bool:
         """Whether it is shown gradients."""
         return self in (Attack.WHITE_BOX, Attack.WHITE_BOX_ROUNDS)
+
+
+def of_ours(attacks: Iterable[Attack | str]) -> list[Attack]:
+    """Return those attacks that are not the user's own, which `package.module:name` names."""
+    return [attack for attack in attacks if isinstance(attack, Attack)]
+
+
+def has_shadows(attack: Attack | str) -> bool:
+    """Whether worlds are shadow models of each other: of the user's own attacks it has to be assumed."""
+    return not isinstance(attack, Attack) or attack.has_shadows
 
 
 USUAL = (Attack.LOSS, Attack.SHADOW, Attack.LIRA, Attack.RMIA)

@@ -10,9 +10,9 @@ from itertools import islice, product
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fl_audit.arrays import Floats32
 from fl_audit.data.records import Source, TableColumn
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
@@ -79,7 +79,7 @@ class ResampledColumns:
     """
 
     columns: tuple[TableColumn, ...]
-    donors: NDArray[np.float32]
+    donors: Floats32
     seed: int
 
     def asked(self, features: Tensor, number: int) -> Iterator[Tensor]:
@@ -105,7 +105,7 @@ class ResampledColumns:
 Queries = MovedImages | ResampledColumns
 
 
-def queries_for(source: Source, public: NDArray[np.float32], seed: int, number: int) -> Queries:
+def queries_for(source: Source, public: Floats32, seed: int, number: int) -> Queries:
     """Return how records of a data set are varied.
 
     Parameters

@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fl_audit.adversaries.membership.shadows import (
-    Group,
+    ShadowGroup,
     as_queries,
     require_shadows,
     shadow_flags,
     shadow_group,
 )
+from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
-
-Array = NDArray[np.float64]
 
 
 class RmiaForm(StrEnum):
@@ -59,12 +57,12 @@ class RmiaRule:
 
 
 def rmia_scores(
-    log_probabilities: Array,
-    population: Array,
+    log_probabilities: Floats,
+    population: Floats,
     membership: Membership,
     rule: RmiaRule | None = None,
-    shadows: NDArray[np.bool_] | None = None,
-) -> Array:
+    shadows: Flags | None = None,
+) -> Floats:
     """Return the share of population records that each target outdoes, from 0 to 1, shape (worlds, targets).
 
     Parameters
@@ -115,12 +113,12 @@ def rmia_scores(
     return _outdone(own - np.log(rule.gamma), theirs)
 
 
-def _log(confidence: Array) -> Array:
+def _log(confidence: Floats) -> Floats:
     """Return logarithms of confidences, those too small for a number raised to the smallest."""
     return np.asarray(np.log(np.maximum(confidence, np.finfo(np.float64).tiny)), dtype=np.float64)
 
 
-def _reference(values: Array, is_in: NDArray[np.bool_], shadows: NDArray[np.bool_], rule: RmiaRule) -> Array:
+def _reference(values: Floats, is_in: Flags, shadows: Flags, rule: RmiaRule) -> Floats:
     """Return the mean confidence of reference models in each target, from 0 to 1, shape (worlds, targets)."""
     out = shadow_group(values, ~is_in, shadows)
     require_shadows(out, "out", 1)
@@ -131,9 +129,7 @@ def _reference(values: Array, is_in: NDArray[np.bool_], shadows: NDArray[np.bool
     return np.asarray((inside.mean[..., 0] + out.mean[..., 0]) / 2, dtype=np.float64)
 
 
-def _reference_of_nonmembers(
-    values: Array, is_in: NDArray[np.bool_], shadows: NDArray[np.bool_], rule: RmiaRule
-) -> Array:
+def _reference_of_nonmembers(values: Floats, is_in: Flags, shadows: Flags, rule: RmiaRule) -> Floats:
     """Return the mean confidence of reference models in population records, shape (worlds, records)."""
     out = shadow_group(values, ~is_in, shadows)
     if RmiaForm(rule.form) is RmiaForm.OFFLINE:
@@ -141,12 +137,12 @@ def _reference_of_nonmembers(
     return out.mean[..., 0]
 
 
-def _from_out(out: Group, rule: RmiaRule) -> Array:
+def _from_out(out: ShadowGroup, rule: RmiaRule) -> Floats:
     """Return the mean confidence over all models from that over models that did not use a record."""
     return np.asarray(((1 + rule.slope) * out.mean[..., 0] + 1 - rule.slope) / 2, dtype=np.float64)
 
 
-def _outdone(own: Array, theirs: Array) -> Array:
+def _outdone(own: Floats, theirs: Floats) -> Floats:
     """Return the share of `theirs` at or under each of `own`, world by world: one sort a world."""
     shares = [
         np.searchsorted(np.sort(population), values, side="right")
@@ -155,7 +151,7 @@ def _outdone(own: Array, theirs: Array) -> Array:
     return np.asarray(np.stack(shares) / theirs.shape[1], dtype=np.float64)
 
 
-def _checked(values: Array, what: str) -> Array:
+def _checked(values: Floats, what: str) -> Floats:
     """Return log-probabilities, or refuse them."""
     require(bool(np.isfinite(values).all()), f"{what} contain NaN or infinity: accepted are finite numbers")
     highest = float(values.max())

@@ -14,11 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.adversaries.membership.shadows import shadow_flags
+from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 _LEAST_PROBABILITY = 1e-12
 _EPOCHS, _FEWEST_EPOCHS, _SEEN = 50, 5, 128_000
@@ -69,8 +67,8 @@ def shadow_scores(
     labels: NDArray[np.integer],
     membership: Membership,
     rule: ShadowRule | None = None,
-    shadows: NDArray[np.bool_] | None = None,
-) -> Array:
+    shadows: Flags | None = None,
+) -> Floats:
     """Return the log-odds of membership by the attack models, shape (worlds, targets).
 
     Parameters
@@ -113,7 +111,7 @@ def shadow_scores(
     return scores
 
 
-def _confidences(values: NDArray[np.floating], worlds: NDArray[np.intp], targets: NDArray[np.intp]) -> Array:
+def _confidences(values: NDArray[np.floating], worlds: NDArray[np.intp], targets: NDArray[np.intp]) -> Floats:
     """Return the confidences of some worlds' models in some targets, one row each, in double precision."""
     taken = values[np.ix_(worlds, targets)].reshape(-1, values.shape[2])
     return np.asarray(np.exp(taken.astype(np.float64)), dtype=np.float64)
@@ -152,7 +150,7 @@ def _attack_model(rule: ShadowRule, examples: int) -> Any:
             assert_never(AttackModel(rule.model))
 
 
-def _trained(rule: ShadowRule, examples: Array, answers: Flags) -> Any:
+def _trained(rule: ShadowRule, examples: Floats, answers: Flags) -> Any:
     """Return a trained classifier; the network stops after its epochs, whether its loss still falls or not."""
     from sklearn.exceptions import ConvergenceWarning
 
@@ -163,7 +161,7 @@ def _trained(rule: ShadowRule, examples: Array, answers: Flags) -> Any:
     return model
 
 
-def _log_odds(model: Any, asked: Array) -> Array:
+def _log_odds(model: Any, asked: Floats) -> Floats:
     """Return the log-odds of membership that a trained classifier gives, shape (examples,)."""
     if len(asked) == 0:
         return np.zeros(0)
@@ -180,7 +178,7 @@ def _require_both(answers: Flags, label: int) -> None:
 
 def _checked(
     log_probabilities: NDArray[np.floating], labels: NDArray[np.integer], membership: Membership
-) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
+) -> tuple[NDArray[np.floating], Integers]:
     """Return the values and the labels, or refuse them."""
     values, classes = np.asarray(log_probabilities), np.asarray(labels)
     shape = (membership.worlds, membership.targets)

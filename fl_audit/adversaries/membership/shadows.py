@@ -13,20 +13,17 @@ each has seen the others' coins. Where worlds are pooled into one bound, name sh
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 LEAST_SHARE_OF_SPREAD = 1e-12
 """Least sum of squares, as a share of that over all worlds: what rounding leaves of a group of equal values."""
 
 
 @dataclass(frozen=True)
-class Group:
+class ShadowGroup:
     """The shadow worlds on one side (in or out) of every target, as the attacker of each world sees them.
 
     Parameters
@@ -39,17 +36,17 @@ class Group:
         Sum of squared distances from that mean, same shape, at least 0.
     """
 
-    count: NDArray[np.int64]
-    mean: Array
-    squares: Array
+    count: Integers
+    mean: Floats
+    squares: Floats
 
     @property
-    def variance(self) -> Array:
+    def variance(self) -> Floats:
         """Variance about the mean, the sum of squares divided by the count, shape (worlds, targets, queries)."""
         return np.asarray(self.squares / np.maximum(self.count, 1)[..., np.newaxis], dtype=np.float64)
 
 
-def shadow_flags(membership: Membership, shadows: NDArray[np.bool_] | None) -> Flags:
+def shadow_flags(membership: Membership, shadows: Flags | None) -> Flags:
     """Return which worlds may serve as shadows, shape (worlds,): all, unless some are named.
 
     Parameters
@@ -72,7 +69,7 @@ def shadow_flags(membership: Membership, shadows: NDArray[np.bool_] | None) -> F
     return flags
 
 
-def shadow_group(values: Array, side: Flags, shadows: Flags) -> Group:
+def shadow_group(values: Floats, side: Flags, shadows: Flags) -> ShadowGroup:
     """Return what each world's attacker knows of the shadow worlds on one side, the attacked world left out.
 
     Parameters
@@ -99,14 +96,14 @@ def shadow_group(values: Array, side: Flags, shadows: Flags) -> Group:
     mean = ((weight * away).sum(axis=0) - weight * away) / rest
     squares = (weight * away**2).sum(axis=0) - weight * away**2 - rest * mean**2
     least = LEAST_SHARE_OF_SPREAD * (away**2).sum(axis=0)
-    return Group(
+    return ShadowGroup(
         count=np.asarray(count, dtype=np.int64),
         mean=np.asarray(np.where(known, middle + mean, 0.0), dtype=np.float64),
         squares=np.asarray(np.where(known, np.maximum(squares, least), 0.0), dtype=np.float64),
     )
 
 
-def require_shadows(group: Group, side: str, at_least: int) -> None:
+def require_shadows(group: ShadowGroup, side: str, at_least: int) -> None:
     """Refuse groups with too few shadow worlds, naming the target that has fewest.
 
     Parameters
@@ -117,6 +114,11 @@ def require_shadows(group: Group, side: str, at_least: int) -> None:
         `in` or `out`, for the message.
     at_least
         How many are needed.
+
+    Raises
+    ------
+    InputError
+        If a group has too few.
     """
     fewest = int(group.count.min(initial=at_least))
     if fewest < at_least:
@@ -128,7 +130,7 @@ def require_shadows(group: Group, side: str, at_least: int) -> None:
         )
 
 
-def as_queries(values: Array, membership: Membership, what: str) -> Array:
+def as_queries(values: Floats, membership: Membership, what: str) -> Floats:
     """Return values with an axis of queries (worlds, targets, queries), or refuse them.
 
     Parameters
@@ -139,6 +141,11 @@ def as_queries(values: Array, membership: Membership, what: str) -> Array:
         Of the same worlds and targets.
     what
         The values' name, for the message.
+
+    Raises
+    ------
+    InputError
+        If the values have another shape.
     """
     array = np.asarray(values, dtype=np.float64)
     shape = (membership.worlds, membership.targets)

@@ -5,17 +5,14 @@ looks at another world. Crossing the halves gives every target a score by a netw
 """
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from fl_audit.adversaries.membership.attack_networks import learnt_log_odds
 from fl_audit.adversaries.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.adversaries.membership.white_box_rule import WhiteBoxRule
+from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 _LEAST_LEARNT = 2
 _SCALARS_AT_ONCE = 2**23
@@ -50,7 +47,7 @@ def known_halves(worlds: int, targets: int, generator: np.random.Generator) -> F
 
 def white_box_scores(
     features: WhiteBoxFeatures, membership: Membership, known: Flags, rule: WhiteBoxRule | None = None
-) -> Array:
+) -> Floats:
     """Return the scores of the white-box attack, shape (worlds, targets), higher for a likelier member.
 
     In each world one network learns from the known targets and judges the others, and a second one the other way round.

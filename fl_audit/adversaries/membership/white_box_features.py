@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fl_audit.arrays import Floats, Floats32, Integers
 from fl_audit.errors import require
 from fl_audit.learning.module_checks import without_hints
 from fl_audit.learning.stacked import StackedModel
-
-Numbers = NDArray[np.float32]
 
 _PROBES = 2
 _ARRAYS = ("signals", "inputs", "log_probabilities", "losses")
@@ -51,11 +50,11 @@ class WhiteBoxFeatures:
         If shapes do not fit, or a number is not finite.
     """
 
-    signals: Numbers
-    inputs: Numbers
-    log_probabilities: Numbers
-    losses: Numbers
-    labels: NDArray[np.int64]
+    signals: Floats32
+    inputs: Floats32
+    log_probabilities: Floats32
+    losses: Floats32
+    labels: Integers
     has_bias: bool = True
 
     def __post_init__(self) -> None:
@@ -90,13 +89,13 @@ class WhiteBoxFeatures:
         return int(self.losses.shape[2])
 
     @property
-    def gradient_norms(self) -> NDArray[np.float64]:
+    def gradient_norms(self) -> Floats:
         """Euclidean norm of the layer's gradient, ||d|| sqrt(||h||^2 + 1), shape (worlds, targets, releases)."""
         inputs = np.square(self.inputs, dtype=np.float64).sum(axis=-1) + (1.0 if self.has_bias else 0.0)
         signals = np.square(self.signals, dtype=np.float64).sum(axis=-1)
         return np.asarray(np.sqrt(signals * inputs), dtype=np.float64)
 
-    def weight_gradients(self, worlds: slice = slice(None), targets: slice = slice(None)) -> Numbers:
+    def weight_gradients(self, worlds: slice = slice(None), targets: slice = slice(None)) -> Floats32:
         """Return gradients of the weight, d h', shape (worlds, targets, releases, outs, ins).
 
         Parameters
@@ -142,7 +141,7 @@ class WhiteBoxFeatures:
         """
         return _joined(parts, axis=0)
 
-    def _with(self, arrays: dict[str, Numbers], labels: NDArray[np.int64]) -> "WhiteBoxFeatures":
+    def _with(self, arrays: dict[str, Floats32], labels: Integers) -> "WhiteBoxFeatures":
         return WhiteBoxFeatures(**arrays, labels=labels, has_bias=self.has_bias)
 
 

@@ -6,14 +6,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.data.randomisers.common import (
-    Features,
-    Floats,
-    draws_above,
-    record_axes,
-    require_pair,
-    responses,
-)
+from fl_audit.arrays import Floats
+from fl_audit.data.randomisers.common import Features, draws_above, record_axes, require_pair, responses
 from fl_audit.errors import InputError
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.gaussian import require_epsilon
@@ -116,7 +110,13 @@ class RandomisedBits:
         return self.counted_events(shape)
 
     def pair_events(self, first: NDArray[np.generic], second: NDArray[np.generic]) -> tuple[ReleaseEvent, ...]:
-        """Return what tells two records apart: a release for each feature in which they differ."""
+        """Return what tells two records apart: a release for each feature in which they differ.
+
+        Parameters
+        ----------
+        first, second
+            Features of two records, of one shape.
+        """
         require_pair(first, first, second)
         for bits in (first, second):
             _require_bits(bits)

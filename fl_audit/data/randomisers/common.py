@@ -5,11 +5,11 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.arrays import Flags, Floats32
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.events import LaplaceRelease, RandomizedResponse, ReleaseEvent
 
-Features = NDArray[np.float32]
-Floats = NDArray[np.float64]
+Features = Floats32
 
 _DRAWS = 2**20
 """Numbers drawn at a time, so that memory does not grow with the records."""
@@ -32,12 +32,30 @@ def pure_epsilon(events: Iterable[ReleaseEvent]) -> float:
 
 
 def responses(epsilon: float, count: int) -> tuple[ReleaseEvent, ...]:
-    """Return so many tellings of a bit as a release; none where nothing is told."""
+    """Return so many tellings of a bit as a release; none where nothing is told.
+
+    Parameters
+    ----------
+    epsilon
+        Of one telling, at least 0.
+    count
+        How many, from 0.
+    """
     return (RandomizedResponse(epsilon, count),) if epsilon > 0 and count > 0 else ()
 
 
-def draws_above(limit: float, count: int, generator: np.random.Generator) -> NDArray[np.bool_]:
-    """Return which of so many uniform draws are at least `limit`, shape (count,)."""
+def draws_above(limit: float, count: int, generator: np.random.Generator) -> Flags:
+    """Return which of so many uniform draws are at least `limit`, shape (count,).
+
+    Parameters
+    ----------
+    limit
+        From 0 to 1.
+    count
+        How many draws.
+    generator
+        What they are drawn with.
+    """
     found = np.empty(count, dtype=np.bool_)
     for start in range(0, count, _DRAWS):
         part = found[start : start + _DRAWS]
@@ -51,7 +69,20 @@ def record_axes(record: NDArray[np.generic]) -> tuple[int, ...]:
 
 
 def require_pair(observed: NDArray[np.generic], first: NDArray[np.generic], second: NDArray[np.generic]) -> None:
-    """Refuse observed records and a pair that they can come from whose shapes do not fit."""
+    """Refuse observed records and a pair that they can come from whose shapes do not fit.
+
+    Parameters
+    ----------
+    observed
+        What was told, (n, *shape).
+    first, second
+        The two records that it can come from, each of that shape.
+
+    Raises
+    ------
+    InputError
+        If the shapes do not fit.
+    """
     fits = first.ndim >= 1 and first.shape == second.shape == observed.shape[observed.ndim - first.ndim :]
     require(
         fits,

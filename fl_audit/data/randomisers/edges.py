@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats, Integers
 from fl_audit.data.graphs import Adjacency
-from fl_audit.data.randomisers.common import Floats, draws_above, require_pair, responses
+from fl_audit.data.randomisers.common import draws_above, require_pair, responses
 from fl_audit.errors import require
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.gaussian import require_epsilon
@@ -109,7 +109,13 @@ class RandomisedEdges:
         return responses(self.epsilon, nodes * (nodes - 1) // 2)
 
     def pair_events(self, first: Adjacency, second: Adjacency) -> tuple[ReleaseEvent, ...]:
-        """Return what tells two graphs apart at most: a release for each pair of nodes in which they differ."""
+        """Return what tells two graphs apart at most: a release for each pair of nodes in which they differ.
+
+        Parameters
+        ----------
+        first, second
+            Two graphs on the same nodes.
+        """
         require_pair(first, first, second)
         for matrices in (first, second):
             _require_graph(matrices)
@@ -126,7 +132,7 @@ def _require_graph(matrices: Adjacency) -> None:
     require(bool((matrices == matrices.swapaxes(-1, -2)).all()), "an adjacency matrix is not symmetric")
 
 
-def _partners(nodes: int) -> NDArray[np.int64]:
+def _partners(nodes: int) -> Integers:
     """Return whom each node is joined to where it has no edge: the next node, of the last one the node before it."""
     partners = np.arange(1, nodes + 1)
     partners[-1] = nodes - 2

@@ -6,7 +6,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.data.randomisers.common import Features, Floats, record_axes, require_pair
+from fl_audit.arrays import Floats
+from fl_audit.data.randomisers.common import Features, record_axes, require_pair
 from fl_audit.errors import require
 from fl_audit.privacy.events import LaplaceRelease, ReleaseEvent
 from fl_audit.privacy.gaussian import require_epsilon

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv
 from scipy.stats import binom
 
+from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.evidence.belief.bounded_mean import mean_interval
 
@@ -68,7 +68,7 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[flo
     return low, high
 
 
-def empirical_advantage(won: NDArray[np.bool_], confidence: float) -> AdvantageEstimate:
+def empirical_advantage(won: Flags, confidence: float) -> AdvantageEstimate:
     """Return the advantage 2p - 1 of an insider who won a share p of its games (Bernau et al. 2021, definition 5).
 
     Parameters
@@ -112,7 +112,7 @@ class MeanAdvantage:
     confidence: float
 
 
-def mean_advantage(advantages: NDArray[np.float64], confidence: float) -> MeanAdvantage:
+def mean_advantage(advantages: Floats, confidence: float) -> MeanAdvantage:
     """Return the mean advantage over worlds with an interval that holds for every law and number of worlds.
 
     Worlds are independent given D, D' and the population sample, and the interval is about these: it covers the mean
@@ -157,6 +157,11 @@ def most_wins(worlds: int, largest_advantage: float, level: float) -> int:
         The largest advantage that the promise allows, 0 to 1.
     level
         Largest probability with which more games may be won, above 0 and below 1.
+
+    Raises
+    ------
+    InputError
+        If there is no game.
 
     Examples
     --------

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 
 _LARGEST_STAKE = 0.75
@@ -46,9 +46,7 @@ class MeanInterval:
     count: int
 
 
-def mean_interval(
-    values: NDArray[np.float64], confidence: float, smallest: float = 0.0, largest: float = 1.0
-) -> MeanInterval:
+def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, largest: float = 1.0) -> MeanInterval:
     """Return the mean of independent bounded numbers and the betting interval of its expectation.
 
     Parameters
@@ -92,13 +90,24 @@ def mean_interval(
 class Bets:
     """Numbers scaled to 0 to 1, the stakes on each of them, and the capital at which a candidate mean is refuted."""
 
-    values: NDArray[np.float64]
-    stakes: NDArray[np.float64]
+    values: Floats
+    stakes: Floats
     log_threshold: float
 
     @classmethod
-    def of(cls, values: NDArray[np.float64], confidence: float, smallest: float = 0.0, largest: float = 1.0) -> "Bets":
-        """Return the bets on numbers from `smallest` to `largest`; see `mean_interval`."""
+    def of(cls, values: Floats, confidence: float, smallest: float = 0.0, largest: float = 1.0) -> "Bets":
+        """Return the bets on numbers from `smallest` to `largest`; see `mean_interval`.
+
+        Parameters
+        ----------
+        values, confidence, smallest, largest
+            As for `mean_interval`.
+
+        Raises
+        ------
+        InputError
+            As for `mean_interval`.
+        """
         require(values.ndim == 1 and values.size > 0, f"values have shape {values.shape}: accepted is (n,), n from 1")
         require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
         within = bool(np.all((values >= smallest) & (values <= largest)))
@@ -107,7 +116,7 @@ class Bets:
         log_threshold = math.log(2 / (1 - confidence))
         return cls(scaled, _stakes(scaled, log_threshold), log_threshold)
 
-    def on(self, values: NDArray[np.float64]) -> "Bets":
+    def on(self, values: Floats) -> "Bets":
         """Return the same stakes on other numbers from 0 to 1, each seen together with the number that it replaces."""
         return Bets(values, self.stakes, self.log_threshold)
 
@@ -121,11 +130,11 @@ class Bets:
         stakes = np.minimum(self.stakes, _LARGEST_STAKE / (1 - mean)) if mean < 1 else self.stakes
         return self._wins(-stakes * (self.values - mean))
 
-    def _wins(self, gains: NDArray[np.float64]) -> bool:
+    def _wins(self, gains: Floats) -> bool:
         return bool(np.log1p(gains).cumsum().max() >= self.log_threshold)
 
 
-def _stakes(values: NDArray[np.float64], log_threshold: float) -> NDArray[np.float64]:
+def _stakes(values: Floats, log_threshold: float) -> Floats:
     """Return the stakes, each from the numbers before its own: sqrt(2 log(2/alpha) / (n variance so far))."""
     count = np.arange(1, values.size + 1)
     means = (0.5 + np.cumsum(values)) / (count + 1)

@@ -7,10 +7,10 @@ independent coins with known chances, so any count of wins follows a Poisson-bin
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 from scipy.special import expit, logit
 
+from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.evidence.belief.advantage import clopper_pearson
 from fl_audit.evidence.belief.expected import chance_of_being_right
@@ -73,8 +73,8 @@ class Calibration:
 
 
 def calibration(
-    log_odds: NDArray[np.float64],
-    members: NDArray[np.bool_],
+    log_odds: Floats,
+    members: Flags,
     confidence: float,
     prior: float = 0.5,
     coin: float = 0.5,
@@ -124,7 +124,7 @@ def calibration(
     )
 
 
-def poisson_binomial_p(count: int, chances: NDArray[np.float64]) -> float:
+def poisson_binomial_p(count: int, chances: Floats) -> float:
     """Return the two-sided p-value of a count of successes of independent trials with known chances.
 
     Twice the smaller tail, at most 1: exact, and by the discreteness of the count never too small.
@@ -140,7 +140,7 @@ def poisson_binomial_p(count: int, chances: NDArray[np.float64]) -> float:
     return min(1.0, 2 * min(float(law[: count + 1].sum()), float(law[count:].sum())))
 
 
-def poisson_binomial(chances: NDArray[np.float64]) -> NDArray[np.float64]:
+def poisson_binomial(chances: Floats) -> Floats:
     """Return the probabilities of 0 to n successes of independent trials, shape (n + 1,), to about 1e-15 each.
 
     The laws of halves are convolved, of halves of these before, and so on: n log^2 n steps, where
@@ -161,7 +161,7 @@ def poisson_binomial(chances: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(laws[0, : chances.size + 1], dtype=np.float64)
 
 
-def _bin(beliefs: NDArray[np.float64], members: NDArray[np.bool_], confidence: float) -> ReliabilityBin:
+def _bin(beliefs: Floats, members: Flags, confidence: float) -> ReliabilityBin:
     worlds, count = int(beliefs.size), int(np.count_nonzero(members))
     return ReliabilityBin(
         lowest=float(beliefs.min()),

@@ -20,17 +20,14 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
+from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.world_features import Features, direction_features, sample_features, seed_of
 from fl_audit.randomness import Purpose, generator
-
-Floats = NDArray[np.float64]
-Bits = NDArray[np.bool_]
 
 FEWEST_WORLDS = 20
 """Number of worlds with D, and of worlds with D', from which the test is made."""
@@ -100,7 +97,7 @@ def distinguisher(measured: Measured) -> TestResult | NotOffered:
     )
 
 
-def _judged(features: Features, members: Bits, level: float) -> _Look:
+def _judged(features: Features, members: Flags, level: float) -> _Look:
     """Learn, and judge on worlds not seen."""
     table, folds = np.stack(list(features.values()), axis=1), _folds(members)
     right, sizes, weights = 0.0, [], np.zeros(len(features))
@@ -121,7 +118,7 @@ def _judged(features: Features, members: Bits, level: float) -> _Look:
     )
 
 
-def _folds(members: Bits) -> NDArray[np.int64]:
+def _folds(members: Flags) -> Integers:
     """Return the part in which each world stands, alike for D and D' and shuffled by a public seed."""
     rng, folds = generator(_PUBLIC_SEED, Purpose.DISTINGUISHER), np.zeros(members.size, dtype=np.int64)
     for side in (members, ~members):
@@ -132,7 +129,7 @@ def _folds(members: Bits) -> NDArray[np.int64]:
     return folds
 
 
-def _learned(table: Floats, members: Bits) -> tuple[Callable[[Floats], Floats], Floats]:
+def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats], Floats]:
     """Learn a linear rule with few weights, and return what scores worlds, and the weight of every feature.
 
     Features stand beside their sizes, so that a change of either sign under one secret shows. The penalty is as large
@@ -165,7 +162,7 @@ def _learned(table: Floats, members: Bits) -> tuple[Callable[[Floats], Floats], 
     return lambda values: np.asarray(model.decision_function(columns(values))), weights
 
 
-def _right_pairs(scores: Floats, members: Bits, seed: int) -> float:
+def _right_pairs(scores: Floats, members: Flags, seed: int) -> float:
     """Return in how many pairs the world with D has the higher score; draws break ties, as of a model that is flat."""
     drawn = generator(seed, Purpose.DISTINGUISHER, round=1).random(scores.size)
     ranks = np.empty(scores.size)

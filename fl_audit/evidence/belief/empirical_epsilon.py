@@ -8,9 +8,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.evidence.belief.advantage import clopper_pearson
 from fl_audit.privacy.accounting import Accountant, account, epsilon_of_mu
@@ -42,7 +42,7 @@ class EpsilonInterval:
     note: str
 
 
-def epsilon_from_sensitivities(signal: NDArray[np.float64], delta: float, accountant: Accountant) -> float:
+def epsilon_from_sensitivities(signal: Floats, delta: float, accountant: Accountant) -> float:
     """Return the largest epsilon over worlds that the sensitivities seen in them account for.
 
     Each world is a composition of Gaussian releases with its own mu_i, so the accountant is given
@@ -74,13 +74,13 @@ def epsilon_from_sensitivities(signal: NDArray[np.float64], delta: float, accoun
     return epsilon_of_mu(accountant, largest, delta)
 
 
-def _require_signal(signal: NDArray[np.float64]) -> None:
+def _require_signal(signal: Floats) -> None:
     wrong = ~(np.isfinite(signal) & (signal >= 0))
     if np.any(wrong):
         require(False, f"signal is {signal[wrong][0]}: accepted are finite numbers from 0")
 
 
-def epsilon_from_largest_belief(log_odds: NDArray[np.float64], prior: float = 0.5) -> float:
+def epsilon_from_largest_belief(log_odds: Floats, prior: float = 0.5) -> float:
     """Return logit(largest posterior belief) - logit(prior), at least 0: Eq. (5) on the largest belief of all worlds.
 
     Taken from log-odds, so that no belief saturates at 1. It is an **extreme value**: it grows with the number of
@@ -133,7 +133,7 @@ def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
     return epsilon_from_advantage(advantage, delta) if advantage < 1 else math.inf
 
 
-def sensitivity_interval(signal: NDArray[np.float64], delta: float, accountant: Accountant) -> EpsilonInterval:
+def sensitivity_interval(signal: Floats, delta: float, accountant: Accountant) -> EpsilonInterval:
     """Return `epsilon_from_sensitivities` with the range over worlds: exact bookkeeping, nothing is estimated.
 
     Parameters
@@ -152,7 +152,7 @@ def sensitivity_interval(signal: NDArray[np.float64], delta: float, accountant: 
     return EpsilonInterval(largest, epsilon_of_mu(accountant, smallest, delta), largest, 1.0, note)
 
 
-def claimed_sensitivity_interval(signal: NDArray[np.float64], claim: Claim) -> EpsilonInterval:
+def claimed_sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
     """Return `sensitivity_interval` by the law of a claim, which may sample units.
 
     Parameters
@@ -191,7 +191,7 @@ def _sampled_epsilon(signal: float, claim: Claim) -> float:
     return account(claim.with_noise(1 / (signal * z)).profile, claim.accountant, claim.delta)
 
 
-def belief_interval(log_odds: NDArray[np.float64], confidence: float, mu: float | None = None) -> EpsilonInterval:
+def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None) -> EpsilonInterval:
     """Return `epsilon_from_largest_belief` of the evidence alone, with an interval of that extreme value.
 
     The largest of n log-odds grows with n, so no interval of it is one of the mechanism's epsilon. With the law known,
@@ -230,7 +230,7 @@ def belief_interval(log_odds: NDArray[np.float64], confidence: float, mu: float 
     return EpsilonInterval(largest, low, high, confidence, note)
 
 
-def _median_of_largest_at_least(ascending: NDArray[np.float64], confidence: float) -> float:
+def _median_of_largest_at_least(ascending: Floats, confidence: float) -> float:
     """Return the highest order statistic that is at most the 2^(-1/n) quantile with the confidence, or 0.
 
     The r-th smallest of n lies at or below the quantile of order p when at least r values do:

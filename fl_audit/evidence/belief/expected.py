@@ -11,15 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import expit, logit
 
+from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.evidence.belief.advantage import clopper_pearson
 from fl_audit.evidence.belief.bounded_mean import Bets, MeanInterval, mean_interval
 from fl_audit.privacy.gaussian import require_delta, require_epsilon
 from fl_audit.privacy.scores import require_prior
+from fl_audit.search import falling_root, last_true
 
 ASSUMPTION = (
     "The log-odds are the exact likelihood ratio, which holds where the noise is what was claimed: the verdict's tests "
@@ -33,7 +33,7 @@ _FIRST_FORESEEN = 16
 """Number of worlds before epsilon is guessed for the first time, to choose stakes."""
 
 
-def chance_of_being_right(log_odds: NDArray[np.float64], prior: float = 0.5, coin: float = 0.5) -> NDArray[np.float64]:
+def chance_of_being_right(log_odds: Floats, prior: float = 0.5, coin: float = 0.5) -> Floats:
     """Return the probability, given all that the insider saw, that its guess is right.
 
     Parameters
@@ -63,9 +63,7 @@ def chance_of_being_right(log_odds: NDArray[np.float64], prior: float = 0.5, coi
     return np.asarray(expit(guess * (log_odds + logit(coin))), dtype=np.float64)
 
 
-def advantage_from_beliefs(
-    log_odds: NDArray[np.float64], confidence: float, prior: float = 0.5, coin: float = 0.5
-) -> MeanInterval:
+def advantage_from_beliefs(log_odds: Floats, confidence: float, prior: float = 0.5, coin: float = 0.5) -> MeanInterval:
     """Return the insider's advantage 2 P(right) - 1 from its beliefs: the mean of what its wins have as expectation.
 
     Parameters
@@ -89,16 +87,36 @@ def _range(prior: float, coin: float) -> tuple[float, float]:
     return (0.0, 1.0) if prior == coin else (-1.0, 1.0)
 
 
-def towards_truth(log_odds: NDArray[np.float64], members: NDArray[np.bool_]) -> tuple[NDArray[np.float64], ...]:
-    """Return the log-odds of D in worlds with D, and those of D' in worlds with D': the two directions."""
+def towards_truth(log_odds: Floats, members: Flags) -> tuple[Floats, ...]:
+    """Return the log-odds of D in worlds with D, and those of D' in worlds with D': the two directions.
+
+    Parameters
+    ----------
+    log_odds
+        Final log-odds of D, shape (worlds,).
+    members
+        The secret bits, bool (worlds,): true where D was used.
+
+    Raises
+    ------
+    InputError
+        If the shapes differ.
+    """
     require(log_odds.shape == members.shape, f"bits have shape {members.shape}: accepted is {log_odds.shape}")
     return log_odds[members], -log_odds[~members]
 
 
-def delta_terms(log_odds: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
+def delta_terms(log_odds: Floats, epsilon: float) -> Floats:
     """Return (1 - e^(eps - L))+, whose mean over worlds with the truth that L favours is delta(eps) of one direction.
 
     Dong, Roth & Su 2022, or Balle & Wang 2018 theorem 5: delta(eps) = E[(1 - e^(eps - L))+] with L the privacy loss.
+
+    Parameters
+    ----------
+    log_odds
+        Log-odds of the truth, shape (worlds,).
+    epsilon
+        At least 0.
     """
     return np.asarray(-np.expm1(np.minimum(0.0, epsilon - log_odds)), dtype=np.float64)
 
@@ -127,9 +145,7 @@ class PairInterval:
     nonmembers: tuple[float, float, float]
 
 
-def delta_from_beliefs(
-    log_odds: NDArray[np.float64], members: NDArray[np.bool_], epsilon: float, confidence: float
-) -> PairInterval:
+def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> PairInterval:
     """Return delta(eps) of the audited pair from the log-odds.
 
     Parameters
@@ -154,9 +170,7 @@ def delta_from_beliefs(
     return _larger([(one.mean, one.low, one.high) for one in found], confidence)
 
 
-def counted_delta(
-    log_odds: NDArray[np.float64], members: NDArray[np.bool_], epsilon: float, confidence: float
-) -> PairInterval:
+def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> PairInterval:
     """Return delta(eps) of the audited pair by counting worlds, to stand beside `delta_from_beliefs`.
 
     Parameters
@@ -189,9 +203,7 @@ def counted_delta(
     return _larger(found, confidence)
 
 
-def epsilon_from_beliefs(
-    log_odds: NDArray[np.float64], members: NDArray[np.bool_], delta: float, confidence: float
-) -> PairInterval:
+def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confidence: float) -> PairInterval:
     """Return epsilon(delta) of the audited pair from the log-odds.
 
     Parameters
@@ -220,7 +232,7 @@ def epsilon_from_beliefs(
     return _larger([_epsilon_interval(part, delta, each) for part in _both(log_odds, members)], confidence)
 
 
-def _both(log_odds: NDArray[np.float64], members: NDArray[np.bool_]) -> tuple[NDArray[np.float64], ...]:
+def _both(log_odds: Floats, members: Flags) -> tuple[Floats, ...]:
     parts = towards_truth(log_odds, members)
     require(all(part.size for part in parts), "one kind of world is missing: accepted are worlds with D and with D'")
     return parts
@@ -231,7 +243,7 @@ def _larger(parts: list[tuple[float, float, float]], confidence: float) -> PairI
     return PairInterval(value, low, high, confidence, parts[0], parts[1])
 
 
-def _epsilon_interval(log_odds: NDArray[np.float64], delta: float, confidence: float) -> tuple[float, float, float]:
+def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tuple[float, float, float]:
     """Return the estimate of epsilon(delta) in one direction and the ends of its interval."""
     largest = min(_LARGEST_EPSILON, max(0.0, float(log_odds.max())))
     stakes = Bets.of(_foreseen_terms(log_odds, delta), confidence)
@@ -242,12 +254,12 @@ def _epsilon_interval(log_odds: NDArray[np.float64], delta: float, confidence: f
     def is_too_large(epsilon: float) -> bool:  # delta(eps) is proven to be below delta
         return stakes.on(delta_terms(log_odds, epsilon)).refutes_too_large(delta)
 
-    low = _last_true(is_too_small, 0.0, largest)
+    low = last_true(is_too_small, 0.0, largest)
     high = 0.0 if is_too_large(0.0) else _first_true(is_too_large, low, largest)
     return _plug_in_epsilon(log_odds, delta, largest), low, high
 
 
-def _foreseen_terms(log_odds: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
+def _foreseen_terms(log_odds: Floats, delta: float) -> Floats:
     """Return the terms, each at the epsilon that the log-odds before it suggest: stakes may depend on the past alone.
 
     The suggestion is renewed whenever the number of log-odds has doubled.
@@ -261,32 +273,15 @@ def _foreseen_terms(log_odds: NDArray[np.float64], delta: float) -> NDArray[np.f
     return found
 
 
-def _plug_in_epsilon(log_odds: NDArray[np.float64], delta: float, largest: float) -> float:
+def _plug_in_epsilon(log_odds: Floats, delta: float, largest: float) -> float:
     """Return the epsilon at which the mean of the terms is delta; 0 where delta(0) is below it."""
 
     def excess(epsilon: float) -> float:
         return float(delta_terms(log_odds, epsilon).mean()) - delta
 
-    if excess(0.0) <= 0:
-        return 0.0
-    return float(brentq(excess, 0.0, largest, xtol=1e-10))
-
-
-def _last_true(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Return where `holds` stops to hold between `low` and `high`, from below; `low` where it never holds."""
-    if not holds(low):
-        return low
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+    return falling_root(excess, largest, largest, xtol=1e-10)
 
 
 def _first_true(holds: Callable[[float], bool], low: float, high: float) -> float:
     """Return where `holds` begins to hold between `low` and `high`, from above; infinity where it never does."""
-    if not holds(high):
-        return math.inf
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    return -last_true(lambda number: holds(-number), -high, -low) if holds(high) else math.inf

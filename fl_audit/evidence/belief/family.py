@@ -20,8 +20,9 @@ DETECTION_POWER = 0.9
 class TestName(StrEnum):
     """What a test looks at.
 
-    All but the last six ask whether the noise is the one that is claimed, and SENSITIVITY whether it hides enough. The
-    four after it ask whether anything but the sums tells D from D'. SCORES stands where no other test can be made.
+    All but the last eight ask whether the noise is the claimed one, and SENSITIVITY whether it hides enough. The four
+    after it ask whether anything but the sums tells D from D'. SCORES and CANDIDATES stand where no other test can be
+    made, and CANARIES alone in the game of one run.
     """
 
     __test__ = False  # it is no test of pytest's
@@ -53,10 +54,12 @@ class TestName(StrEnum):
     SECRET_ALONG_RECORD = "secret-along-record"
     DISTINGUISHER = "distinguisher"
     SCORES = "scores"
+    CANDIDATES = "candidates"
+    CANARIES = "canaries"
 
     @property
     def level(self) -> float:
-        """The test's share of `FAMILY_LEVEL`; all of it for SCORES, which stands where no other test can be made."""
+        """The test's share of `FAMILY_LEVEL`; all of it where no other test can be made."""
         return FAMILY_LEVEL * _SHARES.get(self, 1.0)
 
     @property
@@ -162,6 +165,7 @@ class Missing(StrEnum):
     TOO_FEW = "too-few"
     ROUNDING = "rounding"
     SCORES_ALONE = "scores-alone"
+    CANDIDATES_ALONE = "candidates-alone"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kstest
 
+from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 
 LARGEST_Z_SCORE = 4.0
@@ -79,9 +80,7 @@ class InnovationCheck:
         return self.members.holds and self.nonmembers.holds
 
 
-def innovations(
-    increments: NDArray[np.float64], signal: NDArray[np.float64], bits: NDArray[np.integer] | NDArray[np.bool_]
-) -> NDArray[np.float64]:
+def innovations(increments: Floats, signal: Floats, bits: NDArray[np.integer] | Flags) -> Floats:
     """Return (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, with - for bit 1 and + for bit 0.
 
     Parameters
@@ -115,7 +114,7 @@ def innovations(
     return np.where(used, (increments - drift) / np.where(used, signal, 1.0), np.nan)
 
 
-def increments_of(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
+def increments_of(log_odds: Floats) -> Floats:
     """Return the increments of cumulated log-odds (worlds, rounds), for tables that kept nothing else.
 
     Increments that are tiny beside the log-odds themselves are lost to rounding.
@@ -123,7 +122,7 @@ def increments_of(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.diff(log_odds, axis=1, prepend=0.0)
 
 
-def _require_shapes(increments: NDArray[np.float64], signal: NDArray[np.float64], bits: NDArray[np.generic]) -> None:
+def _require_shapes(increments: Floats, signal: Floats, bits: NDArray[np.generic]) -> None:
     shape = increments.shape
     require(increments.ndim == 2, f"increments have shape {shape}: accepted is (worlds, rounds)")
     require(signal.shape == shape, f"signal has shape {signal.shape}: accepted is {shape}, that of the increments")
@@ -133,9 +132,7 @@ def _require_shapes(increments: NDArray[np.float64], signal: NDArray[np.float64]
     require(bool(np.all(fine)), "signal contains NaN, infinity or a negative number: accepted are finite ones from 0")
 
 
-def check_innovations(
-    increments: NDArray[np.float64], signal: NDArray[np.float64], bits: NDArray[np.integer] | NDArray[np.bool_]
-) -> InnovationCheck:
+def check_innovations(increments: Floats, signal: Floats, bits: NDArray[np.integer] | Flags) -> InnovationCheck:
     """Return how well the innovations follow their law, separately for each bit.
 
     Parameters
@@ -151,7 +148,7 @@ def check_innovations(
     return check_scores(innovations(increments, signal, bits), bits)
 
 
-def check_scores(values: NDArray[np.float64], bits: NDArray[np.integer] | NDArray[np.bool_]) -> InnovationCheck:
+def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> InnovationCheck:
     """Return how well numbers follow N(0, 1) and independence, separately for each bit.
 
     Parameters
@@ -167,7 +164,7 @@ def check_scores(values: NDArray[np.float64], bits: NDArray[np.integer] | NDArra
     return InnovationCheck(_group(values[member]), _group(values[~member]), values.size, left_out)
 
 
-def _group(values: NDArray[np.float64]) -> InnovationGroup:
+def _group(values: Floats) -> InnovationGroup:
     """Return the statistics of the innovations of some worlds, shape (worlds, rounds)."""
     used = values[~np.isnan(values)]
     count = int(used.size)
@@ -187,7 +184,7 @@ def _group(values: NDArray[np.float64]) -> InnovationGroup:
     )
 
 
-def _serial_correlation(values: NDArray[np.float64], mean: float, variance: float) -> tuple[float, int]:
+def _serial_correlation(values: Floats, mean: float, variance: float) -> tuple[float, int]:
     """Return the correlation of consecutive rounds within worlds and the number of pairs it rests on."""
     products = (values[:, :-1] - mean) * (values[:, 1:] - mean)
     known = products[~np.isnan(products)]

@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
-from scipy.special import expit, logit, ndtri
+from scipy.special import expit, logit
 
+from fl_audit.arrays import Floats
 from fl_audit.privacy.log_odds import GriddedLogOdds, LogOddsLaw, NormalLogOdds
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,13 @@ def log_odds_density(log_odds: ArrayLike, law: LogOddsLaw) -> Floats:
 
     A law on a grid is drawn as the mean density over a hundredth of the range of nearly all worlds; an atom of it, such
     as of a unit that was never in, shows as a peak of that width.
+
+    Parameters
+    ----------
+    log_odds
+        Where to take the density, any shape.
+    law
+        The law of the log-odds.
     """
     point = np.asarray(log_odds, dtype=np.float64)
     if isinstance(law, NormalLogOdds):
@@ -75,12 +81,32 @@ def belief_density(belief: ArrayLike, laws: Mapping[int, LogOddsLaw], prior: flo
 
 
 def bound_in_other(bound: float, prior: float) -> float:
-    """Return the belief bound for D' that allows the same evidence as the bound for D; equal where the prior is 1/2."""
+    """Return the belief bound for D' that allows the same evidence as the bound for D; equal where the prior is 1/2.
+
+    Parameters
+    ----------
+    bound
+        Of the belief in D, above 0 and below 1.
+    prior
+        Of D, above 0 and below 1.
+    """
     return float(expit(logit(bound) - 2 * logit(prior)))
 
 
 def belief_grid(laws: Mapping[int, LogOddsLaw], prior: float = 0.5, points: int = 600, tail: float = 1e-6) -> Floats:
-    """Return beliefs, dense where the theoretical curve bends, that span all but `tail` of it on either side."""
+    """Return beliefs, dense where the theoretical curve bends, that span all but `tail` of it on either side.
+
+    Parameters
+    ----------
+    laws
+        Of the log-odds of D, by the secret bit.
+    prior
+        Of D, above 0 and below 1.
+    points
+        How many beliefs.
+    tail
+        Probability that may lie beyond each end.
+    """
     shift, tails = float(logit(prior)), [tail, 1 - tail]
     ends = np.concatenate([laws[1].quantile(tails) + shift, -laws[0].quantile(tails) - shift])
     beliefs = expit(np.linspace(ends.min(), ends.max(), points))
@@ -108,37 +134,6 @@ def belief_band(mu: float, rounds: int, bit: int, prior: float = 0.5, level: flo
     centre = _sign(bit) * variance / 2 + logit(prior)
     reach = float(stats.norm.ppf((1 + level) / 2)) * np.sqrt(variance)
     return Band(expit(centre - reach), expit(centre), expit(centre + reach))
-
-
-def normal_order_band(count: int, ranks: NDArray[np.int64], level: float = 0.95) -> Band:
-    """Return median and central band of order statistics of N(0, 1) samples.
-
-    Parameters
-    ----------
-    count
-        Sample size n.
-    ranks
-        Ranks i, from 1 (smallest) to n; the i-th order statistic of uniforms is Beta(i, n + 1 - i).
-    level
-        Share of samples in which one given order statistic lies inside the band.
-    """
-    upper = (count + 1 - ranks).astype(np.float64)
-    low, middle, high = (
-        np.asarray(ndtri(stats.beta.ppf(p, ranks.astype(np.float64), upper)), dtype=np.float64)
-        for p in ((1 - level) / 2, 0.5, (1 + level) / 2)
-    )
-    return Band(low, middle, high)
-
-
-def spread_ranks(count: int, limit: int = 400, ends: int = 25) -> NDArray[np.int64]:
-    """Return at most about `limit` of the ranks 1 to `count`: even in normal scores, with the outermost `ends` kept."""
-    if count <= limit:
-        return np.arange(1, count + 1)
-    reach = float(stats.norm.isf(0.5 / count))
-    scores = np.linspace(-reach, reach, limit - 2 * ends)
-    inner = np.clip(np.rint(stats.norm.cdf(scores) * count), 1, count).astype(np.int64)
-    outer = np.arange(1, ends + 1)
-    return np.unique(np.concatenate([outer, inner, count + 1 - outer]))
 
 
 def _sign(bit: int) -> int:

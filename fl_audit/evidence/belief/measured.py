@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fl_audit.adversaries.residuals import Residuals
+from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.evidence.belief.innovations import innovations
 from fl_audit.evidence.belief.noise_excess import without_excess
@@ -50,13 +50,13 @@ class Measured:
         If shapes disagree or a number is out of its range.
     """
 
-    members: NDArray[np.bool_]
-    increments: NDArray[np.float64]
-    sensitivity: NDArray[np.float64]
-    sigma: NDArray[np.float64]
+    members: Flags
+    increments: Floats
+    sensitivity: Floats
+    sigma: Floats
     noise_multiplier: float
     residuals: Residuals | None = None
-    scores: NDArray[np.float64] | None = None
+    scores: Floats | None = None
     largest_mu: float | None = None
 
     def __post_init__(self) -> None:
@@ -87,19 +87,19 @@ class Measured:
         return int(self.increments.shape[1])
 
     @cached_property
-    def innovations(self) -> NDArray[np.float64]:
+    def innovations(self) -> Floats:
         """The noise along the record's direction over the claimed noise, (worlds, rounds); NaN without information."""
         if self.scores is not None:
             return self.scores
         return innovations(self.increments, self.sensitivity / self.sigma, self.members)
 
     @cached_property
-    def used_innovations(self) -> NDArray[np.float64]:
+    def used_innovations(self) -> Floats:
         """All innovations that there are, in one row."""
         return self.innovations[~np.isnan(self.innovations)]
 
     @cached_property
-    def projections(self) -> NDArray[np.float64] | None:
+    def projections(self) -> Floats | None:
         """The noise along the public directions over the claimed noise, (worlds, rounds, J); None if not measured."""
         if self.residuals is None or self.residuals.projections.shape[-1] == 0:
             return None
@@ -108,7 +108,7 @@ class Measured:
         return self.residuals.projections / self.sigma[..., None]
 
     @cached_property
-    def sampled_worlds(self) -> NDArray[np.bool_]:
+    def sampled_worlds(self) -> Flags:
         """The worlds whose sample is looked at, bool (worlds,): evenly spaced ones where all are too many for memory.
 
         Worlds in which rounding hides the noise are left out.
@@ -121,7 +121,7 @@ class Measured:
         return np.isin(np.arange(self.worlds), known[::step])
 
     @cached_property
-    def sample(self) -> NDArray[np.float64] | None:
+    def sample(self) -> Floats | None:
         """The noise over the claimed noise at the sampled coordinates of `sampled_worlds`; None if not measured.
 
         Of shape (sampled worlds, rounds, S). Under the claim these are independent N(0, 1).
@@ -130,7 +130,7 @@ class Measured:
         return self.residuals.sample[seen, :, 0] if self.residuals is not None and seen.any() else None
 
     @cached_property
-    def even_sample(self) -> NDArray[np.float64] | None:
+    def even_sample(self) -> Floats | None:
         """The sample with noise above the claim brought down to it, for tests of shape and dependence.
 
         Of honest noise little is changed: see `without_excess`.

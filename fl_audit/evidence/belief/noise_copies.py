@@ -8,16 +8,14 @@ import math
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import irfftn, next_fast_len, rfftn
 from scipy.special import chdtrc, gammainc, gammaincc, log_ndtr, ndtri
 
+from fl_audit.arrays import Floats, Integers
 from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_repeats import at_least_one, cosine_at, cosine_tail, likest_pair
 from fl_audit.randomness import Purpose, generator
-
-Floats = NDArray[np.float64]
 
 FEWEST_DRAWS = 8
 """Number of rounds, over all worlds, from which coordinates are compared with each other."""
@@ -184,7 +182,7 @@ def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
     return sums, counts
 
 
-def _order(count: int) -> NDArray[np.int64]:
+def _order(count: int) -> Integers:
     """Return shifts in the order of a transform: 0, 1, ..., count - 1, -(count - 1), ..., -1."""
     return np.concatenate([np.arange(count), np.arange(1 - count, 0)])
 
@@ -228,8 +226,10 @@ def equal_values(measured: Measured) -> TestResult | NotOffered:
     """Test how many pairs of sampled noise agree, but for the sign, to a few millionths of the noise.
 
     Copies show wherever in the run, and in whatever order, they stand. The number of pairs among N closer than t has
-    mean N (N - 1) t / sqrt(pi) and the variance of a U-statistic; the gamma law of both, upper tail. Rounding puts
-    values on grids, on which more of them agree than by chance: a uniform draw as wide as a step takes that away.
+    mean N (N - 1) t / sqrt(pi) and the variance of a U-statistic. The p-value is the larger of two upper tails with
+    both: of a Poisson law that is stretched, exact where few pairs are expected, and of a gamma law, whose skewness is
+    twice as large. Rounding puts values on grids, on which more of them agree than by chance: a uniform draw as wide as
+    a step takes that away.
     """
     values = measured.even_sample
     if values is None or measured.residuals is None:
@@ -250,12 +250,20 @@ def equal_values(measured: Measured) -> TestResult | NotOffered:
     return TestResult(
         name=TestName.EQUAL_VALUES,
         statistic=(pairs - mean) / spread,
-        p_value=float(chdtrc(2 * mean**2 / variance, 2 * pairs * mean / variance)),
+        p_value=_pairs_p_value(pairs, mean, variance),
         measured=pairs,
         promised=mean,
         limit=min(1.0, reach * spread / count),
         more={"close": close, "values": count},
     )
+
+
+def _pairs_p_value(pairs: float, mean: float, variance: float) -> float:
+    if pairs <= 0:
+        return 1.0
+    stretch = variance / mean
+    as_poisson = gammainc(pairs / stretch, mean / stretch)
+    return float(max(as_poisson, chdtrc(2 * mean / stretch, 2 * (pairs - 0.5) / stretch)))
 
 
 def _pairs_law(count: int, close: float) -> tuple[float, float]:

@@ -8,17 +8,17 @@ that noise above the promise is not taken for a shift; under the claimed law the
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import fdtrc, fdtri, ncfdtr, stdtr, stdtrit
 
+from fl_audit.arrays import Floats
 from fl_audit.confidence.noncentral_t import noncentrality_at
 from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_scale import why_no_direction
 
 
-def student_p(values: NDArray[np.float64]) -> tuple[float, float]:
+def student_p(values: Floats) -> tuple[float, float]:
     """Return Student's t of the mean of normal values of unknown spread, and its two-sided p-value.
 
     Parameters
@@ -35,6 +35,15 @@ def student_p(values: NDArray[np.float64]) -> tuple[float, float]:
 
 def detectable_mean(count: int, level: float, power: float = DETECTION_POWER) -> float:
     """Return the mean, in standard deviations, that the two-sided t-test on `count` values finds with a probability.
+
+    Parameters
+    ----------
+    count
+        From 2.
+    level
+        Of the test, above 0 and below 1.
+    power
+        The probability of finding it, above the level and below 1.
 
     Examples
     --------
@@ -75,7 +84,7 @@ def drift_along_record(measured: Measured) -> TestResult | NotOffered:
     )
 
 
-def _used(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _used(values: Floats) -> Floats:
     return values[~np.isnan(values)]
 
 
@@ -83,6 +92,17 @@ def detectable_shift(count: int, groups: int, level: float, power: float = DETEC
     """Return the mean, in standard deviations, that the F-test on `count` innovations finds with a probability.
 
     Its statistic is then noncentral F with noncentrality count times the square of the mean.
+
+    Parameters
+    ----------
+    count
+        Above `groups`.
+    groups
+        Number of groups whose means are tested together, from 1.
+    level
+        Of the test, above 0 and below 1.
+    power
+        The probability of finding it, above the level and below 1.
     """
     rest = count - groups
     critical = float(fdtri(groups, rest, 1 - level))

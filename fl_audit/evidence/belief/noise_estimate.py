@@ -21,6 +21,7 @@ from fl_audit.privacy.gaussian import gdp_mu
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.pld import MISPLACED_MASS
 from fl_audit.privacy.targets import EpsilonTarget
+from fl_audit.search import smallest_number
 
 ASSUMPTION = (
     "The noise along the direction in which D and D' differ is normal with one and the same ratio to the claimed noise "
@@ -111,6 +112,11 @@ def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
         The sum of squares over the claimed variance, and its degrees of freedom.
     confidence
         Above 0 and below 1.
+
+    Raises
+    ------
+    InputError
+        If the confidence is out of its range.
 
     Examples
     --------
@@ -262,7 +268,19 @@ def epsilon_limit(measured: Measured, level: float, promise: Guarantee) -> Epsil
 
 
 def epsilon_limit_of(count: int, worlds: int, level: float, promise: Guarantee) -> EpsilonLimit:
-    """Return `epsilon_limit` of so many innovations in so many worlds, which need not have been played yet."""
+    """Return `epsilon_limit` of so many innovations in so many worlds, which need not have been played yet.
+
+    Parameters
+    ----------
+    count
+        Number of innovations, from 0.
+    worlds
+        Number of worlds, from 1.
+    level
+        Level of the test, above 0 and below 1.
+    promise
+        What is promised, and of which releases.
+    """
     if count == 0:
         return EpsilonLimit(math.inf, False, None)
     needed = _fewest_innovations(_breach_ratio(promise), level)
@@ -283,13 +301,4 @@ def _breach_ratio(promise: Guarantee) -> float:
 
 def _fewest_innovations(ratio: float, level: float) -> int:
     """Return the smallest number of innovations with which noise of a ratio below 1 to the claimed is found."""
-    high = 1
-    while detectable_ratio(high, level) < ratio:
-        high *= 2
-        if high > 2**52:
-            break
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if detectable_ratio(middle, level) >= ratio else (middle, high)
-    return high
+    return smallest_number(lambda count: detectable_ratio(count, level) >= ratio, 2**52) or 2**53

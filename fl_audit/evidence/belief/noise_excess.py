@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtr, chdtrc, ndtri, stdtr
 
-Floats = NDArray[np.float64]
+from fl_audit.arrays import Floats
 
 EVIDENT = 1e-6
 """Probability with which an honest run is taken for one with more noise than was claimed somewhere."""

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import rfft
 from scipy.special import ndtr, ndtri
 
 from fl_audit.adversaries.residuals import LOW_BITS_KINDS
+from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 
@@ -83,7 +83,7 @@ class _Look:
     """
 
     unit: str
-    values: NDArray[np.float64]
+    values: Floats
     lowest: float
     highest: float
 
@@ -119,7 +119,7 @@ def grid(measured: Measured) -> TestResult | NotOffered:
     )
 
 
-def _looks(measured: Measured, sample: NDArray[np.float64]) -> Iterator[_Look]:
+def _looks(measured: Measured, sample: Floats) -> Iterator[_Look]:
     assert measured.residuals is not None
     known = measured.sampled_worlds
     sigma, grain = measured.sigma[known], measured.residuals.grain[known]

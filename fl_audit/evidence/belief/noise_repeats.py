@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv
 
+from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.family import Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 
@@ -61,11 +61,19 @@ def cosine_tail(cosine: float, dimensions: int) -> float:
 
 
 def cosine_at(probability: float, dimensions: int) -> float:
-    """Return the cosine that is reached with a probability: the inverse of `cosine_tail`."""
+    """Return the cosine that is reached with a probability: the inverse of `cosine_tail`.
+
+    Parameters
+    ----------
+    probability
+        From 0 to 1.
+    dimensions
+        Of the space, from 2.
+    """
     return math.sqrt(1 - float(betaincinv((dimensions - 1) / 2, 0.5, probability)))
 
 
-def likest_pair(vectors: NDArray[np.float64], group: int = LARGEST_GROUP) -> LikestPair:
+def likest_pair(vectors: Floats, group: int = LARGEST_GROUP) -> LikestPair:
     """Return the two most alike of n vectors, the sign left aside.
 
     Parameters
@@ -103,11 +111,19 @@ def _blocks(count: int, group: int) -> Iterator[tuple[int, int, int, int]]:
 
 
 def at_least_one(pairs: int, tail: float) -> float:
-    """Return the probability that at least one of so many independent events of probability `tail` occurs."""
+    """Return the probability that at least one of so many independent events of probability `tail` occurs.
+
+    Parameters
+    ----------
+    pairs
+        Number of events, from 0.
+    tail
+        From 0 to 1.
+    """
     return -math.expm1(pairs * math.log1p(-tail)) if tail < 1 else 1.0
 
 
-def _evened(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+def _evened(vectors: Floats) -> Floats:
     """Return vectors (n, J) of one spread in all directions, where chance does not explain that some have more.
 
     Of noise that is larger on few coordinates all vectors point to one side, though none was used twice.

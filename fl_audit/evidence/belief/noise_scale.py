@@ -9,10 +9,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtr, gammainccinv, gammaincinv
 
 from fl_audit.adversaries.residuals import stride_names, stride_sizes
+from fl_audit.arrays import Integers
 from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 
@@ -36,7 +36,15 @@ class SquareSum:
 
 
 def chi_square_quantile(probability: float, freedom: int) -> float:
-    """Return the value that a chi-square variable stays under with a probability above 0 and below 1."""
+    """Return the value that a chi-square variable stays under with a probability above 0 and below 1.
+
+    Parameters
+    ----------
+    probability
+        Above 0 and below 1.
+    freedom
+        Degrees of freedom, from 1.
+    """
     half = freedom / 2
     return float(2 * (gammaincinv(half, probability) if probability < 0.5 else gammainccinv(half, 1 - probability)))
 
@@ -80,7 +88,7 @@ def tensor_squares(measured: Measured) -> dict[str, SquareSum]:
     if measured.residuals is None:
         return {}
     squares = np.sum(measured.residuals.squares / measured.sigma[..., None] ** 2, axis=(0, 1))
-    freedom: NDArray[np.int64] = measured.residuals.freedom.sum(axis=(0, 1))
+    freedom: Integers = measured.residuals.freedom.sum(axis=(0, 1))
     known = zip(measured.residuals.tensors, squares, freedom, strict=True)
     # Where noise is missing altogether, rounding leaves sums that are a little under 0.
     return {name: SquareSum(max(0.0, float(value)), int(degrees)) for name, value, degrees in known if degrees > 0}

@@ -9,17 +9,15 @@ to the secret tells nothing of it. The change costs honest runs a hundredth of a
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtrc, fdtr, fdtrc, fdtri, stdtr
 
 from fl_audit.adversaries.residuals import stride_names, stride_sizes
+from fl_audit.arrays import Floats, Integers
 from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_excess import EVIDENT
 
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
-_Side = tuple[Floats, Counts]
+_Side = tuple[Floats, Integers]
 _Sides = tuple[_Side, _Side]
 
 _UNEVEN = 0.01
@@ -61,7 +59,7 @@ def secret_along_record(measured: Measured) -> TestResult | NotOffered:
     return _least(measured, TestName.SECRET_ALONG_RECORD, {"": _sides(measured, squares, known.astype(np.int64))})
 
 
-def _sides(measured: Measured, squares: Floats, freedom: Counts) -> _Sides:
+def _sides(measured: Measured, squares: Floats, freedom: Integers) -> _Sides:
     """Return the sums of squares, and their degrees of freedom, of every world with D and of every one with D'."""
     # A round that is louder in all worlds would stand for all rounds: it is brought down to the claim in all of them.
     of_round, counted = squares.sum(axis=0), freedom.sum(axis=0)

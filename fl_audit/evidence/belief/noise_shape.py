@@ -7,13 +7,11 @@ variance is the claimed one. Under the claim the sample is independent N(0, 1), 
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, chdtrc, kolmogorov, log_ndtr, ndtr, ndtri
 
+from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
-
-Floats = NDArray[np.float64]
 
 FEWEST_VALUES = 100
 """Number of values from which the limiting law of the distance is used."""
@@ -85,7 +83,17 @@ def tails(measured: Measured) -> TestResult | NotOffered:
 
 
 def binomial_p(found: int, count: int, share: float) -> float:
-    """Return the two-sided p-value of a binomial count: twice the smaller tail."""
+    """Return the two-sided p-value of a binomial count: twice the smaller tail.
+
+    Parameters
+    ----------
+    found
+        The count, from 0 to `count`.
+    count
+        Number of trials.
+    share
+        Probability of a success under the null.
+    """
     upper = 1.0 if found == 0 else float(bdtrc(found - 1, count, share))
     return min(1.0, 2 * min(float(bdtr(found, count, share)), upper))
 
@@ -108,7 +116,15 @@ def support(measured: Measured) -> TestResult | NotOffered:
 
 
 def largest_p(largest: float, count: int) -> float:
-    """Return the two-sided p-value of the largest absolute value of so many independent N(0, 1)."""
+    """Return the two-sided p-value of the largest absolute value of so many independent N(0, 1).
+
+    Parameters
+    ----------
+    largest
+        The largest absolute value.
+    count
+        How many numbers, from 1.
+    """
     log_below = count * math.log1p(-2 * math.exp(float(log_ndtr(-largest)))) if largest > 0 else -math.inf
     return min(1.0, 2 * min(math.exp(log_below), -math.expm1(log_below)))
 

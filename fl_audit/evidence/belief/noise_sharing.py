@@ -8,9 +8,9 @@ noise; under the claimed law the tests are exact all the same.
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import fdtr, fdtrc, fdtri
 
+from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.family import DETECTION_POWER, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_drift import detectable_mean, student_p
@@ -117,7 +117,7 @@ def serial_correlation(measured: Measured) -> TestResult | NotOffered:
     )
 
 
-def _steps(projections: NDArray[np.float64]) -> NDArray[np.float64]:
+def _steps(projections: Floats) -> Floats:
     """Return the noise of each round along that of the round before, where there was some."""
     before, after = projections[:, :-1], projections[:, 1:]
     lengths = np.linalg.norm(before, axis=-1)

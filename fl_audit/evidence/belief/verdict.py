@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.distinguisher import distinguisher
 from fl_audit.evidence.belief.family import FAMILY_LEVEL, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
@@ -40,6 +40,7 @@ from fl_audit.evidence.belief.noise_sharing import serial_correlation, shared_ov
 from fl_audit.evidence.bounds.lower_bounds import bound_limit, epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.search import smallest_number
 
 
 class Verdict(StrEnum):
@@ -177,7 +178,7 @@ def judge(measured: Measured, guarantee: Guarantee, confidence: float) -> Judgem
     claim = guarantee.claim
     limit = epsilon_limit(measured, TestName.NOISE_ALONG_RECORD.level, guarantee)
     return Judgement(
-        verdict=_verdict(bool(broken), limit.conclusive),
+        verdict=verdict_on(bool(broken), limit.conclusive),
         tests=tests,
         broken=broken,
         level=FAMILY_LEVEL,
@@ -194,15 +195,15 @@ def judge(measured: Measured, guarantee: Guarantee, confidence: float) -> Judgem
     )
 
 
-_Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
+_Scores = tuple[Floats, Floats]
 
 _SCORES_METHOD = BoundMethod.ORDER_STATISTIC
 _MOST_WORLDS = 2**40
 
 
 def judge_scores(
-    member_scores: NDArray[np.float64],
-    nonmember_scores: NDArray[np.float64],
+    member_scores: Floats,
+    nonmember_scores: Floats,
     guarantee: Guarantee,
     confidence: float,
 ) -> Judgement:
@@ -233,7 +234,7 @@ def judge_scores(
     ceiling = _ceiling(scores, guarantee.delta)
     test = _scores_test(at_level, ceiling, guarantee)
     return Judgement(
-        verdict=_verdict(test.violated, ceiling >= BREACH * guarantee.epsilon),
+        verdict=verdict_on(test.violated, ceiling >= BREACH * guarantee.epsilon),
         tests=(test,),
         broken=(test,) if test.violated else (),
         level=FAMILY_LEVEL,
@@ -263,22 +264,30 @@ def _ceiling(scores: _Scores, delta: float) -> float:
 
 
 def ceiling_of_scores(members: int, nonmembers: int, delta: float) -> float:
-    """Return the largest epsilon that so many scores can certify at `FAMILY_LEVEL`, however well they separate."""
+    """Return the largest epsilon that so many scores can certify at `FAMILY_LEVEL`, however well they separate.
+
+    Parameters
+    ----------
+    members, nonmembers
+        Number of scores of each group.
+    delta
+        At least 0, below 1.
+    """
     return bound_limit(_SCORES_METHOD, members, nonmembers, delta, 1 - FAMILY_LEVEL)
 
 
 def worlds_for_scores(epsilon: float, delta: float) -> int | None:
-    """Return how many worlds, half of them with D, could show an epsilon; None where no number that can be played."""
-    half = 1
-    while ceiling_of_scores(half, half, delta) < epsilon:
-        half *= 2
-        if half > _MOST_WORLDS:
-            return None
-    low = half // 2
-    while half - low > 1:
-        middle = (low + half) // 2
-        low, half = (low, middle) if ceiling_of_scores(middle, middle, delta) >= epsilon else (middle, half)
-    return 2 * half
+    """Return how many worlds, half of them with D, could show an epsilon; None where no number that can be played.
+
+    Parameters
+    ----------
+    epsilon
+        Above 0.
+    delta
+        At least 0, below 1.
+    """
+    half = smallest_number(lambda half: ceiling_of_scores(half, half, delta) >= epsilon, _MOST_WORLDS)
+    return None if half is None else 2 * half
 
 
 def _scores_test(at_level: float, ceiling: float, guarantee: Guarantee) -> TestResult:
@@ -295,7 +304,16 @@ def _scores_test(at_level: float, ceiling: float, guarantee: Guarantee) -> TestR
     )
 
 
-def _verdict(is_broken: bool, is_conclusive: bool) -> Verdict:
+def verdict_on(is_broken: bool, is_conclusive: bool) -> Verdict:
+    """Return the verdict of tests.
+
+    Parameters
+    ----------
+    is_broken
+        Whether one of them failed.
+    is_conclusive
+        Whether they could have found a breach of `BREACH` times the promise.
+    """
     if is_broken:
         return Verdict.VIOLATED
     return Verdict.CONSISTENT if is_conclusive else Verdict.INCONCLUSIVE

@@ -11,14 +11,13 @@ import math
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
 from fl_audit.adversaries.residuals import LOW_BITS_KINDS, stride_names, stride_sizes
+from fl_audit.arrays import Flags, Floats
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.randomness import Purpose, generator
 
-Floats = NDArray[np.float64]
 Features = dict[str, Floats]
 """Numbers of every world, (worlds,), by what they are."""
 
@@ -34,7 +33,7 @@ _MOMENTS = ("drift", "scale", "skewness", "tails")
 _GRIDS = {"decimal": tuple(10.0**-k for k in (4, 3, 2, 1)), "binary": tuple(2.0**-k for k in (13, 10, 7, 4))}
 
 
-def seed_of(members: NDArray[np.bool_]) -> int:
+def seed_of(members: Flags) -> int:
     """Return the seed of draws that stand for what is unknown: it follows from the secret bits, (worlds,), alone.
 
     Were the same draws used in every run, those that fall to worlds of D would differ from the others in the same way
@@ -43,7 +42,7 @@ def seed_of(members: NDArray[np.bool_]) -> int:
     return int.from_bytes(hashlib.sha256(np.packbits(members).tobytes()).digest()[:8], "big")
 
 
-def sample_features(measured: Measured) -> tuple[Features, NDArray[np.bool_]] | None:
+def sample_features(measured: Measured) -> tuple[Features, Flags] | None:
     """Return the features of the sampled coordinates, and which worlds they belong to, bool (worlds,).
 
     Their number is bounded: many tensors or rounds are grouped. None where nothing was measured.
@@ -93,7 +92,7 @@ def direction_features(measured: Measured) -> Features:
     return features
 
 
-def _tensor_groups(owners: list[str]) -> dict[str, NDArray[np.bool_]]:
+def _tensor_groups(owners: list[str]) -> dict[str, Flags]:
     """Return which sampled coordinates belong to each of at most `_TENSOR_GROUPS` groups of neighbouring tensors."""
     tensors = list(dict.fromkeys(owners))
     split = np.array_split(np.arange(len(tensors)), min(_TENSOR_GROUPS, len(tensors)))
@@ -102,7 +101,7 @@ def _tensor_groups(owners: list[str]) -> dict[str, NDArray[np.bool_]]:
     return {name: np.isin(owners, group) for name, group in zip(names, groups, strict=True)}
 
 
-def _moment_features(values: Floats, groups: dict[str, NDArray[np.bool_]]) -> Features:
+def _moment_features(values: Floats, groups: dict[str, Flags]) -> Features:
     """Return the sums of the first four Hermite polynomials in groups of tensors and of rounds, over their deviations.
 
     Hermite polynomials of a normal number are uncorrelated, so that each says what the others do not.
@@ -170,7 +169,7 @@ def _lag_features(values: Floats) -> Features:
     return features
 
 
-def _repeat_features(values: Floats, neighbours: NDArray[np.bool_], close: float) -> Features:
+def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Features:
     """Return what repeats within a world: rounds, coordinates, neighbours and single values."""
     features = _lag_features(values)
     first = np.flatnonzero(neighbours)
@@ -223,7 +222,7 @@ def _grid_features(values: Floats, sigma: Floats, steps: dict[str, tuple[bool, f
     return features
 
 
-def _class_features(measured: Measured, known: NDArray[np.bool_]) -> Features:
+def _class_features(measured: Measured, known: Flags) -> Features:
     """Return the scale of all classes of coordinates and of each, and how it changes from round to round."""
     assert measured.residuals is not None
     names, sizes = stride_names(measured.residuals.parameters), stride_sizes(measured.residuals.parameters)
@@ -250,7 +249,7 @@ def _log_scale(squares: Floats, freedom: int) -> Floats:
     return np.asarray(np.log(np.maximum(squares / freedom, 1e-12)) * math.sqrt(freedom / 2))
 
 
-def _low_bits_features(measured: Measured, known: NDArray[np.bool_]) -> Features:
+def _low_bits_features(measured: Measured, known: Flags) -> Features:
     """Return the sums of cosines of low bits over their deviations, of kinds that are offered in every known world."""
     assert measured.residuals is not None
     sums, counts = measured.residuals.low_bits[known][:, :, 0], measured.residuals.low_bits_count[known][:, :, 0]

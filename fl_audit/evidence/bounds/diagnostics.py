@@ -6,8 +6,9 @@ Each check of continuous scores raises a false alarm with probability of about 0
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
+
+from fl_audit.arrays import Floats
 
 LEVEL = 0.001
 """Probability of a warning where the assumption holds."""
@@ -19,7 +20,7 @@ _TAIL = 0.1
 _LEAST_COUNT = 5
 
 
-def normality_warnings(members: NDArray[np.float64], nonmembers: NDArray[np.float64]) -> tuple[str, ...]:
+def normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
     """Return what speaks against normal scores of equal spread, if anything.
 
     Repeated values; Shapiro and Wilk's test in either group (D'Agostino and Pearson's above 5000 scores); Levene's test
@@ -47,7 +48,7 @@ def normality_warnings(members: NDArray[np.float64], nonmembers: NDArray[np.floa
     return tuple(found)
 
 
-def gaussian_tradeoff_warnings(members: NDArray[np.float64], nonmembers: NDArray[np.float64]) -> tuple[str, ...]:
+def gaussian_tradeoff_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
     """Return what speaks against the scores being the best ones of a Gaussian mechanism, if anything.
 
     Repeated values; and whether Phi^-1(TPR) - Phi^-1(FPR) is the same at a false-positive rate of a tenth as at a
@@ -68,7 +69,7 @@ def gaussian_tradeoff_warnings(members: NDArray[np.float64], nonmembers: NDArray
     return tuple(found)
 
 
-def _repeated(members: NDArray[np.float64], nonmembers: NDArray[np.float64], rule: str) -> tuple[str, ...]:
+def _repeated(members: Floats, nonmembers: Floats, rule: str) -> tuple[str, ...]:
     """Return a warning where scores repeat."""
     pooled = np.concatenate([members, nonmembers])
     distinct = int(np.unique(pooled).size)
@@ -77,12 +78,12 @@ def _repeated(members: NDArray[np.float64], nonmembers: NDArray[np.float64], rul
     return (f"only {distinct} of {pooled.size} scores are distinct, but {rule}: the bound may certify too much",)
 
 
-def _scaled(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def _scaled(scores: Floats) -> Floats:
     """Return the scores over their largest magnitude, so that squares neither overflow nor vanish."""
     return np.asarray(scores / np.max(np.abs(scores)), dtype=np.float64)
 
 
-def _bend(members: NDArray[np.float64], nonmembers: NDArray[np.float64]) -> float:
+def _bend(members: Floats, nonmembers: Floats) -> float:
     """Return by how many standard errors the shift at a low FPR differs from that at a low FNR; 0 with few scores."""
     thresholds = [np.quantile(nonmembers, 1 - _TAIL, method="lower"), np.quantile(members, _TAIL, method="lower")]
     high, low = max(thresholds), min(thresholds)

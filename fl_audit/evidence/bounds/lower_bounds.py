@@ -15,18 +15,17 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats
 from fl_audit.confidence.shift import detectable_shift, shift_epsilon_lower_bound
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError, require, require_numbers
 from fl_audit.evidence.bounds import threshold_bounds
 from fl_audit.evidence.bounds.diagnostics import gaussian_tradeoff_warnings, normality_warnings
 from fl_audit.evidence.bounds.methods import BoundMethod, ScoreLaw
 from fl_audit.evidence.bounds.order_statistic import order_statistic_epsilon, order_statistic_of
-from fl_audit.evidence.bounds.selection import Counts, Direction, directions
+from fl_audit.evidence.bounds.selection import Counts, ScoreReading, directions
 from fl_audit.evidence.bounds.split import number_of_splits, number_that_chooses, split_scores
 from fl_audit.notebook import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
-
-Scores = NDArray[np.float64]
 
 _DETECTION_POWER = 0.9
 _NEAR_CEILING = 0.95
@@ -77,6 +76,13 @@ class LowerBound:
     nonmembers: int
     warnings: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return (
+            f"epsilon at least {self.epsilon:.4g} at delta {self.delta:g} with confidence {self.confidence:g}, by "
+            f"{self.method} from {self.members:,} and {self.nonmembers:,} scores; limit of detection "
+            f"{self.limit_of_detection:.4g}"
+        )
+
     def _repr_html_(self) -> str:
         """Return the bound as a table, for a notebook."""
         rows = [
@@ -119,7 +125,7 @@ def epsilon_lower_bound(
     Parameters
     ----------
     member_scores, nonmember_scores
-        Scores where D was used and where D' was, shapes (n1,) and (n0,), at least one each, no NaN; infinite ones are
+        Floats where D was used and where D' was, shapes (n1,) and (n0,), at least one each, no NaN; infinite ones are
         kept by all methods but `gaussian-shift`, which refuses them. With one score in a group the bound is 0.
     delta
         At least 0, below 1. `gdp` and `gaussian-shift` refuse 0, where a Gaussian mechanism's epsilon is infinite.
@@ -142,6 +148,7 @@ def epsilon_lower_bound(
     >>> epsilon_lower_bound(scores, scores, 0.0).epsilon
     0.0
     """
+    require_numbers(delta=delta, confidence=confidence)
     require(0 <= delta < 1, f"delta is {delta}: accepted are numbers from 0 to below 1")
     require(0.5 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0.5 and below 1")
     method = _known(method)
@@ -258,7 +265,7 @@ def _known(method: BoundMethod | str) -> BoundMethod:
     return BoundMethod(method)
 
 
-def _checked(scores: NDArray[np.floating], who: str) -> Scores:
+def _checked(scores: NDArray[np.floating], who: str) -> Floats:
     """Return the scores as float64 of one axis, or refuse them."""
     array = np.asarray(scores, dtype=np.float64)
     require(array.ndim == 1, f"scores of {who} have {array.ndim} axes: accepted is one axis")
@@ -270,9 +277,9 @@ def _checked(scores: NDArray[np.floating], who: str) -> Scores:
 
 
 def _by_threshold(
-    bound: Callable[[tuple[Direction, ...], float, float], float],
-    members: Scores,
-    nonmembers: Scores,
+    bound: Callable[[tuple[ScoreReading, ...], float, float], float],
+    members: Floats,
+    nonmembers: Floats,
     delta: float,
     level: float,
     break_ties: bool = False,

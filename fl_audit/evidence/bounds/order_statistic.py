@@ -22,21 +22,19 @@ for its threshold can stand between two of them.
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv
 
+from fl_audit.arrays import Floats
 from fl_audit.confidence.beta_mean import BetaMean, where_it_reaches
-from fl_audit.evidence.bounds.selection import Counts, Direction, above, ranks
+from fl_audit.evidence.bounds.selection import Counts, ScoreReading, above, ranks
 from fl_audit.evidence.bounds.threshold_bounds import LARGEST_EPSILON, bend_at, largest_tpr
-
-Array = NDArray[np.float64]
 
 _SLOPE_PLACES = 3
 _SHARE_OF_LEVEL_TO_CHOOSE = 0.5
 _CERTAIN = 1e7
 
 
-def order_statistic_epsilon(ways: tuple[Direction, ...], delta: float, level: float) -> float:
+def order_statistic_epsilon(ways: tuple[ScoreReading, ...], delta: float, level: float) -> float:
     """Return the order-statistic bound on epsilon, at least 0; see the module's text.
 
     Parameters
@@ -75,7 +73,7 @@ def order_statistic_of(counts: Counts, rank: int, delta: float, level: float) ->
     return where_it_reaches(p_value, level, LARGEST_EPSILON)
 
 
-def _chosen(ways: tuple[Direction, ...], delta: float, level: float) -> tuple[Counts, int]:
+def _chosen(ways: tuple[ScoreReading, ...], delta: float, level: float) -> tuple[Counts, int]:
     """Return the counts and the rank with the largest bound to be expected in sight of the choosing scores."""
     best, found, rank = -np.inf, Counts(0, ways[0].first.size, 0, ways[0].second.size), 1
     for way in ways:
@@ -93,7 +91,7 @@ def _chosen(ways: tuple[Direction, ...], delta: float, level: float) -> tuple[Co
     return found, rank
 
 
-def _rate_at(way: Direction, fpr: Array) -> Array:
+def _rate_at(way: ScoreReading, fpr: Floats) -> Floats:
     """Return the first group's rate above the thresholds with these false-positive rates, by the choosing scores.
 
     Between choosing reference scores it is interpolated. Beyond the largest it falls as a power of the rate, the one
@@ -109,7 +107,7 @@ def _rate_at(way: Direction, fpr: Array) -> Array:
     return np.asarray(np.where(place < 1, hits[0] * place**power, inner) / (way.first_choosing.size + 1))
 
 
-def _expected_bound(tpr: Array, fpr: Array, sizes: tuple[float, float], delta: float, level: float) -> Array:
+def _expected_bound(tpr: Floats, fpr: Floats, sizes: tuple[float, float], delta: float, level: float) -> Floats:
     """Return about the bound of some rates: rare events of Poisson numbers, whose ratio has an exact bound.
 
     Of Poisson numbers h and k the share h / (h + k) is binomial, so the ratio of their means has a bound by a quantile

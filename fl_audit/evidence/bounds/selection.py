@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
-from fl_audit.evidence.bounds.split import Split
+from fl_audit.arrays import Floats, Integers
+from fl_audit.evidence.bounds.split import ScoreSplit
 
 _CANDIDATES = 64
 
@@ -29,7 +29,7 @@ truth; with 8, 82 %, but where only a fifth of the members leak, a third of what
 
 
 @dataclass(frozen=True)
-class Direction:
+class ScoreReading:
     """One way to read the scores: a group whose scores may lie high, set against a group of reference.
 
     Every event `score > threshold` bounds epsilon by log((P(first) - delta) / P(second)). The four directions (either
@@ -43,10 +43,10 @@ class Direction:
         Scores that measure, each ascending.
     """
 
-    first_choosing: NDArray[np.float64]
-    second_choosing: NDArray[np.float64]
-    first: NDArray[np.float64]
-    second: NDArray[np.float64]
+    first_choosing: Floats
+    second_choosing: Floats
+    first: Floats
+    second: Floats
 
 
 @dataclass(frozen=True)
@@ -67,36 +67,42 @@ class Counts:
     second: int
 
 
-def directions(split: Split) -> tuple[Direction, ...]:
+def directions(split: ScoreSplit) -> tuple[ScoreReading, ...]:
     """Return the four directions of a split."""
     one, zero = split.choosing.first, split.choosing.second
     one_measuring, zero_measuring = split.measuring.first, split.measuring.second
     down, down_measuring = -one[::-1], -one_measuring[::-1]
     low, low_measuring = -zero[::-1], -zero_measuring[::-1]
     return (
-        Direction(one, zero, one_measuring, zero_measuring),
-        Direction(low, down, low_measuring, down_measuring),
-        Direction(down, low, down_measuring, low_measuring),
-        Direction(zero, one, zero_measuring, one_measuring),
+        ScoreReading(one, zero, one_measuring, zero_measuring),
+        ScoreReading(low, down, low_measuring, down_measuring),
+        ScoreReading(down, low, down_measuring, low_measuring),
+        ScoreReading(zero, one, zero_measuring, one_measuring),
     )
 
 
-def above(scores: NDArray[np.float64], threshold: NDArray[np.float64] | float) -> NDArray[np.int64]:
-    """Return how many of ascending scores lie strictly above each threshold."""
+def above(scores: Floats, threshold: Floats | float) -> Integers:
+    """Return how many of ascending scores lie strictly above each threshold.
+
+    Parameters
+    ----------
+    scores
+        Ascending, shape (n,).
+    threshold
+        One or several, any shape.
+    """
     return np.asarray(scores.size - np.searchsorted(scores, threshold, side="right"), dtype=np.int64)
 
 
 @lru_cache(maxsize=256)
-def ranks(size: int) -> NDArray[np.int64]:
+def ranks(size: int) -> Integers:
     """Return at most 64 ranks from 1 to `size`, dense at the beginning. Nobody may write to them."""
     found = np.unique(np.geomspace(1, size, _CANDIDATES).round().astype(np.int64))
     found.flags.writeable = False
     return found
 
 
-def ratio_bound(
-    hits: NDArray[np.float64], first: float, alarms: NDArray[np.float64], second: float, delta: float, level: float
-) -> NDArray[np.float64]:
+def ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delta: float, level: float) -> Floats:
     """Return log((TPR_low - delta) / FPR_high), both Clopper-Pearson at half the level; -infinity if it says nothing.
 
     Parameters
@@ -116,13 +122,22 @@ def ratio_bound(
         return np.asarray(np.log(np.maximum(low - delta, 0.0)) - np.log(high))
 
 
-def chosen_by_value(ways: tuple[Direction, ...], delta: float, level: float) -> Counts:
+def chosen_by_value(ways: tuple[ScoreReading, ...], delta: float, level: float) -> Counts:
     """Return the counts of the rule with the best Clopper-Pearson bound to be expected, chosen among scores themselves.
 
     The threshold is the value of a choosing score, so ties need no care. A threshold at one group's j-th largest score
     of n leaves a share of j / (n + 1) of its law above it on average; between two of them, half a step less. The bound
     to be expected is that of as many scores as the geometric mean of those that choose and those that measure: the true
     number would trust an extreme threshold's few hits too much.
+
+    Parameters
+    ----------
+    ways
+        The directions among which the rule chooses.
+    delta
+        At least 0, below 1.
+    level
+        1 - confidence.
     """
     best, found = -np.inf, Counts(0, ways[0].first.size, 0, ways[0].second.size)
     for way in ways:
@@ -143,7 +158,7 @@ def chosen_by_value(ways: tuple[Direction, ...], delta: float, level: float) -> 
     return found
 
 
-def chosen_by_rank(ways: tuple[Direction, ...]) -> tuple[Counts, int]:
+def chosen_by_rank(ways: tuple[ScoreReading, ...]) -> tuple[Counts, int]:
     """Return the counts, and the rank that sets the threshold, with the largest shift in sight of a Gaussian trade-off.
 
     The threshold is the k-th largest measuring score of the reference group: k is chosen, the threshold follows. What
@@ -168,7 +183,7 @@ def chosen_by_rank(ways: tuple[Direction, ...]) -> tuple[Counts, int]:
     return found, rank
 
 
-def _probit_variance(share: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+def _probit_variance(share: Floats, size: int) -> Floats:
     """Return the variance of Phi^-1 of a share of `size` scores."""
     density = np.exp(-(ndtri(share) ** 2) / 2) / np.sqrt(2 * np.pi)
     return np.asarray(share * (1 - share) / (size * density**2))

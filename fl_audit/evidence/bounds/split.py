@@ -29,6 +29,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats, Integers
+
 SHARE_THAT_CHOOSES = 0.2
 """Share of either group's scores that choose the rule and are not measured."""
 
@@ -39,7 +41,7 @@ _SPLITS = 25
 
 
 @dataclass(frozen=True)
-class Part:
+class ScorePart:
     """Scores of one part, of either group, each ascending; ranks from 0 in place of values.
 
     Parameters
@@ -48,12 +50,12 @@ class Part:
         Of either group, shapes (n1,) and (n0,).
     """
 
-    first: NDArray[np.float64]
-    second: NDArray[np.float64]
+    first: Floats
+    second: Floats
 
 
 @dataclass(frozen=True)
-class Split:
+class ScoreSplit:
     """Both parts of both groups.
 
     Parameters
@@ -64,8 +66,8 @@ class Split:
         Number of different scores.
     """
 
-    choosing: Part
-    measuring: Part
+    choosing: ScorePart
+    measuring: ScorePart
     values: int
 
 
@@ -74,7 +76,7 @@ def number_that_chooses(size: int) -> int:
     return max(1, round(SHARE_THAT_CHOOSES * size))
 
 
-def number_of_splits(members: NDArray[np.float64], nonmembers: NDArray[np.float64]) -> int:
+def number_of_splits(members: Floats, nonmembers: Floats) -> int:
     """Return how many splits a bound must be the median of: 1, or 25 where few tables of ranks can occur.
 
     Parameters
@@ -98,9 +100,7 @@ def number_of_splits(members: NDArray[np.float64], nonmembers: NDArray[np.float6
     return 1 if tables >= _FEW_TABLES else _SPLITS
 
 
-def split_scores(
-    members: NDArray[np.float64], nonmembers: NDArray[np.float64], break_ties: bool = False, number: int = 0
-) -> Split:
+def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, number: int = 0) -> ScoreSplit:
     """Return a split of two groups of scores, of at least 2 each.
 
     Parameters
@@ -132,10 +132,10 @@ def split_scores(
         (np.sort(group[order[:cut]]), np.sort(group[order[cut:]]))
         for group, order, cut in zip(groups, orders, map(number_that_chooses, sizes.tolist()), strict=True)
     )
-    return Split(Part(first[0], second[0]), Part(first[1], second[1]), values=len(counts))
+    return ScoreSplit(ScorePart(first[0], second[0]), ScorePart(first[1], second[1]), values=len(counts))
 
 
-def _canonical(members: NDArray[np.float64], nonmembers: NDArray[np.float64]) -> NDArray[np.int64]:
+def _canonical(members: Floats, nonmembers: Floats) -> Integers:
     """Return how many scores of either group have each rank, shape (different scores, 2).
 
     Of the four tables that exchanged groups and turned signs give, the one whose bytes come first.
@@ -147,7 +147,7 @@ def _canonical(members: NDArray[np.float64], nonmembers: NDArray[np.float64]) ->
     return min((np.ascontiguousarray(one) for one in variants), key=lambda one: one.tobytes())
 
 
-def _without_ties(groups: list[NDArray[np.float64]], lots: NDArray[np.uint64]) -> list[NDArray[np.float64]]:
+def _without_ties(groups: list[Floats], lots: NDArray[np.uint64]) -> list[Floats]:
     """Return the places of all scores in one order, equal ones by lot; each group in its own order as before."""
     together = np.concatenate(groups)
     places = np.empty(together.size)

@@ -8,11 +8,11 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainc, ndtr, ndtri
 
+from fl_audit.arrays import Floats
 from fl_audit.confidence.beta_mean import BetaMean, where_it_reaches
-from fl_audit.evidence.bounds.selection import Counts, Direction, chosen_by_rank, chosen_by_value, ratio_bound
+from fl_audit.evidence.bounds.selection import Counts, ScoreReading, chosen_by_rank, chosen_by_value, ratio_bound
 from fl_audit.privacy.gaussian import gdp_epsilon
 
 LARGEST_EPSILON = 700.0
@@ -20,7 +20,7 @@ LARGEST_EPSILON = 700.0
 _LARGEST_MU = 75.0
 
 
-def clopper_pearson_epsilon(ways: tuple[Direction, ...], delta: float, level: float) -> float:
+def clopper_pearson_epsilon(ways: tuple[ScoreReading, ...], delta: float, level: float) -> float:
     """Return the Clopper-Pearson bound: log((TPR_low - delta) / FPR_high), at least 0.
 
     (epsilon, delta)-DP allows no event with TPR > e^epsilon FPR + delta (Kairouz, Oh & Viswanath 2015, theorem 2.1).
@@ -40,26 +40,51 @@ def clopper_pearson_epsilon(ways: tuple[Direction, ...], delta: float, level: fl
 
 
 def clopper_pearson_of(counts: Counts, delta: float, level: float) -> float:
-    """Return the Clopper-Pearson bound of a rule that was fixed before these scores were seen."""
+    """Return the Clopper-Pearson bound of a rule that was fixed before these scores were seen.
+
+    Parameters
+    ----------
+    counts
+        What was measured.
+    delta
+        At least 0, below 1.
+    level
+        1 - confidence.
+    """
     hits, alarms = np.array([float(counts.hits)]), np.array([float(counts.alarms)])
     return max(0.0, float(ratio_bound(hits, counts.first, alarms, counts.second, delta, level)[0]))
 
 
-def bayes_epsilon(ways: tuple[Direction, ...], delta: float, level: float) -> float:
-    """Return the posterior quantile of epsilon at `level`, at least 0; parameters as for `clopper_pearson_epsilon`.
+def bayes_epsilon(ways: tuple[ScoreReading, ...], delta: float, level: float) -> float:
+    """Return the posterior quantile of epsilon at `level`, at least 0.
 
     TPR and FPR have independent Jeffreys posteriors Beta(hits + 1/2, misses + 1/2); epsilon is the smallest for which
     (FPR, TPR) is allowed: TPR <= min(e^eps FPR + delta, 1 - e^-eps (1 - delta - FPR)) (Zanella-Beguelin et al. 2022,
     Bayesian estimation of differential privacy, arXiv 2206.05199). The mirror image below the diagonal is left out:
     with it the posterior of epsilon had no mass at 0, and pure noise would always be certified. The rule is chosen as
     for Clopper-Pearson; no frequentist coverage is promised.
+
+    Parameters
+    ----------
+    ways, delta, level
+        As for `clopper_pearson_epsilon`.
     """
     return bayes_of(chosen_by_value(ways, delta, level), delta, level)
 
 
 @lru_cache(maxsize=4096)
 def bayes_of(counts: Counts, delta: float, level: float) -> float:
-    """Return the posterior quantile of epsilon for a rule."""
+    """Return the posterior quantile of epsilon for a rule.
+
+    Parameters
+    ----------
+    counts
+        What was measured.
+    delta
+        At least 0, below 1.
+    level
+        Of the quantile, above 0 and below 1.
+    """
     tpr = (counts.hits + 0.5, counts.first - counts.hits + 0.5)
     fpr = (counts.alarms + 0.5, counts.second - counts.alarms + 0.5)
     law = BetaMean(*fpr)
@@ -71,7 +96,7 @@ def bayes_of(counts: Counts, delta: float, level: float) -> float:
     return where_it_reaches(below, level, LARGEST_EPSILON)
 
 
-def largest_tpr(fpr: NDArray[np.float64], epsilon: float, delta: float) -> NDArray[np.float64]:
+def largest_tpr(fpr: Floats, epsilon: float, delta: float) -> Floats:
     """Return the largest TPR that (epsilon, delta)-DP in both directions allows at each FPR, from 0 to 1.
 
     Parameters
@@ -89,11 +114,19 @@ def largest_tpr(fpr: NDArray[np.float64], epsilon: float, delta: float) -> NDArr
 
 
 def bend_at(epsilon: float, delta: float) -> float:
-    """Return the FPR at which both lines of `largest_tpr` meet."""
+    """Return the FPR at which both lines of `largest_tpr` meet.
+
+    Parameters
+    ----------
+    epsilon
+        At least 0.
+    delta
+        At least 0, below 1.
+    """
     return (1 - delta) / (1 + math.exp(min(epsilon, LARGEST_EPSILON)))
 
 
-def gdp_threshold_epsilon(ways: tuple[Direction, ...], delta: float, level: float) -> float:
+def gdp_threshold_epsilon(ways: tuple[ScoreReading, ...], delta: float, level: float) -> float:
     """Return the bound under a Gaussian trade-off function: `gdp_epsilon` of `gdp_threshold_mu`, at least 0.
 
     Parameters

@@ -14,12 +14,10 @@ rarely.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -36,13 +34,13 @@ class TradeoffBand:
         The band: at each point by itself it covers the true share with the confidence asked for.
     """
 
-    alarms: Array
-    found: Array
-    low: Array
-    high: Array
+    alarms: Floats
+    found: Floats
+    low: Floats
+    high: Floats
 
 
-def tradeoff_band(found_in: Array, others: Array, alarms: Array, confidence: float) -> TradeoffBand:
+def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: float) -> TradeoffBand:
     """Return the share of a group's scores above the thresholds that given shares of the other group pass.
 
     Parameters

@@ -4,19 +4,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from fl_audit.adversaries.membership.names import Attack
+from fl_audit.adversaries.membership.names import Attack, has_shadows
+from fl_audit.arrays import Floats
 from fl_audit.evidence.bounds.lower_bounds import bound_json
 from fl_audit.evidence.findings.found import Findings, finite
 from fl_audit.evidence.finished_run import FinishedRun
-from fl_audit.evidence.membership.achieved import Achieved, Asked, achieved_by_attack, achieved_by_insiders
+from fl_audit.evidence.membership.achieved import Achieved, AskedOfScores, achieved_by_attack, achieved_by_insiders
 from fl_audit.evidence.membership.limits import largest_auc
 from fl_audit.game.membership import Membership
-
-Floats = NDArray[np.float64]
-
 
 SCORE, APART = "score_", "apart_"
 """Before the name of an attack, the columns of its scores: with all other worlds as shadows, and with some apart."""
@@ -86,7 +83,7 @@ def _json(found: Achieved) -> dict[str, Any]:
 def measure_attacks(run: FinishedRun, _: Findings) -> AttackNumbers | None:
     """Return what every attacker achieved; None outside the game of membership."""
     table, promise = run.tables.targets, run.facts.guarantee
-    if table is None:
+    if table is None or run.facts.game.exactly_one:
         return None
     worlds = table["world"].nunique()
 
@@ -95,13 +92,13 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AttackNumbers | None:
 
     membership = Membership(column("is_in").astype(np.bool_))
     delta = float(run.facts.configuration["privacy"]["delta"])
-    asked, achieved = Asked(delta, run.facts.confidence), dict[str, Achieved]()
+    asked, achieved = AskedOfScores(delta, run.facts.confidence), dict[str, Achieved]()
     for name in (str(named)[len(SCORE) :] for named in table.columns if str(named).startswith(SCORE)):
         scores = column(SCORE + name)
         apart = column(APART + name) if APART + name in table else None
-        attack = Attack(name)
-        kept = apart if attack.has_shadows else scores
-        achieved[name] = achieved_by_attack(scores, kept, membership, asked, attack.sees_weights)
+        sees_weights = name in list(Attack) and Attack(name).sees_weights
+        kept = apart if has_shadows(Attack(name) if name in list(Attack) else name) else scores
+        achieved[name] = achieved_by_attack(scores, kept, membership, asked, sees_weights)
     known = None
     if "log_odds" in table:
         achieved[INSIDER] = achieved_by_insiders(column("log_odds"), membership, asked)

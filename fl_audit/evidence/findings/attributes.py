@@ -4,14 +4,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Flags
 from fl_audit.evidence.belief.advantage import MeanAdvantage, mean_advantage
 from fl_audit.evidence.findings.found import Findings
 from fl_audit.evidence.finished_run import FinishedRun
-
-Flags = NDArray[np.bool_]
-
 
 TRUTH, GUESSED_BLINDLY, GUESSED, GUESSED_BY_LAW = "attribute", "attribute_prior", "attribute_loss", "attribute_law"
 """Columns of the table of targets: the true value, from 0, and who guesses which."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from fl_audit.evidence.findings.found import Findings, finite
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
-from fl_audit.mechanisms.noise import InsideTraining, faced
+from fl_audit.mechanisms.noise import InsideTraining, effective_noise_multiplier
 from fl_audit.mechanisms.standpoint import Place, Standpoint
 from fl_audit.privacy.accounting import account
 
@@ -17,7 +17,7 @@ MOST_POINTS = 25
 
 @dataclass(frozen=True)
 class Left:
-    """What is left against an adversary.
+    """What is left of noise and promise against one adversary.
 
     Parameters
     ----------
@@ -70,4 +70,4 @@ def _left(facts: RunFacts, standpoint: Standpoint) -> Left:
     assert promise is not None, "what was not promised does not shrink"
     claim = replace(promise.claim, events=law.events(facts.game.rounds, standpoint))
     epsilon = account(claim.profile, claim.accountant, claim.delta)
-    return Left(standpoint.known_shares, faced(law.noise, standpoint), epsilon)
+    return Left(standpoint.known_shares, effective_noise_multiplier(law.noise, standpoint), epsilon)

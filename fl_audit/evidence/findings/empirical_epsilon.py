@@ -75,7 +75,15 @@ def _interval_json(interval: EpsilonInterval) -> dict[str, Any]:
 
 
 def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalNumbers | None:
-    """Return what a run shows of epsilon; None without a promise or an insider."""
+    """Return what a run shows of epsilon; None without a promise or an insider.
+
+    Parameters
+    ----------
+    run
+        A finished run.
+    findings
+        What was found before; the noise and the verdict are read.
+    """
     promise, verdict = run.facts.guarantee, findings.find(VerdictNumbers)
     if promise is None or verdict is None or verdict.judgement is None or not run.has_insider:
         return None

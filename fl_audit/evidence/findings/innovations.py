@@ -4,13 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fl_audit.evidence.belief.innovations import (
-    InnovationCheck,
-    InnovationGroup,
-    check_scores,
-)
+from fl_audit.arrays import Floats
+from fl_audit.evidence.belief.innovations import InnovationCheck, InnovationGroup, check_scores
 from fl_audit.evidence.findings.found import Findings
 from fl_audit.evidence.finished_run import FinishedRun
 
@@ -50,7 +46,7 @@ def measure_innovations(run: FinishedRun, _: Findings) -> InnovationNumbers | No
     return InnovationNumbers(check_scores(run.measured.innovations, run.bits))
 
 
-def innovations_by_bit(run: FinishedRun) -> dict[int, NDArray[np.float64]]:
+def innovations_by_bit(run: FinishedRun) -> dict[int, Floats]:
     """Return the innovations of the worlds of either bit, sorted; a bit without any is left out.
 
     The innovation of a round is (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, minus for bit 1 and plus for bit 0, with

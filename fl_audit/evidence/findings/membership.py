@@ -5,12 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.evidence.belief.advantage import (
-    AdvantageEstimate,
-    MeanAdvantage,
-    empirical_advantage,
-    mean_advantage,
-)
+from fl_audit.evidence.belief.advantage import AdvantageEstimate, MeanAdvantage, empirical_advantage, mean_advantage
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, bound_json, epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.evidence.findings.found import Findings, finite

@@ -1,4 +1,4 @@
-"""The noise that is really added, as the insider measured it, over the noise that was promised: a report opens so."""
+"""The noise that is really added, as the insider measured it, over the promised noise; a report begins with it."""
 
 import math
 from dataclasses import dataclass

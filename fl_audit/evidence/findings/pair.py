@@ -92,7 +92,15 @@ def _interval_json(value: float, found: MeanInterval | PairInterval) -> dict[str
 
 
 def measure_pair(run: FinishedRun, findings: Findings) -> PairNumbers | None:
-    """Return what the beliefs say of the pair; None where they are no exact likelihood ratio."""
+    """Return what the beliefs say of the pair; None where they are no exact likelihood ratio.
+
+    Parameters
+    ----------
+    run
+        A finished run.
+    findings
+        What was found before.
+    """
     promise, insider = run.facts.guarantee, findings.find(InsiderNumbers)
     # Beliefs say this of the pair where they come from the exact likelihood ratio, and nowhere else.
     if promise is None or insider is None or not run.facts.game.law.weighs_exactly:

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.arrays import Floats
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser, pure_epsilon
 from fl_audit.errors import require
 from fl_audit.evidence.belief.advantage import clopper_pearson
@@ -144,9 +144,7 @@ def advantage_of(events: tuple[ReleaseEvent, ...]) -> float:
             return PrivacyProfile(events, Adjacency.REPLACE_RECORD).advantage()
 
 
-def measured_advantage(
-    of_first: NDArray[np.float64], of_second: NDArray[np.float64], confidence: float
-) -> MeasuredAdvantage:
+def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -> MeasuredAdvantage:
     """Return the advantage of the test that names the first record where its log-odds are above 0.
 
     That test is optimal: where the log-odds are 0 both records are as probable, and whatever it names there adds

@@ -68,7 +68,7 @@ class ModelNumbers:
                 "test_auroc": finite(self.test_auroc),
                 "commonest_class": self.commonest,
                 "test_accuracy_without_privacy": None if self.unprotected is None else self.unprotected.final,
-            },
+            }
         }
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import InputError
-from fl_audit.evidence.belief.laws import Floats
 from fl_audit.evidence.bounds.tradeoff_band import TradeoffBand, tradeoff_band
 from fl_audit.evidence.findings.found import Findings
 from fl_audit.evidence.finished_run import FinishedRun
@@ -57,5 +57,13 @@ def measure_tradeoff(run: FinishedRun, _: Findings) -> TradeoffNumbers | None:
 
 
 def curve_of(run: FinishedRun, alarms: Floats) -> TradeoffBand:
-    """Return the trade-off of a run with its band at some shares of false alarms, each of shape (points,)."""
+    """Return the trade-off of a run with its band at some shares of false alarms, each of shape (points,).
+
+    Parameters
+    ----------
+    run
+        A finished run with an insider.
+    alarms
+        Shares of false alarms from 0 to 1, shape (points,).
+    """
     return tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], alarms, run.facts.confidence)

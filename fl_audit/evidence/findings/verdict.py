@@ -7,7 +7,9 @@ from typing import Any
 from fl_audit.evidence.belief.family import TestName
 from fl_audit.evidence.belief.verdict import Judgement, Verdict, judge, judge_scores, unjudged
 from fl_audit.evidence.findings.found import Findings, finite
+from fl_audit.evidence.findings.one_run import judge_canaries
 from fl_audit.evidence.finished_run import FinishedRun
+from fl_audit.evidence.reconstruction import judge_hits
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,14 @@ class VerdictNumbers:
     @property
     def judges_scores(self) -> bool:
         """Whether nothing but scores was judged, by a bound that assumes nothing: its limit is the most it can show."""
-        return self.judgement is not None and any(test.name == TestName.SCORES for test in self.judgement.tests)
+        return self.judgement is not None and any(
+            test.name in (TestName.SCORES, TestName.CANDIDATES) for test in self.judgement.tests
+        )
+
+    @property
+    def judges_canaries(self) -> bool:
+        """Whether the canaries of one training were judged, and no pair of data sets."""
+        return self.judgement is not None and any(test.name == TestName.CANARIES for test in self.judgement.tests)
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `verdict`."""
@@ -50,11 +59,16 @@ class VerdictNumbers:
 def measure_verdict(run: FinishedRun, _: Findings) -> VerdictNumbers:
     """Return the verdict on a run, and what it rests on."""
     facts, promise = run.facts, run.facts.guarantee
-    scores, targets = run.insider_scores, run.target_scores
-    if promise is None or (scores is None and targets is None and not run.has_insider):
+    if promise is not None and (judged := judge_canaries(run)) is not None:
+        return VerdictNumbers(judged.verdict, judged, None, promise.epsilon)
+    scores, targets, ranks = run.insider_scores, run.target_scores, run.candidate_ranks
+    nothing = scores is None and targets is None and ranks is None and not run.has_insider
+    if promise is None or nothing:
         return VerdictNumbers(unjudged(promise), None)
     said = (promise, facts.confidence)
-    if targets is not None:
+    if ranks is not None:
+        found = judge_hits(int((ranks == 1).sum()), len(ranks), facts.game.targets, *said)
+    elif targets is not None:
         found = judge_scores(targets.members, targets.nonmembers, *said)
     elif scores is not None:
         found = judge_scores(scores[run.bits], scores[~run.bits], *said)

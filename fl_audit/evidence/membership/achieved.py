@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from math import floor
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats
 from fl_audit.canaries.bounds import OneRunBound, bound_of_guesses
 from fl_audit.canaries.guesses import guesses_of_scores
 from fl_audit.canaries.methods import OneRunMethod
@@ -15,15 +15,13 @@ from fl_audit.evidence.membership.rates import MembershipRates, RocCurve, member
 from fl_audit.game.membership import Membership
 from fl_audit.randomness import Purpose, generator
 
-Floats = NDArray[np.float64]
-
 GUESSED = 0.1
 """Share of its targets that an attacker calls members in a single run, and that it calls others; fixed beforehand."""
 _PUBLIC_SEED = 0
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedOfScores:
     """What is asked of an attack's scores.
 
     Parameters
@@ -65,7 +63,7 @@ class Achieved:
 
 
 def achieved_by_attack(
-    scores: Floats, apart: Floats | None, membership: Membership, asked: Asked, knows_coins: bool = False
+    scores: Floats, apart: Floats | None, membership: Membership, asked: AskedOfScores, knows_coins: bool = False
 ) -> Achieved:
     """Return what an attack on models achieved.
 
@@ -94,13 +92,23 @@ def achieved_by_attack(
     return Achieved(rates, roc_curve(scores, membership), _bound(apart, membership, asked), one_run, by_tradeoff)
 
 
-def achieved_by_insiders(log_odds: Floats, membership: Membership, asked: Asked) -> Achieved:
-    """Return what the insiders achieved, one for each target, who know all coins but one; no shadows are needed."""
+def achieved_by_insiders(log_odds: Floats, membership: Membership, asked: AskedOfScores) -> Achieved:
+    """Return what the insiders achieved, one for each target, who know all coins but one; no shadows are needed.
+
+    Parameters
+    ----------
+    log_odds
+        Final log-odds of membership, (worlds, targets).
+    membership
+        Who was in.
+    asked
+        Delta and confidence of what is asked.
+    """
     rates = membership_rates(log_odds, membership, _draws(), asked.confidence, shadows_of_each_other=False)
     return Achieved(rates, roc_curve(log_odds, membership), _bound(log_odds, membership, asked), None)
 
 
-def _bound(scores: Floats | None, membership: Membership, asked: Asked) -> LowerBound | None:
+def _bound(scores: Floats | None, membership: Membership, asked: AskedOfScores) -> LowerBound | None:
     if scores is None:
         return None
     rows = ~np.isnan(scores).any(axis=1)

@@ -17,18 +17,17 @@ promised (add-remove): a target that is out is absent, and not replaced.
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.privacy import pld
 from fl_audit.privacy.log_odds import fine_curves
 from fl_audit.privacy.profile import PrivacyProfile
 
-Array = NDArray[np.float64]
 
-
-def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Array:
+def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
     """Return the largest true-positive rate of an attack at each false-positive rate, float64 in the shape of `fpr`.
 
     Parameters
@@ -122,7 +121,7 @@ class _Tradeoff:
             float(chain[0][place] + chain[1][place]) for chain, place in ((self.small, -1), (self.large, 0))
         )
 
-    def missed(self, alarms: Array) -> Array:
+    def missed(self, alarms: Floats) -> Floats:
         """Return f at rates of false alarms."""
         line = self._height - alarms
         small = np.where(alarms <= self.small[0][-1], np.interp(alarms, *self.small), line)
@@ -130,7 +129,7 @@ class _Tradeoff:
         return np.maximum(np.maximum(small, large), 0.0)
 
 
-def _corners(curve: pld.LossCurve) -> tuple[Array, Array]:
+def _corners(curve: pld.LossCurve) -> tuple[Floats, Floats]:
     """Return P(L <= l) and the other law's P(L > l) at the grid points l >= 0: the former rises, the latter falls."""
     # One more point under the grid: where a loss under 0 is all but impossible, the grid begins above 0.
     losses = np.append(curve.losses[0] - curve.interval, curve.losses)

@@ -17,14 +17,13 @@ would be independent no more. Attacks take the shadow worlds by name; give only 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fl_audit.arrays import Floats, Integers
 from fl_audit.errors import require
 from fl_audit.evidence.bounds.lower_bounds import LowerBound, epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.game.membership import Membership
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,9 @@ class OneTargetScores:
         Which target was drawn in each world, shape (worlds,).
     """
 
-    members: Array
-    nonmembers: Array
-    targets: NDArray[np.int64]
+    members: Floats
+    nonmembers: Floats
+    targets: Integers
 
 
 def one_target_scores(scores: ArrayLike, membership: Membership, generator: np.random.Generator) -> OneTargetScores:

@@ -17,14 +17,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, stdtrit
 from scipy.stats import rankdata
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
-
-Array = NDArray[np.float64]
 
 SMALL_RATES = (0.001, 0.01)
 """The false-positive rates at which the TPR is reported (Carlini et al. 2022)."""
@@ -44,8 +43,8 @@ class RocCurve:
         Shares of others and of members at or above each threshold, ascending from 0 to 1, shape (corners,).
     """
 
-    fpr: Array
-    tpr: Array
+    fpr: Floats
+    tpr: Floats
 
     @property
     def area(self) -> float:
@@ -186,7 +185,7 @@ def membership_rates(
     return MembershipRates(auc, tpr_0001, tpr_001, balanced, confidence, worlds, members, values.size - members)
 
 
-def _half_widths(drawn: Array, point: Array, worlds: int, level: float) -> Array:
+def _half_widths(drawn: Floats, point: Floats, worlds: int, level: float) -> Floats:
     """Return half the width of each interval at a level, from resampled figures (resamples, figures)."""
     reach = math.sqrt(worlds / (worlds - 1)) * float(stdtrit(worlds - 1, 1 - level / 2))
     tail = float(ndtr(-reach))
@@ -198,7 +197,7 @@ def _half_widths(drawn: Array, point: Array, worlds: int, level: float) -> Array
 class _Ranked:
     """All scores in falling order, ready to be counted with a weight for each world."""
 
-    def __init__(self, values: Array, membership: Membership) -> None:
+    def __init__(self, values: Floats, membership: Membership) -> None:
         order = np.argsort(-values.ravel(), kind="stable")
         ordered = values.ravel()[order]
         self.last = np.append(ordered[1:] != ordered[:-1], True)
@@ -214,12 +213,12 @@ class _Ranked:
         ranks = np.where(membership.is_in, rankdata(values, axis=1), 0.0)
         self._won = ranks.sum(axis=1) - members * (members + 1) / 2
 
-    def counts(self, weights: Array, top: int | None = None) -> tuple[Array, Array]:
+    def counts(self, weights: Floats, top: int | None = None) -> tuple[Floats, Floats]:
         """Return the weights of members and of others at or above each of the top scores, (resamples, scores)."""
         weight, is_in = weights[:, self._world[:top]], self._is_in[:top]
         return np.cumsum(weight * is_in, axis=1), np.cumsum(weight * ~is_in, axis=1)
 
-    def top_counts(self, weights: Array, others: Array) -> tuple[Array, Array]:
+    def top_counts(self, weights: Floats, others: Floats) -> tuple[Floats, Floats]:
         """Return the counts down to the score at which all resamples have more alarms than the largest small rate.
 
         Parameters
@@ -236,7 +235,7 @@ class _Ranked:
                 return hits[:, self.last[:taken]], alarms[:, self.last[:taken]]
             taken = min(all_scores, 2 * taken)
 
-    def rates(self, weights: Array) -> Array:
+    def rates(self, weights: Floats) -> Floats:
         """Return AUC, both TPRs and the balanced accuracy, shape (resamples, 4); NaN without members or others."""
         members, others = (weights @ size for size in self._size)
         hits, alarms = self.top_counts(weights, others)
@@ -252,7 +251,7 @@ class _Ranked:
         return np.where(defined[:, np.newaxis], np.stack([*found, sum(shares) / 2], axis=1), np.nan)
 
 
-def _checked(scores: ArrayLike, membership: Membership) -> Array:
+def _checked(scores: ArrayLike, membership: Membership) -> Floats:
     """Return scores as float64, or refuse them."""
     values = np.asarray(scores, dtype=np.float64)
     shape = (membership.worlds, membership.targets)

@@ -12,16 +12,15 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
+from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.evidence.star.empirical_star import EMPIRICAL_CUT, largest_ratio
 from fl_audit.evidence.star.epsilon_star import require_cut, require_star_delta
 from fl_audit.evidence.star.loss_cells import tail_ranks
 from fl_audit.evidence.star.loss_samples import checked_pair
-
-Array = NDArray[np.float64]
 
 _FINENESS = 20
 
@@ -81,15 +80,15 @@ def empirical_interval(
 class _Rates:
     """Bounds of both distribution functions, each as (low, high); they hold from each threshold up to the next one."""
 
-    members: tuple[Array, Array]
-    population: tuple[Array, Array]
+    members: tuple[Floats, Floats]
+    population: tuple[Floats, Floats]
 
-    def proven_within(self, cut: float) -> NDArray[np.bool_]:
+    def proven_within(self, cut: float) -> Flags:
         """Return which thresholds lie within the cut for all distributions in the enclosure."""
         (low_1, high_1), (low_0, high_0) = self.members, self.population
         return np.asarray((np.minimum(low_1, low_0) > cut) & (np.maximum(high_1, high_0) < 1 - cut), dtype=np.bool_)
 
-    def possibly_within(self, cut: float) -> NDArray[np.bool_]:
+    def possibly_within(self, cut: float) -> Flags:
         """Return which thresholds lie within the cut for some distributions in the enclosure."""
         (low_1, high_1), (low_0, high_0) = self.members, self.population
         return np.asarray((np.minimum(high_1, high_0) > cut) & (np.maximum(low_1, low_0) < 1 - cut), dtype=np.bool_)
@@ -117,13 +116,13 @@ class _Rates:
         best = (ratios, np.maximum.accumulate(larger[::-1])[::-1], np.maximum.accumulate(smaller))
         return float(np.maximum.reduce(best)[self.possibly_within(cut)].min(initial=math.inf))
 
-    def least(self, delta: float) -> Array:
+    def least(self, delta: float) -> Floats:
         """Return the largest of the four ratios at each threshold, each ratio as small as the bounds allow."""
         (low_1, high_1), (low_0, high_0) = self.members, self.population
         pairs = ((1 - high_0, 1 - low_1), (low_1, high_0), (low_0, high_1), (1 - high_1, 1 - low_0))
         return largest_ratio(pairs, delta)
 
-    def most(self, delta: float) -> Array:
+    def most(self, delta: float) -> Floats:
         """Return the largest of the four ratios at each threshold, each ratio as large as the bounds allow."""
         (low_1, high_1), (low_0, high_0) = self.members, self.population
         pairs = ((1 - low_0, 1 - high_1), (high_1, low_0), (high_0, low_1), (1 - low_1, 1 - high_0))
@@ -134,12 +133,12 @@ class _Rates:
 class _Band:
     """An enclosure of a distribution function: at each chosen loss at least `low`, just below it at most `high`."""
 
-    losses: Array
-    low: Array
-    high: Array
+    losses: Floats
+    low: Floats
+    high: Floats
 
     @staticmethod
-    def of(losses: Array, level: float) -> "_Band":
+    def of(losses: Floats, level: float) -> "_Band":
         n = losses.size
         ranks = tail_ranks(n, _FINENESS)
         side = level / (2 * ranks.size)
@@ -147,7 +146,7 @@ class _Band:
         high = np.asarray(1 - betaincinv(n + 1 - ranks, ranks, side), dtype=np.float64)
         return _Band(np.sort(losses)[ranks - 1], low, high)
 
-    def at(self, points: Array) -> tuple[Array, Array]:
+    def at(self, points: Floats) -> tuple[Floats, Floats]:
         """Return bounds of the distribution function at points, shapes of `points`."""
         passed = np.searchsorted(self.losses, points, side="right")
         return np.append(0.0, self.low)[passed], np.append(self.high, 1.0)[passed]

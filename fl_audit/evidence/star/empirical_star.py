@@ -10,13 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.errors import require
 from fl_audit.evidence.star.epsilon_star import require_cut, require_star_delta
 from fl_audit.evidence.star.loss_samples import checked_pair
-
-Array = NDArray[np.float64]
 
 EMPIRICAL_CUT = 0.001
 """The stability cut of appendix 8.1 for the empirical form."""
@@ -39,25 +38,25 @@ class ThresholdCounts:
         Numbers of losses.
     """
 
-    thresholds: Array
-    members: NDArray[np.int64]
-    population: NDArray[np.int64]
-    last: NDArray[np.bool_]
+    thresholds: Floats
+    members: Integers
+    population: Integers
+    last: Flags
     member_total: int
     population_total: int
 
     @property
-    def fpr(self) -> Array:
+    def fpr(self) -> Floats:
         """Return false positive rates."""
         return np.asarray(self.population / self.population_total, dtype=np.float64)
 
     @property
-    def fnr(self) -> Array:
+    def fnr(self) -> Floats:
         """Return false negative rates."""
         return np.asarray((self.member_total - self.members) / self.member_total, dtype=np.float64)
 
 
-def threshold_counts(member_losses: Array, population_losses: Array) -> ThresholdCounts:
+def threshold_counts(member_losses: Floats, population_losses: Floats) -> ThresholdCounts:
     """Return the counts at every threshold that the losses offer, by one sort.
 
     Parameters
@@ -76,7 +75,7 @@ def threshold_counts(member_losses: Array, population_losses: Array) -> Threshol
     return ThresholdCounts(thresholds, members, population, last, m, both.shape[-1] - m)
 
 
-def definition_ratios(fpr: Array, tnr: Array, fnr: Array, tpr: Array, delta: float) -> Array:
+def definition_ratios(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, delta: float) -> Floats:
     """Return the largest of the four ratios of definition 2 at each threshold, at least 0; before the logarithm.
 
     Parameters
@@ -90,14 +89,22 @@ def definition_ratios(fpr: Array, tnr: Array, fnr: Array, tpr: Array, delta: flo
     return largest_ratio(((tnr, fnr), (tpr, fpr), (fpr, tpr), (fnr, tnr)), delta)
 
 
-def largest_ratio(pairs: Iterable[tuple[Array, Array]], delta: float) -> Array:
-    """Return the largest (over - delta) / under of some pairs, at least 0; 0 where `over` is not above delta."""
+def largest_ratio(pairs: Iterable[tuple[Floats, Floats]], delta: float) -> Floats:
+    """Return the largest (over - delta) / under of some pairs, at least 0; 0 where `over` is not above delta.
+
+    Parameters
+    ----------
+    pairs
+        `over` and `under`, error rates of one shape.
+    delta
+        At least 0, below 1.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = [np.where(over > delta, (over - delta) / under, 0.0) for over, under in pairs]
     return np.asarray(np.maximum.reduce(ratios), dtype=np.float64)
 
 
-def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Array:
+def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Floats:
     """Return Epsilon* of pairs of error rates: definition 2.
 
     It is the largest over thresholds of log (1-delta-FPR)/FNR, log (1-delta-FNR)/FPR, log (FPR-delta)/(1-FNR) and
@@ -136,7 +143,7 @@ def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Array
 
 def empirical_epsilon_star(
     member_losses: ArrayLike, population_losses: ArrayLike, delta: float, cut: float = EMPIRICAL_CUT
-) -> Array:
+) -> Floats:
     """Return Epsilon* from the empirical distributions of losses, over every threshold that they offer.
 
     Parameters
@@ -165,7 +172,7 @@ def empirical_epsilon_star(
     return epsilon_star_of_counts(threshold_counts(members, population), delta, cut)
 
 
-def epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float = EMPIRICAL_CUT) -> Array:
+def epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float = EMPIRICAL_CUT) -> Floats:
     """Return `empirical_epsilon_star` from counts.
 
     Parameters
@@ -191,15 +198,23 @@ def epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float = E
     return np.asarray(np.log(np.maximum(ratios.max(axis=-1), 1.0)), dtype=np.float64)
 
 
-def within_cut(fpr: Array, fnr: Array, cut: float) -> NDArray[np.bool_]:
-    """Return where both error rates lie above `cut` and below 1 - `cut`; everywhere for a cut of 0."""
+def within_cut(fpr: Floats, fnr: Floats, cut: float) -> Flags:
+    """Return where both error rates lie above `cut` and below 1 - `cut`; everywhere for a cut of 0.
+
+    Parameters
+    ----------
+    fpr, fnr
+        Error rates of one shape.
+    cut
+        From 0, below 1/2.
+    """
     if cut == 0:
         return np.ones(fpr.shape, dtype=np.bool_)
     low, high = np.minimum(fpr, fnr), np.maximum(fpr, fnr)
     return np.asarray((low > cut) & (high < 1 - cut), dtype=np.bool_)
 
 
-def _rates(rates: ArrayLike, name: str) -> Array:
+def _rates(rates: ArrayLike, name: str) -> Floats:
     values = np.asarray(rates, dtype=np.float64)
     require(values.ndim >= 1 and values.shape[-1] >= 1, f"{name} have shape {values.shape}: accepted is one or more")
     wrong = values[~((values >= 0) & (values <= 1))]

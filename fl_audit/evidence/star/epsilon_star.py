@@ -18,13 +18,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
+from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.evidence.star.loss_samples import checked_pair, scores_of_pair
-
-Array = NDArray[np.float64]
 
 _FARTHEST = 40.0
 """The search starts at minus so many standard deviations: below, the tail differs from 1 by less than 1e-350."""
@@ -70,7 +69,7 @@ def epsilon_star_gaussian(
     population_std: ArrayLike,
     delta: float,
     cut: float = 0.0,
-) -> Array:
+) -> Floats:
     """Return Epsilon* of two normal laws of scores: a closed form up to one root, which is found by bisection.
 
     It is the supremum over all thresholds of log (1-delta-FPR)/FNR, log (1-delta-FNR)/FPR, log (FPR-delta)/(1-FNR) and
@@ -124,7 +123,9 @@ def epsilon_star_gaussian(
     return np.asarray(found, dtype=np.float64)
 
 
-def _largest_of_four(mean_1: Array, std_1: Array, mean_0: Array, std_0: Array, delta: float, reach: Array) -> Array:
+def _largest_of_four(
+    mean_1: Floats, std_1: Floats, mean_0: Floats, std_0: Floats, delta: float, reach: Floats
+) -> Floats:
     """Return Epsilon* of pairs of proper normals, shape (pairs,): both orders, upper and lower tails."""
     gap = mean_0 - mean_1
     offset = np.stack([gap / std_1, -gap / std_1, -gap / std_0, gap / std_0])
@@ -133,7 +134,7 @@ def _largest_of_four(mean_1: Array, std_1: Array, mean_0: Array, std_0: Array, d
         return np.asarray(np.max(_tail_supremum(offset, spread, delta, reach), axis=0), dtype=np.float64)
 
 
-def _tail_supremum(offset: Array, spread: Array, delta: float, reach: Array) -> Array:
+def _tail_supremum(offset: Floats, spread: Floats, delta: float, reach: Floats) -> Floats:
     """Return the supremum over t of log (P(X > t) - delta) / Q(X > t), at least 0.
 
     P is N(0, 1), Q is N(offset, spread^2), and t lies within `reach` standard deviations of both means. The inner
@@ -155,12 +156,12 @@ def _tail_supremum(offset: Array, spread: Array, delta: float, reach: Array) -> 
     return np.asarray(np.maximum.reduce([inside, *ends, np.zeros_like(inside)]), dtype=np.float64)
 
 
-def _log_ratio(t: Array, offset: Array, spread: Array, delta: float) -> Array:
+def _log_ratio(t: Floats, offset: Floats, spread: Floats, delta: float) -> Floats:
     """Return log (P(X > t) - delta) / Q(X > t)."""
     return np.asarray(np.log(np.maximum(ndtr(-t) - delta, 0.0)) - log_ndtr((offset - t) / spread), dtype=np.float64)
 
 
-def _rises(t: Array, offset: Array, spread: Array, delta: float) -> NDArray[np.bool_]:
+def _rises(t: Floats, offset: Floats, spread: Floats, delta: float) -> Flags:
     """Return whether the ratio of tails increases at t: log(P(X > t) - delta) > log of phi(t) r M((t - m) / r)."""
     x = (t - offset) / spread
     gap = np.log(np.maximum(ndtr(-t) - delta, 0.0))
@@ -168,7 +169,7 @@ def _rises(t: Array, offset: Array, spread: Array, delta: float) -> NDArray[np.b
     return np.asarray(gap > log_density + np.log(spread) + _log_mills(x), dtype=np.bool_)
 
 
-def _log_mills(x: Array) -> Array:
+def _log_mills(x: Floats) -> Floats:
     """Return log of the Mills ratio (1 - Phi(x)) / phi(x), without overflow on either side."""
     right = np.log(erfcx(np.maximum(x, 0.0) / math.sqrt(2))) + math.log(math.pi / 2) / 2
     left = log_ndtr(-np.minimum(x, 0.0)) + x * x / 2 + math.log(2 * math.pi) / 2
@@ -177,7 +178,7 @@ def _log_mills(x: Array) -> Array:
 
 def parametric_epsilon_star(
     member_losses: ArrayLike, population_losses: ArrayLike, delta: float, shift: float = 1.0, cut: float = 0.0
-) -> Array:
+) -> Floats:
     """Return Epsilon* of one model or many from losses on members and on a population sample.
 
     Parameters
@@ -209,7 +210,7 @@ def parametric_epsilon_star(
     return epsilon_star_gaussian(member_mean, member_std, population_mean, population_std, delta, cut)
 
 
-def fit_normal(scores: Array) -> tuple[Array, Array]:
+def fit_normal(scores: Floats) -> tuple[Floats, Floats]:
     """Return mean and standard deviation over the last axis; where all scores are equal, exactly their value and 0.
 
     Parameters

@@ -8,13 +8,12 @@ FPR, of the threshold at the mean loss of members (Yeom et al. 2018).
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.evidence.star.empirical_star import ThresholdCounts, threshold_counts
 from fl_audit.evidence.star.loss_samples import checked_pair
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,11 @@ class LossAttacks:
         Mean loss of the population less that of members, in the unit of the losses.
     """
 
-    auc: Array
-    tpr_at_fpr_0001: Array
-    tpr_at_fpr_001: Array
-    yeom_advantage: Array
-    loss_gap: Array
+    auc: Floats
+    tpr_at_fpr_0001: Floats
+    tpr_at_fpr_001: Floats
+    yeom_advantage: Floats
+    loss_gap: Floats
 
 
 def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> LossAttacks:
@@ -73,7 +72,7 @@ def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> Loss
     )
 
 
-def tpr_at_fpr(counts: ThresholdCounts, fpr: float) -> Array:
+def tpr_at_fpr(counts: ThresholdCounts, fpr: float) -> Floats:
     """Return the largest TPR of a threshold with at most this FPR, shape of the leading axes.
 
     Parameters
@@ -95,7 +94,7 @@ def tpr_at_fpr(counts: ThresholdCounts, fpr: float) -> Array:
     return np.asarray(np.where(allowed, counts.members, 0).max(axis=-1) / counts.member_total, dtype=np.float64)
 
 
-def area_under_roc(counts: ThresholdCounts) -> Array:
+def area_under_roc(counts: ThresholdCounts) -> Floats:
     """Return the area under the ROC by trapezia between thresholds; ties lie on one line and so count half.
 
     Parameters

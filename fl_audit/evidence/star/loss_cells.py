@@ -11,13 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats, Integers
 from fl_audit.evidence.star.empirical_star import threshold_counts
 from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian
-
-Array = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 _ALL_APART = 4000
 _FINENESS = 100
@@ -37,13 +34,13 @@ class LossCells:
         Their means, shape (cells,); 0 where a cell has none.
     """
 
-    members: Counts
-    population: Counts
-    member_means: Array
-    population_means: Array
+    members: Integers
+    population: Integers
+    member_means: Floats
+    population_means: Floats
 
 
-def gather(member_losses: Array, population_losses: Array) -> LossCells:
+def gather(member_losses: Floats, population_losses: Floats) -> LossCells:
     """Gather the losses of one model into cells.
 
     Parameters
@@ -75,7 +72,7 @@ def gather(member_losses: Array, population_losses: Array) -> LossCells:
 
 def parametric_draws(
     cells: LossCells, delta: float, shift: float, cut: float, replicates: int, rng: np.random.Generator
-) -> Array:
+) -> Floats:
     """Return the parametric Epsilon* of bootstrap draws, shape (replicates,).
 
     The losses of each draw are normalised by the extremes of that draw.
@@ -106,7 +103,7 @@ def parametric_draws(
     return np.concatenate(found)
 
 
-def _draws(cells: LossCells, replicates: int, rng: np.random.Generator) -> Iterator[tuple[Counts, Counts]]:
+def _draws(cells: LossCells, replicates: int, rng: np.random.Generator) -> Iterator[tuple[Integers, Integers]]:
     """Yield counts of resampled sets, shapes (some, cells), until there are `replicates`."""
     step = max(1, _AT_ONCE // cells.members.size)
     m, p = int(cells.members.sum()), int(cells.population.sum())
@@ -117,7 +114,7 @@ def _draws(cells: LossCells, replicates: int, rng: np.random.Generator) -> Itera
         yield members.astype(np.int64), population.astype(np.int64)
 
 
-def _fit(numbers: Counts, shifted: Array) -> tuple[Array, Array]:
+def _fit(numbers: Integers, shifted: Floats) -> tuple[Floats, Floats]:
     """Return mean and standard deviation of the scores of each draw."""
     scores = -(shifted + np.log(-np.expm1(-shifted)))
     total = numbers.sum(axis=1)
@@ -126,7 +123,7 @@ def _fit(numbers: Counts, shifted: Array) -> tuple[Array, Array]:
     return mean, np.where(std < _CONSTANT, 0.0, std)
 
 
-def tail_ranks(total: int, fineness: int) -> Counts:
+def tail_ranks(total: int, fineness: int) -> Integers:
     """Return ranks from 1 to `total`: every rank near the ends, and fewer and fewer towards the middle.
 
     Parameters

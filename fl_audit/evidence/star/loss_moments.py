@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fl_audit.arrays import Flags, Floats
 from fl_audit.evidence.star.epsilon_star import epsilon_star_gaussian, require_star_delta
 from fl_audit.evidence.star.loss_samples import loss_scores
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,11 @@ class LossRange:
         Smallest and largest loss (...), at least 0; 0 where there is no record.
     """
 
-    count: Array
-    low: Array
-    high: Array
+    count: Floats
+    low: Floats
+    high: Floats
 
-    def where(self, held: NDArray[np.bool_]) -> "LossRange":
+    def where(self, held: Flags) -> "LossRange":
         """Return the range with no record where `held` (...) is false."""
         return LossRange(*(np.where(held, part, 0.0) for part in (self.count, self.low, self.high)))
 
@@ -64,11 +63,11 @@ class ScoreMoments:
         Sum of squared deviations from that mean (...), at least 0.
     """
 
-    count: Array
-    mean: Array
-    squares: Array
+    count: Floats
+    mean: Floats
+    squares: Floats
 
-    def where(self, held: NDArray[np.bool_]) -> "ScoreMoments":
+    def where(self, held: Flags) -> "ScoreMoments":
         """Return the moments with no record where `held` (...) is false."""
         return ScoreMoments(*(np.where(held, part, 0.0) for part in (self.count, self.mean, self.squares)))
 
@@ -79,7 +78,7 @@ class ScoreMoments:
         return finite and _are_counts(self.count)
 
     @property
-    def deviation(self) -> Array:
+    def deviation(self) -> Floats:
         """Standard deviation (...) with denominator n; 0 where there is no record."""
         return np.asarray(np.sqrt(self.squares / np.maximum(self.count, 1.0)), dtype=np.float64)
 
@@ -162,7 +161,7 @@ def joint_moments(parts: Sequence[ScoreMoments]) -> ScoreMoments:
     return total
 
 
-def epsilon_star_of_moments(members: ScoreMoments, population: ScoreMoments, delta: float, cut: float = 0.0) -> Array:
+def epsilon_star_of_moments(members: ScoreMoments, population: ScoreMoments, delta: float, cut: float = 0.0) -> Floats:
     """Return parametric Epsilon* from the moments of the scores of members and of the population.
 
     Parameters
@@ -189,5 +188,5 @@ def epsilon_star_of_moments(members: ScoreMoments, population: ScoreMoments, del
     return np.where(enough, star, np.nan)
 
 
-def _are_counts(values: Array) -> bool:
+def _are_counts(values: Floats) -> bool:
     return bool(np.all((values >= 0) & np.isfinite(values) & (values == np.floor(values))))

@@ -8,18 +8,17 @@ true label with probability 0 is infinite; it is refused.
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import log_softmax
 
+from fl_audit.arrays import Floats, Integers
 from fl_audit.errors import require
-
-Array = NDArray[np.float64]
 
 DEFAULT_SHIFT = 1.0
 """Added to the normalised losses. The published text is damaged where it names the constant: only "(=1)" is left."""
 
 
-def checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Array:
+def checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Floats:
     """Return losses as float64, or refuse them.
 
     Parameters
@@ -45,8 +44,15 @@ def checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Array:
     return values
 
 
-def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_least: int = 2) -> tuple[Array, Array]:
+def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_least: int = 2) -> tuple[Floats, Floats]:
     """Return both sets of losses, shapes (..., m) and (..., p), or refuse them as `checked_losses` does.
+
+    Parameters
+    ----------
+    member_losses, population_losses
+        One loss a record along the last axis.
+    at_least
+        How many losses each set must have.
 
     Raises
     ------
@@ -62,7 +68,7 @@ def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_leas
     return members, population
 
 
-def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float = DEFAULT_SHIFT) -> Array:
+def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float = DEFAULT_SHIFT) -> Floats:
     """Return the scores that normals are fitted to: logit(exp(-(normalised loss + shift))), appendix 8.1.
 
     Parameters
@@ -95,7 +101,9 @@ def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float
     return np.asarray(-(shifted + np.log(-np.expm1(-shifted))), dtype=np.float64)
 
 
-def scores_of_pair(member_losses: Array, population_losses: Array, shift: float = DEFAULT_SHIFT) -> tuple[Array, Array]:
+def scores_of_pair(
+    member_losses: Floats, population_losses: Floats, shift: float = DEFAULT_SHIFT
+) -> tuple[Floats, Floats]:
     """Return the scores of both sets, normalised by the extremes of both together.
 
     Parameters
@@ -110,7 +118,7 @@ def scores_of_pair(member_losses: Array, population_losses: Array, shift: float 
     return loss_scores(member_losses, low, high, shift), loss_scores(population_losses, low, high, shift)
 
 
-def binary_losses(outputs: ArrayLike, labels: ArrayLike, logits: bool = False) -> Array:
+def binary_losses(outputs: ArrayLike, labels: ArrayLike, logits: bool = False) -> Floats:
     """Return the cross-entropy losses of a binary classifier: -log f for label 1, -log(1 - f) for label 0.
 
     Parameters
@@ -141,7 +149,7 @@ def binary_losses(outputs: ArrayLike, labels: ArrayLike, logits: bool = False) -
         return _finite(np.where(truth == 1, -np.log(values), -np.log1p(-values)))
 
 
-def class_losses(outputs: ArrayLike, labels: ArrayLike, logits: bool = False) -> Array:
+def class_losses(outputs: ArrayLike, labels: ArrayLike, logits: bool = False) -> Floats:
     """Return the cross-entropy losses of a multi-class classifier: -log of the probability of the true class.
 
     Parameters
@@ -180,7 +188,7 @@ def class_losses(outputs: ArrayLike, labels: ArrayLike, logits: bool = False) ->
     return _finite(-np.take_along_axis(logs, truth[..., None], axis=-1)[..., 0])
 
 
-def _labels(labels: ArrayLike, classes: int) -> NDArray[np.int64]:
+def _labels(labels: ArrayLike, classes: int) -> Integers:
     values = np.asarray(labels)
     accepted = f"accepted are whole numbers from 0 to {classes - 1}"
     require(values.dtype.kind in "iub", f"labels are of type {values.dtype}: {accepted}")
@@ -189,7 +197,7 @@ def _labels(labels: ArrayLike, classes: int) -> NDArray[np.int64]:
     return values.astype(np.int64)
 
 
-def _check_outputs(values: Array, logits: bool) -> None:
+def _check_outputs(values: Floats, logits: bool) -> None:
     if logits:
         require(bool(np.all(np.isfinite(values))), "a logit is NaN or infinite: accepted are finite numbers")
     else:
@@ -197,7 +205,7 @@ def _check_outputs(values: Array, logits: bool) -> None:
         require(inside, "an output is no probability: accepted are numbers from 0 to 1, or logits with logits=True")
 
 
-def _finite(losses: Array) -> Array:
+def _finite(losses: Floats) -> Floats:
     certain = bool(np.all(np.isfinite(losses)))
     require(certain, "a true label has probability 0, its loss is infinite: accepted are positive ones, or logits")
     return np.asarray(losses + 0.0, dtype=np.float64)

@@ -23,15 +23,14 @@ most the stated probability, for any losses and even for few models. It rests on
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
+from fl_audit.arrays import Floats, Integers
 from fl_audit.errors import require
 from fl_audit.evidence.star.epsilon_star import require_star_delta
 from fl_audit.evidence.star.loss_samples import checked_pair
-
-Array = NDArray[np.float64]
+from fl_audit.search import falling_root
 
 _RANKS = 8
 _LARGEST_RATE = 1 / 3
@@ -86,15 +85,10 @@ def mechanism_lower_bound(
         """Return how far the log of the winnings lies above what refutes this epsilon."""
         return _log_winnings(beyond, ranks / (p + 1), epsilon, delta) - needed
 
-    if over(0.0) <= 0:
-        return 0.0
-    high = 1.0
-    while over(high) > 0:
-        high *= 2
-    return float(brentq(over, 0.0, high, xtol=1e-9))
+    return falling_root(over, xtol=1e-9)
 
 
-def _rates_below(members: Array, population: Array, ranks: NDArray[np.int64]) -> Array:
+def _rates_below(members: Floats, population: Floats, ranks: Integers) -> Floats:
     """Return the share of each model's members strictly below its r-th smallest population loss, (models, ranks)."""
     thresholds = np.sort(population, axis=1)[:, ranks - 1]
     ordered = np.sort(members, axis=1)
@@ -102,7 +96,7 @@ def _rates_below(members: Array, population: Array, ranks: NDArray[np.int64]) ->
     return np.asarray(np.stack(below) / members.shape[1], dtype=np.float64)
 
 
-def _log_winnings(beyond: Array, fpr: Array, epsilon: float, delta: float) -> float:
+def _log_winnings(beyond: Floats, fpr: Floats, epsilon: float, delta: float) -> float:
     """Return the log of the average over tails, ranks and stakes of the products over models.
 
     Parameters
@@ -111,6 +105,8 @@ def _log_winnings(beyond: Array, fpr: Array, epsilon: float, delta: float) -> fl
         Members' rates, shape (tails, models, ranks).
     fpr
         False-positive rates of the ranks, shape (ranks,).
+    epsilon, delta
+        Of the claim.
     """
     most = np.minimum(np.exp(epsilon) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr))
     fair = np.minimum(most, 1.0)

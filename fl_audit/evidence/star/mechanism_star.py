@@ -16,7 +16,7 @@ since the largest ratio of estimated rates is. Where nothing leaks (losses of me
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fl_audit.errors import require
 from fl_audit.evidence.star.empirical_star import epsilon_star_of_rates
@@ -25,8 +25,6 @@ from fl_audit.evidence.star.loss_samples import checked_pair, scores_of_pair
 from fl_audit.evidence.star.mechanism_bound import mechanism_lower_bound
 from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures
 from fl_audit.evidence.star.normal_mixture import NormalMixture, normal
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

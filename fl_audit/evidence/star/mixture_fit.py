@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.evidence.star.normal_mixture import NormalMixture
 
 if TYPE_CHECKING:
     from sklearn.mixture import GaussianMixture
 
-Array = NDArray[np.float64]
 
 MOST_COMPONENTS = 20
 """The largest number of components that appendix 8.2 considers."""
@@ -151,7 +151,7 @@ def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.r
     return KsCheck(components, evaluation_size, float(found.statistic), float(found.pvalue))
 
 
-def _em(values: Array, components: int, rng: np.random.Generator, start: NormalMixture | None) -> "GaussianMixture":
+def _em(values: Floats, components: int, rng: np.random.Generator, start: NormalMixture | None) -> "GaussianMixture":
     """Return the fit from `start`; without one, the likelier of a fit from quantiles and a fit from a random guess."""
     # Imported here, because it takes long and most uses of this package fit no mixture.
     from sklearn.exceptions import ConvergenceWarning
@@ -178,7 +178,7 @@ def _em(values: Array, components: int, rng: np.random.Generator, start: NormalM
     return max(fitted, key=lambda one: float(one.lower_bound_))
 
 
-def _quantile_start(values: Array, components: int) -> dict[str, Array]:
+def _quantile_start(values: Floats, components: int) -> dict[str, Floats]:
     """Return a first guess: equal weights, means at the medians of equal shares of the scores, and equal spreads."""
     means = np.quantile(values, (np.arange(components) + 0.5) / components)
     precisions = np.full((components, 1, 1), float(components) ** 2)
@@ -189,7 +189,7 @@ def _quantile_start(values: Array, components: int) -> dict[str, Array]:
     }
 
 
-def _standardised(scores: ArrayLike) -> tuple[Array, float, float]:
+def _standardised(scores: ArrayLike) -> tuple[Floats, float, float]:
     values = np.asarray(scores, dtype=np.float64)
     require(values.ndim == 1, f"scores have {values.ndim} axes: accepted is one axis")
     usable = values.size >= 2 and bool(np.all(np.isfinite(values))) and float(np.ptp(values)) > 0

@@ -19,13 +19,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.evidence.star.epsilon_star import require_cut, require_star_delta
 from fl_audit.evidence.star.normal_mixture import NormalMixture
-
-Array = NDArray[np.float64]
 
 _MOST_CELLS = 2**20
 _HALVINGS = 120
@@ -107,6 +105,13 @@ def epsilon_star_mixtures(
 def threshold_limits(members: NormalMixture, population: NormalMixture, cut: float) -> tuple[float, float] | None:
     """Return the thresholds between which FPR and FNR both lie in [cut, 1 - cut]; None where there are none.
 
+    Parameters
+    ----------
+    members, population
+        Laws of the transformed losses.
+    cut
+        From 0, below 1/2.
+
     Raises
     ------
     InputError
@@ -120,7 +125,7 @@ def threshold_limits(members: NormalMixture, population: NormalMixture, cut: flo
     return (low, high) if low < high else None
 
 
-def threshold_log_ratios(members: NormalMixture, population: NormalMixture, points: Array, delta: float) -> Array:
+def threshold_log_ratios(members: NormalMixture, population: NormalMixture, points: Floats, delta: float) -> Floats:
     """Return the largest of the four log ratios of definition 2 at each threshold, -infinity where none is defined.
 
     Parameters
@@ -167,7 +172,7 @@ def _tail_supremum(
     return best, bound
 
 
-def _look(p: NormalMixture, q: NormalMixture, a: Array, b: Array, delta: float, best: float) -> tuple[float, Array]:
+def _look(p: NormalMixture, q: NormalMixture, a: Floats, b: Floats, delta: float, best: float) -> tuple[float, Floats]:
     """Return the best value at the ends of the intervals [a, b], and an upper bound of F on each."""
     ends, back = np.unique(np.concatenate([a, b]), return_inverse=True)
     over, under = _log_over_delta(p.log_sf(ends), delta), q.log_sf(ends)
@@ -187,7 +192,7 @@ def _look(p: NormalMixture, q: NormalMixture, a: Array, b: Array, delta: float, 
     return best, np.fmin(over_a - under_b, lines)
 
 
-def _log_over_delta(log_tail: Array, delta: float) -> Array:
+def _log_over_delta(log_tail: Floats, delta: float) -> Floats:
     """Return log(exp(log_tail) - delta), -infinity where it is not positive."""
     if delta == 0:
         return log_tail
@@ -196,7 +201,7 @@ def _log_over_delta(log_tail: Array, delta: float) -> Array:
         return np.asarray(log_tail + np.log(-np.expm1(rest)), dtype=np.float64)
 
 
-def _first_edges(p: NormalMixture, q: NormalMixture, low: float, high: float) -> Array:
+def _first_edges(p: NormalMixture, q: NormalMixture, low: float, high: float) -> Floats:
     """Return the ends of the first intervals between the limits, closer together where components are narrow."""
     steps = np.linspace(-6, 6, 25)
     inner = np.concatenate([(law.means + steps[:, None] * law.stds).ravel() for law in (p, q)])

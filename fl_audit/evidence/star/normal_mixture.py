@@ -5,13 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtri
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
-
-Array = NDArray[np.float64]
 
 _ROWS = 2**20
 """Largest number of pairs of a point and a component that are computed at once, to bound the memory."""
@@ -38,9 +37,9 @@ class NormalMixture:
         If a number is out of its range or the shapes differ.
     """
 
-    weights: Array
-    means: Array
-    stds: Array
+    weights: Floats
+    means: Floats
+    stds: Floats
 
     def __post_init__(self) -> None:
         shapes = {np.shape(part) for part in (self.weights, self.means, self.stds)}
@@ -56,11 +55,11 @@ class NormalMixture:
         """Return the number of components."""
         return int(self.weights.size)
 
-    def log_sf(self, points: ArrayLike) -> Array:
+    def log_sf(self, points: ArrayLike) -> Floats:
         """Return log P(X > point), shape of `points`; accurate far out in both tails."""
         return self._mixed(points, lambda z: log_ndtr(-z), density=False)
 
-    def log_density(self, points: ArrayLike) -> Array:
+    def log_density(self, points: ArrayLike) -> Floats:
         """Return the log of the density, shape of `points`."""
         return self._mixed(points, lambda z: -z * z / 2, density=True)
 
@@ -68,18 +67,23 @@ class NormalMixture:
         """Return the law of -X."""
         return NormalMixture(self.weights, -self.means, self.stds)
 
-    def log_density_range(self, low: Array, high: Array) -> tuple[Array, Array]:
+    def log_density_range(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """Return a lower and an upper bound of the log density on each interval, shapes (intervals,).
 
         Every component is unimodal: on an interval its density is smallest at the end farther from its mean, and
         largest at the point nearest to its mean.
+
+        Parameters
+        ----------
+        low, high
+            Ends of the intervals, shape (intervals,), `low` at most `high`.
         """
         middle = (low + high) / 2
 
-        def nearest(z_low: Array, z_high: Array) -> Array:
+        def nearest(z_low: Floats, z_high: Floats) -> Floats:
             return np.asarray(np.clip(0.0, z_low, z_high), dtype=np.float64)
 
-        def farthest(z_low: Array, z_high: Array) -> Array:
+        def farthest(z_low: Floats, z_high: Floats) -> Floats:
             return np.where(np.abs(z_low) > np.abs(z_high), z_low, z_high)
 
         if not low.size:
@@ -107,12 +111,20 @@ class NormalMixture:
             high += reach
         return float(brentq(lambda t: float(self.log_sf(t)) - log_tail, low, high, xtol=1e-300, rtol=1e-15))
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
-        """Return independent draws, shape (size,)."""
+    def sample(self, size: int, rng: np.random.Generator) -> Floats:
+        """Return independent draws, shape (size,).
+
+        Parameters
+        ----------
+        size
+            How many.
+        rng
+            What they are drawn with.
+        """
         chosen = rng.choice(self.components, size=size, p=self.weights)
         return np.asarray(rng.normal(self.means[chosen], self.stds[chosen]), dtype=np.float64)
 
-    def _mixed(self, points: ArrayLike, log_of: Callable[[Array], Array], density: bool) -> Array:
+    def _mixed(self, points: ArrayLike, log_of: Callable[[Floats], Floats], density: bool) -> Floats:
         values = np.asarray(points, dtype=np.float64)
         flat = values.reshape(-1)
         found = np.empty_like(flat)
@@ -121,7 +133,7 @@ class NormalMixture:
             found[rows] = self._sum(log_of(z), density)
         return found.reshape(values.shape)
 
-    def _sum(self, logs: Array, density: bool) -> Array:
+    def _sum(self, logs: Floats, density: bool) -> Floats:
         """Return the log of the weighted sum over components, the last axis."""
         weights = np.log(self.weights)
         if density:
@@ -133,7 +145,13 @@ class NormalMixture:
 
 
 def normal(mean: float, std: float) -> NormalMixture:
-    """Return the mixture of one normal."""
+    """Return the mixture of one normal.
+
+    Parameters
+    ----------
+    mean, std
+        Of the normal; `std` above 0.
+    """
     return NormalMixture(np.array([1.0]), np.array([mean]), np.array([std]))
 
 

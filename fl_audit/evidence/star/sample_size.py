@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.evidence.star.loss_samples import checked_pair
 
-Array = NDArray[np.float64]
-Estimator = Callable[[Array, Array, float], Array]
+Estimator = Callable[[Floats, Floats, float], Floats]
 """Takes losses of members (models, m), of the population (models, p), and delta; returns Epsilon* (models,)."""
 
 _AT_ONCE = 2**22

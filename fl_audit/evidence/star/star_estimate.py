@@ -11,9 +11,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fl_audit.errors import require
+from fl_audit.arrays import Floats
+from fl_audit.errors import require, require_numbers
 from fl_audit.evidence.star.empirical_interval import empirical_interval
 from fl_audit.evidence.star.empirical_star import EMPIRICAL_CUT, empirical_epsilon_star
 from fl_audit.evidence.star.epsilon_star import parametric_epsilon_star, require_cut, require_star_delta
@@ -25,8 +26,6 @@ from fl_audit.evidence.star.mixture_fit import MOST_COMPONENTS, choose_mixture, 
 from fl_audit.evidence.star.mixture_star import epsilon_star_mixtures, threshold_limits
 from fl_audit.evidence.star.normal_mixture import NormalMixture, normal
 from fl_audit.notebook import html_table
-
-Array = NDArray[np.float64]
 
 PARAMETRIC_CUT = 1e-6
 """Cut of the value that is given beside the supremum without a cut; the published text has lost the paper's own."""
@@ -90,6 +89,13 @@ class StarEstimate:
         share = f"{100 * self.confidence:.4g} %"
         return f"{share} confidence interval" if self.method is StarMethod.EMPIRICAL else f"middle {share} of resamples"
 
+    def __str__(self) -> str:
+        low, high = self.interval
+        return (
+            f"Epsilon* {self.epsilon_star:.4g} at delta {self.delta:g} ({self.interval_name} {low:.4g} to {high:.4g}), "
+            f"by {self.method} from {self.members:,} and {self.population:,} losses"
+        )
+
     def _repr_html_(self) -> str:
         """Return the estimate as a table, for a notebook."""
         low, high = self.interval
@@ -138,6 +144,7 @@ def estimate_epsilon_star(
         If a loss is negative or not finite, or a number is out of its range.
     """
     method = _known(method)
+    require_numbers(delta=delta, confidence=confidence)
     require_star_delta(delta)
     require(0 < confidence < 1, f"confidence is {confidence}: accepted are numbers above 0 and below 1")
     members, population = checked_pair(member_losses, population_losses)
@@ -179,7 +186,7 @@ def estimate_epsilon_star(
     )
 
 
-def hull_interval(value: float, draws: Array, confidence: float) -> tuple[float, float]:
+def hull_interval(value: float, draws: Floats, confidence: float) -> tuple[float, float]:
     """Return the hull of the percentile and the reversed percentile bootstrap intervals, cut off at 0.
 
     Parameters
@@ -202,7 +209,7 @@ def _known(method: StarMethod | str) -> StarMethod:
 
 
 def _laws(
-    scores: tuple[Array, Array], method: StarMethod, rng: np.random.Generator
+    scores: tuple[Floats, Floats], method: StarMethod, rng: np.random.Generator
 ) -> tuple[NormalMixture, NormalMixture]:
     if method is StarMethod.PARAMETRIC:
         one, zero = (normal(float(each.mean()), float(each.std())) for each in scores)
@@ -212,8 +219,8 @@ def _laws(
 
 
 def _of_laws(
-    members: Array,
-    population: Array,
+    members: Floats,
+    population: Floats,
     laws: tuple[NormalMixture, NormalMixture],
     delta: float,
     shift: float,
@@ -226,21 +233,21 @@ def _of_laws(
     return epsilon_star_mixtures(*laws, delta, cut).epsilon_star
 
 
-def _some(scores: Array, rng: np.random.Generator) -> Array:
+def _some(scores: Floats, rng: np.random.Generator) -> Floats:
     """Return at most as many scores as a mixture is fitted to."""
     return scores if scores.size <= _FIT_AT_MOST else rng.choice(scores, _FIT_AT_MOST, replace=False)
 
 
 def _draws(
-    members: Array,
-    population: Array,
-    scores: tuple[Array, Array],
+    members: Floats,
+    population: Floats,
+    scores: tuple[Floats, Floats],
     laws: tuple[NormalMixture, NormalMixture],
     delta: float,
     shift: float,
     method: StarMethod,
     rng: np.random.Generator,
-) -> Array:
+) -> Floats:
     """Return bootstrap estimates; mixtures keep their number of components and are refitted from the original fit."""
     if method is StarMethod.PARAMETRIC:
         return parametric_draws(gather(members, population), delta, shift, 0.0, _REPLICATES, rng)
@@ -258,9 +265,9 @@ def _draws(
 
 
 def _warnings(
-    members: Array,
-    population: Array,
-    scores: tuple[Array, Array],
+    members: Floats,
+    population: Floats,
+    scores: tuple[Floats, Floats],
     laws: tuple[NormalMixture, NormalMixture] | None,
     delta: float,
     cut: float,
@@ -300,7 +307,7 @@ def _why_unbounded(
     return "unbounded: a set of equal losses is told apart by a threshold beside it"
 
 
-def _poor_fit(name: str, scores: Array, law: NormalMixture, method: StarMethod, rng: np.random.Generator) -> list[str]:
+def _poor_fit(name: str, scores: Floats, law: NormalMixture, method: StarMethod, rng: np.random.Generator) -> list[str]:
     """Return a warning where the two-sample test of appendix 8.2 rejects the fit, otherwise none."""
     size = min(_LARGEST_EVALUATION, scores.size // 2)
     used = _some(scores, rng)

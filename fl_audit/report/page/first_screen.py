@@ -1,22 +1,14 @@
 """The first screen of a report: the verdict in words, three numbers, a gauge, what to do next, where it comes from."""
 
+from dataclasses import replace
 from html import escape
 
-from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.report.finding import RunContents
 from fl_audit.report.headline import Fact, facts_of, next_step, warnings_of
 from fl_audit.report.page.gauge import gauge_html
-from fl_audit.report.page.shell import Banner, Look, banner_html, next_html
+from fl_audit.report.page.shell import banner_html, next_html
 from fl_audit.report.sections.origin import provenance_line
-from fl_audit.report.sections.verdict import banner, verdict_of
-
-LOOKS = {
-    Verdict.VIOLATED: Look.BAD,
-    Verdict.CONSISTENT: Look.GOOD,
-    Verdict.INCONCLUSIVE: Look.OPEN,
-    Verdict.NOT_AUDITED: Look.NONE,
-    Verdict.NO_PROMISE: Look.NONE,
-}
+from fl_audit.report.sections.verdict import banner
 
 
 def first_screen(contents: RunContents) -> str:
@@ -26,7 +18,7 @@ def first_screen(contents: RunContents) -> str:
     labels = "".join(
         f'<p class="label"><span aria-hidden="true">⚠ </span>{escape(line)}</p>\n' for line in warnings_of(contents)
     )
-    verdict = banner_html(Banner(f"Verdict: {words.word}", words.line, LOOKS[verdict_of(contents).verdict]))
+    verdict = banner_html(replace(words, word=f"Verdict: {words.word}"))
     return (
         f'<div class="first">\n{verdict}\n{labels}<dl class="facts">\n{facts}\n</dl>\n{gauge_html(contents)}\n'
         f'{next_html(next_step(contents))}\n<p class="origin">{escape(provenance_line(contents.run.provenance))}</p>\n'

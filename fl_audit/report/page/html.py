@@ -6,23 +6,20 @@ from html import escape
 from typing import Any
 
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.evidence.finished_run import RunFacts
-from fl_audit.mechanisms.participation import FixedCohort
-from fl_audit.mechanisms.standpoint import Place as Standing
-from fl_audit.report.finding import Place, Reading, Row, RunContents, Section, Table
+from fl_audit.report.finding import PagePlace, Row, RunContents, Section, Table
 from fl_audit.report.law_words import SIMULATION_NOTICE, scaling_text
 from fl_audit.report.page.first_screen import first_screen
 from fl_audit.report.page.markup import Markup, html_drawing, html_figure, html_table, value_html
 from fl_audit.report.page.papers import papers_of
 from fl_audit.report.page.pictures import DrawnPicture
 from fl_audit.report.page.shell import html_page
+from fl_audit.report.reading import Reading
 from fl_audit.report.sections.law import law_table, settings_table
 from fl_audit.report.sections.promise import person_text
 from fl_audit.report.sections.registry import measured, page_rows
 from fl_audit.report.sections.verdict import verdict_of
-from fl_audit.report.tests_table import broken_rows
-from fl_audit.report.units import unit_words
-from fl_audit.report.wording import number_text, percent, plural
+from fl_audit.report.tests_table import broken_tests
+from fl_audit.report.wording import percent, plural
 
 ON_ITS_WORD = "Computed as if the claimed noise were there. The promise was broken, so nothing here acquits."
 """Above what takes a promise at its word that was broken."""
@@ -91,11 +88,6 @@ def render_html(contents: RunContents, pictures: Sequence[DrawnPicture], form: F
     )
 
 
-def opening(contents: RunContents) -> str:
-    """Return what a report says in words, as plain text: no Greek, no formulas, no terms of the trade."""
-    return " ".join(paragraphs(contents))
-
-
 def paragraphs(contents: RunContents) -> list[str]:
     """Return the sentences of the findings whose place is the page."""
     return [
@@ -112,7 +104,7 @@ def _is_broken(contents: RunContents) -> bool:
 
 def _stands_on_page(contents: RunContents, section: Section[Any]) -> bool:
     """Whether sentence and figure stand on the page: nothing there takes a broken promise at its word."""
-    return section.place is Place.PAGE and not (section.trusts and _is_broken(contents))
+    return section.place is PagePlace.PAGE and not (section.trusts and _is_broken(contents))
 
 
 def _is_on_page(contents: RunContents, picture: DrawnPicture) -> bool:
@@ -133,25 +125,9 @@ def _subtitle(contents: RunContents) -> str:
         plural(game.rounds, "round"),
         plural(contents.run.worlds, "world"),
         scaling_text(facts) if facts.game.law.weighs_exactly else "noise in every step of the clients' training",
-        *_laws(facts),
         *(["early stopping"] if contents.run.chosen_releases is not None else []),
     )
     return " · ".join(parts)
-
-
-def _laws(facts: RunFacts) -> list[str]:
-    """Return what sets this release law apart from the plainest one, in a few words each."""
-    law, words = facts.game.law, unit_words(facts.relation)
-    parts = {
-        "each client protected as a whole": words.one == "client",
-        f"{words.many} sampled at rate {number_text(facts.sampling_rate)}": facts.is_sampled,
-        "cohorts take turns": isinstance(law.participation, FixedCohort),
-        f"{law.noise.kind} noise": law.adds_noise and law.noise.kind not in {"central", "inside-training"},
-        "adaptive clipping": law.is_adaptive,
-        "insider at the server": facts.game.standpoint.place is Standing.SERVER,
-        plural(facts.game.insiders, "insider"): facts.game.insiders > 1,
-    }
-    return [part for part, applies in parts.items() if applies]
 
 
 def _figure(number: int, picture: DrawnPicture, form: Form) -> str:
@@ -164,7 +140,7 @@ def _figure(number: int, picture: DrawnPicture, form: Form) -> str:
 
 
 def _failed(contents: RunContents) -> str:
-    broken = broken_rows(verdict_of(contents).judgement, contents.words)
+    broken = broken_tests(verdict_of(contents).judgement, contents.words)
     if not broken:
         return ""
     lines = "".join(
@@ -260,7 +236,7 @@ def _inside(section: Section[Any], numbers: Any, contents: RunContents, figures:
 
 
 def _basis(row: Row) -> str:
-    return f"{row.basis}. Reading: {row.reading}." if row.reading is Reading.BY_CHANCE else row.basis
+    return f"{row.basis}. Reading: {row.reading}." if row.aside else row.basis
 
 
 def _table(table: Table) -> str:

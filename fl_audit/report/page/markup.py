@@ -78,7 +78,17 @@ def html_table(
 
 
 def value_html(value: Any, is_share: bool = False, digits: int = 4) -> str:
-    """Return a number for display, wrapped so that its full precision stays in the page."""
+    """Return a number for display, wrapped so that its full precision stays in the page.
+
+    Parameters
+    ----------
+    value
+        A number, or whatever else stands in a row.
+    is_share
+        Whether it is shown in percent.
+    digits
+        That count.
+    """
     if value is None:
         return escape(MISSING)
     shown = percent(float(value)) if is_share else number_text(value, digits)

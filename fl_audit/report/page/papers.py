@@ -1,7 +1,6 @@
 """The papers whose methods a report uses, with their DOIs: those of the methods that the run really used."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from fl_audit.evidence.findings.attacks import AttackNumbers
 from fl_audit.evidence.findings.insider import InsiderNumbers
@@ -15,36 +14,9 @@ _IN_SP = "IEEE Symposium on Security and Privacy"
 _IN_JRSSB = "Journal of the Royal Statistical Society, Series B"
 
 
-@dataclass(frozen=True)
-class Paper:
-    """One paper.
-
-    Parameters
-    ----------
-    reference
-        Authors, year, title and where it appeared.
-    use
-        What it is used for.
-    doi
-        Its identifier.
-    is_used
-        Whether a run used it.
-    """
-
-    reference: str
-    use: str
-    doi: str
-    is_used: Callable[[RunContents], bool]
-
-    @property
-    def text(self) -> str:
-        """The paper as a list names it."""
-        return f"{self.reference}. {self.use}. doi:{self.doi}"
-
-
 def papers_of(contents: RunContents) -> list[str]:
     """Return the papers whose methods a run used, each as text."""
-    return [paper.text for paper in _PAPERS if paper.is_used(contents)]
+    return [f"{reference}. {use}. doi:{doi}" for reference, use, doi, is_used in _PAPERS if is_used(contents)]
 
 
 def _has(kind: type) -> Callable[[RunContents], bool]:
@@ -72,37 +44,38 @@ def _attacks_by(*names: str) -> Callable[[RunContents], bool]:
     return is_used
 
 
-_PAPERS = (
-    Paper("D. Bernau, G. Eibl, P. W. Grassal, H. Keller, F. Kerschbaum (2021). Quantifying identifiability to choose "
-          "and audit epsilon in differentially private deep learning. PVLDB 14(13)",
+_PAPERS: tuple[tuple[str, str, str, Callable[[RunContents], bool]], ...] = (
+    ("D. Bernau, G. Eibl, P. W. Grassal, H. Keller, F. Kerschbaum (2021). Quantifying identifiability to "
+          "choose and audit epsilon in differentially private deep learning. PVLDB 14(13)",
           "For the insider, the bounds on belief and advantage, and the empirical epsilon",
           "10.14778/3484224.3484231", _has_promise),
-    Paper("C. J. Clopper, E. S. Pearson (1934). The use of confidence or fiducial limits illustrated in the case of "
+    ("C. J. Clopper, E. S. Pearson (1934). The use of confidence or fiducial limits illustrated in the case of "
           "the binomial. Biometrika 26(4)", "For the interval of counted wins", "10.1093/biomet/26.4.404",
           _has(InsiderNumbers)),
-    Paper("D. Negoescu et al. (2023). Epsilon*: Privacy metric for machine learning models. PPAI-24",
+    ("D. Negoescu et al. (2023). Epsilon*: Privacy metric for machine learning models. PPAI-24",
           "For the risk of one released model", "10.48550/arXiv.2307.11280", _has_star),
-    Paper("S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha (2018). Privacy risk in machine learning: Analyzing the "
+    ("S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha (2018). Privacy risk in machine learning: Analyzing the "
           f"connection to overfitting. {_IN_CSF}", "For the membership adversary and its first bound",
           "10.1109/CSF.2018.00027", _has(MembershipNumbers)),
-    Paper("T. Humphries et al. (2023). Investigating membership inference attacks under data dependencies. "
+    ("T. Humphries et al. (2023). Investigating membership inference attacks under data dependencies. "
           f"{_IN_CSF}", "For its bound by epsilon and delta; it follows from P. Kairouz, S. Oh, P. Viswanath (2015), "
           "The composition theorem for differential privacy, ICML", "10.1109/CSF57540.2023.00013",
           _has(MembershipNumbers)),
-    Paper(f"J. Dong, A. Roth, W. J. Su (2022). Gaussian differential privacy. {_IN_JRSSB} 84(1)",
+    (f"J. Dong, A. Roth, W. J. Su (2022). Gaussian differential privacy. {_IN_JRSSB} 84(1)",
           "For the law of the log-odds and the exact advantage", "10.1111/rssb.12454", _has_promise),
-    Paper(f"I. Waudby-Smith, A. Ramdas (2024). Estimating means of bounded random variables by betting. {_IN_JRSSB} "
+    (f"I. Waudby-Smith, A. Ramdas (2024). Estimating means of bounded random variables by betting. {_IN_JRSSB} "
           "86(1)", "For the intervals of advantage, delta and epsilon from beliefs", "10.1093/jrsssb/qkad009",
           _has(PairNumbers)),
-    Paper(f"I. Mironov (2017). Rényi differential privacy. {_IN_CSF}", "For accounting over the rounds",
+    (f"I. Mironov (2017). Rényi differential privacy. {_IN_CSF}", "For accounting over the rounds",
           "10.1109/CSF.2017.11", _accounts_by_renyi),
-    Paper(f"R. Shokri, M. Stronati, C. Song, V. Shmatikov (2017). Membership inference attacks against machine "
+    (f"R. Shokri, M. Stronati, C. Song, V. Shmatikov (2017). Membership inference attacks against machine "
           f"learning models. {_IN_SP}", "For attacks by shadow models", "10.1109/SP.2017.41", _attacks_by("shadow")),
-    Paper(f"M. Nasr, R. Shokri, A. Houmansadr (2019). Comprehensive privacy analysis of deep learning. {_IN_SP}",
+    (f"M. Nasr, R. Shokri, A. Houmansadr (2019). Comprehensive privacy analysis of deep learning. {_IN_SP}",
           "For white-box attacks", "10.1109/SP.2019.00065",
           _attacks_by("white-box", "white-box-rounds", "active")),
-    Paper(f"N. Carlini et al. (2022). Membership inference attacks from first principles. {_IN_SP}", "For LiRA",
+    (f"N. Carlini et al. (2022). Membership inference attacks from first principles. {_IN_SP}", "For LiRA",
           "10.1109/SP46214.2022.9833649", _attacks_by("lira")),
-    Paper("S. Zarifzadeh, P. Liu, R. Shokri (2024). Low-cost high-power membership inference attacks. ICML",
+    ("S. Zarifzadeh, P. Liu, R. Shokri (2024). Low-cost high-power membership inference attacks. ICML",
           "For RMIA", "10.48550/arXiv.2312.03262", _attacks_by("rmia")),
 )  # fmt: skip
+"""Authors, year and title; what it is used for; its identifier; whether a run used it."""

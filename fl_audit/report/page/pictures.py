@@ -29,7 +29,7 @@ class DrawnPicture:
 def draw_all(contents: RunContents) -> list[DrawnPicture]:
     """Return every figure of the report, in order, without those that the run has no numbers for."""
     return [
-        _drawn(section.name, picture.draw(numbers, contents), picture.title, picture.caption(numbers, contents))
+        _drawn(section.name, picture.figure(numbers, contents), picture.title, picture.caption(numbers, contents))
         for section, numbers in measured(contents)
         if (picture := section.picture) is not None and picture.applies(numbers, contents)
     ]

@@ -1,15 +1,13 @@
 """The frame of every page that the software writes: one HTML file that loads nothing, whatever its body says."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import Enum
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from string import Template
 
+from fl_audit.report.banner import Banner
 from fl_audit.report.page.stylesheet import STYLESHEET
 from fl_audit.report.sections.origin import day_text
-from fl_audit.report.wording import DASH
 
 _SHELL = Template("""<!DOCTYPE html>
 <html lang="en">
@@ -35,27 +33,9 @@ $body
 """)
 
 
-class Look(Enum):
-    """How a verdict looks: class of the style sheet, and a sign."""
-
-    BAD = "violated", "✗"
-    GOOD = "consistent", "✓"
-    OPEN = "inconclusive", "?"
-    NONE = "open", DASH
-
-
-@dataclass(frozen=True)
-class Banner:
-    """What a page says first: a verdict in a few words, a line below it, and how it looks; plain text."""
-
-    word: str
-    line: str
-    look: Look
-
-
 def banner_html(banner: Banner) -> str:
     """Return the verdict of a page in large letters."""
-    kind, sign = banner.look.value
+    kind, sign, _ = banner.look.value
     return (
         f'<section class="verdict {kind}" aria-label="Verdict"><span class="sign" aria-hidden="true">{sign}</span>'
         f'<div><h2 class="word">{escape(banner.word)}</h2><p>{escape(banner.line)}</p></div></section>'

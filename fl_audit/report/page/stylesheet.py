@@ -148,13 +148,15 @@ _PAPER = """
   figure[id^="figure-"] img, figure[id^="figure-"] svg { max-width: 10cm; margin: 0 auto; }
   .figures { grid-template-columns: 1fr 1fr; gap: .4rem .8rem; }
   .figures figure { margin: 0; }
-  .figures figure img, .figures figure svg { max-width: 100%; }
+  .figures figure img, .figures figure svg { max-width: 86%; margin: 0; }
   .figures figcaption { font-size: 7.5pt; margin-top: .1rem; }
   figcaption { max-width: none; }
   h2 { margin: .8rem 0 .4rem; font-size: 1.1rem; }
   p { margin-bottom: .5rem; }
   h2#numbers, h2#configuration, h2#appendix { break-before: page; }
   table { table-layout: fixed; font-size: 8pt; overflow-wrap: anywhere; }
+  th, td { padding: .14rem .5rem .14rem 0; }
+  thead th:first-child { width: 32%; }
   td.value { white-space: normal; }
   .small-print { font-size: 6.5pt; }
   .small-print table { font-size: 6.5pt; line-height: 1.15; margin: 0 0 .6rem; }

@@ -32,7 +32,15 @@ def to_svg(figure: Figure, name: str) -> str:
 
 
 def inline_svg(text: str, name: str) -> str:
-    """Return what matplotlib wrote as an element for a page: short, themed, with names of its own."""
+    """Return what matplotlib wrote as an element for a page: short, themed, with names of its own.
+
+    Parameters
+    ----------
+    text
+        A whole SVG file.
+    name
+        Of the figure, unique on the page.
+    """
     text = _NOT_IN_A_PAGE.sub("", text[text.index("<svg") :])
     box = re.search(r'viewBox="[^"]+"', text)
     assert box is not None, "matplotlib writes a view box"

@@ -3,19 +3,18 @@
 Everything stands on one axis, from who sees a finished model alone to who knows all but one coin.
 """
 
-from typing import Any
-
 import numpy as np
 from matplotlib.figure import Figure
 
 from fl_audit.evidence.findings.attacks import INSIDER, AttackNumbers, measure_attacks
 from fl_audit.evidence.findings.found import finite
 from fl_audit.evidence.membership.limits import largest_tpr
-from fl_audit.evidence.membership.rates import Interval
-from fl_audit.report.finding import Picture, Place, Row, RunContents, Section, Table
+from fl_audit.evidence.membership.rates import Interval, MembershipRates
+from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Section, Table
+from fl_audit.report.reading import interval_beside
 from fl_audit.report.sections.promise import at_delta
-from fl_audit.report.style import INK, MUTED, add_legend, finish_axes, report_figure
-from fl_audit.report.wording import interval_text, number_text, percent, plural
+from fl_audit.report.style import INK, MUTED, finish_axes
+from fl_audit.report.wording import number_text, percent, plural
 
 _NAMES = {
     "loss": "Loss threshold",
@@ -30,15 +29,16 @@ _NAMES = {
 _SMALLEST_RATE = 1e-3
 _RATES_SHOWN = np.concatenate([[0.0], np.logspace(np.log10(_SMALLEST_RATE / 10), 0, 2000)])
 _LOOKS = (("#12426e", "-"), ("#4d7a2a", "--"), ("#7a3b69", "-."), ("#2a7f86", ":"), ("#5c5c5c", (0, (5, 1, 1, 1))))
-_INDEPENDENT = "worlds are independent; targets of one world share its model"
 
 
-def _named(name: str) -> str:
-    return _NAMES.get(name, name)
-
-
-def _interval(found: Interval, digits: int = 3) -> str:
-    return interval_text(found.value, found.low, found.high, digits)
+def _auc_row(name: str, numbers: AttackNumbers) -> Row:
+    rates = numbers.achieved[name].rates
+    how = (
+        "share of pairs of one world that the score puts in order; bootstrap interval over worlds, about so sure "
+        "together with its rates; worlds are independent; targets of one world share its model"
+    )
+    return Row(f"AUC, {_NAMES.get(name, name)}", rates.auc.value, how, rates.auc.low, rates.auc.high, rates.confidence,
+               numbers.largest_auc, on_page=True)  # fmt: skip
 
 
 def _sentence(numbers: AttackNumbers, contents: RunContents) -> str:
@@ -50,82 +50,51 @@ def _sentence(numbers: AttackNumbers, contents: RunContents) -> str:
     if numbers.outsiders:
         name, found = max(numbers.outsiders.items(), key=lambda one: one[1].rates.auc.value)
         several = len(numbers.outsiders) > 1
-        who, were = ("Attackers", "were") if several else (f"An attacker ({_named(name)})", "was")
+        who, were = ("Attackers", "were") if several else (f"An attacker ({_NAMES.get(name, name)})", "was")
         text += (
             f" {who} who saw the finished models alone {were} then shown one that was in and one that was not; "
-            f"{f'the best of them ({_named(name)})' if several else 'it'} picked the right one in "
-            f"{percent(found.rates.auc.value)} of cases, where coin-flipping has 50 %."
+            f"{f'the best of them ({_NAMES.get(name, name)})' if several else 'it'} picked the right one in "
+            f"{percent(found.rates.auc.value)} of cases{_auc_row(name, numbers).aside}, where coin-flipping has 50 %."
         )
     insider = numbers.achieved.get(INSIDER)
     if insider is not None:
         text += (
             " A participant who knows everything but that one coin, and sees every update, is right in "
-            f"{percent(insider.rates.auc.value)}."
+            f"{percent(insider.rates.auc.value)}{_auc_row(INSIDER, numbers).aside}."
         )
     if numbers.largest_auc is not None:
         text += f" The promise allows nobody more than {percent(numbers.largest_auc)}."
     return text
 
 
-def _console(numbers: AttackNumbers, _: RunContents) -> list[tuple[str, str]]:
-    lines = []
-    for name, found in numbers.achieved.items():
-        bound = "" if found.bound is None else f"; epsilon at least {number_text(found.bound.epsilon, 3)}"
-        if found.one_run is not None:
-            bound += f", by one run {number_text(found.one_run.epsilon, 3)}"
-        tpr = _interval(found.rates.tpr_at_fpr_001, 2)
-        lines.append((_named(name), f"AUC {_interval(found.rates.auc)}; TPR at 1 % FPR {tpr}{bound}"))
-    return lines
-
-
 def _tables(numbers: AttackNumbers, contents: RunContents) -> list[Table]:
     columns = ("Who attacks", "AUC", "TPR at 0.1 % FPR", "TPR at 1 % FPR", "Balanced accuracy")
-    rows: list[tuple[Any, ...]] = [
-        (_named(name), _interval(rates.auc), _interval(rates.tpr_at_fpr_0001), _interval(rates.tpr_at_fpr_001),
-         _interval(rates.balanced_accuracy))
-        for name, found in numbers.achieved.items() for rates in (found.rates,)
+    most: tuple[float | None, ...] = (None,) * 4
+    promise = contents.facts.guarantee
+    if promise is not None:
+        allowed = largest_tpr(promise.claim.profile, np.array([1e-3, 1e-2]))
+        most = (numbers.largest_auc, float(allowed[0]), float(allowed[1]), (1 + promise.advantage_bound_exact) / 2)
+    rows = [
+        (_NAMES.get(name, name), *(interval_beside(one.value, one.low, one.high, limit)
+                         for one, limit in zip(_rates(found.rates), most, strict=True)))
+        for name, found in numbers.achieved.items()
     ]  # fmt: skip
-    if (promise := contents.facts.guarantee) is not None:
-        allowed = [float(value) for value in largest_tpr(promise.claim.profile, np.array([1e-3, 1e-2]))]
-        most = (numbers.largest_auc, *allowed, (1 + promise.advantage_bound_exact) / 2)
+    if promise is not None:
         rows.append(("Nobody, by the promise", *(f"at most {number_text(value, 3)}" for value in most)))
     title = f"Membership attacks on {plural(numbers.targets, 'target')} in {plural(numbers.worlds, 'world')}"
-    return [Table(title, columns, tuple(rows)), _bounds_table(numbers, contents)]
+    return [Table(title, columns, tuple(rows))]
 
 
-def _bounds_table(numbers: AttackNumbers, contents: RunContents) -> Table:
-    """Return what each attack's scores prove, beside the promise."""
-    facts = contents.facts
-    rows: list[tuple[Any, ...]] = [
-        (
-            _named(name),
-            None if found.bound is None else found.bound.epsilon,
-            None if found.one_run is None else found.one_run.epsilon,
-            None if found.by_tradeoff is None else found.by_tradeoff.epsilon,
-            None if found.one_run is None else f"{found.one_run.guesses.right} of {found.one_run.guesses.guessed}",
-        )
-        for name, found in numbers.achieved.items()
-    ]
-    if facts.guarantee is not None:
-        rows.append(("The promise", *(facts.guarantee.epsilon,) * 3, None))
-    columns = ("Who attacks", "one target of every world", "one-run bound (world 0)",
-               "one-run bound by the trade-off curve", "right guesses in world 0")  # fmt: skip
-    delta = float(facts.configuration["privacy"]["delta"])
-    return Table(f"Epsilon that is proved at {percent(facts.confidence)} confidence{at_delta(delta)}", columns,
-                 tuple(rows))  # fmt: skip
+def _rates(rates: MembershipRates) -> tuple[Interval, ...]:
+    return rates.auc, rates.tpr_at_fpr_0001, rates.tpr_at_fpr_001, rates.balanced_accuracy
 
 
 def _rows(numbers: AttackNumbers, contents: RunContents) -> list[Row]:
     promise, found = contents.facts.guarantee, list[Row]()
     epsilon = None if promise is None else promise.epsilon
     for name, one in numbers.achieved.items():
-        said, auc = _named(name), one.rates.auc
-        how = (
-            "share of pairs of one world that the score puts in order; bootstrap interval over worlds, about so sure "
-            f"together with its rates; {_INDEPENDENT}"
-        )
-        found.append(Row(f"AUC, {said}", auc.value, how, auc.low, auc.high, one.rates.confidence, numbers.largest_auc,
-                         on_page=True))  # fmt: skip
+        said = _NAMES.get(name, name)
+        found.append(_auc_row(name, numbers))
         basis = "not computed: the worlds were shadow models of each other"
         if one.bound is not None:
             basis = (
@@ -133,7 +102,8 @@ def _rows(numbers: AttackNumbers, contents: RunContents) -> list[Row]:
                 f"one target drawn in each world; {one.bound.assumption}"
             )
         proved = None if one.bound is None else finite(one.bound.epsilon)
-        found.append(Row(f"Lower bound on epsilon, {said} (nats)", proved, basis, limit=epsilon))
+        found.append(Row(f"Lower bound on epsilon, {said} (nats)", proved, basis, limit=epsilon,
+                         on_page=one.bound is not None))  # fmt: skip
         if one.one_run is not None:
             at = f"holds at {percent(one.one_run.confidence)} confidence; coins are independent"
             counted = f"{one.one_run.guesses.right} of {one.one_run.guesses.guessed} guesses right in world 0"
@@ -151,16 +121,15 @@ def _rows(numbers: AttackNumbers, contents: RunContents) -> list[Row]:
     return found
 
 
-def roc_figure(numbers: AttackNumbers, contents: RunContents) -> Figure:
+def _roc_figure(figure: Figure, numbers: AttackNumbers, contents: RunContents) -> None:
     """Draw every ROC on logarithmic axes, with intervals at two rates, what the promise allows and what coins reach."""
-    figure = report_figure(4.6)
     axes = figure.add_subplot()
     for place, (name, found) in enumerate(numbers.achieved.items()):
         colour, line = (INK, "-") if name == INSIDER else _LOOKS[place % len(_LOOKS)]
         # Of the corners of many worlds as many as a figure can show: memory would grow with every score.
         shown = np.unique(np.searchsorted(found.roc.fpr, _RATES_SHOWN, side="right") - 1)
         fpr = np.maximum(found.roc.fpr[shown], _SMALLEST_RATE / 10)
-        width, label = (2.6 if name == INSIDER else 1.8), f"{_named(name)}: AUC {found.rates.auc.value:.3f}"
+        width, label = (2.6 if name == INSIDER else 1.8), f"{_NAMES.get(name, name)}: AUC {found.rates.auc.value:.3f}"
         axes.plot(fpr, found.roc.tpr[shown], linestyle=line, color=colour, linewidth=width, label=label)
         for rate, at in ((1e-3, found.rates.tpr_at_fpr_0001), (1e-2, found.rates.tpr_at_fpr_001)):
             beside = rate * 1.05 ** (place + 1)  # side by side, so that none hides another
@@ -176,8 +145,6 @@ def roc_figure(numbers: AttackNumbers, contents: RunContents) -> Figure:
         axes.plot(rates, allowed, linestyle=(0, (8, 2)), color=MUTED, linewidth=1.6, label="most that is promised")
     axes.set(xscale="log", yscale="log", xlim=(_SMALLEST_RATE, 1), ylim=(_SMALLEST_RATE, 1.05))
     finish_axes(axes, "Who finds members, at how many false alarms", "False-positive rate", "True-positive rate")
-    add_legend(axes, columns=2)
-    return figure
 
 
 def _caption(_: AttackNumbers, contents: RunContents) -> str:
@@ -196,10 +163,9 @@ ATTACKS = Section(
     numbers=AttackNumbers,
     measure=measure_attacks,
     keys=("attacks",),
-    place=Place.PAGE,
+    place=PagePlace.PAGE,
     sentence=_sentence,
     rows=_rows,
     tables=_tables,
-    picture=Picture("What outsiders get of what the insider can get", roc_figure, _caption),
-    console=_console,
+    picture=Picture("What outsiders get of what the insider can get", _roc_figure, _caption, height=4.6),
 )

@@ -11,8 +11,9 @@ from fl_audit.evidence.findings.attributes import (
     Guesser,
     measure_attributes,
 )
-from fl_audit.report.finding import Place, Row, RunContents, Section, Table
-from fl_audit.report.wording import interval_text, number_text, percent
+from fl_audit.report.finding import PagePlace, Row, RunContents, Section, Table
+from fl_audit.report.reading import aside, interval_beside, reading_of
+from fl_audit.report.wording import number_text, percent
 
 _NAMES = {
     GUESSED_BLINDLY: "Without a model: the commonest value",
@@ -21,8 +22,8 @@ _NAMES = {
 }
 
 
-def _interval(found: MeanAdvantage) -> str:
-    return interval_text(found.advantage, found.low, found.high)
+def _interval(found: MeanAdvantage, limit: float | None) -> str:
+    return interval_beside(found.advantage, found.low, found.high, limit)
 
 
 def _best(numbers: AttributeNumbers) -> Guesser:
@@ -31,10 +32,13 @@ def _best(numbers: AttributeNumbers) -> Guesser:
 
 def _sentence(numbers: AttributeNumbers, _: RunContents) -> str:
     best = _best(numbers)
+    gain = best.advantage
+    note = aside(reading_of(gain.advantage, gain.low, gain.high, numbers.largest))
     return (
         f"Somebody who knew all of a record but its {_quoted(numbers)}, and asked the model how well each possible "
         f"value fits, guessed it right for {percent(best.members)} of the records that were trained with and for "
-        f"{percent(best.others)} of the others: the difference is what training with a record gives away of it."
+        f"{percent(best.others)} of the others: the difference{note} is what training with a "
+        "record gives away of it."
     )
 
 
@@ -45,7 +49,7 @@ def _quoted(numbers: AttributeNumbers) -> str:
 def _tables(numbers: AttributeNumbers, contents: RunContents) -> list[Table]:
     columns = ("Who guesses", "Right, members", "Right, others", "Advantage")
     rows: list[tuple[Any, ...]] = [
-        (said, percent(found.members), percent(found.others), _interval(found.advantage))
+        (said, percent(found.members), percent(found.others), _interval(found.advantage, numbers.largest))
         for name, said in _NAMES.items()
         for found in (numbers.by_name[name],)
     ]
@@ -68,21 +72,14 @@ def _rows(numbers: AttributeNumbers, _: RunContents) -> list[Row]:
     ]  # fmt: skip
 
 
-def _console(numbers: AttributeNumbers, _: RunContents) -> list[tuple[str, str]]:
-    best = _best(numbers)
-    said = f"right for {percent(best.members)} of members, {percent(best.others)} of others"
-    return [("Attribute", f"{_quoted(numbers)}: {said}; advantage {_interval(best.advantage)}")]
-
-
 ATTRIBUTES = Section(
     name="attributes",
     title="Attribute inference",
     numbers=AttributeNumbers,
     measure=measure_attributes,
     keys=("attribute",),
-    place=Place.PAGE,
+    place=PagePlace.PAGE,
     sentence=_sentence,
     rows=_rows,
     tables=_tables,
-    console=_console,
 )

@@ -1,8 +1,6 @@
 """The insider's belief, round by round."""
 
 import math
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,39 +8,15 @@ from matplotlib.figure import Figure
 from scipy.special import expit, logit
 
 from fl_audit.evidence.belief.laws import belief_band
-from fl_audit.evidence.findings.found import Findings
 from fl_audit.evidence.findings.insider import InsiderNumbers
-from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.report.finding import Picture, RunContents, Section
 from fl_audit.report.sections.insider import FEWEST_FOR_HISTOGRAM
 from fl_audit.report.sections.promise import belief_bounds
-from fl_audit.report.style import (
-    BIT_STYLES,
-    INK,
-    add_legend,
-    draw_band,
-    finish_axes,
-    markers_for,
-    report_figure,
-    whole_number_axis,
-)
+from fl_audit.report.style import BIT_STYLES, INK, draw_band, finish_axes, markers_for, whole_number_axis
 from fl_audit.report.wording import percent
 
 
-@dataclass(frozen=True)
-class BeliefPaths:
-    """Nothing but what stands in the table of rounds."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return no entry."""
-        return {}
-
-
-def _measure(_: FinishedRun, findings: Findings) -> BeliefPaths | None:
-    return None if findings.find(InsiderNumbers) is None else BeliefPaths()
-
-
-def _caption(_: BeliefPaths, contents: RunContents) -> str:
+def _caption(_: InsiderNumbers, contents: RunContents) -> str:
     many = contents.run.worlds >= FEWEST_FOR_HISTOGRAM
     shown = "Medians and the middle 90 % of worlds" if many else "Each world"
     law = " Dotted: where the exact law has 90 %." if contents.run.has_even_rounds else ""
@@ -52,9 +26,8 @@ def _caption(_: BeliefPaths, contents: RunContents) -> str:
     )
 
 
-def belief_rounds_figure(_: BeliefPaths, contents: RunContents) -> Figure:
+def _belief_rounds_figure(figure: Figure, _: InsiderNumbers, contents: RunContents) -> None:
     """Draw the belief in D over the rounds: bands over all worlds, or each of few; and the law where it is exact."""
-    figure = report_figure(4.6)
     axes = figure.add_subplot()
     for bit in (1, 0):
         _draw_bit(axes, contents, bit)
@@ -67,8 +40,6 @@ def belief_rounds_figure(_: BeliefPaths, contents: RunContents) -> Figure:
     whole_number_axis(axes, 0, contents.facts.game.rounds)
     title = "The insider's belief, round by round"
     finish_axes(axes, title, "Round (number; 0 = before training)", "Belief in D (probability)")
-    add_legend(axes, columns=2)
-    return figure
 
 
 def _draw_bit(axes: Axes, contents: RunContents, bit: int) -> None:
@@ -101,8 +72,8 @@ def _draw_bit(axes: Axes, contents: RunContents, bit: int) -> None:
 BELIEF_ROUNDS = Section(
     name="belief-rounds",
     title="Beliefs over rounds",
-    numbers=BeliefPaths,
-    measure=_measure,
+    numbers=InsiderNumbers,
+    measure=lambda _, findings: findings.find(InsiderNumbers),
     trusts=True,
-    picture=Picture("Beliefs over rounds", belief_rounds_figure, _caption),
+    picture=Picture("Beliefs over rounds", _belief_rounds_figure, _caption, height=4.6),
 )

@@ -5,7 +5,6 @@ from dataclasses import asdict
 from fl_audit.evidence.findings.client_promises import ClientPromises, measure_client_promises
 from fl_audit.report.finding import RunContents, Section, Table
 from fl_audit.report.sections.promise import at_delta
-from fl_audit.report.wording import number_text
 
 
 def _tables(numbers: ClientPromises, contents: RunContents) -> list[Table]:
@@ -18,11 +17,6 @@ def _tables(numbers: ClientPromises, contents: RunContents) -> list[Table]:
     return [Table(title, columns, rows)]
 
 
-def _console(numbers: ClientPromises, _: RunContents) -> list[tuple[str, str]]:
-    low, high = (number_text(end, 3) for end in numbers.range)
-    return [("Clients", f"each promises its own records epsilon {low}" + (f" to {high}" if high != low else ""))]
-
-
 CLIENT_PROMISES = Section(
     name="client-promises",
     title="What each client promises its own records",
@@ -30,5 +24,4 @@ CLIENT_PROMISES = Section(
     keys=("client_promises",),
     measure=measure_client_promises,
     tables=_tables,
-    console=_console,
 )

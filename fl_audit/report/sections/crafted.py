@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 
 from fl_audit.evidence.findings.crafted import CraftedNumbers, measure_crafted
 from fl_audit.report.finding import Picture, Row, RunContents, Section
-from fl_audit.report.style import finish_axes, report_figure
-from fl_audit.report.wording import number_text, plural
+from fl_audit.report.style import finish_axes
+from fl_audit.report.wording import plural
 
 
 def _sentence(numbers: CraftedNumbers, _: RunContents) -> str:
@@ -17,16 +17,6 @@ def _sentence(numbers: CraftedNumbers, _: RunContents) -> str:
         "right angles to what all other records add up to (after CANIFE, Maddock et al. 2023). What is promised holds "
         "for every record that somebody could bring, so for this one too."
     )
-
-
-def _console(numbers: CraftedNumbers, _: RunContents) -> list[tuple[str, str]]:
-    initial = numbers.initial
-    later = "" if numbers.mean is None else f"; {number_text(numbers.mean, 3)} of the sensitivity over all rounds"
-    return [(
-        "Crafted record",
-        f"clipped gradient {number_text(initial.length, 3)} of the clipping norm, |cosine| to the others' sum "
-        f"{number_text(initial.cosine, 2)}{later}",
-    )]  # fmt: skip
 
 
 def _rows(numbers: CraftedNumbers, contents: RunContents) -> list[Row]:
@@ -54,16 +44,15 @@ def _images(numbers: CraftedNumbers) -> list[tuple[str, NDArray[np.float32]]]:
     return [(name, record.mean(axis=0) if record.ndim == 3 else record) for name, record in named]
 
 
-def crafted_figure(numbers: CraftedNumbers, _: RunContents) -> Figure:
+def _crafted_figure(figure: Figure, numbers: CraftedNumbers, _: RunContents) -> None:
     """Draw the crafted records as grey images."""
-    figure, images = report_figure(3.4), _images(numbers)
+    images = _images(numbers)
     for place, (name, image) in enumerate(images):
         axes = figure.add_subplot(1, len(images), place + 1)
         drawn = axes.imshow(image, cmap="gray", interpolation="nearest")
         finish_axes(axes, f"Crafted record {name}", "Column (pixel)", "Row (pixel)")
         axes.grid(False)
         figure.colorbar(drawn, ax=axes, label="Value of the feature (no unit)", shrink=0.8)
-    return figure
 
 
 def _caption(numbers: CraftedNumbers, _: RunContents) -> str:
@@ -78,6 +67,5 @@ CRAFTED = Section(
     keys=("crafted",),
     sentence=_sentence,
     rows=_rows,
-    picture=Picture("The crafted record", crafted_figure, _caption, lambda numbers, _: bool(_images(numbers))),
-    console=_console,
+    picture=Picture("The crafted record", _crafted_figure, _caption, lambda numbers, _: bool(_images(numbers))),
 )

@@ -12,19 +12,9 @@ from fl_audit.evidence.findings.found import finite
 from fl_audit.report.finding import Row, RunContents, Section, Table
 from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.sections.verdict import verdict_of
-from fl_audit.report.test_words import title_of
+from fl_audit.report.tests_table import title_of
 from fl_audit.report.units import UnitWords
 from fl_audit.report.wording import DASH, number_text, percent, uncapital
-
-
-def _console(numbers: EmpiricalNumbers, contents: RunContents) -> list[tuple[str, str]]:
-    decisive, promise, words = numbers.decisive, contents.facts.guarantee, contents.words
-    assert promise is not None, "what was not promised is not measured"
-    text = (
-        f"epsilon at least {number_text(decisive.epsilon_lower_bound, 3)} at {percent(decisive.confidence)} confidence "
-        f"by {_method(decisive, words)}; {_detectable(contents)}; promised {number_text(promise.epsilon, 3)}"
-    )
-    return [("Evidence", text)]
 
 
 def _method(decisive: Judgement, words: UnitWords) -> str:
@@ -41,7 +31,8 @@ def _detectable(contents: RunContents) -> str:
     level = f"level {number_text(_level_of(decisive))}"
     if not math.isfinite(decisive.limit_of_detection):
         return (
-            f"along {contents.words.direction} nothing could have been found at {level}, since D and D' hardly differed"
+            f"where the {contents.words.one} is hidden nothing could have been found at {level}, since D and D' hardly "
+            "differed"
         )
     found = number_text(decisive.limit_of_detection, 3)
     if numbers.judges_scores:
@@ -117,5 +108,4 @@ EMPIRICAL_EPSILON = Section(
     keys=("empirical_epsilon",),
     rows=_rows,
     tables=_tables,
-    console=_console,
 )

@@ -10,8 +10,8 @@ from fl_audit.evidence.findings.released_model import StarNumbers, measure_star
 from fl_audit.report.curves import draw_spread
 from fl_audit.report.finding import Picture, Row, RunContents, Section
 from fl_audit.report.sections.promise import at_delta
-from fl_audit.report.style import INK, MUTED, add_legend, finish_axes, report_figure, whole_number_axis
-from fl_audit.report.wording import MISSING, number_text
+from fl_audit.report.style import INK, MUTED, finish_axes, whole_number_axis
+from fl_audit.report.wording import number_text
 
 SQUASH = 4.0
 """A promised epsilon more than this many times above the largest Epsilon* drawn would flatten the curve."""
@@ -52,19 +52,6 @@ def _losses_text(contents: RunContents) -> str:
     return f"{told}; losses beyond the public range from {low} to {high} count as its ends."
 
 
-def _console(star: StarNumbers, contents: RunContents) -> list[tuple[str, str]]:
-    if not math.isfinite(star.mean):
-        return [("Epsilon*", MISSING)]
-    at = number_text(star.settings.delta)
-    leak = f"{number_text(star.mean, 3)} on average, {number_text(star.largest, 3)} at most, at delta {at}"
-    if math.isfinite(star.untrained_mean):
-        leak += f"; untrained {number_text(star.untrained_mean, 3)}, {number_text(star.untrained_largest, 3)}"
-    promise = contents.facts.guarantee
-    if promise is not None and star.largest > promise.epsilon:
-        leak += " (single models may exceed the promised epsilon by chance)"
-    return [("Epsilon*", leak)]
-
-
 def _rows(star: StarNumbers, _: RunContents) -> list[Row]:
     cut = f", error rates within {star.settings.cut:g} of 0 and 1 left out" if star.settings.cut else ""
     how = (
@@ -73,7 +60,7 @@ def _rows(star: StarNumbers, _: RunContents) -> list[Row]:
     )
     chance = "the same of release 0, which cannot leak: what chance reaches"
     return [
-        Row("Epsilon*, mean over worlds (nats)", finite(star.mean), f"of the final release, {how}"),
+        Row("Epsilon*, mean over worlds (nats)", finite(star.mean), f"of the final release, {how}", on_page=True),
         Row("Epsilon*, largest world (nats)", finite(star.largest), "an extreme value"),
         Row("Epsilon* of untrained models, mean (nats)", finite(star.untrained_mean), chance),
         Row(
@@ -104,9 +91,9 @@ def promise_fits(contents: RunContents) -> bool:
     return promise is not None and bool(values.size) and promise.epsilon <= SQUASH * float(values.max())
 
 
-def star_figure(star: StarNumbers, contents: RunContents) -> Figure:
+def _star_figure(figure: Figure, star: StarNumbers, contents: RunContents) -> None:
     """Draw Epsilon* over the releases, with the floor that chance reaches and the promise where it fits."""
-    figure, releases, promise = report_figure(3.8), contents.releases, contents.facts.guarantee
+    releases, promise = contents.releases, contents.facts.guarantee
     axes = figure.add_subplot()
     draw_spread(axes, releases, "epsilon_star")
     if promise is not None and promise_fits(contents):
@@ -119,13 +106,6 @@ def star_figure(star: StarNumbers, contents: RunContents) -> Figure:
     whole_number_axis(axes, int(releases["round"].min()), int(releases["round"].max()))
     name = f"Epsilon* (nats)\nat δ = {number_text(star.settings.delta)}"
     finish_axes(axes, "Epsilon* of each released model", "Release (number; 0 = initial model)", name)
-    add_legend(axes)
-    return figure
-
-
-def _is_drawn(_: StarNumbers, contents: RunContents) -> bool:
-    releases = contents.releases
-    return "epsilon_star" in releases and bool(releases["epsilon_star"].notna().any())
 
 
 EPSILON_STAR = Section(
@@ -136,7 +116,7 @@ EPSILON_STAR = Section(
     keys=("epsilon_star",),
     sentence=_sentence,
     rows=_rows,
-    picture=Picture("Epsilon*", star_figure, _caption, _is_drawn),
-    console=_console,
-    belongs=lambda facts: True,
+    picture=Picture(
+        "Epsilon*", _star_figure, _caption, lambda star, contents: bool(contents.releases["epsilon_star"].notna().any())
+    ),
 )

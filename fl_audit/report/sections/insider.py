@@ -6,15 +6,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.advantage import clopper_pearson
-from fl_audit.evidence.belief.laws import Floats, belief_density, belief_grid
+from fl_audit.evidence.belief.laws import belief_density, belief_grid
 from fl_audit.evidence.findings.insider import InsiderNumbers, measure_insider
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.privacy.log_odds import LogOddsLaw
-from fl_audit.report.finding import Picture, Place, Row, RunContents, Section
+from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Section
 from fl_audit.report.law_words import insider_text
 from fl_audit.report.sections.promise import belief_bounds
-from fl_audit.report.style import BIT_STYLES, INK, MUTED, add_legend, draw_limit, finish_axes, report_figure, span
+from fl_audit.report.style import BIT_STYLES, INK, MUTED, draw_limit, finish_axes, span
 from fl_audit.report.wording import number_text, percent, plural
 
 FEWEST_FOR_HISTOGRAM = 20
@@ -26,50 +27,65 @@ _COUNTED = "counted; worlds are independent repetitions"
 def _sentence(numbers: InsiderNumbers, contents: RunContents) -> str:
     """Return how often the insider was right beside coin-flipping, and how sure it became."""
     worlds, wins, beyond = numbers.estimate.worlds, numbers.estimate.wins, numbers.belief_violations
+    won, surer = advantage_row(numbers, contents), surer_row(numbers, contents)
     who = f"We put the strongest insider we could think of to the test: {insider_text(contents.facts)}."
     surest = f"The surest it ever became of the right answer was {percent(numbers.max_belief)}"
     if worlds == 1:
         return (
             f"{who} It had a single trial and guessed {'right' if wins else 'wrong'}; one trial says almost nothing. "
-            f"{surest}, {'beyond' if beyond else 'within'} the promised limit."
+            f"{surest}, {'beyond' if beyond else 'within'} the promised limit{surer.aside}."
         )
     return (
-        f"{who} It was right in {wins:,} of {worlds:,} trials, where flipping a coin is right in about "
+        f"{who} It was right in {wins:,} of {worlds:,} trials{won.aside}, where flipping a coin is right in about "
         f"{number_text(worlds / 2)} of them. {surest}, and it passed the promised limit in "
-        f"{f'{beyond:,}' if beyond else 'none'} of {worlds:,} trials."
+        f"{f'{beyond:,}' if beyond else 'none'} of {worlds:,} trials{surer.aside}."
     )
 
 
-def _console(numbers: InsiderNumbers, contents: RunContents) -> list[tuple[str, str]]:
-    estimate, row = numbers.estimate, _advantage(numbers, contents)
-    reading = "" if row.reading is None else f"; advantage {row.reading}"
-    text = (
-        f"right in {number_text(estimate.wins)} of {number_text(estimate.worlds)}; largest belief "
-        f"{percent(numbers.max_belief)}; {number_text(numbers.belief_violations)} beyond the bound{reading}"
-    )
-    return [("Insider", text)]
+def advantage_row(numbers: InsiderNumbers, contents: RunContents) -> Row:
+    """Return how much better than a coin the insider guessed, beside what is promised.
 
-
-def _advantage(numbers: InsiderNumbers, contents: RunContents) -> Row:
-    found, promise = numbers.estimate, contents.facts.guarantee
+    Parameters
+    ----------
+    numbers
+        What the insider achieved.
+    contents
+        What the report is drawn from.
+    """
+    found = numbers.estimate
     basis = "twice the share of right guesses - 1, 0 is coin-flipping; Clopper-Pearson interval; worlds are independent"
-    limit = None if promise is None else promise.advantage_bound_exact
+    limit = contents.largest_advantage
     return Row("Advantage of the insider", found.advantage, basis, found.low, found.high, found.confidence, limit,
                on_page=True)  # fmt: skip
 
 
-def _rows(numbers: InsiderNumbers, contents: RunContents) -> list[Row]:
+def surer_row(numbers: InsiderNumbers, contents: RunContents) -> Row:
+    """Return in which share of the worlds the insider passed the promised limit, beside how often it may.
+
+    Parameters
+    ----------
+    numbers
+        What the insider achieved.
+    contents
+        What the report is drawn from.
+    """
     estimate, promise, beyond = numbers.estimate, contents.facts.guarantee, numbers.belief_violations
     low, high = clopper_pearson(beyond, estimate.worlds, estimate.confidence)
+    limit = None if promise is None else promise.delta
+    return Row("Share of trials surer than promised", beyond / estimate.worlds, f"{_COUNTED}; Clopper-Pearson interval",
+               low, high, estimate.confidence, limit, is_share=True, on_page=True)  # fmt: skip
+
+
+def _rows(numbers: InsiderNumbers, contents: RunContents) -> list[Row]:
+    estimate = numbers.estimate
     return [
         Row("Worlds (trials)", estimate.worlds, _COUNTED),
         Row("Right guesses", estimate.wins, f"{_COUNTED}; the insider names the likelier data set"),
-        _advantage(numbers, contents),
+        advantage_row(numbers, contents),
         Row("Largest belief in the truth", numbers.max_belief, "largest over all worlds: it grows with their number",
             is_share=True),
-        Row("Worlds beyond the belief bound", beyond, _COUNTED),
-        Row("Share of trials surer than promised", beyond / estimate.worlds, f"{_COUNTED}; Clopper-Pearson interval",
-            low, high, estimate.confidence, None if promise is None else promise.delta, is_share=True, on_page=True),
+        Row("Worlds beyond the belief bound", numbers.belief_violations, _COUNTED),
+        surer_row(numbers, contents),
     ]  # fmt: skip
 
 
@@ -85,13 +101,12 @@ def _caption(numbers: InsiderNumbers, contents: RunContents) -> str:
     allowed = "" if promise is None else f"; promised is {percent(promise.delta)} at most"
     return (
         f"Final belief in the data set really used. {law} Beyond the promised limit lie "
-        f"{beyond:,} of {worlds:,} ({percent(beyond / worlds)}){allowed}."
+        f"{beyond:,} of {worlds:,} ({percent(beyond / worlds)}){allowed}{surer_row(numbers, contents).aside}."
     )
 
 
-def beliefs_figure(numbers: InsiderNumbers, contents: RunContents) -> Figure:
+def _beliefs_figure(figure: Figure, numbers: InsiderNumbers, contents: RunContents) -> None:
     """Draw the final beliefs in the dataset that was really used, beside their law where it is exact."""
-    figure = report_figure(3.8)
     axes = figure.add_subplot()
     facts, laws, worlds = contents.facts, exact_laws(contents.run), contents.worlds
     highest = top = _draw_beliefs(axes, worlds["belief"].to_numpy(dtype=np.float64))
@@ -110,8 +125,6 @@ def beliefs_figure(numbers: InsiderNumbers, contents: RunContents) -> Figure:
     finish_axes(
         axes, title, x_name, "Density (share of worlds\nper unit of probability)" if highest else "each mark is a world"
     )
-    add_legend(axes)
-    return figure
 
 
 def _draw_beliefs(axes: Axes, beliefs: Floats) -> float:
@@ -148,10 +161,9 @@ INSIDER = Section(
     numbers=InsiderNumbers,
     measure=measure_insider,
     keys=("insider",),
-    place=Place.PAGE,
+    place=PagePlace.PAGE,
     trusts=True,
     sentence=_sentence,
     rows=_rows,
-    picture=Picture("Final beliefs", beliefs_figure, _caption),
-    console=_console,
+    picture=Picture("Final beliefs", _beliefs_figure, _caption),
 )

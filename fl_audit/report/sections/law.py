@@ -2,19 +2,18 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, assert_never
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fl_audit.evidence.findings.found import Findings
-from fl_audit.evidence.finished_run import FinishedRun, RunFacts
+from fl_audit.evidence.findings.promise import PromiseNumbers
+from fl_audit.evidence.finished_run import RunFacts
 from fl_audit.evidence.run_tables import NORM_COLUMN
 from fl_audit.mechanisms.noise import NoiseScaling
 from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSampling
 from fl_audit.report.curves import draw_spread, quantiles_by_round
-from fl_audit.report.finding import Look, Picture, RunContents, Section, Table
+from fl_audit.report.finding import Picture, RunContents, Section, Table, TableLook
 from fl_audit.report.law_words import (
     clipping_text,
     contribution_text,
@@ -24,41 +23,29 @@ from fl_audit.report.law_words import (
     randomiser_text,
     scaling_text,
     standpoint_text,
-    units_text,
 )
-from fl_audit.report.style import INK, add_legend, finish_axes, report_figure, whole_number_axis
+from fl_audit.report.style import INK, finish_axes, whole_number_axis
 from fl_audit.report.units import unit_words
-from fl_audit.report.wording import capital, number_text, percent, relation_text
+from fl_audit.report.wording import capital, number_text, percent, plural
 
 SMALL_SENSITIVITY = 0.05
 """Where every median lies below this share of the clipping norm, the axis of the sensitivities is logarithmic."""
 
 
-@dataclass(frozen=True)
-class LawNumbers:
-    """Nothing measured: what the law is stands in the facts of the run, and in `guarantee` of the summary."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return no entry."""
-        return {}
-
-
-def _measure(_: FinishedRun, __: Findings) -> LawNumbers:
-    return LawNumbers()
-
-
 def law_table(facts: RunFacts) -> Table:
     """Return what was played, in pairs of a fact and its value."""
     rows = (*_promise_rows(facts), *_noise_rows(facts), *_game_rows(facts))
-    return Table("The release law", ("Fact", "Value"), rows, Look.PAIRS)
+    return Table("The release law", ("Fact", "Value"), rows, TableLook.PAIRS)
 
 
 def settings_table(facts: RunFacts) -> Table:
     """Return the resolved configuration, without the challenger's seed."""
-    return Table("Resolved configuration", ("Setting", "Value"), tuple(_flat(facts.configuration)), Look.CONFIGURATION)
+    return Table(
+        "Resolved configuration", ("Setting", "Value"), tuple(_flat(facts.configuration)), TableLook.CONFIGURATION
+    )
 
 
-def _tables(_: LawNumbers, contents: RunContents) -> list[Table]:
+def _tables(_: PromiseNumbers, contents: RunContents) -> list[Table]:
     return [law_table(contents.facts), settings_table(contents.facts)]
 
 
@@ -67,8 +54,11 @@ def _promise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
     randomiser, words = facts.game.randomiser, unit_words(facts.relation)
     return [
         *([] if randomiser is None else [("What every owner did first", randomiser_text(randomiser))]),
-        ("Neighbours", f"{facts.relation}: {relation_text(facts.relation)}"),
-        (f"{capital(words.many)} that are protected", units_text(facts)),
+        ("Neighbours", f"{facts.relation}: training {words.there} or {words.not_there}"),
+        (
+            f"{capital(words.many)} that are protected",
+            plural(facts.game.records if words.one == "record" else facts.game.clients, words.one),
+        ),
         ("What a round adds up", contribution_text(facts)),
         ("Who takes part", participation_text(facts)),
         (f"Sampling rate of {words.many}", facts.sampling_rate),
@@ -118,7 +108,7 @@ def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
     return settings
 
 
-def _sentence(_: LawNumbers, contents: RunContents) -> str:
+def _sentence(_: PromiseNumbers, contents: RunContents) -> str:
     """Say what the figure of this section shows where it is no plain curve under a constant limit."""
     facts, words = contents.facts, contents.words
     if not contents.run.has_insider:
@@ -143,7 +133,7 @@ def _sentence(_: LawNumbers, contents: RunContents) -> str:
     return " ".join(parts)
 
 
-def _caption(_: LawNumbers, contents: RunContents) -> str:
+def _caption(_: PromiseNumbers, contents: RunContents) -> str:
     facts = contents.facts
     match facts.scaling:
         case NoiseScaling.LOCAL:
@@ -155,9 +145,9 @@ def _caption(_: LawNumbers, contents: RunContents) -> str:
     return f"How far the {contents.words.sum} moves between the two data sets, at the weights of that round. {scaled}"
 
 
-def local_sensitivity_figure(_: LawNumbers, contents: RunContents) -> Figure:
+def _local_sensitivity_figure(figure: Figure, _: PromiseNumbers, contents: RunContents) -> None:
     """Draw the local sensitivities over the rounds against the clipping norm and the global sensitivity."""
-    figure, words, rounds = report_figure(3.8), contents.words, contents.rounds
+    words, rounds = contents.words, contents.rounds
     axes = figure.add_subplot()
     median = draw_spread(axes, rounds, "local_sensitivity")
     _draw_limits(axes, contents)
@@ -168,8 +158,6 @@ def local_sensitivity_figure(_: LawNumbers, contents: RunContents) -> Figure:
     whole_number_axis(axes, int(rounds["round"].min()), int(rounds["round"].max()))
     finish_axes(axes, f"What {words.differing} can change", "Round (number)",
                 f"Local sensitivity of the\n{words.sum}\n(L2 norm, {words.measure})")  # fmt: skip
-    add_legend(axes, columns=2)
-    return figure
 
 
 def _draw_limits(axes: Axes, contents: RunContents) -> None:
@@ -191,11 +179,11 @@ def _draw_limits(axes: Axes, contents: RunContents) -> None:
 LAW = Section(
     name="local-sensitivity",
     title="What was played, and how far it moved",
-    numbers=LawNumbers,
-    measure=_measure,
+    numbers=PromiseNumbers,
+    measure=lambda _, findings: findings.find(PromiseNumbers),
     sentence=_sentence,
     tables=_tables,
     picture=Picture(
-        "Local sensitivity", local_sensitivity_figure, _caption, lambda _, contents: contents.run.has_insider
+        "Local sensitivity", _local_sensitivity_figure, _caption, lambda _, contents: contents.run.has_insider
     ),
 )

@@ -3,28 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from fl_audit.adjacency import Relation, Unit
-from fl_audit.evidence.belief.advantage import AdvantageEstimate, MeanAdvantage
 from fl_audit.evidence.findings.found import finite
 from fl_audit.evidence.findings.insider import InsiderNumbers
 from fl_audit.evidence.findings.membership import MembershipNumbers, measure_membership
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
-from fl_audit.report.finding import Picture, Row, RunContents, Section
+from fl_audit.report.finding import Row, RunContents, Section
+from fl_audit.report.sections.insider import advantage_row
 from fl_audit.report.sections.promise import at_delta, exact_accountant, noise_text
-from fl_audit.report.style import (
-    BIT_STYLES,
-    MUTED,
-    IntervalRow,
-    add_legend,
-    draw_intervals,
-    draw_limit,
-    finish_axes,
-    report_figure,
-)
 from fl_audit.report.units import unit_words
-from fl_audit.report.wording import interval_text, number_text, percent
+from fl_audit.report.wording import number_text, percent
 
 
 def scope_of(facts: RunFacts) -> str:
@@ -58,30 +46,29 @@ def _said(numbers: MembershipNumbers, run: FinishedRun) -> Mapping[str, Any]:
 def _sentence(numbers: MembershipNumbers, contents: RunContents) -> str:
     """Return how an outsider who has the finished model alone fares beside the insider, on one scale."""
     insider = contents.find(InsiderNumbers)
-    compared = insider is not None and insider.estimate.worlds > 1
-    beside = f"; the insider scores {number_text(insider.estimate.advantage, 2)}" if insider and compared else ""
+    beside = ""
+    if insider is not None and insider.estimate.worlds > 1:
+        scored = number_text(insider.estimate.advantage, 2)
+        beside = f"; the insider scores {scored}{advantage_row(insider, contents).aside}"
     return (
         "An outsider who sees only the finished model, and tells its training cases by how well it does on them, "
-        f"scores {number_text(numbers.over_worlds.advantage, 2)} on a scale where 0 is coin-flipping and 1 is always "
-        f"right{beside}. {scope_of(contents.facts)}"
+        f"scores {number_text(numbers.over_worlds.advantage, 2)}{_mean_row(numbers).aside} on a scale where 0 is "
+        f"coin-flipping and 1 is always right{beside}. {scope_of(contents.facts)}"
     )
 
 
-def _console(numbers: MembershipNumbers, contents: RunContents) -> list[tuple[str, str]]:
-    mean, record = numbers.over_worlds, number_text(numbers.record.advantage, 3)
-    text = f"advantage {interval_text(mean.advantage, mean.low, mean.high)}; about {contents.words.differing} {record}"
-    insider = contents.find(InsiderNumbers)
-    beside = "" if insider is None else f", the insider {number_text(insider.estimate.advantage, 3)}"
-    return [("Membership", text + beside)]
+def _mean_row(numbers: MembershipNumbers) -> Row:
+    mean, attack = numbers.over_worlds, "a member where the final loss is at most the average one in training"
+    basis = f"TPR - FPR, mean over worlds; {attack} (Yeom et al. 2018); Student interval, for this D and this sample"
+    limit = None if numbers.bounds is None else numbers.bounds.exact
+    return Row("Membership advantage", mean.advantage, basis, mean.low, mean.high, mean.confidence, limit,
+               on_page=True)  # fmt: skip
 
 
 def _rows(numbers: MembershipNumbers, contents: RunContents) -> list[Row]:
-    mean, record, bounds, differing = numbers.over_worlds, numbers.record, numbers.bounds, contents.words.differing
-    attack = "a member where the loss under the final release is at most the average training loss (Yeom et al. 2018)"
+    record, bounds, differing = numbers.record, numbers.bounds, contents.words.differing
     rows = [
-        Row("Membership advantage", mean.advantage,
-            f"TPR - FPR, mean over worlds; {attack}; Student interval, for this D and this population sample",
-            mean.low, mean.high, mean.confidence, None if bounds is None else bounds.exact),
+        _mean_row(numbers),
         Row(f"Right guesses about {differing}", record.wins, "counted; the same rule, threshold from all others"),
         Row(f"Advantage about {differing}", record.advantage,
             "twice the share of right guesses - 1; Clopper-Pearson interval", record.low, record.high,
@@ -110,46 +97,6 @@ def _rows(numbers: MembershipNumbers, contents: RunContents) -> list[Row]:
     return rows
 
 
-def _caption(numbers: MembershipNumbers, contents: RunContents) -> str:
-    even = "" if contents.facts.prior != 0.5 or contents.find(InsiderNumbers) is None else (
-        " It wins more often than the insider by chance only."
-    )  # fmt: skip
-    return (
-        f"The adversary of Yeom et al. sees the final model alone. Intervals at "
-        f"{percent(numbers.over_worlds.confidence)}.{even}"
-    )
-
-
-def _interval_row(name: str, found: AdvantageEstimate | MeanAdvantage, marker: str, colour: str) -> IntervalRow:
-    return IntervalRow(name, found.advantage, found.low, found.high, number_text(found.advantage, 3), marker, colour)
-
-
-def membership_figure(numbers: MembershipNumbers, contents: RunContents) -> Figure:
-    """Draw the advantages of insider and membership adversary with their intervals, and the bounds as lines."""
-    figure, words, insider = report_figure(3.4), contents.words, contents.find(InsiderNumbers)
-    axes = figure.add_subplot()
-    rows = [
-        _interval_row("Membership,\nmembers and others", numbers.over_worlds, "s", MUTED),
-        _interval_row(f"Membership,\n{words.differing}", numbers.record, "v", MUTED),
-    ]
-    if insider is not None:
-        rows.append(_interval_row(f"Insider\n({words.held_back})", insider.estimate, "o", BIT_STYLES[1].colour))
-    axes.axvline(0, color=MUTED, linewidth=1.2)
-    draw_intervals(axes, rows)
-    axes.set_xlim(min(-0.1, *(row.low - 0.04 for row in rows)), 1.04)
-    finish_axes(
-        axes, "What each adversary achieved", "Advantage: twice the share of\nright guesses - 1; 0 = coin-flipping", ""
-    )
-    promise, bounds = contents.facts.guarantee, numbers.bounds
-    if promise is not None and bounds is not None:
-        exact = promise.advantage_bound_exact
-        draw_limit(axes, exact, f"exact bound, one {words.one}: {number_text(exact, 3)}")
-        if bounds.exact != exact:
-            draw_limit(axes, bounds.exact, f"exact bound, members and others: {number_text(bounds.exact, 3)}", "--")
-        add_legend(axes)
-    return figure
-
-
 MEMBERSHIP = Section(
     name="membership",
     title="The membership adversary",
@@ -158,8 +105,5 @@ MEMBERSHIP = Section(
     keys=("membership",),
     sentence=_sentence,
     rows=_rows,
-    picture=Picture("The membership adversary", membership_figure, _caption),
-    console=_console,
     said=_said,
-    belongs=lambda facts: not facts.game.plays_membership,
 )

@@ -7,23 +7,14 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from fl_audit.evidence.belief.verdict import depends_on_secret
+from fl_audit.evidence.belief.verdict import Judgement, depends_on_secret
 from fl_audit.evidence.findings.noise import NoiseNumbers, measure_noise
 from fl_audit.evidence.finished_run import FinishedRun
-from fl_audit.report.finding import Picture, Place, Row, RunContents, Section, Table
-from fl_audit.report.style import (
-    BIT_STYLES,
-    INK,
-    MUTED,
-    IntervalRow,
-    add_legend,
-    draw_intervals,
-    draw_limit,
-    finish_axes,
-    report_figure,
-)
-from fl_audit.report.test_words import excess_text, why_missing
-from fl_audit.report.tests_table import json_of
+from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Section, Table
+from fl_audit.report.reading import aside, reading_of
+from fl_audit.report.style import BIT_STYLES, INK, MUTED, IntervalRow, draw_intervals, draw_limit, finish_axes
+from fl_audit.report.test_words import MISSING_WORDS
+from fl_audit.report.tests_table import told_tests
 from fl_audit.report.units import unit_words
 from fl_audit.report.wording import percent, ratio_text
 
@@ -42,40 +33,20 @@ def _sentence(numbers: NoiseNumbers, contents: RunContents) -> str:
     everywhere = math.isfinite(numbers.estimate.ratio)
     where = "" if everywhere else f", just where it has to hide the {contents.words.one},"
     text = (
-        f"The noise that this federation really adds{where} is {ratio} times what was promised; the range in brackets "
-        f"holds with {confidence} confidence."
+        f"The noise that this federation really adds{where} is {ratio} times what was promised"
+        f"{aside(reading_of(*main, 1.0, is_least=True))}; the range in brackets holds with {confidence} confidence."
     )
-    if not numbers.estimate.excess:
-        return text
-    if depends_on_secret(numbers.judgement):
-        return f"{text} That is no harmless surplus, for its size depends on the secret."
-    return (
-        f"{text} More than was promised breaks no promise; it gives accuracy away, for {percent(1 - 1 / main[0])} less "
-        "noise would keep the promise too."
-    )
-
-
-def _console(numbers: NoiseNumbers, contents: RunContents) -> list[tuple[str, str]]:
-    main, found, direction = numbers.main, numbers.estimate, contents.words.direction
-    if main is None:
-        return []
-    at = f"at {percent(found.confidence)} confidence"
-    if not math.isfinite(found.ratio):
-        return [("Noise", f"{ratio_text(*main)} times the promise along {direction}, {at}")]
-    if not math.isfinite(found.along_record):
-        return [("Noise", f"{ratio_text(*main)} times the promise, {at}")]
-    along = ratio_text(found.along_record, found.along_low, found.along_high)
-    return [("Noise", f"{ratio_text(*main)} times the promise; along {direction} {along}; {at}")]
+    return f"{text} {excess_text(numbers.judgement)}".strip()
 
 
 def _rows(numbers: NoiseNumbers, contents: RunContents) -> list[Row]:
     found, one = numbers.estimate, contents.words.one
     rows = [
         Row("Noise, measured over promised", found.ratio,
-            f"what a release has beside both sums, in all directions but the {one}'s; {_EXACT}",
+            f"what a release has beside both sums, where it does not hide the {one}; {_EXACT}",
             found.low, found.high, found.confidence, 1.0, is_least=True, digits=5, on_page=True),
         Row(f"Noise where it hides the {one}", found.along_record,
-            f"what a release has beside its sum, along {contents.words.direction}; {_EXACT}",
+            f"what a release has beside its sum, where it hides the {one}; {_EXACT}",
             found.along_low, found.along_high, found.confidence, 1.0, is_least=True, digits=5, on_page=True),
     ]  # fmt: skip
     return [row for row in rows if math.isfinite(row.value)]
@@ -85,16 +56,33 @@ def _tables(numbers: NoiseNumbers, _: RunContents) -> list[Table]:
     found = numbers.estimate
     if not found.tensors:
         return []
-    columns = ("Parameter tensor", "Measured over promised noise", "Lower end", "Upper end")
-    return [Table(f"Noise on each tensor (intervals at {percent(found.confidence)})", columns, found.tensors)]
+    columns = ("Parameter tensor", "Measured over promised noise", "Lower end", "Upper end", "Reading")
+    rows = tuple((*part, str(reading_of(*part[1:], 1.0, is_least=True))) for part in found.tensors)
+    return [Table(f"Noise on each tensor (intervals at {percent(found.confidence)})", columns, rows)]
+
+
+def excess_text(found: Judgement) -> str:
+    """Return what noise above the promise costs, in a sentence; nothing where there is none beyond doubt.
+
+    Where the noise depends on the secret such a surplus is not harmless, and the sentence says so.
+    """
+    if found.noise.excess is None:
+        return ""
+    if depends_on_secret(found):
+        return "That is no harmless surplus, for its size depends on the secret."
+    spare = percent(1 - 1 / found.noise.excess.ratio)
+    return (
+        f"More than was promised breaks no promise; it gives accuracy away, for {spare} less noise would keep the "
+        "promise too."
+    )
 
 
 def _said(numbers: NoiseNumbers, run: FinishedRun) -> Mapping[str, Any]:
-    words, promise, judgement = unit_words(run.facts.relation), run.facts.guarantee, numbers.judgement
+    words, judgement = unit_words(run.facts.relation), numbers.judgement
     told = {
-        "excess": "" if promise is None else excess_text(judgement, promise),
-        "tests": [json_of(test, words) for test in judgement.tests],
-        "not_offered": [{"name": str(name), "reason": why_missing(reason)} for name, reason in judgement.not_offered],
+        "excess": excess_text(judgement),
+        "tests": [told.to_json() for told in told_tests(judgement, words)],
+        "not_offered": [{"name": str(name), "reason": MISSING_WORDS[reason]} for name, reason in judgement.not_offered],
     }
     return {"noise": numbers.to_json()["noise"] | told}
 
@@ -109,7 +97,7 @@ def _caption(numbers: NoiseNumbers, _: RunContents) -> str:
     )
 
 
-def noise_figure(numbers: NoiseNumbers, contents: RunContents) -> Figure:
+def _noise_figure(figure: Figure, numbers: NoiseNumbers, contents: RunContents) -> None:
     """Draw measured over promised noise with intervals, in total, where it hides the unit, and per tensor."""
     found = numbers.estimate
     shown = {part[0] for part in sorted(found.tensors, key=lambda part: part[1])[:MOST_TENSORS]}
@@ -122,7 +110,7 @@ def noise_figure(numbers: NoiseNumbers, contents: RunContents) -> Figure:
         for name, ratio, low, high, marker, colour in parts
         if math.isfinite(ratio)
     ]
-    figure = report_figure(1.9 + 0.42 * len(rows))
+    figure.set_figheight(1.9 + 0.42 * len(rows))
     axes = figure.add_subplot()
     draw_limit(axes, 1.0, "promised noise")
     draw_intervals(axes, rows)
@@ -131,8 +119,6 @@ def noise_figure(numbers: NoiseNumbers, contents: RunContents) -> Figure:
     low, high = min(0.95, ends.min()), max(1.05, ends.max())
     axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
     finish_axes(axes, "Noise that is really there", "Measured over promised noise (standard deviations)", "")
-    add_legend(axes)
-    return figure
 
 
 NOISE = Section(
@@ -141,13 +127,12 @@ NOISE = Section(
     numbers=NoiseNumbers,
     measure=measure_noise,
     keys=("noise",),
-    place=Place.PAGE,
+    place=PagePlace.PAGE,
     sentence=_sentence,
     rows=_rows,
     tables=_tables,
     picture=Picture(
-        "The noise, measured over promised", noise_figure, _caption, lambda numbers, _: numbers.main is not None
+        "The noise, measured over promised", _noise_figure, _caption, lambda numbers, _: numbers.main is not None
     ),
-    console=_console,
     said=_said,
 )

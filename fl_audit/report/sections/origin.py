@@ -8,7 +8,7 @@ from fl_audit.evidence.findings.found import Findings
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.evidence.origin import Provenance, Session
 from fl_audit.evidence.run_tables import Timing
-from fl_audit.report.finding import Look, RunContents, Section, Table
+from fl_audit.report.finding import RunContents, Section, Table, TableLook
 from fl_audit.report.wording import SPACE
 
 NOT_NOTED = "Where this run comes from was not noted."
@@ -67,7 +67,7 @@ def _tables(numbers: OriginNumbers, _: RunContents) -> list[Table]:
         ("Speed (worlds per second)", timing.worlds_per_second),
         ("Engine", timing.engine),
     )
-    return [Table("Where this run comes from", ("What", "Value"), (*rows, *times), Look.PAIRS)]
+    return [Table("Where this run comes from", ("What", "Value"), (*rows, *times), TableLook.PAIRS)]
 
 
 def _rows(found: Provenance) -> tuple[tuple[str, str], ...]:

@@ -5,8 +5,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from fl_audit.evidence.findings.other_promises import OtherPromises, measure_other_promises
-from fl_audit.report.finding import Picture, Place, RunContents, Section, Table
-from fl_audit.report.style import BIT_STYLES, INK, SMALL_TEXT_SIZE, add_legend, finish_axes, report_figure
+from fl_audit.report.finding import PagePlace, Picture, RunContents, Section, Table
+from fl_audit.report.style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.report.wording import number_text, percent
 
 
@@ -21,9 +21,8 @@ def _tables(numbers: OtherPromises, _: RunContents) -> list[Table]:
     return [Table(title, columns, rows)] if rows else []
 
 
-def other_promises_figure(numbers: OtherPromises, contents: RunContents) -> Figure:
+def _other_promises_figure(figure: Figure, numbers: OtherPromises, contents: RunContents) -> None:
     """Draw the noise that each promise takes over the belief that it allows, with this run's own promise."""
-    figure = report_figure(3.6)
     axes = figure.add_subplot()
     style, promise = BIT_STYLES[1], contents.facts.guarantee
     assert promise is not None, "only what was promised is compared"
@@ -43,8 +42,6 @@ def other_promises_figure(numbers: OtherPromises, contents: RunContents) -> Figu
     axes.yaxis.set_minor_formatter(NullFormatter())
     finish_axes(axes, "What other promises would cost", "Nobody becomes surer than (%); beside each, its epsilon",
                 "Noise multiplier (logarithmic)")  # fmt: skip
-    add_legend(axes, columns=2)
-    return figure
 
 
 def _caption(numbers: OtherPromises, _: RunContents) -> str:
@@ -61,9 +58,9 @@ OTHER_PROMISES = Section(
     title="What other promises would cost",
     numbers=OtherPromises,
     measure=measure_other_promises,
-    place=Place.PAGE,
+    place=PagePlace.PAGE,
     tables=_tables,
     picture=Picture(
-        "What other promises would cost", other_promises_figure, _caption, lambda numbers, _: len(numbers.each) > 1
+        "What other promises would cost", _other_promises_figure, _caption, lambda numbers, _: len(numbers.each) > 1
     ),
 )

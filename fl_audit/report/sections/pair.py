@@ -2,32 +2,13 @@
 
 from dataclasses import asdict
 
-from matplotlib.figure import Figure
-
 from fl_audit.evidence.belief.expected import ASSUMPTION
 from fl_audit.evidence.findings.found import finite
 from fl_audit.evidence.findings.pair import PairNumbers, measure_pair
-from fl_audit.report.finding import Picture, Row, RunContents, Section, Table
-from fl_audit.report.style import (
-    INK,
-    MUTED,
-    IntervalRow,
-    add_legend,
-    draw_intervals,
-    draw_limit,
-    finish_axes,
-    report_figure,
-)
-from fl_audit.report.wording import interval_text, number_text, percent
+from fl_audit.report.finding import Row, RunContents, Section, Table
+from fl_audit.report.wording import percent
 
 _BETTING = "betting interval (Waudby-Smith & Ramdas 2024)"
-
-
-def _console(numbers: PairNumbers, _: RunContents) -> list[tuple[str, str]]:
-    found, counted = numbers.advantage, numbers.counted
-    beliefs, wins = (interval_text(value, one.low, one.high) for value, one in
-                     ((found.mean, found), (counted.advantage, counted)))  # fmt: skip
-    return [("Advantage", f"{beliefs} from beliefs; counted {wins}")]
 
 
 def _rows(numbers: PairNumbers, contents: RunContents) -> list[Row]:
@@ -69,32 +50,6 @@ def _tables(numbers: PairNumbers, _: RunContents) -> list[Table]:
     return tables
 
 
-def advantage_figure(numbers: PairNumbers, contents: RunContents) -> Figure:
-    """Draw the advantage of the pair, from beliefs and counted, beside the promise."""
-    promise, found, counted = contents.facts.guarantee, numbers.advantage, numbers.counted
-    assert promise is not None, "what was not promised is not drawn"
-    figure = report_figure(2.4)
-    axes = figure.add_subplot()
-    axes.axvline(0, color=MUTED, linewidth=1.2)
-    draw_limit(axes, promise.advantage_bound_exact, f"promised at most {number_text(promise.advantage_bound_exact, 3)}")
-    wins, mean = number_text(counted.advantage, 3), number_text(found.mean, 3)
-    draw_intervals(axes, [
-        IntervalRow("Counted", counted.advantage, counted.low, counted.high, wins, "v", INK),
-        IntervalRow("From beliefs", found.mean, found.low, found.high, mean),
-    ])  # fmt: skip
-    finish_axes(axes, "The insider's advantage", "Twice the share of right guesses - 1", "")
-    add_legend(axes)
-    return figure
-
-
-def _caption(numbers: PairNumbers, _: RunContents) -> str:
-    narrower = (numbers.counted.high - numbers.counted.low) / max(numbers.advantage.high - numbers.advantage.low, 1e-12)
-    return (
-        f"Counted from guesses, and taken from beliefs: an interval {number_text(narrower, 2)} times as narrow, true "
-        "while beliefs are calibrated and the noise is as promised."
-    )
-
-
 PAIR = Section(
     name="pair",
     title="What the beliefs say of the audited pair",
@@ -104,6 +59,4 @@ PAIR = Section(
     trusts=True,
     rows=_rows,
     tables=_tables,
-    picture=Picture("Advantage of the insider", advantage_figure, _caption),
-    console=_console,
 )

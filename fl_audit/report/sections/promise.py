@@ -16,14 +16,15 @@ from fl_audit.mechanisms.noise import (
     NoNoise,
 )
 from fl_audit.mechanisms.participation import FixedCohort
-from fl_audit.mechanisms.standpoint import Place as Standing
+from fl_audit.mechanisms.standpoint import Place
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.beliefs import Sensitivities
+from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report.finding import Place, Row, RunContents, Section
+from fl_audit.report.finding import PagePlace, Row, RunContents, Section
 from fl_audit.report.law_words import watcher_text
 from fl_audit.report.units import unit_words
-from fl_audit.report.wording import number_text, one_in, percent, plural
+from fl_audit.report.wording import one_in, percent, plural
 
 
 def belief_bounds(facts: RunFacts) -> dict[int, float]:
@@ -77,22 +78,15 @@ def person_text(contents: RunContents) -> str:
         f"Suppose {whose}. Somebody who knows all the others and watches everything {limit}. At even odds the best "
         f"possible guess whether it was used is right in {right} of cases at most; a coin is right in 50{chr(160)}%."
     )
+    named = promise.reconstruction_bound(1 / CANDIDATES)
+    if named is not None:
+        text += (
+            f" Of {CANDIDATES:,} equally likely {contents.words.one}s an attacker who knows all the others names the "
+            f"right one in {percent(named)} of cases at most; by chance it is {percent(1 / CANDIDATES)}."
+        )
     if verdict is not None and verdict.verdict is Verdict.VIOLATED:
         return f"Had the promise been kept, this would hold; it was broken, so it does not. {text}"
     return text
-
-
-def _console(numbers: PromiseNumbers, _: RunContents) -> list[tuple[str, str]]:
-    promise = numbers.guarantee
-    if promise is None:
-        return [("Promise", "none: no clipping, no noise")]
-    text = (
-        f"belief at most {percent(promise.belief_bound)} (but for {percent(promise.delta)}); epsilon "
-        f"{number_text(promise.epsilon, 3)} at delta {number_text(promise.delta, 3)} by {promise.accountant}"
-    )
-    if promise.noise_multiplier is not None:
-        text += f"; noise multiplier {number_text(promise.noise_multiplier, 4)}"
-    return [("Promise", text)]
 
 
 def _rows(numbers: PromiseNumbers, contents: RunContents) -> list[Row]:
@@ -184,7 +178,7 @@ def _of_clients(facts: RunFacts) -> str:
         return " in every step of the clients' training"
     if not facts.game.law.clients_add_noise:
         return " on the sum"
-    if facts.game.standpoint.place is Standing.SERVER:
+    if facts.game.standpoint.place is Place.SERVER:
         return " that clients add, each contribution seen by itself"
     known = plural(facts.game.standpoint.known_shares, "client")
     return f" that clients add, less what {known} added"
@@ -201,8 +195,7 @@ PROMISE = Section(
     numbers=PromiseNumbers,
     measure=measure_promise,
     keys=("guarantee",),
-    place=Place.PAGE,
+    place=PagePlace.PAGE,
     sentence=_sentence,
     rows=_rows,
-    console=_console,
 )

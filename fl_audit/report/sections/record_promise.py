@@ -4,7 +4,7 @@ from typing import assert_never
 
 from fl_audit.data.randomisers import LaplacePixelation, RandomisedBits, RandomisedEdges, RecordRandomiser
 from fl_audit.evidence.findings.record_promise import PairPromise, RecordPromise, measure_record_promise, unit_of
-from fl_audit.report.finding import Place, Row, RunContents, Section
+from fl_audit.report.finding import PagePlace, Row, RunContents, Section
 from fl_audit.report.law_words import randomiser_text
 from fl_audit.report.wording import number_text, plural
 
@@ -66,25 +66,13 @@ def _pair_rows(numbers: RecordPromise, pair: PairPromise) -> list[Row]:
     return rows
 
 
-def _console(numbers: RecordPromise, _: RunContents) -> list[tuple[str, str]]:
-    own, counted, whole = (
-        number_text(epsilon, 3) for epsilon in (numbers.epsilon, numbers.counted_epsilon, numbers.whole_epsilon)
-    )
-    text = (
-        f"{numbers.randomiser.kind}, epsilon {own} for one {unit_of(numbers.randomiser)}; {counted} over "
-        f"{_phrases(numbers.randomiser)[1]}, {whole} for any two records"
-    )
-    return [("Each record", text)]
-
-
 RECORD_PROMISE = Section(
     name="record-promise",
     title="What each record is promised by itself",
     numbers=RecordPromise,
     measure=measure_record_promise,
     keys=("record_promise",),
-    place=Place.PAGE,
+    place=PagePlace.PAGE,
     sentence=_sentence,
     rows=_rows,
-    console=_console,
 )

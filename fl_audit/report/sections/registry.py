@@ -1,10 +1,12 @@
 """All findings in the order in which a report shows them: whoever adds one writes its file and adds it here."""
 
+from dataclasses import replace
 from typing import Any
 
+from fl_audit.errors import require
 from fl_audit.evidence.findings.found import Findings
 from fl_audit.evidence.finished_run import FinishedRun
-from fl_audit.report.finding import Row, RunContents, Section
+from fl_audit.report.finding import PagePlace, Row, RunContents, Section
 from fl_audit.report.sections.attacks import ATTACKS
 from fl_audit.report.sections.attributes import ATTRIBUTES
 from fl_audit.report.sections.belief_rounds import BELIEF_ROUNDS
@@ -17,21 +19,23 @@ from fl_audit.report.sections.empirical_epsilon import EMPIRICAL_EPSILON
 from fl_audit.report.sections.epsilon_star import EPSILON_STAR
 from fl_audit.report.sections.innovations import INNOVATIONS
 from fl_audit.report.sections.insider import INSIDER
-from fl_audit.report.sections.insider_tail import TAIL
 from fl_audit.report.sections.insiders import INSIDERS
 from fl_audit.report.sections.law import LAW
 from fl_audit.report.sections.membership import MEMBERSHIP
 from fl_audit.report.sections.noise import NOISE
+from fl_audit.report.sections.one_run import ONE_RUN
 from fl_audit.report.sections.origin import ORIGIN
 from fl_audit.report.sections.other_promises import OTHER_PROMISES
 from fl_audit.report.sections.pair import PAIR
 from fl_audit.report.sections.promise import PROMISE
+from fl_audit.report.sections.reconstruction import RECONSTRUCTION
 from fl_audit.report.sections.record_promise import RECORD_PROMISE
 from fl_audit.report.sections.released_model import RELEASED_MODEL
 from fl_audit.report.sections.scores import SCORES
 from fl_audit.report.sections.tradeoff import TRADEOFF
 from fl_audit.report.sections.verdict import VERDICT
 from fl_audit.stored_json import SCHEMA
+from fl_audit.user_modules import import_object
 
 SECTIONS: tuple[Section[Any], ...] = (
     VERDICT,
@@ -40,14 +44,15 @@ SECTIONS: tuple[Section[Any], ...] = (
     NOISE,
     INSIDER,
     SCORES,
+    ONE_RUN,
     ATTACKS,
     ATTRIBUTES,
+    RECONSTRUCTION,
     RELEASED_MODEL,
     OTHER_PROMISES,
     EMPIRICAL_EPSILON,
     PAIR,
     TRADEOFF,
-    TAIL,
     BELIEF_ROUNDS,
     INNOVATIONS,
     INSIDERS,
@@ -64,7 +69,25 @@ SECTIONS: tuple[Section[Any], ...] = (
 """A section may use what the sections before it have found."""
 
 
-def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] = SECTIONS) -> RunContents:
+def own_section(name: str) -> Section[Any]:
+    """Return a section of the user's own, by its name `package.module:name`.
+
+    Raises
+    ------
+    InputError
+        If it cannot be imported, is no section, or has a name or writes a key that a section of ours has.
+    """
+    section = import_object(name, "section")
+    require(
+        isinstance(section, Section),
+        f"section {name!r} is a {type(section).__name__}: accepted is a fl_audit.report.finding.Section",
+    )
+    taken = {word for one in SECTIONS for word in (one.name, *one.keys)} & {section.name, *section.keys}
+    require(not taken, f"section {name!r} has the name or key {', '.join(sorted(taken))} of a section of fl_audit")
+    return replace(section, place=PagePlace.APPENDIX)
+
+
+def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None = None) -> RunContents:
     """Return everything that the report of a run is drawn from: each section measures what it reports.
 
     Parameters
@@ -72,8 +95,16 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] = SECTI
     run
         The finished run.
     sections
-        The findings; all by default.
+        The findings; by default all, and those of the user's own that the configuration names.
+
+    Raises
+    ------
+    InputError
+        If a section of the user's own cannot be had, or cannot measure this run.
     """
+    if sections is None:
+        named = run.facts.configuration.get("audit", {}).get("sections", ())
+        sections = (*SECTIONS, *map(own_section, named))
     found: dict[type, Any] = {}
     summary: dict[str, Any] = {"schema": SCHEMA}
     for section in sections:
@@ -82,22 +113,22 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] = SECTI
         if numbers is not None:
             found[section.numbers] = numbers
             summary |= numbers.to_json() | ({} if section.said is None else dict(section.said(numbers, run)))
-    contents = RunContents(run, Findings(found), summary)
-    summary["findings"] = [row.to_json() for _, row in page_rows(contents, sections)]
+    contents = RunContents(run, Findings(found), summary, sections)
+    summary["findings"] = [row.to_json() for _, row in page_rows(contents)]
     return contents
 
 
-def measured(contents: RunContents, sections: tuple[Section[Any], ...] = SECTIONS) -> list[tuple[Section[Any], Any]]:
+def measured(contents: RunContents) -> list[tuple[Section[Any], Any]]:
     """Return the sections that have numbers in this run, in order, each with its numbers."""
-    found = [(section, contents.find(section.numbers)) for section in sections]
+    found = [(section, contents.find(section.numbers)) for section in contents.sections]
     return [(section, numbers) for section, numbers in found if numbers is not None]
 
 
-def page_rows(contents: RunContents, sections: tuple[Section[Any], ...] = SECTIONS) -> list[tuple[Section[Any], Row]]:
+def page_rows(contents: RunContents) -> list[tuple[Section[Any], Row]]:
     """Return the rows of the table of the first page, each with its section."""
     return [
         (section, row)
-        for section, numbers in measured(contents, sections)
+        for section, numbers in measured(contents)
         if section.rows is not None
         for row in section.rows(numbers, contents)
         if row.on_page

@@ -6,8 +6,8 @@ from matplotlib.figure import Figure
 
 from fl_audit.evidence.findings.released_model import ModelNumbers, measure_model
 from fl_audit.report.curves import draw_spread
-from fl_audit.report.finding import Picture, Place, Row, RunContents, Section
-from fl_audit.report.style import INK, MUTED, add_legend, finish_axes, report_figure, whole_number_axis
+from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Section
+from fl_audit.report.style import INK, MUTED, finish_axes, whole_number_axis
 from fl_audit.report.wording import percent, plural
 
 _UNUSED = "test records were not used in training"
@@ -36,10 +36,6 @@ def _numbers_of(chosen: tuple[int, int]) -> str:
     return f"release {first}" if first == last else f"a release from {first} to {last}"
 
 
-def _console(numbers: ModelNumbers, _: RunContents) -> list[tuple[str, str]]:
-    return [("Accuracy", f"{percent(numbers.test_accuracy)} on test records{beside_text(numbers)}")]
-
-
 def _rows(numbers: ModelNumbers, _: RunContents) -> list[Row]:
     final = f"of the final release, mean over worlds; {_UNUSED}"
     rows = [
@@ -47,7 +43,7 @@ def _rows(numbers: ModelNumbers, _: RunContents) -> list[Row]:
     ]
     if numbers.commonest is not None:
         basis = "share of the most frequent class among the test records"
-        rows.append(Row("Accuracy of naming one class", numbers.commonest, basis, is_share=True))
+        rows.append(Row("Accuracy of naming one class", numbers.commonest, basis, is_share=True, on_page=True))
     if (other := numbers.unprotected) is not None:
         basis = f"the same of {other.run}, without clipping and noise, {plural(other.worlds, 'world')}; {_UNUSED}"
         rows.append(Row("Test accuracy without privacy", other.final, basis, is_share=True, on_page=True))
@@ -67,9 +63,9 @@ def _caption(numbers: ModelNumbers, contents: RunContents) -> str:
     return text
 
 
-def accuracy_figure(numbers: ModelNumbers, contents: RunContents) -> Figure:
+def _accuracy_figure(figure: Figure, numbers: ModelNumbers, contents: RunContents) -> None:
     """Draw test accuracy over the releases, with what there is to hold it against."""
-    figure, releases = report_figure(3.6), contents.releases
+    releases = contents.releases
     axes = figure.add_subplot()
     draw_spread(axes, releases, "test_accuracy", 100.0)
     if (other := numbers.unprotected) is not None:
@@ -80,8 +76,6 @@ def accuracy_figure(numbers: ModelNumbers, contents: RunContents) -> Figure:
     axes.set_ylim(0, 100)  # the same in every report
     whole_number_axis(axes, int(releases["round"].min()), int(releases["round"].max()))
     finish_axes(axes, "Accuracy of each released model", "Release (number; 0 = initial model)", "Test accuracy (%)")
-    add_legend(axes)
-    return figure
 
 
 RELEASED_MODEL = Section(
@@ -90,9 +84,8 @@ RELEASED_MODEL = Section(
     numbers=ModelNumbers,
     measure=measure_model,
     keys=("utility",),
-    place=Place.PAGE,
+    place=PagePlace.PAGE,
     sentence=_sentence,
     rows=_rows,
-    picture=Picture("Accuracy", accuracy_figure, _caption),
-    console=_console,
+    picture=Picture("Accuracy", _accuracy_figure, _caption),
 )

@@ -2,9 +2,9 @@
 
 from fl_audit.evidence.findings.found import finite
 from fl_audit.evidence.findings.scores import ScoreNumbers, measure_scores
-from fl_audit.report.finding import Place, Row, RunContents, Section
+from fl_audit.report.finding import PagePlace, Row, RunContents, Section
 from fl_audit.report.sections.promise import at_delta
-from fl_audit.report.wording import interval_text, number_text, percent
+from fl_audit.report.wording import percent
 
 NO_LIKELIHOOD_RATIO = (
     "the score is no likelihood ratio, so that a small number is no sign of safety: a cleverer insider may find more"
@@ -20,15 +20,6 @@ def _sentence(numbers: ScoreNumbers, _: RunContents) -> str:
         f"in {percent(area.area)} of cases, where coin-flipping has 50 % ({percent(area.low)} to {percent(area.high)} "
         f"at {percent(area.confidence)} confidence). A cleverer insider may do better."
     )
-
-
-def _console(numbers: ScoreNumbers, _: RunContents) -> list[tuple[str, str]]:
-    area, bound = numbers.area, numbers.bound
-    text = (
-        f"AUC {interval_text(area.area, area.low, area.high)}; epsilon at least {number_text(bound.epsilon, 3)} at "
-        f"{percent(bound.confidence)} confidence; no likelihood ratio"
-    )
-    return [("Insider's scores", text)]
 
 
 def _rows(numbers: ScoreNumbers, contents: RunContents) -> list[Row]:
@@ -57,8 +48,7 @@ SCORES = Section(
     numbers=ScoreNumbers,
     measure=measure_scores,
     keys=("scores",),
-    place=Place.PAGE,
+    place=PagePlace.PAGE,
     sentence=_sentence,
     rows=_rows,
-    console=_console,
 )

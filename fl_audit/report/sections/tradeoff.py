@@ -6,16 +6,15 @@ from matplotlib.figure import Figure
 from fl_audit.evidence.findings.tradeoff import TradeoffNumbers, curve_of, measure_tradeoff
 from fl_audit.evidence.membership.limits import largest_tpr
 from fl_audit.report.finding import Picture, Row, RunContents, Section
-from fl_audit.report.style import BIT_STYLES, INK, MUTED, PALE, add_legend, draw_band, finish_axes, report_figure
+from fl_audit.report.style import BIT_STYLES, INK, MUTED, PALE, draw_band, finish_axes
 from fl_audit.report.wording import percent
 
 _SMALLEST_RATE = 1e-3
 _BAND = "Clopper-Pearson bounds above two ranks of the worlds with D'"
 
 
-def tradeoff_figure(_: TradeoffNumbers, contents: RunContents) -> Figure:
+def _tradeoff_figure(figure: Figure, _: TradeoffNumbers, contents: RunContents) -> None:
     """Draw the measured trade-off with its band, and what the promise leaves to nobody, on logarithmic axes."""
-    figure = report_figure(4.4)
     axes = figure.add_subplot()
     promise, style, run = contents.facts.guarantee, BIT_STYLES[1], contents.run
     assert promise is not None, "only what was promised is drawn"
@@ -35,29 +34,32 @@ def tradeoff_figure(_: TradeoffNumbers, contents: RunContents) -> Figure:
     axes.set(xscale="log", yscale="log", xlim=(_SMALLEST_RATE, 1), ylim=(_SMALLEST_RATE, 1.05))
     finish_axes(axes, "What the insider finds, at how many false alarms", "False alarms: share of D' taken for D",
                 "Share of D found")  # fmt: skip
-    add_legend(axes)
-    return figure
 
 
 def _caption(numbers: TradeoffNumbers, contents: RunContents) -> str:
+    row = _found_row(numbers, contents)
     found, low, high, allowed = (
         percent(round(share, 3)) for share in (numbers.found, numbers.low, numbers.high, numbers.allowed)
     )
     return (
         f"At {percent(numbers.false_alarms)} false alarms the insider finds {found} ({low} to {high} at "
-        f"{percent(contents.facts.confidence)}); {allowed} is allowed. A kept promise lets nobody into the hatched "
-        "region, but by chance."
+        f"{percent(contents.facts.confidence)}); {allowed} is allowed{row.aside}. A kept promise lets nobody into the "
+        "hatched region, but by chance."
     )
 
 
 def _rows(numbers: TradeoffNumbers, contents: RunContents) -> list[Row]:
+    alarms = Row("False alarms of the trade-off", numbers.false_alarms, "chosen before the run", is_share=True)
+    return [alarms, _found_row(numbers, contents)]
+
+
+def _found_row(numbers: TradeoffNumbers, contents: RunContents) -> Row:
     where = f"at {percent(numbers.false_alarms)} false alarms"
     method = f"worlds with D above the threshold {where}, counted; {_BAND}"
-    return [
-        Row("False alarms of the trade-off", numbers.false_alarms, "chosen before the run", is_share=True),
-        Row(f"Share of D found {where}", numbers.found, method, numbers.low, numbers.high, contents.facts.confidence,
-            numbers.allowed, is_share=True, on_page=True),
-    ]  # fmt: skip
+    return Row(
+        f"Share of D found {where}", numbers.found, method, numbers.low, numbers.high, contents.facts.confidence,
+        numbers.allowed, is_share=True, on_page=True,
+    )  # fmt: skip
 
 
 TRADEOFF = Section(
@@ -68,5 +70,5 @@ TRADEOFF = Section(
     keys=("tradeoff",),
     trusts=True,
     rows=_rows,
-    picture=Picture("The insider's trade-off", tradeoff_figure, _caption),
+    picture=Picture("The insider's trade-off", _tradeoff_figure, _caption, height=4.4),
 )

@@ -2,32 +2,22 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, assert_never
 
-from fl_audit.evidence.belief.noise_estimate import BREACH
-from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.evidence.belief.family import DETECTION_POWER, TestName
+from fl_audit.evidence.belief.noise_estimate import BREACH, epsilon_at, law_in_words
+from fl_audit.evidence.belief.verdict import Judgement, Verdict
 from fl_audit.evidence.findings.verdict import VerdictNumbers, measure_verdict
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
-from fl_audit.report.finding import Look, Place, RunContents, Section, Table
-from fl_audit.report.test_words import scope_text, unjudged_scope
-from fl_audit.report.tests_table import broken_rows, cells_of, missing_rows
-from fl_audit.report.units import unit_words
-from fl_audit.report.wording import duration, number_text, one_in, percent, plural, uncapital
-
-SECRET_SEED = "the challenger's secret"
-
+from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.report.banner import Banner, verdict_banner
+from fl_audit.report.finding import PagePlace, RunContents, Section, Table, TableLook
+from fl_audit.report.tests_table import ToldTest, broken_tests, cells_of, missing_rows
+from fl_audit.report.units import UnitWords, unit_words
+from fl_audit.report.wording import capital, duration, number_text, one_in, percent, plural, uncapital
 
 _MOST_NAMED = 2
-"""Failed tests that are named beside the first one."""
-
-
-@dataclass(frozen=True)
-class Banner:
-    """The verdict in a word, and a line below it."""
-
-    word: str
-    line: str
+"""Other kinds of breach that are named beside the first one."""
 
 
 def verdict_of(contents: RunContents) -> VerdictNumbers:
@@ -42,36 +32,39 @@ def banner(contents: RunContents) -> Banner:
     numbers = verdict_of(contents)
     match numbers.verdict:
         case Verdict.VIOLATED:
-            return Banner("Violated", _broken(contents))
+            line = _broken(contents)
         case Verdict.CONSISTENT:
             assert numbers.judgement is not None, "only what was judged is consistent"
             tests = plural(len(numbers.judgement.tests), "test")
-            return Banner("Consistent", f"None of {tests} contradicts the promise. {_limits(contents)}".strip())
+            line = f"None of {tests} contradicts the promise. {_limits(contents)}".strip()
         case Verdict.INCONCLUSIVE:
-            return Banner("Inconclusive", f"{_too_little(numbers)} {worlds_needed_text(numbers)}")
+            line = f"{_too_little(numbers)} {worlds_needed_text(numbers)}"
         case Verdict.NO_PROMISE:
             line = "These models were trained without clipping and noise; there is nothing to hold them to."
-            return Banner("No promise", line)
         case Verdict.NOT_AUDITED:
-            return Banner("Not audited", "No insider took part; nothing was held against the promise.")
+            line = "No insider took part; nothing was held against the promise."
         case _:
             assert_never(numbers.verdict)
+    return verdict_banner(numbers.verdict, line)
 
 
 def _broken(contents: RunContents) -> str:
-    first, *others = broken_rows(verdict_of(contents).judgement, contents.words)
-    named = [uncapital(row.phrase) for row in others[:_MOST_NAMED]]
-    if len(others) > _MOST_NAMED:
-        named.append(f"{plural(len(others) - _MOST_NAMED, 'more test')} failed")
+    """Return what broke, and each other kind of breach once: the list of failed tests names them all."""
+    first, *others = broken_tests(verdict_of(contents).judgement, contents.words)
+    kinds = {told.kind: uncapital(told.phrase) for told in reversed(others) if told.kind != first.kind}
+    named = list(kinds.values())[::-1][:_MOST_NAMED]
     also = f" Also: {'; '.join(named)}." if named else ""
-    return f"{first.sentence}{also}"
+    count = f" {plural(len(others) + 1, 'test')} failed." if others else ""
+    return f"{first.sentence}{also}{count}"
 
 
 def _too_little(numbers: VerdictNumbers) -> str:
     """Return what an inconclusive run could have found, in a sentence."""
     found = numbers.judgement
     assert found is not None, "only what was judged is inconclusive"
-    if numbers.judges_scores and found.limit_of_detection <= numbers.promised:
+    # First guesses are held to their own bound, which may be passed where no epsilon can be shown.
+    counts_hits = found.tests[0].name is TestName.CANDIDATES
+    if numbers.judges_scores and not counts_hits and found.limit_of_detection <= numbers.promised:
         most, promised = number_text(found.limit_of_detection, 3), number_text(numbers.promised, 3)
         return (
             f"Too few trials to tell: so few could show an epsilon of {most} at most, and {promised} is promised, so "
@@ -85,35 +78,37 @@ def _too_little(numbers: VerdictNumbers) -> str:
 def worlds_needed_text(numbers: VerdictNumbers) -> str:
     """Return how many worlds, and how much time, would find a breach of 1.5 times the promise, in a sentence."""
     found = numbers.judgement
+    if numbers.judges_canaries:
+        return "More rounds or more canaries find smaller breaches (rounds in [training], canaries in [audit])."
     if found is None or found.worlds_needed is None:
-        return "No number of worlds would find a breach here: choose another neighbour in [audit]."
+        return "No number of worlds would find a breach here: choose another one to protect (neighbour in [audit])."
     time = "" if numbers.seconds_needed is None else f", about {duration(numbers.seconds_needed)} here,"
     worlds = plural(found.worlds_needed, "world")
     if numbers.judges_scores:
-        return f"It takes {worlds} at least{time} to show one of {BREACH:g} times the promise."
-    return f"{worlds}{time} would find one of {BREACH:g} times the promise."
+        return f"It takes {worlds} at least{time} to show a breach of {BREACH:g} times the promise."
+    return f"{worlds}{time} would find a breach of {BREACH:g} times the promise."
 
 
 def _limits(contents: RunContents) -> str:
     """Return which share of the noise could not be missing without being found, in a sentence; or what scores show."""
     numbers, unit = verdict_of(contents), contents.words.one
-    anywhere, at_unit = numbers.missing_anywhere, numbers.missing_at_unit
+    if numbers.judgement is not None and numbers.judgement.tests[0].name is TestName.CANDIDATES:
+        share = percent(numbers.judgement.tests[0].limit)
+        return f"Had the right {unit} been named in {share} of the trials we would have found it."
     if numbers.judges_scores and numbers.judgement is not None:
         most = number_text(numbers.judgement.limit_of_detection, 3)
         return f"So many trials could show an epsilon of {most} at most, if their scores separated perfectly."
-    if anywhere is not None and at_unit is not None:
-        return (
-            f"Had {percent(_short(anywhere))} of the noise been missing we would have found it, or "
-            f"{percent(_short(at_unit))} just where it hides the {unit}."
-        )
-    if at_unit is not None:
-        missing = percent(_short(at_unit))
-        return f"Had {missing} of the noise been missing where it hides the {unit}, we would have found it."
-    return ""
-
-
-def _short(share: float) -> float:
-    return float(f"{share:.2g}")
+    anywhere, at_unit = (
+        None if share is None else percent(float(f"{share:.2g}"))
+        for share in (numbers.missing_anywhere, numbers.missing_at_unit)
+    )
+    if at_unit is None:
+        return ""
+    if anywhere is None:
+        return f"Had {at_unit} of the noise been missing where it hides the {unit}, we would have found it."
+    return (
+        f"Had {anywhere} of the noise been missing we would have found it, or {at_unit} just where it hides the {unit}."
+    )
 
 
 def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
@@ -150,11 +145,73 @@ def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
 
 
 def scope_of(numbers: VerdictNumbers, facts: RunFacts) -> str:
-    """Return what the verdict covers, in plain English, as `summary.json` has it."""
+    """Return what the verdict covers and what not, in plain English, as `summary.json` has it.
+
+    Parameters
+    ----------
+    numbers
+        The verdict and what it rests on.
+    facts
+        What was promised and played.
+    """
     found, promise = numbers.judgement, facts.guarantee
     if found is None or promise is None:
-        return unjudged_scope(promise)
-    return scope_text(found, promise, facts.neighbour, SECRET_SEED, unit_words(facts.relation))
+        why = (
+            "The models were trained without clipping and noise: nothing was promised."
+            if promise is None
+            else "No insider took part, so nothing was held against the promise."
+        )
+        return (
+            f"{why} What was measured of the released models, from their outputs and losses, is no test of a promise."
+        )
+    if numbers.judges_canaries:
+        return (
+            "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "
+            "much noise hides one of them in a round. Noise that depends on anybody's data was not looked for. "
+            f"{detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
+        )
+    return (
+        f"A verdict covers this pair of neighbouring training sets ({facts.neighbour}) and this seed (the "
+        f"challenger's secret) only; other neighbours, other data and other seeds were not tried. "
+        f"{detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
+    )
+
+
+def detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> str:
+    """Return how large a breach of epsilon would have been found, and with how many worlds, in sentences.
+
+    Parameters
+    ----------
+    found
+        What the tests say together.
+    promise
+        What was promised.
+    unit
+        How the report names what is protected.
+    """
+    if found.tests and found.tests[0].name is TestName.CANDIDATES:
+        return f"So many trials would show {ToldTest(found.tests[0], unit).limit} of right first guesses."
+    if found.tests and found.tests[0].name is TestName.SCORES:
+        return f"So many worlds could show {ToldTest(found.tests[0], unit).limit}."
+    if found.tests and found.tests[0].name is TestName.CANARIES:
+        return (
+            f"{capital(ToldTest(found.tests[0], unit).limit)} would have been found with probability "
+            f"{DETECTION_POWER:g}; {promise.epsilon:.3g} is promised."
+        )
+    if found.worlds_needed is None:
+        return "D and D' hardly differed in any round, so no breach of epsilon could have been found there."
+    kept = epsilon_at(promise.claim, 1.0)
+    said = (
+        "Along the direction in which D and D' differ, noise so small that epsilon is "
+        f"{found.limit_of_detection:.3g} would have been found with probability {DETECTION_POWER:g}, where the claimed "
+        f"noise keeps {kept:.3g} ({law_in_words(promise.claim)}, delta {promise.delta:g}) and "
+        f"{promise.epsilon:.3g} is promised."
+    )
+    worlds = plural(found.worlds_needed, "world")
+    if found.conclusive:
+        return f"{said} {worlds} would be enough to find a breach of {BREACH:g} times the promise."
+    more = f"{worlds} with as many rounds would find a breach of {BREACH:g} times the promise."
+    return f"{said} That is too little to tell: {more}"
 
 
 def _said(numbers: VerdictNumbers, run: FinishedRun) -> Mapping[str, Any]:
@@ -164,7 +221,7 @@ def _said(numbers: VerdictNumbers, run: FinishedRun) -> Mapping[str, Any]:
 def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
     found, words = numbers.judgement, contents.words
     scope = scope_of(numbers, contents.facts)
-    covers = Table("What a verdict covers", ("What", "Value"), (("Scope", scope),), Look.PAIRS)
+    covers = Table("What a verdict covers", ("What", "Value"), (("Scope", scope),), TableLook.PAIRS)
     if found is None:
         return [covers]
     columns, rows = cells_of(found, words)
@@ -182,7 +239,7 @@ VERDICT = Section(
     numbers=VerdictNumbers,
     measure=measure_verdict,
     keys=("verdict", "scope"),
-    place=Place.PAGE,
+    place=PagePlace.PAGE,
     sentence=_sentence,
     tables=_tables,
     said=_said,

@@ -1,16 +1,18 @@
 """The files of a trial: one page that loads nothing, and the same as JSON."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
+from experiments.trials.figure import draw_attempt
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.findings import Finding, opening, refusal_words, trial_json
 from fl_audit.laboratory.trial import Trial
-from fl_audit.report.claim_figure import draw_attempt
+from fl_audit.report.banner import verdict_banner
 from fl_audit.report.page.markup import html_figure, html_table
-from fl_audit.report.page.shell import Banner, Look, html_page
+from fl_audit.report.page.shell import html_page
 from fl_audit.report.style import to_png
 from fl_audit.whole_files import whole_file
 
@@ -33,31 +35,77 @@ def write_trial(trial: Trial, found: Sequence[Finding], name: str, directory: Pa
         Where to write; made where it is missing.
     """
     page = _page(trial, found, name)
+    return _written(page, trial_json(trial, tuple(found), trial.claim.limits), directory)
+
+
+def write_page(
+    name: str,
+    verdict: Verdict,
+    headline: str,
+    screen: Sequence[tuple[str, str]],
+    trials: Sequence[tuple[Trial, Sequence[Finding]]],
+    values: Mapping[str, Any],
+    directory: Path,
+) -> Path:
+    """Write the page of a review, one screen and the details below, with `summary.json` beside it.
+
+    Parameters
+    ----------
+    name, verdict, headline
+        What was reviewed, and what came of it.
+    screen
+        The lines of the first screen: what each is about, and what it says.
+    trials
+        What they rest on.
+    values
+        The review as JSON values.
+    directory
+        Where to write; made where it is missing.
+
+    Returns
+    -------
+    Path
+        The page.
+    """
+    rows = "".join(f"<dt>{escape(about)}</dt><dd>{escape(said)}</dd>" for about, said in screen)
+    details = "\n".join(_details(trial, found) for trial, found in trials)
+    body = f"<dl>{rows}</dl>\n<details><summary>Every game that was followed</summary>\n{details}\n</details>"
+    page = html_page(
+        title=f"{name}: {verdict}",
+        heading=name,
+        subtitle="A Flower app, as it is",
+        opening=headline,
+        body=f"{body}<p>{NOTICE}</p>",
+        banner=verdict_banner(verdict, screen[0][1]),
+        step=_next(*trials[0]),
+    )
+    return _written(page, values, directory)
+
+
+def _written(page: str, values: Mapping[str, Any], directory: Path) -> Path:
     with whole_file(directory / "summary.json") as file:
-        text = json.dumps(trial_json(trial, tuple(found), trial.claim.limits), indent=2, allow_nan=False)
-        file.write_text(text + "\n", encoding="utf-8")
+        file.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     path = directory / "report.html"
     with whole_file(path) as file:
         file.write_text(page, encoding="utf-8")
     return path
 
 
+def _details(trial: Trial, found: Sequence[Finding]) -> str:
+    body = [_table(found), *(_section(trial, finding) for finding in found), _refusals(trial)]
+    return "\n".join(part for part in body if part)
+
+
 def _page(trial: Trial, found: Sequence[Finding], name: str) -> str:
-    body = [_table(found), *(_section(trial, finding) for finding in found), _refusals(trial), f"<p>{NOTICE}</p>"]
     return html_page(
         title=f"{name}: {trial.verdict}",
         heading=name,
         subtitle=f"Claim: {trial.claim.words} · {trial.pilots} games looked for leads",
         opening=" ".join([opening(trial), *(finding.cause for finding in found[:1] if finding.attempt.is_broken)]),
-        body="\n".join(part for part in body if part),
-        banner=Banner(
-            str(trial.verdict).capitalize(), f"Claim: {trial.claim.words}", _LOOKS.get(trial.verdict, Look.OPEN)
-        ),
+        body=f"{_details(trial, found)}\n<p>{NOTICE}</p>",
+        banner=verdict_banner(trial.verdict, f"Claim: {trial.claim.words}"),
         step=_next(trial, found),
     )
-
-
-_LOOKS = {Verdict.VIOLATED: Look.BAD, Verdict.CONSISTENT: Look.GOOD}
 
 
 def _next(trial: Trial, found: Sequence[Finding]) -> str:

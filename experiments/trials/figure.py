@@ -12,7 +12,15 @@ _BINS = 40
 
 
 def draw_attempt(claim: StatedClaim, attempt: Attempt) -> Figure:
-    """Return the figure: left the scores under D and D', right their trade-off with what the claim allows."""
+    """Return the figure: left the scores under D and D', right their trade-off with what the claim allows.
+
+    Parameters
+    ----------
+    claim
+        What is said of the code.
+    attempt
+        The scores of one game.
+    """
     figure = new_figure(4.0)
     left, right = figure.subplots(1, 2)
     _scores(left, attempt)

@@ -1,11 +1,14 @@
-"""Searching the largest or the smallest positive number that keeps a promise."""
+"""Searches for numbers: where a function falls to 0, and the largest or smallest number that keeps a promise."""
 
 import math
+import sys
+from bisect import bisect_left
 from collections.abc import Callable
 
 from fl_audit.errors import InputError
 
 _LARGEST = 1e12
+_BISECTIONS = 40
 
 
 def largest_kept(kept: Callable[[float], bool], start: float, relative: float = 1e-10) -> float:
@@ -34,6 +37,8 @@ def smallest_kept(kept: Callable[[float], bool], start: float, relative: float =
         A positive number near the answer.
     relative
         Relative width to which the answer is bracketed; the kept end is returned.
+    lowest
+        What the answer is known to be at least.
 
     Raises
     ------
@@ -150,3 +155,70 @@ def bracketed_root(function: Callable[[float], float], low: float, high: float, 
                 / (at_before - at_other)
             )
         share = min(1 - near, max(near, share))
+
+
+def falling_root(
+    gap: Callable[[float], float],
+    high: float = 1.0,
+    most: float = math.inf,
+    xtol: float = 2e-12,
+    rtol: float = 4 * sys.float_info.epsilon,
+) -> float:
+    """Return where a falling function of a number from 0 reaches 0, by Brent's method; 0 where it begins there.
+
+    Parameters
+    ----------
+    gap
+        The function.
+    high
+        Where it may be below 0; doubled until it is.
+    most
+        Where doubling ends: the function is below 0 there, or at the next doubling.
+    xtol, rtol
+        The root is found to `xtol + rtol root`.
+    """
+    if gap(0.0) <= 0:
+        return 0.0
+    # Its import takes longer than most commands, which do not come here.
+    from scipy.optimize import brentq
+
+    while high < most and gap(high) > 0:
+        high *= 2
+    return float(brentq(gap, 0.0, high, xtol=xtol, rtol=rtol))
+
+
+def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
+    """Return the smallest whole number from 1 at which something holds that holds ever after; None above `most`.
+
+    Parameters
+    ----------
+    holds
+        Whether it holds at a number.
+    most
+        Where the search gives up.
+    """
+    high = 1
+    while not holds(high):
+        high *= 2
+        if high > most:
+            return None
+    low = high // 2 + 1
+    return low + bisect_left(range(low, high), True, key=holds)
+
+
+def last_true(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """Return where something stops to hold between two numbers, from below; the lower one where it never holds.
+
+    Parameters
+    ----------
+    holds
+        Whether it holds at a number; from some number on it does not.
+    low, high
+        The numbers.
+    """
+    if not holds(low):
+        return low
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low

@@ -1,0 +1,184 @@
+"""Canaries of a running federation, as Flower mods of a client: one that sends them, one that only watches models.
+
+    app = ClientApp(mods=[canary_mod(Canary(0, directions=11, coins=secret, clipping_norm=1.0))])
+
+The app trains as ever; then its update is replaced by that of the canary. With clipping on the client's side the mod
+that clips stands before this one, so that it clips the canary as well. numpy alone, so that a client can carry it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message
+from flwr.clientapp.typing import ClientAppCallable, Mod
+from numpy.typing import NDArray
+
+from fl_audit.arrays import Floats
+from fl_audit.canaries.directions import canary_coin, canary_direction, canary_update
+from fl_audit.canaries.kept import KeptRound, change, keep, read_along
+from fl_audit.errors import InputError, require
+
+NOTE = "fl-audit-canary"
+"""Entry of a reply that names its canary; its coin stays with the client."""
+
+_OLD_METRICS = "fitres.metrics"
+_ANNOUNCED = "clipping_norm"
+"""Under this name Flower's strategies for clipping on the client's side announce the norm of a round."""
+_ROUND_NAMES = ("server-round", "server_round", "current_round")
+_NOTHING = 1e-3
+"""What stands for nothing, in clipping norms: Flower's clipping divides by the norm of an update, so it cannot be 0."""
+_BESIDE = 10**6
+"""Number of the direction, beside those of the canaries, along which that is sent."""
+_LAST = "fl-audit-last-model"
+
+
+@dataclass(frozen=True)
+class Canary:
+    """What a client needs to send a canary.
+
+    Parameters
+    ----------
+    number
+        Which canary, from 0.
+    directions
+        Seed of the directions, which the observer knows too.
+    coins
+        Seed of the coins: the secret of those who send canaries and of who judges afterwards. Draw it at random.
+    clipping_norm
+        C, above 0. A norm that the server announces in a round takes its place. Where the server clips at a norm of its
+        own, any larger one does: what is sent is clipped to it.
+    is_replaced
+        Whether the promise compares with another client's data, and not with none: then the opposite of a canary is
+        sent where it is out.
+    """
+
+    number: int
+    directions: int
+    coins: int
+    clipping_norm: float
+    is_replaced: bool = False
+
+    def __post_init__(self) -> None:
+        require(self.number >= 0, f"number is {self.number}: accepted are whole numbers from 0")
+        accepted = 0 < self.clipping_norm < np.inf
+        require(bool(accepted), f"clipping_norm is {self.clipping_norm}: accepted are positive finite numbers")
+        apart = self.directions != self.coins
+        require(apart, "coins and directions have one seed: accepted are two, since who sees releases knows the latter")
+
+    def update(self, server_round: int, dimension: int, clipping_norm: float) -> Floats:
+        """Return what is sent in a round, (dimension,).
+
+        Parameters
+        ----------
+        server_round
+            The round, from 1.
+        dimension
+            Number of parameters.
+        clipping_norm
+            C of the round.
+        """
+        is_in = canary_coin(self.coins, server_round, self.number)
+        if is_in or self.is_replaced:
+            direction = canary_direction(self.directions, server_round, self.number, dimension)
+            return canary_update(direction if is_in else -direction, clipping_norm).astype(np.float64)
+        beside = canary_direction(self.directions, server_round, _BESIDE + self.number, dimension)
+        return _NOTHING * clipping_norm * beside
+
+
+def canary_mod(canary: Canary) -> Mod:
+    """Return a mod that sends a canary in the place of what the app has trained.
+
+    Parameters
+    ----------
+    canary
+        Which, and with which coins.
+
+    Raises
+    ------
+    InputError
+        In a round, if the message or the reply holds no model of floating-point numbers, or no number of the round.
+    """
+
+    def send(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        if message.metadata.message_type != "train":
+            return call_next(message, context)
+        model, server_round = _model(message), _round(message)
+        before = {name: array.numpy() for name, array in model.items()}
+        reply = call_next(message, context)
+        if reply.has_error():
+            return reply
+        sizes = [value.size if value.dtype.kind == "f" else 0 for value in before.values()]
+        announced = _numbers(message).get(_ANNOUNCED, canary.clipping_norm)
+        update = canary.update(server_round, sum(sizes), float(cast(float, announced)))
+        parts = np.split(update, np.cumsum(sizes)[:-1])
+        sent = {
+            name: Array(np.asarray(value + part.reshape(value.shape).astype(value.dtype)) if part.size else value)
+            for (name, value), part in zip(before.items(), parts, strict=True)
+        }
+        name, trained = next(iter(reply.content.array_records.items()))
+        # A reply of the older interface may name its tensors anew: they keep the order in which they were sent out.
+        reply.content[name] = ArrayRecord(dict(zip(trained, sent.values(), strict=True)))
+        note = reply.content.config_records.get(_OLD_METRICS)
+        if note is None:
+            note = reply.content[NOTE] = ConfigRecord()
+        note[NOTE] = canary.number
+        return reply
+
+    return send
+
+
+def watching_mod(directory: Path, directions: int, canaries: int) -> Mod:
+    """Return a mod of a client that sees global models alone, and keeps what they say of the canaries of each round.
+
+    The difference of two models is what the round between them released, if the server averages and nothing else. That
+    of the last round is seen by nobody who only trains. Who answered is not seen: all are taken to have.
+
+    Parameters
+    ----------
+    directory
+        Where rounds are kept.
+    directions
+        Seed of the directions.
+    canaries
+        How many canaries there are, at least 1.
+    """
+
+    def watch(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        if message.metadata.message_type == "train":
+            now, last, number = _model(message), context.state.array_records.get(_LAST), _round(message)
+            if last is not None and number > 1:
+                moved = change(_tensors(last), _tensors(now))
+                scores = read_along(moved, directions, number - 1, canaries)
+                keep(directory, KeptRound(number - 1, tuple(range(canaries)), scores))
+            context.state[_LAST] = ArrayRecord(dict(now))
+        return call_next(message, context)
+
+    return watch
+
+
+def _tensors(model: ArrayRecord) -> list[NDArray[Any]]:
+    return [array.numpy() for array in model.values()]
+
+
+def _model(message: Message) -> ArrayRecord:
+    found = next(iter(message.content.array_records.values()), None)
+    if found is None or not any(one.dtype.kind == "f" for one in _tensors(found)):
+        raise InputError("a message to train holds no model of floating-point numbers: accepted is one")
+    return found
+
+
+def _numbers(message: Message) -> dict[str, object]:
+    return {name: value for record in message.content.config_records.values() for name, value in record.items()}
+
+
+def _round(message: Message) -> int:
+    """Return the number of the round: the server's, or that of the group of messages under the older interface."""
+    told = _numbers(message)
+    named = next((told[name] for name in _ROUND_NAMES if name in told), message.metadata.group_id)
+    try:
+        return int(str(named))
+    except ValueError:
+        accepted = f"accepted is one of {', '.join(_ROUND_NAMES)} in its configuration"
+        raise InputError(f"a message to train names no round: {accepted}") from None

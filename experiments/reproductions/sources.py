@@ -1,0 +1,74 @@
+"""Which of a paper's data sets are available, and which data sets stand in for missing ones."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.errors import InputError
+
+
+class Named(Protocol):
+    """A data set by its name in the catalogue, with more settings of `[data]`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+
+
+D = TypeVar("D", bound=Named)
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class DataFound(Generic[D]):
+    """The data sets that are available, in the order of the paper, and a line for each that is replaced or left out."""
+
+    data: tuple[D, ...]
+    remarks: tuple[str, ...] = ()
+
+
+def find_data(
+    candidates: Mapping[S, Sequence[Sequence[D]]], data_dir: Path | None, wanted: Iterable[S] | None = None
+) -> DataFound[D]:
+    """Look for a paper's data sets, and for data sets that may stand in for missing ones.
+
+    Parameters
+    ----------
+    candidates
+        By data set of the paper those that may be used for it, best first. Each comes in one or several forms, of which
+        all are taken that are there; only the first is the paper's own.
+    data_dir
+        Data directory; None means that of the environment.
+    wanted
+        The data sets of the paper to look for; None means all.
+    """
+    found: list[D] = []
+    remarks: list[str] = []
+    for study in candidates if wanted is None else wanted:
+        reasons: list[str] = []
+        for forms in candidates[study]:
+            missing = {one: reason for one in forms if (reason := _missing(one, data_dir)) is not None}
+            there = [one for one in forms if one not in missing]
+            if there:
+                found.extend(there)
+                if reasons:
+                    remarks.append(f"{study} is not there ({'; '.join(reasons)}): {there[0].name} stands in for it")
+                break
+            reasons.extend(f"{one.name}: {reason}" for one, reason in missing.items())
+        else:
+            remarks.append(f"{study} is left out ({'; '.join(reasons)})")
+    return DataFound(tuple(found), tuple(remarks))
+
+
+def _missing(data: Named, data_dir: Path | None) -> str | None:
+    """Return why a data set cannot be loaded; None if it can."""
+    place = None if data_dir is None else str(data_dir.absolute())
+    try:
+        load_source(DataSpec(data.name, place, tuple(data.options.items())))
+    except InputError as error:
+        return str(error)
+    return None

@@ -1,0 +1,122 @@
+"""Flower's own example apps, reviewed as they are: `python -m experiments.studies.flower_apps --repository DIR`.
+
+The apps are taken from the public repository github.com/adap/flower at the commit below, unchanged; their code is
+unpacked to a temporary folder and belongs to nobody's repository but theirs. Beside every verdict stands what reading
+the app says.
+"""
+
+import argparse
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments.trials.review_process import reviewed
+from fl_audit.errors import InputError
+from strategies.review.options import ReviewOptions
+
+REPOSITORY, COMMIT = "github.com/adap/flower", "fdef7afb1dca3030553be302366cfd285ed6632c"
+
+
+@dataclass(frozen=True)
+class Example:
+    """One app, and what it has to come to.
+
+    Parameters
+    ----------
+    path
+        Its directory in the repository.
+    expected
+        The verdict, or part of the line with which it is refused.
+    reading
+        Why, as the app's code says.
+    """
+
+    path: str
+    expected: str
+    reading: str
+
+
+_PLAIN = "FedAvg of plain updates: nothing is promised"
+EXAMPLES = (
+    Example("examples/quickstart-pytorch", "no promise", _PLAIN),
+    Example("examples/advanced-pytorch", "no promise", f"{_PLAIN}; a start of its own, files and a tracker"),
+    Example("examples/custom-mods", "no promise", f"{_PLAIN}; mods that write"),
+    Example("examples/opacus", "no promise", "clients train with Opacus: nothing is promised of clients"),
+    Example("examples/quickstart-sklearn", "no promise", _PLAIN),
+    Example("examples/fl-tabular", "no promise", _PLAIN),
+    Example("examples/quickstart-numpy", "no promise", _PLAIN),
+    Example("examples/federated-vae", "no promise", _PLAIN),
+    Example("examples/embedded-devices", "no promise", _PLAIN),
+    Example("examples/flower-secure-aggregation", "no promise", "the sum of masked updates carries no noise"),
+    Example(
+        "examples/fl-dp-sa", "inconclusive", "weights by examples, but noise multiplier 0.2 promises next to nothing"
+    ),
+    Example("examples/quickstart-xgboost", "floating-point parameters", "trees in bytes are no vector"),
+    Example("examples/quickstart-pandas", "without a strategy", "asks its clients for histograms by itself"),
+    Example("examples/vertical-fl", "the ServerApp of vertical-fl raised", "loads its data before it trains"),
+    Example("examples/quickstart-huggingface", "transformers", "the server builds its model with transformers"),
+)
+
+
+def unpacked(repository: Path, path: str, room: Path) -> Path:
+    """Unpack one directory of a clone, at the commit of this study.
+
+    Raises
+    ------
+    InputError
+        If the clone does not have it.
+    """
+    command = ["git", "-C", str(repository), "ls-tree", "-r", "--name-only", COMMIT, path]
+    listed = subprocess.run(command, capture_output=True, text=True)
+    if listed.returncode or not listed.stdout:
+        raise InputError(f"{repository} has no {path} at {COMMIT}: accepted is a clone of {REPOSITORY}")
+    for name in listed.stdout.splitlines():
+        if name.endswith((".py", ".toml", ".json", ".yaml")):
+            show = ["git", "-C", str(repository), "show", f"{COMMIT}:{name}"]
+            (room / name).parent.mkdir(parents=True, exist_ok=True)
+            (room / name).write_bytes(subprocess.run(show, capture_output=True, check=True).stdout)
+    return room / path
+
+
+def row(example: Example, directory: Path, minutes: float, is_quick: bool) -> tuple[str, ...]:
+    """Review an app, and return its row of the table."""
+    began = time.monotonic()
+    try:
+        found = reviewed(directory, ReviewOptions(is_quick=is_quick, seconds=60 * minutes))
+        verdict, obstacle = found["verdict"], found["remarks"][0] if found["remarks"] else "none"
+        said = verdict
+    except InputError as error:
+        verdict, obstacle, said = "refused", str(error).replace(str(directory), directory.name), str(error)
+    minutes_taken = (time.monotonic() - began) / 60
+    is_right = "yes" if example.expected in said else "NO"
+    return directory.name, f"{minutes_taken:.1f}", verdict, f"{is_right}: {example.reading}", obstacle
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Review every app, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repository", type=Path, required=True, help=f"a clone of {REPOSITORY}, or its git directory")
+    parser.add_argument("--only", nargs="*", default=None, help="names of apps")
+    parser.add_argument("--minutes", type=float, default=5.0, help="time limit of a review")
+    parser.add_argument("--quick", action="store_true", help="fewer games")
+    chosen = parser.parse_args(arguments)
+    columns = ("app", "minutes", "verdict", "right by reading?", "worst obstacle")
+    table = Table(*columns, title=f"{REPOSITORY} at {COMMIT[:12]}")
+    with TemporaryDirectory() as room:
+        for example in EXAMPLES:
+            if chosen.only is None or Path(example.path).name in chosen.only:
+                directory = unpacked(chosen.repository, example.path, Path(room))
+                cells = row(example, directory, chosen.minutes, chosen.quick)
+                table.add_row(*cells)
+                print(" | ".join(cells), flush=True)
+    Console(markup=False, width=200).print(table)
+
+
+if __name__ == "__main__":
+    main()

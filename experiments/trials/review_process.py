@@ -1,0 +1,113 @@
+"""The process of a review: an app's code runs in one of its own, in a copy, without network, for a limited time."""
+
+import json
+import os
+import shutil
+import signal
+import site
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from fl_audit.errors import InputError
+from strategies.review.options import ReviewOptions
+
+_LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "venv", "node_modules", "__pycache__", "wandb", "mlruns")
+_LARGEST = 20_000_000
+"""Bytes of a file that is copied: what is larger is data."""
+_SWITCHES = {
+    "WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug", "CLEARML_OFFLINE_MODE": "1",
+    "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "FLWR_TELEMETRY_ENABLED": "0",
+    "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1",
+}  # fmt: skip
+"""What keeps known trackers and hubs quiet, and the games on the processors that they are given."""
+
+
+def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[str, Any]:
+    """Review an app in a process of its own.
+
+    Parameters
+    ----------
+    app
+        Directory of the app; it is copied, and stays as it is.
+    wishes
+        What the reviewer says besides.
+    out
+        Where `report.html` and `summary.json` are written; None for nowhere.
+
+    Returns
+    -------
+    dict
+        The review as JSON values.
+
+    Raises
+    ------
+    InputError
+        If the app cannot be reviewed, or not within its time.
+    """
+    if not app.is_dir():
+        raise InputError(f"{app} is no directory: accepted is the directory of a Flower app")
+    with TemporaryDirectory(prefix="fl-audit-review-") as room:
+        place = Path(room)
+        # The app keeps its name where it is its directory's.
+        copy = place / "copy" / (app.resolve().name or "app")
+        shutil.copytree(app, copy, symlinks=True, ignore=_ignored)
+        told = place / "told.json"
+        request = place / "request.json"
+        request.write_text(
+            json.dumps({"told": str(told), "out": out and str(out.absolute()), "wishes": asdict(wishes)}),
+            encoding="utf-8",
+        )
+        status = _run(copy, request, place, wishes.seconds)
+        if status is None:
+            raise InputError(
+                f"{app} was not reviewed within {wishes.seconds / 60:g} minutes: accepted is --quick, or more --minutes"
+            )
+        if not told.is_file():
+            raise InputError(f"the process that reviewed {app} ended with status {status}: {_last_line(place)}")
+        found: dict[str, Any] = json.loads(told.read_text(encoding="utf-8"))
+    if "error" in found:
+        raise InputError(found["error"].replace(str(copy), str(app)))
+    return found
+
+
+def _run(copy: Path, request: Path, place: Path, seconds: float) -> int | None:
+    """Run a review; return its status, None if it took too long."""
+    home = place / "home"
+    home.mkdir()
+    # What is written to the home directory is written to another one; packages of the user stay where they are.
+    environment = os.environ | _SWITCHES | {"HOME": str(home), "PYTHONUSERBASE": site.getuserbase()}
+    environment |= {"MLFLOW_TRACKING_URI": f"file:{place / 'mlflow'}", "WANDB_DIR": str(home)}
+    environment["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
+    with (place / "log").open("wb") as log:
+        command = [sys.executable, "-m", "experiments.trials.review_child", str(request)]
+        child = subprocess.Popen(
+            command, cwd=copy, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            return child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            # Whoever it started ends with it.
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+
+def _ignored(directory: str, names: list[str]) -> set[str]:
+    found = set(_LEFT_OUT(directory, names))
+    for name in set(names) - found:
+        path = Path(directory, name)
+        if path.is_file() and path.stat().st_size > _LARGEST:
+            found.add(name)
+    return found
+
+
+def _last_line(place: Path) -> str:
+    lines = (place / "log").read_text(encoding="utf-8", errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")

@@ -1,0 +1,110 @@
+"""What should make the user of a table look twice: each said once, with the setting that mends it."""
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fl_audit.arrays import Floats32
+from fl_audit.data.records import Caution
+from fl_audit.errors import Remedy
+
+_NAMED = 3
+_COARSE = 10
+"""A table with fewer different records than so many times its records repeats itself by chance."""
+
+
+def cautions(frame: pd.DataFrame, label: str, features: Floats32, repeats: int) -> Iterator[Caution]:
+    """Yield warnings about a table that could be read.
+
+    Parameters
+    ----------
+    frame
+        Label, owner and features of all records, none missing.
+    label
+        Name of the label column.
+    features
+        What the columns became, shape (records, features).
+    repeats
+        Records that are in the table more than once, beyond the first of each.
+    """
+    yield from _spellings(frame)
+    yield from _tell_tales(frame, label)
+    different = prod(min(frame[name].nunique(), len(frame)) for name in frame.columns)
+    if repeats and different > _COARSE * len(frame):
+        remedy = Remedy("unique", True)
+        yield Caution(
+            f"{repeats:,} of {len(frame):,} records repeat another one in every column: a promise for one record does "
+            f"not cover somebody who is in the table twice; {remedy} keeps the first of each",
+            (remedy,),
+        )
+    if (features == features[0]).all():
+        yield Caution(
+            "every feature is the same in all records, so that only the share of each class can be learned: give the "
+            "table columns that differ"
+        )
+
+
+def one_spelling(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Return words without spaces around them, those that differ by case or inner spaces as the most frequent one."""
+    text = column.astype(str).str.strip()
+    counts = text.value_counts()
+    spelled = {_folded(word): word for word in reversed(counts.index.tolist())}
+    return text.map({word: spelled[_folded(word)] for word in counts.index})
+
+
+def _folded(word: str) -> str:
+    return " ".join(word.casefold().split())
+
+
+def _spellings(frame: pd.DataFrame) -> Iterator[Caution]:
+    found = {}
+    for name, column in frame.items():
+        if pd.api.types.is_numeric_dtype(column):
+            continue
+        words: list[str] = sorted(column.astype(str).str.strip().unique().tolist())
+        twins = _twins(words)
+        if twins:
+            found[str(name)] = twins
+    if found:
+        remedy = Remedy("ignore-case", True)
+        columns = "; ".join(f"{name} has {_some([repr(twin) for twin in twins])}" for name, twins in found.items())
+        yield Caution(
+            f"words that differ by case or spaces only are taken for different ones: {columns}; {remedy} makes them "
+            "one",
+            (remedy,),
+        )
+
+
+def _twins(words: Sequence[str]) -> list[str]:
+    """Return the words that another one of them differs from by case or spaces only, twins side by side."""
+    folded: dict[str, list[str]] = {}
+    for word in words:
+        folded.setdefault(_folded(word), []).append(word)
+    return [word for alike in folded.values() if len(alike) > 1 for word in alike]
+
+
+def _tell_tales(frame: pd.DataFrame, label: str) -> Iterator[Caution]:
+    """Yield a warning of the columns that are the label in other words."""
+    classes, codes = len(frame[label].unique()), pd.factorize(frame[label])[0]
+    names = []
+    for name in frame.columns:
+        if name == label or frame[name].iloc[: 10 * classes].nunique() > classes:
+            continue
+        values = pd.factorize(frame[name])[0]
+        if values.max() + 1 == classes == len(np.unique(values.astype(np.int64) * classes + codes)):
+            names.append(str(name))
+    if names:
+        remedy = Remedy("drop", tuple(names))
+        are = "is the label" if len(names) == 1 else "are the label"
+        yield Caution(
+            f"column {_some(names)} {are} {label} in other words, so the model learns nothing else: {remedy} leaves it "
+            "out",
+            (remedy,),
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

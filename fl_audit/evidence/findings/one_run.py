@@ -1,0 +1,162 @@
+"""One training as its own audit: what its canaries certify, beside what the law of its noise gives them."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fl_audit.adjacency import Relation
+from fl_audit.canaries.certify import OneRunFinding, certify, over_the_training
+from fl_audit.canaries.methods import OneRunMethod
+from fl_audit.confidence.shift import detectable_slope, spread_of_parts
+from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL, TestName, TestResult
+from fl_audit.evidence.belief.noise_estimate import BREACH, no_estimate
+from fl_audit.evidence.belief.verdict import Judgement, verdict_on
+from fl_audit.evidence.findings.found import Findings, finite
+from fl_audit.evidence.finished_run import FinishedRun
+from fl_audit.game.canaries import CanaryFacts
+from fl_audit.learning.private_training import opacus_epsilon
+from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.client_side import local_events
+
+
+@dataclass(frozen=True)
+class OneRunNumbers:
+    """What the canaries of one training certify.
+
+    Parameters
+    ----------
+    finding
+        Of the first world.
+    mu_true
+        What the noise that the law prescribes gives a canary in a round, or in a step of private training.
+    worlds, held
+        How many trainings there were, and in how many the lower bound of mu was at or below `mu_true`.
+    mean_mu_lower
+        Of all trainings.
+    epsilon_told
+        What the accountant of the canaries' client says that it has spent, where clients train privately.
+    """
+
+    finding: OneRunFinding
+    mu_true: float
+    worlds: int
+    held: int
+    mean_mu_lower: float
+    epsilon_told: float | None = None
+
+    @property
+    def tells_too_little(self) -> bool:
+        """Whether an accountant names less than the canaries certify of its client."""
+        return self.epsilon_told is not None and self.finding.epsilon_lower > self.epsilon_told
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `one_run`."""
+        found = self.finding
+        names = ("canaries", "rounds", "mu", "mu_lower", "mu_claimed", "delta", "confidence")
+        epsilons = ("epsilon_round", "epsilon_lower", "epsilon_claimed")
+        numbers = {name: getattr(found, name) for name in names}
+        numbers |= {name: finite(getattr(found, name)) for name in epsilons}
+        return {
+            "one_run": numbers
+            | {"method": str(found.method), "assumption": found.method.assumption, "mu_true": self.mu_true}
+            | {"worlds": self.worlds, "worlds_held": self.held, "mean_mu_lower": self.mean_mu_lower}
+            | {"epsilon_told": finite(self.epsilon_told)}
+        }
+
+
+def measure_one_run(run: FinishedRun, _: Findings) -> OneRunNumbers | None:
+    """Return what the canaries certify; None where there are none."""
+    table, promise, facts = run.tables.canaries, run.facts.guarantee, run.facts.canaries
+    if table is None or promise is None or facts is None:
+        return None
+    claim = _claim_of_canaries(run, facts)
+    each = [_certified(run, one, claim, run.facts.confidence) for _, one in table.groupby("world", sort=True)]
+    lower = np.array([one.mu_lower for one in each])
+    return OneRunNumbers(
+        each[0], facts.mu, len(each), int((lower <= facts.mu).sum()), float(lower.mean()), _told(run, facts, claim)
+    )
+
+
+def judge_canaries(run: FinishedRun) -> Judgement | None:
+    """Return whether the canaries of all trainings together contradict the promise; None where there are none.
+
+    Where clients train privately, what is promised is also what the accountant of the canaries' client names.
+    """
+    table, promise, facts = run.tables.canaries, run.facts.guarantee, run.facts.canaries
+    if table is None or promise is None or facts is None:
+        return None
+    claim = _claim_of_canaries(run, facts)
+    bound, at_level = (_certified(run, table, claim, one) for one in (run.facts.confidence, 1 - FAMILY_LEVEL))
+    held = (table["part"] * table["is_in"]).to_numpy(dtype=np.float64)
+    root = spread_of_parts(held)
+    limit = np.inf
+    if root > 0:
+        mu = detectable_slope(root, held.size - 2, at_level.mu_claimed, FAMILY_LEVEL, DETECTION_POWER)
+        limit = over_the_training(claim, mu / at_level.mu_claimed)
+    told = _told(run, facts, claim)
+    is_broken = at_level.is_violated or (told is not None and at_level.epsilon_lower > told)
+    test = TestResult(
+        name=TestName.CANARIES,
+        statistic=at_level.epsilon_lower,
+        p_value=0.0 if is_broken else 1.0,
+        measured=at_level.epsilon_lower,
+        promised=promise.epsilon if told is None else min(promise.epsilon, told),
+        limit=limit,
+        more={"delta": promise.delta},
+    )
+    conclusive = bool(limit <= BREACH * at_level.epsilon_claimed)
+    return Judgement(
+        verdict=verdict_on(test.violated, conclusive),
+        tests=(test,),
+        broken=(test,) if test.violated else (),
+        level=FAMILY_LEVEL,
+        noise=no_estimate(run.facts.confidence),
+        not_offered=(),
+        epsilon_lower_bound=bound.epsilon_lower,
+        confidence=run.facts.confidence,
+        epsilon_lower_bound_at_level=at_level.epsilon_lower,
+        method=str(TestName.CANARIES),
+        assumption=at_level.method.assumption,
+        limit_of_detection=limit,
+        worlds_needed=None,
+        conclusive=conclusive,
+    )
+
+
+def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: float) -> OneRunFinding:
+    """Return what the canaries of some trainings certify, counted as one."""
+    game = run.facts.game
+    canaries = table[table["canary"] < game.canaries]
+    scores, coins, parts = (canaries[name].to_numpy().reshape(-1, game.canaries) for name in ("score", "is_in", "part"))
+    has_decoys = game.law.adjacency.relation is Relation.ADD_REMOVE
+    decoys = table.loc[table["canary"] >= game.canaries, "score"].to_numpy() if has_decoys else ()
+    some = parts if isinstance(game.law.contribution, PrivateTraining) else ()
+    found = certify(scores, coins.astype(np.bool_), claim, confidence, OneRunMethod.SHIFT, decoys, some)
+    return replace(found, rounds=found.rounds // table["world"].nunique())
+
+
+def _claim_of_canaries(run: FinishedRun, facts: CanaryFacts) -> Claim:
+    """Return what is claimed of a canary: that of the client with the least promise may be another shard's."""
+    promise, law = run.facts.guarantee, run.facts.game.law
+    assert promise is not None, "only a promise is held against its canaries"
+    if not isinstance(law.contribution, PrivateTraining):
+        return promise.claim
+    schedule = law.contribution.schedule
+    events = local_events(
+        facts.records, schedule.batch, run.facts.game.rounds, law.noise_multiplier,
+        epochs=schedule.epochs, steps=schedule.steps,
+    )  # fmt: skip
+    return replace(promise.claim, events=events)
+
+
+def _told(run: FinishedRun, facts: CanaryFacts, claim: Claim) -> float | None:
+    """Return the epsilon that the accountant of the canaries' client names after the last round."""
+    table = run.tables.clients
+    if facts.client is None or table is None or "accounted_steps" not in table:
+        return None
+    last = table[(table["client"] == facts.client) & (table["round"] == table["round"].max())].iloc[0]
+    noise, rate = float(last["accounted_noise_multiplier"]), float(last["accounted_sampling_rate"])
+    return opacus_epsilon(noise, rate, int(last["accounted_steps"]), claim.delta)

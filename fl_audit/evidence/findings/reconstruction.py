@@ -1,0 +1,103 @@
+"""The game of reconstruction: how often the right one of the candidates is named, beside what the promise allows."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fl_audit.arrays import Integers
+from fl_audit.evidence.belief.advantage import clopper_pearson
+from fl_audit.evidence.findings.found import Findings
+from fl_audit.evidence.finished_run import FinishedRun
+
+_GUESSES = (1, 5, 10, 100)
+
+
+@dataclass(frozen=True)
+class Success:
+    """How often the truth is among the first guesses.
+
+    Parameters
+    ----------
+    guesses
+        How many guesses the attacker has.
+    share, low, high
+        Share of the worlds in which one of them is right, from 0 to 1, and its Clopper-Pearson interval.
+    chance
+        That share where nothing is released.
+    bound
+        The largest share that the promise allows.
+    """
+
+    guesses: int
+    share: float
+    low: float
+    high: float
+    chance: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class ReconstructionNumbers:
+    """What an attacker named who knew everything but which of the candidates was in.
+
+    Parameters
+    ----------
+    candidates
+        How many records, or clients, were equally likely.
+    ranks
+        Place of the truth in the attacker's order, 1 being its first guess, (worlds,).
+    successes
+        By number of guesses, ascending, that of one guess first.
+    confidence
+        Of each interval.
+    longest, median
+        Largest and median mu of a candidate over all rounds of a world: its contribution's length over the noise.
+    """
+
+    candidates: int
+    ranks: Integers
+    successes: tuple[Success, ...]
+    confidence: float
+    longest: float
+    median: float
+
+    @cached_property
+    def first(self) -> Success:
+        """How often the first guess is right."""
+        return self.successes[0]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `reconstruction`."""
+        told = [
+            {"guesses": one.guesses, "share": one.share, "low": one.low, "high": one.high, "chance": one.chance,
+             "bound": one.bound}
+            for one in self.successes
+        ]  # fmt: skip
+        return {
+            "reconstruction": {
+                "candidates": self.candidates,
+                "worlds": len(self.ranks),
+                "confidence": self.confidence,
+                "success": told,
+                "mean_rank": float(np.mean(self.ranks)),
+                "largest_mu": self.longest,
+                "median_mu": self.median,
+            }
+        }
+
+
+def measure_reconstruction(run: FinishedRun, _: Findings) -> ReconstructionNumbers | None:
+    """Return how often the right candidate was named; None outside the game of reconstruction, or without insider."""
+    ranks, table, promise = run.candidate_ranks, run.tables.targets, run.facts.guarantee
+    if ranks is None or table is None or promise is None:
+        return None
+    candidates, mu = run.facts.game.targets, table["mu"].to_numpy(dtype=np.float64)
+    confidence, found = run.facts.confidence, []
+    for guesses in sorted({min(one, candidates - 1) for one in _GUESSES}):
+        hits, bound = int(np.sum(ranks <= guesses)), promise.reconstruction_bound(guesses / candidates)
+        assert bound is not None, "the game of reconstruction has global noise"
+        low, high = clopper_pearson(hits, len(ranks), confidence)
+        found.append(Success(guesses, hits / len(ranks), low, high, guesses / candidates, bound))
+    return ReconstructionNumbers(candidates, ranks, tuple(found), confidence, float(mu.max()), float(np.median(mu)))

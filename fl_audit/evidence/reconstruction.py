@@ -1,0 +1,159 @@
+"""How often an attacker names the right one of some candidates, and whether that contradicts a promise."""
+
+import math
+
+import numpy as np
+from scipy.special import bdtr, bdtrc, bdtri
+
+from fl_audit.arrays import Floats, Integers
+from fl_audit.errors import require
+from fl_audit.evidence.belief.advantage import clopper_pearson
+from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL, Missing, TestName, TestResult
+from fl_audit.evidence.belief.noise_estimate import BREACH, no_estimate
+from fl_audit.evidence.belief.verdict import FAMILY, Judgement, verdict_on
+from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.privacy.reconstruction import reconstruction_bound
+
+_METHOD = "clopper-pearson"
+_ASSUMPTION = "The candidates were equally likely, and nothing else is assumed."
+_MOST_WORLDS = 2**40
+
+
+def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
+    """Return the place of the true candidate in the attacker's order, 1 being its first guess.
+
+    Of candidates that look alike the one with the smaller number is guessed first, whichever is true.
+
+    Parameters
+    ----------
+    log_likelihood
+        Of everything that was seen, for each candidate, up to a constant in each world; (worlds, candidates).
+    truth
+        Number of the true candidate, from 0, (worlds,).
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit or a number is NaN.
+
+    Examples
+    --------
+    >>> ranks_of_truth(np.array([[0.5, 2.0, -1.0], [0.5, 0.5, 0.5]]), np.array([0, 2])).tolist()
+    [2, 3]
+    """
+    shape = log_likelihood.shape
+    accepted = log_likelihood.ndim == 2 and truth.shape == shape[:1] and not bool(np.isnan(log_likelihood).any())
+    require(accepted, f"log-likelihoods have shape {shape}: accepted is (worlds, candidates), and no NaN")
+    of_truth = np.take_along_axis(log_likelihood, truth[:, None], axis=1)
+    is_before = np.arange(shape[1]) < truth[:, None]
+    ahead = (log_likelihood > of_truth) | ((log_likelihood == of_truth) & is_before)
+    return np.asarray(ahead.sum(axis=1) + 1, dtype=np.int64)
+
+
+def judge_hits(hits: int, worlds: int, candidates: int, guarantee: Guarantee, confidence: float) -> Judgement:
+    """Return whether first guesses that were right contradict the promise.
+
+    Parameters
+    ----------
+    hits
+        Worlds in which the first guess was right.
+    worlds
+        Number of worlds, at least 1; they are independent.
+    candidates
+        Number of equally likely candidates, at least 2.
+    guarantee
+        The promise, for all neighbours.
+    confidence
+        Of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
+
+    Returns
+    -------
+    Judgement
+        Violated where so many hits or more have a probability under `FAMILY_LEVEL` by the reconstruction bound;
+        otherwise consistent if an attack that reaches the bound under two thirds of the noise would be found with
+        probability `DETECTION_POWER`, and inconclusive if not. The lower bound on epsilon is log((p - delta) m), p the
+        lower end of the share of hits: no mechanism with (epsilon, delta)-DP is hit more often than e^epsilon / m +
+        delta. Its limit is what first guesses that are all right would show.
+    """
+    chance = 1 / candidates
+    bound = guarantee.reconstruction_bound(chance)
+    assert bound is not None, "the game of reconstruction has global noise"
+    test = _test_of_hits(hits, worlds, bound)
+    at_breach = reconstruction_bound(guarantee.claim.with_noise(1 / BREACH), chance)
+    lower, at_level = (
+        epsilon_of_hits(hits, worlds, candidates, guarantee.delta, one) for one in (confidence, 1 - FAMILY_LEVEL)
+    )
+    conclusive = at_breach >= test.limit
+    return Judgement(
+        verdict=verdict_on(test.violated, conclusive),
+        tests=(test,),
+        broken=(test,) if test.violated else (),
+        level=FAMILY_LEVEL,
+        noise=no_estimate(confidence),
+        not_offered=tuple((name, Missing.CANDIDATES_ALONE) for name in FAMILY),
+        epsilon_lower_bound=lower,
+        confidence=confidence,
+        epsilon_lower_bound_at_level=at_level,
+        method=_METHOD,
+        assumption=_ASSUMPTION,
+        limit_of_detection=epsilon_of_hits(worlds, worlds, candidates, guarantee.delta, 1 - FAMILY_LEVEL),
+        worlds_needed=_worlds_needed(bound, at_breach),
+        conclusive=conclusive,
+    )
+
+
+def _test_of_hits(hits: int, worlds: int, bound: float) -> TestResult:
+    return TestResult(
+        name=TestName.CANDIDATES,
+        statistic=float(hits),
+        p_value=float(bdtrc(hits - 1, worlds, bound)) if hits > 0 else 1.0,
+        measured=hits / worlds,
+        promised=bound,
+        limit=_share_found(worlds, bound),
+        more={"worlds": worlds},
+    )
+
+
+def _fewest_found(worlds: int, bound: float) -> int:
+    """Return the smallest number of hits that refutes the bound at `FAMILY_LEVEL`; more than `worlds` if none does."""
+    low, high = math.floor(bound * worlds), worlds + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if bdtrc(middle - 1, worlds, bound) < FAMILY_LEVEL else (middle, high)
+    return high
+
+
+def _share_found(worlds: int, bound: float) -> float:
+    """Return the smallest share of hits that would be found with probability `DETECTION_POWER`; above 1 if none is."""
+    fewest = _fewest_found(worlds, bound)
+    if fewest > worlds:
+        return math.inf
+    return float(bdtri(fewest - 1, worlds, 1 - DETECTION_POWER))
+
+
+def _worlds_needed(bound: float, at_breach: float) -> int | None:
+    """Return how many worlds would find hits as frequent as under the breach; None where no number would."""
+    worlds = 1
+    while bdtr(min(_fewest_found(worlds, bound), worlds + 1) - 1, worlds, at_breach) > 1 - DETECTION_POWER:
+        worlds *= 2
+        if worlds > _MOST_WORLDS or at_breach <= bound:
+            return None
+    return worlds
+
+
+def epsilon_of_hits(hits: int, worlds: int, candidates: int, delta: float, confidence: float) -> float:
+    """Return an epsilon that is passed at a confidence: no mechanism is hit more often than e^epsilon / m + delta.
+
+    Parameters
+    ----------
+    hits, worlds
+        Worlds in which the first guess was right, and their number.
+    candidates
+        m, how many were equally likely.
+    delta
+        Of (epsilon, delta)-DP, from 0 and below 1.
+    confidence
+        Above 0.5 and below 1.
+    """
+    low = clopper_pearson(hits, worlds, 2 * confidence - 1)[0]
+    return max(0.0, math.log(max(low - delta, 1e-300) * candidates))

@@ -1,0 +1,160 @@
+"""Canaries of a simulated training: what the clients that carry them add, and how an observer of releases reads them.
+
+Directions follow from the public seed, world, round and canary; coins are the challenger's. Beside the canaries stand
+decoys, directions that nobody sends, wherever what is out is nothing: they tell how scores are spread without a canary.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fl_audit.adjacency import Relation
+from fl_audit.arrays import Flags, Floats
+from fl_audit.canaries.directions import canary_direction, canary_score, canary_update
+from fl_audit.game.contributing import Contributed
+from fl_audit.game.game import Game
+from fl_audit.game.private_training import private_steps
+from fl_audit.game.public import PublicGame
+from fl_audit.game.seen import SeenRound
+from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.mechanisms.standpoint import Place
+
+_DECOYS = 20
+
+
+def directions_read(public: PublicGame) -> int:
+    """Return along how many directions a release is read: canaries first, then decoys."""
+    decoys = _DECOYS if public.law.adjacency.relation is Relation.ADD_REMOVE else 0
+    return public.canaries + decoys
+
+
+def canary_contribution(
+    game: Game, canary: int, server_round: int, worlds: tuple[int, ...], coins: Flags, norms: Tensor | None
+) -> Contributed:
+    """Return what a canary client adds: its canary at the clipping norm, or what the relation compares with.
+
+    Parameters
+    ----------
+    game
+        The game.
+    canary, server_round
+        Which, and when.
+    worlds
+        Numbers of the worlds.
+    coins
+        Whether the canary is in, (worlds,).
+    norms
+        The clipping norms of the round where they are adaptive, float64 (worlds,).
+    """
+    law, size = game.public.law, game.model.layout.size
+    lengths = np.full(len(worlds), law.clipping_norm) if norms is None else norms.cpu().numpy()
+    is_replaced = law.adjacency.relation is Relation.REPLACE
+    signs = np.where(coins, 1.0, -1.0 if is_replaced else 0.0)
+    total = np.zeros((len(worlds), size), dtype=np.float32)
+    for row, world in enumerate(worlds):
+        if signs[row]:
+            direction = canary_direction(game.public.data_seed, server_round, canary, size, world)
+            total[row] = canary_update(signs[row] * direction, float(lengths[row]))
+    bits = torch.from_numpy(np.where(coins | is_replaced, 1.0, 0.5)) if law.is_adaptive else None
+    return Contributed(torch.from_numpy(total), bits)
+
+
+def canary_records(game: Game, server_round: int, worlds: tuple[int, ...]) -> list[Tensor]:
+    """Return the gradients of the canary records of a round, float32 (canaries, parameters) for each world; norm 1.
+
+    Parameters
+    ----------
+    game, server_round, worlds
+        As for `canary_contribution`.
+    """
+    public, size = game.public, game.model.layout.size
+    drawn = (
+        [canary_direction(public.data_seed, server_round, one, size, world) for one in range(public.canaries)]
+        for world in worlds
+    )
+    return [torch.from_numpy(np.stack(one).astype(np.float32)) for one in drawn]
+
+
+def canary_scores(game: Game, seen: SeenRound, worlds: tuple[int, ...]) -> Floats:
+    """Return the inner products of what was seen with all directions, (worlds, directions), in units of a canary.
+
+    Parameters
+    ----------
+    game
+        The game.
+    seen
+        What the observer saw of the round.
+    worlds
+        Numbers of the worlds.
+    """
+    public, at_server = game.public, game.public.standpoint.place is Place.SERVER
+    observed = seen.around.contribution if at_server else seen.sums(public.law)
+    assert observed is not None, "the server sees what every client sent"
+    sums = observed.double().cpu().numpy()
+    units = np.broadcast_to(_unit(game) if seen.around.norms_array is None else seen.around.norms_array, len(worlds))
+    scores = [
+        [
+            canary_score(row, canary_direction(public.data_seed, seen.number, one, row.size, world)) / unit
+            for one in range(directions_read(public))
+        ]
+        for world, row, unit in zip(worlds, sums, units, strict=True)
+    ]
+    return np.array(scores)
+
+
+def parts(public: PublicGame, steps: int, times: Floats) -> Floats:
+    """Return how much of its canary a score holds if it is in: all of it, or what the steps took of it.
+
+    Parameters
+    ----------
+    public
+        The game.
+    steps
+        Steps of the canaries' client in a round.
+    times
+        In how many of them each canary was taken, of any shape.
+    """
+    return times / sqrt(steps) if isinstance(public.law.contribution, PrivateTraining) else np.ones_like(times)
+
+
+@dataclass(frozen=True)
+class CanaryFacts:
+    """What is known of a game's canaries beforehand.
+
+    Parameters
+    ----------
+    mu
+        Of one canary in one round by the noise that the law prescribes; of one step where the steps are noised.
+    client, records
+        Whose records the canaries are, and how many it has beside them; None and 0 where they are clients.
+    """
+
+    mu: float
+    client: int | None = None
+    records: int = 0
+
+
+def canary_facts(game: Game) -> CanaryFacts | None:
+    """Return what is known of a game's canaries beforehand; None where it has none."""
+    law = game.public.law
+    if game.public.canaries == 0:
+        return None
+    if not isinstance(law.contribution, PrivateTraining):
+        return CanaryFacts(1 / law.noise_multiplier)
+    steps, seen = private_steps(law), [len(shard) for shard in game.shards]
+    own = len(game.shards[game.victim])
+    if game.public.standpoint.place is Place.SERVER:
+        seen = [own]
+    return CanaryFacts(_unit(game) / sqrt(sum(map(steps.update_variance, seen))), game.victim, own)
+
+
+def _unit(game: Game) -> float:
+    """Return what a canary weighs in the release: the clipping norm, or how far the steps of a round move by it."""
+    law = game.public.law
+    if not isinstance(law.contribution, PrivateTraining):
+        return law.clipping_norm
+    steps, records = private_steps(law), len(game.shards[game.victim])
+    return sqrt(steps.update_variance(records)) / law.noise_multiplier

@@ -1,0 +1,104 @@
+"""What a promise says against reconstruction: how often an attacker can name what it could only guess before.
+
+The attacker knows every record but one, sees every release, and names the missing record, or says something about it,
+that it would hit with probability `chance` if the record had never been used. Where f is the trade-off curve between
+the releases without the record and with it, it hits with probability at most 1 - f(chance) (Balle, Cherubin & Hayes
+2022, section 5; Hayes, Mahloujifar & Balle 2023, theorem 2).
+
+The reference is the sum of all other contributions, whether neighbours differ by a record more or by another record
+in its place: one contribution counts, C, and not the distance of two, 2C.
+"""
+
+from dataclasses import replace
+from typing import assert_never
+
+from fl_audit.adjacency import Adjacency, Relation
+from fl_audit.errors import require
+from fl_audit.privacy.beliefs import Sensitivities
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import (
+    GaussianRelease,
+    LaplaceRelease,
+    RandomizedResponse,
+    ReleaseEvent,
+    SampledGaussianRelease,
+)
+
+_LEFT_OUT = {
+    Adjacency.REPLACE_RECORD: Adjacency.ADD_REMOVE_RECORD,
+    Adjacency.REPLACE_CLIENT: Adjacency.ADD_REMOVE_CLIENT,
+}
+
+
+def against_its_absence(claim: Claim) -> Claim:
+    """Return what is released, beside the same releases without the contribution that is to be reconstructed.
+
+    Where units are replaced the sum of all others lies half as far away as another sum with one contribution more. A
+    randomized response has no release without its record: another record of the same owner stands for it, which is
+    never better than the truth for the promise.
+
+    Raises
+    ------
+    InputError
+        If the noise follows the pair D and D' (`fixed` sensitivities): such noise promises nothing for other records.
+
+    Examples
+    --------
+    >>> from fl_audit.privacy.events import gaussian_rounds
+    >>> against_its_absence(Claim("replace-record", gaussian_rounds(4.0, 30), 1e-3)).noise_multiplier
+    8.0
+    """
+    require(
+        claim.sensitivities is Sensitivities.ADAPTIVE,
+        f"sensitivities are {claim.sensitivities}: accepted for reconstruction is adaptive, noise that is scaled to "
+        "the longest contribution of anybody",
+    )
+    match claim.adjacency.relation:
+        case Relation.ADD_REMOVE:
+            return claim
+        case Relation.REPLACE:
+            events = tuple(_at_half_the_distance(event) for event in claim.events)
+            return replace(claim, events=events, adjacency=_LEFT_OUT[claim.adjacency])
+        case _:
+            assert_never(claim.adjacency.relation)
+
+
+def _at_half_the_distance(event: ReleaseEvent) -> ReleaseEvent:
+    match event:
+        case GaussianRelease() | LaplaceRelease():
+            return replace(event, sensitivity=event.sensitivity / 2)
+        case SampledGaussianRelease():
+            return replace(event, noise_multiplier=2 * event.noise_multiplier)
+        case RandomizedResponse():
+            return event
+        case _:
+            assert_never(event)
+
+
+def reconstruction_bound(claim: Claim, chance: float) -> float:
+    """Return the largest probability with which anybody names what would be a hit with probability `chance` by itself.
+
+    Parameters
+    ----------
+    claim
+        What is released.
+    chance
+        Largest probability of a hit before anything is released, from 0 to 1: 1 / m among m equally likely
+        candidates, or the share of the population that a description fits.
+
+    Raises
+    ------
+    InputError
+        If the chance is out of its range, or the noise follows the pair.
+
+    Examples
+    --------
+    Gaussian noise, mu = sqrt(30) / 9.95: one of a thousand equally likely records.
+
+    >>> from fl_audit.privacy.events import gaussian_rounds
+    >>> claim = Claim("add-remove-record", gaussian_rounds(9.95, 30), 1e-3)
+    >>> round(reconstruction_bound(claim, 1 / 1000), 4)
+    0.0055
+    """
+    require(0 <= chance <= 1, f"chance is {chance}: accepted are numbers from 0 to 1")
+    return 1 - against_its_absence(claim).profile.tradeoff(chance)

@@ -1,0 +1,58 @@
+"""What the canaries of one training certify."""
+
+from fl_audit.evidence.findings.found import finite
+from fl_audit.evidence.findings.one_run import OneRunNumbers, measure_one_run
+from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.report.finding import PagePlace, Row, RunContents, Section
+from fl_audit.report.sections.promise import at_delta
+from fl_audit.report.wording import number_text, percent, plural
+
+
+def _what(contents: RunContents) -> str:
+    """Return in what a canary is in: a step of private training, or a round."""
+    return "step" if isinstance(contents.facts.game.law.contribution, PrivateTraining) else "round"
+
+
+def _sentence(numbers: OneRunNumbers, contents: RunContents) -> str:
+    found = numbers.finding
+    text = (
+        f"This one training was its own audit. In each of {plural(found.rounds, 'round')}, "
+        f"{plural(found.canaries, 'canary', 'canaries')} tossed a coin: heads, and it sent the largest contribution "
+        "that clipping lets pass, in a random direction. Looking for them in what was released certifies an epsilon of "
+        f"at least {number_text(found.epsilon_lower, 3)} over the training ({percent(found.confidence)} confidence); "
+        f"{number_text(found.epsilon_claimed, 3)} is claimed."
+    )
+    if not numbers.tells_too_little:
+        return text
+    return f"{text} The client's own accountant names {number_text(numbers.epsilon_told, 3)}, which cannot be true."
+
+
+def _rows(numbers: OneRunNumbers, contents: RunContents) -> list[Row]:
+    found, what = numbers.finding, _what(contents)
+    how = f"{found.method}, {percent(found.confidence)} confidence; {found.method.assumption}"
+    delta = at_delta(found.delta)
+    rows = [
+        Row("Canaries", found.canaries, f"each tossed a coin in each of {found.rounds:,} rounds"),
+        Row(f"mu of a {what}, estimated", found.mu, "distance of the mean scores over their spread; no confidence"),
+        Row(f"mu of a {what}, at least", found.mu_lower, how, limit=found.mu_claimed, on_page=True),
+        Row(f"mu of a {what} by the law of the noise", numbers.mu_true, "the truth, if the noise is what it should be"),
+        Row("Epsilon of the training, at least (nats)", finite(found.epsilon_lower),
+            f"{how} Composed by the claimed accountant{delta}", limit=finite(found.epsilon_claimed), on_page=True),
+    ]  # fmt: skip
+    if numbers.epsilon_told is not None:
+        rows.append(Row("Epsilon that the client's accountant names", numbers.epsilon_told, f"Opacus{delta}"))
+    if numbers.worlds > 1:
+        rows.append(Row("Trainings whose bound holds", numbers.held, f"of {numbers.worlds:,}"))
+    return rows
+
+
+ONE_RUN = Section(
+    name="one-run",
+    title="One training as its own audit",
+    numbers=OneRunNumbers,
+    measure=measure_one_run,
+    keys=("one_run",),
+    place=PagePlace.PAGE,
+    sentence=_sentence,
+    rows=_rows,
+)

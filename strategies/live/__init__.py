@@ -1,0 +1,1 @@
+"""The audit of a running federation: an observer around its strategy."""

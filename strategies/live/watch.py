@@ -1,0 +1,194 @@
+"""An observer of releases around any strategy, of either of Flower's interfaces: it changes nothing of what that does.
+
+strategy = watched(strategy, Watch(Path("canaries"), directions=11, canaries=3))
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.common import Parameters, parameters_to_ndarrays
+from flwr.server.strategy import Strategy as OldStrategy
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+
+from fl_audit.canaries.certify import OneRunFinding, certify
+from fl_audit.canaries.kept import KeptRound, change, keep, opened, read_along, whole_rounds
+from fl_audit.errors import InputError, require
+from fl_audit.privacy.claim import Claim
+
+Tensors = list[NDArray[Any]]
+
+NOTE = "fl-audit-canary"
+"""Entry of a reply that names its canary."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What an observer needs.
+
+    Parameters
+    ----------
+    directory
+        Where rounds are kept, one file each.
+    directions
+        Seed of the directions, as the clients have it.
+    canaries
+        How many canaries there are, at least 1.
+    """
+
+    directory: Path
+    directions: int
+    canaries: int
+
+    def __post_init__(self) -> None:
+        require(self.canaries >= 1, f"canaries is {self.canaries}: accepted are 1 and more")
+
+    def note(self, server_round: int, before: Tensors, after: Tensors, present: Iterable[int]) -> None:
+        """Keep what a round released.
+
+        Parameters
+        ----------
+        server_round
+            The round, from 1.
+        before, after
+            The tensors of the models, in their order.
+        present
+            The canaries whose clients answered.
+        """
+        scores = read_along(change(before, after), self.directions, server_round, self.canaries)
+        keep(self.directory, KeptRound(server_round, tuple(sorted(present)), scores))
+
+    def certify(self, coins: int, claim: Claim, confidence: float = 0.95) -> OneRunFinding:
+        """Return what the whole rounds that were kept certify; usable while the training runs.
+
+        Parameters
+        ----------
+        coins
+            Seed of the coins, as the clients have it.
+        claim
+            What the training promises.
+        confidence
+            Above 0.5, below 1.
+        """
+        scores, tossed, decoys = opened(whole_rounds(self.directory, self.canaries), coins, self.canaries)
+        is_out_sent = claim.adjacency.relation.value == "replace"
+        return certify(scores, tossed == 1, claim, confidence, decoys=() if is_out_sent else decoys)
+
+
+def watched(strategy: object, watch: Watch) -> Any:
+    """Return a strategy of the same interface that does the same, and whose releases are watched.
+
+    Parameters
+    ----------
+    strategy
+        A strategy of Flower's, of the new interface or the old one.
+    watch
+        Who watches.
+
+    Raises
+    ------
+    InputError
+        If it is no strategy of Flower's.
+    """
+    if isinstance(strategy, Strategy):
+        return LiveStrategy(strategy, watch)
+    if isinstance(strategy, OldStrategy):
+        return WatchedOldStrategy(strategy, watch)
+    raise InputError(f"strategy is a {type(strategy).__name__}: accepted are Flower's strategies, of either interface")
+
+
+class LiveStrategy(Strategy):
+    """A strategy of the new interface, watched.
+
+    Parameters
+    ----------
+    strategy, watch
+        As for `watched`.
+    """
+
+    def __init__(self, strategy: Strategy, watch: Watch) -> None:
+        self.strategy, self.watch = strategy, watch
+        self._before: Tensors | None = None
+
+    def summary(self) -> None:
+        """Say what the strategy says."""
+        self.strategy.summary()
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask whom the strategy asks."""
+        self._before = [array.numpy() for array in arrays.values()]
+        return self.strategy.configure_train(server_round, arrays, config, grid)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Return what the strategy makes of the replies, and keep what it says of the canaries."""
+        answered, present = list(replies), []
+        for reply in answered:
+            if reply.has_content() and (note := reply.content.config_records.get(NOTE)) is not None:
+                present.append(int(str(note[NOTE])))
+                del reply.content[NOTE]
+        released, metrics = self.strategy.aggregate_train(server_round, answered)
+        if released is not None and self._before is not None:
+            after = [array.numpy() for array in released.values()]
+            self.watch.note(server_round, self._before, after, present)
+        return released, metrics
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask whom the strategy asks."""
+        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Return what the strategy makes of the replies."""
+        return self.strategy.aggregate_evaluate(server_round, replies)
+
+
+class WatchedOldStrategy(OldStrategy):
+    """A strategy of the old interface, watched.
+
+    Parameters
+    ----------
+    strategy, watch
+        As for `watched`.
+    """
+
+    def __init__(self, strategy: OldStrategy, watch: Watch) -> None:
+        self.strategy, self.watch = strategy, watch
+        self._before: Tensors | None = None
+
+    def initialize_parameters(self, client_manager: Any) -> Parameters | None:
+        """Return the strategy's initial model."""
+        return self.strategy.initialize_parameters(client_manager)
+
+    def configure_fit(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:
+        """Ask whom the strategy asks."""
+        self._before = parameters_to_ndarrays(parameters)
+        return self.strategy.configure_fit(server_round, parameters, client_manager)
+
+    def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
+        """Return what the strategy makes of the replies, and keep what it says of the canaries."""
+        present = [int(found.metrics.pop(NOTE)) for _, found in results if NOTE in found.metrics]
+        released, metrics = self.strategy.aggregate_fit(server_round, results, failures)
+        if released is not None and self._before is not None:
+            self.watch.note(server_round, self._before, parameters_to_ndarrays(released), present)
+        return released, metrics
+
+    def configure_evaluate(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:
+        """Ask whom the strategy asks."""
+        return self.strategy.configure_evaluate(server_round, parameters, client_manager)
+
+    def aggregate_evaluate(self, server_round: int, results: Any, failures: Any) -> Any:
+        """Return what the strategy makes of the replies."""
+        return self.strategy.aggregate_evaluate(server_round, results, failures)
+
+    def evaluate(self, server_round: int, parameters: Parameters) -> Any:
+        """Return what the strategy says of the model."""
+        return self.strategy.evaluate(server_round, parameters)

@@ -1,0 +1,198 @@
+"""What a ServerApp would train with: it is run until it starts its strategy, and no further."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn
+from unittest.mock import patch
+
+import flwr.clientapp.typing
+import flwr.common.typing
+import flwr.serverapp.server_app as flower_server
+from flwr.app import Context, RecordDict, UserConfig
+from flwr.clientapp import ClientApp
+from flwr.server import ServerConfig
+from flwr.server.strategy import Strategy as OldStrategy
+from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow, SecAggWorkflow
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import Strategy
+
+from fl_audit.errors import InputError, in_a_line
+from strategies.games.arrays import record_of
+from strategies.games.bridge import Bridged, by_places, manager_of
+from strategies.games.grid import RUN_ID, Room
+from strategies.games.start import Start, start_of
+from strategies.games.subject import Mod
+from strategies.games.watched import WatchedStrategy
+from strategies.review.app import App, loaded
+from strategies.review.stand_ins import StandIns
+
+_ACCEPTED = "accepted is a ServerApp that starts a strategy (Strategy.start, DefaultWorkflow or server_fn)"
+_AGREED = "secure aggregation is not played: games see the sum of plain replies, as the server would"
+
+
+@dataclass(frozen=True)
+class Caught:
+    """What an app would train with.
+
+    Parameters
+    ----------
+    start
+        Its strategy, and what it is started with; one of the old interface stands behind a bridge.
+    rounds
+        How many rounds.
+    mods
+        The modifiers of its clients, outermost first.
+    remarks
+        What could not be taken as it is.
+    """
+
+    start: Start
+    rounds: int
+    mods: tuple[Mod, ...]
+    remarks: tuple[str, ...]
+
+
+class _Started(BaseException):
+    """Stands in the place of the training; what an app catches of exceptions is not in its way."""
+
+    def __init__(self, strategy: Any, args: tuple[Any, ...], kwargs: dict[str, Any], workflow: Any = None) -> None:
+        super().__init__()
+        self.strategy, self.args, self.kwargs, self.workflow = strategy, args, kwargs, workflow
+
+
+class _Spoke(BaseException):
+    """Raised where an app speaks with its clients before a strategy does."""
+
+
+def catch(app: App, nodes: int, stand_ins: StandIns) -> Caught:
+    """Run an app's ServerApp up to the start of its strategy.
+
+    Parameters
+    ----------
+    app
+        The app.
+    nodes
+        How many clients it sees.
+    stand_ins
+        Of what is missing.
+
+    Raises
+    ------
+    InputError
+        If the app cannot be reviewed: one line says why.
+    """
+    _keep_old_names()
+    server = loaded(app, app.server, stand_ins)
+    if not isinstance(server, ServerApp):
+        raise InputError(f"{app.server} is a {type(server).__name__}: accepted is a ServerApp")
+    mods, remarks = _client_mods(app, stand_ins)
+    found = _until_start(server, app, nodes, stand_ins)
+    strategy = found.strategy._inner if isinstance(found.strategy, WatchedStrategy) else found.strategy
+    if isinstance(strategy, OldStrategy):
+        strategy = Bridged(strategy)
+    if isinstance(found.workflow, (SecAggPlusWorkflow, SecAggWorkflow)):
+        remarks.append(_AGREED)
+    try:
+        start = start_of(strategy, found.args, found.kwargs)
+        rounds = start.arguments.get("num_rounds", 3)
+        return Caught(start.copied(), int(rounds), mods, tuple(dict.fromkeys(remarks)))
+    except TypeError as error:
+        raise InputError(f"the strategy cannot be started or copied ({in_a_line(error)}): {_ACCEPTED}") from error
+
+
+def _keep_old_names() -> None:
+    """Have names of Flower be found where they were before: apps are seldom of the newest version."""
+    sys.modules.setdefault("flwr.client.typing", flwr.clientapp.typing)
+    vars(flwr.common.typing).setdefault("UserConfig", UserConfig)
+
+
+def _until_start(server: ServerApp, app: App, nodes: int, stand_ins: StandIns) -> _Started:
+    state, config = RecordDict(), UserConfig(app.config)
+    context = Context(run_id=RUN_ID, node_id=1, node_config=UserConfig(), state=state, run_config=config)
+    try:
+        with _caught_starts():
+            server(Room(nodes, _refuse), context)
+    except _Started as started:
+        return started
+    except _Spoke:
+        raise InputError(f"{app.name} speaks with its clients without a strategy: {_ACCEPTED}") from None
+    except (Exception, SystemExit) as error:
+        raise InputError(f"the ServerApp of {app.name} raised {in_a_line(error)}{stand_ins.words}") from error
+    raise InputError(f"the ServerApp of {app.name} ended and started nothing: {_ACCEPTED}")
+
+
+def _refuse(_: object) -> NoReturn:
+    raise _Spoke
+
+
+@contextmanager
+def _caught_starts() -> Iterator[None]:
+    """Have every way to start a strategy tell what would be started."""
+
+    def start(strategy: Strategy, *args: Any, **kwargs: Any) -> NoReturn:
+        raise _Started(strategy, args, kwargs)
+
+    def workflow(self: DefaultWorkflow, grid: Grid, context: Any) -> NoReturn:
+        raise _old_start(context.strategy, context.config, grid, self.fit_workflow)
+
+    def components(server: Any, config: Any, strategy: Any, client_manager: Any, grid: Grid) -> NoReturn:
+        found = strategy or getattr(server, "strategy", None)
+        if found is None:
+            raise InputError(f"server_fn names no strategy: {_ACCEPTED}")
+        raise _old_start(found, config, grid)
+
+    with ExitStack() as stack:
+        for kind in _kinds(Strategy):
+            if "start" in vars(kind):
+                stack.enter_context(patch.object(kind, "start", start))
+        stack.enter_context(patch.object(DefaultWorkflow, "__call__", workflow))
+        stack.enter_context(patch.object(flower_server, "start_grid", components))
+        yield
+
+
+def _old_start(strategy: OldStrategy, config: ServerConfig | None, grid: Grid, workflow: Any = None) -> _Started:
+    """Return the start of a strategy of the old interface, whose model is the one that it has."""
+    model = strategy.initialize_parameters(manager_of(grid))
+    arrays = {} if model is None else {"initial_arrays": record_of(by_places(model))}
+    rounds = (config or ServerConfig()).num_rounds
+    return _Started(strategy, (), {"grid": grid, "num_rounds": rounds, **arrays}, workflow)
+
+
+def _kinds(kind: type) -> set[type]:
+    found = {kind}
+    below: list[type] = kind.__subclasses__()
+    for one in below:
+        found |= _kinds(one)
+    return found
+
+
+def _client_mods(app: App, stand_ins: StandIns) -> tuple[tuple[Mod, ...], list[str]]:
+    """Return the modifiers of an app's clients that can be played, and what is said of the others."""
+    try:
+        client = loaded(app, app.client, stand_ins) if app.client else None
+    except InputError as error:
+        return (), [f"the modifiers of its clients were not seen: {error}"]
+    if not isinstance(client, ClientApp):
+        return (), ["it names no ClientApp, so no modifiers of clients were seen"]
+    mods, remarks = list[Mod](), list[str]()
+    for mod in client._mods:
+        name = getattr(mod, "__name__", type(mod).__name__)
+        if name in ("secaggplus_mod", "secagg_mod"):
+            remarks.append(_AGREED)
+        else:
+            mods.append(_in_new_form(mod, name))
+    return tuple(mods), remarks
+
+
+def _in_new_form(mod: Mod, name: str) -> Mod:
+    """Return a modifier of Flower's for messages of the new interface: games have no others."""
+    import flwr.clientapp.mod as new
+
+    if getattr(mod, "__module__", "").startswith("flwr.client.mod"):
+        found: Callable[..., Any] | None = getattr(new, name, None)
+        if isinstance(found, type):
+            return found(mod.clipping_norm, mod.sensitivity, mod.epsilon, mod.delta)  # type: ignore[attr-defined]
+        return found or mod
+    return mod

@@ -1,0 +1,122 @@
+"""What an app says of its privacy, in its own words: the parameters of its wrappers and modifiers."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from flwr.clientapp.mod import LocalDpMod
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.laboratory.claim import StatedClaim
+from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
+from strategies.games.subject import Mod, Observer
+
+_NOISE = ("noise_multiplier", "dp_noise_multiplier", "server_noise_multiplier")
+_NORM = ("clipping_norm", "initial_clipping_norm", "clip_norm", "dp_clip_norm", "l2_norm_clip", "max_grad_norm")
+_COUNT = ("num_sampled_clients", "cohort_size", "clients_per_round")
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A claim, and where it comes from.
+
+    Parameters
+    ----------
+    claim
+        For as many rounds as a game has; None where nothing is claimed.
+    source
+        Where it was read, in words.
+    norm
+        The clipping norm that it refers to.
+    observer
+        Who looks.
+    clients
+        How many clients a round it is made for; None where it does not say.
+    is_of_reviewer
+        Whether it is not the app's own.
+    """
+
+    claim: StatedClaim | None
+    source: str
+    norm: float = 1.0
+    observer: Observer = Observer.CLIENT
+    clients: int | None = None
+    is_of_reviewer: bool = False
+
+
+def stated_by(strategy: object, mods: Sequence[Mod], adjacency: Adjacency | None, rounds: int) -> Stated:
+    """Return what a strategy and the modifiers of its clients claim.
+
+    A noise multiplier over a clipping norm is read as Gaussian noise of a sum to which a client adds at most the norm,
+    once a round; of Flower's adaptive wrappers the noised count of clipped clients is composed with it (Andrew et al.
+    2021, arXiv 1905.03871, Theorem 1).
+
+    Parameters
+    ----------
+    strategy
+        The strategy with all its wrappers.
+    mods
+        The modifiers of its clients.
+    adjacency
+        Between which neighbours; None for the usual ones of the mechanism.
+    rounds
+        Rounds of a game.
+    """
+    for mod in mods:
+        if isinstance(mod, LocalDpMod):
+            relation = adjacency or Adjacency.REPLACE_CLIENT
+            claim = StatedClaim(relation, epsilon=mod.epsilon, delta=mod.delta)
+            return Stated(claim, "LocalDpMod of the client app, per message", mod.clipping_norm, Observer.SERVER)
+    for layer in layers_of(strategy):
+        noise, norm, count = (_number(layer, names) for names in (_NOISE, _NORM, _COUNT))
+        if noise is None or norm is None:
+            continue
+        multiplier = noise[1]
+        bits = _number(layer, ("clipped_count_stddev",))
+        if bits is not None:
+            multiplier = (multiplier**-2 + (2 * bits[1]) ** -2) ** -0.5
+        claim = StatedClaim(adjacency or Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=multiplier, rounds=rounds)
+        source = f"{type(layer).__name__}: {noise[0]} = {noise[1]:g}, {norm[0]} = {norm[1]:g}"
+        source += f", {count[0]} = {count[1]:g}" if count else ""
+        return Stated(claim, source, norm[1], clients=int(count[1]) if count else None)
+    return Stated(None, "no noise is named by the strategy, its wrappers or the modifiers of its clients")
+
+
+def layers_of(strategy: object) -> Iterator[object]:
+    """Yield a strategy and what it is wrapped around, the outermost first."""
+    seen = list[object]()
+    while strategy is not None and not any(strategy is one for one in seen):
+        seen.append(strategy)
+        yield strategy
+        inside = vars(strategy)
+        strategy = next((inside[name] for name in ("old", "strategy", "_strategy", "_inner") if name in inside), None)
+
+
+def epsilon_words(claim: StatedClaim, rounds: int) -> str:
+    """Return what a claim comes to in a round and over all rounds.
+
+    Parameters
+    ----------
+    claim
+        The claim of a game.
+    rounds
+        How many rounds the app has.
+    """
+    if claim.noise_multiplier is None:
+        return claim.words
+    one, all_rounds = (
+        gdp_epsilon(claim.delta, gaussian_mu(claim.noise_multiplier, count)) for count in (1, max(rounds, 1))
+    )
+    return (
+        f"epsilon {one:.2f} at delta {claim.delta:g} in one round and {all_rounds:.2f} over all {rounds} "
+        f"(noise multiplier {claim.noise_multiplier:.3g}, {claim.adjacency}; exact, sampling not counted)"
+    )
+
+
+def _number(layer: object, names: Sequence[str]) -> tuple[str, float] | None:
+    """Return the first of some attributes that is a number above 0, with its name."""
+    for name in names:
+        value = vars(layer).get(name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value) and value > 0:
+            return name, float(value)
+    return None

@@ -1,0 +1,161 @@
+"""A review: what an app says, the games with what it would train with, and what came of them."""
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.laboratory.claim import StatedClaim
+from fl_audit.laboratory.trial import Budget, Tell, Trial
+from strategies.games.campaign import hold_to_claim, kinds_of
+from strategies.games.models import template_of
+from strategies.games.start import spared_generators
+from strategies.games.subject import Observer, Subject
+from strategies.games.watched import no_news_from_flower
+from strategies.review.app import read_app
+from strategies.review.capture import Caught, catch
+from strategies.review.claims import Stated, layers_of, stated_by
+from strategies.review.files import Kept
+from strategies.review.options import ReviewOptions
+from strategies.review.plan import BESIDE, FEWEST, asked_of, nodes_of, own_model, plan_of, telling_kinds, usual_rounds
+from strategies.review.seats import USUAL_NODES
+from strategies.review.stage import Seating, rehearsed
+from strategies.review.stand_ins import StandIns
+
+REFERENCE = 3.0
+"""The epsilon that is tried where nothing is claimed, and of numbers beside the model, which carry no noise."""
+
+
+@dataclass(frozen=True)
+class Review:
+    """What came of an app.
+
+    Parameters
+    ----------
+    app
+        Its name.
+    stated
+        What it claims.
+    verdict
+        On the claim, or that there is none.
+    rounds, played_rounds
+        Rounds of the app and of a game.
+    nodes, asked
+        How many clients the app sees, and how many it asks in a round to train and to evaluate.
+    parameters
+        Parameters of its own model; None if games were not played on it.
+    kinds
+        The kinds of games that were played on the model.
+    budget
+        How many games tried the best leads, in words.
+    trial
+        Of the model that is released.
+    beside
+        Of the numbers beside it; None where there are none.
+    remarks
+        What could not be taken as it is, or not seen.
+    """
+
+    app: str
+    stated: Stated
+    verdict: Verdict
+    rounds: int
+    played_rounds: int
+    nodes: int
+    asked: dict[str, int]
+    parameters: int | None
+    kinds: tuple[str, ...]
+    budget: str
+    trial: Trial
+    beside: Trial | None
+    remarks: tuple[str, ...]
+
+
+def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) -> Review:
+    """Review the app of a directory; its code runs in this process, whose working directory it is.
+
+    Raises
+    ------
+    InputError
+        If the app cannot be reviewed: one line says why.
+    """
+    began = time.monotonic()
+    stand_ins = StandIns(directory)
+    sys.meta_path.append(stand_ins)
+    app = read_app(directory)
+    named = wishes.nodes or app.nodes
+    caught = catch(app, named or USUAL_NODES, stand_ins)
+    # What the app writes before it trains is there for every game.
+    kept = Kept(directory)
+    # What carries no noise is told after one round, and so is how long a round takes.
+    stated = _stated(caught, wishes, rounds=1)
+    claim = stated.claim or StatedClaim(wishes.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
+    nodes, remark = nodes_of(caught.start.strategy, named, stated.clients)
+    own, said = own_model(caught.start)
+    start = replace(caught.start, arguments={k: v for k, v in caught.start.arguments.items() if k != "initial_arrays"})
+    stage = Seating(start, nodes, max(2, asked_of(start.strategy, nodes)), kept)
+    weights = [one.weighted_by_key for one in layers_of(start.strategy) if hasattr(one, "weighted_by_key")]
+    subject = Subject(
+        stage.made, caught.mods, None, stage.seats, stated.norm, wishes.is_clipped, stated.observer, own,
+        *weights[-1:],
+    )  # fmt: skip
+    with spared_generators(), no_news_from_flower():
+        subject, slow, quick = rehearsed(subject, claim)
+        asked = dict(stage.most)
+        kinds = telling_kinds(kinds_of(subject, claim), own, has_claim=stated.claim is not None)
+        processes = 1 if kept.is_written else wishes.processes
+        left = (wishes.seconds - (time.monotonic() - began)) * processes
+        wanted = (wishes.rounds or usual_rounds(caught.rounds)) if _is_composed(stated) else 1
+        plan = plan_of(kinds, slow, quick, left, wanted, wishes.rounds is None, wishes.is_quick or stated.claim is None)
+        claim = replace(claim, rounds=plan.rounds)
+        names = [kind.name for kind in plan.kinds]
+        if plan.rounds > 1:
+            composed = telling_kinds(kinds_of(subject, claim), own, has_claim=True)
+            names += [kind.name for kind in composed if kind not in kinds]
+
+        def held(to: StatedClaim, names: Sequence[str], budget: Budget) -> Trial:
+            return hold_to_claim(
+                subject, to, budget=budget, seed=wishes.seed, processes=processes, only=names, tell=tell
+            )
+
+        trial = held(claim, names, plan.budget)
+        about = tuple(name for name in BESIDE if name == "metrics" or asked["evaluate"])
+        beside = held(_of_numbers(claim), about, FEWEST) if stated.observer is Observer.CLIENT else None
+    remarks = [*caught.remarks, *remark, *said]
+    if kept.is_written:
+        remarks.append("its strategy writes files: they were written to a copy, and removed after every game")
+    if stand_ins.packages:
+        remarks.append(f"inert stand-ins took the place of what is not installed: {', '.join(stand_ins.packages)}")
+    if any("PrivacyEngine" in path.read_text(errors="ignore") for path in directory.rglob("*.py")):
+        remarks.append("its clients train with Opacus: what that promises of records happens inside clients, unseen")
+    return Review(
+        app.name, stated, Verdict.NO_PROMISE if stated.claim is None else trial.verdict, caught.rounds, plan.rounds,
+        nodes, asked, None if own is None else template_of(own).size, tuple(names), plan.words,
+        trial, beside, tuple(remarks),
+    )  # fmt: skip
+
+
+def _stated(caught: Caught, wishes: ReviewOptions, rounds: int) -> Stated:
+    """Return the claim: the reviewer's, or the app's own."""
+    adjacency = None if wishes.adjacency is None else Adjacency(wishes.adjacency)
+    found = stated_by(caught.start.strategy, caught.mods, adjacency, rounds)
+    if wishes.epsilon is not None or wishes.noise_multiplier is not None:
+        claim = StatedClaim(
+            adjacency or Adjacency.ADD_REMOVE_CLIENT, wishes.epsilon, wishes.delta, wishes.noise_multiplier, rounds
+        )
+        found = replace(found, claim=claim, source="named by the reviewer", is_of_reviewer=True)
+    return replace(found, norm=wishes.norm or found.norm)
+
+
+def _is_composed(stated: Stated) -> bool:
+    """Return whether a claim of a round says what it is over several, or a reviewer's claim is about several."""
+    return stated.claim is not None and (stated.claim.noise_multiplier is not None or stated.is_of_reviewer)
+
+
+def _of_numbers(claim: StatedClaim) -> StatedClaim:
+    """Return what the numbers beside the model are held to: the claim, but no more than games can refute."""
+    epsilon = claim.limits[0].epsilon if claim.epsilon is None else claim.epsilon
+    return StatedClaim(claim.adjacency, epsilon=min(epsilon, REFERENCE), delta=claim.delta)

@@ -1,0 +1,106 @@
+"""A review in words: what the first screen says, and the same as JSON values."""
+
+from typing import Any, assert_never
+
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.laboratory.findings import Finding, findings, opening, trial_json
+from fl_audit.laboratory.trial import Trial
+from strategies.games.kinds import BY_NAME
+from strategies.games.mends import MENDS
+from strategies.review.claims import epsilon_words
+from strategies.review.review import REFERENCE, Review
+
+_WORDS = {name: kind.words for name, kind in BY_NAME.items()}
+_UNSEEN = (
+    "what clients do with their records before they reply (noise or clipping of their own included), the data, "
+    "what the server evaluates by itself, and who can read the server's memory"
+)
+
+
+def found_in(trial: Trial) -> tuple[Finding, ...]:
+    """Return the findings of a trial of a review."""
+    return findings(trial, _WORDS, MENDS)
+
+
+def headline(review: Review) -> str:
+    """Return what a reviewer takes away, in a sentence or two."""
+    match review.verdict:
+        case Verdict.NO_PROMISE:
+            shares = [one.right / one.games for one in review.trial.attempts]
+            told = f": whether a client took part was guessed rightly in {max(shares):.0%} of games" if shares else ""
+            return f"No promise: {review.app} promises no privacy of clients{told}."
+        case Verdict.VIOLATED | Verdict.CONSISTENT | Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED:
+            causes = [finding.cause for finding in found_in(review.trial) if finding.attempt.is_broken]
+            return " ".join([opening(review.trial), *causes[:1]])
+        case _:
+            assert_never(review.verdict)
+
+
+def screen(review: Review) -> tuple[tuple[str, str], ...]:
+    """Return the lines of the first screen: what each is about, and what it says."""
+    stated = review.stated
+    claim = "none" if stated.claim is None else epsilon_words(stated.claim, review.rounds)
+    model = "a small model" if review.parameters is None else f"its own model of {review.parameters:,} parameters"
+    asked = f"{review.asked['train']} to train and {review.asked['evaluate']} to evaluate"
+    played = (
+        f"{len(review.kinds)} kinds of games, the plainest on {model}, {review.played_rounds} of its {review.rounds} "
+        f"rounds each; of {review.nodes} clients it asks {asked}; {review.trial.pilots} games looked for leads, and "
+        f"{review.budget} tried the best ones"
+    )
+    broken = [finding for finding in found_in(review.trial) if finding.attempt.is_broken]
+    lost = {finding.attempt.lead.kind for finding in broken} | {
+        one.kind for one in review.trial.refusals if not one.is_allowed
+    }
+    # What is lost on one stage is no more said to hold.
+    gone = {BY_NAME[name].plain_name for name in lost}
+    holds = dict.fromkeys(BY_NAME[name].plain_name for name in review.kinds)
+    holds = {name: None for name in holds if name not in gone}
+    lines = [("Claim", f"{claim} ({stated.source})"), ("Played", played)]
+    if stated.claim is not None:
+        lines.append(("No contradiction", ", ".join(holds) or "in no kind of game"))
+        lines.append(("Broken by", "; ".join(_broken(one) for one in broken) or "no kind of game"))
+    lines.append(("Beside the model", _beside(review)))
+    lines += [("Note", f"{remark[0].upper()}{remark[1:]}.") for remark in review.remarks]
+    return (*lines, ("Not seen", f"{_UNSEEN}."))
+
+
+def _broken(finding: Finding) -> str:
+    attempt = finding.attempt
+    return f"{attempt.lead.kind} ({finding.words}): {attempt.right / attempt.games:.0%} of games told"
+
+
+def _beside(review: Review) -> str:
+    if review.beside is None:
+        return "the server sees every number that a client reports"
+    told = [finding for finding in found_in(review.beside) if finding.attempt.is_broken]
+    said = [f"{one.attempt.lead.group} told {one.attempt.right / one.attempt.games:.0%} of games" for one in told]
+    if not review.asked["evaluate"]:
+        said.append("clients are not asked to evaluate")
+    quiet = {"metrics", "evaluation"} - {one.attempt.lead.kind for one in told}
+    if quiet and not told:
+        said.insert(0, f"no number told more than epsilon {REFERENCE:g}")
+    return "; ".join(said)
+
+
+def review_json(review: Review) -> dict[str, Any]:
+    """Return a review as JSON values."""
+    trial, claim = review.trial, review.stated.claim
+    return {
+        "app": review.app,
+        "verdict": str(review.verdict),
+        "headline": headline(review),
+        "claimed": None if claim is None else epsilon_words(claim, review.rounds),
+        "source": review.stated.source,
+        "rounds": review.rounds,
+        "played_rounds": review.played_rounds,
+        "nodes": review.nodes,
+        "asked": review.asked,
+        "parameters": review.parameters,
+        "kinds": list(review.kinds),
+        "screen": [list(line) for line in screen(review)],
+        "model": trial_json(trial, found_in(trial), trial.claim.limits),
+        "beside": None
+        if review.beside is None
+        else trial_json(review.beside, found_in(review.beside), review.beside.claim.limits),
+        "remarks": list(review.remarks),
+    }

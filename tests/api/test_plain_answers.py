@@ -1,0 +1,55 @@
+"""What is no number is refused in one line, and what is answered prints as one line."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fl_audit as fa
+
+SCORES, LOSSES = np.arange(60.0), np.linspace(0.1, 1.0, 50)
+PROMISE = {"rounds": 30, "delta": 1e-3, "adjacency": "replace-record"}
+CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "account": (fa.account, PROMISE | {"noise_multiplier": 5.0, "sampling_rate": 1.0, "prior": 0.5}),
+    "calibrate": (fa.calibrate, PROMISE | {"belief": 0.9, "sampling_rate": 1.0, "prior": 0.5}),
+    "epsilon": (fa.calibrate, PROMISE | {"epsilon": 1.0}),
+    "advantage": (fa.calibrate, PROMISE | {"advantage": 0.2}),
+    "lower_bound": (
+        fa.lower_bound,
+        {"member_scores": SCORES + 30, "nonmember_scores": SCORES, "delta": 0.0, "confidence": 0.95},
+    ),
+    "epsilon_star": (
+        fa.epsilon_star,
+        {"member_losses": LOSSES, "population_losses": 2 * LOSSES, "delta": 1e-3, "confidence": 0.95},
+    ),
+    "one_run_bound": (
+        fa.one_run_bound,
+        {"scores": SCORES, "coins": SCORES >= 30, "delta": 1e-5, "confidence": 0.95},
+    ),
+    "gaussian_rounds": (fa.gaussian_rounds, {"noise_multiplier": 5.0, "rounds": 30, "sampling_rate": 0.5}),
+    "laplace": (fa.LaplaceRelease, {"sensitivity": 1.0, "scale": 2.0, "count": 3}),
+}
+WRONG = ["ten", None, float("nan"), 1 + 2j, [[1], [2, 3]]]
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [(call, name) for call, (_, good) in CALLS.items() for name in good if name not in ("adjacency", "coins")],
+)
+def test_what_is_no_number_is_refused_in_one_line(call: str, name: str) -> None:
+    function, good = CALLS[call]
+    for wrong in WRONG:
+        with pytest.raises(fa.InputError) as refusal:
+            function(**{**good, name: wrong})
+        assert "\n" not in str(refusal.value)
+        assert len(str(refusal.value)) > 20
+
+
+@pytest.mark.parametrize("call", ["account", "calibrate", "lower_bound", "epsilon_star", "one_run_bound"])
+def test_an_answer_prints_as_one_line(call: str) -> None:
+    function, good = CALLS[call]
+    said = str(function(**good))
+    assert said.startswith(("epsilon", "Epsilon*"))
+    assert "\n" not in said
+    assert "=" not in said
+    assert len(said) < 200

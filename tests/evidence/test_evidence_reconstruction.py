@@ -1,0 +1,98 @@
+"""Which candidate is named, against the exact success where it is known; what contradicts a promise, and what not."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import log_ndtr
+from scipy.stats import binom
+
+from fl_audit.adversaries.membership.insider import increments
+from fl_audit.errors import InputError
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.evidence.reconstruction import judge_hits, ranks_of_truth
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from fl_audit.privacy.guarantee import Guarantee, guarantee
+
+SETTINGS = list(product((2, 10, 100, 1000, 10_000), (0.3, 1.0, 2.0, 6.0)))
+
+
+def promise(mu: float) -> Guarantee:
+    return guarantee(Claim("add-remove-record", gaussian_rounds(1 / mu, 1), 1e-5))
+
+
+def exact_success(mu: float, candidates: int) -> float:
+    """Return how often the best attack names the right corner of a simplex whose corners have norm mu, unit noise."""
+    apart = mu * math.sqrt(candidates / (candidates - 1))
+
+    def hit(x: float) -> float:
+        return math.exp(-((x - apart) ** 2) / 2 + (candidates - 1) * float(log_ndtr(x))) / math.sqrt(2 * math.pi)
+
+    return quad(hit, -10, apart + 12, limit=400, points=[0.0, apart])[0]
+
+
+@pytest.mark.parametrize(("candidates", "mu"), SETTINGS)
+def test_a_simplex_is_named_as_often_as_the_exact_attack_does_and_never_above_the_bound(
+    candidates: int, mu: float
+) -> None:
+    """3 standard errors in each of 20 settings: an honest rate fails somewhere once in 20, so the seed is fixed."""
+    draw, worlds = np.random.default_rng(candidates), 2000
+    truth = draw.integers(candidates, size=worlds)
+    ranks = []
+    for true in np.array_split(truth, 20):
+        # Orthogonal contributions lie as a simplex around their mean, which all candidates share.
+        length = mu * math.sqrt(candidates / (candidates - 1))
+        products = draw.normal(size=(len(true), candidates)) * length
+        products[np.arange(len(true)), true] += length**2
+        norms, nobody = np.full_like(products, length), np.zeros(products.shape, dtype=np.bool_)
+        ranks.append(ranks_of_truth(increments(products, norms, None, np.ones(len(true)), nobody), true))
+    hits, exact = int(np.sum(np.concatenate(ranks) == 1)), exact_success(mu, candidates)
+    assert abs(hits / worlds - exact) <= 3 * math.sqrt(exact * (1 - exact) / worlds) + 1e-9
+    found = judge_hits(hits, worlds, candidates, promise(mu), 0.95)
+    assert found.verdict is not Verdict.VIOLATED
+    assert found.tests[0].promised >= exact * (1 - 1e-9)
+
+
+def test_an_attack_that_reaches_the_bound_is_called_violated_at_most_once_in_a_thousand() -> None:
+    kept = promise(2.0)
+    for worlds in (1, 20, 400, 3000):
+        bound = kept.reconstruction_bound(1 / 50)
+        assert bound is not None
+        hits = np.arange(worlds + 1)
+        called = np.array([judge_hits(int(one), worlds, 50, kept, 0.95).verdict is Verdict.VIOLATED for one in hits])
+        assert binom.pmf(hits, worlds, bound)[called].sum() <= 0.001
+
+
+def test_hits_as_of_half_the_noise_are_violated_and_the_limit_is_found_nine_times_in_ten() -> None:
+    kept, worlds = promise(2.0), 400
+    found = judge_hits(round(exact_success(4.0, 50) * worlds), worlds, 50, kept, 0.95)
+    assert found.verdict is Verdict.VIOLATED
+    assert found.epsilon_lower_bound > 0
+    fewest = next(hits for hits in range(worlds) if judge_hits(hits, worlds, 50, kept, 0.95).broken)
+    assert binom.sf(fewest - 1, worlds, found.tests[0].limit) == pytest.approx(0.9, abs=1e-6)
+
+
+def test_few_worlds_are_inconclusive_and_the_number_that_is_asked_for_is_enough() -> None:
+    kept = promise(2.0)
+    few = judge_hits(1, 3, 50, kept, 0.95)
+    assert few.verdict is Verdict.INCONCLUSIVE
+    assert few.worlds_needed is not None
+    assert judge_hits(0, few.worlds_needed, 50, kept, 0.95).verdict is Verdict.CONSISTENT
+
+
+def test_no_mechanism_that_keeps_epsilon_is_said_to_pass_it() -> None:
+    """10,000 runs of 300 games at the most hits that (1, .001)-DP allows: at 95 % at most 5 % may say more."""
+    epsilon, delta, candidates, worlds = 1.0, 0.001, 10, 300
+    kept = guarantee(Claim("add-remove-record", gaussian_rounds(1.0, 1), delta))
+    share = math.exp(epsilon) / candidates + delta
+    bounds = {hits: judge_hits(hits, worlds, candidates, kept, 0.95).epsilon_lower_bound for hits in range(worlds + 1)}
+    hits = np.random.default_rng(5).binomial(worlds, share, size=10_000)
+    assert np.mean([bounds[int(one)] > epsilon for one in hits]) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 10_000)
+
+
+def test_ranks_of_unusable_scores_are_refused() -> None:
+    with pytest.raises(InputError, match="log-likelihoods have shape"):
+        ranks_of_truth(np.array([[0.0, np.nan]]), np.array([0]))

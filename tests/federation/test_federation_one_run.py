@@ -1,0 +1,184 @@
+"""The game of one run: canaries in a simulated training, what they certify, and which breaches they find."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from audits import MakePlan
+from numpy.typing import NDArray
+from torch import Tensor
+
+from experiments.runs.engines import Engine
+from experiments.runs.plan import AuditPlan
+from experiments.runs.run import Parties, run_audit
+from fl_audit.errors import InputError
+from fl_audit.evidence.findings.found import Findings
+from fl_audit.evidence.findings.one_run import measure_one_run
+from fl_audit.evidence.findings.verdict import measure_verdict
+from fl_audit.report.finding import RunContents
+from fl_audit.worlds import WorldBatch
+from strategies.dp_strategy import DPStrategy
+
+AVERAGED = {"strategy": "dp-fedavg", "rounds": 40, "learning-rate": 1.0}
+PRIVATE = {"strategy": "dp-sgd-clients", "rounds": 12, "local-steps": 4, "local-batch": 10}
+NOISE = {"belief": None, "noise-multiplier": 1.0, "sensitivity": None, "accountant": "gdp"}
+GAME = {"game": "one-run", "worlds": None, "canaries": 6, "epsilon-star": False, "evaluate-every": 40}
+
+
+def one_run_plan(small_plan: MakePlan, training: dict[str, Any], **changes: dict[str, Any]) -> AuditPlan:
+    model = {"name": "dense-128"}
+    parts = {
+        "data": {"clients": 6, **changes.get("data", {})},
+        "training": training,
+        "privacy": NOISE | changes.get("privacy", {}),
+        "audit": GAME | changes.get("audit", {}),
+        "run": {"worlds-per-batch": None} | changes.get("run", {}),
+    }
+    return small_plan(model=model, **parts)
+
+
+def played(plan: AuditPlan, directory: Path, **options: Any) -> RunContents:
+    return run_audit(plan, directory, Engine.LOCAL, with_report=False, **options)
+
+
+def slope(table: pd.DataFrame) -> tuple[float, float]:
+    """Return by how much scores grow with the part of a canary, and its standard error; decoys included."""
+    held = (table["part"] * table["is_in"]).to_numpy(dtype=np.float64)
+    (found, _), covariance = np.polyfit(held, table["score"], 1, cov=True)
+    return found, float(np.sqrt(covariance[0, 0]))
+
+
+@pytest.mark.parametrize(
+    ("training", "privacy", "canaries", "decoys"),
+    [
+        (AVERAGED, {}, 6, 20),
+        (AVERAGED, {"adjacency": "replace-client"}, 6, 0),
+        (AVERAGED, {"clipping": "adaptive", "clipping-norm": 0.3}, 6, 20),
+        (AVERAGED | {"client-sampling-rate": 0.5}, {"accountant": "pld"}, 6, 20),
+        (AVERAGED | {"strategy": "dp-fedsgd"}, {"adjacency": "add-remove-record"}, 6, 20),
+        (PRIVATE, {"accountant": "pld"}, 6, 20),
+    ],
+    ids=["fedavg", "replace", "adaptive", "sampled", "fedsgd", "opacus"],
+)
+def test_scores_hold_their_canaries_and_the_noise_of_the_law(
+    training: dict[str, Any], privacy: dict[str, Any], canaries: int, decoys: int, small_plan: MakePlan, tmp_path: Path
+) -> None:
+    """A canary that is in moves its score by one; the spread is that of the noise, in units of a canary, or a bit more.
+
+    With a replaced client what is out is sent the other way round, and the noise is twice as large.
+    """
+    plan = one_run_plan(small_plan, training, privacy=privacy, audit={"worlds": 2})
+    found = played(plan, tmp_path / "run")
+    table, numbers = found.run.tables.canaries, found.summary["one_run"]
+    assert table is not None
+    rounds = plan.public.rounds
+    assert len(table) == 2 * rounds * (canaries + decoys)
+    doubled = 2.0 if decoys == 0 else 1.0
+    step, error = slope(table)
+    assert step == pytest.approx(doubled, abs=4.5 * error)
+    out = table[~table["is_in"]]["score"]
+    # Other clients' updates lie along a direction by chance, six of them by less than a third of the noise's spread.
+    assert 0.85 < out.std() / doubled < 1.2
+    assert numbers["mu_true"] == pytest.approx(1.0)
+    assert numbers["mu"] == pytest.approx(1.0, abs=0.5)
+    assert 0 < numbers["mu_lower"] < 1.3
+    assert numbers["worlds"] == 2
+    assert (numbers["canaries"], numbers["rounds"], numbers["method"]) == (canaries, rounds, "shift")
+    assert found.summary["verdict"] in ("consistent", "inconclusive")
+    promise = found.facts.guarantee
+    assert promise is not None
+    assert numbers["epsilon_claimed"] == pytest.approx(promise.epsilon, rel=1e-6)
+
+
+def test_noise_that_is_missing_is_found(small_plan: MakePlan, tmp_path: Path) -> None:
+    class TenthOfTheNoise(DPStrategy):
+        """Adds a tenth of the noise that its law names."""
+
+        def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: NDArray[np.float64]) -> Tensor:
+            return super().noise(batch, server_round, total, sigma / 10)
+
+    plan = one_run_plan(small_plan, AVERAGED | {"rounds": 20})
+    found = played(plan, tmp_path / "run", parties=Parties(strategy=TenthOfTheNoise))
+    assert found.summary["verdict"] == "violated"
+    assert found.summary["one_run"]["mu_lower"] > 2 * found.summary["one_run"]["mu_claimed"]
+
+
+def test_an_accountant_that_starts_afresh_every_round_is_caught(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = one_run_plan(small_plan, PRIVATE | {"rounds": 20}, privacy={"accountant": "pld"}, audit={"canaries": 20})
+    run = played(plan, tmp_path / "run").run
+    assert measure_verdict(run, Findings({})).verdict != "violated"
+    told = run.tables.clients
+    assert told is not None
+    afresh = told.assign(accounted_steps=told["accounted_steps"].clip(upper=4))
+    spoiled = replace(run, tables=replace(run.tables, clients=afresh))
+    assert measure_verdict(spoiled, Findings({})).verdict == "violated"
+    honest, found = (measure_one_run(one, Findings({})) for one in (run, spoiled))
+    assert honest is not None
+    assert found is not None
+    assert found.tells_too_little
+    assert not honest.tells_too_little
+    assert honest.finding.mu_lower >= 0.8
+
+
+def test_everybody_trains_and_only_canaries_toss_coins(small_plan: MakePlan, tmp_path: Path) -> None:
+    found = played(one_run_plan(small_plan, AVERAGED | {"rounds": 30}, audit={"worlds": 3}), tmp_path / "run")
+    table = found.run.tables.canaries
+    assert table is not None
+    assert found.run.bits.all()
+    coins = table[table["canary"] < 6]["is_in"]
+    assert 0.4 < coins.mean() < 0.6
+    assert not table[table["canary"] >= 6]["is_in"].any()
+    by_world = coins.to_numpy().reshape(3, -1)
+    assert (by_world[0] != by_world[1]).any()
+
+
+@pytest.mark.long
+@pytest.mark.ray
+def test_ray_gives_the_canaries_of_the_local_engine(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = one_run_plan(small_plan, AVERAGED | {"rounds": 3}, data={"clients": 3}, run={"actors": 2})
+    local = played(plan, tmp_path / "local")
+    ray = run_audit(plan, tmp_path / "ray", Engine.RAY, with_report=False)
+    assert local.run.tables.canaries is not None
+    assert ray.run.tables.canaries is not None
+    pd.testing.assert_frame_equal(ray.run.tables.canaries, local.run.tables.canaries, check_exact=True)
+
+
+def test_a_report_says_what_the_canaries_certify(small_plan: MakePlan, tmp_path: Path) -> None:
+    run_audit(one_run_plan(small_plan, AVERAGED), tmp_path / "run", Engine.LOCAL)
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "This one training was its own audit" in page
+    assert "neighbour in [audit]" not in page
+
+
+@pytest.mark.parametrize(
+    ("training", "changes", "said"),
+    [
+        (AVERAGED, {"privacy": {"noise": "tree"}}, "fresh noise of a known scale in every round"),
+        (AVERAGED, {"privacy": {"noise": "local"}}, "fresh noise of a known scale in every round"),
+        (AVERAGED, {"audit": {"insider": True}}, "has one observer, who weighs no pair"),
+        (AVERAGED, {"audit": {"place": "server"}}, "would see every canary"),
+        (
+            AVERAGED,
+            {
+                "privacy": {
+                    "private": False,
+                    "noise-multiplier": None,
+                    "accountant": None,
+                    "delta": None,
+                    "clipping-norm": None,
+                }
+            },
+            "private is false",
+        ),
+        (AVERAGED, {"audit": {"targets": 5}}, "targets = 5 needs game = membership, and game is one-run"),
+        (AVERAGED, {"audit": {"game": "membership"}}, "canaries = 6 needs game = one-run, and game is membership"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    training: dict[str, Any], changes: dict[str, Any], said: str, small_plan: MakePlan
+) -> None:
+    with pytest.raises(InputError, match=said):
+        one_run_plan(small_plan, training, **changes)

@@ -1,0 +1,127 @@
+"""The game of reconstruction through the whole federation: who knows what, what is found, and a broken promise."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from audits import small_settings
+from scipy.special import ndtr
+from secret_noise import HalvedNoise
+
+from experiments.runs.config import parse_config
+from experiments.runs.engines import Engine
+from experiments.runs.plan import AuditPlan, resolve
+from experiments.runs.run import Parties, run_audit
+from fl_audit.adversaries.membership.insider import increments
+from fl_audit.errors import InputError
+from fl_audit.game.game import load_game
+from fl_audit.game.membership import WhoIsIn
+from fl_audit.worlds import WorldBatch
+from server.challenger import SeededChallenger
+from strategies.target_inquiry import TargetInquiry
+
+DIGITS = {"data": {"name": "digits", "records": 100}, "audit": {"candidates": 10}}
+PRIVACY = {"belief": None, "reconstruction": 0.5, "candidates": 20, "sensitivity": None, "accountant": None}
+
+
+def plan_of(strategy: str = "dp-fedsgd", **changes: dict[str, Any]) -> AuditPlan:
+    audit = {"game": "reconstruction", "candidates": 20, "worlds": 200, "epsilon-star": False}
+    values: dict[str, dict[str, Any]] = {"audit": audit, "privacy": PRIVACY, "run": {"worlds-per-batch": 200}}
+    for section, more in changes.items():
+        values[section] = values.get(section, {}) | more
+    return resolve(parse_config(small_settings(**values)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"training": {"sampling-rate": 0.5}},
+        {
+            "data": {"clients": 20},
+            "training": {"strategy": "dp-fedavg", "local-epochs": 1, "local-batch": 10, "local-learning-rate": 0.5},
+            "privacy": {"adjacency": "add-remove-client"},
+        },
+    ],
+    ids=["records", "sampled", "clients"],
+)
+def test_the_right_candidate_is_named_more_often_than_by_chance_and_within_the_bound(
+    changes: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    contents = run_audit(plan_of(**changes), tmp_path / "run", Engine.LOCAL, with_report=False)
+    found = contents.summary["reconstruction"]
+    first = found["success"][0]
+    assert first["bound"] == pytest.approx(0.5, rel=1e-3)
+    assert first["chance"] < first["low"] < first["high"]
+    assert first["low"] <= first["bound"]
+    assert contents.summary["verdict"] in ("consistent", "inconclusive")
+    table = pd.read_parquet(tmp_path / "run" / "targets.parquet")
+    assert (table.groupby("world")["is_in"].sum() == 1).all()
+    assert np.isfinite(table["log_odds"]).all()
+
+
+def test_half_of_the_noise_is_named_beyond_the_bound(tmp_path: Path) -> None:
+    plan = plan_of(privacy={"reconstruction": 0.4, "candidates": 10}, **DIGITS)
+    parties = Parties(strategy=HalvedNoise)
+    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=parties, with_report=False)
+    assert contents.summary["verdict"] == "violated"
+    assert contents.summary["reconstruction"]["success"][0]["low"] > 0.4
+
+
+def test_two_candidates_are_told_apart_as_the_law_of_their_difference_says(tmp_path: Path) -> None:
+    """The log-likelihood ratio of two candidates is N(+-m^2/2, m^2) in a single round, so it names Phi(m/2) of them.
+
+    400 worlds, 4 standard errors: a false alarm in 16,000 seeds.
+    """
+    plan = plan_of(
+        training={"rounds": 1}, privacy={"reconstruction": 0.8, "candidates": 2}, audit={"candidates": 2, "worlds": 400}
+    )
+    contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    table = pd.read_parquet(tmp_path / "run" / "targets.parquet")
+    by_world = table["log_odds"].to_numpy().reshape(400, 2)
+    is_in = table["is_in"].to_numpy().reshape(400, 2)
+    ratio = np.where(is_in[:, 0], 1, -1) * (by_world[:, 0] - by_world[:, 1])
+    apart = np.sqrt(2 * np.mean(ratio))
+    assert abs(np.std(ratio) - apart) < 4 * apart * np.sqrt(1.5 / 400)
+    share = contents.summary["reconstruction"]["success"][0]["share"]
+    expected = float(ndtr(apart / 2))
+    assert abs(share - expected) < 4 * np.sqrt(expected * (1 - expected) / 400)
+
+
+def test_the_insider_is_told_nothing_about_the_candidates() -> None:
+    plan = plan_of()
+    batch = WorldBatch(0, 0, 60)
+    challenger = SeededChallenger(1, 20, WhoIsIn.EXACTLY_ONE)
+    assert TargetInquiry(plan.public, {1: ()}, [batch], challenger)._told(batch) == {}
+    is_in = SeededChallenger(1, 20, WhoIsIn.EXACTLY_ONE).membership(range(4000)).is_in
+    assert (is_in.sum(axis=1) == 1).all()
+    assert np.abs(is_in.sum(axis=0) - 200).max() < 5 * np.sqrt(200)
+    assert load_game(plan.public).public.exactly_one
+    assert increments([[0.0]], [[1.0]], None, [1.0], np.array([[False]])).item() == -0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"audit": {"candidates": 61}}, "candidates is 61 of 60 records"),
+        ({"audit": {"game": "identifiability"}}, "candidates = 20 needs game = reconstruction"),
+        ({"audit": {"attacks": ["loss"]}}, "needs game = membership"),
+        ({"privacy": {"adjacency": "replace-record"}}, "with game = 'reconstruction'"),
+    ],
+)
+def test_what_makes_no_such_game_is_refused(changes: dict[str, dict[str, Any]], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        plan_of(**changes)
+
+
+@pytest.mark.drawn
+def test_the_report_of_the_game_says_what_was_named(tmp_path: Path) -> None:
+    run_audit(plan_of(), tmp_path / "run", Engine.LOCAL)
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "equally likely candidates" in page
+    assert "Right one among the first guesses" in page
+    found = json.loads((tmp_path / "run" / "summary.json").read_text())["reconstruction"]
+    assert [one["guesses"] for one in found["success"]] == [1, 5, 10, 19]

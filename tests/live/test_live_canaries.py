@@ -1,0 +1,196 @@
+"""Canaries in a running app: mods of clients, an observer around strategies of both interfaces, a client watching."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.client import NumPyClient
+from flwr.clientapp import ClientApp
+from flwr.clientapp.mod import adaptiveclipping_mod
+from flwr.common import ndarrays_to_parameters
+from flwr.server import ServerAppComponents, ServerConfig
+from flwr.server.strategy import FedAvg as OldFedAvg
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAvg,
+)
+from flwr.simulation import run_simulation
+
+from clients.canary import Canary, canary_mod, watching_mod
+from experiments.runs.local_engine import run_locally
+from fl_audit.adjacency import Adjacency
+from fl_audit.canaries.directions import canary_coin, canary_direction
+from fl_audit.canaries.kept import KeptRound, keep, opened, whole_rounds
+from fl_audit.errors import InputError
+from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.events import gaussian_rounds
+from strategies.live.watch import Watch, watched
+
+DIRECTIONS, COINS, SIZES = 11, 12, ((40, 60), (100,), (50, 10))
+CLIENTS, CANARIES = 6, 3
+
+
+def claim(rounds: int) -> Claim:
+    return Claim(Adjacency.ADD_REMOVE_CLIENT, gaussian_rounds(1.0, rounds), 1e-3, 0.5, Accountant.GDP)
+
+
+def initial() -> ArrayRecord:
+    tensors = {str(place): Array(np.zeros(size, dtype=np.float32)) for place, size in enumerate(SIZES)}
+    return ArrayRecord(tensors | {"buffer": Array(np.array(7, dtype=np.int64))})
+
+
+def client_app(kept: Path | None = None, before: tuple[Any, ...] = ()) -> ClientApp:
+    """Return an app whose first clients send canaries, with a mod each that all clients have."""
+
+    def choose(message: Message, context: Context, call_next: Any) -> Message:
+        number = int(context.node_config["partition-id"])
+        if number < CANARIES:
+            return canary_mod(Canary(number, DIRECTIONS, COINS, 1.0))(message, context, call_next)
+        if kept is not None and number == CLIENTS - 1:
+            return watching_mod(kept, DIRECTIONS, CANARIES)(message, context, call_next)
+        return call_next(message, context)
+
+    app = ClientApp(mods=[*before, choose])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        model = next(iter(message.content.array_records.values()))
+        moved = {}
+        for name, array in model.items():
+            value = array.numpy()
+            moved[name] = Array(np.asarray(value + np.float32(1e-4)) if value.dtype.kind == "f" else value)
+        content = RecordDict({"arrays": ArrayRecord(moved), "metrics": MetricRecord({"num-examples": 1})})
+        return Message(content, reply_to=message)
+
+    return app
+
+
+def server_app(strategy: Any, rounds: int) -> ServerApp:
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        strategy.start(grid, initial(), num_rounds=rounds, train_config=ConfigRecord())
+
+    return app
+
+
+def private(noise_multiplier: float = 1.0) -> DifferentialPrivacyServerSideFixedClipping:
+    averaged = FedAvg(fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
+    return DifferentialPrivacyServerSideFixedClipping(averaged, noise_multiplier, 1.0, CLIENTS)
+
+
+def played(strategy: Any, rounds: int, app: ClientApp) -> None:
+    run_locally(server_app(strategy, rounds), app, CLIENTS, 60.0, 1)
+
+
+@pytest.mark.parametrize("noise_multiplier", [1.0, 0.1])
+def test_an_observer_certifies_the_noise_of_flowers_own_wrapper(noise_multiplier: float, tmp_path: Path) -> None:
+    watch = Watch(tmp_path / "kept", DIRECTIONS, CANARIES)
+    played(watched(private(noise_multiplier), watch), 60, client_app(tmp_path / "models"))
+    found = watch.certify(COINS, claim(60), 0.999)
+    assert (found.canaries, found.rounds) == (CANARIES, 60)
+    assert found.is_violated == (noise_multiplier < 1)
+    assert found.mu * noise_multiplier == pytest.approx(1, abs=0.35)
+    # A client who sees models alone reads the same, but for the last round.
+    seen, same = (whole_rounds(tmp_path / name, CANARIES) for name in ("models", "kept"))
+    assert [one.number for one in seen] == list(range(1, 60))
+    for left, right in zip(seen, same, strict=False):
+        np.testing.assert_allclose(left.scores, right.scores, rtol=0, atol=1e-9)
+
+
+def test_without_noise_a_score_is_the_canary_and_the_model_is_else_unchanged(tmp_path: Path) -> None:
+    watch = Watch(tmp_path / "kept", DIRECTIONS, CANARIES)
+    averaged = FedAvg(fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
+    played(watched(averaged, watch), 4, client_app())
+    scores, coins, _ = opened(whole_rounds(watch.directory, CANARIES), COINS, CANARIES)
+    for row, number in enumerate(range(1, 5)):
+        # Averaging makes a number of the counter, which counts as one more parameter from then on.
+        dimension = sum(int(np.prod(size)) for size in SIZES) + (number > 1)
+        sent = [Canary(one, DIRECTIONS, COINS, 1.0).update(number, dimension, 1.0) for one in range(CANARIES)]
+        total = sum(sent) + (CLIENTS - CANARIES) * np.float32(1e-4)
+        for one in range(CANARIES):
+            assert coins[row, one] == canary_coin(COINS, number, one)
+            direction = canary_direction(DIRECTIONS, number, one, dimension)
+            assert scores[row, one] == pytest.approx(total @ direction / CLIENTS, abs=1e-6)
+
+
+def test_canaries_follow_the_norm_that_an_adaptive_strategy_announces(tmp_path: Path) -> None:
+    averaged = FedAvg(fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
+    strategy = DifferentialPrivacyClientSideAdaptiveClipping(averaged, 1e-6, CLIENTS, initial_clipping_norm=0.25)
+    watch = Watch(tmp_path / "kept", DIRECTIONS, CANARIES)
+    played(watched(strategy, watch), 2, client_app(before=(adaptiveclipping_mod,)))
+    first = whole_rounds(watch.directory, CANARIES)[0]
+    is_in = [one for one in range(CANARIES) if canary_coin(COINS, 1, one)]
+    assert is_in
+    for one in is_in:
+        assert first.scores[one] == pytest.approx(0.25 / CLIENTS, rel=0.3)
+
+
+class Trainer(NumPyClient):
+    """A client of the old interface."""
+
+    def fit(self, parameters: list[Any], config: dict[str, Any]) -> tuple[list[Any], int, dict[str, Any]]:
+        return [value + np.float32(1e-4) for value in parameters], 1, {}
+
+
+@pytest.mark.ray
+def test_both_interfaces_under_flowers_simulation(tmp_path: Path) -> None:
+    new = Watch(tmp_path / "new", DIRECTIONS, CANARIES)
+    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
+    run_simulation(server_app(watched(private(), new), 3), client_app(), CLIENTS, backend_config=resources)
+    assert [one.present for one in whole_rounds(new.directory, CANARIES)] == [(0, 1, 2)] * 3
+    old = Watch(tmp_path / "old", DIRECTIONS, 1)
+    start = ndarrays_to_parameters([np.zeros(size, dtype=np.float32) for size in SIZES])
+    strategy = watched(
+        OldFedAvg(fraction_evaluate=0.0, min_fit_clients=2, min_available_clients=2, initial_parameters=start), old
+    )
+
+    def components(context: Context) -> ServerAppComponents:
+        return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=3))
+
+    def send(message: Message, context: Context, call_next: Any) -> Message:
+        if int(context.node_config["partition-id"]) > 0:
+            return call_next(message, context)
+        return canary_mod(Canary(0, DIRECTIONS, COINS, 1.0))(message, context, call_next)
+
+    app = ClientApp(client_fn=lambda context: Trainer().to_client(), mods=[send])
+    run_simulation(ServerApp(server_fn=components), app, 2, backend_config=resources)
+    rounds = whole_rounds(old.directory, 1)
+    assert [one.number for one in rounds] == [1, 2, 3]
+    for one in rounds:
+        assert one.scores[0] == pytest.approx(0.5 * canary_coin(COINS, one.number, 0), abs=0.02)
+
+
+def test_only_rounds_in_which_every_canary_answered_count(tmp_path: Path) -> None:
+    for number, present in ((1, (0, 1)), (2, (0,)), (3, (1, 0))):
+        keep(tmp_path, KeptRound(number, present, (0.0,) * 22))
+    assert [one.number for one in whole_rounds(tmp_path, 2)] == [1, 3]
+    (tmp_path / "round-000004.json").write_text("{")
+    with pytest.raises(InputError, match=r"round-000004\.json is no round that canaries kept"):
+        whole_rounds(tmp_path, 2)
+    with pytest.raises(InputError, match="holds no round in which 2 canaries answered"):
+        whole_rounds(tmp_path / "nowhere", 2)
+
+
+def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="coins and directions have one seed"):
+        Canary(0, 5, 5, 1.0)
+    with pytest.raises(InputError, match="clipping_norm is 0"):
+        Canary(0, 5, 6, 0.0)
+    with pytest.raises(InputError, match="strategy is a int"):
+        watched(3, Watch(tmp_path, 1, 1))
+
+
+def test_a_client_carries_its_canary_with_numpy_alone() -> None:
+    heavy = ("torch", "pandas", "scipy", "sklearn", "ray", "opacus", "pydantic", "matplotlib")
+    code = f"import sys, clients.canary; print([name for name in {heavy!r} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

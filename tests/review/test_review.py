@@ -1,0 +1,357 @@
+"""Reviews of whole apps: what is read from them, how they are played, and why some cannot be."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from apps import CLIENT, with_strategy, write_app
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp.mod import LocalDpMod
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAvg,
+)
+from typer.testing import CliRunner
+
+from experiments.cli.main import app as command
+from experiments.trials.review_process import reviewed
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import InputError
+from fl_audit.laboratory.claim import StatedClaim
+from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
+from strategies.games.bridge import Bridged
+from strategies.games.grid import FIRST_NODE, Room
+from strategies.games.kinds import BY_NAME, Model
+from strategies.games.subject import Observer
+from strategies.review.app import read_app
+from strategies.review.capture import Caught, catch
+from strategies.review.claims import epsilon_words, stated_by
+from strategies.review.options import ReviewOptions
+from strategies.review.plan import FEWEST, asked_of, nodes_of, plan_of
+from strategies.review.review import review
+from strategies.review.seats import Seated
+from strategies.review.stand_ins import StandIns
+
+PRIVATE = "DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), {noise}, 2.0, 4)"
+
+
+@pytest.fixture(autouse=True)
+def _searched_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+
+
+def _caught(directory: Path) -> Caught:
+    stand_ins = StandIns(directory)
+    sys.meta_path.append(stand_ins)
+    return catch(read_app(directory), 10, stand_ins)
+
+
+def test_what_an_app_would_start_is_taken_as_it_is(tmp_path: Path) -> None:
+    code = with_strategy(PRIVATE.format(noise=1.5))
+    found = _caught(write_app(tmp_path, "taken_app", code))
+    assert isinstance(found.start.strategy, DifferentialPrivacyServerSideFixedClipping)
+    assert found.start.strategy.noise_multiplier == 1.5
+    assert found.rounds == 5
+    assert [array.shape for array in found.start.model.to_numpy_ndarrays()] == [(3, 4), (4,)]
+    assert found.start.strategy.start.__func__ is FedAvg.start  # nothing of the catching is left
+
+
+def test_a_start_of_its_own_and_mods_are_taken(tmp_path: Path) -> None:
+    server = with_strategy("Own()").replace(
+        "app = ServerApp()",
+        "class Own(FedAvg):\n    def start(self, grid, initial_arrays, num_rounds=3):\n        open('x')\n\n\n"
+        "app = ServerApp()",
+    )
+    client = CLIENT.replace("ClientApp()", "ClientApp(mods=[LocalDpMod(1.0, 2.0, 3.0, 1e-5)])").replace(
+        "import ClientApp", "import ClientApp\nfrom flwr.clientapp.mod import LocalDpMod"
+    )
+    found = _caught(write_app(tmp_path, "own_start_app", server, client))
+    assert type(found.start.strategy).__name__ == "Own"
+    assert isinstance(found.mods[0], LocalDpMod)
+
+
+@pytest.mark.parametrize("by_workflow", [False, True])
+def test_strategies_of_the_old_interface_are_taken(tmp_path: Path, by_workflow: bool) -> None:
+    common = """
+        import numpy as np
+        from flwr.common import ndarrays_to_parameters
+        from flwr.server import LegacyContext, ServerApp, ServerAppComponents, ServerConfig
+        from flwr.server.strategy import FedAvg
+        from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow
+
+        strategy = FedAvg(initial_parameters=ndarrays_to_parameters([np.ones(3)]))
+        """
+    by_function = """
+        app = ServerApp(server_fn=lambda context: ServerAppComponents(strategy=strategy, config=ServerConfig(7)))
+        """
+    workflow = """
+        app = ServerApp()
+
+        @app.main()
+        def main(grid, context):
+            legacy = LegacyContext(context=context, config=ServerConfig(num_rounds=7), strategy=strategy)
+            DefaultWorkflow(fit_workflow=SecAggPlusWorkflow(3, 2))(grid, legacy)
+        """
+    name = f"old_app_{by_workflow}"
+    found = _caught(write_app(tmp_path, name, common + (workflow if by_workflow else by_function)))
+    assert isinstance(found.start.strategy, Bridged)
+    assert found.rounds == 7
+    np.testing.assert_array_equal(found.start.model["000"].numpy(), np.ones(3))
+    assert any("secure aggregation" in remark for remark in found.remarks) is by_workflow
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import no_package_of_anybody\napp = no_package_of_anybody.App()", "is a App: accepted is a ServerApp"),
+        ("raise ValueError('no\\nconfig')", "cannot be imported (ValueError: no config)"),
+        ("app = 3", "is a int: accepted is a ServerApp"),
+        (with_strategy("grid.send_and_receive([])"), "AttributeError"),
+        (with_strategy("list(grid.push_messages([__import__('flwr').app.Message(__import__('flwr').app.RecordDict(), 2,"
+                       " 'query')]))"), "speaks with its clients without a strategy"),
+        (with_strategy("exit(3)"), "raised SystemExit: 3"),
+        (with_strategy("None").replace("strategy.start", "str"), "raised TypeError"),
+        ("from flwr.serverapp import ServerApp\napp = ServerApp()\n@app.main()\ndef main(grid, context): ...",
+         "ended and started nothing"),
+        (with_strategy("__import__('threading').Lock() and FedAvg()").replace(
+            "    strategy.start", "    strategy.lock = __import__('threading').Lock()\n    strategy.start"),
+         "cannot be started or copied"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_reviewed_is_said_in_one_line(
+    tmp_path: Path, code: str, said: str, request: pytest.FixtureRequest
+) -> None:
+    name = f"refused_app_{request.node.callspec.indices['code']}"
+    with pytest.raises(InputError) as refused:
+        _caught(write_app(tmp_path, name, code))
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_missing_package_that_the_server_needs_is_named(tmp_path: Path) -> None:
+    code = with_strategy("FedAvg()").replace("import numpy as np", "import numpy as np\nimport no_such_net") + (
+        "\n    raise AssertionError\n"
+    )
+    code = code.replace("ArrayRecord([np.zeros", "ArrayRecord(no_such_net.Net().state_dict()) or ([np.zeros")
+    with pytest.raises(InputError, match=r"Invalid arguments for ArrayRecord.*not installed here: no_such_net"):
+        _caught(write_app(tmp_path, "lacking_app", code))
+
+
+def test_stand_ins_are_inert_and_for_the_app_alone(tmp_path: Path) -> None:
+    code = """
+        import no_such_data.loaders as loaders
+        from no_such_data import Base, compose, decorated
+        from flwr.serverapp import ServerApp
+
+        class Mine(Base[int]):
+            def answer(self) -> "loaders.Answer | None":
+                return 42
+
+        @decorated
+        def kept():
+            return Mine(3).answer()
+
+        transform = compose([loaders.crop(28), 1])
+        with transform.anything() as something:
+            pass
+        app = ServerApp()
+
+        @app.main()
+        def main(grid, context):
+            raise RuntimeError(f"the answer is {kept()}")
+        """
+    with pytest.raises(InputError, match=r"the answer is 42; not installed here: no_such_data"):
+        _caught(write_app(tmp_path, "standing_app", code))
+    assert importlib.util.find_spec("no_such_data_either") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(None, "no pyproject.toml"), ("[a", "cannot be read"), ("[tool.flwr.app]", "names no serverapp")],
+)
+def test_a_directory_that_is_no_app_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
+    if text is not None:
+        (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(InputError, match=said):
+        read_app(tmp_path)
+
+
+def test_the_file_of_an_app_is_read_as_flower_reads_it(tmp_path: Path) -> None:
+    write_app(tmp_path, "read_app", with_strategy("FedAvg()"))
+    with (tmp_path / "pyproject.toml").open("a") as file:
+        file.write(
+            "[tool.flwr.federations]\ndefault = 'here'\n[tool.flwr.federations.here]\noptions.num-supernodes = 7\n"
+        )
+    found = read_app(tmp_path)
+    assert (found.name, found.nodes) == ("read_app", 7)
+    assert found.config == {"num-server-rounds": 5, "params.rate": 0.5}
+
+
+def test_claims_are_read_from_wrappers_and_mods() -> None:
+    fixed = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.5, 2.0, 4)
+    found = stated_by(fixed, (), None, rounds=3)
+    assert found.claim == StatedClaim("add-remove-client", noise_multiplier=1.5, rounds=3)
+    assert (found.norm, found.clients) == (2.0, 4)
+    # What an adaptive wrapper was made for comes out of what it keeps.
+    adaptive = DifferentialPrivacyServerSideAdaptiveClipping(FedAvg(), 1.5, 100, clipped_count_stddev=5.0)
+    claim = stated_by(adaptive, (), None, 1).claim
+    assert claim is not None
+    assert claim.noise_multiplier == pytest.approx(1.5, rel=1e-12)
+    assert adaptive.noise_multiplier > 1.5
+    local = stated_by(FedAvg(), (LocalDpMod(1.0, 2.0, 3.0, 1e-5),), None, 1)
+    assert local.claim == StatedClaim(Adjacency.REPLACE_CLIENT, epsilon=3.0, delta=1e-5)
+    assert local.observer is Observer.SERVER
+    assert stated_by(FedAvg(), (), None, 1).claim is None
+
+
+def test_a_claim_is_said_of_a_round_and_of_all_of_them() -> None:
+    words = epsilon_words(StatedClaim("add-remove-client", noise_multiplier=2.0), rounds=25)
+    one, all_rounds = (
+        float(words.split("epsilon ")[1].split(" ")[0]),
+        float(words.split("round and ")[1].split(" ")[0]),
+    )
+    for epsilon, rounds in ((one, 1), (all_rounds, 25)):
+        assert gdp_delta(epsilon, gaussian_mu(2.0, rounds)) == pytest.approx(1e-5, rel=0.1)
+
+
+def test_whoever_is_asked_first_in_a_round_sits_on_the_first_seat() -> None:
+    heard = list[tuple[int, int]]()
+
+    def answer(message: Message) -> Message:
+        heard.append((round_of[0], message.metadata.dst_node_id))
+        content = {"arrays": ArrayRecord([np.ones(2, np.float32)]), "metrics": MetricRecord({"num-examples": 1})}
+        return Message(RecordDict(content), reply_to=message)
+
+    round_of, strategy = [0], FedAvg(fraction_train=0.25, fraction_evaluate=0.0)
+    seated = Seated(Room(5, answer), nodes=20, seats=5)
+    asked = set()
+    for round_of[0] in range(10):
+        messages = list(strategy.configure_train(1, ArrayRecord([np.ones(2)]), ConfigRecord(), seated))
+        nodes = [message.metadata.dst_node_id for message in messages]
+        replies = list(seated.send_and_receive(messages))
+        assert [reply.metadata.src_node_id for reply in replies] == nodes
+        assert [node for number, node in heard if number == round_of[0]] == list(range(FIRST_NODE, FIRST_NODE + 5))
+        asked |= set(nodes)
+    assert len(asked) > 5
+    assert seated.most == {"train": 5, "evaluate": 0}
+
+
+def test_as_many_clients_are_taken_as_a_wrapper_is_made_for() -> None:
+    inner = FedAvg(fraction_train=0.2, fraction_evaluate=0.0)
+    assert asked_of(DifferentialPrivacyServerSideFixedClipping(inner, 1.0, 1.0, 20), 60) == 12
+    strategy = DifferentialPrivacyServerSideFixedClipping(inner, 1.0, 1.0, 20)
+    assert nodes_of(strategy, None, 20)[0] == 100
+    nodes, said = nodes_of(strategy, 50, 20)
+    assert nodes == 50
+    assert said == ["its noise is made for 20 clients a round, and of 50 clients it asks 10"]
+
+
+def test_plans_shrink_with_the_time() -> None:
+    kinds = [BY_NAME["removed"], BY_NAME["removed, own model"]]
+    plans = [plan_of(kinds, 0.1, 0.01, left, 3, True, False) for left in (1e9, 300, 100, 20)]
+    assert plans[0].rounds == 3
+    assert [plan.budget.pilot for plan in plans] == sorted((plan.budget.pilot for plan in plans), reverse=True)
+    assert plans[-1].budget is FEWEST
+    assert [kind.model is Model.OWN for kind in plans[-1].kinds] == [False]
+    assert plan_of(kinds, 0.1, 0.01, 20, 3, False, False).rounds == 3
+
+
+def test_numbers_that_a_strategy_asks_for_are_learned(tmp_path: Path) -> None:
+    server = with_strategy("FedAvg(fraction_evaluate=0.0, train_metrics_aggr_fn=added)").replace(
+        "app = ServerApp()",
+        "def added(replies, weight):\n    return MetricRecord({'sum': sum(r['metrics']['my-loss'] for r in replies)})\n"
+        "app = ServerApp()",
+    )
+    found = review(write_app(tmp_path, "asking_app", server), ReviewOptions(processes=1, nodes=4))
+    assert found.verdict == "no promise"
+    assert found.beside is not None
+    assert found.beside.attempts[0].lead.group.startswith("metrics: sum")
+    assert found.beside.attempts[0].is_broken
+
+
+@pytest.mark.parametrize(("noise", "verdict"), [("/ 3", "violated"), ("", "consistent")])
+def test_a_wrapper_with_too_little_noise_is_found_and_its_twin_is_not(tmp_path: Path, noise: str, verdict: str) -> None:
+    server = with_strategy(f"Own({PRIVATE.format(noise=1.0)})")
+    server = server.replace(PRIVATE.format(noise=1.0), "FedAvg(fraction_evaluate=0.0)").replace(
+        "app = ServerApp()",
+        f"""class Own(FedAvg):
+    noise_multiplier, clip_norm = 1.0, 2.0
+
+    def __init__(self, inner):
+        super().__init__(fraction_evaluate=0.0)
+        self.noise_multiplier, self.clip_norm = 1.0, 2.0
+
+    def configure_train(self, server_round, arrays, config, grid):
+        self.sent = {{name: array.numpy() for name, array in arrays.items()}}
+        return super().configure_train(server_round, arrays, config, grid)
+
+    def aggregate_train(self, server_round, replies):
+        noise = self.noise_multiplier * self.clip_norm {noise}
+        total = {{name: np.random.normal(0, noise, old.shape) for name, old in self.sent.items()}}
+        for reply in replies:
+            sent = reply.content["arrays"]
+            moved = {{name: np.nan_to_num(sent[name].numpy() - old) for name, old in self.sent.items()}}
+            norm = np.sqrt(sum((one.astype(np.float64) ** 2).sum() for one in moved.values()))
+            for name, one in moved.items():
+                total[name] += min(1.0, self.clip_norm / max(norm, 1e-12)) * one
+        model = {{name: Array((old + total[name] / 10).astype(np.float32)) for name, old in self.sent.items()}}
+        return ArrayRecord(model), None
+
+
+app = ServerApp()""",
+    )
+    name = f"noisy_app_{verdict}"
+    found = review(write_app(tmp_path, name, server), ReviewOptions(processes=1, seconds=30, rounds=1, nodes=4))
+    assert found.stated.source == "Own: noise_multiplier = 1, clip_norm = 2"
+    assert str(found.verdict) == verdict
+
+
+def test_the_command_reviews_an_app_that_stays_as_it_is(tmp_path: Path) -> None:
+    server = with_strategy("Writing()").replace(
+        "app = ServerApp()",
+        "class Writing(FedAvg):\n    def aggregate_train(self, server_round, replies):\n"
+        "        import socket\n        try:\n            socket.create_connection(('127.0.0.1', 9))\n"
+        "        except ConnectionError as error:\n            open('tried.txt', 'a').write(str(error))\n"
+        "        return super().aggregate_train(server_round, replies)\napp = ServerApp()",
+    )
+    # What is made before the training is there in every game, and a modifier names its arguments as it likes.
+    server = server.replace("    strategy =", "    open('made.txt', 'w').close()\n    strategy =").replace(
+        "        import socket", "        open('made.txt').close()\n        import socket"
+    )
+    client = CLIENT.replace("ClientApp()", "ClientApp(mods=[lambda message, context, app: app(message, context)])")
+    directory = write_app(tmp_path / "writing", "writing_app", server, client)
+    before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    out = tmp_path / "out"
+    arguments = ["review", str(directory), "--clients", "4", "--json", "--out", str(out)]
+    result = CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    told = json.loads(result.stdout)
+    assert told["verdict"] == "no promise"
+    assert any("writes files" in remark for remark in told["remarks"])
+    leaks = {finding["told_by"] for finding in told["beside"]["findings"] if finding["broken"]}
+    assert {"metrics: loss", "evaluation: loss"} <= leaks
+    assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
+    assert not list(Path.cwd().glob("tried.txt"))
+    assert "promises no privacy" in (out / "report.html").read_text()
+    assert json.loads((out / "summary.json").read_text())["verdict"] == "no promise"
+
+
+def test_an_app_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    directory = write_app(tmp_path, "endless_app", "import time\ntime.sleep(1000)")
+    with pytest.raises(InputError, match="was not reviewed within"):
+        reviewed(directory, ReviewOptions(seconds=1))
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [(["--clients", "1"], "--clients 1"), (["--adjacency", "add-remove-record"], "not seen from outside"),
+     (["--minutes", "0"], "--minutes 0")],
+)  # fmt: skip
+def test_wrong_flags_are_refused(tmp_path: Path, flags: list[str], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        CliRunner().invoke(command, ["review", str(tmp_path), *flags], catch_exceptions=False)

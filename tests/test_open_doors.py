@@ -1,0 +1,169 @@
+"""What is open to the user's own, by `package.module:name`: attacks, loaders, dissimilarities, report sections.
+
+A module of one's own that does what ours does must find what ours finds.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from audits import small_settings
+
+from experiments.runs.config import parse_config
+from experiments.runs.plan import resolve
+from fl_audit.adversaries.membership.attacks import ModelAnswers, attack_scores
+from fl_audit.adversaries.membership.names import Attack
+from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.dissimilarity import Dissimilarity
+from fl_audit.data.ranking import ranked_pairs, ranked_records
+from fl_audit.data.records import Records
+from fl_audit.errors import InputError
+from fl_audit.game.membership import Membership
+from fl_audit.report.finding import PagePlace
+from fl_audit.report.sections.registry import own_section
+
+MODULE = """
+import numpy as np
+from fl_audit.data.builtin import load_breast_cancer
+from fl_audit.report.finding import Section
+from fl_audit.report.sections.origin import ORIGIN
+
+seen = []
+
+def loss(model, shadows, is_in):
+    seen.append((model, shadows, is_in))
+    return model.log_probability[0]
+
+def short(model, shadows, is_in):
+    return np.zeros(1)
+
+def unknown(model, shadows, is_in):
+    return np.full(is_in.shape[1], np.nan)
+
+def failing(*_):
+    raise KeyError("weight")
+
+def l1(left, right):
+    return np.abs(left[:, None] - right).sum(axis=2)
+
+def one(left, right):
+    return np.zeros(3)
+
+def records():
+    return load_breast_cancer()
+
+def rows():
+    return [1, 2]
+
+class Own:
+    pass
+
+OWN = Section("own", "Own", Own, lambda run, found: None, ("own",))
+TAKEN = Section("own", "Own", Own, lambda run, found: None, ("verdict",))
+"""
+
+
+@pytest.fixture(autouse=True)
+def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "doors.py").write_text(MODULE)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "doors", raising=False)
+
+
+def answers_of(worlds: int, targets: int) -> tuple[ModelAnswers, Membership]:
+    draw = np.random.default_rng(3)
+    own = draw.normal(-1, 0.3, (worlds, targets))
+    answers = ModelAnswers(own, own, None, None, draw.normal(-1, 0.3, (worlds, 5)))
+    return answers, Membership(draw.random((worlds, targets)) < 0.5)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_an_attack_of_ones_own_scores_as_ours_and_never_sees_the_coins_of_its_world(apart: bool) -> None:
+    answers, membership = answers_of(6, 4)
+    shadows = np.arange(6) < 3 if apart else None
+    expected = attack_scores(Attack.LOSS, answers, membership)
+    found = attack_scores("doors:loss", answers, membership, shadows)
+    played = [3, 4, 5] if apart else list(range(6))
+    assert np.array_equal(found[played], expected[played])
+    assert np.isnan(found[:3]).all() == apart
+    for world, (model, others, is_in) in zip(played, sys.modules["doors"].seen, strict=True):
+        known = [one for one in (range(3) if apart else range(6)) if one != world]
+        assert np.array_equal(model.log_probability, answers.log_probability[[world]])
+        assert np.array_equal(others.population, answers.population[known])
+        assert np.array_equal(is_in, membership.is_in[known])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("doors:short", r"'doors:short' returned float64 of shape \(1,\): accepted is a finite number for each of 4"),
+        ("doors:unknown", "accepted is a finite number for each of 4 targets"),
+        ("doors:failing", "attack 'doors:failing' raised KeyError: 'weight'"),
+        ("doors:absent", "attack 'doors:absent' cannot be imported"),
+        ("doors:OWN", "is a Section: accepted is a function"),
+        ("nowhere:loss", "there is no module 'nowhere'"),
+    ],
+)
+def test_an_attack_that_is_none_is_named(name: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        attack_scores(name, *answers_of(3, 4))
+
+
+def test_a_dissimilarity_of_ones_own_ranks_as_ours() -> None:
+    draw = np.random.default_rng(5)
+    inside, outside = (Records(draw.normal(size=(n, 2, 3)), np.arange(n) % 2, 2) for n in (12, 9))
+    for farthest in (True, False):
+        for ours, yours in (
+            (ranked_pairs(inside, outside, Dissimilarity.MANHATTAN, 7, farthest),
+             ranked_pairs(inside, outside, "doors:l1", 7, farthest)),
+            (ranked_records(inside, Dissimilarity.MANHATTAN, 7, farthest),
+             ranked_records(inside, "doors:l1", 7, farthest)),
+        ):  # fmt: skip
+            assert ours == yours
+    with pytest.raises(InputError, match=r"'doors:one' returned float64 of shape \(3,\)"):
+        ranked_records(inside, "doors:one", 1)
+
+
+def test_a_loader_of_ones_own_is_a_data_set() -> None:
+    own, ours = (load_source(DataSpec(name)) for name in ("doors:records", "breast-cancer"))
+    assert (own.name, own.description) == ("doors:records", ours.description)
+    assert np.array_equal(own.pool.features, ours.pool.features)
+    with pytest.raises(InputError, match=r"returned a list: accepted is a fl_audit\.data\.records\.Source"):
+        load_source(DataSpec("doors:rows"))
+    with pytest.raises(InputError, match="takes no label in"):
+        load_source(DataSpec("doors:records", options=(("label", "y"),)))
+
+
+def test_a_plan_with_ones_own_data_and_measure_is_that_with_ours() -> None:
+    own, ours = (
+        resolve(parse_config(small_settings(data={"name": name}, audit={"dissimilarity": measure})))
+        for name, measure in (("doors:records", "doors:l1"), ("breast-cancer", "manhattan"))
+    )
+    assert own.public.pair == ours.public.pair
+    assert own.guarantee == ours.guarantee
+
+
+def test_a_section_of_ones_own_stands_in_the_appendix_and_takes_nothing_of_ours() -> None:
+    assert own_section("doors:OWN").place is PagePlace.APPENDIX
+    with pytest.raises(InputError, match="has the name or key verdict of a section of fl_audit"):
+        own_section("doors:TAKEN")
+    with pytest.raises(InputError, match=r"is a type: accepted is a fl_audit\.report\.finding\.Section"):
+        own_section("doors:Own")
+
+
+@pytest.mark.parametrize(
+    ("audit", "said"),
+    [
+        ({"game": "membership", "attacks": ["doors:absent"], "worlds": 24}, "attack 'doors:absent' cannot be imported"),
+        ({"sections": ["doors:TAKEN"]}, "has the name or key verdict"),
+        ({"game": "membership", "attacks": ["loss", "doors:loss"], "worlds": 6}, "too few to be shadow models"),
+        ({"dissimilarity": "nowhere:l1"}, "audit.dissimilarity is 'nowhere:l1': .*no module 'nowhere'"),
+        ({"attacks": ["los"]}, "configuration audit.attacks is 'los': .*'loss', .* or 'package.module:name'"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_before_anything_is_trained(audit: dict[str, object], said: str) -> None:
+    targets = {"targets": 20} if audit.get("game") == "membership" else {}
+    privacy = {"adjacency": "add-remove-record", "sensitivity": None}
+    with pytest.raises(InputError, match=said):
+        resolve(parse_config(small_settings(audit=audit | targets, privacy=privacy)))

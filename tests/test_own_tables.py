@@ -1,0 +1,190 @@
+"""Tables as people have them lead from nothing to a verdict: none is misread, and no class is lost."""
+
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from own_tables import LABEL, write_table
+from typer.testing import CliRunner
+
+from experiments.cli.main import app
+from experiments.names import Engine
+from experiments.runs.config_file import load_config
+from experiments.runs.plan import data_spec, resolve
+from experiments.runs.run import run_audit
+from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.records import Source
+from fl_audit.data.table_text import is_number, read_table_text
+from fl_audit.errors import InputError, Remedy
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def initialised(name: str) -> str:
+    """Return what `init` says in the end of one of the tables, where its advice is followed to the letter."""
+    flags = ["init", "--data", str(write_table(name, Path())), "--label", LABEL[name], "--belief", "0.9"]
+    flags += ["--worlds", "20", "--rounds", "3", "--clients", "2"]
+    first = CliRunner().invoke(app, flags)
+    if first.exit_code == 0:
+        return first.stdout
+    said = str(first.exception)
+    advice = said.rpartition("With all that is needed: ")[2] if "needed" in said else said.rpartition(", and ")[2]
+    mended = CliRunner().invoke(app, [*flags, *shlex.split(advice.removesuffix(" mends all").replace(" with ", " "))])
+    assert mended.exit_code == 0, f"{said}\n{mended.exception}"
+    return mended.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "columns", "said"),
+    [
+        (
+            "german",
+            2,
+            [
+                "Größe: number, 1.5 to 2",
+                "Einkommen: number, 943.04 to 8967.37 ('.' left out)",
+                "Kunden: number, 49 to 39778 ('.' left out)",
+                "Vertrag seit: number, 14610 to 17783 (days since 1970)",
+                "Beitrag (€): number, 9.4 to 89.7",
+            ],
+            'read with encoding = "cp1252", separator = ";", decimal = ","',
+        ),
+        (
+            "survey",
+            3,
+            ["channels: levels, 4 of them, a feature each: 1, 1,3, 2", "país: levels, 2 of them"],
+            'encoding = "utf-16", separator = "\\t"',
+        ),
+        ("hospital", 4, ["age: number, 18 to 94", "discharged: number"], "readmitted has 'Yes', 'yes'; --ignore-case"),
+        ("bank", 2, ["balance: number"], "column status is the label churned in other words"),
+        ("ages", 2, ["âge: number, 18 to 94, scaled", "dose: number, 0.009 to 8.968"], 'decimal = ","'),
+    ],
+)
+def test_a_table_leads_to_a_verdict(name: str, classes: int, columns: list[str], said: str) -> None:
+    told = initialised(name)
+    assert said in told
+    assert " train, half of them" in told
+    config = load_config(Path("audit.toml"), ["run.seed=0"])  # an honest run is called violated once in 1,000
+    source = load_source(data_spec(config.data))
+    assert np.unique(source.pool.labels).size == source.pool.classes == classes
+    uses = [str(use) for use in source.columns]
+    for beginning in columns:
+        assert any(use.startswith(beginning) for use in uses), (beginning, uses)
+    summary = run_audit(resolve(config), Path("run"), Engine.LOCAL, with_report=False).summary
+    assert summary["verdict"] in ("consistent", "inconclusive")
+
+
+def test_advice_never_costs_a_class() -> None:
+    initialised("hospital")
+    data = load_config(Path("audit.toml")).data
+    assert set(data.drop or ()) == {"creatinine", "ferritin", "biopsy", "patient_id", "admitted"}
+    assert data.missing == ("unknown",)
+    labels = pd.read_csv("hospital.csv")["readmitted"].str.strip()
+    assert load_source(data_spec(data)).pool.labels.size == (pd.read_csv("hospital.csv")["age"] != "unknown").sum()
+    with pytest.raises(
+        InputError, match=r"any record of class 'Died'.* missing = \[\"Died\"\] in \[data\] such classes"
+    ):
+        load("hospital", drop=("ferritin", "biopsy"), missing=("unknown",))
+    assert "Died" in set(labels)
+
+
+def load(name: str, **options: object) -> Source:
+    """Return one of the tables, or a file that a test has written, with settings of [data]."""
+    path = write_table(name, Path()) if name in LABEL else Path(f"{name}.csv")
+    given = {"path": str(path.absolute()), "label": LABEL.get(name, "y"), **options}
+    return load_source(DataSpec("csv", None, tuple((key.replace("_", "-"), value) for key, value in given.items())))  # type: ignore[misc]
+
+
+def test_remedies_of_warnings_mend_them() -> None:
+    dropped = ("creatinine", "ferritin", "biopsy", "patient_id", "admitted")
+    hospital = load("hospital", drop=dropped, missing=("unknown",), ignore_case=True)
+    assert (hospital.pool.classes, hospital.cautions) == (3, ())
+    plain = load("bank")
+    assert [remedy for caution in plain.cautions for remedy in caution.remedies] == [
+        Remedy("drop", ("status",)),
+        Remedy("unique", True),
+    ]
+    mended = load("bank", drop=("status",), unique=True)
+    assert (len(mended.pool), mended.cautions) == (1200, ())
+    assert "every feature is the same in all records" in load("constant").cautions[0].text
+
+
+def written(text: str, encoding: str = "utf-8", **options: object) -> Source:
+    Path("own.csv").write_bytes(text.encode(encoding))
+    return load("own", **options)
+
+
+ROWS = 30
+
+
+def column(*cells: str, separator: str = ";") -> str:
+    return f"x{separator}y\n" + "".join(f"{cells[row % len(cells)]}{separator}{row % 2}\n" for row in range(ROWS))
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "high"),
+    [
+        (column("6,392", "1", "0,5"), 0.5, 6.392),
+        (column("1.234,5", "12"), 12, 1234.5),
+        (column("1.234.567", "12"), 12, 1234567),
+        (column("12.500", "1,5"), 1.5, 12500),
+        (column("12.500", "0.5"), 0.5, 12.5),
+        (column('"12,500.5"', "7", separator=","), 7, 12500.5),
+        (column("1'234.5", "7"), 7, 1234.5),
+        (column("1\u202f234,5", "7"), 7, 1234.5),
+        ("sep=;\n" + column("1,5", "2,25"), 1.5, 2.25),
+        (column("31.12.1970", "1.1.1970"), 0, 364),
+    ],
+)
+def test_numbers_are_read_as_they_are_meant(text: str, low: float, high: float) -> None:
+    detail = written(text).columns[1].detail
+    assert detail.startswith(f"{low:g} to {high:g}"), detail
+
+
+@pytest.mark.parametrize("cells", [("6,392", "1"), ("12.500", "1.000"), ("1.000", "2.000")])
+def test_numbers_that_can_be_meant_in_two_ways_are_asked_about(cells: tuple[str, ...]) -> None:
+    text = column(*cells)
+    with pytest.raises(InputError, match="no number of the file tells which") as caught:
+        written(text)
+    assert caught.value.choices == (Remedy("decimal", ","), Remedy("decimal", "."))
+    assert caught.value.remedies == ()
+    values = {mark: written(text, decimal=mark).columns[1].detail for mark in (",", ".")}
+    assert values[","] != values["."]
+    assert all("levels" not in detail for detail in values.values())
+
+
+def test_a_column_with_the_other_mark_is_refused_by_name() -> None:
+    text = "a;b;y\n" + "".join(f"1,{row:02d};0.{row:02d};{row % 2}\n" for row in range(ROWS))
+    with pytest.raises(InputError, match=r"in column a, .* have the mark '\.': .* drop = \[\"a\"\]"):
+        written(text)
+    assert written(text, drop=("a",)).columns[1].detail.startswith("0 to 0.29")
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252", "latin-1", "cp1250"]
+)
+def test_letters_are_what_they_were(encoding: str) -> None:
+    words = ["Müller", "Köln", "Straße", "ja"]
+    text = "Größe;y\n" + "".join(f"{words[row % 4]};{row % 2}\n" for row in range(ROWS))
+    Path("letters.csv").write_bytes(text.encode(encoding))
+    found = read_table_text(Path("letters.csv"))
+    assert (found.text, found.separator, found.header) == (text, ";", ["Größe", "y"])
+
+
+def test_an_encoding_that_is_named_is_taken_and_a_wrong_one_refused() -> None:
+    Path("own.csv").write_bytes("Größe;y\n".encode("cp1252"))
+    with pytest.raises(InputError, match="byte 0xf6 at 2, which utf-8 does not have"):
+        read_table_text(Path("own.csv"), "utf-8")
+    with pytest.raises(InputError, match="encoding is 'cp9': accepted are those of Python"):
+        read_table_text(Path("own.csv"), "cp9")
+
+
+@pytest.mark.parametrize("cell", ["", "-", ".", ",", "1.2.3", "2,4,5", "12a", "1,23,456"])
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_what_is_no_number(cell: str, decimal: str) -> None:
+    assert not is_number(cell, decimal)
