@@ -189,7 +189,9 @@ _ONLY_ON_STAGE = {
 def test_a_breach_is_found_on_its_stage_and_nowhere_else(name: str) -> None:
     """On the usual stage with a small model it is missed."""
     animal, stage = _animal(name), _ONLY_ON_STAGE[name]
-    assert _trial(animal, stage).verdict is Verdict.VIOLATED
+    # What a trimmed mean gives away shows with 400 games (200 missed it with four seeds of four).
+    budget = Budget(pilot=100, stages=(400,), shares=(1.0,), tried=1, most=1, deep=1)
+    assert hold_to_claim(animal.subject, animal.claim, budget=budget, only=[stage]).verdict is Verdict.VIOLATED
     assert _trial(animal, "removed").verdict is not Verdict.VIOLATED
 
 
