@@ -59,24 +59,12 @@ def write_table(frame: pd.DataFrame, file: Path) -> None:
 
 @dataclass(frozen=True)
 class RunStore:
-    """The run directory, as far as the federation writes it.
+    """The run directory, as far as the federation writes it."""
 
-    Parameters
-    ----------
-    directory
-        The run directory.
-    run
-        What distinguishes this run from every other; batches of another run are none of this one.
-    prior
-        The insider's prior belief in D.
-    keep_final_models
-        Whether the final models of all worlds are kept.
-    """
-
-    directory: Path
-    run: str
-    prior: float
-    keep_final_models: bool = True
+    directory: Path  # the run directory
+    run: str  # what distinguishes this run from every other; batches of another run are none of this one
+    prior: float  # the insider's prior belief in D
+    keep_final_models: bool = True  # whether the final models of all worlds are kept
 
     @property
     def public(self) -> Path:
