@@ -127,8 +127,8 @@ def _share_of_rounds(plan: AuditPlan) -> float:
     """Return in which share of the rounds D and D' differ, to an insider's knowledge."""
     law = plan.public.law
     match law.participation:
-        case FixedCohort(size, clients):
-            return size / clients
+        case FixedCohort() as cohorts:
+            return cohorts.participations(plan.public.rounds) / plan.public.rounds
         case Everybody() | PoissonSampling():
             return law.sampling_rate if law.is_sampled and plan.public.standpoint.sees_participation else 1.0
         case _:

@@ -21,7 +21,7 @@ from flwr.superlink.grid import InMemoryGrid
 from experiments.names import Engine as Engine
 from experiments.runs.cluster.access import RayOptions as RayOptions
 from experiments.runs.cluster.access import ray_for
-from experiments.runs.cluster.backend import pool_in_place
+from experiments.runs.cluster.backend import PoolInPlace, pool_in_place
 from experiments.talk import settle_flower
 
 
@@ -45,15 +45,18 @@ def run_on_ray(
     """
     settle_flower()
     # Ray prints its own long account of a client process that died; the run says it in one line.
-    with redirect_stdout(io.StringIO()), ray_for(options), pool_in_place(options.retries) as end_calls:
-        ending = [end_calls] if interrupted is None else [interrupted.set, end_calls]
+    with redirect_stdout(io.StringIO()), ray_for(options), pool_in_place(options.retries) as pool:
+        ending = [pool.end_calls] if interrupted is None else [interrupted.set, pool.end_calls]
         with _interrupt_calls(ending):
-            app = _noticing(server_app, end_calls)
+            app = _noticing(server_app, pool)
             run_simulation(app, client_app, clients, backend_config=options.backend_config())
 
 
-def _noticing(server_app: ServerApp, end_calls: Callable[[], None]) -> ServerApp:
-    """Wrap an app so that its failure ends all calls: Flower's runtime would wait for a client that hangs."""
+def _noticing(server_app: ServerApp, pool: PoolInPlace) -> ServerApp:
+    """Wrap an app so that its failure ends all calls: Flower's runtime would wait for a client that hangs.
+
+    The app's grid can tell which node holds which partition.
+    """
     wrapped = ServerApp()
 
     @wrapped.main()
@@ -61,12 +64,14 @@ def _noticing(server_app: ServerApp, end_calls: Callable[[], None]) -> ServerApp
         ended_well = False
         if isinstance(grid, InMemoryGrid):
             look_only_where_messages_wait(grid.state)
+            replaced: Any = grid
+            replaced.nodes_in_order = pool.nodes_in_order
         try:
             server_app(grid=grid, context=context)
             ended_well = True
         finally:
             if not ended_well:
-                end_calls()
+                pool.end_calls()
 
     return wrapped
 

@@ -1,6 +1,6 @@
 """From a configuration to what is promised and what is played."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from experiments.runs.config import DataSection, RunConfig
@@ -31,6 +31,7 @@ from fl_audit.learning.frozen_cores import find_weights
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.mechanisms.law import NOTHING_TO_WEIGH, ReleaseLaw
 from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.privacy.accounting import exact_accountant
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.calibration import noise_multiplier_for_all
@@ -191,7 +192,7 @@ def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: Neighbo
         partition_parameters=tuple(sorted(partition_parameters(data).items())),
         pair=pair,
         model=config.model.name,
-        law=law,
+        law=_with_target_first(law, config, split, pair),
         rounds=rounds_of(config),
         view=audit.view,
         threads=config.run.threads,
@@ -206,6 +207,16 @@ def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: Neighbo
         randomiser=_randomiser(config),
         canaries=audit.canaries or 0,
     )
+
+
+def _with_target_first(law: ReleaseLaw, config: RunConfig, split: Split, pair: NeighbourPair) -> ReleaseLaw:
+    """Return a law whose cohorts, if it has any, begin with the client that holds the differing unit."""
+    if not isinstance(law.participation, FixedCohort):
+        return law
+    client = pair.index
+    if law.unit is Unit.RECORD:
+        client = next(owner for owner, shard in enumerate(shards_of(config, split)) if pair.index in shard)
+    return replace(law, participation=replace(law.participation, first=client))
 
 
 def _randomiser(config: RunConfig) -> RecordRandomiser | None:

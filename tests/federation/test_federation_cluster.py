@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -19,8 +20,11 @@ from flwr.clientapp.typing import ClientAppCallable
 from hosts import other_hosts
 
 from clients.app import build_app
+from experiments.runs.config_file import load_config
 from experiments.runs.engines import Engine
+from experiments.runs.plan import resolve
 from experiments.runs.run import Parties, run_audit
+from fl_audit.errors import InputError
 from fl_audit.protocol import Key, Record
 from strategies.errors import FederationError
 
@@ -146,8 +150,6 @@ def test_a_node_that_is_cut_off_for_good_costs_only_its_calls(
     small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A host of its own network joins, takes calls, and is cut off: nothing tells anybody that it is gone."""
-    import sys
-
     from ray.cluster_utils import Cluster
 
     plan = small_plan(data={"clients": 4}, run={"worlds-per-batch": 6})
@@ -195,3 +197,94 @@ def wait_for_nodes(cluster: Any, count: int) -> None:
     while sum(row["Alive"] for row in ray.nodes()) < count and time.monotonic() < deadline:
         time.sleep(0.1)
     ray.shutdown()
+
+
+NETWORK = """
+import torch
+
+
+def build(feature_shape, classes):
+    from bare_parts import HIDDEN
+
+    layers = torch.nn.Flatten(), torch.nn.Linear(64, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, classes)
+    return torch.nn.Sequential(*layers)
+"""
+
+
+def start_node(cluster: Any, *before: str, directory: Path, paths: str) -> subprocess.Popen[bytes]:
+    """Start a worker node as a process of its own, in a directory, with places where it finds modules."""
+    program = "from ray.scripts.scripts import main; main()"
+    start = (sys.executable, "-P", "-c", program, "start", f"--address={cluster.address}", "--num-cpus=2", "--block")
+    kept = {key: value for key, value in os.environ.items() if key not in ("FL_AUDIT_DATA", "PYTHONPATH")}
+    return subprocess.Popen(
+        [*before, *start], cwd=directory, env=kept | {"PYTHONPATH": paths}, stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.ray
+def test_a_node_needs_neither_the_data_nor_the_modules_nor_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All clients run on a host that sees an empty directory where the driver has all of these."""
+    import numpy as np
+    from ray.cluster_utils import Cluster
+    from sklearn.datasets import load_digits
+
+    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False).returncode:
+        pytest.skip("a host with other files is a mount namespace, which needs root")
+    mine, elsewhere = tmp_path / "mine", tmp_path / "elsewhere"
+    for place in (mine, elsewhere):
+        place.mkdir()
+    digits = load_digits()
+    np.savez(mine / "digits.npz", x=digits.data.astype("float32") / 16, y=digits.target)
+    (mine / "bare_network.py").write_text(NETWORK)
+    (mine / "bare_parts.py").write_text("HIDDEN = 9\n")
+    (mine / "audit.toml").write_text(
+        """
+        data = {name = "npz", path = "digits.npz", records = 60, test-records = 20, clients = 3}
+        model = {name = "bare_network:build"}
+        training = {rounds = 2, learning-rate = 1.0}
+        privacy = {noise-multiplier = 2.0, adjacency = "replace-record", delta = 0.01}
+        audit = {worlds = 4}
+        run = {seed = 1}
+        """
+    )
+    monkeypatch.chdir(mine)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(mine)])
+    plan = resolve(load_config(mine / "audit.toml"))
+    own = os.pathsep.join(entry for entry in sys.path if entry and entry != str(mine))
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    hidden = ("unshare", "-m", "sh", "-c", f'mount -t tmpfs none "{mine}" && exec "$@"', "sh")
+    node = start_node(cluster, *hidden, directory=elsewhere, paths=own)
+    try:
+        wait_for_nodes(cluster, 2)
+        found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, with_report=False)
+    finally:
+        os.killpg(node.pid, signal.SIGKILL)
+        cluster.shutdown()
+    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
+    pd.testing.assert_frame_equal(found.rounds, alone.rounds, check_exact=True)
+
+
+@pytest.mark.long
+@pytest.mark.ray
+def test_a_node_with_another_flower_is_named_and_refused(small_plan: MakePlan, tmp_path: Path) -> None:
+    from ray.cluster_utils import Cluster
+
+    other = tmp_path / "other" / "flwr-9.9.9.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: flwr\nVersion: 9.9.9\n")
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    paths = os.pathsep.join([str(other.parent), *(entry for entry in sys.path if entry)])
+    node = start_node(cluster, directory=tmp_path, paths=paths)
+    try:
+        wait_for_nodes(cluster, 2)
+        with pytest.raises(InputError, match=r"node \S+ has Python \S+ and flwr 9\.9\.9: accepted are nodes with"):
+            run_audit(small_plan(), tmp_path / "run", Engine.RAY, cluster.address, with_report=False)
+    finally:
+        os.killpg(node.pid, signal.SIGKILL)
+        cluster.shutdown()
+    assert not (tmp_path / "run" / "challenger" / "batches").exists()

@@ -9,7 +9,7 @@ from audits import MakePlan
 from flwr.app import ConfigRecord, Context, Message, RecordDict, UserConfig
 
 from clients.app import build_app
-from experiments.runs.cluster.backend import compartment_of
+from experiments.runs.cluster.luggage import compartment_of
 from experiments.runs.cluster.pool import ORDINARY, CallError, ClientPool, Node, _LostError, _Process
 from experiments.runs.local_engine import LocalGrid
 from fl_audit.game.game import load_game

@@ -20,6 +20,7 @@ from flwr.app.typing import ConfigRecordValues
 from flwr.server.superlink.fleet.vce.backend.backend import BackendConfig
 
 from experiments import talk
+from experiments.runs.cluster.versions import require_alike
 from experiments.runs.guard import environment, nothing_outlives
 from fl_audit.device import Device
 from fl_audit.errors import InputError, require
@@ -103,7 +104,7 @@ def ray_for(options: RayOptions) -> Iterator[None]:
     Raises
     ------
     InputError
-        If the cluster cannot be joined.
+        If the cluster cannot be joined, or a node of it has another Python or Flower.
     FederationError
         If no Ray can be started here.
     """
@@ -112,6 +113,7 @@ def ray_for(options: RayOptions) -> Iterator[None]:
     if options.address is not None:
         _join(options)
         try:
+            require_alike(options.address)
             yield
         finally:
             ray.shutdown()

@@ -20,6 +20,7 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from experiments import talk
+from experiments.runs.cluster.versions import is_alike, own_versions, versions_of
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_UNTIL_A_NODE_IS_MISSED = 30.0
@@ -90,6 +91,8 @@ class ClientPool:
         self._suspects = Counter[str]()
         self._closed = threading.Event()
         self._nodes = self._living()
+        # Those that are there when the run begins were asked before: see `require_alike`.
+        self._asked, self._welcome = set(self._nodes), set(self._nodes)
         if not self.capacity:
             raise CallError(f"no node of the cluster has room for a client, which takes {_in_words(share)}")
         threading.Thread(target=self._watch_nodes, daemon=True).start()
@@ -220,12 +223,26 @@ class ClientPool:
                 found = self._living()
             except Exception:  # the head may be away for a while
                 continue
+            for node in found.values():
+                if node.identity not in self._asked:
+                    self._asked.add(node.identity)
+                    threading.Thread(target=self._meet, args=(node,), daemon=True).start()
+            found = {identity: node for identity, node in found.items() if identity in self._welcome}
             with self._changed:
                 lost = [node for identity, node in self._nodes.items() if identity not in found]
                 if found.keys() != self._nodes.keys():
                     self._nodes = found
                     self._drop_from(lost)
                     self._changed.notify_all()
+
+    def _meet(self, node: Node) -> None:
+        """Use a node that has joined from now on, if it has the Python and the Flower of this process."""
+        own = own_versions()
+        for found in versions_of({node.address: node.identity}).values():
+            alike = is_alike(found, own)
+            talk.tell(f"node {node.address} has joined" + ("" if alike else f" and is not used: it has {found}"))
+            if alike:
+                self._welcome.add(node.identity)
 
     def _drop_from(self, lost: list[Node]) -> None:
         for node in lost:
@@ -266,13 +283,13 @@ def _client_process() -> Any:
 
         def run(self, message: Any, context: Any, luggage: list[Any]) -> tuple[Any, Any, str | None]:
             try:
-                if self._call is None:
-                    sys.path.extend(path for path in self._paths if path not in sys.path)
-                    self._call = ray.get(self._app)
+                sys.path.extend(path for path in self._paths if path not in sys.path)
                 for reference in luggage:
                     if reference not in self._given:
                         ray.get(reference)()
                         self._given.add(reference)
+                if self._call is None:
+                    self._call = ray.get(self._app)
                 return self._call(message=message, context=context), context, None
             except SystemExit as ended:
                 return None, None, f"it ended itself with status {ended.code}"
