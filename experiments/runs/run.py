@@ -2,18 +2,18 @@
 
 import errno
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from clients.app import app as default_client_app
 from clients.app import read_ahead
-from experiments.runs.attacks import with_attacks
 from experiments.runs.cluster.access import RayOptions, refuse_unreachable
 from experiments.runs.config import LossSource
 from experiments.runs.engines import Engine, run_on_ray
@@ -25,15 +25,12 @@ from experiments.runs.provenance import note_session, read_provenance
 from experiments.runs.questions import more_questions
 from experiments.runs.run_directory import RunDirectory, read_plan
 from experiments.runs.store import write_json, write_sealed, write_table
-from experiments.runs.summary import summarise
 from experiments.runs.without_privacy import note_unprotected, read_unprotected
 from fl_audit.adversaries.membership.names import of_ours
 from fl_audit.errors import InputError
 from fl_audit.evidence.run_tables import RunTables
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.game import load_game
-from fl_audit.report.finding import RunContents
-from fl_audit.report.page.writing import write_report
 from fl_audit.stored_json import read_json, require_sealed
 from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch
@@ -44,9 +41,16 @@ from strategies.dp_strategy import DPStrategy
 from strategies.errors import FederationError
 from strategies.loss_queries import FederatedLosses
 
+if TYPE_CHECKING:
+    from fl_audit.report.finding import RunContents
+
 TIMING = "timing.json"
 UNKNOWN_TIMING: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "worlds_per_second", "engine"))
 """Of a run that was ended between its last batch and its report."""
+
+
+_FOR_THE_END = ("experiments.runs.attacks", "experiments.runs.summary", "fl_audit.report.page.writing")
+"""What takes seconds to import and is needed after the last round: imported while the clients work."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ def run_audit(
     progress: Progress = no_progress,
     parties: Parties = HONEST,
     with_report: bool = True,
-) -> RunContents:
+) -> "RunContents":
     """Carry out a run, or the rest of one, and write its report.
 
     Parameters
@@ -158,9 +162,22 @@ def _play_pending(
             store.clear(plan.config.audit.worlds)
             interrupted = threading.Event()
             federation = federation_plan(plan, pending, parties)
-            server_app = build_server_app(federation, store, clock, on_round, interrupted.is_set)
+            server_app = build_server_app(federation, store, clock, _getting_ready(on_round), interrupted.is_set)
             _start(engine, server_app, parties.client_app, plan, ray_address, interrupted)
         write_timing(run, clock, worlds, str(engine))
+
+
+def _getting_ready(on_round: Callable[[int], None]) -> Callable[[int], None]:
+    """Return the same, which begins with the first round to import what is needed after the last."""
+    begun = threading.Event()
+
+    def told(worlds: int) -> None:
+        if not begun.is_set():
+            begun.set()
+            threading.Thread(target=lambda: [import_module(name) for name in _FOR_THE_END], daemon=True).start()
+        on_round(worlds)
+
+    return told
 
 
 def _start(
@@ -247,8 +264,12 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
 
 def finish(
     plan: AuditPlan, run: RunDirectory, with_report: bool = True, pdf_with_appendix: bool = False
-) -> RunContents:
+) -> "RunContents":
     """Join the finished batches, and write the tables, the summary and, if asked for, the report of a run."""
+    from experiments.runs.attacks import with_attacks
+    from experiments.runs.summary import summarise
+    from fl_audit.report.page.writing import write_report
+
     store = run.store(plan.config)
     frames = store.tables(plan.config.audit.worlds)
     if "targets" in frames and not plan.public.exactly_one:
@@ -276,7 +297,7 @@ def _timing(run: RunDirectory) -> dict[str, Any]:
 
 def rebuild_report(
     directory: Path, without_privacy: Path | None = None, pdf_with_appendix: bool = False
-) -> RunContents:
+) -> "RunContents":
     """Write the report of a finished run again, from its stored batches.
 
     Parameters

@@ -300,7 +300,15 @@ _BROUGHT: dict[DataSpec, Source] = {}
 
 
 def bring_source(spec: DataSpec, source: Source) -> None:
-    """Have `load_source` return these data for a specification, and forget others that were brought before."""
+    """Have `load_source` return these data, and forget others that were brought before.
+
+    Parameters
+    ----------
+    spec
+        Of the data that are asked for.
+    source
+        What is returned.
+    """
     _BROUGHT.clear()
     _BROUGHT[spec] = source
 

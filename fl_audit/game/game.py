@@ -254,7 +254,17 @@ class Game:
         return self._raw[client]
 
     def receive(self, client: int, shard: Examples, raw: Floats32 | None) -> None:
-        """Take what a client holds, where the game has no data of its own: see `fl_audit.game.travelling`."""
+        """Take what a client holds, where the game has no data of its own: see `fl_audit.game.travelling`.
+
+        Parameters
+        ----------
+        client
+            Its number.
+        shard
+            Its records.
+        raw
+            The features of what it randomises, before it does; None where it does not.
+        """
         self._held[client, True] = shard
         if raw is not None:
             self._raw[client] = raw

@@ -238,7 +238,7 @@ class ClientPool:
     def _meet(self, node: Node) -> None:
         """Use a node that has joined from now on, if it has the Python and the Flower of this process."""
         own = own_versions()
-        for found in versions_of({node.address: node.identity}).values():
+        for found in versions_of([node.identity]).values():
             alike = is_alike(found, own)
             talk.tell(f"node {node.address} has joined" + ("" if alike else f" and is not used: it has {found}"))
             if alike:

@@ -1,7 +1,7 @@
 """Whether a machine of a cluster has the Python and the Flower of the driver: calls fail oddly otherwise."""
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable
 from importlib import metadata
 from typing import Any
 
@@ -22,17 +22,11 @@ def own_versions() -> str:
     return _in_words(platform.python_version(), metadata.version("flwr"))
 
 
-def versions_of(identities: Mapping[str, str]) -> dict[str, str]:
-    """Return in words what the machines with these identities have, by address; of a machine that is lost nothing.
-
-    Parameters
-    ----------
-    identities
-        Ray's names of the machines, by address.
-    """
-    asked = {address: [_ask(identity, *one) for one in _ASKED] for address, identity in identities.items()}
-    found = {address: [_answer(one) for one in answers] for address, answers in asked.items()}
-    return {address: _in_words(*answers) for address, answers in found.items() if None not in answers}
+def versions_of(nodes: Iterable[str]) -> dict[str, str]:
+    """Return in words what machines have, by Ray's names of them; of a machine that is lost nothing."""
+    asked = {node: [_ask(node, *one) for one in _ASKED] for node in nodes}
+    found = {node: [_answer(one) for one in answers] for node, answers in asked.items()}
+    return {node: _in_words(*answers) for node, answers in found.items() if None not in answers}
 
 
 def require_alike(address: str) -> None:
@@ -49,11 +43,10 @@ def require_alike(address: str) -> None:
         If there is one.
     """
     rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    used = {row["NodeManagerAddress"]: row["NodeID"] for row in rows if row["Alive"] and row["Resources"].get("CPU")}
-    own = own_versions()
-    others = [f"node {node} has {one}" for node, one in versions_of(used).items() if not is_alike(one, own)]
-    required = f"--ray-address {address}: {'; '.join(others)}: accepted are nodes with {own}, as here"
-    require(not others, required)
+    used = {row["NodeID"]: row["NodeManagerAddress"] for row in rows if row["Alive"] and row["Resources"].get("CPU")}
+    own, found = own_versions(), versions_of(used)
+    others = [f"node {used[node]} has {one}" for node, one in found.items() if not is_alike(one, own)]
+    require(not others, f"--ray-address {address}: {'; '.join(others)}: accepted are nodes with {own}, as here")
 
 
 def is_alike(one: str, other: str) -> bool:
@@ -64,8 +57,8 @@ def is_alike(one: str, other: str) -> bool:
 
 def _ask(identity: str, question: Any, arguments: tuple[str, ...]) -> Any:
     there = NodeAffinitySchedulingStrategy(node_id=identity, soft=False)
-    asked: Any = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(question)
-    return asked.remote(*arguments)
+    remote: Any = ray.remote
+    return remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(question).remote(*arguments)
 
 
 def _answer(reference: Any) -> str | None:
