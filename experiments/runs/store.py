@@ -55,8 +55,8 @@ class _Manifest(BaseModel):
 def write_table(frame: pd.DataFrame, file: Path) -> None:
     """Write a table as small as it goes without loss.
 
-    Measured noise repeats no value, so dictionaries only cost space; its signs and exponents do repeat, which shows once
-    the bytes of all numbers are sorted by their place.
+    Measured noise repeats no value, so dictionaries only cost space. Its signs and exponents do repeat, which shows
+    once the bytes of all numbers are sorted by their place.
     """
     floats = [name for name, kind in frame.dtypes.items() if kind.kind == "f"]
     frame.to_parquet(
