@@ -25,21 +25,11 @@ LARGE_DELTA = 0.5
 
 @dataclass(frozen=True)
 class Fact:
-    """One number of the first screen.
+    """One number of the first screen."""
 
-    Parameters
-    ----------
-    name
-        What it is, in a few words.
-    value
-        The number, as it is shown.
-    note
-        What to hold it against.
-    """
-
-    name: str
-    value: str
-    note: str
+    name: str  # what it is, in a few words
+    value: str  # the number, as it is shown
+    note: str  # what to hold it against
 
 
 def facts_of(contents: RunContents) -> tuple[Fact, Fact, Fact]:
