@@ -43,6 +43,8 @@ from fl_audit.user_modules import import_function
 _WORK_A_ROUND, _MESSAGE_SCALARS = 1e9, 2**22
 """Scalars that the clients' passes of one round touch, and scalars of the stacked models in one message."""
 _FEWEST_WORLDS, _MOST_WORLDS = 100, 1000
+_USUALLY_KEPT, _KEPT_SCALARS = 4, 2**28
+"""Worlds whose releases are kept, and numbers that these are at most: a gigabyte."""
 _DATA_OPTIONS = (
     *("path", "test_path", "label", "owner", "drop", "missing", "max_levels"),
     *("separator", "decimal", "encoding", "ignore_case", "unique"),
@@ -144,14 +146,18 @@ def _sensitivities(scaling: NoiseScaling) -> Sensitivities:
 
 
 def _sized(config: RunConfig) -> RunConfig:
-    """Fill in how many worlds make a batch: about a second of work a round, and messages of bounded size."""
-    if config.run.worlds_per_batch is not None:
-        return config
+    """Fill in how many worlds make a batch, about a second of work a round, and of how many releases are kept."""
     model = StackedModel.of(model_for(config.model.name, load_source(data_spec(config.data)).pool))
     by_work = int(_WORK_A_ROUND / (_examples_a_round(config) * model.scalars_per_example))
     by_message = int(_MESSAGE_SCALARS / model.layout.size)
     worlds = max(1, min(by_message, max(_FEWEST_WORLDS, min(_MOST_WORLDS, by_work))))
-    return config.model_copy(update={"run": config.run.model_copy(update={"worlds_per_batch": worlds})})
+    kept = min(_USUALLY_KEPT, _KEPT_SCALARS // (rounds_of(config) * model.layout.size))
+    run = config.run
+    filled = {
+        "worlds_per_batch": worlds if run.worlds_per_batch is None else run.worlds_per_batch,
+        "keep_releases": kept if run.keep_releases is None else run.keep_releases,
+    }
+    return config.model_copy(update={"run": run.model_copy(update=filled)})
 
 
 def _examples_a_round(config: RunConfig) -> float:

@@ -18,6 +18,7 @@ from experiments.runs.cluster.access import RayOptions, refuse_unreachable
 from experiments.runs.config import LossSource
 from experiments.runs.engines import Engine, run_on_ray
 from experiments.runs.first_step import require_finite_steps
+from experiments.runs.footprint import require_room
 from experiments.runs.local_engine import run_locally
 from experiments.runs.plan import AuditPlan
 from experiments.runs.progress import Progress, at_work, no_progress
@@ -109,8 +110,11 @@ def run_audit(
     FederationError
         If the federation had to stop; what was finished is kept.
     """
-    require_playable(plan)
+    with at_work("looking at data and model"):
+        require_playable(plan)
     refuse_unreachable(ray_address)
+    if not resume:
+        require_room(plan, directory)
     run = RunDirectory(directory)
     plan = run.open(plan, resume)
     with run.locked(), _kept_if_unwritable():
@@ -239,6 +243,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
     run, audit = plan.config.run, plan.config.audit
     star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
     assert run.seed is not None, "a run directory that was opened names the seed"
+    assert run.keep_releases is not None, "a resolved configuration names of how many worlds releases are kept"
     return FederationPlan(
         public=plan.public,
         seed=run.seed,
@@ -266,17 +271,18 @@ def finish(
     plan: AuditPlan, run: RunDirectory, with_report: bool = True, pdf_with_appendix: bool = False
 ) -> "RunContents":
     """Join the finished batches, and write the tables, the summary and, if asked for, the report of a run."""
-    from experiments.runs.attacks import with_attacks
-    from experiments.runs.summary import summarise
-    from fl_audit.report.page.writing import write_report
+    with at_work("joining the tables"):
+        from experiments.runs.attacks import with_attacks
+        from experiments.runs.summary import summarise
+        from fl_audit.report.page.writing import write_report
 
-    store = run.store(plan.config)
-    frames = store.tables(plan.config.audit.worlds)
-    if "targets" in frames and not plan.public.exactly_one:
-        frames["targets"] = with_attacks(plan, store, frames["targets"])
-    for label, frame in frames.items():
-        with whole_file(run.path / f"{label}.parquet") as file:
-            write_table(frame, file)
+        store = run.store(plan.config)
+        frames = store.tables(plan.config.audit.worlds)
+        if "targets" in frames and not plan.public.exactly_one:
+            frames["targets"] = with_attacks(plan, store, frames["targets"])
+        for label, frame in frames.items():
+            with whole_file(run.path / f"{label}.parquet") as file:
+                write_table(frame, file)
     with at_work("holding what was measured against the promise"):
         contents = summarise(plan, RunTables(**frames), _timing(run), read_provenance(run), read_unprotected(run))
     write_sealed(run.path, run.summary, contents.summary)
