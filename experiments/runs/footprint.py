@@ -49,7 +49,7 @@ class Footprint:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that the tables take when they are joined: measured, 1.2 times what all of them are on disk."""
+        """Bytes of memory that the tables take when they are joined: 1.2 times what all are on disk, as measured."""
         return self.tables * 6 // 5
 
 
