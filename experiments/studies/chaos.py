@@ -301,8 +301,8 @@ def is_identical(one: Path, other: Path) -> bool:
     """Return whether two runs have the same tables, to the last bit."""
     try:
         for name in ("worlds", "rounds"):
-            frames = [pd.read_parquet(run / f"{name}.parquet") for run in (one, other)]
-            pd.testing.assert_frame_equal(*frames, check_exact=True)
+            left, right = (pd.read_parquet(run / f"{name}.parquet") for run in (one, other))
+            pd.testing.assert_frame_equal(left, right, check_exact=True)
     except (AssertionError, OSError):
         return False
     return True
