@@ -116,10 +116,11 @@ def run_audit(
     if not resume:
         require_room(plan, directory)
     run = RunDirectory(directory)
-    plan = run.open(plan, resume)
-    with run.locked(), _kept_if_unwritable():
-        _play_pending(plan, run, engine, ray_address, progress, parties)
-        return finish(plan, run, with_report)
+    with _kept_if_unwritable():
+        plan = run.open(plan, resume)
+        with run.locked():
+            _play_pending(plan, run, engine, ray_address, progress, parties)
+            return finish(plan, run, with_report)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ What was counted stands in DIR/chaos.jsonl, a line a run; the same command goes 
 import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -232,8 +233,13 @@ def _finished(directory: Path) -> dict[str, int]:
     return found
 
 
-def play(number: int, cluster: Cluster, place: Path, draw: np.random.Generator, kinds: Sequence[Blow]) -> Outcome:
-    """Play one run under blows until it is finished, and return what became of it."""
+def play(
+    number: int, cluster: Cluster, place: Path, draw: np.random.Generator, kinds: Sequence[Blow]
+) -> tuple[Outcome, Path]:
+    """Play one run under blows until it is finished, and return what became of it and where it is.
+
+    A run whose head is killed goes on from a copy of its directory.
+    """
     found, began, run = Outcome(number), time.monotonic(), place / f"run-{number}"
     count = int(draw.integers(2, 5))
     planned = sorted(int(one) for one in draw.choice(BATCHES, size=count, replace=False))
@@ -252,8 +258,18 @@ def play(number: int, cluster: Cluster, place: Path, draw: np.random.Generator, 
         found.orphans += cluster.left_of(driver.pid)
         if status == 0:
             break
+        if found.blows and found.blows[-1][0] == Blow.HEAD:
+            run = _copied(run)
     found.seconds = time.monotonic() - began
-    return found
+    return found, run
+
+
+def _copied(run: Path) -> Path:
+    """Copy what is there of a run, as from a machine that is lost to another one, and return where it is now."""
+    place = run.with_name(f"{run.name}-copied")
+    shutil.copytree(run, place)
+    shutil.rmtree(run)
+    return place
 
 
 def _watched(
@@ -335,8 +351,8 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
         try:
             while sum(len(one["blows"]) for one in known) < kills and time.monotonic() < deadline:
                 number = len(known)
-                found = play(number, cluster, place, np.random.default_rng([seed, 2, number]), kinds)
-                found.identical = is_identical(place / "alone", place / f"run-{number}")
+                found, run = play(number, cluster, place, np.random.default_rng([seed, 2, number]), kinds)
+                found.identical = is_identical(place / "alone", run)
                 found.secrets = secrets_found(words, [Path("/dev/shm"), *place.glob("ray*")])
                 if not found.identical or found.hangs or found.lost:
                     (out / f"run-{number}.log").write_bytes((place / f"run-{number}.log").read_bytes())

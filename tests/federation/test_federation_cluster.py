@@ -24,6 +24,7 @@ from experiments.runs.config_file import load_config
 from experiments.runs.engines import Engine
 from experiments.runs.plan import resolve
 from experiments.runs.run import Parties, run_audit
+from experiments.studies.chaos import campaign
 from fl_audit.errors import InputError
 from fl_audit.protocol import Key, Record
 from strategies.errors import FederationError
@@ -142,6 +143,42 @@ def slow_app(mark: Path) -> ClientApp:
         return call_next(message, context)
 
     return build_app(mods=[slow])
+
+
+@pytest.mark.long
+@pytest.mark.ray
+def test_a_node_that_joins_is_used(small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from ray.cluster_utils import Cluster
+
+    plan, mark = small_plan(data={"clients": 6}, training={"rounds": 20}, run={"worlds-per-batch": 6}), tmp_path / "on"
+    mark.mkdir()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+
+    def join() -> None:
+        while not list(mark.iterdir()):
+            time.sleep(0.05)
+        cluster.add_node(num_cpus=2)
+
+    try:
+        threading.Thread(target=join, daemon=True).start()
+        parties = Parties(client_app=slow_app(mark))
+        found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
+    finally:
+        cluster.shutdown()
+    assert len(list(mark.iterdir())) == 2
+    assert " has joined\n" in capfd.readouterr().err
+    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
+
+
+@pytest.mark.long
+@pytest.mark.ray
+def test_a_small_campaign_of_kills_loses_nothing(tmp_path: Path) -> None:
+    """The first runs of the study: a driver, a worker's raylet and a head are among what is killed."""
+    known = campaign(tmp_path, kills=4, seed=0, minutes=5.0)
+    assert sum(len(one["blows"]) for one in known) >= 4
+    assert all(one["identical"] for one in known)
+    assert [sum(one[name] for one in known) for name in ("lost", "hangs", "orphans", "secrets")] == [0, 0, 0, 0]
 
 
 @pytest.mark.long

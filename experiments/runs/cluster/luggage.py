@@ -13,7 +13,7 @@ import ray
 from flwr.app import ConfigRecord, Context, Message
 from ray import cloudpickle
 
-from experiments.runs.cluster.pool import ORDINARY
+from experiments.runs.cluster.pool import ORDINARY, room_is_told
 from fl_audit.game.game import Game, load_game
 from fl_audit.game.public import PublicGame
 from fl_audit.game.travelling import sent_game, sent_shard
@@ -63,7 +63,8 @@ class Luggage:
     def _reference(self, key: Hashable, made: Callable[[], Any]) -> Any:
         with self._lock:
             if key not in self._references:
-                self._references[key] = ray.put(Portable(made(), cloudpickle.dumps))
+                with room_is_told():
+                    self._references[key] = ray.put(Portable(made(), cloudpickle.dumps))
             return self._references[key]
 
 

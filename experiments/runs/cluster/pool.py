@@ -9,14 +9,14 @@ import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import ray
 from flwr.app import Context, Message
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from experiments import talk
@@ -30,8 +30,29 @@ ORDINARY = 0
 """The compartment of clients who hold nothing that others must not see."""
 
 
+_NO_ROOM = (
+    "Ray's object store is full: give it more room (ray start --object-store-memory), or play fewer worlds at a time "
+    "(run.worlds-per-batch)"
+)
+
+
 class CallError(RuntimeError):
     """A client call that failed: what the client raised, or where its process died."""
+
+
+@contextmanager
+def room_is_told() -> Iterator[None]:
+    """Say in one line that Ray's object store does not take what is put into it.
+
+    Raises
+    ------
+    CallError
+        If it is full, or the disk to which it spills.
+    """
+    try:
+        yield
+    except (ObjectStoreFullError, OutOfDiskError) as error:
+        raise CallError(_NO_ROOM) from error
 
 
 @dataclass(frozen=True)
@@ -118,9 +139,9 @@ class ClientPool:
         while True:
             process = self._take(compartment)
             try:
-                reply, after, failure = self._outcome(
-                    process, process.handle.run.remote(message, context, list(luggage))
-                )
+                with room_is_told():
+                    begun = process.handle.run.remote(message, context, list(luggage))
+                reply, after, failure = self._outcome(process, begun)
             except _LostError:
                 self._forget(process)
                 if self._is_alive(process.node, deaths >= self._retries):
@@ -185,6 +206,8 @@ class ClientPool:
                 if process.node.identity not in self._nodes:
                     raise _LostError
             return ray.get(reference)
+        except (ObjectStoreFullError, OutOfDiskError):
+            return None, None, _NO_ROOM
         except RayTaskError as error:
             # Only what Ray itself does for a client ends here, such as reading a message that nobody can read.
             return None, None, f"{type(error.cause).__name__}: {error.cause}"
