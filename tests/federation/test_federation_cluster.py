@@ -150,7 +150,7 @@ def slow_app(mark: Path) -> ClientApp:
 def test_a_node_that_joins_is_used(small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     from ray.cluster_utils import Cluster
 
-    plan, mark = small_plan(data={"clients": 6}, training={"rounds": 20}, run={"worlds-per-batch": 6}), tmp_path / "on"
+    plan, mark = small_plan(data={"clients": 6}, training={"rounds": 8}, run={"worlds-per-batch": 6}), tmp_path / "on"
     mark.mkdir()
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
 

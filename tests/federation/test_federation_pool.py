@@ -82,6 +82,7 @@ def test_a_full_object_store_is_said_in_a_line_and_not_taken_for_a_death() -> No
     with pytest.raises(CallError, match=r"^Ray's object store is full: give it more room .*run.worlds-per-batch\)$"):
         played(pool)
     assert pool.calls == []
+    assert sum(map(len, pool._idle.values())) == 1
 
 
 def test_processes_start_where_there_is_room_and_compartments_share_none() -> None:

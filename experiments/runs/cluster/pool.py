@@ -142,6 +142,9 @@ class ClientPool:
                 with room_is_told():
                     begun = process.handle.run.remote(message, context, list(luggage))
                 reply, after, failure = self._outcome(process, begun)
+            except CallError:
+                self._give_back(process)
+                raise
             except _LostError:
                 self._forget(process)
                 if self._is_alive(process.node, deaths >= self._retries):
