@@ -50,15 +50,15 @@ class PlayedMod:
 @contextmanager
 def noted_mods() -> Iterator[NotedMods]:
     """Note the modifiers that functions of client apps are given, while the code of an app is imported."""
-    noted, kept, make = dict[int, Sequence[Mod]](), list[object](), flower_client.make_ffn
+    noted, kept, make = dict[int, Sequence[Mod]](), list[object](), vars(flower_client)["make_ffn"]
 
     def made(function: Callable[..., Message], mods: list[Mod]) -> Callable[..., Message]:
-        found = make(function, mods)
+        found: Callable[..., Message] = make(function, mods)
         noted[id(found)] = tuple(mods)
         kept.append(found)
         return found
 
-    with patch.object(flower_client, "make_ffn", made):
+    with patch.dict(vars(flower_client), make_ffn=made):
         yield noted
 
 

@@ -79,8 +79,14 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
     ]
     nodes = max(named or USUAL_NODES, *least, 2)
     asked = asked_of(strategy, nodes)
-    if made_for is None or asked == made_for:
+    if made_for is None:
         return nodes, []
+    first = max(*least, 2)
+    early = asked_of(strategy, first)
+    said = [
+        f"it begins as soon as {first} clients are there and asks {early} of them, and its noise is for {made_for}: "
+        "games do not show that"
+    ] * (0 < early < made_for)
     if named is None and 0 < asked < made_for:
         low, high = nodes, nodes
         while asked_of(strategy, high) < made_for and high < 1000 * made_for:
@@ -89,8 +95,11 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
             middle = (low + high) // 2
             low, high = (low, middle) if asked_of(strategy, middle) >= made_for else (middle, high)
         if asked_of(strategy, high) == made_for:
-            return high, [f"it names no number of clients: {high} are taken, of which it asks {made_for} a round"]
-    return nodes, [f"its noise is made for {made_for} clients a round, and of {nodes} clients it asks {asked}"]
+            said.append(f"it names no number of clients: {high} are taken, of which it asks {made_for} a round")
+            return high, said
+    if asked != made_for:
+        said.append(f"its noise is made for {made_for} clients a round, and of {nodes} clients it asks {asked}")
+    return nodes, said
 
 
 def own_model(start: Start) -> tuple[Arrays | None, list[str]]:
