@@ -57,21 +57,11 @@ PlotOption = Annotated[
 
 @dataclass(frozen=True)
 class AccountantRow:
-    """What one accountant says, or why it says nothing.
+    """What one accountant says, or why it says nothing."""
 
-    Parameters
-    ----------
-    accountant
-        Who says it.
-    promise
-        What it promises; None where it refuses.
-    remark
-        Why it refuses, or what else is to be said, in one line.
-    """
-
-    accountant: Accountant
-    promise: "Guarantee | None"
-    remark: str = ""
+    accountant: Accountant  # who says it
+    promise: "Guarantee | None"  # what it promises; None where it refuses
+    remark: str = ""  # why it refuses, or what else is to be said, in one line
 
 
 def calibrate(
@@ -213,9 +203,9 @@ def account(
     terms = None
     if (noise_multiplier, rounds, adjacency) != (None, None, None) or ledger is None:
         given = {"--noise-multiplier": noise_multiplier, "--rounds": rounds, "--adjacency": adjacency}
-        missing = [flag for flag, value in given.items() if value is None]
+        missing = [repr(flag) for flag, value in given.items() if value is None]
         if noise_multiplier is None or rounds is None or adjacency is None:
-            raise InputError(f"{' and '.join(missing)} missing: accepted are all of {', '.join(given)}")
+            raise InputError(f"Missing option {' and '.join(missing)}: accepted are all of {', '.join(given)}")
         neighbours = choice(Adjacency, "--adjacency", adjacency)
         terms = TrainingTerms(neighbours, noise_multiplier, rounds, sampling_rate)
     if ledger is not None:

@@ -40,27 +40,13 @@ _FEWEST_PEOPLE = 100
 
 @dataclass(frozen=True)
 class Survey:
-    """What a survey with coins finds.
+    """What a survey with coins finds."""
 
-    Parameters
-    ----------
-    epsilon
-        Of one answer.
-    true_share
-        Share of people with the secret, which nobody sees.
-    told_share
-        Share of answers "yes".
-    estimate
-        What the surveyor makes of them.
-    standard_error
-        Of the estimate, from the coins alone.
-    """
-
-    epsilon: float
-    true_share: float
-    told_share: float
-    estimate: float
-    standard_error: float
+    epsilon: float  # of one answer
+    true_share: float  # share of people with the secret, which nobody sees
+    told_share: float  # share of answers "yes"
+    estimate: float  # what the surveyor makes of them
+    standard_error: float  # of the estimate, from the coins alone
 
 
 def secrets(people: int, seed: int) -> Floats:
@@ -82,24 +68,12 @@ def survey(secret: Floats, epsilon: float, seed: int) -> Survey:
 
 @dataclass(frozen=True)
 class Ward:
-    """A hospital's sum of cigarettes a day, before and after one patient leaves.
+    """A hospital's sum of cigarettes a day, before and after one patient leaves."""
 
-    Parameters
-    ----------
-    cigarettes
-        Of the patient who leaves.
-    exact_difference
-        Of two exact answers.
-    noisy_differences
-        Of two answers with Laplace noise each, shape (repetitions,).
-    scale
-        Of the noise.
-    """
-
-    cigarettes: int
-    exact_difference: int
-    noisy_differences: Floats
-    scale: float
+    cigarettes: int  # of the patient who leaves
+    exact_difference: int  # of two exact answers
+    noisy_differences: Floats  # of two answers with Laplace noise each, shape (repetitions,)
+    scale: float  # of the noise
 
 
 def ward(epsilon: float, seed: int, patients: int = 200, repetitions: int = 10_000) -> Ward:
@@ -117,27 +91,13 @@ def ward(epsilon: float, seed: int, patients: int = 200, repetitions: int = 10_0
 
 @dataclass(frozen=True)
 class Repeated:
-    """What a number of equal releases promises together.
+    """What a number of equal releases promises together."""
 
-    Parameters
-    ----------
-    steps
-        Number of releases.
-    averaged_error
-        Standard deviation of the mean of all answers, in units of the sensitivity.
-    added
-        Sum of the epsilons of all releases; infinite for Gaussian noise, which has none.
-    accounted
-        Epsilon at delta = 1e-5 by the accountant of the library.
-    advantage
-        By how much an insider guesses better than a coin whether the record is in: from 0 to 1.
-    """
-
-    steps: int
-    averaged_error: float
-    added: float
-    accounted: float
-    advantage: float
+    steps: int  # number of releases
+    averaged_error: float  # standard deviation of the mean of all answers, in units of the sensitivity
+    added: float  # sum of the epsilons of all releases; infinite for Gaussian noise, which has none
+    accounted: float  # Epsilon at delta = 1e-5 by the accountant of the library
+    advantage: float  # by how much an insider guesses better than a coin whether the record is in: from 0 to 1
 
 
 def repeated_laplace(epsilon: float, steps: int) -> Repeated:
@@ -159,28 +119,16 @@ def _repeated(event: ReleaseEvent, deviation: float, added: float) -> Repeated:
 
 @dataclass(frozen=True)
 class Inference:
-    """How well a stranger guesses who has the secret, from the answers.
+    """How well a stranger guesses who has the secret, from the answers."""
 
-    Parameters
-    ----------
-    epsilon
-        Of one answer.
-    belief_after_yes, belief_after_no
-        That a person has the secret, by Bayes' rule.
-    expected_success
-        Share of right guesses by theory.
-    success
-        Share of right guesses.
-    advantage
-        Share of those with the secret that are said to have it, less the share of those without: with even odds before,
-        tanh(epsilon/2).
-    """
-
-    epsilon: float
+    epsilon: float  # of one answer
+    # `belief_after_yes`, `belief_after_no`: that a person has the secret, by Bayes' rule.
     belief_after_yes: float
     belief_after_no: float
-    expected_success: float
-    success: float
+    expected_success: float  # share of right guesses by theory
+    success: float  # share of right guesses
+    # Share of those with the secret that are said to have it, less the share of those without: with even odds before,
+    # tanh(epsilon/2).
     advantage: float
 
 

@@ -49,10 +49,10 @@ class TrainingTerms:
         object.__setattr__(self, "adjacency", choice(Adjacency, "adjacency", self.adjacency))
         noise, rate = self.noise_multiplier, self.sampling_rate
         require_numbers(noise_multiplier=noise, rounds=self.rounds, sampling_rate=rate)
-        require(0 < noise < float("inf"), f"noise_multiplier is {noise}: accepted are positive finite numbers")
+        require(0 < noise < float("inf"), f"noise multiplier is {noise:g}: accepted are positive finite numbers")
         whole = self.rounds >= 1 and int(self.rounds) == self.rounds
         require(whole, f"rounds is {self.rounds}: accepted are whole numbers from 1")
-        require(0 < rate <= 1, f"sampling_rate is {rate}: accepted are numbers above 0 and up to 1")
+        require(0 < rate <= 1, f"sampling rate is {rate}: accepted are numbers above 0 and up to 1")
 
     @property
     def events(self) -> "tuple[ReleaseEvent, ...]":

@@ -129,11 +129,11 @@ def test_the_command_says_it_and_writes_a_page(
 
 
 def test_terms_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="noise_multiplier is 0"):
+    with pytest.raises(InputError, match="noise multiplier is 0"):
         TrainingTerms("add-remove-client", 0.0, 3)
     with pytest.raises(InputError, match="rounds is 0"):
         TrainingTerms("add-remove-client", 1.0, 0)
-    with pytest.raises(InputError, match="sampling_rate is 2"):
+    with pytest.raises(InputError, match="sampling rate is 2"):
         TrainingTerms("add-remove-client", 1.0, 3, 2.0)
     with pytest.raises(InputError, match="delta is 0"):
         Watch(tmp_path, 1, 1, delta=0.0)

@@ -147,7 +147,7 @@ def test_the_command_adds_refuses_and_says_what_is_wrong(
     text, status = said("--ledger", str(path))
     assert (status, "was changed" in text) == (2, True)
     text, status = said("--rounds", "3")
-    assert (status, "--noise-multiplier and --adjacency missing" in text) == (2, True)
+    assert (status, "Missing option '--noise-multiplier' and '--adjacency'" in text) == (2, True)
 
 
 def asked(run: int) -> tuple[Message, Context]:
