@@ -136,14 +136,14 @@ _DRIVER_SECONDS_A_CALL, _IMPORT_SECONDS = 0.005, 2.2
 
 
 @dataclass(frozen=True)
-class Start:
+class FirstRound:
     """What it took until the first round was over."""
 
     seconds: float  # since the process was started
     memory: float  # most resident memory of the driver, MiB
 
 
-def start_of(engine: Engine, clients: int, cohort: int) -> Start:
+def start_of(engine: Engine, clients: int, cohort: int) -> FirstRound:
     """Play two rounds with so many clients in a process of its own.
 
     Raises
@@ -169,7 +169,7 @@ def start_of(engine: Engine, clients: int, cohort: int) -> Start:
         ran = subprocess.run(command, capture_output=True, text=True)
         if ran.returncode:
             raise RuntimeError(f"the run with {clients} clients ended with {ran.returncode}: {ran.stderr[-300:]}")
-        return Start(**json.loads(ran.stdout.splitlines()[-1]))
+        return FirstRound(**json.loads(ran.stdout.splitlines()[-1]))
 
 
 def _first_round(scratch: Path, engine: Engine) -> None:
