@@ -87,7 +87,6 @@ def _game(text: str) -> Game:
 def _apart(text: str) -> tuple[frozenset[int], frozenset[int]]:
     """Return who holds targets of a game, and who attacks in it."""
     game = _game(text)
-    holders = (client for client in range(game.public.clients) if game.targets_of(client))
     canaries = range(game.public.clients, game.public.nodes)
     attacks = game.public.with_insider or game.public.ascent > 0
-    return frozenset((*holders, *canaries)), frozenset(game.insiders if attacks else ())
+    return frozenset((*game.holders, *canaries)), frozenset(game.insiders if attacks else ())
