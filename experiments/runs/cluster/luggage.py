@@ -37,6 +37,33 @@ def compartment_of(message: Message, context: Context) -> int:
     return (_TARGETS if client in holders else 0) + (_INSIDERS if client in insiders else 0)
 
 
+Piece = tuple[Hashable, Callable[[], Callable[[], None]]]
+"""What tells a piece of luggage from others, and what packs it: what is packed is called in a process, once."""
+
+
+def pieces_of(message: Message, context: Context) -> list[Piece]:
+    """Return what a process needs for a call, in the order in which it is to be unpacked.
+
+    Parameters
+    ----------
+    message
+        The call.
+    context
+        Of the client that is called.
+    """
+    if (text := _game_of(message)) is None:
+        return []
+    game, compartment, client = _game(text), compartment_of(message, context), _client(context)
+    knows_all, knows_differing = bool(compartment & _INSIDERS), bool(compartment & _TARGETS)
+    found: list[Piece] = [
+        ((text, "modules"), lambda: sent_modules([game.public.model])),
+        ((text, "game", compartment), lambda: sent_game(game, knows_all, knows_differing)),
+    ]
+    if message.metadata.message_type != f"query.{Query.IDENTIFY}" and not game.public.is_canary(client):
+        found.append(((text, "shard", client), lambda: sent_shard(game, client)))
+    return found
+
+
 class Luggage:
     """Puts what calls need into the object store, when it is first needed."""
 
@@ -46,25 +73,13 @@ class Luggage:
 
     def of(self, message: Message, context: Context) -> list[Any]:
         """Return references to what a process needs for a call, in the order in which it is to be unpacked."""
-        if (text := _game_of(message)) is None:
-            return []
-        game, compartment, client = _game(text), compartment_of(message, context), _client(context)
-        found = [
-            self._reference((text, "modules"), lambda: sent_modules([game.public.model])),
-            self._reference(
-                (text, "game", compartment),
-                lambda: sent_game(game, bool(compartment & _INSIDERS), bool(compartment & _TARGETS)),
-            ),
-        ]
-        if message.metadata.message_type != f"query.{Query.IDENTIFY}" and not game.public.is_canary(client):
-            found.append(self._reference((text, "shard", client), lambda: sent_shard(game, client)))
-        return found
+        return [self._reference(*piece) for piece in pieces_of(message, context)]
 
-    def _reference(self, key: Hashable, made: Callable[[], Any]) -> Any:
+    def _reference(self, key: Hashable, packed: Callable[[], Callable[[], None]]) -> Any:
         with self._lock:
             if key not in self._references:
                 with room_is_told():
-                    self._references[key] = ray.put(Portable(made(), cloudpickle.dumps))
+                    self._references[key] = ray.put(Portable(packed(), cloudpickle.dumps))
             return self._references[key]
 
 
