@@ -59,7 +59,7 @@ _MEMBERSHIP: dict[str, dict[str, Any]] = {
 }
 
 
-def adult_game(data_dir: Path | None, worlds: int) -> dict[str, Any]:
+def _adult_game(data_dir: Path | None, worlds: int) -> dict[str, Any]:
     """Return the configuration of the Adult audit."""
     config = configuration("adult", worlds, Engine.RAY, data_dir, Path.cwd()).as_dict()
     config["run"]["worlds-per-batch"] = 250
@@ -131,7 +131,7 @@ def main() -> None:
         console.print(f"two batches one by one: {one:.1f} s; at the same time on two client processes: {two:.1f} s")
         console.print(f"ratio {one / two:.2f} (target >= {_CONCURRENCY_TARGET:g})")
     if options.part in (None, "memory"):
-        few, many = (peak_memory(adult_game(options.data_dir, worlds)) for worlds in (250, 4000))
+        few, many = (peak_memory(_adult_game(options.data_dir, worlds)) for worlds in (250, 4000))
         console.print(f"peak memory: {few:.0f} MiB with 250 worlds, {many:.0f} MiB with 4000, ratio {many / few:.2f}")
     if options.part in (None, "membership"):
         few, many = (peak_memory(membership_game(worlds)) for worlds in (64, 1024))

@@ -128,7 +128,7 @@ class RunStore:
         digests = {}
         for label, tensors in written.items():
             path = self.public / f"{label}-{batch.name}.safetensors"
-            write_tensors(path, tensors)
+            _write_tensors(path, tensors)
             digests[path.relative_to(self.directory).as_posix()] = _digest(path)
         partial, place = self.batches / f".{batch.name}.partial", self.batches / batch.name
         _remove(partial)
@@ -140,7 +140,7 @@ class RunStore:
             digests[name] = _digest(partial / f"{label}.parquet")
         if result.outputs:
             path = partial / _OUTPUTS
-            write_tensors(path, result.outputs, private=True)
+            _write_tensors(path, result.outputs, private=True)
             digests[(place / _OUTPUTS).relative_to(self.directory).as_posix()] = _digest(path)
         manifest = _Manifest(run=self.run, index=batch.index, first=batch.first, count=batch.count, files=digests)
         write_json(partial / MANIFEST, manifest.sealed().model_dump(), private=True)
@@ -253,7 +253,7 @@ def read_frame(path: Path) -> pd.DataFrame:
         raise InputError(f"{path} cannot be read: {reason}") from error
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = False) -> None:
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = False) -> None:
     """Write tensors as safetensors, whole or not at all; `private` keeps them from other users of the machine."""
     with whole_file(path, private) as file:
         save_file({name: value.contiguous() for name, value in tensors.items()}, file)

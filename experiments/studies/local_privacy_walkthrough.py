@@ -162,7 +162,7 @@ def infer(secret: Floats, epsilon: float, prior: float, seed: int) -> Inference:
     return Inference(epsilon, after_yes, after_no, expected, float((guessed == has).mean()), advantage)
 
 
-def survey_lines(people: int, seed: int) -> list[str]:
+def _survey_lines(people: int, seed: int) -> list[str]:
     """Tell the part about coins."""
     found = survey(secrets(people, seed), TWO_COINS, seed)
     return [
@@ -178,7 +178,7 @@ def survey_lines(people: int, seed: int) -> list[str]:
     ]
 
 
-def ward_lines(epsilon: float, seed: int) -> list[str]:
+def _ward_lines(epsilon: float, seed: int) -> list[str]:
     """Tell the part about Laplace noise."""
     found = ward(epsilon, seed)
     noisy = found.noisy_differences
@@ -217,7 +217,7 @@ def repetition_lines() -> list[str]:
     return lines
 
 
-def inference_lines(people: int, seed: int) -> list[str]:
+def _inference_lines(people: int, seed: int) -> list[str]:
     """Tell the part about attribute inference."""
     lines = _paragraph(
         f"A stranger knows that {SHARE:.0%} have the secret, sees an answer, and guesses by Bayes' rule whether that "
@@ -251,10 +251,10 @@ def walkthrough(people: int, seed: int) -> list[str]:
     """
     require(people >= _FEWEST_PEOPLE, f"--people {people}: accepted are whole numbers from {_FEWEST_PEOPLE}")
     parts: tuple[tuple[str, Iterable[str]], ...] = (
-        ("1. Coins: randomised response", survey_lines(people, seed)),
-        ("2. Laplace noise on a sum", ward_lines(0.5, seed)),
+        ("1. Coins: randomised response", _survey_lines(people, seed)),
+        ("2. Laplace noise on a sum", _ward_lines(0.5, seed)),
         ("3. What an accountant adds up", repetition_lines()),
-        ("4. Guessing what somebody hides", inference_lines(people, seed)),
+        ("4. Guessing what somebody hides", _inference_lines(people, seed)),
     )
     return [line for title, lines in parts for line in (title, *lines, "")]
 

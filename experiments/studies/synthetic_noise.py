@@ -67,7 +67,7 @@ class Sums:
         return np.asarray((self.raw * np.minimum(1.0, factor / self.lengths)).sum(axis=2))
 
 
-def draw_sums(rng: np.random.Generator, setting: NoiseSetting) -> Sums:
+def _draw_sums(rng: np.random.Generator, setting: NoiseSetting) -> Sums:
     """Draw gradients with a direction in common and a median length of 2 C, clip them and add them up."""
     norm, size = setting.clipping_norm, setting.parameters
     common = rng.standard_normal((setting.rounds, 1, 1, size)) / np.sqrt(size)
@@ -89,7 +89,7 @@ def _of_length(rng: np.random.Generator, setting: NoiseSetting) -> Floats:
 
 def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach | None = None) -> Measured:
     """Play the game in all worlds and return what an insider who believes the claim measures; honest without breach."""
-    sums = draw_sums(rng, setting)
+    sums = _draw_sums(rng, setting)
     members = rng.random(setting.worlds) < 0.5
     difference = sums.present - sums.absent
     sensitivity = np.linalg.norm(difference, axis=-1)

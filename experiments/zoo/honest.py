@@ -27,7 +27,7 @@ RATE = 0.5
 """Learning rate of an adaptive clipping norm."""
 
 
-def gaussian_claim(adjacency: Adjacency, mu: float, rounds: int) -> StatedClaim:
+def _gaussian_claim(adjacency: Adjacency, mu: float, rounds: int) -> StatedClaim:
     """Return the claim that all rounds together are no easier to tell than a Gaussian shift by mu spreads."""
     return StatedClaim(adjacency, noise_multiplier=math.sqrt(rounds) / mu, rounds=rounds)
 
@@ -66,10 +66,10 @@ REPLACED = Honest(
     StatedClaim(Adjacency.REPLACE_CLIENT, noise_multiplier=1.0),
     subject(ONE_ROUND.with_(multiplier=2.0)),
 )
-SHORT_RUN = Honest("two rounds", gaussian_claim(Adjacency.ADD_REMOVE_CLIENT, 1.0, SHORT), subject(TWO_ROUNDS))
+SHORT_RUN = Honest("two rounds", _gaussian_claim(Adjacency.ADD_REMOVE_CLIENT, 1.0, SHORT), subject(TWO_ROUNDS))
 LONG_RUN = Honest(
     "four rounds",
-    gaussian_claim(Adjacency.ADD_REMOVE_CLIENT, 1.0, LONG),
+    _gaussian_claim(Adjacency.ADD_REMOVE_CLIENT, 1.0, LONG),
     subject(ONE_ROUND.with_(multiplier=math.sqrt(LONG))),
 )
 ADAPTIVE_CLIPPING = Honest(

@@ -27,10 +27,10 @@ def configuration(setting: MembershipSetting, extent: Extent, data_dir: Path | N
     InputError
         If a value is not accepted.
     """
-    return parse_config(values_of(setting, extent, data_dir))
+    return parse_config(_values_of(setting, extent, data_dir))
 
 
-def values_of(setting: MembershipSetting, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
+def _values_of(setting: MembershipSetting, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
     """Return the values of the configuration of a run, unchecked."""
     data, size = setting.data, setting.data.size(extent)
     assert size is not None, setting

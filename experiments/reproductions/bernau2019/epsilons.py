@@ -64,7 +64,7 @@ class Promise(NamedTuple):
         return EpsilonVerdict.SMALLER if self.printed < self.ours else EpsilonVerdict.LARGER
 
 
-def members_of(study: MembershipStudy, recipe: Recipe) -> int:
+def _members_of(study: MembershipStudy, recipe: Recipe) -> int:
     """Return n, as stated or, of Skewed Purchases alone, supposed."""
     if recipe.members is None:
         assert study is MembershipStudy.SKEWED, study
@@ -108,7 +108,7 @@ def promises() -> Iterator[Promise]:
     """Yield every printed epsilon of central DP with ours beside it: epochs * n // batch steps, delta = 1/n."""
     for (study, classes), column in TABLE_3.items():
         recipe = RECIPES[study, classes]
-        members, batch, epochs = members_of(study, recipe), recipe.central_batch, recipe.central_epochs
+        members, batch, epochs = _members_of(study, recipe), recipe.central_batch, recipe.central_epochs
         for z, printed in zip(NOISE_MULTIPLIERS, column.epsilon, strict=True):
             ours = central_epsilon(members, batch, epochs * members // batch, z)
             fewest, most = (
