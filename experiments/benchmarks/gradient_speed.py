@@ -51,7 +51,13 @@ SETTINGS = (
 
 
 def measure(setting: GradientSpeedSetting, repeat: int) -> dict[str, float]:
-    """Return the seconds of all worlds by each way, the median of `repeat` turns after one that does not count."""
+    """Return the seconds of all worlds by each way, the median of `repeat` turns after one that does not count.
+
+    Parameters
+    ----------
+    setting, repeat
+        What is measured, and how many turns count.
+    """
     source = torch.Generator().manual_seed(0)
     features = torch.rand(setting.examples, *setting.spec.feature_shape, generator=source)
     labels = torch.randint(setting.spec.classes, (setting.examples,), generator=source)

@@ -33,7 +33,15 @@ _CONCURRENCY_TARGET = 1.7
 
 
 def seconds(data_dir: Path | None, actors: int, in_flight: int) -> float:
-    """Return the training time of two batches of the MNIST audit on Ray."""
+    """Return the training time of two batches of the MNIST audit on Ray.
+
+    Parameters
+    ----------
+    data_dir
+        Where MNIST lies; None is the default place.
+    actors, in_flight
+        Client processes, and batches that travel together.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         config = configuration("mnist", 2 * _WORLDS_A_BATCH, Engine.RAY, data_dir, Path(scratch))
         changed = {"actors": actors, "batches_in_flight": in_flight, "worlds_per_batch": _WORLDS_A_BATCH}

@@ -187,7 +187,13 @@ def _start(
 
 
 def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
-    """Play the batches that are not finished on a grid that Flower already runs."""
+    """Play the batches that are not finished on a grid that Flower already runs.
+
+    Parameters
+    ----------
+    grid, plan, run
+        Flower's grid, what to do, and where results go.
+    """
     pending, clock = _pending_batches(plan, run), FederationClock()
     if pending:
         note_session(run, plan)
@@ -218,7 +224,13 @@ def _write_timing(run: RunDirectory, clock: FederationClock, worlds: int, engine
 
 
 def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: Parties = HONEST) -> FederationPlan:
-    """Return what the server is to do about the batches that are not finished."""
+    """Return what the server is to do about the batches that are not finished.
+
+    Parameters
+    ----------
+    plan, pending, parties
+        What to do, the batches that are left, and who plays.
+    """
     run, audit = plan.config.run, plan.config.audit
     star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
     assert run.seed is not None, "a run directory that was opened names the seed"
@@ -248,7 +260,15 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
 def finish(
     plan: AuditPlan, run: RunDirectory, with_report: bool = True, pdf_with_appendix: bool = False
 ) -> RunContents:
-    """Join the finished batches, and write the tables, the summary and, if asked for, the report of a run."""
+    """Join the finished batches, and write the tables, the summary and, if asked for, the report of a run.
+
+    Parameters
+    ----------
+    plan, run
+        What was done, and where its batches lie.
+    with_report, pdf_with_appendix
+        Whether there is a report, and whether its PDF has the appendix.
+    """
     store = run.store(plan.config)
     frames = store.tables(plan.config.audit.worlds)
     if "targets" in frames and not plan.public.exactly_one:

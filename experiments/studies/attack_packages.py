@@ -66,7 +66,15 @@ class AttackRow:
 
 
 def compared(package: str, comparison: PackageComparison, trained: Trained, theirs: Floats) -> AttackRow:
-    """Return a line of the table from the package's scores."""
+    """Return a line of the table from the package's scores.
+
+    Parameters
+    ----------
+    package, comparison
+        Name of the package, and what it is compared in.
+    trained, theirs
+        What both attack, and the scores of the package.
+    """
     ours = comparison.scores(trained)
     attacked = ~np.isnan(ours).any(axis=1)
     ours, other, is_in = ours[attacked], theirs[attacked], trained.is_in[attacked]

@@ -55,7 +55,13 @@ class LawResult:
 
 
 def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) -> AuditPlan:
-    """Return the plan of a setting that comes with the package."""
+    """Return the plan of a setting that comes with the package.
+
+    Parameters
+    ----------
+    setting, data_dir, overrides
+        Name of the setting, where data sets lie, and `section.key=value`.
+    """
     with resources.as_file(resources.files("experiments") / "configs" / f"{setting}.toml") as path:
         return resolve(load_config(path, list(overrides), str(data_dir) if data_dir else None))
 
@@ -154,6 +160,11 @@ def problems(plan: AuditPlan, results: list[LawResult]) -> list[str]:
 
     The advantage is compared with its exact value within three standard errors where the final law is exact (local
     sensitivity), and otherwise with that value as its upper limit.
+
+    Parameters
+    ----------
+    plan, results
+        What was played, and what was found.
     """
     honest, *wrong = results
     found = [] if honest.check.holds else ["the innovations of the honest insider do not follow their law"]

@@ -50,7 +50,13 @@ class Survey:
 
 
 def secrets(people: int, seed: int) -> Floats:
-    """Return who has the secret (1) and who has not (0), shape (people,): each has it with probability 0.3."""
+    """Return who has the secret (1) and who has not (0), shape (people,): each has it with probability 0.3.
+
+    Parameters
+    ----------
+    people, seed
+        How many, and the seed of the draw.
+    """
     return (generator(seed, Purpose.SYNTHETIC_RECORDS).random(people) < SHARE).astype(np.float64)
 
 
@@ -59,6 +65,11 @@ def survey(secret: Floats, epsilon: float, seed: int) -> Survey:
 
     With p the probability of the truth, "yes" comes with probability (1 - p) + (2p - 1) share. Solved for the share,
     that is the estimate: twice (told - 1/4) for two fair coins.
+
+    Parameters
+    ----------
+    secret, epsilon, seed
+        Who has it, what each answer spends, and the seed of the coins.
     """
     told = RandomisedBits(epsilon).perturb(secret, generator(seed, Purpose.RECORD_RANDOMISER))
     truth, kept, yes = truth_probability(epsilon), keeping_probability(epsilon), float(told.mean(dtype=np.float64))
@@ -80,6 +91,13 @@ def ward(epsilon: float, seed: int, patients: int = 200, repetitions: int = 10_0
     """Ask for the sum over all patients twice, a patient having left between, exactly and with Laplace noise.
 
     A patient changes the sum by at most 40, so noise of scale 40 / epsilon makes one answer epsilon-private.
+
+    Parameters
+    ----------
+    epsilon, seed
+        What each answer spends, and the seed of the noise.
+    patients, repetitions
+        How many there are, and how often both questions are asked.
     """
     draw = generator(seed, Purpose.SYNTHETIC_RECORDS, client=1)
     smoked = draw.integers(0, MOST_CIGARETTES + 1, size=patients)
@@ -101,13 +119,25 @@ class Repeated:
 
 
 def repeated_laplace(epsilon: float, steps: int) -> Repeated:
-    """Return what the same question costs that is answered again and again with Laplace noise."""
+    """Return what the same question costs that is answered again and again with Laplace noise.
+
+    Parameters
+    ----------
+    epsilon, steps
+        What one answer spends, and how many there are.
+    """
     deviation = math.sqrt(2) / epsilon
     return _repeated(LaplaceRelease(1.0, 1 / epsilon, steps), deviation, steps * epsilon)
 
 
 def repeated_gaussian(noise_multiplier: float, steps: int) -> Repeated:
-    """Return what steps of a training cost in which every record takes part, with Gaussian noise on each gradient."""
+    """Return what steps of a training cost in which every record takes part, with Gaussian noise on each gradient.
+
+    Parameters
+    ----------
+    noise_multiplier, steps
+        Noise over sensitivity, and how many steps.
+    """
     return _repeated(GaussianRelease(1.0, noise_multiplier, steps), noise_multiplier, math.inf)
 
 

@@ -33,12 +33,24 @@ def _gaussian_claim(adjacency: Adjacency, mu: float, rounds: int) -> StatedClaim
 
 
 def subject(mechanism: Mechanism, like: Subject | None = None) -> Subject:
-    """Return a mechanism as what is played, with the clients of another subject."""
+    """Return a mechanism as what is played, with the clients of another subject.
+
+    Parameters
+    ----------
+    mechanism, like
+        What is played; and whose clients, None for plain ones.
+    """
     return replace(like or Subject(mechanism.strategy, clients=CLIENTS), strategy=mechanism.strategy)
 
 
 def flowers_fixed(inner: type[FedAvg], **settings: object) -> Callable[[int], Strategy]:
-    """Return what makes Flower's wrapper with clipping on the server around a strategy: noise 1 at norm 1."""
+    """Return what makes Flower's wrapper with clipping on the server around a strategy: noise 1 at norm 1.
+
+    Parameters
+    ----------
+    inner, settings
+        The strategy inside, and its settings.
+    """
 
     def made(clients: int) -> Strategy:
         strategy = inner(fraction_evaluate=0.0, **settings)  # type: ignore[arg-type]

@@ -234,7 +234,13 @@ TESTS: tuple[Callable[[Played], Iterator[PaperClaim]], ...] = (
 
 
 def claims_of(data: Sequence[MembershipData], runs: Runs) -> list[PaperClaim]:
-    """Return all claims, in the order of `TESTS` and of the data sets."""
+    """Return all claims, in the order of `TESTS` and of the data sets.
+
+    Parameters
+    ----------
+    data, runs
+        The data sets, and their finished runs.
+    """
     played = [_played_of(one, runs) for one in data]
     return [claim for test in TESTS for one in played for claim in test(one)]
 

@@ -22,6 +22,13 @@ EPOCHS_A_ROUND = 2
 def configuration(setting: MembershipSetting, extent: Extent, data_dir: Path | None) -> RunConfig:
     """Return the configuration of a run.
 
+    Parameters
+    ----------
+    setting, extent
+        Which run, in its full or its quick form.
+    data_dir
+        Where data sets lie; None is the default place.
+
     Raises
     ------
     InputError

@@ -93,6 +93,13 @@ def steps_for(members: int, batch: int, noise_multiplier: float, epsilon: float)
     """Return the largest number of steps with at most this epsilon; 0 if the accountant reports more without any.
 
     epsilon <= min over orders of steps D + ln(1/delta) / (alpha - 1), solved for the steps order by order.
+
+    Parameters
+    ----------
+    members, batch
+        Records, and how many of them a step takes.
+    noise_multiplier, epsilon
+        Noise over the clipping norm, and what may be spent.
     """
     overhead = math.log(members) / (RDP_CLASSIC_ORDERS - 1)
     steps = (epsilon - overhead) / _of_one_step(members, batch, noise_multiplier)

@@ -66,6 +66,11 @@ class Landscape:
 def available_study(task: EpsilonStarTask, context: Context) -> EpsilonStarStudy:
     """Return the study of a task on the first of its data sets that is available.
 
+    Parameters
+    ----------
+    task, context
+        Which task, and where data sets lie.
+
     Raises
     ------
     NoDataError
