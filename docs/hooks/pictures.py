@@ -187,6 +187,16 @@ def _review(runs: Path, out: Path) -> None:
     _screen(place / "out" / "report.html", out, _TOP_OF_PAGE)
 
 
+def _live(runs: Path, out: Path) -> None:
+    """Follow the tutorial on a federation of hospitals, with its mistake."""
+    place = runs / "live"
+    if not (place / "canaries" / "report.html").exists():
+        command = [sys.executable, "-m", "experiments.examples.loopback", str(place), "--added", "0.1"]
+        subprocess.run(command, cwd=ROOT, check=True, timeout=900, stdout=subprocess.DEVNULL)
+        _fl_audit(place, "live", "canaries", "--coins", "coins")
+    _screen(place / "canaries" / "report.html", out, _TOP_OF_PAGE)
+
+
 def _promise(runs: Path, out: Path) -> None:
     """Draw the picture for a discussion of the tutorial on promises."""
     plot = (runs / "promise.png").absolute()
@@ -201,6 +211,7 @@ DRAWN: dict[str, Callable[[Path, Path], None]] = {
     "demo-beliefs": partial(_figure, "consistent", "beliefs"),
     "own-table": _own_table,
     "review": _review,
+    "live": _live,
     "promise": _promise,
 }
 """Pictures by name, and what draws each, told where runs are kept and which file to write."""
