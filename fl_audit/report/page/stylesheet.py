@@ -91,6 +91,7 @@ td.value { font-variant-numeric: tabular-nums; font-weight: 600; white-space: no
 td.aside { color: var(--muted); }
 nav ol { columns: 2; gap: 2rem; font-size: .9rem; margin: 0 0 1.2rem; }
 a { color: var(--ink); }
+dd { margin-left: 1.4rem; overflow-wrap: anywhere; }
 details { border-top: 1px solid var(--line); }
 summary { font-weight: 700; padding: .55rem 0; cursor: pointer; }
 details > div { padding: .3rem 0 1rem; }
