@@ -90,7 +90,7 @@ def page_schema() -> str:
         "verdicts": [str(one) for one in Verdict],
         "page": [section.name for section in SECTIONS if section.place is PagePlace.PAGE],
         "facts": [one.name for one in fields(Fact)],
-        "styles": sorted(set(re.findall(r"\.([a-z][a-z-]+)[^{}]*\{", STYLESHEET))),
+        "styles": sorted(set(re.findall(r"\.([a-z][a-z-]+)(?=[^{}]*\{)", STYLESHEET))),
     }
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
