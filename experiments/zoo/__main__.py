@@ -19,7 +19,7 @@ from experiments.cli.main import guarded
 from experiments.zoo.animal import Animal, Honest
 from experiments.zoo.animals import ANIMALS
 from experiments.zoo.honest import HONEST
-from experiments.zoo.hunt import BUDGET, QUICK_BUDGET, TrialRow, hunt, problems, read_csv, rule_of, write_csv
+from experiments.zoo.hunt import BUDGETS, TrialRow, hunt, problems, read_csv, rule_of, write_csv
 from experiments.zoo.page import told, write_page
 from fl_audit.errors import InputError, require
 
@@ -77,13 +77,13 @@ def main() -> None:
     twins = list({animal.twin.name: animal.twin for animal in animals}.values())
     console = Console(width=200)
     mechanisms: list[Animal | Honest] = [*animals, *twins]
-    budget = QUICK_BUDGET if options.quick else BUDGET
+    budgets = BUDGETS[:1] if options.quick else BUDGETS
     path = options.out / "zoo.csv" if options.out else None
-    done = read_csv(path, rule_of(budget)) if path else {}
+    done = read_csv(path, rule_of(budgets)) if path else {}
     with console.status("starting") as status:
         for what in mechanisms:
             if what.name not in done:
-                done[what.name] = hunt(what, budget, options.processes, tell=partial(_show, status, what.name))
+                done[what.name] = hunt(what, budgets, options.processes, tell=partial(_show, status, what.name))
                 console.print(f"{what.name}: {done[what.name].verdict} in {done[what.name].seconds:.0f} s", style="dim")
             if options.out:
                 _write(done, options.out)

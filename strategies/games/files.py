@@ -29,7 +29,8 @@ _SHOWN = 5
 class WorkingCopy:
     """A copy of a directory, in which foreign code may write.
 
-    Large files, and all beyond a few thousand, are links: they can be read, and a change of them is said.
+    Large files, and all beyond a few thousand, are links: they can be read, and a change of them is said. The copy is
+    put back into the state in which the directory was when it was made.
 
     Parameters
     ----------
@@ -43,9 +44,10 @@ class WorkingCopy:
 
     def __init__(self, original: Path, without: Path | None = None, room: Path | None = None) -> None:
         self.original, self._room = original, Path(mkdtemp(prefix="fl-audit-games-", dir=room)).resolve()
-        self.directory = self._room / (original.name or "root")
+        self.directory, self._kept = self._room / (original.name or "root"), self._room / ".kept"
         self._without, self.outside, self._is_written = without, list[str](), False
         self._mirror()
+        shutil.copytree(self._kept, self.directory, symlinks=True)
         self._first = self._listed()
 
     def remove(self) -> None:
@@ -57,7 +59,7 @@ class WorkingCopy:
         queue = deque([Path()])
         # The root of all files, or somebody's home, is no directory of an app.
         is_full = self.original in (Path(self.original.anchor), Path.home())
-        self.directory.mkdir(parents=True)
+        self._kept.mkdir(parents=True)
         while queue:
             inner = queue.popleft()
             with os.scandir(self.original / inner) as found:
@@ -65,9 +67,9 @@ class WorkingCopy:
             entries += len(here)
             is_full = is_full or entries > _MOST_ENTRIES or size > _MOST_BYTES
             if is_full and inner != Path():
-                (self.directory / inner).symlink_to(self.original / inner)
+                (self._kept / inner).symlink_to(self.original / inner)
                 continue
-            (self.directory / inner).mkdir(exist_ok=True)
+            (self._kept / inner).mkdir(exist_ok=True)
             for one in here:
                 if one.is_dir(follow_symlinks=False) and one.name not in _LINKED and not is_full:
                     queue.append(inner / one.name)
@@ -77,8 +79,7 @@ class WorkingCopy:
                 self._placed(inner / one.name, as_copy=small and not is_full)
 
     def _placed(self, place: Path, as_copy: bool) -> None:
-        source, target = self.original / place, self.directory / place
-        target.parent.mkdir(parents=True, exist_ok=True)
+        source, target = self.original / place, self._kept / place
         if as_copy:
             with suppress(OSError):  # what cannot be read is not there
                 shutil.copy2(source, target)
@@ -120,11 +121,12 @@ class WorkingCopy:
             else:
                 path.unlink(missing_ok=True)
         for place in sorted(place for place, status in self._first.items() if now.get(place) != status):
-            source = self.original / place
-            if source.is_dir():
-                (self.directory / place).mkdir(exist_ok=True)
+            source, target = self._kept / place, self.directory / place
+            if source.is_dir() and not source.is_symlink():
+                target.mkdir(exist_ok=True)
             else:
-                self._placed(place, as_copy=True)
+                target.unlink(missing_ok=True)
+                shutil.copy2(source, target, follow_symlinks=False)
         if now != self._first:
             self._first = self._listed()
 

@@ -4,7 +4,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -83,6 +83,11 @@ class WatchedStrategy(Strategy):
         except Exception as error:  # whatever hinders the audit is no reason to hinder the training
             say(f"no games are played, the app trains as ever: {in_a_line(error)}")
             return start.played(grid)
+        with closing(table):
+            return self._played(start, grid, table)
+
+    def _played(self, start: Start, grid: Grid, table: "GameTable") -> Result:
+        """Train, and play games."""
         ears = SafeEars(table.roll)
         result = start.played(HeardGrid(grid, ears))
         with spared_generators(), no_news_from_flower():
@@ -191,6 +196,12 @@ class GameTable:
     def __init__(self, plan: Plan, pristine: Start, grid: Grid, roll: RollCall, sketched: Sketch) -> None:
         self._plan, self._pristine, self._grid, self.roll, self._sketch = plan, pristine, grid, roll, sketched
         self._model, self._outside = arrays_of(pristine.model), set[str]()
+        # As it is before the training: a game begins as a run does.
+        self._copy = WorkingCopy(Path.cwd(), plan.audit.directory)
+
+    def close(self) -> None:
+        """Remove the copy of the working directory."""
+        self._copy.remove()
 
     def play(self) -> None:
         """Play the games that are missing, and say what came of it.
@@ -204,11 +215,7 @@ class GameTable:
         self._target, self._watcher = self._seats()
         codes = joined(code, *self.roll.codes)
         self._campaign = campaign = open_campaign(audit, shapes_of(self._model), tried, app, codes, say)
-        self._copy = WorkingCopy(Path.cwd(), audit.directory)
-        try:
-            self._play_missing(audit, campaign)
-        finally:
-            self._copy.remove()
+        self._play_missing(audit, campaign)
         outside = sorted({*self._outside, *self._copy.outside})
         say(finish(audit, campaign, self._sketch.columns, outside))
 

@@ -24,7 +24,7 @@ from strategies.games.fingerprint import fingerprint
 _HOOKS = {
     "strategies.games.watched.fingerprint": "no games are played",
     "strategies.games.watched.open_campaign": "the games ended early",
-    "strategies.games.watched.WorkingCopy": "the games ended early",
+    "strategies.games.watched.WorkingCopy": "no games are played",
     "strategies.games.insider.client_fingerprint": "no client answered as an insider",
     "strategies.games.watched.sketch": "no games are played",
     "strategies.games.start.Start.copied": "no games are played",
@@ -182,3 +182,33 @@ def test_counters_under_flowers_wrapper_are_found_by_default(
     found = json.loads((kept_in(tmp_path) / "verdict.json").read_text())
     assert found["verdict"] == expected
     assert (COUNTER in found["findings"][0]["cause"]) if expected == "violated" else "cause" in found["findings"][0]
+
+
+class OfWeights(Noisy):
+    """Adds noise to the weights, and passes the counter on."""
+
+    def aggregate_train(self, server_round: int, replies: Any) -> Any:
+        arrays, metrics = FedAvg.aggregate_train(self, server_round, replies)
+        values = {name: array.numpy() for name, array in arrays.items()}
+        noisy = values["weight"] + self.noise(values["weight"].shape).astype(np.float32)
+        return record_of(values | {"weight": noisy}), metrics
+
+
+@pytest.mark.parametrize(("relation", "length"), [("add-remove-client", 1000.0), ("replace-client", 1.0)])
+def test_whole_numbers_carry_a_canary_by_default_under_any_strategy(
+    tmp_path: Path, relation: str, length: float
+) -> None:
+    """No client of this app ever moves its counter: only a crafted one shows that it is passed on."""
+
+    def idle(message: Message, _context: Any, _call_next: Any) -> Message:
+        content = {"arrays": message.content["arrays"], "metrics": MetricRecord({"num-examples": 10})}
+        return Message(RecordDict(content), reply_to=message)
+
+    start = {"weight": np.zeros(6, np.float32), COUNTER: np.full((), 7, np.int64)}
+    verdicts = []
+    for contribution in (None, "own"):
+        claim = StatedClaim(relation, epsilon=1.0)
+        audit = toy_audit(tmp_path, claim=claim, games=100, contribution=contribution, length=length)
+        toy_run(lambda: OfWeights(10.0), audit, mods=[insider, idle], start=start)
+        verdicts.append(str(audit.verdict().verdict))
+    assert verdicts == ["violated", "consistent"]
