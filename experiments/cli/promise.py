@@ -54,21 +54,11 @@ PlotOption = Annotated[
 
 @dataclass(frozen=True)
 class AccountantRow:
-    """What one accountant says, or why it says nothing.
+    """What one accountant says, or why it says nothing."""
 
-    Parameters
-    ----------
-    accountant
-        Who says it.
-    promise
-        What it promises; None where it refuses.
-    remark
-        Why it refuses, or what else is to be said, in one line.
-    """
-
-    accountant: Accountant
-    promise: "Guarantee | None"
-    remark: str = ""
+    accountant: Accountant  # who says it
+    promise: "Guarantee | None"  # what it promises; None where it refuses
+    remark: str = ""  # why it refuses, or what else is to be said, in one line
 
 
 def calibrate(

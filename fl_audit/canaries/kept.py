@@ -20,21 +20,11 @@ DECOYS = 20
 
 @dataclass(frozen=True)
 class KeptRound:
-    """What a round released along the directions.
+    """What a round released along the directions."""
 
-    Parameters
-    ----------
-    number
-        The round, from 1.
-    present
-        The canaries whose clients answered.
-    scores
-        Of the canaries, then of decoys.
-    """
-
-    number: int
-    present: tuple[int, ...]
-    scores: tuple[float, ...]
+    number: int  # the round, from 1
+    present: tuple[int, ...]  # the canaries whose clients answered
+    scores: tuple[float, ...]  # of the canaries, then of decoys
 
 
 def change(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> Floats:

@@ -122,17 +122,11 @@ def parts(public: PublicGame, steps: int, times: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class CanaryFacts:
-    """What is known of a game's canaries beforehand.
+    """What is known of a game's canaries beforehand."""
 
-    Parameters
-    ----------
-    mu
-        Of one canary in one round by the noise that the law prescribes; of one step where the steps are noised.
-    client, records
-        Whose records the canaries are, and how many it has beside them; None and 0 where they are clients.
-    """
-
-    mu: float
+    mu: float  # of one canary in one round by the noise that the law prescribes; of one step where the steps are noised
+    # `client`, `records`: whose records the canaries are, and how many it has beside them; None and 0 where they are
+    # clients.
     client: int | None = None
     records: int = 0
 
