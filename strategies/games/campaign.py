@@ -150,7 +150,8 @@ def _inherit(subject: Subject, claim: StatedClaim, seed: int, room: str) -> None
 
 
 def _inherited_chunk(chunk: tuple[str, int]) -> _Chunk:
-    return _chunk(*_INHERITED, *chunk)
+    subject, claim, seed, copy = _INHERITED
+    return _chunk(subject, claim, seed, copy, *chunk)
 
 
 def _chunk(subject: Subject, claim: StatedClaim, seed: int, copy: WorkingCopy, name: str, chunk: int) -> _Chunk:

@@ -23,7 +23,7 @@ _MOST_ENTRIES, _LARGEST, _MOST_BYTES = 5000, 20_000_000, 200_000_000
 _WRITES = {"os.mkdir": 0, "os.remove": 0, "os.rmdir": 0, "os.rename": 1, "sqlite3.connect": 0}
 """Events of Python's that change files, and which of their arguments names the file."""
 _FLAGS = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
-_SHOWN = 5
+_SHOWN, _PREFIX = 5, "fl-audit-games-"
 
 
 class WorkingCopy:
@@ -43,7 +43,9 @@ class WorkingCopy:
     """
 
     def __init__(self, original: Path, without: Path | None = None, room: Path | None = None) -> None:
-        self.original, self._room = original, Path(mkdtemp(prefix="fl-audit-games-", dir=room)).resolve()
+        _remove_orphans()
+        self.original = original
+        self._room = Path(mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=room)).resolve()
         self.directory, self._kept = self._room / (original.name or "root"), self._room / ".kept"
         self._without, self.outside, self._is_written = without, list[str](), False
         self._mirror()
@@ -62,8 +64,11 @@ class WorkingCopy:
         self._kept.mkdir(parents=True)
         while queue:
             inner = queue.popleft()
-            with os.scandir(self.original / inner) as found:
-                here = [one for one in found if one.name not in _ABSENT and Path(one.path) != self._without]
+            try:
+                with os.scandir(self.original / inner) as found:
+                    here = [one for one in found if one.name not in _ABSENT and Path(one.path) != self._without]
+            except OSError:  # what cannot be read is not there
+                continue
             entries += len(here)
             is_full = is_full or entries > _MOST_ENTRIES or size > _MOST_BYTES
             if is_full and inner != Path():
@@ -93,14 +98,15 @@ class WorkingCopy:
             folder = folders.pop()
             with os.scandir(self.directory / folder) as entries:
                 for one in entries:
+                    if one.name == "__pycache__":
+                        continue
                     place, status = f"{folder}{one.name}", (0, 0)
                     if one.is_file(follow_symlinks=False):
                         about = one.stat(follow_symlinks=False)
                         status = (about.st_size, about.st_mtime_ns)
                     elif one.is_dir(follow_symlinks=False):
                         folders += [f"{place}/"]
-                    if one.name != "__pycache__":
-                        found[place] = status
+                    found[place] = status
         return found
 
     def tidied(self, thoroughly: bool = True) -> None:
@@ -142,6 +148,18 @@ class WorkingCopy:
         """Return where something of the directory is in the copy; every other path as it is."""
         inside = path.startswith(f"{self.original}{os.sep}") and self.original != Path(self.original.anchor)
         return f"{self.directory}{path.removeprefix(str(self.original))}" if inside else path
+
+
+def _remove_orphans() -> None:
+    """Remove copies of processes that were killed: workers of a cluster seldom end by themselves."""
+    for path in Path(gettempdir()).glob(f"{_PREFIX}*-*"):
+        number = path.name.removeprefix(_PREFIX).partition("-")[0]
+        try:
+            os.kill(int(number), 0)
+        except ProcessLookupError:
+            shutil.rmtree(path, ignore_errors=True)
+        except (ValueError, PermissionError):  # nobody's of ours
+            continue
 
 
 _here: dict[str, Any] = {"copy": None, "thread": 0, "is_heard": False}

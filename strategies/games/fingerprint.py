@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from types import FunctionType, ModuleType
+from typing import Any
 
 from flwr.clientapp import ClientApp
 from flwr.server.strategy import Strategy as OldStrategy
@@ -72,8 +73,9 @@ def _of_callable(found: object, seen: set[int]) -> list[str]:
         return []
     seen.add(id(found))
     if isinstance(found, functools.partial):
-        inner, held = [found.func, *found.args, *found.keywords.values()], dict(enumerate([*found.args]))
-        return [line for one in inner if callable(one) for line in _of_callable(one, seen)] + _numbers(held)
+        held: dict[Any, Any] = {**dict(enumerate(found.args)), **found.keywords}
+        inner = [one for one in (found.func, *held.values()) if callable(one)]
+        return [line for one in inner for line in _of_callable(one, seen)] + _numbers(held)
     if not isinstance(found, FunctionType):
         kind = found if isinstance(found, type) else type(found)
         return [_source(kind), *_numbers(getattr(found, "__dict__", {}))] if callable(found) else []
@@ -82,7 +84,7 @@ def _of_callable(found: object, seen: set[int]) -> list[str]:
     return [_source(found), *_numbers(cells), *(line for one in inner for line in _of_callable(one, seen))]
 
 
-def _numbers(held: Mapping[object, object] | Mapping[str, object]) -> list[str]:
+def _numbers(held: Mapping[Any, object]) -> list[str]:
     return sorted(f"{name} = {value!r}" for name, value in held.items() if isinstance(value, (bool, int, float)))
 
 

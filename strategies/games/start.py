@@ -102,7 +102,9 @@ def _renew(found: object, draws: np.random.Generator) -> None:
 def _move(found: object, moved: Callable[[str], str]) -> None:
     """Change the paths among the attributes of an object, or the values of a dictionary."""
     holder = found if isinstance(found, dict) else getattr(found, "__dict__", None)
-    for name, value in list(holder.items()) if isinstance(holder, dict) else ():
+    if not isinstance(holder, dict):
+        return
+    for name, value in list(holder.items()):
         if isinstance(value, (str, Path)) and moved(str(value)) != str(value):
             holder[name] = type(value)(moved(str(value)))
 

@@ -115,7 +115,7 @@ class WatchedStrategy(Strategy):
         tried = audit.contributions(self._inner, arrays)
         least = LESSONS * len(tried)
         require(audit.games > least, f"games are {audit.games}: accepted are whole numbers from {least + 1}")
-        plan = Plan(audit, tried, _app_of(grid), fingerprint(self._inner))
+        plan = Arrangement(audit, tried, _app_of(grid), fingerprint(self._inner))
         return GameTable(plan, start.copied(), grid, RollCall(arrays, audit.replies), sketch(shapes_of(arrays)))
 
     def summary(self) -> None:
@@ -157,7 +157,7 @@ class SafeEars:
             self.fault = self.fault or in_a_line(error)
 
 
-class Plan(NamedTuple):
+class Arrangement(NamedTuple):
     """What is known of an audit before the app's own training.
 
     Parameters
@@ -193,7 +193,7 @@ class GameTable:
         The sketch of the app's model.
     """
 
-    def __init__(self, plan: Plan, pristine: Start, grid: Grid, roll: RollCall, sketched: Sketch) -> None:
+    def __init__(self, plan: Arrangement, pristine: Start, grid: Grid, roll: RollCall, sketched: Sketch) -> None:
         self._plan, self._pristine, self._grid, self.roll, self._sketch = plan, pristine, grid, roll, sketched
         self._model, self._outside = arrays_of(pristine.model), set[str]()
         # As it is before the training: a game begins as a run does.

@@ -4,6 +4,7 @@ import json
 import os
 from functools import partial
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,9 @@ def test_a_copy_is_put_back_into_its_first_state(place: Path, monkeypatch: pytes
     (place / "wandb").mkdir()
     monkeypatch.setattr("strategies.games.files._LARGEST", 10)
     (place / "large.bin").write_bytes(bytes(11))
+    orphan = Path(mkdtemp(prefix="fl-audit-games-999999999-"))
     copy = WorkingCopy(place)
+    assert not orphan.exists()
     try:
         here = copy.directory
         assert (here / "large.bin").is_symlink()
