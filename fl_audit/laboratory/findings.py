@@ -7,6 +7,7 @@ from typing import Any, assert_never
 
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.claim import Limit
+from fl_audit.laboratory.leads import least_shift
 from fl_audit.laboratory.noise import NoiseReading, noise_reading
 from fl_audit.laboratory.trial import Attempt, Refusal, Trial
 
@@ -124,6 +125,25 @@ def floating_words(trial: Trial) -> str:
     )
 
 
+def could_find(trial: Trial) -> float:
+    """Return how many times too little Gaussian noise the games mostly find, in the kinds that were followed farthest.
+
+    At least 1; infinite where these numbers of games find none.
+    """
+    reaches = [least_shift(attempt.lead.limit, attempt.games, 1 - attempt.confidence) for attempt in trial.attempts]
+    return max(1.0, min(reaches, default=math.inf) / max(trial.claim.allowed_mu, 1e-300))
+
+
+def _reach_words(trial: Trial) -> str:
+    ratio = could_find(trial)
+    if not math.isfinite(ratio):
+        return "These numbers of games could find mechanisms without noise at best."
+    return (
+        f"Nine of ten such audits find noise that is {ratio:.2g} times too small, where they look; a smaller lack may "
+        "pass."
+    )
+
+
 def _of_claim(trial: Trial) -> str:
     broken = sum(attempt.is_broken for attempt in trial.attempts)
     match trial.verdict:
@@ -133,7 +153,7 @@ def _of_claim(trial: Trial) -> str:
         case Verdict.CONSISTENT:
             return (
                 f"Consistent: no game told more than the claim allows ({trial.claim.words}). This is no proof: it "
-                "covers the games that were played, at their numbers."
+                f"covers the games that were played, at their numbers. {_reach_words(trial)}"
             )
         case Verdict.INCONCLUSIVE if not trial.attempts:
             return f"Inconclusive: no kind of game could be played to its end ({trial.claim.words})."
@@ -180,6 +200,7 @@ def trial_json(trial: Trial, found: tuple[Finding, ...], limits: tuple[Limit, ..
         },
         "game": None if worst is None else worst.lead.kind,
         "findings": [_finding_json(finding) for finding in found],
+        "could_find_times_too_little_noise": _finite(could_find(trial)),
         "floating_point": floating_words(trial) or None,
         "refusals": [
             {
