@@ -109,7 +109,15 @@ def findings(trial: Trial, words: Mapping[str, str], mends: Mapping[str, str]) -
 
 def opening(trial: Trial) -> str:
     """Return what became of the claim, in one sentence, and whether floating-point arithmetic tells in another one."""
-    return " ".join(part for part in (_of_claim(trial), floating_words(trial)) if part)
+    return " ".join(part for part in (_of_claim(trial), time_words(trial), floating_words(trial)) if part)
+
+
+def time_words(trial: Trial) -> str:
+    """Return what the time was too short for, in a sentence; empty if it was enough."""
+    left = f"{len(trial.unplayed)} kinds of games were not played" if trial.unplayed else ""
+    leads = f"{len(trial.untried)} leads were not tried" if trial.untried else ""
+    said = " and ".join(part for part in (left, leads) if part)
+    return f"The time ran out: {said}, and the verdict is about the others." if said else ""
 
 
 def floating_words(trial: Trial) -> str:
@@ -155,6 +163,8 @@ def _of_claim(trial: Trial) -> str:
                 f"Consistent: no game told more than the claim allows ({trial.claim.words}). This is no proof: it "
                 f"covers the games that were played, at their numbers. {_reach_words(trial)}"
             )
+        case Verdict.INCONCLUSIVE if trial.untried or (trial.unplayed and not trial.attempts):
+            return f"Inconclusive: there was no time for the games that try the leads ({trial.claim.words})."
         case Verdict.INCONCLUSIVE if not trial.attempts:
             return f"Inconclusive: no kind of game could be played to its end ({trial.claim.words})."
         case Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED | Verdict.NO_PROMISE:
@@ -202,6 +212,8 @@ def trial_json(trial: Trial, found: tuple[Finding, ...], limits: tuple[Limit, ..
         "findings": [_finding_json(finding) for finding in found],
         "could_find_times_too_little_noise": _finite(could_find(trial)),
         "floating_point": floating_words(trial) or None,
+        "unplayed": list(trial.unplayed),
+        "untried": list(trial.untried),
         "refusals": [
             {
                 "game": refusal.kind,

@@ -6,6 +6,7 @@ so the probability that a claim that holds is called violated is at most the lev
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,11 @@ Play = Callable[[str, int, int], tuple[Games, Flags]]
 """From a kind of game, the number of the first game and how many: what was seen, and whether D was played."""
 Tell = Callable[[str], None]
 """Takes what is going on, in words."""
+
+
+class OutOfTimeError(Exception):
+    """Raised by what plays games if the time for them is over: the trial ends with what it has."""
+
 
 CHUNK = 20
 """Games that are played in one go; every part of a budget is a multiple of it."""
@@ -171,6 +177,8 @@ class Trial:
     floating
         The attempt that looked at nothing but low bits, None if no such lead seemed to break the claim. Where it does,
         floating-point arithmetic leaks: a claim about real numbers does not cover that, and the verdict leaves it out.
+    unplayed, untried
+        Kinds of games for which the time was too short: to play any, and to try their leads on fresh games.
     """
 
     claim: StatedClaim
@@ -179,6 +187,8 @@ class Trial:
     refusals: tuple[Refusal, ...]
     pilots: int
     floating: Attempt | None = None
+    unplayed: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
 
     @property
     def worst(self) -> Attempt | None:
@@ -205,7 +215,7 @@ def put_on_trial(
     kinds
         Kinds of games, by name.
     play
-        Plays games.
+        Plays games; raises `OutOfTimeError` when there is no time for more.
     malformed
         Kinds whose inputs may be refused.
     said
@@ -220,10 +230,14 @@ def put_on_trial(
     budget = budget or Budget()
     refusals = list[Refusal]()
     scout, pilots = min(budget.scout, budget.pilot), 0
-    scouted = dict[str, list[Lead]]()
+    scouted, unplayed = dict[str, list[Lead]](), tuple[str, ...]()
     for place, kind in enumerate(kinds):
         tell(f"looking for leads: {kind} ({place + 1} of {len(kinds)})")
-        games, present = play(kind, 0, scout)
+        try:
+            games, present = play(kind, 0, scout)
+        except OutOfTimeError:
+            unplayed = tuple(kinds[place:])
+            break
         pilots += scout
         if np.any(games.refused):
             refusal = _refusal(kind, said(kind), games, present, kind in malformed)
@@ -235,7 +249,8 @@ def put_on_trial(
         closely = _kept(scouted, budget.kept)
         for kind in closely:
             tell(f"looking closely: {kind}")
-            scouted[kind] = leads(kind, *play(kind, 0, budget.pilot), claim.limits, budget.stages[-1])
+            with suppress(OutOfTimeError):
+                scouted[kind] = leads(kind, *play(kind, 0, budget.pilot), claim.limits, budget.stages[-1])
         scouted = {kind: scouted[kind] for kind in closely}
         pilots += (budget.pilot - scout) * len(closely)
     found, low_bits = _by_bits(scouted)
@@ -247,8 +262,12 @@ def put_on_trial(
     attempts.sort(key=lambda attempt: attempt.lead.limit.epsilon - attempt.bound)
     verdict = _verdict(attempts)
     is_tried = finest is not None and not (budget.until_broken and verdict is Verdict.VIOLATED)
-    floating = _tried([finest], play, budget, level, tell)[0] if finest is not None and is_tried else None
-    return Trial(claim, verdict, tuple(attempts), tuple(refusals), pilots, floating)
+    floating = _tried([finest], play, budget, level, tell) if finest is not None and is_tried else []
+    done = {attempt.lead.kind for attempt in attempts}
+    untried = tuple(lead.kind for lead in chosen if lead.kind not in done) if not budget.until_broken else ()
+    return Trial(
+        claim, verdict, tuple(attempts), tuple(refusals), pilots, next(iter(floating), None), unplayed, untried
+    )
 
 
 def _by_bits(scouted: Mapping[str, list[Lead]]) -> tuple[list[Lead], list[Lead]]:
@@ -281,7 +300,10 @@ def _tried(chosen: Sequence[Lead], play: Play, budget: Budget, level: float, tel
     for stage, share in zip(budget.stages, budget.shares, strict=True):
         for lead in going:
             tell(f"trying {lead.group!r} in {lead.kind}: {stage} fresh games")
-            last[lead.kind] = _attempt(lead, *play(lead.kind, first, stage), 1 - share * level)
+            try:
+                last[lead.kind] = _attempt(lead, *play(lead.kind, first, stage), 1 - share * level)
+            except OutOfTimeError:
+                return list(last.values())
             if budget.until_broken and last[lead.kind].is_broken:
                 return list(last.values())
         going = [lead for lead in going if not last[lead.kind].is_broken]

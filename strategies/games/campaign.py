@@ -1,7 +1,9 @@
 """Thousands of games against a subject, on several processes, and the trial of its claim."""
 
+import math
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 from fl_audit.errors import require
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Games, Seen, stacked
-from fl_audit.laboratory.trial import CHUNK, Budget, Tell, Trial, put_on_trial
+from fl_audit.laboratory.trial import CHUNK, Budget, OutOfTimeError, Tell, Trial, put_on_trial
 from fl_audit.randomness import Purpose, generator
 from strategies.games.cast import LaboratoryGame, columns_of, model_of
 from strategies.games.files import WorkingCopy, apart, outside_words
@@ -39,6 +41,7 @@ def hold_to_claim(
     processes: int = 1,
     without: Sequence[str] = (),
     only: Sequence[str] | None = None,
+    seconds: float = math.inf,
     tell: Tell = lambda _: None,
 ) -> Trial:
     """Hold a strategy to its claim with thousands of short games.
@@ -62,6 +65,8 @@ def hold_to_claim(
         Kinds of games that are left out, because the claim does not cover them.
     only
         Kinds of games that are played, None for all that say something about the claim.
+    seconds
+        How long the games may take, above 0: half of it for those that look for leads.
     tell
         Takes progress.
 
@@ -81,9 +86,10 @@ def hold_to_claim(
         if not {kind.name, kind.plain_name} & set(without) and (only is None or kind.name in only)
     ]
     require(len(kinds) > 0, "no kind of game is left that says something about this claim")
-    last_words, outside = dict[str, str](), set[str]()
+    last_words, outside, began = dict[str, str](), set[str](), time.monotonic()
     with no_news_from_flower(), _players(subject, claim, seed, processes) as play_chunks:
-        play = partial(_played, subject, play_chunks, last_words, outside)
+        untils = began + seconds / 2, began + seconds
+        play = partial(_played, subject, play_chunks, last_words, outside, untils)
         trial = put_on_trial(
             claim,
             [kind.name for kind in kinds],
@@ -107,15 +113,22 @@ def kinds_of(subject: Subject, claim: StatedClaim) -> tuple[Kind, ...]:
 
 def _played(
     subject: Subject,
-    play_chunks: Callable[[list[tuple[str, int]]], list[_Chunk]],
+    play_chunks: Callable[[list[tuple[str, int]]], Iterable[_Chunk]],
     last_words: dict[str, str],
     outside: set[str],
+    untils: tuple[float, float],
     name: str,
     first: int,
     count: int,
 ) -> tuple[Games, NDArray[np.bool_]]:
-    chunks = range(first // CHUNK, (first + count) // CHUNK)
-    played = play_chunks([(name, chunk) for chunk in chunks])
+    # Games from the first one on look for leads; fresh ones, which try them, have other numbers.
+    until, played = untils[first > 0], list[_Chunk]()
+    chunks = [(name, chunk) for chunk in range(first // CHUNK, (first + count) // CHUNK)]
+    waiting = iter(play_chunks(chunks))
+    while len(played) < len(chunks):
+        if time.monotonic() > until:
+            raise OutOfTimeError
+        played.append(next(waiting))
     seen = [one for games, _, _ in played for one in games]
     outside.update(path for _, _, paths in played for path in paths)
     for one in seen:
@@ -128,17 +141,17 @@ def _played(
 @contextmanager
 def _players(
     subject: Subject, claim: StatedClaim, seed: int, processes: int
-) -> Iterator[Callable[[list[tuple[str, int]]], list[_Chunk]]]:
+) -> Iterator[Callable[[list[tuple[str, int]]], Iterable[_Chunk]]]:
     """Give what plays chunks, here or on processes that inherit the subject."""
     with TemporaryDirectory(prefix="fl-audit-") as room:
         if processes == 1:
             copy = WorkingCopy(Path.cwd(), room=Path(room))
-            yield lambda chunks: [_chunk(subject, claim, seed, copy, *chunk) for chunk in chunks]
+            yield lambda chunks: (_chunk(subject, claim, seed, copy, *chunk) for chunk in chunks)
             return
         # Strategies are seldom picklable: a forked process has them already.
         context = multiprocessing.get_context("fork")
         with context.Pool(processes, _inherit, (subject, claim, seed, room)) as pool:
-            yield lambda chunks: pool.map(_inherited_chunk, chunks, chunksize=1)
+            yield lambda chunks: pool.imap(_inherited_chunk, chunks)
 
 
 _INHERITED: list[Any] = []

@@ -48,6 +48,7 @@ class WorkingCopy:
         self._room = Path(mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=room)).resolve()
         self.directory, self._kept = self._room / (original.name or "root"), self._room / ".kept"
         self._without, self.outside, self._is_written = without, list[str](), False
+        self.was_written = False
         self._mirror()
         shutil.copytree(self._kept, self.directory, symlinks=True)
         self._first = self._listed()
@@ -140,7 +141,7 @@ class WorkingCopy:
         """Note where something is written."""
         place = os.path.realpath(path)
         if place.startswith(f"{self._room}{os.sep}"):
-            self._is_written = True
+            self._is_written = self.was_written = True
         elif not place.startswith((f"{gettempdir()}{os.sep}", "/dev/", "/proc/")) and "__pycache__" not in place:
             self.outside += [place] if place not in self.outside else []
 
@@ -183,6 +184,11 @@ def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
         _here["copy"] = None
         os.chdir(copy.original)
         copy.tidied(thoroughly)
+
+
+def moved_here(path: str) -> str:
+    """Return where something is in the copy in which a game is played at this moment."""
+    return path if _here["copy"] is None else str(_here["copy"].moved(path))
 
 
 def _heard(event: str, arguments: tuple[Any, ...]) -> None:

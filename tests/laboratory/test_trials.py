@@ -15,7 +15,7 @@ from fl_audit.laboratory.features import COARSE, FINEST
 from fl_audit.laboratory.findings import opening, trial_json
 from fl_audit.laboratory.leads import METHODS, least_shift
 from fl_audit.laboratory.seen import Games
-from fl_audit.laboratory.trial import Budget, Trial, put_on_trial
+from fl_audit.laboratory.trial import Budget, OutOfTimeError, Trial, put_on_trial
 
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
 
@@ -212,3 +212,27 @@ def test_bad_budgets_are_refused(wrong: dict[str, object]) -> None:
 
 def test_a_trial_in_which_nothing_could_be_played_says_so() -> None:
     assert "no kind of game could be played" in opening(Trial(_CLAIM, Verdict.INCONCLUSIVE, (), (), 0))
+
+
+@pytest.mark.parametrize(
+    ("last_scouted", "tries", "said"),
+    [(2, 9, Verdict.VIOLATED), (9, 1, Verdict.VIOLATED), (9, 0, Verdict.INCONCLUSIVE), (0, 9, Verdict.INCONCLUSIVE)],
+)
+def test_a_trial_that_runs_out_of_time_says_what_it_has(last_scouted: int, tries: int, said: Verdict) -> None:
+    """Of three kinds that all leak: two are scouted, or all are and one lead is tried, or none, or no kind is."""
+    random, counts = np.random.default_rng(0), {"looked": 0, "tried": 0}
+
+    def play(_kind: str, first: int, count: int) -> tuple[Games, Bits]:
+        what, most = ("tried", tries) if first else ("looked", last_scouted)
+        counts[what] += 1
+        if counts[what] > most:
+            raise OutOfTimeError
+        bits = random.random(count) < 0.5
+        return gaussian(6.0)(bits, random), bits
+
+    trial = put_on_trial(_CLAIM, ["a", "b", "c"], play, frozenset(), str, Budget(40, (400,), (1.0,), 3, 3, 1))
+    assert trial.verdict is said
+    assert trial.unplayed == ("a", "b", "c")[last_scouted:]
+    assert len(trial.attempts) == min(len(trial.attempts) + len(trial.untried), tries)
+    assert len(trial.attempts) + len(trial.untried) == min(3, last_scouted)
+    assert ("time ran out" in opening(trial)) is (bool(trial.unplayed) or bool(trial.untried))
