@@ -128,7 +128,13 @@ class Agreement:
         return (Contribution.OWN, Contribution.WHOLE) if "f" in kinds and kinds & set("iub") else (Contribution.OWN,)
 
     def deed(self, present: bool, contribution: Contribution) -> Deed:
-        """Return what the target's client does under D or D'."""
+        """Return what the target's client does under D or D'.
+
+        Parameters
+        ----------
+        present, contribution
+            Whether the game is one of D, and what the client contributes there.
+        """
         if present:
             return _DEEDS[contribution][0]
         match self.claim.neighbours.unit, self.claim.neighbours.relation:
