@@ -257,6 +257,23 @@ def test_claims_are_read_from_wrappers_and_mods() -> None:
     assert "epsilon 500" in endless.source
 
 
+def test_the_accountant_of_a_wrapper_says_delta_and_relation() -> None:
+    privacy = pytest.importorskip("flwr.supercore.privacy_accounting", reason="since Flower 1.34")
+    config = privacy.PrivacyConfig(
+        target_delta=1e-6,
+        population_size=10,
+        neighboring_relation=privacy.NeighboringRelation.ADD_OR_REMOVE_ONE,
+        sampling_method=privacy.SamplingMethod.NO_AMPLIFICATION,
+        max_epsilon=20.0,
+    )
+    strategy = DifferentialPrivacyServerSideFixedClipping(
+        FedAvg(), 1.0, 1.0, 10, accountant=SimpleNamespace(config=config)
+    )
+    found = stated_by(strategy, (), None, 1)
+    assert found.claim == StatedClaim("add-remove-client", delta=1e-6, noise_multiplier=1.0)
+    assert "target_delta = 1e-06, max_epsilon = 20" in found.source
+
+
 def test_a_claim_is_said_of_a_round_and_of_all_of_them() -> None:
     words = epsilon_words(Stated(StatedClaim("add-remove-client", noise_multiplier=2.0), "here"), rounds=25)
     one, all_rounds = (
