@@ -121,7 +121,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def keep(cells: Sequence[str], path: Path) -> None:
-    """Put a row into a table in a file, in the place of the row of the same app."""
+    """Put a row into a table in a file, in the place of the row of the same app.
+
+    Parameters
+    ----------
+    cells, path
+        The row, and the file; made where it is missing.
+    """
     lines = path.read_text(encoding="utf-8").splitlines()[2:] if path.is_file() else []
     rows = {line.split(" | ")[0].removeprefix("| "): line for line in lines}
     rows[cells[0]] = f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"

@@ -154,7 +154,13 @@ def problems(rows: Sequence[tuple[Animal | Honest, TrialRow]]) -> list[str]:
 
 
 def read_csv(path: Path, rule: str) -> dict[str, TrialRow]:
-    """Return the rows of a table that were hunted by a rule, by name; none if there is no such file."""
+    """Return the rows of a table that were hunted by a rule, by name; none if there is no such file.
+
+    Parameters
+    ----------
+    path, rule
+        The file of the table, and the name of the rule.
+    """
     if not path.exists():
         return {}
     numbers = {field.name: field.type for field in fields(TrialRow) if field.type in (int, float)}

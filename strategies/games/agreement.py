@@ -113,7 +113,13 @@ class Agreement:
         return not self.is_about_records and self.claim.neighbours.relation is Relation.ADD_REMOVE
 
     def contributions(self, strategy: Strategy, model: Mapping[str, NDArray[np.generic]]) -> tuple[Contribution, ...]:
-        """Return what the target's client may send under the app's strategy; the first games try each in turn."""
+        """Return what the target's client may send under the app's strategy; the first games try each in turn.
+
+        Parameters
+        ----------
+        strategy, model
+            Of the app.
+        """
         if self.contribution is not None:
             return (self.contribution,)
         if self.is_about_records:

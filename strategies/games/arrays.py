@@ -170,7 +170,13 @@ def crafted(model: Mapping[str, NDArray[np.generic]], length: float) -> dict[str
 
 
 def whole_parts(arrays: Mapping[str, Part], model: Mapping[str, NDArray[np.generic]]) -> dict[str, Part]:
-    """Return those tensors that are whole numbers or switches in a model."""
+    """Return those tensors that are whole numbers or switches in a model.
+
+    Parameters
+    ----------
+    arrays, model
+        Tensors by name, and the model that says of what kind they are.
+    """
     return {name: value for name, value in arrays.items() if model[name].dtype.kind in "iub"}
 
 

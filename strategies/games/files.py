@@ -169,7 +169,13 @@ _here: dict[str, Any] = {"copy": None, "thread": 0, "is_heard": False}
 
 @contextmanager
 def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
-    """Play a game in a copy of the working directory, with silent trackers; afterwards the copy is as it was."""
+    """Play a game in a copy of the working directory, with silent trackers; afterwards the copy is as it was.
+
+    Parameters
+    ----------
+    copy, thoroughly
+        The copy, and whether all its files are looked at afterwards.
+    """
     if _here["copy"] is not None:  # in a game already: its clients answer in this process
         yield
         return
