@@ -176,14 +176,11 @@ def _review(runs: Path, out: Path) -> None:
     """Follow the tutorial on apps: the review of the app that it shows."""
     place = runs / "review"
     if not (place / "out" / "report.html").exists():
-        for name, text in _blocks("tutorials/own-flower-app.md").items():
-            (place / "app" / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / "app" / name).write_text(text)
-        page = (ROOT / "docs" / "tutorials" / "own-flower-app.md").read_text(encoding="utf-8")
-        project = re.search(r"^```toml\n(\[project\].*?)^```$", page, re.M | re.S)
-        assert project is not None, "the tutorial shows the project file of its app"
-        (place / "app" / "pyproject.toml").write_text(project[1])
-        _fl_audit(place, "review", "app", "--clients", "10", "--out", "out")
+        for name, text in _blocks("tutorials/flower-app.md").items():
+            if not name.endswith("audit.py"):
+                (place / name).parent.mkdir(parents=True, exist_ok=True)
+                (place / name).write_text(text)
+        _fl_audit(place, "review", "noisy-app", "--quick", "--out", "out")
     _screen(place / "out" / "report.html", out, _TOP_OF_PAGE)
 
 

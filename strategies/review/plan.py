@@ -223,15 +223,18 @@ def plan_of(
     small = [kind for kind in kinds if kind.model is not Model.OWN]
     plans += [plans[-1]._replace(kinds=tuple(some)) for some in ([*plainest, *small], small) if some]
     # A machine that others use too takes longer, and learning rules takes its time as well.
-    return next((plan for plan in plans if _seconds(plan, own_seconds, seconds) < 0.3 * left), plans[-1])
+    return next((plan for plan in plans if _seconds(plan, own_seconds, seconds) < 0.5 * left), plans[-1])
 
 
 def _seconds(plan: Plan, own_seconds: float, seconds: float) -> float:
     """Return how long the games of a plan take, roughly."""
     of_kinds = [own_seconds if kind.model is Model.OWN else seconds for kind in plan.kinds]
-    budget = plan.budget
-    tried = budget.most * budget.stages[0] + budget.deep * sum(budget.stages[1:])
-    return plan.rounds * (budget.pilot * sum(of_kinds) + tried * sum(of_kinds) / len(of_kinds))
+    budget, mean = plan.budget, sum(of_kinds) / len(of_kinds)
+    games = min(budget.scout, budget.pilot) * len(of_kinds) + budget.most * budget.stages[0]
+    if budget.scout < budget.pilot:
+        games += budget.pilot * min(budget.kept, len(of_kinds))
+    games += sum(max(1, budget.deep >> place) * stage for place, stage in enumerate(budget.stages[1:]))
+    return plan.rounds * mean * games
 
 
 def usual_rounds(rounds: int) -> int:
