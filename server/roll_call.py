@@ -24,6 +24,11 @@ def call_the_roll(grid: WatchedGrid, game: Game) -> Roster:
 
     Where the engine does not know who holds what, each is asked; where it does, no more than are needed first.
 
+    Parameters
+    ----------
+    grid, game
+        Who is asked, and the game that says how many there are.
+
     Raises
     ------
     FederationError

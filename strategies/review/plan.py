@@ -55,7 +55,13 @@ class Plan(NamedTuple):
 
 
 def asked_of(strategy: Strategy, nodes: int) -> int:
-    """Return how many of some clients a strategy asks to train in a round; 0 where that cannot be known beforehand."""
+    """Return how many of some clients a strategy asks to train in a round; 0 where that cannot be known beforehand.
+
+    Parameters
+    ----------
+    strategy, nodes
+        The strategy, and how many clients there are.
+    """
     innermost = [one for one in layers_of(strategy) if isinstance(one, (Strategy, OldStrategy))][-1]
     try:
         copy = as_strategy(deepcopy(innermost))
@@ -70,6 +76,11 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
     """Return how many clients the app sees, and what is said of it.
 
     Where nobody names a number, it is the smallest one of which as many are asked as the wrapper is made for.
+
+    Parameters
+    ----------
+    strategy, named, made_for
+        The strategy; the number that the user or the app names, and the one that its wrapper is made for, or None.
     """
     least = [
         value
@@ -212,15 +223,18 @@ def plan_of(
     small = [kind for kind in kinds if kind.model is not Model.OWN]
     plans += [plans[-1]._replace(kinds=tuple(some)) for some in ([*plainest, *small], small) if some]
     # A machine that others use too takes longer, and learning rules takes its time as well.
-    return next((plan for plan in plans if _seconds(plan, own_seconds, seconds) < 0.3 * left), plans[-1])
+    return next((plan for plan in plans if _seconds(plan, own_seconds, seconds) < 0.5 * left), plans[-1])
 
 
 def _seconds(plan: Plan, own_seconds: float, seconds: float) -> float:
     """Return how long the games of a plan take, roughly."""
     of_kinds = [own_seconds if kind.model is Model.OWN else seconds for kind in plan.kinds]
-    budget = plan.budget
-    tried = budget.most * budget.stages[0] + budget.deep * sum(budget.stages[1:])
-    return plan.rounds * (budget.pilot * sum(of_kinds) + tried * sum(of_kinds) / len(of_kinds))
+    budget, mean = plan.budget, sum(of_kinds) / len(of_kinds)
+    games = min(budget.scout, budget.pilot) * len(of_kinds) + budget.most * budget.stages[0]
+    if budget.scout < budget.pilot:
+        games += budget.pilot * min(budget.kept, len(of_kinds))
+    games += sum(max(1, budget.deep >> place) * stage for place, stage in enumerate(budget.stages[1:]))
+    return plan.rounds * mean * games
 
 
 def usual_rounds(rounds: int) -> int:
