@@ -154,6 +154,15 @@ class FirstRound:
 def start_of(engine: Engine, clients: int, cohort: int) -> FirstRound:
     """Play two rounds with so many clients in a process of its own.
 
+    Parameters
+    ----------
+    engine
+        Where.
+    clients
+        How many are registered.
+    cohort
+        How many take part in a round; 0 is all.
+
     Raises
     ------
     RuntimeError
@@ -197,7 +206,15 @@ def _first_round(scratch: Path, engine: Engine) -> None:
 
 
 def on_paper(clients: int, cohort: int) -> str:
-    """Return what a start and a round cost on the cluster on paper, with a megabyte of data a client."""
+    """Return what a start and a round cost on the cluster on paper, with a megabyte of data a client.
+
+    Parameters
+    ----------
+    clients
+        How many are registered.
+    cohort
+        How many take part in a round; 0 is all.
+    """
     asked = min(clients, 256)
     start = _IMPORT_SECONDS + asked * _DRIVER_SECONDS_A_CALL
     taking_part = cohort or clients

@@ -139,7 +139,17 @@ class Cluster:
         self.workers, self.head = {}, None
 
     def strike(self, blow: Blow, draw: np.random.Generator, driver: subprocess.Popen[bytes]) -> bool:
-        """Let something happen, and return whether there was anybody to suffer it."""
+        """Let something happen, and return whether there was anybody to suffer it.
+
+        Parameters
+        ----------
+        blow
+            What happens.
+        draw
+            Chooses the victim.
+        driver
+            The command that plays the run.
+        """
         match blow:
             case Blow.DRIVER:
                 driver.kill()
@@ -239,6 +249,19 @@ def play(
     """Play one run under blows until it is finished, and return what became of it and where it is.
 
     A run whose head is killed goes on from a copy of its directory.
+
+    Parameters
+    ----------
+    number
+        Of the run.
+    cluster
+        Where it is played.
+    place
+        Where its configuration lies, and its directory will.
+    draw
+        Chooses what befalls it, and when.
+    kinds
+        What may befall it.
     """
     found, began, run = Outcome(number), time.monotonic(), place / f"run-{number}"
     count = int(draw.integers(2, 5))
@@ -303,7 +326,15 @@ def _watched(
 
 
 def secrets_found(words: Sequence[bytes], places: Sequence[Path]) -> int:
-    """Return how many files in some directories hold one of some secrets."""
+    """Return how many files in some directories hold one of some secrets.
+
+    Parameters
+    ----------
+    words
+        The secrets.
+    places
+        The directories.
+    """
     count = 0
     for place in places:
         for path in place.rglob("*") if place.is_dir() else ():
@@ -314,7 +345,13 @@ def secrets_found(words: Sequence[bytes], places: Sequence[Path]) -> int:
 
 
 def is_identical(one: Path, other: Path) -> bool:
-    """Return whether two runs have the same tables, to the last bit."""
+    """Return whether two runs have the same tables, to the last bit.
+
+    Parameters
+    ----------
+    one, other
+        Their directories.
+    """
     try:
         for name in ("worlds", "rounds"):
             left, right = (pd.read_parquet(run / f"{name}.parquet") for run in (one, other))
@@ -335,7 +372,19 @@ def hosts_or_none() -> Iterator[Sequence[Host]]:
 
 
 def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str, Any]]:
-    """Play runs until there are so many kills, or the time is over, and return what became of all of them."""
+    """Play runs until there are so many kills, or the time is over, and return what became of all of them.
+
+    Parameters
+    ----------
+    out
+        Where the counts are kept.
+    kills
+        Kills and partitions in all.
+    seed
+        Of what befalls which run.
+    minutes
+        After so many no run begins.
+    """
     out.mkdir(parents=True, exist_ok=True)
     notes, deadline = out / "chaos.jsonl", time.monotonic() + 60 * minutes
     known = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []

@@ -89,7 +89,13 @@ class PoolInPlace:
         return self._built[-1]
 
     def register(self, num_nodes: int, state_factory: Any) -> dict[int, int]:
-        """Register nodes as Flower does, and note them."""
+        """Register nodes as Flower does, and note them.
+
+        Parameters
+        ----------
+        num_nodes, state_factory
+            As of Flower's.
+        """
         found = _REGISTER(num_nodes, state_factory)
         self._nodes = sorted(found, key=found.__getitem__)
         return found

@@ -50,7 +50,13 @@ def require_alike(address: str) -> None:
 
 
 def is_alike(one: str, other: str) -> bool:
-    """Whether machines with these versions understand each other: the third number of Python does not matter."""
+    """Whether machines with these versions understand each other: the third number of Python does not matter.
+
+    Parameters
+    ----------
+    one, other
+        Versions in words, as `own_versions` returns them.
+    """
     (python, flower), (own, own_flower) = (words.split(" and ") for words in (one, other))
     return python.rpartition(".")[0] == own.rpartition(".")[0] and flower == own_flower
 
