@@ -384,6 +384,11 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
         Of what befalls which run.
     minutes
         After so many no run begins.
+
+    Raises
+    ------
+    InputError
+        If the undisturbed run fails.
     """
     out.mkdir(parents=True, exist_ok=True)
     notes, deadline = out / "chaos.jsonl", time.monotonic() + 60 * minutes
