@@ -153,17 +153,21 @@ def test_a_node_that_joins_is_used(small_plan: MakePlan, tmp_path: Path, capfd: 
     plan, mark = small_plan(data={"clients": 6}, training={"rounds": 8}, run={"worlds-per-batch": 6}), tmp_path / "on"
     mark.mkdir()
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    joined: list[subprocess.Popen[bytes]] = []
 
     def join() -> None:
         while not list(mark.iterdir()):
             time.sleep(0.05)
-        cluster.add_node(num_cpus=2)
+        own = os.pathsep.join(entry for entry in sys.path if entry)
+        joined.append(start_node(cluster, directory=tmp_path, paths=own))
 
     try:
         threading.Thread(target=join, daemon=True).start()
         parties = Parties(client_app=slow_app(mark))
         found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
     finally:
+        for node in joined:
+            os.killpg(node.pid, signal.SIGKILL)
         cluster.shutdown()
     assert len(list(mark.iterdir())) == 2
     assert " has joined\n" in capfd.readouterr().err
