@@ -90,7 +90,7 @@ def page_schema() -> str:
         "verdicts": [str(one) for one in Verdict],
         "page": [section.name for section in SECTIONS if section.place is PagePlace.PAGE],
         "facts": [one.name for one in fields(Fact)],
-        "styles": sorted(set(re.findall(r"\.([a-z][a-z-]+)[^{}]*\{", STYLESHEET))),
+        "styles": sorted(set(re.findall(r"\.([a-z][a-z-]+)(?=[^{}]*\{)", STYLESHEET))),
     }
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
@@ -180,8 +180,20 @@ def _review(runs: Path, out: Path) -> None:
             if not name.endswith("audit.py"):
                 (place / name).parent.mkdir(parents=True, exist_ok=True)
                 (place / name).write_text(text)
-        _fl_audit(place, "review", "noisy-app", "--quick", "--out", "out")
+        _fl_audit(place, "review", "noisy-app", "--quick", "--rounds", "1", "--out", "out")
     _screen(place / "out" / "report.html", out, _TOP_OF_PAGE)
+
+
+def _games(runs: Path, out: Path) -> None:
+    """Follow the page on strategies, and show the scores of its games."""
+    place = runs / "games"
+    if not (place / "out" / "report.html").exists():
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "my_strategies.py").write_text(_blocks("how-to/strategies.md")["my_strategies.py"])
+        words = ("--claim-noise-multiplier", "1", "--adjacency", "replace-client", "--only", "opposite", "--quick")
+        _fl_audit(place, "strategy", "my_strategies:private", *words, "--processes", "1", "--out", "out")
+    alone = "header, main > *:not(figure), figcaption, footer { display: none !important; }"
+    _screen(place / "out" / "report.html", out, alone)
 
 
 def _live(runs: Path, out: Path) -> None:
@@ -208,6 +220,7 @@ DRAWN: dict[str, Callable[[Path, Path], None]] = {
     "demo-beliefs": partial(_figure, "consistent", "beliefs"),
     "own-table": _own_table,
     "review": _review,
+    "games": _games,
     "live": _live,
     "promise": _promise,
 }
