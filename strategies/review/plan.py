@@ -223,7 +223,9 @@ def plan_of(
         Whether fewer games are wanted.
     """
     rounds = sorted({wanted, 1 if is_free else wanted}, reverse=True)
-    budgets = {"the usual number of games": Budget(), "fewer games": QUICK, "the fewest games": fewest(claim)}
+    # A reviewer wants to know all that breaks a claim.
+    budgets = {"the usual number of games": replace(Budget(), most=12), "fewer games": replace(QUICK, most=8)}
+    budgets |= {"the fewest games": fewest(claim)}
     # Games that could not refute the claim are no games, if there are any that could.
     budgets = {words: one for words, one in budgets.items() if _can_refute(claim, one)} or budgets
     plans = [
