@@ -25,6 +25,9 @@ from strategies.review.beside import NUMBERS, Aside
 from strategies.review.claims import layers_of
 from strategies.review.seats import USUAL_NODES
 
+# A reviewer wants to know all that breaks a claim: every kind is looked at closely.
+_USUAL = replace(Budget(), scout=200, pilot=200, most=12)
+_FEWER = replace(QUICK, scout=120, pilot=120, most=10)
 _FEWEST = Budget(pilot=60, stages=(400,), shares=(1.0,), tried=2, most=4, deep=1)
 """Enough to show what carries no noise at all."""
 _LEVEL, _MOST_TRIED = 0.05, 6400
@@ -223,9 +226,7 @@ def plan_of(
         Whether fewer games are wanted.
     """
     rounds = sorted({wanted, 1 if is_free else wanted}, reverse=True)
-    # A reviewer wants to know all that breaks a claim.
-    budgets = {"the usual number of games": replace(Budget(), most=12), "fewer games": replace(QUICK, most=8)}
-    budgets |= {"the fewest games": fewest(claim)}
+    budgets = {"the usual number of games": _USUAL, "fewer games": _FEWER, "the fewest games": fewest(claim)}
     # Games that could not refute the claim are no games, if there are any that could.
     budgets = {words: one for words, one in budgets.items() if _can_refute(claim, one)} or budgets
     plans = [
