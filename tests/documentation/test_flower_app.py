@@ -65,7 +65,7 @@ def test_the_app_of_the_tutorial_is_taken_as_it_is(app: Path) -> None:
 @pytest.mark.timeout(900)
 def test_the_tutorial_leads_from_start_to_verdict(app: Path, environment: dict[str, str]) -> None:
     assert "Strategy execution finished" in _log_of("flwr run", app.parent, environment)
-    found = reviewed(app, ReviewOptions(is_quick=True, seconds=600))
+    found = reviewed(app, ReviewOptions(is_quick=True, seconds=600, rounds=1))
     broken = {finding["game"] for finding in found["model"]["findings"] if finding["broken"]}
     assert found["verdict"] == "violated"
     held = dict(found["screen"])["No contradiction"].split(", ")
