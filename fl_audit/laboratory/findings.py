@@ -217,6 +217,7 @@ def trial_json(trial: Trial, found: tuple[Finding, ...], limits: tuple[Limit, ..
         "floating_point": floating_words(trial) or None,
         "unplayed": list(trial.unplayed),
         "untried": list(trial.untried),
+        "passed_over": list(trial.passed_over),
         "refusals": [
             {
                 "game": refusal.kind,

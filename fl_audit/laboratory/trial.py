@@ -179,6 +179,8 @@ class Trial:
         floating-point arithmetic leaks: a claim about real numbers does not cover that, and the verdict leaves it out.
     unplayed, untried
         Kinds of games for which the time was too short: to play any, and to try their leads on fresh games.
+    passed_over
+        Kinds of games that seemed to break the claim, and for which the budget had no fresh games: others did more.
     """
 
     claim: StatedClaim
@@ -189,6 +191,7 @@ class Trial:
     floating: Attempt | None = None
     unplayed: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
+    passed_over: tuple[str, ...] = ()
 
     @property
     def worst(self) -> Attempt | None:
@@ -245,12 +248,14 @@ def put_on_trial(
             if refusal.is_allowed or np.all(games.refused):
                 continue
         scouted[kind] = leads(kind, games, present, claim.limits, budget.stages[-1])
+    left = list[Lead]()
     if scout < budget.pilot:
         closely = _kept(scouted, budget.kept)
         for kind in closely:
             tell(f"looking closely: {kind}")
             with suppress(OutOfTimeError):
                 scouted[kind] = leads(kind, *play(kind, 0, budget.pilot), claim.limits, budget.stages[-1])
+        left = [lead for lead in _by_bits(scouted)[0] if lead.kind not in closely and lead.margin > 0]
         scouted = {kind: scouted[kind] for kind in closely}
         pilots += (budget.pilot - scout) * len(closely)
     found, low_bits = _by_bits(scouted)
@@ -265,9 +270,11 @@ def put_on_trial(
     floating = _tried([finest], play, budget, level, tell) if finest is not None and is_tried else []
     done = {attempt.lead.kind for attempt in attempts}
     untried = tuple(lead.kind for lead in chosen if lead.kind not in done) if not budget.until_broken else ()
+    passed_over = tuple(lead.kind for lead in (*found[len(chosen) :], *left) if lead.margin > 0)
     return Trial(
-        claim, verdict, tuple(attempts), tuple(refusals), pilots, next(iter(floating), None), unplayed, untried
-    )
+        claim, verdict, tuple(attempts), tuple(refusals), pilots, next(iter(floating), None), unplayed, untried,
+        passed_over,
+    )  # fmt: skip
 
 
 def _by_bits(scouted: Mapping[str, list[Lead]]) -> tuple[list[Lead], list[Lead]]:

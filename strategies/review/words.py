@@ -58,11 +58,15 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
     # What is lost on one stage is no more said to hold.
     gone = {BY_NAME[name].plain_name for name in lost}
     holds = dict.fromkeys(BY_NAME[name].plain_name for name in kinds)
+    # What looked like a leak, and was not tried, is not said to hold either.
+    untried = (*review.trial.untried, *review.trial.passed_over)
+    gone |= {BY_NAME[name].plain_name for name in untried}
     holds = {name: None for name in holds if name not in gone}
     lines = [("Claim", f"{claim} ({stated.source})"), ("Played", played)]
     if stated.claim is not None:
         lines.append(("No contradiction", ", ".join(holds) or "in no kind of game"))
         lines.append(("Broken by", "; ".join(_broken(one) for one in broken) or "no kind of game"))
+        lines += [("Not tried", f"{', '.join(untried)}: more games have to say whether they tell")] * bool(untried)
     lines.append(("Beside the model", _beside(review)))
     lines += [("Note", f"{remark[0].upper()}{remark[1:]}.") for remark in review.remarks]
     return (*lines, ("Not seen", f"{_UNSEEN}."))

@@ -149,6 +149,9 @@ def test_a_trial_may_end_with_the_first_lead_that_breaks_the_claim() -> None:
         return len(put_on_trial(_CLAIM, ["a", "b", "c"], play, frozenset(), str, budget).attempts)
 
     assert (attempts(True), attempts(False)) == (1, 3)
+    fewer = put_on_trial(_CLAIM, ["a", "b", "c"], play, frozenset(), str, Budget(40, (400,), (1.0,), 1, 2, 1))
+    assert {*fewer.passed_over, *(attempt.lead.kind for attempt in fewer.attempts)} == {"a", "b", "c"}
+    assert (len(fewer.passed_over), fewer.untried) == (1, ())
 
 
 def test_kinds_are_scouted_and_the_best_are_looked_at_closely() -> None:

@@ -316,8 +316,17 @@ def test_as_many_clients_are_taken_as_a_wrapper_is_made_for() -> None:
     assert said[-1] == "its noise is made for 20 clients a round, and of 50 clients it asks 10"
     # Flower's FedAvg begins with two clients, whose mean gets the noise of a mean of twenty.
     assert "as soon as 2 clients are there and asks 2" in said[0]
+    waiting = FedAvg(fraction_evaluate=0.0)
+    waiting.configure_train = _waits_for_twenty  # type: ignore[method-assign, assignment]
+    assert nodes_of(DifferentialPrivacyServerSideFixedClipping(waiting, 1.0, 1.0, 20), 20, 20) == (20, [])
     patient = FedAvg(fraction_train=0.2, fraction_evaluate=0.0, min_available_nodes=100)
     assert nodes_of(DifferentialPrivacyServerSideFixedClipping(patient, 1.0, 1.0, 20), None, 20) == (100, [])
+
+
+def _waits_for_twenty(_round: int, _arrays: ArrayRecord, _config: ConfigRecord, grid: Room) -> list[Message]:
+    while len(nodes := list(grid.get_node_ids())) < 20:
+        pass
+    return [Message(RecordDict(), node, "train") for node in nodes]
 
 
 def test_plans_shrink_with_the_time() -> None:
