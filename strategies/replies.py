@@ -42,7 +42,7 @@ def read_replies(
     asked
         The answers that must be there.
     partitions
-        Partition of each node id.
+        Partition of each node that was asked.
     server_round
         Round that is named in errors.
     written
@@ -58,9 +58,7 @@ def read_replies(
     for reply in replies:
         if (client := partitions.get(reply.metadata.src_node_id, -1)) < 0:
             source = reply.metadata.src_node_id
-            raise FederationError(
-                f"round {server_round}: a reply came from node {source}, which is none of the clients"
-            )
+            raise FederationError(f"round {server_round}: a reply came from node {source}, which nobody asked")
         if reply.has_error():
             raise FederationError(f"round {server_round}: client {client} failed: {reason_line(reply.error.reason)}")
         answer = Answer(client, reply.metadata.message_type, _named_batch(reply, client, server_round))
