@@ -12,7 +12,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from fl_audit.errors import require
 
 _SECONDS_TO_ANSWER = 30.0
-"""For all machines together. Each starts a process to answer; one that has fallen silent is not held against anybody."""
+"""For all machines together: each starts a process to answer. One that has fallen silent is passed over."""
 _SECONDS_TO_FETCH = 5.0
 _ASKED = ((platform.python_version, ()), (metadata.version, ("flwr",)))
 """What a machine is asked. These are functions of Python itself, which any version of it finds by their names."""
