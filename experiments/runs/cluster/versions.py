@@ -11,8 +11,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fl_audit.errors import require
 
-_SECONDS_TO_ANSWER = 60.0
-"""A machine starts a process to answer, and may be busy."""
+_SECONDS_TO_ANSWER = 30.0
+"""For all machines together: each starts a process to answer. One that has fallen silent is passed over."""
+_SECONDS_TO_FETCH = 5.0
 _ASKED = ((platform.python_version, ()), (metadata.version, ("flwr",)))
 """What a machine is asked. These are functions of Python itself, which any version of it finds by their names."""
 
@@ -25,7 +26,9 @@ def own_versions() -> str:
 def versions_of(nodes: Iterable[str]) -> dict[str, str]:
     """Return in words what machines have, by Ray's names of them; of a machine that is lost nothing."""
     asked = {node: [_ask(node, *one) for one in _ASKED] for node in nodes}
-    found = {node: [_answer(one) for one in answers] for node, answers in asked.items()}
+    every = [one for answers in asked.values() for one in answers]
+    there, _ = ray.wait(every, num_returns=len(every), timeout=_SECONDS_TO_ANSWER) if every else ([], [])
+    found = {node: [_answer(one) if one in there else None for one in answers] for node, answers in asked.items()}
     return {node: _in_words(*answers) for node, answers in found.items() if None not in answers}
 
 
@@ -69,7 +72,7 @@ def _ask(identity: str, question: Any, arguments: tuple[str, ...]) -> Any:
 
 def _answer(reference: Any) -> str | None:
     try:
-        return str(ray.get(reference, timeout=_SECONDS_TO_ANSWER))
+        return str(ray.get(reference, timeout=_SECONDS_TO_FETCH))
     except metadata.PackageNotFoundError:
         return "no"
     except RayError:
