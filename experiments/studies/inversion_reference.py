@@ -1,4 +1,4 @@
-"""Gradient inversion by the code of Geiping et al. 2020, as a script for an environment of its own: it is no part of us.
+"""Gradient inversion by the code of Geiping et al. 2020, as a script for an environment of its own.
 
 The environment has torch and, on its path, a checkout of github.com/JonasGeiping/invertinggradients. The script reads
 an archive with the weights of a network, what each owner shared, labels, and the numbers of iterations and smoothness;

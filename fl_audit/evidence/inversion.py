@@ -1,10 +1,19 @@
 """How close drawn pictures come to the true ones: PSNR, SSIM, and how often the drawing names the true picture."""
 
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 from scipy.optimize import linear_sum_assignment
+from scipy.special import ndtr, ndtri
+from torch import Tensor
 
+from fl_audit.adversaries.inversion.attack import OtherPictures, drawn_pictures
+from fl_audit.adversaries.inversion.descent import USUAL, Descent
+from fl_audit.adversaries.inversion.shared import SharedUpdate
 from fl_audit.arrays import Flags, Floats, Floats32
 from fl_audit.data.structural import patches_of, structural_dissimilarity
 from fl_audit.errors import require
@@ -43,6 +52,152 @@ class Likeness:
             Of each picture, larger for closer drawings.
         """
         return float(np.sort(values)[-max(1, round(WORST * len(values))) :].mean())
+
+
+@dataclass(frozen=True)
+class Level:
+    """How much noise hides a contribution from whoever knows all others.
+
+    Parameters
+    ----------
+    epsilon
+        Of the promise; infinite without noise.
+    mu
+        Length of a clipped contribution over the noise, all rounds together; infinite without noise.
+    bound
+        Largest probability with which anybody names the true one of the candidates, from 0 to 1.
+    """
+
+    epsilon: float
+    mu: float
+    bound: float
+
+    @classmethod
+    def gaussian(cls, epsilon: float, mu: float, candidates: int) -> "Level":
+        """Return the level of Gaussian noise, whose bound is Phi(mu + Phi^-1(1 / candidates)).
+
+        Parameters
+        ----------
+        epsilon, mu
+            As they are kept.
+        candidates
+            From how many equally likely ones the true one is named.
+        """
+        return cls(epsilon, mu, float(ndtr(mu + ndtri(1 / candidates))))
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What an attacker drew under some noise.
+
+    Parameters
+    ----------
+    level
+        The noise.
+    pictures
+        Float32 (pictures, *shape).
+    likeness
+        How close they came.
+    """
+
+    level: Level
+    pictures: Floats32
+    likeness: Likeness
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What an attacker draws who knows all records but one.
+
+    Parameters
+    ----------
+    true
+        The pictures, float32 (pictures, *shape).
+    drawings
+        From no noise to the most.
+    own
+        Which of them is at the run's own noise.
+    """
+
+    true: Floats32
+    drawings: tuple[Drawing, ...]
+    own: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `pictures`."""
+        told = [_entry(one) | {"own": number == self.own} for number, one in enumerate(self.drawings)]
+        return {"pictures": told}
+
+
+def _entry(drawing: Drawing) -> dict[str, Any]:
+    level, found = drawing.level, drawing.likeness
+    shown = {"psnr": float(found.psnr.mean()), "psnr_worst": found.worst(found.psnr), "epsilon": level.epsilon}
+    return {name: value if math.isfinite(value) else None for name, value in shown.items()} | {
+        "candidates": found.candidates,
+        "bound": level.bound,
+        "named": float(found.named.mean()),
+        "ssim": float(found.ssim.mean()),
+        "ssim_worst": found.worst(found.ssim),
+    }
+
+
+@dataclass(frozen=True)
+class Victims:
+    """Whose pictures are drawn, and among whose they are to be found.
+
+    Parameters
+    ----------
+    pictures, labels
+        The true ones, float32 (pictures, *shape) and int64 (pictures,).
+    candidates
+        Other pictures, beside each true one, float32 (candidates, *shape).
+    """
+
+    pictures: Tensor
+    labels: Tensor
+    candidates: Tensor
+
+
+def drawings(
+    shared: SharedUpdate,
+    victims: Victims,
+    others: OtherPictures,
+    levels: Sequence[Level],
+    draws: Callable[[int], np.random.Generator],
+    descent: Descent = USUAL,
+    on_step: Callable[[int], None] = lambda done: None,
+) -> Iterator[Drawing]:
+    """Yield what an attacker draws who knows all records but one, at every level of noise.
+
+    Every release is asked at the same weights, so that all rounds say the same and their noise averages: the most that
+    a server may do to a picture within the promise.
+
+    Parameters
+    ----------
+    shared
+        How a picture becomes an update, with a clipping norm.
+    victims
+        Whose pictures.
+    others
+        What the attacker has of the population.
+    levels
+        The noise.
+    draws
+        Generator of each level's noise and starts, by its number.
+    descent, on_step
+        As for `descended`.
+    """
+    assert shared.clipping_norm is not None, "noise has a clipping norm"
+    gradients = shared.of_many(victims.pictures.unsqueeze(1), victims.labels.unsqueeze(1))
+    true, candidates = victims.pictures.cpu().numpy(), victims.candidates.cpu().numpy()
+    for number, level in enumerate(levels):
+        draw, noise = draws(number), shared.clipping_norm / level.mu
+        seen = gradients
+        if math.isfinite(level.mu):
+            normals = torch.from_numpy(draw.standard_normal(gradients.shape, dtype=np.float32))
+            seen = gradients + noise * normals.to(gradients.device)
+        found = drawn_pictures(shared, seen, 1, noise, others, draw, descent, on_step)[:, 0].cpu().numpy()
+        yield Drawing(level, found, likeness(true, found, candidates))
 
 
 def matched(true: Floats32, drawn: Floats32) -> Floats32:
@@ -95,7 +250,7 @@ def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> Likeness:
 
 def _named(drawn: Floats32, error: Floats, population: Floats32) -> Flags:
     """Return which drawings are nearer to their own picture than to every other one, by squared error."""
-    flat, others = (np.float64(one.reshape(len(one), -1)) for one in (drawn, population))
+    flat, others = (one.reshape(len(one), -1).astype(np.float64) for one in (drawn, population))
     apart = np.square(flat).sum(1)[:, None] - 2 * flat @ others.T + np.square(others).sum(1)
     named: Flags = error * flat.shape[1] < apart.min(axis=1, initial=np.inf)
     return named

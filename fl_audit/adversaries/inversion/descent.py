@@ -56,6 +56,9 @@ class Descent:
         require(self.seconds > 0, f"seconds are {self.seconds}: accepted are positive numbers")
 
 
+USUAL = Descent()
+
+
 def total_variation(pictures: Tensor) -> Tensor:
     """Return the mean change from pixel to pixel, down plus across, of pictures (..., height, width)."""
     down, across = pictures.diff(dim=-2).abs().mean(), pictures.diff(dim=-1).abs().mean()
@@ -67,7 +70,7 @@ def descended(
     seen: Tensor,
     labels: Tensor,
     draw: np.random.Generator,
-    descent: Descent = Descent(),
+    descent: Descent = USUAL,
     on_step: Callable[[int], None] = lambda done: None,
 ) -> Tensor:
     """Return pictures whose updates are those that were seen, as nearly as the search finds them.
@@ -100,7 +103,7 @@ def descended(
     """
     started, best, fit = time.monotonic(), None, None
     objective = _objective(shared, descent.smoothness)
-    together = max(1, CACHE_BUDGET // seen.shape[1])
+    together = max(1, CACHE_BUDGET // (labels.shape[1] * seen.shape[1]))
     slopes, fits = (vmap(found, chunk_size=together) for found in (grad(objective), objective))
     shape = (*labels.shape, *shared.model.feature_shape)
     for restart in range(descent.restarts):

@@ -26,12 +26,12 @@ def of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor)
     (the Gauss-Markov estimate). Only products of updates are needed: with U and X centred it is
     mean(x) + X' (U U' + n noise^2 I)^-1 U (seen - mean(u)). Without noise it is as good as the span of the others.
     """
-    flat, others = pictures.flatten(1).double(), updates.double()
-    middle, centre = flat.mean(0), others.mean(0)
-    others = others - centre
-    products = others @ others.T
-    # Centred updates are dependent: without noise a part in 10^9 of their size keeps the system solvable.
-    ridge = len(others) * noise**2 + 1e-9 * float(products.diagonal().mean())
-    shares = torch.linalg.solve(products + ridge * torch.eye(len(others)).to(products), others @ (seen - centre).T)
+    flat, centre = pictures.flatten(1).double(), updates.mean(0)
+    middle, apart = flat.mean(0), updates - centre  # of large models these fill the memory: they stay in float32
+    products = (apart @ apart.T).double()
+    # Centred updates are dependent: without noise a part in 10^6 of their size keeps the system solvable.
+    ridge = len(apart) * noise**2 + 1e-6 * float(products.diagonal().mean())
+    products.diagonal().add_(ridge)
+    shares: Tensor = torch.linalg.solve(products, (apart @ (seen - centre).T).double())
     found = middle + shares.T @ (flat - middle)
     return found.clamp(0, 1).float().reshape(len(seen), *pictures.shape[1:])

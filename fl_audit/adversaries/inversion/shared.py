@@ -13,7 +13,7 @@ from fl_audit.errors import require
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.module_checks import without_hints
 from fl_audit.learning.names import LocalOptimizer
-from fl_audit.learning.stacked import StackedModel
+from fl_audit.learning.stacked import CACHE_BUDGET, StackedModel
 
 _Parameters = dict[str, Tensor]
 
@@ -86,7 +86,8 @@ class SharedUpdate:
         labels
             Int64 (owners, records).
         """
-        return vmap(self.of)(records, labels).detach()
+        together = max(1, CACHE_BUDGET // (records.shape[1] * self.model.layout.size))
+        return vmap(self.of, chunk_size=together)(records, labels).detach()
 
     def _moved(self, parameters: _Parameters, records: Tensor, labels: Tensor) -> Tensor:
         """Return the start less the end of SGD on the mean loss of each batch."""
