@@ -23,23 +23,12 @@ from fl_audit.mechanisms.weighing import local_sensitivity
 
 @dataclass(frozen=True)
 class Task:
-    """What a client is asked for in a round.
+    """What a client is asked for in a round."""
 
-    Parameters
-    ----------
-    models
-        Float32 tensor (worlds, parameters).
-    moment
-        The round.
-    taking_part
-        Which records of its shard take part, (worlds, records); None is all of them.
-    told
-        What became of its records where it randomised them; None where it trains on them as they are.
-    """
-
-    models: torch.Tensor
-    moment: Moment
-    taking_part: Flags | None = None
+    models: torch.Tensor  # float32 tensor (worlds, parameters)
+    moment: Moment  # the round
+    taking_part: Flags | None = None  # which records of its shard take part, (worlds, records); None is all of them
+    # What became of its records where it randomised them; None where it trains on them as they are.
     told: ToldRecords | None = None
 
 

@@ -35,22 +35,13 @@ class LossPart:
 
 @dataclass(frozen=True)
 class MomentsQuestion:
-    """What the server says when it asks for moments.
+    """What the server says when it asks for moments."""
 
-    Parameters
-    ----------
-    low, high
-        The range by which losses are normalised (worlds,).
-    population
-        Moments of the population sample's scores.
-    star
-        delta and cut of Epsilon*.
-    """
-
+    # `low`, `high`: the range by which losses are normalised (worlds,).
     low: Floats
     high: Floats
-    population: ScoreMoments
-    star: StarSettings
+    population: ScoreMoments  # moments of the population sample's scores
+    star: StarSettings  # delta and cut of Epsilon*
 
 
 def losses_held(game: Game, client: int, models: Tensor, membership: Membership | None) -> list[LossPart]:

@@ -9,21 +9,11 @@ from fl_audit.errors import require
 
 @dataclass(frozen=True)
 class WorldBatch:
-    """Worlds that are trained together.
+    """Worlds that are trained together."""
 
-    Parameters
-    ----------
-    index
-        Position of the batch in the run, from 0.
-    first
-        Index of its first world.
-    count
-        Number of its worlds, at least 1.
-    """
-
-    index: int
-    first: int
-    count: int
+    index: int  # position of the batch in the run, from 0
+    first: int  # index of its first world
+    count: int  # number of its worlds, at least 1
 
     @property
     def worlds(self) -> range:

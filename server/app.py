@@ -57,61 +57,30 @@ _Inquiry = InsiderInquiry | LossQueries | AccountantNotes
 
 @dataclass(frozen=True)
 class FederationPlan:
-    """What the server is to do.
+    """What the server is to do."""
 
-    Parameters
-    ----------
-    public
-        The public game.
-    seed
-        Secret seed of the run.
-    model_seed
-        Public seed of the initial weights.
-    batches
-        Batches still to be computed.
-    batches_in_flight
-        Batches that travel together.
-    time_limit
-        Seconds that one client call may take.
-    keep_releases
-        Of how many worlds, from world 0, all that clients saw is kept.
-    star
-        delta and cut of Epsilon*; None leaves Epsilon* out.
-    membership
-        Whether the final models are attacked by the membership adversary.
-    evaluate_every
-        Rounds between two evaluated releases; the initial models and the last release are always evaluated.
-    federated_losses
-        How Epsilon* is found without pooling members' losses; None pools them.
-    strategy
-        The strategy that the server follows; a study of broken mechanisms puts another in its place.
-    patience
-        So many evaluated releases without a smaller loss on the population sample end the training of a world, see
-        `EarlyStopping`; None trains all rounds.
-    sees_weights
-        Whether what white-box attackers see of the targets is kept.
-    more
-        What final models are asked about the targets beside their records.
-    initial
-        Where training begins.
-    """
-
-    public: PublicGame
-    seed: int
-    model_seed: int
-    batches: tuple[WorldBatch, ...]
-    batches_in_flight: int = 1
-    time_limit: float = 600.0
-    keep_releases: int = 4
-    star: StarSettings | None = None
-    membership: bool = True
+    public: PublicGame  # the public game
+    seed: int  # secret seed of the run
+    model_seed: int  # public seed of the initial weights
+    batches: tuple[WorldBatch, ...]  # batches still to be computed
+    batches_in_flight: int = 1  # batches that travel together
+    time_limit: float = 600.0  # seconds that one client call may take
+    keep_releases: int = 4  # of how many worlds, from world 0, all that clients saw is kept
+    star: StarSettings | None = None  # delta and cut of Epsilon*; None leaves Epsilon* out
+    membership: bool = True  # whether the final models are attacked by the membership adversary
+    # Rounds between two evaluated releases; the initial models and the last release are always evaluated.
     evaluate_every: int = 1
+    # How Epsilon* is found without pooling members' losses; None pools them.
     federated_losses: FederatedLosses | None = None
+    # The strategy that the server follows; a study of broken mechanisms puts another in its place.
     strategy: type[DPStrategy] = DPStrategy
+    # So many evaluated releases without a smaller loss on the population sample end the training of a world, see
+    # `EarlyStopping`; None trains all rounds.
     patience: int | None = None
-    sees_weights: bool = False
+    sees_weights: bool = False  # whether what white-box attackers see of the targets is kept
+    # What final models are asked about the targets beside their records.
     more: MoreQuestions = field(default_factory=MoreQuestions)
-    initial: InitialWeights = InitialWeights.DRAWN
+    initial: InitialWeights = InitialWeights.DRAWN  # where training begins
 
     @property
     def evaluated_releases(self) -> tuple[int, ...]:
@@ -131,32 +100,15 @@ class FederationClock:
 
 @dataclass
 class ReleaseRecorder:
-    """Keeps what clients see of the first worlds.
+    """Keeps what clients see of the first worlds."""
 
-    Parameters
-    ----------
-    view
-        What they see: noised sums or models.
-    keep
-        Of how many worlds.
-    on_round
-        Told the number of worlds that moved one round.
-    noise_seeds
-        Seeds of the noise that the insider knows; none where the server adds the noise.
-    initial
-        The initial models, by batch.
-    rounds
-        What was seen of each round, by batch.
-    norms
-        The clipping norms of each round, of all worlds, by batch; none where the norm is fixed.
-    """
-
-    view: View
-    keep: int
-    on_round: Callable[[int], None]
-    noise_seeds: tuple[int, ...] = ()
-    initial: dict[str, Tensor] = field(default_factory=dict)
-    rounds: dict[str, list[dict[str, Tensor]]] = field(default_factory=dict)
+    view: View  # what they see: noised sums or models
+    keep: int  # of how many worlds
+    on_round: Callable[[int], None]  # told the number of worlds that moved one round
+    noise_seeds: tuple[int, ...] = ()  # seeds of the noise that the insider knows; none where the server adds the noise
+    initial: dict[str, Tensor] = field(default_factory=dict)  # the initial models, by batch
+    rounds: dict[str, list[dict[str, Tensor]]] = field(default_factory=dict)  # what was seen of each round, by batch
+    # The clipping norms of each round, of all worlds, by batch; none where the norm is fixed.
     norms: dict[str, list[Floats]] = field(default_factory=dict)
 
     def start(self, batch: WorldBatch, initial: Tensor) -> None:

@@ -57,27 +57,13 @@ def require_evaluable(game: Game, epsilon_star: bool, membership: bool) -> None:
 
 @dataclass(frozen=True)
 class EvaluatedRelease:
-    """One released model of every world of a batch, as findings look at it; what they share is worked out once.
+    """One released model of every world of a batch, as findings look at it; what they share is worked out once."""
 
-    Parameters
-    ----------
-    game
-        The game with its data.
-    batch
-        The worlds.
-    number
-        Which release, 0 being the initial models.
-    models
-        Stacked models (worlds, parameters).
-    membership
-        Which targets were in.
-    """
-
-    game: Game
-    batch: WorldBatch
-    number: int
-    models: Tensor
-    membership: Membership
+    game: Game  # the game with its data
+    batch: WorldBatch  # the worlds
+    number: int  # which release, 0 being the initial models
+    models: Tensor  # stacked models (worlds, parameters)
+    membership: Membership  # which targets were in
 
     @property
     def is_last(self) -> bool:

@@ -29,38 +29,17 @@ RELEASE_FINDINGS = ("test_accuracy", "epsilon_star")
 
 @dataclass(frozen=True)
 class BatchResult:
-    """Everything that is known after the last round of a batch.
+    """Everything that is known after the last round of a batch."""
 
-    Parameters
-    ----------
-    batch
-        The worlds.
-    membership
-        Which targets were in.
-    rounds
-        Number of rounds.
-    evaluated
-        Numbers of the releases that were evaluated, 0 being the initial models.
-    columns
-        What all who looked found.
-    final_models
-        Models after the last round (worlds, parameters).
-    kept
-        What clients saw of the kept worlds, by name; empty if the batch has none.
-    targets
-        Numbers of the units that are targets, ascending.
-    outputs
-        What the final models answer to the targets' records, by name; empty in the game of identifiability.
-    """
-
-    batch: WorldBatch
-    membership: Membership
-    rounds: int
-    evaluated: tuple[int, ...]
-    columns: Columns
-    final_models: Tensor
-    kept: Mapping[str, Tensor]
-    targets: tuple[int, ...] = ()
+    batch: WorldBatch  # the worlds
+    membership: Membership  # which targets were in
+    rounds: int  # number of rounds
+    evaluated: tuple[int, ...]  # numbers of the releases that were evaluated, 0 being the initial models
+    columns: Columns  # what all who looked found
+    final_models: Tensor  # models after the last round (worlds, parameters)
+    kept: Mapping[str, Tensor]  # what clients saw of the kept worlds, by name; empty if the batch has none
+    targets: tuple[int, ...] = ()  # numbers of the units that are targets, ascending
+    # What the final models answer to the targets' records, by name; empty in the game of identifiability.
     outputs: Mapping[str, Tensor] = field(default_factory=dict)
 
     def frames(self, prior: float) -> dict[str, pd.DataFrame]:

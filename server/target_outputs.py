@@ -29,21 +29,11 @@ QUERIES, VALUES = "queries", "values"
 
 @dataclass(frozen=True)
 class MoreQuestions:
-    """What final models are asked about the targets beside their records.
+    """What final models are asked about the targets beside their records."""
 
-    Parameters
-    ----------
-    queries
-        How many ways of asking about each target; 1 is its records alone.
-    ways
-        Which ways these are; None with one.
-    attribute
-        The attribute whose values are tried; None if none are.
-    """
-
-    queries: int = 1
-    ways: Queries | None = None
-    attribute: Attribute | None = None
+    queries: int = 1  # how many ways of asking about each target; 1 is its records alone
+    ways: Queries | None = None  # which ways these are; None with one
+    attribute: Attribute | None = None  # the attribute whose values are tried; None if none are
 
 
 class TargetOutputs:

@@ -50,27 +50,13 @@ class Challenger(Protocol):
 
 @dataclass(frozen=True)
 class Roster:
-    """Who is who in a federation.
+    """Who is who in a federation."""
 
-    Parameters
-    ----------
-    nodes
-        Node id of each partition, by partition.
-    targets
-        By partition, the targets of the game that it holds.
-    insiders
-        Partitions of the insiders, with those of the colluders of each.
-    shards
-        Which units each partition holds: indices of records of D, or the client itself.
-    units
-        Number of all units.
-    """
-
-    nodes: dict[int, int]
-    targets: tuple[tuple[int, ...], ...]
-    insiders: dict[int, tuple[int, ...]]
-    shards: tuple[Integers, ...]
-    units: int
+    nodes: dict[int, int]  # node id of each partition, by partition
+    targets: tuple[tuple[int, ...], ...]  # by partition, the targets of the game that it holds
+    insiders: dict[int, tuple[int, ...]]  # partitions of the insiders, with those of the colluders of each
+    shards: tuple[Integers, ...]  # which units each partition holds: indices of records of D, or the client itself
+    units: int  # number of all units
 
     @property
     def partitions(self) -> dict[int, int]:
@@ -85,36 +71,19 @@ class Roster:
 
 @dataclass(frozen=True)
 class AskedClient:
-    """A client that is asked to contribute.
+    """A client that is asked to contribute."""
 
-    Parameters
-    ----------
-    client
-        Its partition.
-    rows
-        In which worlds of the batch, ascending; None is in all of them.
-    more
-        What it is told beside the models.
-    """
-
-    client: int
-    rows: Integers | None = None
-    more: dict[str, ConfigRecordValues] = field(default_factory=dict)
+    client: int  # its partition
+    rows: Integers | None = None  # in which worlds of the batch, ascending; None is in all of them
+    more: dict[str, ConfigRecordValues] = field(default_factory=dict)  # what it is told beside the models
 
 
 @dataclass(frozen=True)
 class Call:
-    """Everybody who is asked to contribute to a round of a batch.
+    """Everybody who is asked to contribute to a round of a batch."""
 
-    Parameters
-    ----------
-    asked
-        The clients, ascending.
-    taking_part
-        Which units take part, bool (worlds, units), where a secret sample does; None elsewhere.
-    """
-
-    asked: tuple[AskedClient, ...]
+    asked: tuple[AskedClient, ...]  # the clients, ascending
+    # Which units take part, bool (worlds, units), where a secret sample does; None elsewhere.
     taking_part: Tensor | None = None
 
 

@@ -25,27 +25,13 @@ WriteMessage = Callable[[int, str, WorldBatch, int, ArrayRecord, More], Message]
 
 @dataclass
 class Transcript:
-    """What the rounds of one batch have come to.
+    """What the rounds of one batch have come to."""
 
-    Parameters
-    ----------
-    models
-        Successive models, newest last, as many as an observer may need: up to three.
-    made
-        The newest round; None before the first.
-    optimizer
-        State of the server optimizer.
-    norms
-        The clipping norms of the next round where they are adaptive, float64 (worlds,).
-    steps
-        The newest rounds, as many as an observer may need to weigh the next one.
-    """
-
-    models: list[Tensor]
-    made: Made | None = None
-    optimizer: OptimizerState = field(default_factory=OptimizerState)
-    norms: Tensor | None = None
-    steps: tuple[Step, ...] = ()
+    models: list[Tensor]  # successive models, newest last, as many as an observer may need: up to three
+    made: Made | None = None  # the newest round; None before the first
+    optimizer: OptimizerState = field(default_factory=OptimizerState)  # state of the server optimizer
+    norms: Tensor | None = None  # the clipping norms of the next round where they are adaptive, float64 (worlds,)
+    steps: tuple[Step, ...] = ()  # the newest rounds, as many as an observer may need to weigh the next one
 
 
 class Inquiry(Protocol):

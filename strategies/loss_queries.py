@@ -44,21 +44,12 @@ _RANGE, _MOMENTS = f"query.{Query.LOSS_RANGE}", f"query.{Query.LOSS_MOMENTS}"
 
 @dataclass(frozen=True)
 class FederatedLosses:
-    """How Epsilon* is found without pooling losses.
+    """How Epsilon* is found without pooling losses."""
 
-    Parameters
-    ----------
-    star
-        delta and cut of Epsilon*.
-    loss_range
-        Public range by which losses are normalised, those beyond it clipped to it; None asks for the extremes.
-    client_epsilon_star
-        Whether clients tell the server Epsilon* of their own shards.
-    """
-
-    star: StarSettings
+    star: StarSettings  # delta and cut of Epsilon*
+    # Public range by which losses are normalised, those beyond it clipped to it; None asks for the extremes.
     loss_range: tuple[float, float] | None = None
-    client_epsilon_star: bool = False
+    client_epsilon_star: bool = False  # whether clients tell the server Epsilon* of their own shards
 
 
 class PopulationEvaluator(Protocol):
@@ -70,32 +61,15 @@ class PopulationEvaluator(Protocol):
 
 @dataclass
 class LossQueries:
-    """The questions of a run of some batches, and Epsilon* from the answers.
+    """The questions of a run of some batches, and Epsilon* from the answers."""
 
-    Parameters
-    ----------
-    settings
-        What is asked.
-    releases
-        Numbers of the releases that are asked about, ascending.
-    batches
-        The batches that travel together.
-    clients
-        Number of clients.
-    population
-        Losses of the population sample.
-    epsilon_star
-        By batch, Epsilon* (worlds,) of each release, in order.
-    client_epsilon_star
-        By batch, Epsilon* (worlds, clients) of each shard at each release, where clients tell it.
-    """
-
-    settings: FederatedLosses
-    releases: Sequence[int]
-    batches: Sequence[WorldBatch]
-    clients: int
-    population: PopulationEvaluator
-    epsilon_star: dict[str, list[Floats]] = field(init=False)
+    settings: FederatedLosses  # what is asked
+    releases: Sequence[int]  # numbers of the releases that are asked about, ascending
+    batches: Sequence[WorldBatch]  # the batches that travel together
+    clients: int  # number of clients
+    population: PopulationEvaluator  # losses of the population sample
+    epsilon_star: dict[str, list[Floats]] = field(init=False)  # by batch, Epsilon* (worlds,) of each release, in order
+    # By batch, Epsilon* (worlds, clients) of each shard at each release, where clients tell it.
     client_epsilon_star: dict[str, list[Floats]] = field(init=False)
     _ranges: dict[str, LossRange] = field(init=False, default_factory=dict)
     _population: dict[str, ScoreMoments] = field(init=False, default_factory=dict)

@@ -21,26 +21,14 @@ from strategies.replies import read_array
 
 @dataclass(frozen=True)
 class ReceivedContribution:
-    """What one client sent.
+    """What one client sent."""
 
-    Parameters
-    ----------
-    client
-        Its partition.
-    reply
-        Its reply.
-    rows
-        The worlds of the batch that it was asked about, ascending; None is all of them.
-    longest
-        The largest L2 norm that an honest contribution has, one for all worlds of the batch or each its own (worlds,).
-    half_bits
-        Whether it may tell one half in place of a bit, as a client does who is not there in a world.
-    """
-
-    client: int
-    reply: Message
-    rows: Integers | None = None
+    client: int  # its partition
+    reply: Message  # its reply
+    rows: Integers | None = None  # the worlds of the batch that it was asked about, ascending; None is all of them
+    # The largest L2 norm that an honest contribution has, one for all worlds of the batch or each its own (worlds,).
     longest: Floats | float = np.inf
+    # Whether it may tell one half in place of a bit, as a client does who is not there in a world.
     half_bits: bool = True
 
     def shape(self, shape: tuple[int, int]) -> tuple[int, int]:
@@ -50,23 +38,13 @@ class ReceivedContribution:
 
 @dataclass(frozen=True)
 class Received:
-    """What came of a round.
+    """What came of a round."""
 
-    Parameters
-    ----------
-    total
-        Sum of contributions in partition order, float32 (worlds, parameters).
-    local_sensitivity
-        What the victim says of it, float64 (worlds,); zero where the noise does not follow it.
-    centred_bits
-        Sum over clients of their bits less one half, float64 (worlds,); zero where the norm is fixed.
-    of_victim
-        The victim's contribution by itself, where the server is the adversary; None elsewhere.
-    """
-
-    total: Tensor
-    local_sensitivity: Floats
+    total: Tensor  # sum of contributions in partition order, float32 (worlds, parameters)
+    local_sensitivity: Floats  # what the victim says of it, float64 (worlds,); zero where the noise does not follow it
+    # Sum over clients of their bits less one half, float64 (worlds,); zero where the norm is fixed.
     centred_bits: Tensor
+    # The victim's contribution by itself, where the server is the adversary; None elsewhere.
     of_victim: Tensor | None = None
 
 

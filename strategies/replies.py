@@ -19,21 +19,11 @@ _LONGEST_REASON = 400
 
 @dataclass(frozen=True)
 class Answer:
-    """What one client answered about one batch.
+    """What one client answered about one batch."""
 
-    Parameters
-    ----------
-    client
-        Partition of the client.
-    kind
-        Message type, such as `train` or `query.observe`.
-    batch
-        Name of the batch.
-    """
-
-    client: int
-    kind: str
-    batch: str
+    client: int  # partition of the client
+    kind: str  # message type, such as `train` or `query.observe`
+    batch: str  # name of the batch
 
 
 def read_replies(

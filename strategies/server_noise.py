@@ -15,14 +15,9 @@ class CorrelatedDraws:
     """Draws w_t = (z_t - sum over s < t of C_ts w_s) / C_tt, so that C w = z: the rows of C^-1 z, one a round.
 
     The server alone keeps what it drew before; nobody else could undo it.
-
-    Parameters
-    ----------
-    noise
-        Which matrix C.
     """
 
-    noise: CorrelatedGaussian
+    noise: CorrelatedGaussian  # which matrix C
     _matrix: Floats = field(init=False)
     _drawn: deque[Tensor] = field(init=False)
 

@@ -37,32 +37,17 @@ _PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "adjace
 
 @dataclass(frozen=True)
 class AuditSpeedSetting:
-    """One audit and its targets.
+    """One audit and its targets."""
 
-    Parameters
-    ----------
-    data, model, delta
-        The configuration, as far as settings differ.
-    worlds
-        Worlds of a run.
-    authors_seconds
-        Seconds a repetition that the published code takes on one thread.
-    targets
-        Milliseconds a world on two cores, by engine.
-    local_actors
-        Client calls at a time of the local engine in its target.
-    evaluate_every
-        Rounds between evaluated releases.
-    """
-
+    # `data`, `model`, `delta`: the configuration, as far as settings differ.
     data: Mapping[str, Any]
     model: str
     delta: float
-    worlds: int
-    authors_seconds: float
-    targets: Mapping[Engine, float]
-    local_actors: int = 1
-    evaluate_every: int = 1
+    worlds: int  # worlds of a run
+    authors_seconds: float  # seconds a repetition that the published code takes on one thread
+    targets: Mapping[Engine, float]  # milliseconds a world on two cores, by engine
+    local_actors: int = 1  # client calls at a time of the local engine in its target
+    evaluate_every: int = 1  # rounds between evaluated releases
 
 
 SETTINGS = {

@@ -48,24 +48,13 @@ _GAUSSIAN = frozenset(BoundMethod) - {BoundMethod.BAYES}
 
 @dataclass(frozen=True)
 class KnownMechanism:
-    """A mechanism with known epsilon.
+    """A mechanism with known epsilon."""
 
-    Parameters
-    ----------
-    name
-        Its name and parameters.
-    epsilon
-        Its exact epsilon at a delta, the larger of both directions.
-    draw
-        Log-likelihood ratios of so many outputs under D and as many under D'.
-    holds
-        The methods whose assumption holds; `bayes` promises nothing anywhere.
-    """
-
-    name: str
-    epsilon: Callable[[float], float]
+    name: str  # its name and parameters
+    epsilon: Callable[[float], float]  # its exact epsilon at a delta, the larger of both directions
+    # Log-likelihood ratios of so many outputs under D and as many under D'.
     draw: Callable[[np.random.Generator, int], tuple[Floats, Floats]]
-    holds: frozenset[BoundMethod]
+    holds: frozenset[BoundMethod]  # the methods whose assumption holds; `bayes` promises nothing anywhere
 
 
 @dataclass(frozen=True)

@@ -59,27 +59,17 @@ TARGETS = (
 
 @dataclass(frozen=True)
 class TrainedFederation:
-    """What is trained.
+    """What is trained."""
 
-    Parameters
-    ----------
-    path
-        Archive of the records.
-    clients, records, cohort, rounds
-        Clients, records of each, clients of a round, and rounds of a run, at least 2.
-    cores
-        Client processes, or threads.
-    pfl
-        Interpreter that has pfl-research.
-    """
-
-    path: Path
+    path: Path  # archive of the records
+    # `clients`, `records`, `cohort`, `rounds`: clients, records of each, clients of a round, and rounds of a run, at
+    # least 2.
     clients: int
     records: int
     cohort: int
     rounds: int
-    cores: int
-    pfl: str | None
+    cores: int  # client processes, or threads
+    pfl: str | None  # interpreter that has pfl-research
 
     def settings(self) -> dict[str, str | int | float]:
         """Return what the others' clients and scripts are told."""

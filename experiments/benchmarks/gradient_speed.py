@@ -31,27 +31,15 @@ _NORM = 3.0
 
 @dataclass(frozen=True)
 class GradientSpeedSetting:
-    """One network with its data and its targets.
+    """One network with its data and its targets."""
 
-    Parameters
-    ----------
-    label
-        Name in the table.
-    spec
-        The network.
-    examples, worlds
-        Size of the batch, and how many worlds take part.
-    slowest_to_plain
-        Largest accepted ratio of the time to that of the plain gradient.
-    fastest_to_opacus
-        Smallest accepted ratio of Opacus' time to ours; None where there is no target.
-    """
-
-    label: str
-    spec: ModelSpec
+    label: str  # name in the table
+    spec: ModelSpec  # the network
+    # `examples`, `worlds`: size of the batch, and how many worlds take part.
     examples: int
     worlds: int
-    slowest_to_plain: float = 2.0
+    slowest_to_plain: float = 2.0  # largest accepted ratio of the time to that of the plain gradient
+    # Smallest accepted ratio of Opacus' time to ours; None where there is no target.
     fastest_to_opacus: float | None = None
 
 

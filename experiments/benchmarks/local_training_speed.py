@@ -33,24 +33,13 @@ _MANY_WORLDS = 50
 
 @dataclass(frozen=True)
 class LocalTrainingSetting:
-    """One network with a client's number of records and the targets.
+    """One network with a client's number of records and the targets."""
 
-    Parameters
-    ----------
-    label
-        Name in the table.
-    spec
-        The network.
-    records
-        Records of a client.
-    fewest_to_loop
-        Smallest accepted ratios of client updates a second to those of the plain loop, in one world and in many; None
-        where there is no target.
-    """
-
-    label: str
-    spec: ModelSpec
-    records: int = 50
+    label: str  # name in the table
+    spec: ModelSpec  # the network
+    records: int = 50  # records of a client
+    # Smallest accepted ratios of client updates a second to those of the plain loop, in one world and in many; None
+    # where there is no target.
     fewest_to_loop: tuple[float, float] | None = None
 
 

@@ -88,12 +88,13 @@ AddressOption = Annotated[
 DataDirOption = Annotated[
     Path | None, typer.Option("--data-dir", metavar="DIR", help="Data directory.  [default: FL_AUDIT_DATA]")
 ]
+ADJACENCY_HELP = f"How neighbours differ: one of {', '.join(Adjacency)}."
 AdjacencyOption = Annotated[
     str,
     typer.Option(
         "--adjacency",
         metavar="NAME",
-        help=f"How neighbours differ: one of {', '.join(Adjacency)}.",
+        help=ADJACENCY_HELP,
         autocompletion=among(Adjacency),
     ),
 ]

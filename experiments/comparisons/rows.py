@@ -15,30 +15,16 @@ STAR, ATTACK = "Epsilon*, mean over worlds (nats)", "Lower bound on epsilon, "
 
 @dataclass(frozen=True)
 class RunRow:
-    """One run; None stands where it has no such number.
+    """One run; None stands where it has no such number."""
 
-    Parameters
-    ----------
-    run
-        Name of its directory.
-    verdict
-        What became of the promise.
-    belief
-        The promise: nobody becomes surer than this, but for a chance of delta.
-    epsilon, delta
-        The same promise as differential privacy.
-    noise_multiplier
-        Of its noise.
-    findings
-        The numbers of the report's page by name, each with its interval, what is promised, and how the two stand.
-    """
-
-    run: str
-    verdict: str
-    belief: float | None
+    run: str  # name of its directory
+    verdict: str  # what became of the promise
+    belief: float | None  # the promise: nobody becomes surer than this, but for a chance of delta
+    # `epsilon`, `delta`: the same promise as differential privacy.
     epsilon: float | None
     delta: float | None
-    noise_multiplier: float | None
+    noise_multiplier: float | None  # of its noise
+    # The numbers of the report's page by name, each with its interval, what is promised, and how the two stand.
     findings: Mapping[str, Mapping[str, Any]]
 
     def value(self, name: str) -> float | None:

@@ -15,21 +15,11 @@ from fl_audit.api.stored_run import Run
 
 @dataclass(frozen=True)
 class Series:
-    """A number over the rounds.
+    """A number over the rounds."""
 
-    Parameters
-    ----------
-    name
-        Such as `belief/mean`.
-    steps
-        Rounds, or releases from 0, the initial model.
-    values
-        Finite numbers, as many.
-    """
-
-    name: str
-    steps: tuple[int, ...]
-    values: tuple[float, ...]
+    name: str  # such as `belief/mean`
+    steps: tuple[int, ...]  # rounds, or releases from 0, the initial model
+    values: tuple[float, ...]  # finite numbers, as many
 
 
 def series_of(run: Run) -> list[Series]:

@@ -18,37 +18,20 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class ItemRow:
-    """One number of the paper, and what theory and our own runs say of it.
+    """One number of the paper, and what theory and our own runs say of it."""
 
-    Parameters
-    ----------
-    setting
-        The setting that was run or computed.
-    quantity
-        Name of the number.
-    published
-        The number as printed or read off a figure; NaN if there is none.
-    theory
-        The number by the law of the insider's log-odds or by a closed form; NaN if there is neither.
-    measured
-        The number as measured; NaN if nothing was measured.
-    low, high
-        95 % interval of the measured number, unless the note says that it is another interval; NaN if there is none.
-    repetitions
-        Number of worlds or of simulated games; 0 if nothing is random.
-    note
-        What the numbers rest on.
-    """
-
-    setting: str
-    quantity: str
-    published: float = math.nan
+    setting: str  # the setting that was run or computed
+    quantity: str  # name of the number
+    published: float = math.nan  # the number as printed or read off a figure; NaN if there is none
+    # The number by the law of the insider's log-odds or by a closed form; NaN if there is neither.
     theory: float = math.nan
-    measured: float = math.nan
+    measured: float = math.nan  # the number as measured; NaN if nothing was measured
+    # `low`, `high`: 95 % interval of the measured number, unless the note says that it is another interval; NaN if
+    # there is none.
     low: float = math.nan
     high: float = math.nan
-    repetitions: int = 0
-    note: str = ""
+    repetitions: int = 0  # number of worlds or of simulated games; 0 if nothing is random
+    note: str = ""  # what the numbers rest on
 
 
 def table(rows: Iterable[ItemRow]) -> pd.DataFrame:
@@ -58,35 +41,16 @@ def table(rows: Iterable[ItemRow]) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class ItemResult:
-    """A reproduced table or figure.
+    """A reproduced table or figure."""
 
-    Parameters
-    ----------
-    frame
-        Its rows, see `table`.
-    figure
-        The picture, arranged as in the paper.
-    caption
-        What the picture shows.
-    remarks
-        Why our numbers differ, or may differ, from the printed ones.
-    shown_rows
-        How many rows the page shows; the CSV file holds all of them.
-    played
-        What was trained or simulated for it; empty if the page says so elsewhere.
-    data
-        The data sets that it shows; empty if the page says so elsewhere.
-    finding
-        What it shows where that is a known departure from theory, which is then not counted as missed; else empty.
-    """
-
-    frame: pd.DataFrame
-    figure: Figure
-    caption: str
-    remarks: tuple[str, ...] = ()
-    shown_rows: int = 60
-    played: str = ""
-    data: tuple[str, ...] = ()
+    frame: pd.DataFrame  # its rows, see `table`
+    figure: Figure  # the picture, arranged as in the paper
+    caption: str  # what the picture shows
+    remarks: tuple[str, ...] = ()  # why our numbers differ, or may differ, from the printed ones
+    shown_rows: int = 60  # how many rows the page shows; the CSV file holds all of them
+    played: str = ""  # what was trained or simulated for it; empty if the page says so elsewhere
+    data: tuple[str, ...] = ()  # the data sets that it shows; empty if the page says so elsewhere
+    # What it shows where that is a known departure from theory, which is then not counted as missed; else empty.
     finding: str = ""
 
     @property

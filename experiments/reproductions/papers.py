@@ -22,32 +22,16 @@ class Extent(StrEnum):
 
 @dataclass(frozen=True)
 class Context:
-    """Everything besides the paper that the making of a table or figure may depend on.
+    """Everything besides the paper that the making of a table or figure may depend on."""
 
-    Parameters
-    ----------
-    directory
-        Where all files are written.
-    data_dir
-        Data directory; None means that of the environment.
-    extent
-        Full or quick.
-    engine
-        Where clients run; None means the engine that suits the data set.
-    progress
-        Shows the progress of all runs together.
-    announce
-        Called with a line of text as soon as a data set or item is replaced or left out.
-    ray_address
-        Address of a running Ray cluster; None starts a Ray on this machine where one is needed.
-    """
-
-    directory: Path
-    data_dir: Path | None = None
-    extent: Extent = Extent.FULL
-    engine: Engine | None = None
-    progress: RunsProgress = no_runs_progress
+    directory: Path  # where all files are written
+    data_dir: Path | None = None  # data directory; None means that of the environment
+    extent: Extent = Extent.FULL  # full or quick
+    engine: Engine | None = None  # where clients run; None means the engine that suits the data set
+    progress: RunsProgress = no_runs_progress  # shows the progress of all runs together
+    # Called with a line of text as soon as a data set or item is replaced or left out.
     announce: Callable[[str], None] = field(default=lambda line: None)
+    # Address of a running Ray cluster; None starts a Ray on this machine where one is needed.
     ray_address: str | None = None
 
     @property
@@ -58,18 +42,10 @@ class Context:
 
 @dataclass(frozen=True)
 class Item:
-    """A table or figure of a paper.
+    """A table or figure of a paper."""
 
-    Parameters
-    ----------
-    key
-        The last part of its name on the command line, and the name of its files.
-    title
-        Its number in the paper and its subject.
-    """
-
-    key: str
-    title: str
+    key: str  # the last part of its name on the command line, and the name of its files
+    title: str  # its number in the paper and its subject
 
 
 ItemT = TypeVar("ItemT", bound=Item)
@@ -77,57 +53,28 @@ ItemT = TypeVar("ItemT", bound=Item)
 
 @dataclass(frozen=True)
 class MadeItems:
-    """What a paper made of the items that were asked for.
+    """What a paper made of the items that were asked for."""
 
-    Parameters
-    ----------
-    results
-        Each item that could be made, with its result.
-    left_out
-        A line for every item that could not be made because data are missing.
-    remarks
-        A line for every data set that is replaced or left out.
-    basis
-        What the results rest on, in a few words each, such as the data sets and the number of runs.
-    warnings
-        What a reader has to know before reading any number.
-    played
-        HTML that says what was trained or simulated.
-    opening
-        The paragraph with which the page opens; empty for the usual one, which counts published numbers.
-    """
-
-    results: tuple[tuple[Item, ItemResult], ...]
-    left_out: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
+    results: tuple[tuple[Item, ItemResult], ...]  # each item that could be made, with its result
+    left_out: tuple[str, ...] = ()  # a line for every item that could not be made because data are missing
+    remarks: tuple[str, ...] = ()  # a line for every data set that is replaced or left out
+    # What the results rest on, in a few words each, such as the data sets and the number of runs.
     basis: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    played: str = ""
+    warnings: tuple[str, ...] = ()  # what a reader has to know before reading any number
+    played: str = ""  # HTML that says what was trained or simulated
+    # The paragraph with which the page opens; empty for the usual one, which counts published numbers.
     opening: str = ""
 
 
 @dataclass(frozen=True)
 class Paper(Generic[ItemT]):
-    """A paper that can be reproduced.
+    """A paper that can be reproduced."""
 
-    Parameters
-    ----------
-    key
-        Name of the whole paper, and the first part of the name of each of its items.
-    heading
-        Authors and year, as in running text.
-    reference
-        The full reference.
-    items
-        Every table and figure that shows results, in the order of the paper.
-    make
-        Makes some of the items. Those whose data are missing are left out, and the result names them.
-    """
-
-    key: str
-    heading: str
-    reference: str
-    items: tuple[ItemT, ...]
+    key: str  # name of the whole paper, and the first part of the name of each of its items
+    heading: str  # authors and year, as in running text
+    reference: str  # the full reference
+    items: tuple[ItemT, ...]  # every table and figure that shows results, in the order of the paper
+    # Makes some of the items. Those whose data are missing are left out, and the result names them.
     make: Callable[[Sequence[ItemT], Context], MadeItems]
 
     def name_of(self, item: Item) -> str:
@@ -141,15 +88,9 @@ class NoDataError(InputError):
 
 @dataclass(frozen=True)
 class SingleItem(Item):
-    """An item that is made on its own; what several such items need is shared through files under `Context.runs`.
+    """An item that is made on its own; what several such items need is shared through files under `Context.runs`."""
 
-    Parameters
-    ----------
-    build
-        Makes the item; raises `NoDataError` if a data set is missing.
-    """
-
-    build: Callable[[Context], ItemResult]
+    build: Callable[[Context], ItemResult]  # makes the item; raises `NoDataError` if a data set is missing
 
 
 def make_each(items: Sequence[SingleItem], context: Context) -> MadeItems:

@@ -18,27 +18,13 @@ from fl_audit.whole_files import whole_file
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What was made of a paper, and where.
+    """What was made of a paper, and where."""
 
-    Parameters
-    ----------
-    paper
-        The paper that is reproduced.
-    results
-        Each item that was made, with its result.
-    left_out
-        A line for every item that could not be made because data are missing.
-    remarks
-        A line for every data set that is replaced or left out.
-    page
-        Path of the HTML page.
-    """
-
-    paper: Paper[Any]
-    results: tuple[tuple[Item, ItemResult], ...]
-    left_out: tuple[str, ...]
-    remarks: tuple[str, ...]
-    page: Path
+    paper: Paper[Any]  # the paper that is reproduced
+    results: tuple[tuple[Item, ItemResult], ...]  # each item that was made, with its result
+    left_out: tuple[str, ...]  # a line for every item that could not be made because data are missing
+    remarks: tuple[str, ...]  # a line for every data set that is replaced or left out
+    page: Path  # path of the HTML page
 
 
 def reproduce(

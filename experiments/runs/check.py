@@ -19,60 +19,35 @@ from fl_audit.mechanisms.participation import Everybody, FixedCohort, PoissonSam
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many records there really are, where a configuration names the most that are wanted.
+    """How many records there really are, where a configuration names the most that are wanted."""
 
-    Parameters
-    ----------
-    records, test_records, population_records
-        Of the training set D, of the test records and of the population sample.
-    clients, smallest_client, largest_client
-        Clients, and the records of D that the smallest and the largest of them holds.
-    classes, features
-        Classes, and numbers of one record.
-    description
-        What was read, in a line.
-    parameters
-        Parameters of the model that are trained.
-    columns
-        What each column of a table became; empty where the data are no table.
-    """
-
+    # `records`, `test_records`, `population_records`: of the training set D, of the test records and of the population
+    # sample.
     records: int
     test_records: int
     population_records: int
+    # `clients`, `smallest_client`, `largest_client`: clients, and the records of D that the smallest and the largest of
+    # them holds.
     clients: int
     smallest_client: int
     largest_client: int
+    # `classes`, `features`: classes, and numbers of one record.
     classes: int
     features: int
-    description: str
-    parameters: int
-    columns: tuple[ColumnUse, ...]
+    description: str  # what was read, in a line
+    parameters: int  # parameters of the model that are trained
+    columns: tuple[ColumnUse, ...]  # what each column of a table became; empty where the data are no table
 
 
 @dataclass(frozen=True)
 class Check:
-    """What a configuration comes to.
+    """What a configuration comes to."""
 
-    Parameters
-    ----------
-    plan
-        The resolved plan, with the promise.
-    sizes
-        What there is.
-    cautions
-        What the user of the data should look at.
-    limits
-        What the run could find; None where no insider plays or nothing is promised.
-    probe
-        What it would take; None where that was not asked for.
-    """
-
-    plan: AuditPlan
-    sizes: Sizes
-    cautions: tuple[Caution, ...]
-    limits: PlannedLimits | None
-    probe: Probe | None
+    plan: AuditPlan  # the resolved plan, with the promise
+    sizes: Sizes  # what there is
+    cautions: tuple[Caution, ...]  # what the user of the data should look at
+    limits: PlannedLimits | None  # what the run could find; None where no insider plays or nothing is promised
+    probe: Probe | None  # what it would take; None where that was not asked for
 
     @property
     def judges_scores(self) -> bool:

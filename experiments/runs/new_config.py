@@ -44,60 +44,30 @@ _EXAMPLES = {
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a person says of the run that is wanted.
+    """What a person says of the run that is wanted."""
 
-    Parameters
-    ----------
-    data
-        A CSV file, an archive (.npz), a directory of pictures, or the name of a built-in or published data set.
-    target, value
-        What is promised: one of the four targets of [privacy], and its value.
-    label
-        Column to be learned, of a CSV file.
-    clients
-        Clients; None is 10, or as many as there are owners.
-    rounds
-        Rounds.
-    delta
-        delta of the promise; None is a tenth of 1 / records.
-    worlds
-        How often the game is played.
-    table
-        Further settings of [data], by key: data-dir, and those of a table.
-    """
-
-    data: str
+    data: str  # a CSV file, an archive (.npz), a directory of pictures, or the name of a built-in or published data set
+    # `target`, `value`: what is promised: one of the four targets of [privacy], and its value.
     target: str
     value: float
-    label: str | None = None
-    clients: int | None = None
-    rounds: int = 30
-    delta: float | None = None
-    worlds: int = 200
-    table: Mapping[str, Any] | None = None
+    label: str | None = None  # column to be learned, of a CSV file
+    clients: int | None = None  # clients; None is 10, or as many as there are owners
+    rounds: int = 30  # rounds
+    delta: float | None = None  # delta of the promise; None is a tenth of 1 / records
+    worlds: int = 200  # how often the game is played
+    table: Mapping[str, Any] | None = None  # further settings of [data], by key: data-dir, and those of a table
 
 
 @dataclass(frozen=True)
 class NewConfig:
-    """A configuration that was made.
+    """A configuration that was made."""
 
-    Parameters
-    ----------
-    text
-        The file.
-    description
-        The data that were read, in a line.
-    records, pool
-        Records that train, and those that they are drawn from.
-    cautions
-        What the user of the data should look at.
-    """
-
-    text: str
-    description: str
+    text: str  # the file
+    description: str  # the data that were read, in a line
+    # `records`, `pool`: records that train, and those that they are drawn from.
     records: int
     pool: int
-    cautions: tuple[Caution, ...]
+    cautions: tuple[Caution, ...]  # what the user of the data should look at
 
 
 def new_config(wishes: Wishes, directory: Path) -> NewConfig:

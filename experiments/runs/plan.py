@@ -52,21 +52,11 @@ _DATA_OPTIONS = (
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """A resolved configuration.
+    """A resolved configuration."""
 
-    Parameters
-    ----------
-    config
-        What the user wrote, defaults filled in.
-    guarantee
-        What is promised; None where nothing is.
-    public
-        The game that is played.
-    """
-
-    config: RunConfig
-    guarantee: Guarantee | None
-    public: PublicGame
+    config: RunConfig  # what the user wrote, defaults filled in
+    guarantee: Guarantee | None  # what is promised; None where nothing is
+    public: PublicGame  # the game that is played
 
 
 def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:

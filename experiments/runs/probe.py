@@ -23,28 +23,15 @@ _FEWEST_ROUNDS, _MOST_ROUNDS = 2, 6
 
 @dataclass(frozen=True)
 class Probe:
-    """What a few rounds took.
+    """What a few rounds took."""
 
-    Parameters
-    ----------
-    worlds, rounds
-        Worlds that were played together, and the rounds of each that were timed.
-    start_seconds
-        Until the first round was over: initial models, their evaluation, and what is done once.
-    round_seconds
-        One round of all these worlds.
-    seconds
-        Estimate of the whole training, on the local engine.
-    memory
-        Most bytes of memory that this process held.
-    """
-
+    # `worlds`, `rounds`: worlds that were played together, and the rounds of each that were timed.
     worlds: int
     rounds: int
-    start_seconds: float
-    round_seconds: float
-    seconds: float
-    memory: int
+    start_seconds: float  # until the first round was over: initial models, their evaluation, and what is done once
+    round_seconds: float  # one round of all these worlds
+    seconds: float  # estimate of the whole training, on the local engine
+    memory: int  # most bytes of memory that this process held
 
 
 class _EnoughError(Exception):

@@ -24,21 +24,12 @@ _DIGITS = 15
 
 @dataclass(frozen=True)
 class Replay:
-    """Log-odds recomputed from public files.
+    """Log-odds recomputed from public files."""
 
-    Parameters
-    ----------
-    worlds
-        The kept worlds.
-    log_odds
-        Cumulative log-odds after each round, float64 (worlds, rounds).
-    sigma, measured_sigma
-        The noise standard deviation that the release law names for each round, and the one that the insider measures;
-        float64 (worlds, rounds).
-    """
-
-    worlds: Integers
-    log_odds: Floats
+    worlds: Integers  # the kept worlds
+    log_odds: Floats  # cumulative log-odds after each round, float64 (worlds, rounds)
+    # `sigma`, `measured_sigma`: the noise standard deviation that the release law names for each round, and the one
+    # that the insider measures; float64 (worlds, rounds).
     sigma: Floats
     measured_sigma: Floats
 
@@ -51,15 +42,9 @@ class Replay:
 
 @dataclass(frozen=True)
 class ReplayMatch:
-    """How far log-odds that were recomputed are those of the run.
+    """How far log-odds that were recomputed are those of the run."""
 
-    Parameters
-    ----------
-    difference
-        The largest difference of any world, over the larger of 1 and the run's log-odds.
-    """
-
-    difference: float
+    difference: float  # the largest difference of any world, over the larger of 1 and the run's log-odds
 
     @property
     def agrees(self) -> bool:

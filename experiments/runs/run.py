@@ -52,18 +52,10 @@ UNKNOWN_TIMING: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_secon
 
 @dataclass(frozen=True)
 class Parties:
-    """What the parties of a federation run.
+    """What the parties of a federation run."""
 
-    Parameters
-    ----------
-    client_app
-        The app of every client.
-    strategy
-        The strategy of the server.
-    """
-
-    client_app: ClientApp = default_client_app
-    strategy: type[DPStrategy] = DPStrategy
+    client_app: ClientApp = default_client_app  # the app of every client
+    strategy: type[DPStrategy] = DPStrategy  # the strategy of the server
 
 
 HONEST = Parties()

@@ -50,36 +50,20 @@ class _Stored(BaseModel):
 
 
 class Secret(BaseModel):
-    """What only the challenger has, beside the bits: `challenger/seed.json`.
-
-    Parameters
-    ----------
-    seed
-        Of which bits, samples and noise are drawn, 0 to 2**64 - 1.
-    run
-        What distinguishes this run from every other.
-    data
-        Digest of the records that are trained and tested on.
-    """
+    """What only the challenger has, beside the bits: `challenger/seed.json`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    seed: int = Field(ge=0, lt=2**64)
-    run: str
-    data: str
+    seed: int = Field(ge=0, lt=2**64)  # of which bits, samples and noise are drawn, 0 to 2**64 - 1
+    run: str  # what distinguishes this run from every other
+    data: str  # digest of the records that are trained and tested on
 
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Paths of a run.
+    """Paths of a run."""
 
-    Parameters
-    ----------
-    path
-        The directory.
-    """
-
-    path: Path
+    path: Path  # the directory
 
     @property
     def configuration(self) -> Path:

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pyarrow import Table
 from pyarrow.lib import ArrowException
+from pyarrow.parquet import write_table as write_parquet
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -53,30 +55,32 @@ class _Manifest(BaseModel):
 
 
 def write_table(frame: pd.DataFrame, file: Path) -> None:
-    """Write a table; measured noise repeats no value, and takes two thirds of the space so."""
-    frame.to_parquet(file, index=False, compression="zstd", use_dictionary=False)
+    """Write a table as small as it goes without loss.
+
+    Measured noise repeats no value, so dictionaries only cost space. Its signs and exponents do repeat, which shows
+    once the bytes of all numbers are sorted by their place.
+    """
+    floats = [name for name, kind in frame.dtypes.items() if kind.kind == "f"]
+    write_parquet(
+        # What pandas adds about its columns takes as much as four of them, and none of ours needs it.
+        Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None),
+        file,
+        compression="zstd",
+        compression_level=12,
+        use_dictionary=False,
+        use_byte_stream_split=floats,
+        write_statistics=False,
+    )
 
 
 @dataclass(frozen=True)
 class RunStore:
-    """The run directory, as far as the federation writes it.
+    """The run directory, as far as the federation writes it."""
 
-    Parameters
-    ----------
-    directory
-        The run directory.
-    run
-        What distinguishes this run from every other; batches of another run are none of this one.
-    prior
-        The insider's prior belief in D.
-    keep_final_models
-        Whether the final models of all worlds are kept.
-    """
-
-    directory: Path
-    run: str
-    prior: float
-    keep_final_models: bool = True
+    directory: Path  # the run directory
+    run: str  # what distinguishes this run from every other; batches of another run are none of this one
+    prior: float  # the insider's prior belief in D
+    keep_final_models: bool = True  # whether the final models of all worlds are kept
 
     @property
     def public(self) -> Path:

@@ -18,25 +18,16 @@ from fl_audit.evidence.belief.measured import Measured
 
 @dataclass(frozen=True)
 class OddFeature:
-    """The setting.
+    """The setting."""
 
-    Parameters
-    ----------
-    worlds, rounds
-        How many.
-    mu
-        sqrt(rounds) / z of the claim.
-    records, features
-        Sizes of the training set.
-    clipping_norm, learning_rate
-        C, and the learning rate on the sum divided by the number of records.
-    """
-
+    # `worlds`, `rounds`: how many.
     worlds: int = 100
     rounds: int = 30
-    mu: float = 5.0
+    mu: float = 5.0  # sqrt(rounds) / z of the claim
+    # `records`, `features`: sizes of the training set.
     records: int = 100
     features: int = 200
+    # `clipping_norm`, `learning_rate`: C, and the learning rate on the sum divided by the number of records.
     clipping_norm: float = 1.0
     learning_rate: float = 2.0
 

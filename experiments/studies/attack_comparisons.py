@@ -17,27 +17,14 @@ from fl_audit.arrays import Floats
 
 @dataclass(frozen=True)
 class PackageComparison:
-    """An attack of ours and one of a package.
+    """An attack of ours and one of a package."""
 
-    Parameters
-    ----------
-    attack
-        Name for people.
-    key
-        Name of the package's scores.
-    scores
-        Ours.
-    reason
-        Why the two differ; None where they must not.
-    equal
-        Scores that must equal the package's: ours, or what the reason makes of them. None asks for no more than an AUC
-        within one standard error, or, with a reason, for nothing.
-    """
-
-    attack: str
-    key: str
-    scores: Callable[[Trained], Floats]
-    reason: str | None = None
+    attack: str  # name for people
+    key: str  # name of the package's scores
+    scores: Callable[[Trained], Floats]  # ours
+    reason: str | None = None  # why the two differ; None where they must not
+    # Scores that must equal the package's: ours, or what the reason makes of them. None asks for no more than an AUC
+    # within one standard error, or, with a reason, for nothing.
     equal: Callable[[Trained], Floats] | None = None
 
 

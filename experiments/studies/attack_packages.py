@@ -43,27 +43,15 @@ _SAME = 1e-6
 
 @dataclass(frozen=True)
 class AttackRow:
-    """Two attacks on the same models.
+    """Two attacks on the same models."""
 
-    Parameters
-    ----------
-    package
-        Whose the other one is.
-    comparison
-        Which.
-    ours, theirs
-        AUC, mean over attacked worlds.
-    error
-        Standard error of our AUC over worlds.
-    apart
-        Largest difference of scores that must be equal, relative to 1 + the larger of both; None where none must.
-    """
-
-    package: str
-    comparison: PackageComparison
+    package: str  # whose the other one is
+    comparison: PackageComparison  # which
+    # `ours`, `theirs`: AUC, mean over attacked worlds.
     ours: float
     theirs: float
-    error: float
+    error: float  # standard error of our AUC over worlds
+    # Largest difference of scores that must be equal, relative to 1 + the larger of both; None where none must.
     apart: float | None
 
     @property

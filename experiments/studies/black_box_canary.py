@@ -88,32 +88,18 @@ QUICK = (BlackBoxSetting("logistic", 10, 120, 2.0),)
 
 @dataclass(frozen=True)
 class BlackBoxLine:
-    """One line of the table.
+    """One line of the table."""
 
-    Parameters
-    ----------
-    setting, start, canary
-        What was played.
-    ordinary_norm
-        Mean norm of the gradients of ordinary records at the initial weights, over the clipping norm, before clipping.
-    length
-        Norm of the clipped gradient of the canary there, over the clipping norm.
-    accuracy
-        Mean test accuracy of the final models.
-    area
-        Area under the curve of the losses of the canary.
-    bounds
-        Lower bounds on epsilon, one for each of `METHODS`.
-    """
-
+    # `setting`, `start`, `canary`: what was played.
     setting: BlackBoxSetting
     start: InitialWeights
     canary: str
+    # Mean norm of the gradients of ordinary records at the initial weights, over the clipping norm, before clipping.
     ordinary_norm: float
-    length: float
-    accuracy: float
-    area: float
-    bounds: tuple[LowerBound, ...]
+    length: float  # norm of the clipped gradient of the canary there, over the clipping norm
+    accuracy: float  # mean test accuracy of the final models
+    area: float  # area under the curve of the losses of the canary
+    bounds: tuple[LowerBound, ...]  # lower bounds on epsilon, one for each of `METHODS`
 
 
 def config_of(setting: BlackBoxSetting, start: InitialWeights, neighbour: str, data_dir: str | None) -> RunConfig:

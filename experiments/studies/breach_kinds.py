@@ -17,31 +17,16 @@ from fl_audit.evidence.belief.family import TestName as T
 
 @dataclass(frozen=True)
 class NoiseRound:
-    """What a mechanism may use to draw the noise of one round.
+    """What a mechanism may use to draw the noise of one round."""
 
-    Parameters
-    ----------
-    normals
-        The honest draws of a round from 1, float64 (worlds, parameters).
-    number, rounds
-        The round, and how many there are.
-    members
-        Whether the worlds hold D, bool (worlds,): no honest mechanism looks at it.
-    sigma
-        The claimed noise of each world, (worlds,).
-    sizes
-        Sizes of the parameter tensors.
-    key
-        Of the run, for draws beside the honest ones.
-    """
-
-    normals: Callable[[int], Floats]
+    normals: Callable[[int], Floats]  # the honest draws of a round from 1, float64 (worlds, parameters)
+    # `number`, `rounds`: the round, and how many there are.
     number: int
     rounds: int
-    members: Flags
-    sigma: Floats
-    sizes: tuple[int, ...]
-    key: int
+    members: Flags  # whether the worlds hold D, bool (worlds,): no honest mechanism looks at it
+    sigma: Floats  # the claimed noise of each world, (worlds,)
+    sizes: tuple[int, ...]  # sizes of the parameter tensors
+    key: int  # of the run, for draws beside the honest ones
 
     @property
     def own(self) -> Floats:
@@ -69,35 +54,16 @@ def honest(at: NoiseRound) -> Floats:
 
 @dataclass(frozen=True)
 class Breach:
-    """A federation that breaks its promise.
+    """A federation that breaks its promise."""
 
-    Parameters
-    ----------
-    name
-        What it does, in plain English.
-    tests
-        The tests that are to find it, any of them.
-    noise
-        How it draws its noise.
-    scale
-        By what the sum is multiplied before the noise.
-    unclipped
-        Whether one client, neither victim nor insider, does not clip.
-    clip
-        By what the clipping norm of all but the victim's record is too large, as a factor.
-    below
-        Why it may pass, where it is smaller than a limit of detection; empty elsewhere.
-    worlds, parameters
-        Worlds, and parameters of the model, of a made-up run.
-    """
-
-    name: str
-    tests: tuple[T, ...]
-    noise: Noise = field(default=honest)
-    scale: float = 1.0
-    unclipped: bool = False
-    clip: float = 1.0
-    below: str = ""
+    name: str  # what it does, in plain English
+    tests: tuple[T, ...]  # the tests that are to find it, any of them
+    noise: Noise = field(default=honest)  # how it draws its noise
+    scale: float = 1.0  # by what the sum is multiplied before the noise
+    unclipped: bool = False  # whether one client, neither victim nor insider, does not clip
+    clip: float = 1.0  # by what the clipping norm of all but the victim's record is too large, as a factor
+    below: str = ""  # why it may pass, where it is smaller than a limit of detection; empty elsewhere
+    # `worlds`, `parameters`: worlds, and parameters of the model, of a made-up run.
     worlds: int = 20
     parameters: int = 650
 

@@ -39,22 +39,14 @@ Play = Callable[[int], Measured]
 
 @dataclass(frozen=True)
 class BreachStudy:
-    """Runs of one breach.
+    """Runs of one breach."""
 
-    Parameters
-    ----------
-    breach
-        The breach.
-    runs, found
-        How many runs there were, and in how many of them any test found it.
-    by_test
-        How often each of the tests that are made for it found it, or any other where none of those did; the most
-        frequent first.
-    """
-
-    breach: Breach
+    breach: Breach  # the breach
+    # `runs`, `found`: how many runs there were, and in how many of them any test found it.
     runs: int
     found: int
+    # How often each of the tests that are made for it found it, or any other where none of those did; the most frequent
+    # first.
     by_test: tuple[tuple[str, int], ...]
 
     @property

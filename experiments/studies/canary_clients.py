@@ -46,20 +46,12 @@ _DELTA, _ALARM = 1e-5, 1e-3
 
 @dataclass(frozen=True)
 class Training:
-    """The setting of a training with canaries.
+    """The setting of a training with canaries."""
 
-    Parameters
-    ----------
-    canaries
-        Clients whose coin decides in every round, at least 1.
-    agreement
-        Cosine between the updates of any two other clients, from 0 to 1.
-    rounds, clients, dimension, noise_multiplier, decoys
-        As named; decoys are directions a round that nobody sent.
-    """
-
-    canaries: int
-    agreement: float = 0.0
+    canaries: int  # clients whose coin decides in every round, at least 1
+    agreement: float = 0.0  # cosine between the updates of any two other clients, from 0 to 1
+    # `rounds`, `clients`, `dimension`, `noise_multiplier`, `decoys`: as named; decoys are directions a round that
+    # nobody sent.
     rounds: int = 100
     clients: int = 50
     dimension: int = 5000
@@ -93,31 +85,16 @@ class Training:
 
 @dataclass(frozen=True)
 class CanaryLine:
-    """What canary clients certified by one method.
+    """What canary clients certified by one method."""
 
-    Parameters
-    ----------
-    training
-        The setting.
-    method
-        By name.
-    share
-        Mean lower bound of a round's mu over the truth.
-    runs, held
-        Trainings, and those whose bound held.
-    epsilon
-        Mean epsilon over the training.
-    needed
-        What `share` must reach; None where nothing is asked.
-    """
-
-    training: Training
-    method: str
-    share: float
+    training: Training  # the setting
+    method: str  # by name
+    share: float  # mean lower bound of a round's mu over the truth
+    # `runs`, `held`: trainings, and those whose bound held.
     runs: int
     held: int
-    epsilon: float
-    needed: float | None
+    epsilon: float  # mean epsilon over the training
+    needed: float | None  # what `share` must reach; None where nothing is asked
 
     def problems(self) -> list[str]:
         """Return what contradicts the claims."""

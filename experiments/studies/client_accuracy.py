@@ -37,45 +37,26 @@ Values = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Way:
-    """A way to train with a promise to clients.
+    """A way to train with a promise to clients."""
 
-    Parameters
-    ----------
-    name
-        What it is called.
-    training, privacy
-        Settings that it adds.
-    line
-        How it is drawn.
-    """
-
-    name: str
+    name: str  # what it is called
+    # `training`, `privacy`: settings that it adds.
     training: dict[str, Any]
     privacy: dict[str, Any]
-    line: str
+    line: str  # how it is drawn
 
 
 @dataclass(frozen=True)
 class Federation:
-    """Who learns together.
+    """Who learns together."""
 
-    Parameters
-    ----------
-    name
-        Name of its column in the table and of its panel.
-    values
-        Settings that all ways share.
-    sampled, cohorts
-        How clients take part under noise that is fresh in every round, and under correlated noise, which needs cohorts.
-    delta
-        Of the promise.
-    """
-
-    name: str
-    values: Values
+    name: str  # name of its column in the table and of its panel
+    values: Values  # settings that all ways share
+    # `sampled`, `cohorts`: how clients take part under noise that is fresh in every round, and under correlated noise,
+    # which needs cohorts.
     sampled: dict[str, Any]
     cohorts: dict[str, Any]
-    delta: float
+    delta: float  # of the promise
 
 
 WAYS = (

@@ -52,26 +52,14 @@ _STAR, _SECTIONS, _PAPERS = "fl_audit.evidence.star.", "fl_audit.evidence.findin
 
 @dataclass(frozen=True)
 class Statement:
-    """An interval or a bound as it is printed.
+    """An interval or a bound as it is printed."""
 
-    Parameters
-    ----------
-    name
-        What it is of.
-    plays
-        Returns its simulated runs, by the name of the setting.
-    functions
-        The functions that work it out, or pass numbers of their own into one that does, as `module.function`.
-    is_promised
-        Whether a confidence is printed with it.
-    share
-        Share of the runs that is played: less than all where one takes long and no confidence is printed.
-    """
-
-    name: str
-    plays: Callable[[], Plays]
+    name: str  # what it is of
+    plays: Callable[[], Plays]  # returns its simulated runs, by the name of the setting
+    # The functions that work it out, or pass numbers of their own into one that does, as `module.function`.
     functions: tuple[str, ...]
-    is_promised: bool = True
+    is_promised: bool = True  # whether a confidence is printed with it
+    # Share of the runs that is played: less than all where one takes long and no confidence is printed.
     share: float = 1.0
 
 
@@ -188,24 +176,14 @@ STATEMENTS = (
 
 @dataclass(frozen=True)
 class CoverageLine:
-    """What was measured of a statement in one of its settings.
+    """What was measured of a statement in one of its settings."""
 
-    Parameters
-    ----------
-    statement, setting
-        Which, and in which setting of how many.
-    settings
-        Number of settings that were searched.
-    nominal
-        The confidence that is printed; None where none is.
-    runs, covered
-        Runs played, and how many of them covered the truth.
-    """
-
+    # `statement`, `setting`: which, and in which setting of how many.
     statement: str
     setting: str
-    settings: int
-    nominal: float | None
+    settings: int  # number of settings that were searched
+    nominal: float | None  # the confidence that is printed; None where none is
+    # `runs`, `covered`: runs played, and how many of them covered the truth.
     runs: int
     covered: int
 

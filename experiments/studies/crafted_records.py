@@ -36,19 +36,12 @@ _NORM, _PRIVATE_NORM = 6.0, 10.0
 
 @dataclass(frozen=True)
 class CraftedLine:
-    """One line of a table.
+    """One line of a table."""
 
-    Parameters
-    ----------
-    adjacency, neighbour
-        What was played.
-    contents
-        What came out.
-    """
-
+    # `adjacency`, `neighbour`: what was played.
     adjacency: str
     neighbour: str
-    contents: RunContents
+    contents: RunContents  # what came out
 
     @property
     def shares(self) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -25,21 +25,11 @@ REPOSITORY, COMMIT = "github.com/adap/flower", "fdef7afb1dca3030553be302366cfd28
 
 @dataclass(frozen=True)
 class Example:
-    """One app, and what it has to come to.
+    """One app, and what it has to come to."""
 
-    Parameters
-    ----------
-    path
-        Its directory in the repository.
-    expected
-        The verdict, or part of the line with which it is refused.
-    reading
-        Why, as the app's code says.
-    """
-
-    path: str
-    expected: str
-    reading: str
+    path: str  # its directory in the repository
+    expected: str  # the verdict, or part of the line with which it is refused
+    reading: str  # why, as the app's code says
 
 
 _PLAIN = "FedAvg of plain updates: nothing is promised"

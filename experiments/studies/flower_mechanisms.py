@@ -43,30 +43,14 @@ _LOCAL_EPSILON, _LOCAL_DELTA = 1.0, 1e-5
 
 @dataclass(frozen=True)
 class Use:
-    """One way to use a mechanism, and the promise that somebody would expect to have.
+    """One way to use a mechanism, and the promise that somebody would expect to have."""
 
-    Parameters
-    ----------
-    mechanism
-        Name of the wrapper or modifier.
-    use
-        In words.
-    is_promised
-        Whether the documentation covers this use.
-    subject
-        What is played.
-    claim
-        The promise.
-    only
-        Kinds of games that make up this use.
-    """
-
-    mechanism: str
-    use: str
-    is_promised: bool
-    subject: Subject
-    claim: StatedClaim
-    only: tuple[str, ...]
+    mechanism: str  # name of the wrapper or modifier
+    use: str  # in words
+    is_promised: bool  # whether the documentation covers this use
+    subject: Subject  # what is played
+    claim: StatedClaim  # the promise
+    only: tuple[str, ...]  # kinds of games that make up this use
 
 
 def _fed_avg() -> FedAvg:

@@ -34,56 +34,33 @@ _GENERATOR_SEED = 5
 
 @dataclass(frozen=True)
 class Theory:
-    """What the log-odds are held against.
+    """What the log-odds are held against."""
 
-    Parameters
-    ----------
-    events
-        Releases whose log-odds have a law that is known exactly; None where only the scores of single rounds do.
-    said
-        Which these are, in words.
-    """
-
+    # Releases whose log-odds have a law that is known exactly; None where only the scores of single rounds do.
     events: tuple[ReleaseEvent, ...] | None
-    said: str
+    said: str  # which these are, in words
 
 
 @dataclass(frozen=True)
 class ShownLoss:
-    """What a combination showed whose log-odds are the exact likelihood ratio.
+    """What a combination showed whose log-odds are the exact likelihood ratio."""
 
-    Parameters
-    ----------
-    theory
-        What it was held against.
-    scores_p
-        Kolmogorov-Smirnov p-value of the noise along the record's direction against N(0, 1).
-    law_p
-        That of the final log-odds against their law; None without a law.
-    advantage, advantage_error, advantage_exact
-        From beliefs, with its standard error; and by theory, None without a law.
-    meter
-        Measured over promised noise with its interval, orthogonal to the record's direction or, where that cannot be
-        measured, along it.
-    meter_p
-        Two-sided p-value of the same.
-    epsilon, lower_bound
-        Exact epsilon of the promise, and the lower confidence bound from the measured noise.
-    worlds
-        Number of worlds.
-    """
-
-    theory: Theory
-    scores_p: float
-    law_p: float | None
+    theory: Theory  # what it was held against
+    scores_p: float  # Kolmogorov-Smirnov p-value of the noise along the record's direction against N(0, 1)
+    law_p: float | None  # that of the final log-odds against their law; None without a law
+    # `advantage`, `advantage_error`, `advantage_exact`: from beliefs, with its standard error; and by theory, None
+    # without a law.
     advantage: float
     advantage_error: float
     advantage_exact: float | None
+    # Measured over promised noise with its interval, orthogonal to the record's direction or, where that cannot be
+    # measured, along it.
     meter: tuple[float, float, float]
-    meter_p: float
+    meter_p: float  # two-sided p-value of the same
+    # `epsilon`, `lower_bound`: exact epsilon of the promise, and the lower confidence bound from the measured noise.
     epsilon: float
     lower_bound: float
-    worlds: int
+    worlds: int  # number of worlds
 
     @property
     def advantage_z(self) -> float | None:
@@ -113,37 +90,25 @@ class ShownLoss:
 
 @dataclass(frozen=True)
 class Scored:
-    """What a combination showed whose insider has scores, and no likelihood ratio.
+    """What a combination showed whose insider has scores, and no likelihood ratio."""
 
-    Parameters
-    ----------
-    advantage, advantage_low, advantage_high
-        Of guessing by the sign of the score, counted, with its interval.
-    advantage_most
-        The most that the promise allows anybody.
-    advantage_p
-        Probability of winning as often or more often with the most that is allowed: exact, for bits are fair coins.
-    epsilon, lower_bound
-        Exact epsilon of the promise, and the lower confidence bound from the scores, which assumes nothing of them.
-    epsilon_rdp, epsilon_opacus
-        What the clients promise, each its own records, by our accountant `rdp` and by that of Opacus which they kept.
-    epsilon_of_clients
-        Largest of what they promise by the accountant of the promise.
-    worlds
-        Number of worlds.
-    """
-
+    # `advantage`, `advantage_low`, `advantage_high`: of guessing by the sign of the score, counted, with its interval.
     advantage: float
     advantage_low: float
     advantage_high: float
-    advantage_most: float
+    advantage_most: float  # the most that the promise allows anybody
+    # Probability of winning as often or more often with the most that is allowed: exact, for bits are fair coins.
     advantage_p: float
+    # `epsilon`, `lower_bound`: exact epsilon of the promise, and the lower confidence bound from the scores, which
+    # assumes nothing of them.
     epsilon: float
     lower_bound: float
+    # `epsilon_rdp`, `epsilon_opacus`: what the clients promise, each its own records, by our accountant `rdp` and by
+    # that of Opacus which they kept.
     epsilon_rdp: tuple[float, ...]
     epsilon_opacus: tuple[float, ...]
-    epsilon_of_clients: float
-    worlds: int
+    epsilon_of_clients: float  # largest of what they promise by the accountant of the promise
+    worlds: int  # number of worlds
 
     @property
     def share(self) -> float:

@@ -88,25 +88,17 @@ RELEASE: dict[str, Sections] = {
 
 @dataclass(frozen=True)
 class Combination:
-    """One combination of the parts of a release law and of its adversary, by their names in the tables above.
+    """One combination of the parts of a release law and of its adversary, by their names in the tables above."""
 
-    Parameters
-    ----------
-    strategy, adjacency, participation, noise, clipping
-        The parts of the law; with the participation stands whether the adversary sees it.
-    adversary
-        Who attacks.
-    release
-        What is shown of a release, and how the model follows from it.
-    """
-
+    # `strategy`, `adjacency`, `participation`, `noise`, `clipping`: the parts of the law; with the participation stands
+    # whether the adversary sees it.
     strategy: str
     adjacency: Adjacency
     participation: str = "everybody"
     noise: str = "central"
     clipping: str = "fixed"
-    adversary: str = "client"
-    release: str = "sums, sgd"
+    adversary: str = "client"  # who attacks
+    release: str = "sums, sgd"  # what is shown of a release, and how the model follows from it
 
     def __str__(self) -> str:
         return ", ".join(self.parts())

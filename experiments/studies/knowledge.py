@@ -36,51 +36,27 @@ _ALARM = 0.999
 
 @dataclass(frozen=True)
 class KnowledgeComparison:
-    """Two adversaries at one federation.
+    """Two adversaries at one federation."""
 
-    Parameters
-    ----------
-    name
-        What the first knows more.
-    more, less
-        The federation as each sees it; the releases are the same.
-    noise_multiplier
-        z.
-    colluders
-        Of the first and of the second; as the combinations say where None.
-    subtracts
-        Whether the second subtracts its own share of the noise.
-    """
-
-    name: str
+    name: str  # what the first knows more
+    # `more`, `less`: the federation as each sees it; the releases are the same.
     more: Combination
     less: Combination
-    noise_multiplier: float
-    colluders: tuple[int, int] | None = None
-    subtracts: bool = True
+    noise_multiplier: float  # z
+    colluders: tuple[int, int] | None = None  # of the first and of the second; as the combinations say where None
+    subtracts: bool = True  # whether the second subtracts its own share of the noise
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What a comparison showed.
+    """What a comparison showed."""
 
-    Parameters
-    ----------
-    comparison
-        Which.
-    more, less
-        Mean probability of being right of the one who knows more, and of the other.
-    difference
-        Mean of the paired differences, with its interval.
-    refuted_high
-        Upper end of the interval that would prove that more knowledge hurts.
-    """
-
-    comparison: KnowledgeComparison
+    comparison: KnowledgeComparison  # which
+    # `more`, `less`: mean probability of being right of the one who knows more, and of the other.
     more: float
     less: float
-    difference: MeanInterval
-    refuted_high: float
+    difference: MeanInterval  # mean of the paired differences, with its interval
+    refuted_high: float  # upper end of the interval that would prove that more knowledge hurts
 
     def problems(self) -> list[str]:
         """Return what contradicts that more knowledge helps."""

@@ -47,21 +47,11 @@ Weigh = Callable[[Game, list[Hypotheses], Tensor], Observation]
 
 @dataclass(frozen=True)
 class LawResult:
-    """What the check said of one insider in one setting.
+    """What the check said of one insider in one setting."""
 
-    Parameters
-    ----------
-    insider
-        Which insider.
-    check
-        The check of its innovations.
-    advantage
-        Its advantage.
-    """
-
-    insider: str
-    check: InnovationCheck
-    advantage: float
+    insider: str  # which insider
+    check: InnovationCheck  # the check of its innovations
+    advantage: float  # its advantage
 
 
 def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) -> AuditPlan:

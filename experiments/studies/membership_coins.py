@@ -50,32 +50,17 @@ _RESAMPLES = 400
 
 @dataclass(frozen=True)
 class Coverage:
-    """What the intervals of an attack did over runs in which nothing leaks.
+    """What the intervals of an attack did over runs in which nothing leaks."""
 
-    Parameters
-    ----------
-    attack
-        Which attack.
-    separate
-        Whether shadow worlds were others than those attacked.
-    targets
-        How many each world had.
-    aucs
-        The AUC of each run.
-    covered, above, below
-        In how many runs the interval of the AUC held 1/2, or lay above or below it.
-    all_covered
-        In how many all four intervals held what they estimate.
-    """
-
-    attack: str
-    separate: bool
-    targets: int
-    aucs: Floats
+    attack: str  # which attack
+    separate: bool  # whether shadow worlds were others than those attacked
+    targets: int  # how many each world had
+    aucs: Floats  # the AUC of each run
+    # `covered`, `above`, `below`: in how many runs the interval of the AUC held 1/2, or lay above or below it.
     covered: int
     above: int
     below: int
-    all_covered: int
+    all_covered: int  # in how many all four intervals held what they estimate
 
     @property
     def runs(self) -> int:

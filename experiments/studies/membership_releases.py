@@ -34,46 +34,22 @@ _LOSSES_LEARNT = 300
 
 @dataclass(frozen=True)
 class CoinAnswers:
-    """What the models of all worlds say.
+    """What the models of all worlds say."""
 
-    Parameters
-    ----------
-    confidences
-        On the scale of log-odds: of the targets, shape (worlds, targets).
-    wrong
-        Of the targets with a wrong value of an attribute, which no coin moves; same shape.
-    population
-        Of records that no world used, shape (worlds, records).
-    membership
-        The coins.
-    """
-
-    confidences: Floats
-    wrong: Floats
-    population: Floats
-    membership: Membership
+    confidences: Floats  # on the scale of log-odds: of the targets, shape (worlds, targets)
+    wrong: Floats  # of the targets with a wrong value of an attribute, which no coin moves; same shape
+    population: Floats  # of records that no world used, shape (worlds, records)
+    membership: Membership  # the coins
 
 
 @dataclass(frozen=True)
 class CoinMechanism:
-    """A mechanism that tells of each coin by itself.
+    """A mechanism that tells of each coin by itself."""
 
-    Parameters
-    ----------
-    name
-        For people.
-    tell
-        Draws what is told of the coins (worlds, targets).
-    tpr
-        The exact trade-off curve: the largest TPR at each FPR, both from 0 to 1.
-    auc
-        The area under it.
-    """
-
-    name: str
-    tell: Callable[[np.random.Generator, Flags], Floats]
-    tpr: Callable[[Floats], Floats]
-    auc: float
+    name: str  # for people
+    tell: Callable[[np.random.Generator, Flags], Floats]  # draws what is told of the coins (worlds, targets)
+    tpr: Callable[[Floats], Floats]  # the exact trade-off curve: the largest TPR at each FPR, both from 0 to 1
+    auc: float  # the area under it
 
     def release(self, draw: np.random.Generator, worlds: int, targets: int, shared: float = 0.0) -> CoinAnswers:
         """Return what is told, moved by a place of each record's own.

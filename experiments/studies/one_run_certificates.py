@@ -52,24 +52,14 @@ IsFalse = Callable[[Floats, Flags], bool]
 
 @dataclass(frozen=True)
 class CertificateLine:
-    """How often one certificate about one mechanism was false.
+    """How often one certificate about one mechanism was false."""
 
-    Parameters
-    ----------
-    mechanism, certificate
-        Which.
-    truth
-        What must not be certified to be exceeded.
-    holds
-        Whether the method's assumption holds for the mechanism.
-    runs, false
-        How many there were, and how many were false.
-    """
-
+    # `mechanism`, `certificate`: which.
     mechanism: str
     certificate: str
-    truth: float
-    holds: bool
+    truth: float  # what must not be certified to be exceeded
+    holds: bool  # whether the method's assumption holds for the mechanism
+    # `runs`, `false`: how many there were, and how many were false.
     runs: int
     false: int
 

@@ -19,29 +19,15 @@ _RATES = np.exp(np.linspace(np.log(1e-14), np.log(0.5), 20_000))
 
 @dataclass(frozen=True)
 class OneRunMechanism:
-    """A mechanism that tells of the coins of one run.
+    """A mechanism that tells of the coins of one run."""
 
-    Parameters
-    ----------
-    name
-        For people.
-    tell
-        Draws a score for each coin from coins of shape (runs, coins), as telling as the release allows.
-    tpr
-        The largest TPR at each FPR, about one coin, in the direction that tells more.
-    is_independent
-        Whether what is told of different coins is independent given the coins.
-    is_gaussian
-        Whether it is the Gaussian mechanism itself.
-    limit_mu
-        The mu that the curve only reaches in the limit of small rates; None where a search finds it.
-    """
-
-    name: str
+    name: str  # for people
+    # Draws a score for each coin from coins of shape (runs, coins), as telling as the release allows.
     tell: Callable[[np.random.Generator, Flags], Floats]
-    tpr: Callable[[Floats], Floats]
-    is_independent: bool = True
-    is_gaussian: bool = False
+    tpr: Callable[[Floats], Floats]  # the largest TPR at each FPR, about one coin, in the direction that tells more
+    is_independent: bool = True  # whether what is told of different coins is independent given the coins
+    is_gaussian: bool = False  # whether it is the Gaussian mechanism itself
+    # The mu that the curve only reaches in the limit of small rates; None where a search finds it.
     limit_mu: float | None = None
 
     @property

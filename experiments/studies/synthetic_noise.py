@@ -21,35 +21,19 @@ _HALF_PRECISION_BITS = 11
 
 @dataclass(frozen=True)
 class NoiseSetting:
-    """A synthetic federation.
+    """A synthetic federation."""
 
-    Parameters
-    ----------
-    tensors
-        Names and sizes of the parameter tensors.
-    worlds, rounds
-        How many.
-    clients, records
-        Clients, and records of each.
-    noise_multiplier
-        z.
-    clipping_norm
-        C.
-    replace
-        Whether x is replaced by x' (sensitivity 2C) or left out (C).
-    local
-        Whether the noise follows the sensitivity of each round.
-    """
-
-    tensors: tuple[tuple[str, int], ...] = (("weight", 640), ("bias", 10))
+    tensors: tuple[tuple[str, int], ...] = (("weight", 640), ("bias", 10))  # names and sizes of the parameter tensors
+    # `worlds`, `rounds`: how many.
     worlds: int = 20
     rounds: int = 30
+    # `clients`, `records`: clients, and records of each.
     clients: int = 5
     records: int = 10
-    noise_multiplier: float = 8.0
-    clipping_norm: float = 3.0
-    replace: bool = True
-    local: bool = False
+    noise_multiplier: float = 8.0  # z
+    clipping_norm: float = 3.0  # C
+    replace: bool = True  # whether x is replaced by x' (sensitivity 2C) or left out (C)
+    local: bool = False  # whether the noise follows the sensitivity of each round
 
     @property
     def parameters(self) -> int:
@@ -64,24 +48,15 @@ class NoiseSetting:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """The sums of a federation before noise.
+    """The sums of a federation before noise."""
 
-    Parameters
-    ----------
-    shared
-        Clipped sum of every client's records that D and D' share, (rounds, clients, parameters).
-    unclipped
-        The same without clipping.
-    raw, lengths
-        The gradients of all these records, (rounds, clients, records, parameters), and their lengths over C.
-    present, absent
-        Clipped gradients of x and of what D' has in its place, (worlds, rounds, parameters).
-    """
-
-    shared: Floats
-    unclipped: Floats
+    shared: Floats  # clipped sum of every client's records that D and D' share, (rounds, clients, parameters)
+    unclipped: Floats  # the same without clipping
+    # `raw`, `lengths`: the gradients of all these records, (rounds, clients, records, parameters), and their lengths
+    # over C.
     raw: Floats
     lengths: Floats
+    # `present`, `absent`: clipped gradients of x and of what D' has in its place, (worlds, rounds, parameters).
     present: Floats
     absent: Floats
 

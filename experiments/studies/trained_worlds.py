@@ -20,31 +20,17 @@ _LEARNING_RATE = 0.01
 
 @dataclass(frozen=True)
 class Trained:
-    """What trained models say, as the packages are told.
+    """What trained models say, as the packages are told."""
 
-    Parameters
-    ----------
-    logits
-        Of the targets, shape (worlds, targets, classes).
-    labels
-        Of the targets, shape (targets,).
-    is_in
-        Which targets each world used, shape (worlds, targets).
-    shadows
-        Which worlds Shokri's attack learns from, shape (worlds,).
-    confidences, log_p
-        Confidence in the label on the scale of log-odds, and its logarithm, shape (worlds, targets).
-    population_log_p
-        Logarithm of the confidence in the labels of as many records that no world used.
-    """
-
-    logits: Floats
-    labels: Integers
-    is_in: Flags
-    shadows: Flags
+    logits: Floats  # of the targets, shape (worlds, targets, classes)
+    labels: Integers  # of the targets, shape (targets,)
+    is_in: Flags  # which targets each world used, shape (worlds, targets)
+    shadows: Flags  # which worlds Shokri's attack learns from, shape (worlds,)
+    # `confidences`, `log_p`: confidence in the label on the scale of log-odds, and its logarithm, shape (worlds,
+    # targets).
     confidences: Floats
     log_p: Floats
-    population_log_p: Floats
+    population_log_p: Floats  # logarithm of the confidence in the labels of as many records that no world used
 
     @property
     def membership(self) -> Membership:

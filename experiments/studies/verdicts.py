@@ -55,18 +55,10 @@ NOT_RANDOM = (TestName.SENSITIVITY,)
 
 @dataclass(frozen=True)
 class HonestTest:
-    """The p-values of one test over honest runs.
+    """The p-values of one test over honest runs."""
 
-    Parameters
-    ----------
-    name
-        Which test.
-    p_values
-        One a run that offers it.
-    """
-
-    name: str
-    p_values: Floats
+    name: str  # which test
+    p_values: Floats  # one a run that offers it
 
     @property
     def law(self) -> str:

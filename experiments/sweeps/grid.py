@@ -21,37 +21,19 @@ _LONGEST_NAME = 100
 
 @dataclass(frozen=True)
 class Axis:
-    """A setting and its values.
+    """A setting and its values."""
 
-    Parameters
-    ----------
-    key
-        As `section.key`.
-    values
-        At least one, all different.
-    """
-
-    key: str
-    values: tuple[Scalar, ...]
+    key: str  # as `section.key`
+    values: tuple[Scalar, ...]  # at least one, all different
 
 
 @dataclass(frozen=True)
 class Point:
-    """One configuration of a sweep.
+    """One configuration of a sweep."""
 
-    Parameters
-    ----------
-    name
-        Its directory.
-    settings
-        What distinguishes it.
-    config
-        The whole configuration.
-    """
-
-    name: str
-    settings: Settings
-    config: RunConfig
+    name: str  # its directory
+    settings: Settings  # what distinguishes it
+    config: RunConfig  # the whole configuration
 
 
 def parse_axis(text: str) -> Axis:

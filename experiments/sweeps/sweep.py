@@ -34,24 +34,12 @@ RUNS = "points"
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep found.
+    """What a sweep found."""
 
-    Parameters
-    ----------
-    models
-        One row a model, see `models_table`.
-    points
-        One row a point, see `points_table`.
-    utility
-        What utility is.
-    figure
-        The landscape.
-    """
-
-    models: pd.DataFrame
-    points: pd.DataFrame
-    utility: Utility
-    figure: Figure = field(repr=False)
+    models: pd.DataFrame  # one row a model, see `models_table`
+    points: pd.DataFrame  # one row a point, see `points_table`
+    utility: Utility  # what utility is
+    figure: Figure = field(repr=False)  # the landscape
 
 
 def run_sweep(

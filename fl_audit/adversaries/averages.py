@@ -23,21 +23,11 @@ from fl_audit.mechanisms.standpoint import Place
 
 @dataclass(frozen=True)
 class _Rest:
-    """What is left of a release when all that can be expected of it is taken away.
+    """What is left of a release when all that can be expected of it is taken away."""
 
-    Parameters
-    ----------
-    rest
-        Float64 (worlds, parameters).
-    direction
-        What the differing record would add, float64 (worlds, parameters).
-    variance
-        Of a coordinate, from the noise of those clients of which it is not known.
-    """
-
-    rest: Tensor
-    direction: Tensor
-    variance: float
+    rest: Tensor  # float64 (worlds, parameters)
+    direction: Tensor  # what the differing record would add, float64 (worlds, parameters)
+    variance: float  # of a coordinate, from the noise of those clients of which it is not known
 
 
 def score(game: Game, seen: SeenRound, insider: int) -> Floats:

@@ -24,18 +24,11 @@ from fl_audit.learning.record_gradients import record_gradients
 
 
 class TargetsObserved(NamedTuple):
-    """What a round tells about every target.
+    """What a round tells about every target."""
 
-    Parameters
-    ----------
-    increments
-        Added to the log-odds of "in" against "out", float64 (worlds, targets).
-    signal
-        ||g|| / sigma of the target's clipped contribution, 0 where it is known to take no part, float64 (worlds,
-        targets).
-    """
-
-    increments: Floats
+    increments: Floats  # added to the log-odds of "in" against "out", float64 (worlds, targets)
+    # ||g|| / sigma of the target's clipped contribution, 0 where it is known to take no part, float64 (worlds,
+    # targets).
     signal: Floats
 
 

@@ -18,23 +18,13 @@ from fl_audit.privacy.gaussian import gdp_epsilon, require_mu
 
 @dataclass(frozen=True)
 class ShiftEstimate:
-    """How far the members' scores lie above the others', in units of their common spread.
+    """How far the members' scores lie above the others', in units of their common spread."""
 
-    Parameters
-    ----------
-    shift
-        Difference of the means over the pooled standard deviation; it estimates mu. 0 where nothing can be estimated.
-    low
-        Lower bound of mu, at least 0.
-    confidence
-        Least probability with which the true mu is at or above `low`.
-    n1, n0
-        Numbers of members' and nonmembers' scores.
-    """
-
+    # Difference of the means over the pooled standard deviation; it estimates mu. 0 where nothing can be estimated.
     shift: float
-    low: float
-    confidence: float
+    low: float  # lower bound of mu, at least 0
+    confidence: float  # least probability with which the true mu is at or above `low`
+    # `n1`, `n0`: numbers of members' and nonmembers' scores.
     n1: int
     n0: int
 

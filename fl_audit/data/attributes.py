@@ -17,21 +17,11 @@ _NAMES_SHOWN = 10
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
-    """A column, the values that it can have, and how common each is.
+    """A column, the values that it can have, and how common each is."""
 
-    Parameters
-    ----------
-    column
-        Where it stands among the features.
-    values
-        Every value as features, ascending, shape (values, width), two values or more.
-    prior
-        Share of each among records that no model is trained on, from 0, with a sum of 1, shape (values,).
-    """
-
-    column: TableColumn
-    values: Features
-    prior: Floats
+    column: TableColumn  # where it stands among the features
+    values: Features  # every value as features, ascending, shape (values, width), two values or more
+    prior: Floats  # share of each among records that no model is trained on, from 0, with a sum of 1, shape (values,)
 
     def codes(self, features: Features) -> Integers:
         """Return which of the values records have, from 0, shape (n,).

@@ -32,27 +32,14 @@ _COMMA, _ZERO = ord(","), ord("0")
 
 @dataclass(frozen=True)
 class BinaryTable:
-    """A published data set of records with 0/1 features and labels 1 to `classes`.
+    """A published data set of records with 0/1 features and labels 1 to `classes`."""
 
-    Parameters
-    ----------
-    name
-        Name in the catalogue, of its folder in the data directory, and of its .npz file.
-    title
-        Name for people.
-    archive
-        File name of the authors' archive; None where none is published.
-    classes
-        Number of classes.
-    labels_apart
-        Whether the archive has features and labels in two files, `100/feats` and `100/labels`, instead of one file of
-        rows `label,0,1,...`.
-    """
-
-    name: str
-    title: str
-    archive: str | None
-    classes: int
+    name: str  # name in the catalogue, of its folder in the data directory, and of its .npz file
+    title: str  # name for people
+    archive: str | None  # file name of the authors' archive; None where none is published
+    classes: int  # number of classes
+    # Whether the archive has features and labels in two files, `100/feats` and `100/labels`, instead of one file of
+    # rows `label,0,1,...`.
     labels_apart: bool = False
 
     @property

@@ -32,40 +32,20 @@ _DOTTED_DATE = re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}")
 
 @dataclass(frozen=True)
 class Encoded:
-    """A column as features.
+    """A column as features."""
 
-    Parameters
-    ----------
-    use
-        What it became.
-    features
-        Float32, shape (records, 1) for numbers, (records, levels) for levels.
-    """
-
-    use: ColumnUse
-    features: Floats32
+    use: ColumnUse  # what it became
+    features: Floats32  # float32, shape (records, 1) for numbers, (records, levels) for levels
 
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Where the records of a table come from.
+    """Where the records of a table come from."""
 
-    Parameters
-    ----------
-    file
-        File of the records that training sets are drawn from.
-    test_file
-        File of the test records that follow them; the same file if there are none.
-    train
-        Number of records from `file`, at least 1.
-    rows
-        Row of every record in its file, from 1 below the header, shape (records,).
-    """
-
-    file: str
-    test_file: str
-    train: int
-    rows: Integers
+    file: str  # file of the records that training sets are drawn from
+    test_file: str  # file of the test records that follow them; the same file if there are none
+    train: int  # number of records from `file`, at least 1
+    rows: Integers  # row of every record in its file, from 1 below the header, shape (records,)
 
     def cell(self, position: int, column: str, value: str) -> str:
         """Return the beginning of a message about a cell.

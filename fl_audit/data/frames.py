@@ -36,44 +36,26 @@ _USUAL = {"encoding": ("utf-8", "utf-8-sig"), "separator": (",",), "decimal": ("
 class TableSettings:
     """How a table is read.
 
-    Parameters
-    ----------
-    drop
-        Names of columns that are left out.
-    separator
-        The character between cells; None is to be found.
-    missing
-        Words that stand for a missing value, beside empty cells and the usual ones (NA, null, NaN): records with a
-        missing value are left out. None: a missing value is refused.
-    max_levels
-        Largest number of levels of a column of words, and of classes of the label.
-    owner
-        Name of the column that says whose each record is: whole numbers or words. It becomes no feature. None: that is
-        not known.
-    decimal
-        The mark of decimals, point or comma; the other one can stand between thousands. None is to be found.
-    encoding
-        Encoding of the file, as Python names it; None is to be found.
-    ignore_case
-        Whether words that differ by case or spaces only are one.
-    unique
-        Whether records that repeat another one in every column are left out.
-
     Raises
     ------
     InputError
         If the separator is not one character, decimal is no mark of decimals, or the owner is dropped.
     """
 
-    drop: tuple[str, ...] = ()
-    separator: str | None = None
+    drop: tuple[str, ...] = ()  # names of columns that are left out
+    separator: str | None = None  # the character between cells; None is to be found
+    # Words that stand for a missing value, beside empty cells and the usual ones (NA, null, NaN): records with a
+    # missing value are left out. None: a missing value is refused.
     missing: tuple[str, ...] | None = None
-    max_levels: int = DEFAULT_MAX_LEVELS
+    max_levels: int = DEFAULT_MAX_LEVELS  # largest number of levels of a column of words, and of classes of the label
+    # Name of the column that says whose each record is: whole numbers or words. It becomes no feature. None: that is
+    # not known.
     owner: str | None = None
+    # The mark of decimals, point or comma; the other one can stand between thousands. None is to be found.
     decimal: str | None = None
-    encoding: str | None = None
-    ignore_case: bool = False
-    unique: bool = False
+    encoding: str | None = None  # encoding of the file, as Python names it; None is to be found
+    ignore_case: bool = False  # whether words that differ by case or spaces only are one
+    unique: bool = False  # whether records that repeat another one in every column are left out
 
     def __post_init__(self) -> None:
         mark = self.separator

@@ -29,19 +29,6 @@ class Graphs:
     smaller position first, in rising order (by the first node, then by the second), without repetition. An edge from a
     node to itself is written once and adds 1 to the node's degree.
 
-    Parameters
-    ----------
-    edges
-        Pairs of nodes, shape (edges, 2), positions from 0 within their graph; kept as int32.
-    edge_counts
-        Number of edges of each graph, shape (graphs,), from 0; kept as int64.
-    nodes
-        Number of nodes of each graph, shape (graphs,), from 1; kept as int64.
-    labels
-        Class of each graph, shape (graphs,), whole numbers from 0 to classes - 1; kept as int64.
-    classes
-        Number of classes, at least 1.
-
     Raises
     ------
     InputError
@@ -55,11 +42,12 @@ class Graphs:
     [2, 2, 2]
     """
 
-    edges: NDArray[np.int32]
-    edge_counts: NDArray[np.int64]
-    nodes: NDArray[np.int64]
+    edges: NDArray[np.int32]  # pairs of nodes, shape (edges, 2), positions from 0 within their graph; kept as int32
+    edge_counts: NDArray[np.int64]  # number of edges of each graph, shape (graphs,), from 0; kept as int64
+    nodes: NDArray[np.int64]  # number of nodes of each graph, shape (graphs,), from 1; kept as int64
+    # Class of each graph, shape (graphs,), whole numbers from 0 to classes - 1; kept as int64.
     labels: NDArray[np.int64]
-    classes: int
+    classes: int  # number of classes, at least 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "edges", np.ascontiguousarray(self.edges, dtype=np.int32).reshape(-1, 2))

@@ -26,24 +26,12 @@ _LONGEST_SEQUENCE = 10_000
 
 @dataclass(frozen=True)
 class HubSettings:
-    """Which part of a data set is read.
+    """Which part of a data set is read."""
 
-    Parameters
-    ----------
-    label
-        Name of the label column.
-    subset
-        Configuration of the data set; None where it has one only.
-    split
-        Split that training sets are drawn from.
-    test_split
-        Split of the official test records; None is `test` where there is one.
-    """
-
-    label: str
-    subset: str | None = None
-    split: str = "train"
-    test_split: str | None = None
+    label: str  # name of the label column
+    subset: str | None = None  # configuration of the data set; None where it has one only
+    split: str = "train"  # split that training sets are drawn from
+    test_split: str | None = None  # split of the official test records; None is `test` where there is one
 
 
 def load_hub(name: str, chosen: HubSettings, table: TableSettings, images: ImageSettings) -> Source:

@@ -19,18 +19,11 @@ _GREY_MODES = ("1", "L", "LA", "I", "I;16", "F")
 
 @dataclass(frozen=True)
 class ImageSettings:
-    """How pictures are read.
+    """How pictures are read."""
 
-    Parameters
-    ----------
-    size
-        Height and width in pixels that every picture is scaled to, at least 1; None keeps the size that all have.
-    grey
-        Whether colours become grey; without it pictures keep three channels unless all are grey.
-    """
-
+    # Height and width in pixels that every picture is scaled to, at least 1; None keeps the size that all have.
     size: int | None = None
-    grey: bool = False
+    grey: bool = False  # whether colours become grey; without it pictures keep three channels unless all are grey
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "ImageSettings":

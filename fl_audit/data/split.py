@@ -17,42 +17,20 @@ _LARGEST_HELD_OUT_SHARE = 0.2
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Disjoint parts of a data set.
+    """Disjoint parts of a data set."""
 
-    Parameters
-    ----------
-    inside
-        D, the training set.
-    outside
-        All other records of the pool but the held-out test records; None if there are none.
-    test
-        Records on which accuracy is measured, from the official test split if there is one.
-    """
-
-    inside: Records
-    outside: Records | None
-    test: Records
+    inside: Records  # D, the training set
+    outside: Records | None  # all other records of the pool but the held-out test records; None if there are none
+    test: Records  # records on which accuracy is measured, from the official test split if there is one
 
 
 class UsedSizes(NamedTuple):
-    """How many records a run really uses, where a configuration only names the most it wants.
+    """How many records a run really uses, where a configuration only names the most it wants."""
 
-    Parameters
-    ----------
-    training
-        Records of D.
-    test
-        Records on which accuracy is measured.
-    population
-        Records that serve Epsilon* as the population sample.
-    population_is_test
-        Whether these are the test records, because too few records are left outside D and D'.
-    """
-
-    training: int
-    test: int
-    population: int
-    population_is_test: bool
+    training: int  # records of D
+    test: int  # records on which accuracy is measured
+    population: int  # records that serve Epsilon* as the population sample
+    population_is_test: bool  # whether these are the test records, because too few records are left outside D and D'
 
 
 def used_sizes(split: Split, population_records: int, taken: int) -> UsedSizes:

@@ -22,17 +22,11 @@ _Single = Floats32
 
 @dataclass(frozen=True)
 class Patches:
-    """What SSIM needs of each window of n images, for w windows in each.
+    """What SSIM needs of each window of n images, for w windows in each."""
 
-    Parameters
-    ----------
-    deviations
-        Pixels less the window's mean, times sqrt(2 / 48), shape (w, n, 49): the product of two is 2 cov(x, y).
-    mean, variance
-        Mean and sample variance of each window, shape (w, n).
-    """
-
+    # Pixels less the window's mean, times sqrt(2 / 48), shape (w, n, 49): the product of two is 2 cov(x, y).
     deviations: Floats
+    # `mean`, `variance`: mean and sample variance of each window, shape (w, n).
     mean: Floats
     variance: Floats
 

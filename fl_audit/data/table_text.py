@@ -43,24 +43,12 @@ _NUMBER = {
 
 @dataclass(frozen=True)
 class TableText:
-    """A file of text, and how it is written.
+    """A file of text, and how it is written."""
 
-    Parameters
-    ----------
-    path
-        The file, for messages.
-    text
-        Its content.
-    encoding
-        Its encoding.
-    separator
-        The character between its cells.
-    """
-
-    path: Path
-    text: str
-    encoding: str
-    separator: str
+    path: Path  # the file, for messages
+    text: str  # its content
+    encoding: str  # its encoding
+    separator: str  # the character between its cells
 
     @property
     def header(self) -> list[str]:

@@ -35,48 +35,23 @@ _ROUNDING = 1e-5
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What was promised and played: the one place in which a report reads the release law.
+    """What was promised and played: the one place in which a report reads the release law."""
 
-    Parameters
-    ----------
-    game
-        What every party knew.
-    guarantee
-        What was promised; None where nothing was.
-    prior
-        The insider's belief in D before the first release, above 0 and below 1.
-    confidence
-        Confidence of the intervals, above 0 and below 1.
-    neighbour
-        Which pair of training sets was audited, as the configuration names it.
-    star
-        How Epsilon* was computed; None where it was turned off.
-    configuration
-        The resolved configuration, nested by section, without the challenger's seed.
-    record_claim
-        What randomising promises each record by itself; None where records are not randomised.
-    crafted
-        What the crafted record is; None where D and D' differ in a record of the data, or in a client.
-    commonest
-        Share of the most frequent class among the test records; None where it is not known.
-    canaries
-        What is known of the canaries; None where there are none.
-    drawn
-        Pictures that could be drawn of records; None where the configuration asks for none.
-    """
-
-    game: PublicGame
-    guarantee: Guarantee | None
-    prior: float
-    confidence: float
-    neighbour: str
-    star: StarSettings | None
-    configuration: Mapping[str, Any]
+    game: PublicGame  # what every party knew
+    guarantee: Guarantee | None  # what was promised; None where nothing was
+    prior: float  # the insider's belief in D before the first release, above 0 and below 1
+    confidence: float  # confidence of the intervals, above 0 and below 1
+    neighbour: str  # which pair of training sets was audited, as the configuration names it
+    star: StarSettings | None  # how Epsilon* was computed; None where it was turned off
+    configuration: Mapping[str, Any]  # the resolved configuration, nested by section, without the challenger's seed
+    # What randomising promises each record by itself; None where records are not randomised.
     record_claim: RecordClaim | None = None
+    # What the crafted record is; None where D and D' differ in a record of the data, or in a client.
     crafted: CraftedMeasures | None = None
+    # Share of the most frequent class among the test records; None where it is not known.
     commonest: float | None = None
-    canaries: CanaryFacts | None = None
-    drawn: Drawn | None = None
+    canaries: CanaryFacts | None = None  # what is known of the canaries; None where there are none
+    drawn: Drawn | None = None  # pictures that could be drawn of records; None where none are asked for
 
     @property
     def has_promise(self) -> bool:
@@ -160,26 +135,13 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run, with its tables as arrays in which worlds and rounds are in one order.
+    """A finished run, with its tables as arrays in which worlds and rounds are in one order."""
 
-    Parameters
-    ----------
-    facts
-        What was promised and played.
-    tables
-        What came out.
-    timing
-        How long it took.
-    provenance
-        Where it comes from; None where that was not noted.
-    unprotected
-        What the same training without privacy is worth; None where no such run was named.
-    """
-
-    facts: RunFacts
-    tables: RunTables
-    timing: Timing = field(default_factory=Timing)
-    provenance: Provenance | None = None
+    facts: RunFacts  # what was promised and played
+    tables: RunTables  # what came out
+    timing: Timing = field(default_factory=Timing)  # how long it took
+    provenance: Provenance | None = None  # where it comes from; None where that was not noted
+    # What the same training without privacy is worth; None where no such run was named.
     unprotected: Unprotected | None = None
 
     @property

@@ -8,24 +8,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Unprotected:
-    """What the same training without clipping and noise is worth.
+    """What the same training without clipping and noise is worth."""
 
-    Parameters
-    ----------
-    run
-        Name of that run's directory.
-    worlds
-        Number of its worlds, at least 1.
-    rounds
-        Numbers of its releases that were evaluated, from 0, the initial model.
-    accuracy
-        Mean accuracy of each on test records, 0 to 1; as many.
-    """
-
-    run: str
-    worlds: int
-    rounds: tuple[int, ...]
-    accuracy: tuple[float, ...]
+    run: str  # name of that run's directory
+    worlds: int  # number of its worlds, at least 1
+    rounds: tuple[int, ...]  # numbers of its releases that were evaluated, from 0, the initial model
+    accuracy: tuple[float, ...]  # mean accuracy of each on test records, 0 to 1; as many
 
     @property
     def final(self) -> float:
@@ -60,46 +48,25 @@ class Unprotected:
 
 @dataclass(frozen=True)
 class Session:
-    """One stretch of work on a run: a run that was interrupted and gone on with has several.
+    """One stretch of work on a run: a run that was interrupted and gone on with has several."""
 
-    Parameters
-    ----------
-    began
-        Date and time in UTC, as ISO 8601 writes them.
-    command
-        What was typed, without the challenger's seed; None where no command of this software started it.
-    commit
-        The version of the sources, where they are kept under version control; else None.
-    versions
-        Of Python and of the packages that decide what comes out, by name.
-    hardware
-        What it ran on, in words, by name.
-    """
-
-    began: str
+    began: str  # date and time in UTC, as ISO 8601 writes them
+    # What was typed, without the challenger's seed; None where no command of this software started it.
     command: str | None
-    commit: str | None
-    versions: Mapping[str, str]
-    hardware: Mapping[str, str]
+    commit: str | None  # the version of the sources, where they are kept under version control; else None
+    versions: Mapping[str, str]  # of Python and of the packages that decide what comes out, by name
+    hardware: Mapping[str, str]  # what it ran on, in words, by name
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a run comes from.
+    """Where a run comes from."""
 
-    Parameters
-    ----------
-    sessions
-        The stretches of work, at least one, the first first.
-    data
-        SHA-256 digest of the records that the run trained and tested on, in hexadecimal digits; None where it is not
-        told, for who knows all records but one could test guesses of the last on it.
-    shards
-        Numbers of records that the clients hold, in their order; None where they were not noted.
-    """
-
-    sessions: tuple[Session, ...]
+    sessions: tuple[Session, ...]  # the stretches of work, at least one, the first first
+    # SHA-256 digest of the records that the run trained and tested on, in hexadecimal digits; None where it is not
+    # told, for who knows all records but one could test guesses of the last on it.
     data: str | None
+    # Numbers of records that the clients hold, in their order; None where they were not noted.
     shards: tuple[int, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:

@@ -20,45 +20,32 @@ INSIDER_COLUMNS = ("world", "insider")
 class RunTables:
     """The tables of a finished run; the worlds stand in the order of their numbers.
 
-    Parameters
-    ----------
-    worlds
-        One row a world: world, bit, log_odds, belief (in the dataset that was really used), won, test_accuracy;
-        epsilon_star, test_auroc, membership_advantage, record_membership_guess and record_score where they were
-        computed.
-    rounds
-        One row a world and round from 1: world, round, sigma, local_sensitivity, log_odds (cumulative, D against D').
-    releases
-        One row a world and release from 0, the initial model: world, round, test_accuracy, epsilon_star.
-    clients
-        One row a world, release and client: Epsilon* of that client's own shard, and what its accountant has counted
-        where clients train privately. None where there is neither.
-    residuals
-        One row a world and round: what the insider's noise meter read. None where there was none.
-    insiders
-        One row a world and insider: world, insider (the client), log_odds, belief (in the dataset that was really
-        used), won; of insiders without beliefs their score alone. None where one insider played alone.
-
-    targets
-        One row a world and target, in the game of membership: world, target (the unit), is_in, and the scores of every
-        attack. None in the game of identifiability.
-    canaries
-        One row a world, round and canary, decoys after the canaries, in the game of one run: is_in, part (how much of
-        the canary the score holds if it is in), score. None elsewhere.
-
     Raises
     ------
     InputError
         If a table lacks a column or has no rows.
     """
 
+    # One row a world: world, bit, log_odds, belief (in the dataset that was really used), won, test_accuracy;
+    # epsilon_star, test_auroc, membership_advantage, record_membership_guess and record_score where they were computed.
     worlds: pd.DataFrame
+    # One row a world and round from 1: world, round, sigma, local_sensitivity, log_odds (cumulative, D against D').
     rounds: pd.DataFrame
+    # One row a world and release from 0, the initial model: world, round, test_accuracy, epsilon_star.
     releases: pd.DataFrame
+    # One row a world, release and client: Epsilon* of that client's own shard, and what its accountant has counted
+    # where clients train privately. None where there is neither.
     clients: pd.DataFrame | None = None
+    # One row a world and round: what the insider's noise meter read. None where there was none.
     residuals: pd.DataFrame | None = None
+    # One row a world and insider: world, insider (the client), log_odds, belief (in the dataset that was really used),
+    # won; of insiders without beliefs their score alone. None where one insider played alone.
     insiders: pd.DataFrame | None = None
+    # One row a world and target, in the game of membership: world, target (the unit), is_in, and the scores of every
+    # attack. None in the game of identifiability.
     targets: pd.DataFrame | None = None
+    # One row a world, round and canary, decoys after the canaries, in the game of one run: is_in, part (how much of the
+    # canary the score holds if it is in), score. None elsewhere.
     canaries: pd.DataFrame | None = None
 
     def __post_init__(self) -> None:
@@ -78,22 +65,13 @@ def _require_table(name: str, table: pd.DataFrame, columns: tuple[str, ...]) -> 
 
 @dataclass(frozen=True)
 class Timing:
-    """How long a run took; None where it was not noted.
+    """How long a run took; None where it was not noted."""
 
-    Parameters
-    ----------
-    setup_seconds, training_seconds
-        Before the first round, and from there to the last.
-    worlds_per_second
-        While training.
-    engine
-        Where the clients ran.
-    """
-
+    # `setup_seconds`, `training_seconds`: before the first round, and from there to the last.
     setup_seconds: float | None = None
     training_seconds: float | None = None
-    worlds_per_second: float | None = None
-    engine: str | None = None
+    worlds_per_second: float | None = None  # while training
+    engine: str | None = None  # where the clients ran
 
     @classmethod
     def of_json(cls, noted: Mapping[str, Any]) -> "Timing":

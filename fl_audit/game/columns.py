@@ -12,38 +12,17 @@ Table = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Columns:
-    """Named columns by table; who finds something new names a column, and nobody else has to know.
+    """Named columns by table; who finds something new names a column, and nobody else has to know."""
 
-    Parameters
-    ----------
-    worlds
-        Of shape (worlds,).
-    rounds
-        Of shape (worlds, rounds).
-    releases
-        Of shape (worlds, evaluated releases).
-    clients
-        Of shape (worlds, evaluated releases, clients).
-    residuals
-        What was measured of the noise, (worlds, rounds).
-    insiders
-        Of shape (worlds, insiders), where several attack.
-    insider_clients
-        Which clients the insiders are, in order.
-    targets
-        Of shape (worlds, targets), in the game of membership.
-    canaries
-        Of shape (worlds, rounds, directions), in the game of one run: canaries first, then decoys.
-    """
-
-    worlds: Table = field(default_factory=dict)
-    rounds: Table = field(default_factory=dict)
-    releases: Table = field(default_factory=dict)
-    clients: Table = field(default_factory=dict)
-    residuals: Table = field(default_factory=dict)
-    insiders: Table = field(default_factory=dict)
-    insider_clients: tuple[int, ...] = ()
-    targets: Table = field(default_factory=dict)
+    worlds: Table = field(default_factory=dict)  # of shape (worlds,)
+    rounds: Table = field(default_factory=dict)  # of shape (worlds, rounds)
+    releases: Table = field(default_factory=dict)  # of shape (worlds, evaluated releases)
+    clients: Table = field(default_factory=dict)  # of shape (worlds, evaluated releases, clients)
+    residuals: Table = field(default_factory=dict)  # what was measured of the noise, (worlds, rounds)
+    insiders: Table = field(default_factory=dict)  # of shape (worlds, insiders), where several attack
+    insider_clients: tuple[int, ...] = ()  # which clients the insiders are, in order
+    targets: Table = field(default_factory=dict)  # of shape (worlds, targets), in the game of membership
+    # Of shape (worlds, rounds, directions), in the game of one run: canaries first, then decoys.
     canaries: Table = field(default_factory=dict)
 
     def __or__(self, other: "Columns") -> "Columns":

@@ -25,21 +25,12 @@ from fl_audit.randomness import Purpose, generator
 
 @dataclass(frozen=True)
 class Moment:
-    """What of a round decides the contributions, beside the models.
+    """What of a round decides the contributions, beside the models."""
 
-    Parameters
-    ----------
-    number
-        The round, from 1.
-    norms
-        The clipping norms of the round where they are adaptive, float64 (worlds,).
-    batch_worlds
-        World count of the original batch, where only its first worlds are worked out again; None where these are all
-        of them. See `StackedModel.clipped_sum`.
-    """
-
-    number: int
-    norms: Tensor | None = None
+    number: int  # the round, from 1
+    norms: Tensor | None = None  # the clipping norms of the round where they are adaptive, float64 (worlds,)
+    # World count of the original batch, where only its first worlds are worked out again; None where these are all of
+    # them. See `StackedModel.clipped_sum`.
     batch_worlds: int | None = None
 
     def rows(self, rows: Tensor) -> "Moment":
@@ -49,17 +40,10 @@ class Moment:
 
 @dataclass(frozen=True)
 class Contributed:
-    """What a unit, or all units of a client, add in every world.
+    """What a unit, or all units of a client, add in every world."""
 
-    Parameters
-    ----------
-    total
-        Float32 (worlds, parameters).
-    within
-        Whether a client's update was within the adaptive clipping norm, 1 or 0, float64 (worlds,); None elsewhere.
-    """
-
-    total: Tensor
+    total: Tensor  # float32 (worlds, parameters)
+    # Whether a client's update was within the adaptive clipping norm, 1 or 0, float64 (worlds,); None elsewhere.
     within: Tensor | None = None
 
     @property

@@ -25,34 +25,19 @@ MODELS = 8
 
 @dataclass(frozen=True, eq=False)
 class CraftedMeasures:
-    """What crafting came to at the initial weights; means are over the weights of a few worlds.
+    """What crafting came to at the initial weights; means are over the weights of a few worlds."""
 
-    Parameters
-    ----------
-    record
-        Features of x, shape (*shape).
-    label
-        Its class.
-    length, shortest
-        Norm of the clipped gradient over the clipping norm C, 0 to 1: mean, and that of the world where it is least.
-    cosine
-        Mean of |cos| between the gradient of x and the sum of the clipped gradients of all other records, 0 to 1.
-    sensitivity
-        Mean of ||f(D) - f(D')|| over the global sensitivity, 0 to 1.
-    models
-        Of how many worlds.
-    opposite
-        Features of what replaces x, where that is crafted as well; None elsewhere.
-    """
-
-    record: Floats32
-    label: int
+    record: Floats32  # features of x, shape (*shape)
+    label: int  # its class
+    # `length`, `shortest`: norm of the clipped gradient over the clipping norm C, 0 to 1: mean, and that of the world
+    # where it is least.
     length: float
     shortest: float
+    # Mean of |cos| between the gradient of x and the sum of the clipped gradients of all other records, 0 to 1.
     cosine: float
-    sensitivity: float
-    models: int
-    opposite: Floats32 | None = None
+    sensitivity: float  # mean of ||f(D) - f(D')|| over the global sensitivity, 0 to 1
+    models: int  # of how many worlds
+    opposite: Floats32 | None = None  # features of what replaces x, where that is crafted as well; None elsewhere
 
 
 def box_of(features: Floats32) -> Box:

@@ -36,18 +36,10 @@ def number_of_directions(parameters: int) -> int:
 
 
 class RawRecords(NamedTuple):
-    """Records as their owners hold them, before they are randomised and before a frozen core reads them.
+    """Records as their owners hold them, before they are randomised and before a frozen core reads them."""
 
-    Parameters
-    ----------
-    inside
-        D.
-    replacement
-        What stands in D' in the place of the differing unit; None if nothing does.
-    """
-
-    inside: Records
-    replacement: Records | None
+    inside: Records  # D
+    replacement: Records | None  # what stands in D' in the place of the differing unit; None if nothing does
 
 
 @lru_cache(maxsize=4)
@@ -62,48 +54,26 @@ class Game:
     """The game with its data and its model.
 
     What D and D' differ by is a unit: a record x, or all records of one client.
-
-    Parameters
-    ----------
-    public
-        What it follows from.
-    training
-        D as tensors.
-    replacement
-        What stands in D' in the place of the differing unit: a record x', or the shard of a stand-in; None when D' is D
-        without the unit.
-    shards
-        Indices of D per client; a client reads its own only.
-    victim
-        Client that holds the differing unit.
-    test_records, population_records
-        Held-out records, and records outside D and D'.
-    classes
-        Number of classes.
-    model
-        The model, run in all worlds at once.
-    core
-        The frozen core that all records pass through before the model reads them; None if there is none.
-    raw
-        The records as owners hold them, where they randomise them; None elsewhere.
-    spare
-        Positions outside D of the records that serve for nothing: not in D', nor in the population sample.
-    serial
-        Number of the game in this process, under which others keep what they derive from it.
     """
 
-    public: PublicGame
-    training: Examples
+    public: PublicGame  # what it follows from
+    training: Examples  # D as tensors
+    # What stands in D' in the place of the differing unit: a record x', or the shard of a stand-in; None when D' is D
+    # without the unit.
     replacement: Examples | None
-    shards: tuple[Integers, ...]
-    victim: int
+    shards: tuple[Integers, ...]  # indices of D per client; a client reads its own only
+    victim: int  # client that holds the differing unit
+    # `test_records`, `population_records`: held-out records, and records outside D and D'.
     test_records: Records
     population_records: Records
-    classes: int
-    model: StackedModel
+    classes: int  # number of classes
+    model: StackedModel  # the model, run in all worlds at once
+    # The frozen core that all records pass through before the model reads them; None if there is none.
     core: VggCore | None = None
-    raw: RawRecords | None = None
+    raw: RawRecords | None = None  # the records as owners hold them, where they randomise them; None elsewhere
+    # Positions outside D of the records that serve for nothing: not in D', nor in the population sample.
     spare: Integers = field(default_factory=lambda: np.empty(0, np.int64), repr=False, compare=False)
+    # Number of the game in this process, under which others keep what they derive from it.
     serial: int = field(default_factory=_SERIALS.__next__, init=False, repr=False, compare=False)
     _held: dict[tuple[int, bool], Examples] = field(default_factory=dict, init=False, repr=False, compare=False)
 

@@ -21,11 +21,6 @@ class WhoIsIn(StrEnum):
 class Membership:
     """Which target units were used, world by world.
 
-    Parameters
-    ----------
-    is_in
-        Bool (worlds, targets). In the game of identifiability there is one target, the unit by which D and D' differ.
-
     Raises
     ------
     InputError
@@ -37,6 +32,7 @@ class Membership:
     array([ True, False])
     """
 
+    # Bool (worlds, targets). In the game of identifiability there is one target, the unit by which D and D' differ.
     is_in: Flags
 
     def __post_init__(self) -> None:

@@ -17,18 +17,10 @@ from fl_audit.randomness import Purpose, generator
 
 @dataclass(frozen=True)
 class OwnDraws:
-    """Where a client draws its samples and its noise from.
+    """Where a client draws its samples and its noise from."""
 
-    Parameters
-    ----------
-    seed
-        The client's own secret seed.
-    worlds
-        Numbers of the worlds that are trained.
-    """
-
-    seed: int
-    worlds: tuple[int, ...]
+    seed: int  # the client's own secret seed
+    worlds: tuple[int, ...]  # numbers of the worlds that are trained
 
 
 def private_steps(law: ReleaseLaw) -> PrivateSteps:
@@ -116,17 +108,10 @@ def accountant_before(game: Game, client: int, server_round: int) -> str | None:
 
 @dataclass(frozen=True)
 class ExpectedUpdate:
-    """What can be expected of a client without its draws.
+    """What can be expected of a client without its draws."""
 
-    Parameters
-    ----------
-    total
-        Its update on the records that it holds in every world, without noise, float32 (worlds, parameters).
-    of_differing
-        What the differing record would add to it, to first order; zero for a client that does not hold it.
-    """
-
-    total: Tensor
+    total: Tensor  # its update on the records that it holds in every world, without noise, float32 (worlds, parameters)
+    # What the differing record would add to it, to first order; zero for a client that does not hold it.
     of_differing: Tensor
 
 

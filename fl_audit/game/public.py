@@ -29,87 +29,47 @@ from fl_audit.mechanisms.standpoint import CLIENT_ALONE, Place, Standpoint
 
 @dataclass(frozen=True)
 class PublicGame:
-    """What every party of a federation knows.
+    """What every party of a federation knows."""
 
-    Parameters
-    ----------
-    data
-        The source of records.
-    data_seed
-        Public seed that selects records, neighbours and shards; it has nothing to do with the seed of the run.
-    records
-        n, size of the training set D.
-    test_records
-        Number of held-out records on which accuracy is measured.
-    population_records
-        Number of records outside D and D' that serve Epsilon* as the population sample; where fewer than 2 are left,
-        the test records do.
-    clients
-        Number of data owners, at least 2 (a victim and an insider).
-    partition, partition_parameters
-        How D is divided among the clients.
-    pair
-        Where D and D' differ: chosen once, so that no party has to search again.
-    model
-        Name of the model.
-    law
-        What a round releases.
-    rounds
-        k, number of rounds.
-    view
-        What clients see of a round.
-    threads
-        Threads each party computes with; sums differ in their last bits between thread counts.
-    device
-        What clients and the evaluator compute on; sums differ in their last bits between devices.
-    with_insider
-        Whether the insider is asked about the releases. Without it a law may make no promise.
-    standpoint
-        From where the insider looks.
-    insiders
-        How many clients attack, each by itself; 1 and more, and fewer than there are clients.
-    ascent
-        How many records' worth of gradient a malicious insider adds to its contribution for each target, to push the
-        targets' losses up; 0 is an honest one.
-    targets
-        How many units are in with probability 1/2 in each world, independently: 1 in the game of identifiability, whose
-        target is that of the pair; from 2 in the game of membership, whose pair names the first of them.
-    exactly_one
-        Whether exactly one of the targets is in, each as likely as the others, in place of a coin for each: they are
-        the candidates of the game of reconstruction.
-    weights
-        The file of the model's frozen core, which every party reads; None if the model has none.
-    canaries
-        How many canaries take part in every round, each by the toss of a coin: clients of their own beside the others,
-        or, where clients train privately, records of the client that holds the first target. 0 plays another game.
-    randomiser
-        What every owner does to its own records, once, before anything is trained on them; None if nothing. What it
-        draws is its secret, so nobody else can recompute what it contributes, and there is no insider.
-    """
-
-    data: DataSpec
+    data: DataSpec  # the source of records
+    # Public seed that selects records, neighbours and shards; it has nothing to do with the seed of the run.
     data_seed: int
-    records: int
-    test_records: int
+    records: int  # n, size of the training set D
+    test_records: int  # number of held-out records on which accuracy is measured
+    # Number of records outside D and D' that serve Epsilon* as the population sample; where fewer than 2 are left, the
+    # test records do.
     population_records: int
-    clients: int
+    clients: int  # number of data owners, at least 2 (a victim and an insider)
+    # `partition`, `partition_parameters`: how D is divided among the clients.
     partition: PartitionScheme
     partition_parameters: tuple[tuple[str, bool | int | float | str], ...]
-    pair: NeighbourPair
-    model: str
-    law: ReleaseLaw
-    rounds: int
-    view: View
-    threads: int = 1
+    pair: NeighbourPair  # where D and D' differ: chosen once, so that no party has to search again
+    model: str  # name of the model
+    law: ReleaseLaw  # what a round releases
+    rounds: int  # k, number of rounds
+    view: View  # what clients see of a round
+    threads: int = 1  # threads each party computes with; sums differ in their last bits between thread counts
+    # What clients and the evaluator compute on; sums differ in their last bits between devices.
     device: Device = Device.CPU
-    with_insider: bool = True
-    standpoint: Standpoint = CLIENT_ALONE
-    insiders: int = 1
+    with_insider: bool = True  # whether the insider is asked about the releases. Without it a law may make no promise.
+    standpoint: Standpoint = CLIENT_ALONE  # from where the insider looks
+    insiders: int = 1  # how many clients attack, each by itself; 1 and more, and fewer than there are clients
+    # How many units are in with probability 1/2 in each world, independently: 1 in the game of identifiability, whose
+    # target is that of the pair; from 2 in the game of membership, whose pair names the first of them.
     targets: int = 1
+    # How many records' worth of gradient a malicious insider adds to its contribution for each target, to push the
+    # targets' losses up; 0 is an honest one.
     ascent: float = 0.0
+    # Whether exactly one of the targets is in, each as likely as the others, in place of a coin for each: they are the
+    # candidates of the game of reconstruction.
     exactly_one: bool = False
+    # The file of the model's frozen core, which every party reads; None if the model has none.
     weights: CoreWeights | None = None
+    # What every owner does to its own records, once, before anything is trained on them; None if nothing. What it draws
+    # is its secret, so nobody else can recompute what it contributes, and there is no insider.
     randomiser: RecordRandomiser | None = None
+    # How many canaries take part in every round, each by the toss of a coin: clients of their own beside the others,
+    # or, where clients train privately, records of the client that holds the first target. 0 plays another game.
     canaries: int = 0
 
     def __post_init__(self) -> None:

@@ -30,17 +30,10 @@ _HELD = HeldTensors()
 
 @dataclass(frozen=True)
 class ToldRecords:
-    """What a client trains on in place of its records, in every world of a batch.
+    """What a client trains on in place of its records, in every world of a batch."""
 
-    Parameters
-    ----------
-    shard
-        What became of its shard, each world's own.
-    replacement
-        What became of what stands in D' in the place of its differing unit; None where there is no such thing.
-    """
-
-    shard: Examples
+    shard: Examples  # what became of its shard, each world's own
+    # What became of what stands in D' in the place of its differing unit; None where there is no such thing.
     replacement: Examples | None
 
 

@@ -16,63 +16,34 @@ _STEPS = 64
 
 @dataclass(frozen=True, eq=False)
 class PlacedRecord:
-    """A record, and who randomises it.
+    """A record, and who randomises it."""
 
-    Parameters
-    ----------
-    client
-        Its owner.
-    place
-        Position among the records that the owner randomises: those of its shard, then those that stand in D' in the
-        place of its differing unit.
-    features
-        Shape (*shape), as the owner holds them.
-    """
-
-    client: int
+    client: int  # its owner
+    # Position among the records that the owner randomises: those of its shard, then those that stand in D' in the place
+    # of its differing unit.
     place: int
-    features: Floats32
+    features: Floats32  # shape (*shape), as the owner holds them
 
 
 @dataclass(frozen=True, eq=False)
 class RecordPair:
-    """A record of the first target, and another of the same shape.
+    """A record of the first target, and another of the same shape."""
 
-    Parameters
-    ----------
-    first
-        The first record of the first target.
-    second
-        What stands in its place in D', or else the record of D that is farthest from it; of several the first one.
-    differing
-        Number of features in which they differ: bits, pairs of nodes, or pixels.
-    """
-
-    first: PlacedRecord
+    first: PlacedRecord  # the first record of the first target
+    # What stands in its place in D', or else the record of D that is farthest from it; of several the first one.
     second: PlacedRecord
-    differing: int
+    differing: int  # number of features in which they differ: bits, pairs of nodes, or pixels
 
 
 @dataclass(frozen=True)
 class RecordClaim:
-    """What randomising promises a record by itself, as releases.
+    """What randomising promises a record by itself, as releases."""
 
-    Parameters
-    ----------
-    randomiser
-        What owners do to their records.
-    shape
-        Shape of what it works on: features, (nodes, nodes), or an image.
-    pair
-        What tells the two records of `record_pair` apart at most; None where there is no such pair.
-    differing
-        Number of features in which they differ.
-    """
-
-    randomiser: RecordRandomiser
-    shape: tuple[int, ...]
+    randomiser: RecordRandomiser  # what owners do to their records
+    shape: tuple[int, ...]  # shape of what it works on: features, (nodes, nodes), or an image
+    # What tells the two records of `record_pair` apart at most; None where there is no such pair.
     pair: tuple[ReleaseEvent, ...] | None
-    differing: int | None
+    differing: int | None  # number of features in which they differ
 
 
 def record_claim(game: Game) -> RecordClaim | None:

@@ -32,30 +32,16 @@ _BLURRED_FROM = 1e-3
 
 @dataclass(frozen=True)
 class SideInformation:
-    """What an adversary knows of a round beside the release; None for what the release law does not have.
+    """What an adversary knows of a round beside the release; None for what the release law does not have."""
 
-    Parameters
-    ----------
-    taking_part
-        Which units took part, bool (worlds, units). Where the participation of the target is secret, its column is
-        empty.
-    norms
-        The clipping norms of the round, float64 (worlds,).
-    bits
-        The noised sum of the centred bits of an adaptive norm, float64 (worlds,).
-    contribution
-        What the target's client sent, (worlds, parameters); only the server sees it.
-    world_numbers
-        Numbers of the worlds, int64 (worlds,), of which the noise of clients is drawn.
-    noise_seeds
-        Seeds of the noise that the adversary knows: its own and its colluders', int64 (known shares,).
-    """
-
+    # Which units took part, bool (worlds, units). Where the participation of the target is secret, its column is empty.
     taking_part: Tensor | None = None
-    norms: Tensor | None = None
-    bits: Tensor | None = None
-    contribution: Tensor | None = None
+    norms: Tensor | None = None  # the clipping norms of the round, float64 (worlds,)
+    bits: Tensor | None = None  # the noised sum of the centred bits of an adaptive norm, float64 (worlds,)
+    contribution: Tensor | None = None  # what the target's client sent, (worlds, parameters); only the server sees it
+    # Numbers of the worlds, int64 (worlds,), of which the noise of clients is drawn.
     world_numbers: Tensor | None = None
+    # Seeds of the noise that the adversary knows: its own and its colluders', int64 (known shares,).
     noise_seeds: Tensor | None = None
 
     def tensors(self) -> dict[str, Tensor]:
@@ -88,26 +74,14 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Made:
-    """A round as the server made it.
+    """A round as the server made it."""
 
-    Parameters
-    ----------
-    number
-        The round, from 1.
-    models
-        Up to three successive models (worlds, parameters), theta_i last and theta_{i-1} before it.
-    release
-        r_i (worlds, parameters).
-    around
-        What an adversary knows of the round beside it.
-    earlier
-        The rounds before it that are needed to weigh it, oldest first; none unless the noise is correlated.
-    """
-
-    number: int
+    number: int  # the round, from 1
+    # Up to three successive models (worlds, parameters), theta_i last and theta_{i-1} before it.
     models: tuple[Tensor, ...]
-    release: Tensor
-    around: SideInformation = field(default_factory=SideInformation)
+    release: Tensor  # r_i (worlds, parameters)
+    around: SideInformation = field(default_factory=SideInformation)  # what an adversary knows of the round beside it
+    # The rounds before it that are needed to weigh it, oldest first; none unless the noise is correlated.
     earlier: tuple[Step, ...] = ()
 
     def first(self, worlds: int) -> "Made":
@@ -123,27 +97,15 @@ class Made:
 
 @dataclass(frozen=True)
 class SeenRound:
-    """What clients saw of one round.
+    """What clients saw of one round."""
 
-    Parameters
-    ----------
-    number
-        The round, from 1.
-    models
-        Successive models (worlds, parameters), oldest first. Under `update` theta_{i-1} alone; under `model` as many as
-        determine the sum, theta_i last.
-    release
-        The noised sums r_i (worlds, parameters); None under `model`.
-    around
-        What an adversary knows of the round beside it.
-    earlier
-        The rounds before it that are needed to weigh it, oldest first; none unless the noise is correlated.
-    """
-
-    number: int
+    number: int  # the round, from 1
+    # Successive models (worlds, parameters), oldest first. Under `update` theta_{i-1} alone; under `model` as many as
+    # determine the sum, theta_i last.
     models: tuple[Tensor, ...]
-    release: Tensor | None
-    around: SideInformation = field(default_factory=SideInformation)
+    release: Tensor | None  # the noised sums r_i (worlds, parameters); None under `model`
+    around: SideInformation = field(default_factory=SideInformation)  # what an adversary knows of the round beside it
+    # The rounds before it that are needed to weigh it, oldest first; none unless the noise is correlated.
     earlier: tuple[Step, ...] = ()
 
     def tensors(self) -> dict[str, Tensor]:

@@ -92,24 +92,12 @@ def fits_one_stretch(records: int, used: int) -> bool:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Some records, the same in all worlds, and the steps that are taken on them.
+    """Some records, the same in all worlds, and the steps that are taken on them."""
 
-    Parameters
-    ----------
-    features
-        Float32 (n, ins).
-    targets
-        1 at each record's class, else 0, float32 (n, classes).
-    products
-        Inner products between the records, plus 1 for a bias, float32 (n, n).
-    steps
-        Indices of the records of each step.
-    """
-
-    features: Tensor
-    targets: Tensor
-    products: Tensor
-    steps: tuple[Tensor, ...]
+    features: Tensor  # float32 (n, ins)
+    targets: Tensor  # 1 at each record's class, else 0, float32 (n, classes)
+    products: Tensor  # inner products between the records, plus 1 for a bias, float32 (n, n)
+    steps: tuple[Tensor, ...]  # indices of the records of each step
 
     @classmethod
     def of(

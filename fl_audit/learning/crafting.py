@@ -30,19 +30,13 @@ _NOTHING = 1e-12
 
 @dataclass(frozen=True)
 class Box:
-    """Which values the features of a record may have.
+    """Which values the features of a record may have."""
 
-    Parameters
-    ----------
-    low, high
-        Least and largest value of every feature, float32 (*shape).
-    binary
-        Which features have no value between, bool (*shape): they are searched for between, and rounded before the
-        model reads them, so that what is measured is what a record would be.
-    """
-
+    # `low`, `high`: least and largest value of every feature, float32 (*shape).
     low: Tensor
     high: Tensor
+    # Which features have no value between, bool (*shape): they are searched for between, and rounded before the model
+    # reads them, so that what is measured is what a record would be.
     binary: Tensor
 
     def to(self, device: torch.device) -> "Box":
@@ -61,24 +55,12 @@ class Box:
 
 @dataclass(frozen=True)
 class CraftingScene:
-    """What a record is crafted for.
+    """What a record is crafted for."""
 
-    Parameters
-    ----------
-    model
-        The network.
-    models
-        Weights at which gradients are looked at, float32 (m, parameters).
-    clipping_norm
-        C, above 0.
-    box
-        Which values features may have.
-    """
-
-    model: StackedModel
-    models: Tensor
-    clipping_norm: float
-    box: Box
+    model: StackedModel  # the network
+    models: Tensor  # weights at which gradients are looked at, float32 (m, parameters)
+    clipping_norm: float  # C, above 0
+    box: Box  # which values features may have
 
 
 class Candidates(NamedTuple):

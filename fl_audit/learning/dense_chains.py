@@ -12,17 +12,10 @@ from fl_audit.learning.layout import ParameterLayout
 
 @dataclass(frozen=True)
 class Activation:
-    """A function of single numbers that follows a layer.
+    """A function of single numbers that follows a layer."""
 
-    Parameters
-    ----------
-    apply
-        The function.
-    pull_back
-        From the gradients at its outputs, and these outputs, to the gradients at its inputs.
-    """
-
-    apply: Callable[[Tensor], Tensor]
+    apply: Callable[[Tensor], Tensor]  # the function
+    # From the gradients at its outputs, and these outputs, to the gradients at its inputs.
     pull_back: Callable[[Tensor, Tensor], Tensor]
 
 
@@ -37,23 +30,15 @@ _ACTIVATIONS: dict[type[nn.Module], Activation] = {
 
 @dataclass(frozen=True)
 class ChainLayer:
-    """One dense layer of a chain.
+    """One dense layer of a chain."""
 
-    Parameters
-    ----------
-    outs, ins
-        Numbers of outputs and inputs.
-    weight, bias
-        Which columns of a flat model hold them; the bias may be None.
-    activation
-        What follows the layer.
-    """
-
+    # `outs`, `ins`: numbers of outputs and inputs.
     outs: int
     ins: int
+    # `weight`, `bias`: which columns of a flat model hold them; the bias may be None.
     weight: slice
     bias: slice | None
-    activation: Activation = _NONE
+    activation: Activation = _NONE  # what follows the layer
 
     def weights(self, models: Tensor) -> Tensor:
         """Return the weights of stacked models as a view (worlds, outs, ins)."""

@@ -35,18 +35,10 @@ _SUFFIXES = (".safetensors", ".pt", ".pth")
 
 @dataclass(frozen=True)
 class CoreWeights:
-    """A file with the weights of a frozen core.
+    """A file with the weights of a frozen core."""
 
-    Parameters
-    ----------
-    path
-        Absolute path.
-    digest
-        SHA-256 digest of the file.
-    """
-
-    path: str
-    digest: str
+    path: str  # absolute path
+    digest: str  # SHA-256 digest of the file
 
 
 class VggCore(nn.Module):

@@ -23,30 +23,17 @@ world, which spares them the copies that put the outputs of the one product in t
 
 @dataclass
 class Frame:
-    """What the stacked layers of one forward pass share.
+    """What the stacked layers of one forward pass share."""
 
-    Parameters
-    ----------
-    parameters
-        Each parameter by its name, float32 (worlds, *shape).
-    worlds, examples
-        Sizes of the two axes that are merged in the layers' inputs.
-    recording
-        Whether the layers note their calls for a backward pass.
-    tape
-        The calls that were noted, in order.
-    features
-        The raw input of the model; None before there is one.
-    derived
-        What was computed from the raw input and can be used again in the next pass.
-    """
-
+    # Each parameter by its name, float32 (worlds, *shape).
     parameters: Mapping[str, Tensor] = field(default_factory=dict)
+    # `worlds`, `examples`: sizes of the two axes that are merged in the layers' inputs.
     worlds: int = 1
     examples: int = 1
-    recording: bool = False
-    tape: list["Visit"] = field(default_factory=list)
-    features: Tensor | None = None
+    recording: bool = False  # whether the layers note their calls for a backward pass
+    tape: list["Visit"] = field(default_factory=list)  # the calls that were noted, in order
+    features: Tensor | None = None  # the raw input of the model; None before there is one
+    # What was computed from the raw input and can be used again in the next pass.
     derived: dict[object, Tensor] = field(default_factory=dict)
 
     def forget(self) -> None:

@@ -10,18 +10,10 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class ParameterLayout:
-    """Names and shapes of a model's parameters, in the order of `named_parameters`.
+    """Names and shapes of a model's parameters, in the order of `named_parameters`."""
 
-    Parameters
-    ----------
-    names
-        Parameter names.
-    shapes
-        Shape of each parameter.
-    """
-
-    names: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
+    names: tuple[str, ...]  # parameter names
+    shapes: tuple[tuple[int, ...], ...]  # shape of each parameter
 
     @classmethod
     def of(cls, module: nn.Module) -> "ParameterLayout":

@@ -27,29 +27,17 @@ from fl_audit.learning.stacked import StackedModel
 class LocalSchedule:
     """What a client does on its own records in a round.
 
-    Parameters
-    ----------
-    learning_rate
-        Step size, positive.
-    batch
-        Records of one step, at least 1; the last step of an epoch takes those that are left.
-    epochs
-        How often each record is used, at least 1; None if `steps` is given.
-    steps
-        How many steps are taken, at least 1; None if `epochs` is given.
-    optimizer
-        Plain SGD, or Adam with its usual constants, which begins anew in every round.
-
     Raises
     ------
     InputError
         If a number is out of its range, or not exactly one of `epochs` and `steps` is given.
     """
 
-    learning_rate: float
-    batch: int
-    epochs: int | None = None
-    steps: int | None = None
+    learning_rate: float  # step size, positive
+    batch: int  # records of one step, at least 1; the last step of an epoch takes those that are left
+    epochs: int | None = None  # how often each record is used, at least 1; None if `steps` is given
+    steps: int | None = None  # how many steps are taken, at least 1; None if `epochs` is given
+    # Plain SGD, or Adam with its usual constants, which begins anew in every round.
     optimizer: LocalOptimizer = LocalOptimizer.SGD
 
     def __post_init__(self) -> None:

@@ -27,21 +27,12 @@ from fl_audit.randomness import Purpose, generator
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Which model is meant, and for what data.
+    """Which model is meant, and for what data."""
 
-    Parameters
-    ----------
-    name
-        A built-in name (`model_names()`) or `package.module:factory`.
-    feature_shape
-        Shape of one example, as the part that is trained reads it: behind a frozen core, `core_shape`.
-    classes
-        Number of classes, at least 2.
-    """
-
-    name: str
+    name: str  # a built-in name (`model_names()`) or `package.module:factory`
+    # Shape of one example, as the part that is trained reads it: behind a frozen core, `core_shape`.
     feature_shape: tuple[int, ...]
-    classes: int
+    classes: int  # number of classes, at least 2
 
 
 def _glorot(module: nn.Module) -> nn.Module:

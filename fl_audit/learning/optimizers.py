@@ -19,26 +19,16 @@ _MOMENTS = {OptimizerKind.SGD: 0, OptimizerKind.MOMENTUM: 1, OptimizerKind.ADAM:
 class ServerOptimizer:
     """A public optimizer with its constants.
 
-    Parameters
-    ----------
-    kind
-        SGD, heavy-ball momentum, or Adam (Kingma & Ba 2015, with bias correction).
-    learning_rate
-        Step size eta, positive.
-    momentum
-        Share of the last step that momentum keeps, in [0, 1).
-    beta1, beta2, epsilon
-        Adam's constants: shares in [0, 1), and a positive number.
-
     Raises
     ------
     InputError
         If a constant is out of its range.
     """
 
-    kind: OptimizerKind
-    learning_rate: float
-    momentum: float = 0.9
+    kind: OptimizerKind  # SGD, heavy-ball momentum, or Adam (Kingma & Ba 2015, with bias correction)
+    learning_rate: float  # step size eta, positive
+    momentum: float = 0.9  # share of the last step that momentum keeps, in [0, 1)
+    # `beta1`, `beta2`, `epsilon`: Adam's constants: shares in [0, 1), and a positive number.
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8

@@ -45,20 +45,11 @@ _BEFORE_WORDS = 24
 
 @dataclass(frozen=True)
 class PrivateSteps:
-    """What a client does on its own records in a round.
+    """What a client does on its own records in a round."""
 
-    Parameters
-    ----------
-    schedule
-        Learning rate, mean batch, and epochs or steps.
-    clipping_norm
-        C, largest L2 norm of a record's gradient in a step, positive.
-    noise_multiplier
-        z: every step adds N(0, (z C)^2 I) to the sum of clipped gradients. At least 0; 0 promises nothing.
-    """
-
-    schedule: LocalSchedule
-    clipping_norm: float
+    schedule: LocalSchedule  # learning rate, mean batch, and epochs or steps
+    clipping_norm: float  # C, largest L2 norm of a record's gradient in a step, positive
+    # z: every step adds N(0, (z C)^2 I) to the sum of clipped gradients. At least 0; 0 promises nothing.
     noise_multiplier: float
 
     def count(self, records: int) -> int:
@@ -96,20 +87,12 @@ class PrivateSteps:
 
 @dataclass(frozen=True)
 class PrivateUpdates:
-    """What came of a round of private training.
+    """What came of a round of private training."""
 
-    Parameters
-    ----------
-    updates
-        theta_start - theta_end, float32 (worlds, parameters).
-    accountant
-        State of Opacus' accountant after it, as JSON; that of one world, for all have taken the same steps.
-    times
-        How many steps took each canary record, float64 (worlds, canaries); None where there are none.
-    """
-
-    updates: Tensor
+    updates: Tensor  # theta_start - theta_end, float32 (worlds, parameters)
+    # State of Opacus' accountant after it, as JSON; that of one world, for all have taken the same steps.
     accountant: str
+    # How many steps took each canary record, float64 (worlds, canaries); None where there are none.
     times: Floats | None = None
 
 
@@ -119,20 +102,11 @@ class CanaryRecords:
 
     They are sampled like records, and their gradients go through the clipping of Opacus like those of records. The rate
     of sampling and the mean batch stay those of the shard without them.
-
-    Parameters
-    ----------
-    directions
-        Of each world, float32 (canaries, parameters), of norm 1.
-    coins
-        Which of them are in, (worlds, canaries).
-    sources
-        Where the steps are drawn from in which each is sampled, one a world.
     """
 
-    directions: Sequence[Tensor]
-    coins: Flags
-    sources: Sequence[np.random.Generator]
+    directions: Sequence[Tensor]  # of each world, float32 (canaries, parameters), of norm 1
+    coins: Flags  # which of them are in, (worlds, canaries)
+    sources: Sequence[np.random.Generator]  # where the steps are drawn from in which each is sampled, one a world
 
 
 def private_updates(

@@ -25,18 +25,10 @@ from fl_audit.learning.stacked import StackedModel
 
 
 class RecordGradientSummary(NamedTuple):
-    """What is known of the gradient of every record's loss, without clipping.
+    """What is known of the gradient of every record's loss, without clipping."""
 
-    Parameters
-    ----------
-    norms
-        Lengths over all parameters together, at least 0, float32 (worlds, n).
-    products
-        Inner products with one vector for each world, float32 (worlds, n).
-    """
-
-    norms: Tensor
-    products: Tensor
+    norms: Tensor  # lengths over all parameters together, at least 0, float32 (worlds, n)
+    products: Tensor  # inner products with one vector for each world, float32 (worlds, n)
 
 
 def gradient_norms(model: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:

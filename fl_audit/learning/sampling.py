@@ -21,18 +21,13 @@ of 0.4 (104-6-6-2), 0.55 (logistic), 0.9 (the CNN on MNIST) and 0.95 (600-128-10
 
 @dataclass(frozen=True)
 class Portion:
-    """The examples of one pass.
+    """The examples of one pass."""
 
-    Parameters
-    ----------
-    features, labels
-        Shared by all worlds, (n, *shape) and (n,), or each world's own, (worlds, n, *shape) and (worlds, n).
-    counted
-        Float32 (worlds, n), 1 where an example counts and 0 where it does not; None if all count.
-    """
-
+    # `features`, `labels`: shared by all worlds, (n, *shape) and (n,), or each world's own, (worlds, n, *shape) and
+    # (worlds, n).
     features: Tensor
     labels: Tensor
+    # Float32 (worlds, n), 1 where an example counts and 0 where it does not; None if all count.
     counted: Tensor | None = None
 
     @property
@@ -61,21 +56,15 @@ class Portion:
 
 @dataclass(frozen=True)
 class Workload:
-    """The examples of a whole clipped sum, from which the portions of its passes are taken.
+    """The examples of a whole clipped sum, from which the portions of its passes are taken."""
 
-    Parameters
-    ----------
-    features, labels
-        All examples (n, *shape) and their labels (n,), or each world's own, (worlds, n, *shape) and (worlds, n).
-    counted
-        Float32 (worlds, width), 1 where an example counts and 0 where it does not; None if all count in every world.
-    chosen
-        Int64 (worlds, width), indices of the examples that each world works on; None if each works on all.
-    """
-
+    # `features`, `labels`: all examples (n, *shape) and their labels (n,), or each world's own, (worlds, n, *shape) and
+    # (worlds, n).
     features: Tensor
     labels: Tensor
+    # Float32 (worlds, width), 1 where an example counts and 0 where it does not; None if all count in every world.
     counted: Tensor | None = None
+    # Int64 (worlds, width), indices of the examples that each world works on; None if each works on all.
     chosen: Tensor | None = None
 
     @classmethod

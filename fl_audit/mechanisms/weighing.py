@@ -20,29 +20,22 @@ class Hypotheses:
 
     The two sums differ in one contribution only, so their difference is formed from it and never from two large sums.
 
-    Parameters
-    ----------
-    shared
-        The part that both sums hold, float32 (worlds, parameters).
-    present, absent
-        What the differing unit adds under D, and what stands in its place under D'; float32 (worlds, parameters).
-    weight
-        Probability with which the differing contribution is in the sum, above 0 and up to 1. The observer knows who
-        else takes part.
-    sides
-        What was seen beside the sum says for `present` being in, and for `absent` being in, against neither: log-odds,
-        float64 (worlds,) each; None where there was nothing else to see.
-
     Raises
     ------
     InputError
         If the weight is out of its range.
     """
 
-    shared: Tensor
+    shared: Tensor  # the part that both sums hold, float32 (worlds, parameters)
+    # `present`, `absent`: what the differing unit adds under D, and what stands in its place under D'; float32 (worlds,
+    # parameters).
     present: Tensor
     absent: Tensor
+    # Probability with which the differing contribution is in the sum, above 0 and up to 1. The observer knows who else
+    # takes part.
     weight: float = 1.0
+    # What was seen beside the sum says for `present` being in, and for `absent` being in, against neither: log-odds,
+    # float64 (worlds,) each; None where there was nothing else to see.
     sides: tuple[Tensor, Tensor] | None = None
 
     def __post_init__(self) -> None:
@@ -64,17 +57,10 @@ class Hypotheses:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Some worlds of a release beside both hypotheses, in float64.
+    """Some worlds of a release beside both hypotheses, in float64."""
 
-    Parameters
-    ----------
-    rows
-        Which worlds.
-    release, shared, present, absent
-        As in `Hypotheses`, (rows, parameters).
-    """
-
-    rows: slice
+    rows: slice  # which worlds
+    # `release`, `shared`, `present`, `absent`: as in `Hypotheses`, (rows, parameters).
     release: Tensor
     shared: Tensor
     present: Tensor
@@ -112,18 +98,11 @@ def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
 
 @dataclass(frozen=True)
 class Weighed:
-    """What releases say, world by world.
+    """What releases say, world by world."""
 
-    Parameters
-    ----------
-    log_odds
-        Of D against D', float64 (rows,).
-    scores
-        The noise along the difference of the two contributions as normal scores, under D and under D', float64
-        (rows, 2): the one of the true hypothesis is N(0, 1), whatever came before. NaN where the two do not differ.
-    """
-
-    log_odds: Tensor
+    log_odds: Tensor  # of D against D', float64 (rows,)
+    # The noise along the difference of the two contributions as normal scores, under D and under D', float64 (rows, 2):
+    # the one of the true hypothesis is N(0, 1), whatever came before. NaN where the two do not differ.
     scores: Tensor
 
 

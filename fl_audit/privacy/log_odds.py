@@ -74,18 +74,10 @@ class LogOddsLaw(Protocol):
 
 @dataclass(frozen=True)
 class NormalLogOdds:
-    """Gaussian releases without sampling: N(mu^2/2, mu^2) under D and N(-mu^2/2, mu^2) under D', in closed form.
+    """Gaussian releases without sampling: N(mu^2/2, mu^2) under D and N(-mu^2/2, mu^2) under D', in closed form."""
 
-    Parameters
-    ----------
-    mu
-        Gaussian-DP parameter of all rounds, positive.
-    truth
-        Which neighbour was used.
-    """
-
-    mu: float
-    truth: Truth
+    mu: float  # Gaussian-DP parameter of all rounds, positive
+    truth: Truth  # which neighbour was used
 
     @property
     def mean(self) -> float:
@@ -118,23 +110,12 @@ class NormalLogOdds:
 
 @dataclass(frozen=True, eq=False)
 class GriddedLogOdds:
-    """The law from a privacy loss distribution, on a grid.
+    """The law from a privacy loss distribution, on a grid."""
 
-    Parameters
-    ----------
-    values
-        Grid of log-odds, rising evenly.
-    cumulative
-        P(L <= value) for each.
-    error
-        The grid has moved L by at most this much, but for a probability of 1e-11 (module `pld`, tau).
-    mean
-        Mean of L, at most K h^2 / 8 from the truth for K releases on a grid of width h, which is under error^2.
-    """
-
-    values: Floats
-    cumulative: Floats
-    error: float
+    values: Floats  # grid of log-odds, rising evenly
+    cumulative: Floats  # P(L <= value) for each
+    error: float  # the grid has moved L by at most this much, but for a probability of 1e-11 (module `pld`, tau)
+    # Mean of L, at most K h^2 / 8 from the truth for K releases on a grid of width h, which is under error^2.
     mean: float
 
     def cdf(self, log_odds: ArrayLike) -> Floats:

@@ -22,21 +22,11 @@ _EXPONENTS = range(1, 21)
 
 @dataclass(frozen=True, eq=False)
 class LossGrid:
-    """A law of losses on multiples of an interval, with some mass at infinity.
+    """A law of losses on multiples of an interval, with some mass at infinity."""
 
-    Parameters
-    ----------
-    first
-        Number of the first grid point: its loss is so many intervals.
-    probabilities
-        Mass at each grid point from there on.
-    infinity
-        Mass at infinity.
-    """
-
-    first: int
-    probabilities: Floats
-    infinity: float
+    first: int  # number of the first grid point: its loss is so many intervals
+    probabilities: Floats  # mass at each grid point from there on
+    infinity: float  # mass at infinity
 
     def plus(self, other: "LossGrid") -> "LossGrid":
         """Return the law of the sum of two independent losses, its tails cut where they hold next to nothing."""

@@ -25,21 +25,11 @@ _LARGEST_EXPONENT = 709.0
 
 @dataclass(frozen=True)
 class MembershipBounds:
-    """Upper bounds on the advantage of a membership adversary, from the loosest to the tightest.
+    """Upper bounds on the advantage of a membership adversary, from the loosest to the tightest."""
 
-    Parameters
-    ----------
-    yeom
-        e^epsilon - 1, for a promise with delta = 0; above 1 it says nothing, and it may be infinite.
-    tradeoff
-        (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), up to 1.
-    exact
-        The total variation delta(0): what the best adversary achieves against the worst pair of neighbours.
-    """
-
-    yeom: float
-    tradeoff: float
-    exact: float
+    yeom: float  # e^epsilon - 1, for a promise with delta = 0; above 1 it says nothing, and it may be infinite
+    tradeoff: float  # (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), up to 1
+    exact: float  # the total variation delta(0): what the best adversary achieves against the worst pair of neighbours
 
 
 def yeom_bound(epsilon: float) -> float:

@@ -50,30 +50,14 @@ _LARGEST_STEP_GRID = 2**19
 
 @dataclass(frozen=True, eq=False)
 class LossCurve:
-    """delta(epsilon) of one direction, from a law of the loss on a grid.
+    """delta(epsilon) of one direction, from a law of the loss on a grid."""
 
-    Parameters
-    ----------
-    losses
-        Grid of losses, evenly spaced.
-    interval
-        h, the width of the grid.
-    probabilities
-        P-mass at each loss.
-    infinity
-        P-mass beyond the grid.
-    deltas
-        delta at each loss of the grid; between them it is linear in e^epsilon.
-    lower_masses
-        At each loss a, the sum of the masses above it, each times e^-(its loss - a).
-    """
-
-    losses: Floats
-    interval: float
-    probabilities: Floats
-    infinity: float
-    deltas: Floats
-    lower_masses: Floats
+    losses: Floats  # grid of losses, evenly spaced
+    interval: float  # h, the width of the grid
+    probabilities: Floats  # p-mass at each loss
+    infinity: float  # p-mass beyond the grid
+    deltas: Floats  # delta at each loss of the grid; between them it is linear in e^epsilon
+    lower_masses: Floats  # at each loss a, the sum of the masses above it, each times e^-(its loss - a)
 
     def delta(self, epsilon: float) -> float:
         """Return delta at epsilon."""
@@ -124,26 +108,13 @@ class LossCurve:
 
 @dataclass(frozen=True, eq=False)
 class LossCurves:
-    """What a composition promises, the worse of both directions (D against D' and D' against D).
+    """What a composition promises, the worse of both directions (D against D' and D' against D)."""
 
-    Parameters
-    ----------
-    curves
-        One curve, or two where the directions differ.
-    interval
-        h.
-    error
-        tau: `epsilon(delta)` lies at most this much above the true epsilon at delta - `MISPLACED_MASS`.
-    count
-        K, the number of losses that were put on the grid and added up.
-    events, adjacency
-        What the curves are of.
-    """
-
-    curves: tuple[LossCurve, ...]
-    interval: float
-    error: float
-    count: int
+    curves: tuple[LossCurve, ...]  # one curve, or two where the directions differ
+    interval: float  # h
+    error: float  # tau: `epsilon(delta)` lies at most this much above the true epsilon at delta - `MISPLACED_MASS`
+    count: int  # K, the number of losses that were put on the grid and added up
+    # `events`, `adjacency`: what the curves are of.
     events: tuple[ReleaseEvent, ...]
     adjacency: Adjacency
 

@@ -19,24 +19,12 @@ N = TypeVar("N", bound=Findable)
 
 @dataclass(frozen=True)
 class RunContents:
-    """Everything that the report of one run is drawn from.
+    """Everything that the report of one run is drawn from."""
 
-    Parameters
-    ----------
-    run
-        The finished run.
-    findings
-        The numbers of each finding.
-    summary
-        The content of `summary.json`, schema 1.
-    sections
-        How each finding is shown, in this order.
-    """
-
-    run: FinishedRun
-    findings: Findings
-    summary: dict[str, Any]
-    sections: "tuple[Section[Any], ...]"
+    run: FinishedRun  # the finished run
+    findings: Findings  # the numbers of each finding
+    summary: dict[str, Any]  # the content of `summary.json`, schema 1
+    sections: "tuple[Section[Any], ...]"  # how each finding is shown, in this order
 
     def find(self, kind: type[Numbers]) -> Numbers | None:
         """Return the numbers of a finding, None where the run has none."""
@@ -76,41 +64,21 @@ class RunContents:
 
 @dataclass(frozen=True)
 class Row:
-    """One number of the report and what it rests on.
+    """One number of the report and what it rests on."""
 
-    Parameters
-    ----------
-    name
-        What the number is, with its unit.
-    value
-        The number itself; None where it was not determined.
-    basis
-        How it was found, by whom it is accounted for, what it assumes.
-    low, high, confidence
-        Its interval, and the least probability with which that covers; None where there is none.
-    limit
-        What the promise allows; None where the promise says nothing of it.
-    is_least
-        Whether the promise allows no less than `limit`, and not no more.
-    is_share
-        Whether it reads best as a percentage.
-    digits
-        Significant digits that are shown.
-    on_page
-        Whether it stands in the table of the first page too, and in `findings` of the summary.
-    """
-
-    name: str
-    value: Any
-    basis: str = ""
+    name: str  # what the number is, with its unit
+    value: Any  # the number itself; None where it was not determined
+    basis: str = ""  # how it was found, by whom it is accounted for, what it assumes
+    # `low`, `high`, `confidence`: its interval, and the least probability with which that covers; None where there is
+    # none.
     low: float | None = None
     high: float | None = None
     confidence: float | None = None
-    limit: float | None = None
-    is_least: bool = False
-    is_share: bool = False
-    digits: int = 3
-    on_page: bool = False
+    limit: float | None = None  # what the promise allows; None where the promise says nothing of it
+    is_least: bool = False  # whether the promise allows no less than `limit`, and not no more
+    is_share: bool = False  # whether it reads best as a percentage
+    digits: int = 3  # significant digits that are shown
+    on_page: bool = False  # whether it stands in the table of the first page too, and in `findings` of the summary
 
     @property
     def reading(self) -> Reading | None:
@@ -139,49 +107,25 @@ class TableLook(StrEnum):
 
 @dataclass(frozen=True)
 class Table:
-    """A table of its own.
+    """A table of its own."""
 
-    Parameters
-    ----------
-    title
-        What it shows.
-    columns
-        Names of the columns; the first names the rows.
-    rows
-        Cells, as many in each row as there are columns: numbers, text, or None for what was not determined.
-    look
-        How it is set.
-    """
-
-    title: str
-    columns: tuple[str, ...]
+    title: str  # what it shows
+    columns: tuple[str, ...]  # names of the columns; the first names the rows
+    # Cells, as many in each row as there are columns: numbers, text, or None for what was not determined.
     rows: tuple[tuple[Any, ...], ...]
-    look: TableLook = TableLook.NUMBERS
+    look: TableLook = TableLook.NUMBERS  # how it is set
 
 
 @dataclass(frozen=True)
 class Picture(Generic[N]):
-    """The figure of a finding.
+    """The figure of a finding."""
 
-    Parameters
-    ----------
-    title
-        Its heading.
-    draw
-        Draws it into an empty figure, but for the legend.
-    caption
-        Describes it in at most 40 words; heading and caption can stand for the picture.
-    applies
-        Whether this run has what it shows.
-    height
-        In inches, without the legend.
-    """
-
-    title: str
-    draw: Callable[[Figure, N, RunContents], None]
+    title: str  # its heading
+    draw: Callable[[Figure, N, RunContents], None]  # draws it into an empty figure, but for the legend
+    # Describes it in at most 40 words; heading and caption can stand for the picture.
     caption: Callable[[N, RunContents], str]
-    applies: Callable[[N, RunContents], bool] = lambda numbers, contents: True
-    height: float = 3.8
+    applies: Callable[[N, RunContents], bool] = lambda numbers, contents: True  # whether this run has what it shows
+    height: float = 3.8  # in inches, without the legend
 
     def figure(self, numbers: N, contents: RunContents) -> Figure:
         """Return the figure with its legend, two labels in a line where they are short.
@@ -209,45 +153,21 @@ class PagePlace(Enum):
 
 @dataclass(frozen=True)
 class Section(Generic[N]):
-    """A finding in its one home: how its numbers follow from a run, and how a report shows them.
+    """A finding in its one home: how its numbers follow from a run, and how a report shows them."""
 
-    Parameters
-    ----------
-    name
-        Of its figure's file, and of its place on the page.
-    title
-        Its heading.
-    numbers
-        Type of the numbers, by which other sections find them.
-    measure
-        Computes the numbers from a run and from what the sections before it have found; None where the run has none.
-    keys
-        Names of its entries at the top level of `summary.json`; None stands there where the run has no such numbers.
-    place
-        Where its sentence and figure stand.
-    trusts
-        Whether sentence, rows and figure take the claimed noise at its word, and so acquit nobody who broke it.
-    sentence
-        What it says in words; empty where it has nothing to say.
-    rows
-        Its numbers with what each rests on.
-    tables
-        Tables of its own.
-    picture
-        Its figure.
-    said
-        Words that stand in `summary.json` beside its numbers, by their names.
-    """
-
-    name: str
-    title: str
-    numbers: type[N]
+    name: str  # of its figure's file, and of its place on the page
+    title: str  # its heading
+    numbers: type[N]  # type of the numbers, by which other sections find them
+    # Computes the numbers from a run and from what the sections before it have found; None where the run has none.
     measure: Callable[[FinishedRun, Findings], N | None]
+    # Names of its entries at the top level of `summary.json`; None stands there where the run has no such numbers.
     keys: tuple[str, ...] = ()
-    place: PagePlace = PagePlace.APPENDIX
+    place: PagePlace = PagePlace.APPENDIX  # where its sentence and figure stand
+    # Whether sentence, rows and figure take the claimed noise at its word, and so acquit nobody who broke it.
     trusts: bool = False
-    sentence: Callable[[N, RunContents], str] | None = None
-    rows: Callable[[N, RunContents], list[Row]] | None = None
-    tables: Callable[[N, RunContents], list[Table]] | None = None
-    picture: Picture[N] | None = None
+    sentence: Callable[[N, RunContents], str] | None = None  # what it says in words; empty where it has nothing to say
+    rows: Callable[[N, RunContents], list[Row]] | None = None  # its numbers with what each rests on
+    tables: Callable[[N, RunContents], list[Table]] | None = None  # tables of its own
+    picture: Picture[N] | None = None  # its figure
+    # Words that stand in `summary.json` beside its numbers, by their names.
     said: Callable[[N, FinishedRun], Mapping[str, Any]] | None = None

@@ -184,25 +184,15 @@ def draw_band(axes: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style
 
 @dataclass(frozen=True)
 class IntervalRow:
-    """A value with its interval, drawn in a row of its own.
+    """A value with its interval, drawn in a row of its own."""
 
-    Parameters
-    ----------
-    name
-        Of the row, at the left.
-    value, low, high
-        The value and the ends of its interval.
-    said
-        What stands at the right, where no line crosses it.
-    marker, colour
-        How it is drawn.
-    """
-
-    name: str
+    name: str  # of the row, at the left
+    # `value`, `low`, `high`: the value and the ends of its interval.
     value: float
     low: float
     high: float
-    said: str
+    said: str  # what stands at the right, where no line crosses it
+    # `marker`, `colour`: how it is drawn.
     marker: str = "o"
     colour: str = BIT_STYLES[1].colour
 

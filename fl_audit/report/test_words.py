@@ -15,30 +15,17 @@ _CLIPPED = "See whether every contribution is clipped, and what the sum is divid
 
 @dataclass(frozen=True)
 class TestWords:
-    """What is said of one test. Texts are templates over the numbers of a `TestResult` and the words for the unit.
-
-    Parameters
-    ----------
-    title
-        What it looks at.
-    breach
-        What it has found where the promise is broken, for a reader who does not know the test.
-    measured, promised
-        What was measured, and what the claim says of it.
-    limit
-        What would have been found in 9 of 10 runs.
-    remedy
-        Where to look for the cause.
-    """
+    """What is said of one test. Texts are templates over the numbers of a `TestResult` and the words for the unit."""
 
     __test__ = False  # it is no test of pytest's
 
-    title: str
-    breach: str
+    title: str  # what it looks at
+    breach: str  # what it has found where the promise is broken, for a reader who does not know the test
+    # `measured`, `promised`: what was measured, and what the claim says of it.
     measured: str
     promised: str
-    limit: str
-    remedy: str
+    limit: str  # what would have been found in 9 of 10 runs
+    remedy: str  # where to look for the cause
 
 
 _LESS = "noise {limit:percent} below the promise"

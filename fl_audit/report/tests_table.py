@@ -37,18 +37,10 @@ class _Number(float):
 
 @dataclass(frozen=True)
 class ToldTest:
-    """One test of a run in words.
+    """One test of a run in words."""
 
-    Parameters
-    ----------
-    test
-        What it found.
-    unit
-        How the report speaks of what is protected.
-    """
-
-    test: TestResult
-    unit: UnitWords
+    test: TestResult  # what it found
+    unit: UnitWords  # how the report speaks of what is protected
 
     @property
     def _words(self) -> TestWords:

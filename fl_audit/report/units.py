@@ -8,50 +8,24 @@ from fl_audit.adjacency import Adjacency, Relation, Unit
 
 @dataclass(frozen=True)
 class UnitWords:
-    """The nouns and phrases of one neighbouring relation, used wherever a report names the unit.
+    """The nouns and phrases of one neighbouring relation, used wherever a report names the unit."""
 
-    Parameters
-    ----------
-    one, many
-        The unit in singular and plural.
-    differing
-        The unit in which D and D' differ, as captions and tables call it.
-    sum
-        What a round adds up.
-    measure
-        In which units that sum is measured.
-    others
-        What the other units contribute.
-    whether
-        The secret of the game, as a question that begins with `whether`.
-    that
-        The same as a statement that begins with `that`, of which somebody may be sure.
-    not_that
-        How that statement is denied, after `sure that`.
-    that_short
-        How it is repeated, after `sure that`.
-    there, not_there
-        How a training is told from the other it is compared with: `with the record`, `without it`.
-    held_back
-        What the insider does not know, in a few words.
-    secret_rounds
-        What is not told to others where rounds are sampled.
-    """
-
+    # `one`, `many`: the unit in singular and plural.
     one: str
     many: str
-    differing: str
-    sum: str
-    measure: str
-    others: str
-    whether: str
-    that: str
-    that_short: str
-    not_that: str
+    differing: str  # the unit in which D and D' differ, as captions and tables call it
+    sum: str  # what a round adds up
+    measure: str  # in which units that sum is measured
+    others: str  # what the other units contribute
+    whether: str  # the secret of the game, as a question that begins with `whether`
+    that: str  # the same as a statement that begins with `that`, of which somebody may be sure
+    that_short: str  # how it is repeated, after `sure that`
+    not_that: str  # how that statement is denied, after `sure that`
+    # `there`, `not_there`: how a training is told from the other it is compared with: `with the record`, `without it`.
     there: str
     not_there: str
-    held_back: str
-    secret_rounds: str
+    held_back: str  # what the insider does not know, in a few words
+    secret_rounds: str  # what is not told to others where rounds are sampled
 
 
 def unit_words(adjacency: Adjacency) -> UnitWords:

@@ -37,29 +37,14 @@ class ClaimVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class PaperClaim:
-    """A sentence of the paper, made into a range for one number of ours.
+    """A sentence of the paper, made into a range for one number of ours."""
 
-    Parameters
-    ----------
-    section
-        Where the paper says so.
-    statement
-        What it says, in our words.
-    where
-        On what it was tested.
-    quantity
-        The number.
-    found
-        The number as measured, with its interval.
-    lowest, highest
-        The range in which the claim has the number.
-    """
-
-    section: str
-    statement: str
-    where: str
-    quantity: str
-    found: Interval
+    section: str  # where the paper says so
+    statement: str  # what it says, in our words
+    where: str  # on what it was tested
+    quantity: str  # the number
+    found: Interval  # the number as measured, with its interval
+    # `lowest`, `highest`: the range in which the claim has the number.
     lowest: float = -inf
     highest: float = inf
 

@@ -44,44 +44,20 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, eq=False)
 class MembershipFindings:
-    """What one run found, as read from its directory.
+    """What one run found, as read from its directory."""
 
-    Parameters
-    ----------
-    setting
-        What was run.
-    config
-        Its configuration.
-    summary
-        Contents of `summary.json`.
-    membership
-        Who was in.
-    scores
-        Scores of each attack (worlds, targets), by its name.
-    train_accuracy
-        Share of each world's members whose true record its model classifies right, (worlds,).
-    test_accuracy
-        The same of the test records, (worlds,).
-    chosen_epoch
-        After how many passes each world's model was taken, (worlds,).
-    confidence
-        Largest confidence of each world's model in a class, for the true record of each target (worlds, targets).
-    member_losses
-        Losses of all targets (worlds, targets).
-    test_losses
-        Losses of the test records (worlds, test records) where these are of another law than the targets, else None.
-    """
-
-    setting: MembershipSetting
-    config: RunConfig
-    summary: Mapping[str, Any]
-    membership: Membership
-    scores: Mapping[str, Floats]
-    train_accuracy: Floats
-    test_accuracy: Floats
-    chosen_epoch: Floats
+    setting: MembershipSetting  # what was run
+    config: RunConfig  # its configuration
+    summary: Mapping[str, Any]  # contents of `summary.json`
+    membership: Membership  # who was in
+    scores: Mapping[str, Floats]  # scores of each attack (worlds, targets), by its name
+    train_accuracy: Floats  # share of each world's members whose true record its model classifies right, (worlds,)
+    test_accuracy: Floats  # the same of the test records, (worlds,)
+    chosen_epoch: Floats  # after how many passes each world's model was taken, (worlds,)
+    # Largest confidence of each world's model in a class, for the true record of each target (worlds, targets).
     confidence: Floats
-    member_losses: Floats
+    member_losses: Floats  # losses of all targets (worlds, targets)
+    # Losses of the test records (worlds, test records) where these are of another law than the targets, else None.
     test_losses: Floats | None
 
     @property

@@ -42,29 +42,18 @@ class Randomiser(StrEnum):
 
 @dataclass(frozen=True)
 class Size:
-    """What a form of the reproduction plays of a data set.
+    """What a form of the reproduction plays of a data set."""
 
-    Parameters
-    ----------
-    records
-        Targets, of which half are members on average.
-    epochs, central_epochs
-        Largest number of passes over the members, without and with central DP.
-    worlds
-        Target models that are each other's shadow models.
-    test_records, population_records
-        Largest numbers of records for accuracy, and for the loss that ends training early.
-    levels
-        Which of the five epsilon_i and of the five z are played, by position.
-    """
-
-    records: int
+    records: int  # targets, of which half are members on average
+    # `epochs`, `central_epochs`: largest number of passes over the members, without and with central DP.
     epochs: int
     central_epochs: int
-    worlds: int = 24
+    worlds: int = 24  # target models that are each other's shadow models
+    # `test_records`, `population_records`: largest numbers of records for accuracy, and for the loss that ends training
+    # early.
     test_records: int = 1000
     population_records: int = 500
-    levels: tuple[int, ...] = (0, 1, 2, 3, 4)
+    levels: tuple[int, ...] = (0, 1, 2, 3, 4)  # which of the five epsilon_i and of the five z are played, by position
 
 
 @dataclass(frozen=True)
@@ -213,21 +202,11 @@ CANDIDATES: dict[MembershipStudy, tuple[tuple[MembershipData, ...], ...]] = {
 
 @dataclass(frozen=True)
 class MembershipSetting:
-    """One run: a data set under one kind of privacy at one level.
+    """One run: a data set under one kind of privacy at one level."""
 
-    Parameters
-    ----------
-    data
-        The data set.
-    method
-        The kind of privacy.
-    level
-        epsilon_i of local DP, z of central DP, 0 of the original model.
-    """
-
-    data: MembershipData
-    method: Method = Method.ORIGINAL
-    level: float = 0.0
+    data: MembershipData  # the data set
+    method: Method = Method.ORIGINAL  # the kind of privacy
+    level: float = 0.0  # epsilon_i of local DP, z of central DP, 0 of the original model
 
     @property
     def name(self) -> str:

@@ -19,15 +19,10 @@ _FEWEST_DEFINED = 0.5
 
 @dataclass(frozen=True)
 class Curve:
-    """What an attack achieves on several runs, and what their models do: once as found, and in each resample.
+    """What an attack achieves on several runs, and what their models do: once as found, and in each resample."""
 
-    Parameters
-    ----------
-    auc, accuracy
-        Mean over worlds of the AUC and of the test accuracy; the first row as found, then one row a resample of worlds.
-        Shape (1 + resamples, runs).
-    """
-
+    # `auc`, `accuracy`: mean over worlds of the AUC and of the test accuracy; the first row as found, then one row a
+    # resample of worlds. Shape (1 + resamples, runs).
     auc: Floats
     accuracy: Floats
 

@@ -40,22 +40,14 @@ Runs = Mapping[InsiderSetting, InsiderFindings]
 
 @dataclass(frozen=True)
 class InsiderItem(Item):
-    """A table or figure whose runs are also used by others.
+    """A table or figure whose runs are also used by others."""
 
-    Parameters
-    ----------
-    build
-        Makes the item from the available data sets and the runs on them. It is called only if a data set is available
-        or none is needed.
-    settings
-        Returns the settings that it needs to be run on given data sets.
-    studies
-        The data sets of the paper that it shows; empty if it needs no data.
-    """
-
+    # Makes the item from the available data sets and the runs on them. It is called only if a data set is available or
+    # none is needed.
     build: Callable[[Sequence[InsiderData], Runs], ItemResult]
+    # Returns the settings that it needs to be run on given data sets.
     settings: Callable[[Iterable[InsiderData]], tuple[InsiderSetting, ...]] = lambda data: ()
-    studies: tuple[InsiderStudy, ...] = ()
+    studies: tuple[InsiderStudy, ...] = ()  # the data sets of the paper that it shows; empty if it needs no data
 
     def data_of(self, found: Iterable[InsiderData]) -> tuple[InsiderData, ...]:
         """Return those of the available data sets that the item shows."""

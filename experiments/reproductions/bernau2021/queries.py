@@ -35,19 +35,12 @@ _GREYS = ("#12426e", "#b35806", "#5c5c5c")
 
 @dataclass(frozen=True)
 class NoisyQuery:
-    """The query of Figures 1 to 3 under noise N(0, sigma^2 I).
+    """The query of Figures 1 to 3 under noise N(0, sigma^2 I)."""
 
-    Parameters
-    ----------
-    epsilon, delta
-        What Eq. (1) is given; with the sensitivity sqrt(dimensions) it yields sigma.
-    dimensions
-        Length of the answer.
-    """
-
+    # `epsilon`, `delta`: what Eq. (1) is given; with the sensitivity sqrt(dimensions) it yields sigma.
     epsilon: float
     delta: float
-    dimensions: int = 1
+    dimensions: int = 1  # length of the answer
 
     @property
     def mu(self) -> float:

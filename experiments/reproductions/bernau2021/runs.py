@@ -27,28 +27,15 @@ from fl_audit.stored_json import read_json
 
 @dataclass(frozen=True)
 class InsiderFindings:
-    """What one run found, as read from its directory.
+    """What one run found, as read from its directory."""
 
-    Parameters
-    ----------
-    setting
-        The setting that was run.
-    config
-        Its configuration.
-    summary
-        Contents of `summary.json`.
-    worlds, rounds
-        The tables of the run.
-    pair
-        Where D and D' differ.
-    """
-
-    setting: InsiderSetting
-    config: RunConfig
-    summary: Mapping[str, Any]
+    setting: InsiderSetting  # the setting that was run
+    config: RunConfig  # its configuration
+    summary: Mapping[str, Any]  # contents of `summary.json`
+    # `worlds`, `rounds`: the tables of the run.
     worlds: pd.DataFrame
     rounds: pd.DataFrame
-    pair: NeighbourPair
+    pair: NeighbourPair  # where D and D' differ
 
     @property
     def repetitions(self) -> int:

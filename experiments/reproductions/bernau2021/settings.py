@@ -49,50 +49,21 @@ class QuickWorlds:
 
 @dataclass(frozen=True)
 class InsiderData:
-    """A data set with all that the paper fixes for it.
+    """A data set with all that the paper fixes for it."""
 
-    Parameters
-    ----------
-    study
-        The paper's data set that it is, or stands in for.
-    name
-        Name in the catalogue of data sets.
-    title
-        Name as shown, which says so if it stands in for another data set.
-    records
-        n, the number of records in D.
-    delta
-        delta of the promise.
-    model
-        Name of the model.
-    dissimilarity
-        Measure by which the neighbour is chosen.
-    smallest_belief
-        rho_beta of the first column of Table 3.
-    test_records
-        Number of held-out records for the test accuracy, which the paper does not state.
-    engine
-        Where the clients run unless the user says otherwise; small models are faster in one process.
-    worlds_per_batch
-        Number of worlds in a batch, which bounds the memory.
-    quick
-        Numbers of worlds in the quick form.
-    quick_dissimilarity
-        Measure in the quick form; it differs from the paper's where a search by that takes minutes.
-    """
-
-    study: InsiderStudy
-    name: str
-    title: str
-    records: int
-    delta: float
-    model: str
-    dissimilarity: str
-    smallest_belief: float
-    test_records: int
-    engine: Engine
-    worlds_per_batch: int
-    quick: QuickWorlds
+    study: InsiderStudy  # the paper's data set that it is, or stands in for
+    name: str  # name in the catalogue of data sets
+    title: str  # name as shown, which says so if it stands in for another data set
+    records: int  # n, the number of records in D
+    delta: float  # delta of the promise
+    model: str  # name of the model
+    dissimilarity: str  # measure by which the neighbour is chosen
+    smallest_belief: float  # rho_beta of the first column of Table 3
+    test_records: int  # number of held-out records for the test accuracy, which the paper does not state
+    engine: Engine  # where the clients run unless the user says otherwise; small models are faster in one process
+    worlds_per_batch: int  # number of worlds in a batch, which bounds the memory
+    quick: QuickWorlds  # numbers of worlds in the quick form
+    # Measure in the quick form; it differs from the paper's where a search by that takes minutes.
     quick_dissimilarity: str
 
     @property
@@ -143,26 +114,13 @@ CANDIDATES: dict[InsiderStudy, tuple[tuple[InsiderData], ...]] = {
 
 @dataclass(frozen=True)
 class InsiderSetting:
-    """One audit run.
+    """One audit run."""
 
-    Parameters
-    ----------
-    data
-        The data set, with all that the paper fixes for it.
-    scaling
-        Whether noise follows the local or the global sensitivity.
-    relation
-        How D and D' differ.
-    belief
-        rho_beta, the promised bound on the insider's belief.
-    neighbour, rank
-        Which neighbour: the `rank`-th most or least dissimilar one.
-    """
-
-    data: InsiderData
-    scaling: NoiseScaling
-    relation: Adjacency
-    belief: float = MAIN_BELIEF
+    data: InsiderData  # the data set, with all that the paper fixes for it
+    scaling: NoiseScaling  # whether noise follows the local or the global sensitivity
+    relation: Adjacency  # how D and D' differ
+    belief: float = MAIN_BELIEF  # rho_beta, the promised bound on the insider's belief
+    # `neighbour`, `rank`: which neighbour: the `rank`-th most or least dissimilar one.
     neighbour: str = "most-dissimilar"
     rank: int = 1
 

@@ -42,18 +42,12 @@ _LOST = (
 
 @dataclass(frozen=True)
 class Simulated:
-    """Two simulations: one with the paper's ten repetitions, and one with more.
+    """Two simulations: one with the paper's ten repetitions, and one with more."""
 
-    Parameters
-    ----------
-    settings, many
-        Settings of the first and of the second simulation.
-    ten, more
-        Their tables, see `simulate`.
-    """
-
+    # `settings`, `many`: settings of the first and of the second simulation.
     settings: SimulationSettings
     many: SimulationSettings
+    # `ten`, `more`: their tables, see `simulate`.
     ten: pd.DataFrame
     more: pd.DataFrame
 

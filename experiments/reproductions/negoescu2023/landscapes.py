@@ -55,24 +55,12 @@ OVERFITTED_FROM = 5
 
 @dataclass(frozen=True)
 class Landscape:
-    """A study with its trained models.
+    """A study with its trained models."""
 
-    Parameters
-    ----------
-    study
-        The study.
-    baselines
-        Epsilon* of the models without privacy, shape (repetitions,), by their epochs.
-    private
-        The private models, as rows of `models_table`.
-    models
-        All models, likewise.
-    """
-
-    study: EpsilonStarStudy
-    baselines: dict[int, Floats]
-    private: pd.DataFrame
-    models: pd.DataFrame
+    study: EpsilonStarStudy  # the study
+    baselines: dict[int, Floats]  # Epsilon* of the models without privacy, shape (repetitions,), by their epochs
+    private: pd.DataFrame  # the private models, as rows of `models_table`
+    models: pd.DataFrame  # all models, likewise
 
 
 def available_study(task: EpsilonStarTask, context: Context) -> EpsilonStarStudy:

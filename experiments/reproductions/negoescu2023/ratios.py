@@ -29,19 +29,12 @@ _STYLES = (("-", "#12426e", "first quantity"), ("--", "#b35806", "second quantit
 
 @dataclass(frozen=True)
 class Curves:
-    """The first two log ratios of definition 2, which the paper calls quantities, over thresholds.
+    """The first two log ratios of definition 2, which the paper calls quantities, over thresholds."""
 
-    Parameters
-    ----------
-    fpr, fnr
-        Error rates, shape (..., thresholds).
-    values
-        Both quantities, shape (2, ..., thresholds), in nats; NaN where an error rate is below the cut.
-    """
-
+    # `fpr`, `fnr`: error rates, shape (..., thresholds).
     fpr: Floats
     fnr: Floats
-    values: Floats
+    values: Floats  # both quantities, shape (2, ..., thresholds), in nats; NaN where an error rate is below the cut
 
 
 def _curves(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, cut: float) -> Curves:

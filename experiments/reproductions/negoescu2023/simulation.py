@@ -33,33 +33,16 @@ COLUMNS = ("separation", "size", "estimator", "repetition", "estimate", "truth",
 
 @dataclass(frozen=True)
 class SimulationSettings:
-    """What is simulated.
+    """What is simulated."""
 
-    Parameters
-    ----------
-    separations
-        How much larger the population's shape is than that of members; at least 0, and the first one is 0.
-    sizes
-        Numbers of losses in each set.
-    repetitions
-        Number of samples of each separation and size; the paper has 10.
-    delta
-        delta of Epsilon*.
-    cut
-        Cut of error rates for the truth and for the parametric estimator; positive.
-    empirical_cut
-        Cut of error rates for the empirical estimator.
-    shape
-        Shape of the members' Gamma law; the scale is 1.
-    """
-
+    # How much larger the population's shape is than that of members; at least 0, and the first one is 0.
     separations: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 4.0)
-    sizes: tuple[int, ...] = (100, 1000, 10_000, 100_000)
-    repetitions: int = 10
-    delta: float = 1e-5
-    cut: float = PARAMETRIC_CUT
-    empirical_cut: float = EMPIRICAL_CUT
-    shape: float = 2.0
+    sizes: tuple[int, ...] = (100, 1000, 10_000, 100_000)  # numbers of losses in each set
+    repetitions: int = 10  # number of samples of each separation and size; the paper has 10
+    delta: float = 1e-5  # delta of Epsilon*
+    cut: float = PARAMETRIC_CUT  # cut of error rates for the truth and for the parametric estimator; positive
+    empirical_cut: float = EMPIRICAL_CUT  # cut of error rates for the empirical estimator
+    shape: float = 2.0  # shape of the members' Gamma law; the scale is 1
 
 
 def true_epsilon_star(settings: SimulationSettings, separation: float) -> float:

@@ -34,48 +34,25 @@ class EpsilonStarTask(StrEnum):
 
 @dataclass(frozen=True)
 class EpsilonStarStudy:
-    """A task on a data set.
+    """A task on a data set."""
 
-    Parameters
-    ----------
-    task
-        The paper's task that it is, or stands in for.
-    title
-        Name as shown, which says so if the data set stands in for another.
-    data
-        Name in the catalogue of data sets.
-    model
-        Name of the network.
-    records, test_records, population_records
-        Sizes of the training set, of the test set and of the population sample.
-    batches
-        Expected batch sizes of private training; baselines use the first of them.
-    baseline_epochs
-        Epochs of the models without privacy.
-    private_epochs
-        Epochs of the private models.
-    delta
-        delta of the promise and of Epsilon*, less than one over the number of records.
-    epsilons, clipping_norms
-        The promised epsilons and the clipping norms of private training.
-    repetitions
-        How many models are trained with each setting.
-    """
-
-    task: EpsilonStarTask
-    title: str
-    data: str
-    model: str
+    task: EpsilonStarTask  # the paper's task that it is, or stands in for
+    title: str  # name as shown, which says so if the data set stands in for another
+    data: str  # name in the catalogue of data sets
+    model: str  # name of the network
+    # `records`, `test_records`, `population_records`: sizes of the training set, of the test set and of the population
+    # sample.
     records: int
     test_records: int
     population_records: int
-    batches: tuple[int, ...]
-    baseline_epochs: tuple[int, ...]
-    private_epochs: int
-    delta: float
+    batches: tuple[int, ...]  # expected batch sizes of private training; baselines use the first of them
+    baseline_epochs: tuple[int, ...]  # epochs of the models without privacy
+    private_epochs: int  # epochs of the private models
+    delta: float  # delta of the promise and of Epsilon*, less than one over the number of records
+    # `epsilons`, `clipping_norms`: the promised epsilons and the clipping norms of private training.
     epsilons: tuple[float, ...] = EPSILONS
     clipping_norms: tuple[float, ...] = CLIPPING_NORMS
-    repetitions: int = REPETITIONS
+    repetitions: int = REPETITIONS  # how many models are trained with each setting
 
     @property
     def stands_in(self) -> bool:

@@ -126,24 +126,13 @@ def _standardised(values: Tensor, places: Tensor, counted: Tensor, centred: bool
 
 @dataclass(frozen=True)
 class _Networks:
-    """Weights of all networks.
+    """Weights of all networks."""
 
-    Parameters
-    ----------
-    rule
-        Sizes and training.
-    branches
-        Names of the branches, in the order in which the trunk reads them.
-    weights
-        By the layer's name, (networks, ins, outs); of `filters` (networks, releases, inputs, filters).
-    biases
-        By the layer's name, (networks, 1, outs).
-    """
-
-    rule: WhiteBoxRule
-    branches: tuple[str, ...]
+    rule: WhiteBoxRule  # sizes and training
+    branches: tuple[str, ...]  # names of the branches, in the order in which the trunk reads them
+    # By the layer's name, (networks, ins, outs); of `filters` (networks, releases, inputs, filters).
     weights: dict[str, Tensor]
-    biases: dict[str, Tensor]
+    biases: dict[str, Tensor]  # by the layer's name, (networks, 1, outs)
 
     @classmethod
     def initial(cls, rule: WhiteBoxRule, examples: Shown, source: torch.Generator) -> "_Networks":

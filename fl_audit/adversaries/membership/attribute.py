@@ -28,18 +28,10 @@ where 99 % of members' losses lie."""
 
 @dataclass(frozen=True)
 class AttributeGuesses:
-    """What the attacker says of every record in every world.
+    """What the attacker says of every record in every world."""
 
-    Parameters
-    ----------
-    values
-        The guessed value of the attribute, from 0, shape (worlds, targets).
-    right
-        Whether it is the true one, shape (worlds, targets).
-    """
-
-    values: Integers
-    right: Flags
+    values: Integers  # the guessed value of the attribute, from 0, shape (worlds, targets)
+    right: Flags  # whether it is the true one, shape (worlds, targets)
 
     def advantage(self, membership: Membership) -> Floats:
         """Return the share guessed right of members less that of others, of each world, from -1 to 1, shape (worlds,).

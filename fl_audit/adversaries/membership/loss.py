@@ -22,18 +22,10 @@ from fl_audit.errors import require
 
 @dataclass(frozen=True)
 class MembershipAttack:
-    """Error rates of the membership adversary against one model or many.
+    """Error rates of the membership adversary against one model or many."""
 
-    Parameters
-    ----------
-    true_positive_rate
-        Share of members called members, from 0 to 1, shape (...).
-    false_positive_rate
-        Share of the population sample called members, from 0 to 1, shape (...).
-    """
-
-    true_positive_rate: Floats
-    false_positive_rate: Floats
+    true_positive_rate: Floats  # share of members called members, from 0 to 1, shape (...)
+    false_positive_rate: Floats  # share of the population sample called members, from 0 to 1, shape (...)
 
     @property
     def advantage(self) -> Floats:

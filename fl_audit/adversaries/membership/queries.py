@@ -26,15 +26,9 @@ _RESAMPLED = 0.05
 
 @dataclass(frozen=True)
 class MovedImages:
-    """Images moved by up to two pixels up, down, left and right, and mirrored.
+    """Images moved by up to two pixels up, down, left and right, and mirrored."""
 
-    Parameters
-    ----------
-    shape
-        Shape of one image, height and width last.
-    """
-
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # shape of one image, height and width last
 
     def asked(self, features: Tensor, number: int) -> Iterator[Tensor]:
         """Yield the images as they are, mirrored, and then moved, the shortest ways first, each way plain and mirrored.
@@ -66,21 +60,11 @@ def _moved(images: Tensor, steps: int, axis: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class ResampledColumns:
-    """Rows in which a twentieth of the columns, one at least, has the values of a public record.
+    """Rows in which a twentieth of the columns, one at least, has the values of a public record."""
 
-    Parameters
-    ----------
-    columns
-        The columns of the table.
-    donors
-        Features of public records, shape (m, features).
-    seed
-        Public seed, of which columns and donors are drawn.
-    """
-
-    columns: tuple[TableColumn, ...]
-    donors: Floats32
-    seed: int
+    columns: tuple[TableColumn, ...]  # the columns of the table
+    donors: Floats32  # features of public records, shape (m, features)
+    seed: int  # public seed, of which columns and donors are drawn
 
     def asked(self, features: Tensor, number: int) -> Iterator[Tensor]:
         """Yield the rows as they are, and then with other columns and donors in every query.

@@ -41,22 +41,13 @@ class AttackModel(StrEnum):
 
 @dataclass(frozen=True)
 class ShadowRule:
-    """What is chosen before the attack.
+    """What is chosen before the attack."""
 
-    Parameters
-    ----------
-    model
-        Which classifier.
-    folds
-        Into how many parts worlds are split, 2 or more; world w is in part w modulo folds. Without meaning where the
-        shadow worlds are named.
-    seed
-        Of the classifiers' own draws (initial weights, order of examples).
-    """
-
-    model: AttackModel = AttackModel.NETWORK
+    model: AttackModel = AttackModel.NETWORK  # which classifier
+    # Into how many parts worlds are split, 2 or more; world w is in part w modulo folds. Without meaning where the
+    # shadow worlds are named.
     folds: int = 2
-    seed: int = 0
+    seed: int = 0  # of the classifiers' own draws (initial weights, order of examples)
 
     def __post_init__(self) -> None:
         require(self.folds >= 2, f"number of folds is {self.folds}: accepted are whole numbers from 2")

@@ -24,21 +24,11 @@ LEAST_SHARE_OF_SPREAD = 1e-12
 
 @dataclass(frozen=True)
 class ShadowGroup:
-    """The shadow worlds on one side (in or out) of every target, as the attacker of each world sees them.
+    """The shadow worlds on one side (in or out) of every target, as the attacker of each world sees them."""
 
-    Parameters
-    ----------
-    count
-        Number of shadow worlds, shape (worlds, targets).
-    mean
-        Mean value over them, shape (worlds, targets, queries); 0 where there are none.
-    squares
-        Sum of squared distances from that mean, same shape, at least 0.
-    """
-
-    count: Integers
-    mean: Floats
-    squares: Floats
+    count: Integers  # number of shadow worlds, shape (worlds, targets)
+    mean: Floats  # mean value over them, shape (worlds, targets, queries); 0 where there are none
+    squares: Floats  # sum of squared distances from that mean, same shape, at least 0
 
     @property
     def variance(self) -> Floats:

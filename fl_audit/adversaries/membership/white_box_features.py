@@ -29,33 +29,20 @@ _ARRAYS = ("signals", "inputs", "log_probabilities", "losses")
 class WhiteBoxFeatures:
     """What the attacker sees of each target in each world, under one released model or several.
 
-    Parameters
-    ----------
-    signals
-        Gradient of a target's loss at the outputs of the last dense layer, shape (worlds, targets, releases, outs).
-    inputs
-        Inputs of that layer, the activations of the last hidden layer, shape (worlds, targets, releases, ins).
-    log_probabilities
-        Logarithms of the model's confidences, shape (worlds, targets, releases, classes).
-    losses
-        Cross-entropy, shape (worlds, targets, releases).
-    labels
-        Class of each target, int64 (targets,).
-    has_bias
-        Whether the layer has a bias, whose gradient is `signals`.
-
     Raises
     ------
     InputError
         If shapes do not fit, or a number is not finite.
     """
 
+    # Gradient of a target's loss at the outputs of the last dense layer, shape (worlds, targets, releases, outs).
     signals: Floats32
+    # Inputs of that layer, the activations of the last hidden layer, shape (worlds, targets, releases, ins).
     inputs: Floats32
-    log_probabilities: Floats32
-    losses: Floats32
-    labels: Integers
-    has_bias: bool = True
+    log_probabilities: Floats32  # logarithms of the model's confidences, shape (worlds, targets, releases, classes)
+    losses: Floats32  # cross-entropy, shape (worlds, targets, releases)
+    labels: Integers  # class of each target, int64 (targets,)
+    has_bias: bool = True  # whether the layer has a bias, whose gradient is `signals`
 
     def __post_init__(self) -> None:
         shape = self.losses.shape

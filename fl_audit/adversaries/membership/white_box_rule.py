@@ -27,41 +27,23 @@ AUTHORS_PARTS = frozenset({WhiteBoxPart.GRADIENT, WhiteBoxPart.OUTPUT, WhiteBoxP
 
 @dataclass(frozen=True)
 class WhiteBoxRule:
-    """What is chosen before the attack.
+    """What is chosen before the attack."""
 
-    Parameters
-    ----------
-    parts
-        What the network is shown, one part or more. Each has a branch of two layers.
-    filters
-        How many linear maps of a class's row of the gradient are learned, the same for all classes, 1 or more. With as
-        many as the row has entries the branch is a dense layer on the whole gradient.
-    branch
-        Widths of the two layers of a branch.
-    trunk
-        Widths of the hidden layers that all branches lead to.
-    steps
-        Steps of Adam, 1 or more; each sees all learning examples.
-    rate
-        Learning rate, above 0, of layers with up to 16 inputs; wider ones learn at rate x 16 / inputs. Adam moves all
-        weights alike, and a branch of a thousand inputs would otherwise drown that of the loss.
-    decay
-        Weight decay (AdamW), 0 or more.
-    dropout
-        Share of a branch's inputs that is left out in a step, from 0 to below 1; the loss's branch keeps all.
-    seed
-        Of initial weights and dropout.
-    """
-
+    # What the network is shown, one part or more. Each has a branch of two layers.
     parts: frozenset[WhiteBoxPart] = AUTHORS_PARTS
+    # How many linear maps of a class's row of the gradient are learned, the same for all classes, 1 or more. With as
+    # many as the row has entries the branch is a dense layer on the whole gradient.
     filters: int = 8
-    branch: tuple[int, int] = (32, 16)
-    trunk: tuple[int, ...] = (32,)
-    steps: int = 200
+    branch: tuple[int, int] = (32, 16)  # widths of the two layers of a branch
+    trunk: tuple[int, ...] = (32,)  # widths of the hidden layers that all branches lead to
+    steps: int = 200  # steps of Adam, 1 or more; each sees all learning examples
+    # Learning rate, above 0, of layers with up to 16 inputs; wider ones learn at rate x 16 / inputs. Adam moves all
+    # weights alike, and a branch of a thousand inputs would otherwise drown that of the loss.
     rate: float = 0.01
-    decay: float = 0.01
+    decay: float = 0.01  # weight decay (AdamW), 0 or more
+    # Share of a branch's inputs that is left out in a step, from 0 to below 1; the loss's branch keeps all.
     dropout: float = 0.8
-    seed: int = 0
+    seed: int = 0  # of initial weights and dropout
 
     def __post_init__(self) -> None:
         require(len(self.parts) > 0, "no parts are shown to the attack network: accepted is one or more")

@@ -21,11 +21,6 @@ class RandomisedBits:
     Each bit is told truly with probability e^epsilon / (1 + e^epsilon) (Eq. (1) of the paper; module
     `fl_audit.privacy.randomised_response`), independently.
 
-    Parameters
-    ----------
-    epsilon
-        epsilon_i of one feature, from 0 (fair coins that tell nothing).
-
     Raises
     ------
     InputError
@@ -41,7 +36,7 @@ class RandomisedBits:
     (RandomizedResponse(epsilon=2.0, count=2),)
     """
 
-    epsilon: float
+    epsilon: float  # epsilon_i of one feature, from 0 (fair coins that tell nothing)
     kind: Literal["randomised-response"] = "randomised-response"
 
     def __post_init__(self) -> None:

@@ -25,18 +25,13 @@ class RandomisedEdges:
     privacy, and it leaves the exact log-odds simple: an edge that the rule may have made is there whether or not the
     randomised matrix had it, so that seeing it tells nothing.
 
-    Parameters
-    ----------
-    epsilon
-        epsilon_i of one pair of nodes, from 0 (a random graph that tells nothing).
-
     Raises
     ------
     InputError
         If epsilon is negative or not finite.
     """
 
-    epsilon: float
+    epsilon: float  # epsilon_i of one pair of nodes, from 0 (a random graph that tells nothing)
     kind: Literal["randomised-edges"] = "randomised-edges"
 
     def __post_init__(self) -> None:

@@ -28,15 +28,6 @@ class LaplacePixelation:
 
     Clipping costs an observer nothing: all values beyond one end of [0, 1] have the same log-odds.
 
-    Parameters
-    ----------
-    epsilon
-        epsilon_i of m changed pixels, positive.
-    neighbourhood
-        m, number of pixels in which neighbouring images may differ, from 1. The paper takes 250 of 250 x 250.
-    block
-        b, side of a block in pixels, from 1 (no coarsening, as in the paper).
-
     Raises
     ------
     InputError
@@ -48,9 +39,10 @@ class LaplacePixelation:
     0.5
     """
 
-    epsilon: float
+    epsilon: float  # epsilon_i of m changed pixels, positive
+    # m, number of pixels in which neighbouring images may differ, from 1. The paper takes 250 of 250 x 250.
     neighbourhood: int
-    block: int = 1
+    block: int = 1  # b, side of a block in pixels, from 1 (no coarsening, as in the paper)
     kind: Literal["pixelation"] = "pixelation"
 
     def __post_init__(self) -> None:

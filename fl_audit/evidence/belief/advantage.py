@@ -13,26 +13,16 @@ from fl_audit.evidence.belief.bounded_mean import mean_interval
 
 @dataclass(frozen=True)
 class AdvantageEstimate:
-    """The insider's advantage over a number of games.
+    """The insider's advantage over a number of games."""
 
-    Parameters
-    ----------
-    worlds, wins
-        Games played and games won.
-    advantage
-        2 wins/worlds - 1, from -1 to 1.
-    low, high
-        Two-sided Clopper-Pearson interval of the advantage.
-    confidence
-        Least probability with which the interval covers.
-    """
-
+    # `worlds`, `wins`: games played and games won.
     worlds: int
     wins: int
-    advantage: float
+    advantage: float  # 2 wins/worlds - 1, from -1 to 1
+    # `low`, `high`: two-sided Clopper-Pearson interval of the advantage.
     low: float
     high: float
-    confidence: float
+    confidence: float  # least probability with which the interval covers
 
 
 def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[float, float]:
@@ -91,25 +81,14 @@ def empirical_advantage(won: Flags, confidence: float) -> AdvantageEstimate:
 
 @dataclass(frozen=True)
 class MeanAdvantage:
-    """The mean of an advantage that each world has for itself.
+    """The mean of an advantage that each world has for itself."""
 
-    Parameters
-    ----------
-    worlds
-        Worlds averaged over.
-    advantage
-        Their mean, from -1 to 1.
-    low, high
-        Two-sided interval of the mean, within -1 to 1.
-    confidence
-        Least probability with which the interval covers.
-    """
-
-    worlds: int
-    advantage: float
+    worlds: int  # worlds averaged over
+    advantage: float  # their mean, from -1 to 1
+    # `low`, `high`: two-sided interval of the mean, within -1 to 1.
     low: float
     high: float
-    confidence: float
+    confidence: float  # least probability with which the interval covers
 
 
 def mean_advantage(advantages: Floats, confidence: float) -> MeanAdvantage:

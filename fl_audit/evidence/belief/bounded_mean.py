@@ -22,28 +22,15 @@ _STEPS = 50
 
 @dataclass(frozen=True)
 class MeanInterval:
-    """A mean with a two-sided interval.
+    """A mean with a two-sided interval."""
 
-    Parameters
-    ----------
-    mean
-        The mean of the numbers.
-    low, high
-        The interval.
-    standard_error
-        Of the mean: standard deviation over the root of the count; NaN for one number.
-    confidence
-        Least probability with which the interval covers the true mean.
-    count
-        How many numbers.
-    """
-
-    mean: float
+    mean: float  # the mean of the numbers
+    # `low`, `high`: the interval.
     low: float
     high: float
-    standard_error: float
-    confidence: float
-    count: int
+    standard_error: float  # of the mean: standard deviation over the root of the count; NaN for one number
+    confidence: float  # least probability with which the interval covers the true mean
+    count: int  # how many numbers
 
 
 def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, largest: float = 1.0) -> MeanInterval:

@@ -19,57 +19,33 @@ from fl_audit.privacy.scores import require_prior
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """The worlds whose beliefs lie near each other.
+    """The worlds whose beliefs lie near each other."""
 
-    Parameters
-    ----------
-    lowest, highest
-        Range of the beliefs in D in it.
-    worlds, members
-        How many worlds, and in how many of them D was used.
-    mean_belief
-        The share of members that the beliefs expect.
-    share, low, high
-        The share that there was, with its Clopper-Pearson interval.
-    p_value
-        Exact two-sided probability of a share as far from the expected one, or farther.
-    """
-
+    # `lowest`, `highest`: range of the beliefs in D in it.
     lowest: float
     highest: float
+    # `worlds`, `members`: how many worlds, and in how many of them D was used.
     worlds: int
     members: int
-    mean_belief: float
+    mean_belief: float  # the share of members that the beliefs expect
+    # `share`, `low`, `high`: the share that there was, with its Clopper-Pearson interval.
     share: float
     low: float
     high: float
-    p_value: float
+    p_value: float  # exact two-sided probability of a share as far from the expected one, or farther
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Whether beliefs and shares agree.
+    """Whether beliefs and shares agree."""
 
-    Parameters
-    ----------
-    bins
-        The bins of a reliability diagram, from the smallest beliefs to the largest.
-    p_value
-        Of calibration: the smallest p-value of the bins times their number, never too small.
-    wins, expected_wins
-        Games won, and the sum of the chances that the beliefs gave them.
-    wins_p_value
-        Exact two-sided p-value of the number of wins.
-    confidence
-        Of each bin's interval.
-    """
-
-    bins: tuple[ReliabilityBin, ...]
-    p_value: float
+    bins: tuple[ReliabilityBin, ...]  # the bins of a reliability diagram, from the smallest beliefs to the largest
+    p_value: float  # of calibration: the smallest p-value of the bins times their number, never too small
+    # `wins`, `expected_wins`: games won, and the sum of the chances that the beliefs gave them.
     wins: int
     expected_wins: float
-    wins_p_value: float
-    confidence: float
+    wins_p_value: float  # exact two-sided p-value of the number of wins
+    confidence: float  # of each bin's interval
 
 
 def calibration(

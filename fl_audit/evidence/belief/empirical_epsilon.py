@@ -21,25 +21,14 @@ from fl_audit.privacy.scores import epsilon_from_advantage, require_prior
 
 @dataclass(frozen=True)
 class EpsilonInterval:
-    """One of the paper's three empirical epsilons with an interval.
+    """One of the paper's three empirical epsilons with an interval."""
 
-    Parameters
-    ----------
-    epsilon
-        The point value, at least 0; infinite for an advantage of 1.
-    low, high
-        The interval, at least 0; `high` may be infinite.
-    confidence
-        Least probability of the interval; 1 where nothing is random.
-    note
-        What the interval is of, in words.
-    """
-
-    epsilon: float
+    epsilon: float  # the point value, at least 0; infinite for an advantage of 1
+    # `low`, `high`: the interval, at least 0; `high` may be infinite.
     low: float
     high: float
-    confidence: float
-    note: str
+    confidence: float  # least probability of the interval; 1 where nothing is random
+    note: str  # what the interval is of, in words
 
 
 def epsilon_from_sensitivities(signal: Floats, delta: float, accountant: Accountant) -> float:

@@ -123,24 +123,15 @@ def delta_terms(log_odds: Floats, epsilon: float) -> Floats:
 
 @dataclass(frozen=True)
 class PairInterval:
-    """A quantity of the audited pair, the larger of both directions, with a two-sided interval.
+    """A quantity of the audited pair, the larger of both directions, with a two-sided interval."""
 
-    Parameters
-    ----------
-    value
-        The estimate.
-    low, high
-        The interval; `high` may be infinite for an epsilon.
-    confidence
-        Least probability with which it covers.
-    members, nonmembers
-        The same for each direction alone: (estimate, low, high), each with confidence (1 + confidence)/2.
-    """
-
-    value: float
+    value: float  # the estimate
+    # `low`, `high`: the interval; `high` may be infinite for an epsilon.
     low: float
     high: float
-    confidence: float
+    confidence: float  # least probability with which it covers
+    # `members`, `nonmembers`: the same for each direction alone: (estimate, low, high), each with confidence (1 +
+    # confidence)/2.
     members: tuple[float, float, float]
     nonmembers: tuple[float, float, float]
 

@@ -23,30 +23,19 @@ SMALLEST_SIGNAL = 1e-9
 
 @dataclass(frozen=True)
 class InnovationGroup:
-    """The innovations of the worlds with one bit.
+    """The innovations of the worlds with one bit."""
 
-    Parameters
-    ----------
-    count
-        Number of innovations. With fewer than 2 nothing is tested: the moments read 0, 1, 0, the z-scores 0, p 1.
-    mean, variance
-        Of all innovations; 0 and 1 expected.
-    serial_correlation
-        Between consecutive rounds of the same world; 0 expected.
-    mean_z, variance_z, serial_correlation_z
-        Distances from what is expected, in standard errors.
-    ks_p_value
-        Of the Kolmogorov-Smirnov test against N(0, 1).
-    """
-
+    # Number of innovations. With fewer than 2 nothing is tested: the moments read 0, 1, 0, the z-scores 0, p 1.
     count: int
+    # `mean`, `variance`: of all innovations; 0 and 1 expected.
     mean: float
     variance: float
-    serial_correlation: float
+    serial_correlation: float  # between consecutive rounds of the same world; 0 expected
+    # `mean_z`, `variance_z`, `serial_correlation_z`: distances from what is expected, in standard errors.
     mean_z: float
     variance_z: float
     serial_correlation_z: float
-    ks_p_value: float
+    ks_p_value: float  # of the Kolmogorov-Smirnov test against N(0, 1)
 
     @property
     def holds(self) -> bool:
@@ -57,22 +46,13 @@ class InnovationGroup:
 
 @dataclass(frozen=True)
 class InnovationCheck:
-    """The check of both groups: worlds with bit 1 and worlds with bit 0.
+    """The check of both groups: worlds with bit 1 and worlds with bit 0."""
 
-    Parameters
-    ----------
-    members, nonmembers
-        The innovations of either group.
-    rounds
-        Number of rounds of all worlds together.
-    left_out
-        How many of them have no innovation, because their signal is under `SMALLEST_SIGNAL`.
-    """
-
+    # `members`, `nonmembers`: the innovations of either group.
     members: InnovationGroup
     nonmembers: InnovationGroup
-    rounds: int
-    left_out: int
+    rounds: int  # number of rounds of all worlds together
+    left_out: int  # how many of them have no innovation, because their signal is under `SMALLEST_SIGNAL`
 
     @property
     def holds(self) -> bool:

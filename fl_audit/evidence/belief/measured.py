@@ -21,42 +21,27 @@ _FEWEST_SAMPLED = 40
 class Measured:
     """A run as the insider measured it, with the secret bits that the challenger reveals afterwards.
 
-    Parameters
-    ----------
-    members
-        Whether D was used, bool (worlds,): the column of the differing unit in the run's membership.
-    increments
-        What each round added to the log-odds of D against D', float64 (worlds, rounds), finite.
-    sensitivity
-        ||f_i(D) - f_i(D')|| that the insider computed, float64 (worlds, rounds), finite and at least 0.
-    sigma
-        The standard deviation of the noise that the claim states, float64 (worlds, rounds), positive.
-    noise_multiplier
-        z of the claim, positive: it allows no sensitivity above sigma / z.
-    residuals
-        What was measured of the noise, of shape (worlds, rounds), opened: with the true side alone. None where nothing
-        was.
-    scores
-        The noise along the record's direction as normal scores under the true hypothesis, float64 (worlds, rounds), NaN
-        without information; None where it follows from the increments, which are Gaussian there.
-    largest_mu
-        The most that sqrt(sum of (sensitivity / sigma)^2) over the rounds of a world may be by the claim, positive and
-        finite; None where the claim says nothing of a whole run. It is more than the rounds' own limits say where
-        noise is correlated over rounds, or a unit takes part in some of them only.
-
     Raises
     ------
     InputError
         If shapes disagree or a number is out of its range.
     """
 
-    members: Flags
-    increments: Floats
+    members: Flags  # whether D was used, bool (worlds,): the column of the differing unit in the run's membership
+    increments: Floats  # what each round added to the log-odds of D against D', float64 (worlds, rounds), finite
+    # ||f_i(D) - f_i(D')|| that the insider computed, float64 (worlds, rounds), finite and at least 0.
     sensitivity: Floats
-    sigma: Floats
-    noise_multiplier: float
+    sigma: Floats  # the standard deviation of the noise that the claim states, float64 (worlds, rounds), positive
+    noise_multiplier: float  # z of the claim, positive: it allows no sensitivity above sigma / z
+    # What was measured of the noise, of shape (worlds, rounds), opened: with the true side alone. None where nothing
+    # was.
     residuals: Residuals | None = None
+    # The noise along the record's direction as normal scores under the true hypothesis, float64 (worlds, rounds), NaN
+    # without information; None where it follows from the increments, which are Gaussian there.
     scores: Floats | None = None
+    # The most that sqrt(sum of (sensitivity / sigma)^2) over the rounds of a world may be by the claim, positive and
+    # finite; None where the claim says nothing of a whole run. It is more than the rounds' own limits say where noise
+    # is correlated over rounds, or a unit takes part in some of them only.
     largest_mu: float | None = None
 
     def __post_init__(self) -> None:

@@ -57,50 +57,33 @@ def law_in_words(claim: Claim) -> str:
 
 @dataclass(frozen=True)
 class Excess:
-    """Noise above the promise.
+    """Noise above the promise."""
 
-    Parameters
-    ----------
-    ratio, low, high
-        Real over claimed noise with its interval.
-    kept, promised
-        The epsilon that so much noise keeps, and that of the claimed noise, both at the claim's delta.
-    """
-
+    # `ratio`, `low`, `high`: real over claimed noise with its interval.
     ratio: float
     low: float
     high: float
+    # `kept`, `promised`: the epsilon that so much noise keeps, and that of the claimed noise, both at the claim's
+    # delta.
     kept: float
     promised: float
 
 
 @dataclass(frozen=True)
 class NoiseEstimate:
-    """The measured over the promised standard deviation of the noise, with exact chi-square intervals.
+    """The measured over the promised standard deviation of the noise, with exact chi-square intervals."""
 
-    Parameters
-    ----------
-    ratio, low, high
-        Over all directions but the record's; NaN where that was not measured.
-    confidence
-        Of each two-sided interval.
-    along_record, along_low, along_high
-        Along the record's direction; NaN where D and D' never differed.
-    tensors
-        Name, ratio, low and high of every parameter tensor.
-    excess
-        What noise above the promise gives away, where it is above it beyond doubt; else None.
-    """
-
+    # `ratio`, `low`, `high`: over all directions but the record's; NaN where that was not measured.
     ratio: float
     low: float
     high: float
-    confidence: float
+    confidence: float  # of each two-sided interval
+    # `along_record`, `along_low`, `along_high`: along the record's direction; NaN where D and D' never differed.
     along_record: float
     along_low: float
     along_high: float
-    tensors: tuple[tuple[str, float, float, float], ...]
-    excess: Excess | None
+    tensors: tuple[tuple[str, float, float, float], ...]  # name, ratio, low and high of every parameter tensor
+    excess: Excess | None  # what noise above the promise gives away, where it is above it beyond doubt; else None
 
 
 def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
@@ -230,21 +213,12 @@ def epsilon_lower_bound_from_noise(measured: Measured, confidence: float, claim:
 
 @dataclass(frozen=True)
 class EpsilonLimit:
-    """How large an epsilon the test along the record's direction would find, with probability 0.9.
+    """How large an epsilon the test along the record's direction would find, with probability 0.9."""
 
-    Parameters
-    ----------
-    epsilon
-        The limit of detection at the promise's delta; infinite where D and D' never differed.
-    conclusive
-        Whether a breach of 1.5 times the promised epsilon would have been found.
-    worlds_needed
-        Number of worlds, with as many rounds as these had on average, from which such a breach is found; None if D and
-        D' never differed.
-    """
-
-    epsilon: float
-    conclusive: bool
+    epsilon: float  # the limit of detection at the promise's delta; infinite where D and D' never differed
+    conclusive: bool  # whether a breach of 1.5 times the promised epsilon would have been found
+    # Number of worlds, with as many rounds as these had on average, from which such a breach is found; None if D and D'
+    # never differed.
     worlds_needed: int | None
 
 

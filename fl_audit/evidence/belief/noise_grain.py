@@ -70,20 +70,12 @@ def low_bits(measured: Measured) -> TestResult | NotOffered:
 
 @dataclass(frozen=True)
 class _Look:
-    """Values whose characteristic function is looked at, and the frequencies at which a grid would show.
+    """Values whose characteristic function is looked at, and the frequencies at which a grid would show."""
 
-    Parameters
-    ----------
-    unit
-        In units of what the values and frequencies are.
-    values
-        The noise.
-    lowest, highest
-        Below the lowest frequency normal noise shows itself, above the highest the rounding of 32-bit numbers does.
-    """
-
-    unit: str
-    values: Floats
+    unit: str  # in units of what the values and frequencies are
+    values: Floats  # the noise
+    # `lowest`, `highest`: below the lowest frequency normal noise shows itself, above the highest the rounding of
+    # 32-bit numbers does.
     lowest: float
     highest: float
 

@@ -24,22 +24,13 @@ _BLOCK = 512
 
 @dataclass(frozen=True)
 class LikestPair:
-    """The two noise vectors that are most alike.
+    """The two noise vectors that are most alike."""
 
-    Parameters
-    ----------
-    cosine
-        Absolute value of the cosine between them.
-    first, second
-        Their numbers.
-    pairs
-        How many pairs were compared.
-    """
-
-    cosine: float
+    cosine: float  # absolute value of the cosine between them
+    # `first`, `second`: their numbers.
     first: int
     second: int
-    pairs: int
+    pairs: int  # how many pairs were compared
 
 
 def cosine_tail(cosine: float, dimensions: int) -> float:

@@ -11,29 +11,18 @@ from fl_audit.privacy.guarantee import Guarantee
 
 @dataclass(frozen=True)
 class PlannedLimits:
-    """The smallest breach that a run would find with probability 0.9.
+    """The smallest breach that a run would find with probability 0.9."""
 
-    Parameters
-    ----------
-    epsilon
-        Where log-odds are exact: the smallest true epsilon that would be called violated. Where scores alone are
-        judged: the largest epsilon that so many worlds can certify, however well their scores separate.
-    noise_short
-        How much less noise than claimed, along the record, would be found, as a share; None where scores are judged.
-    noise_short_in_all
-        The same of the noise in all parameters together; None where it is not measured.
-    conclusive
-        Whether a breach of 1.5 times the promise would be found; otherwise the verdict can only be `inconclusive`, or
-        `violated` by another test.
-    worlds_needed
-        Worlds from which it is; None where no number suffices.
-    """
-
+    # Where log-odds are exact: the smallest true epsilon that would be called violated. Where scores alone are judged:
+    # the largest epsilon that so many worlds can certify, however well their scores separate.
     epsilon: float
+    # How much less noise than claimed, along the record, would be found, as a share; None where scores are judged.
     noise_short: float | None
-    noise_short_in_all: float | None
+    noise_short_in_all: float | None  # the same of the noise in all parameters together; None where it is not measured
+    # Whether a breach of 1.5 times the promise would be found; otherwise the verdict can only be `inconclusive`, or
+    # `violated` by another test.
     conclusive: bool
-    worlds_needed: int | None
+    worlds_needed: int | None  # worlds from which it is; None where no number suffices
 
     @property
     def power(self) -> float:

@@ -11,22 +11,13 @@ from fl_audit.errors import require
 
 @dataclass(frozen=True)
 class AreaUnderCurve:
-    """The probability that a member scores higher than another, ties counted half.
+    """The probability that a member scores higher than another, ties counted half."""
 
-    Parameters
-    ----------
-    area
-        Its estimate; 1/2 is coin-flipping.
-    low, high
-        The interval.
-    confidence
-        Least probability with which the interval covers the true probability.
-    """
-
-    area: float
+    area: float  # its estimate; 1/2 is coin-flipping
+    # `low`, `high`: the interval.
     low: float
     high: float
-    confidence: float
+    confidence: float  # least probability with which the interval covers the true probability
 
 
 def area_under_curve(

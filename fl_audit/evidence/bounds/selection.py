@@ -34,35 +34,25 @@ class ScoreReading:
 
     Every event `score > threshold` bounds epsilon by log((P(first) - delta) / P(second)). The four directions (either
     group first, scores as they are or negated) give both error rates' ratios and their mirror images.
-
-    Parameters
-    ----------
-    first_choosing, second_choosing
-        Scores that choose, of the group expected above the threshold and of the reference, each ascending.
-    first, second
-        Scores that measure, each ascending.
     """
 
+    # `first_choosing`, `second_choosing`: scores that choose, of the group expected above the threshold and of the
+    # reference, each ascending.
     first_choosing: Floats
     second_choosing: Floats
+    # `first`, `second`: scores that measure, each ascending.
     first: Floats
     second: Floats
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What the measuring scores show of the chosen rule: scores above the threshold.
+    """What the measuring scores show of the chosen rule: scores above the threshold."""
 
-    Parameters
-    ----------
-    hits, first
-        Scores of the first group above the threshold, and all of them.
-    alarms, second
-        The same of the reference group.
-    """
-
+    # `hits`, `first`: scores of the first group above the threshold, and all of them.
     hits: int
     first: int
+    # `alarms`, `second`: the same of the reference group.
     alarms: int
     second: int
 

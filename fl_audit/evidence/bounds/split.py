@@ -42,33 +42,21 @@ _SPLITS = 25
 
 @dataclass(frozen=True)
 class ScorePart:
-    """Scores of one part, of either group, each ascending; ranks from 0 in place of values.
+    """Scores of one part, of either group, each ascending; ranks from 0 in place of values."""
 
-    Parameters
-    ----------
-    first, second
-        Of either group, shapes (n1,) and (n0,).
-    """
-
+    # `first`, `second`: of either group, shapes (n1,) and (n0,).
     first: Floats
     second: Floats
 
 
 @dataclass(frozen=True)
 class ScoreSplit:
-    """Both parts of both groups.
+    """Both parts of both groups."""
 
-    Parameters
-    ----------
-    choosing, measuring
-        The part that chooses a rule, and the one that measures it.
-    values
-        Number of different scores.
-    """
-
+    # `choosing`, `measuring`: the part that chooses a rule, and the one that measures it.
     choosing: ScorePart
     measuring: ScorePart
-    values: int
+    values: int  # number of different scores
 
 
 def number_that_chooses(size: int) -> int:

@@ -22,20 +22,11 @@ from fl_audit.errors import require
 
 @dataclass(frozen=True)
 class TradeoffBand:
-    """Rates of true alarms at given rates of false alarms, each of shape (points,), from 0 to 1.
+    """Rates of true alarms at given rates of false alarms, each of shape (points,), from 0 to 1."""
 
-    Parameters
-    ----------
-    alarms
-        The shares of the reference group that may pass.
-    found
-        The share of the other group that passes where at most so many reference scores do.
-    low, high
-        The band: at each point by itself it covers the true share with the confidence asked for.
-    """
-
-    alarms: Floats
-    found: Floats
+    alarms: Floats  # the shares of the reference group that may pass
+    found: Floats  # the share of the other group that passes where at most so many reference scores do
+    # `low`, `high`: the band: at each point by itself it covers the true share with the confidence asked for.
     low: Floats
     high: Floats
 

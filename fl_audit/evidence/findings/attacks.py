@@ -28,26 +28,16 @@ _WORLDS_OF_PAIRS = 100
 
 @dataclass(frozen=True)
 class AttackNumbers:
-    """What everybody achieved.
+    """What everybody achieved."""
 
-    Parameters
-    ----------
-    achieved
-        By name, the attacks in the order of the configuration, the insider last.
-    worlds, targets
-        Their numbers.
-    insider_auc
-        AUC that the insiders' signal-to-noise ratios lead to, were these fixed; None without insider, or where rounds
-        are sampled in secret.
-    largest_auc
-        The AUC that the promise allows to anybody; None without a promise.
-    """
-
-    achieved: dict[str, Achieved]
+    achieved: dict[str, Achieved]  # by name, the attacks in the order of the configuration, the insider last
+    # `worlds`, `targets`: their numbers.
     worlds: int
     targets: int
+    # AUC that the insiders' signal-to-noise ratios lead to, were these fixed; None without insider, or where rounds are
+    # sampled in secret.
     insider_auc: float | None
-    largest_auc: float | None
+    largest_auc: float | None  # the AUC that the promise allows to anybody; None without a promise
 
     @property
     def outsiders(self) -> dict[str, Achieved]:

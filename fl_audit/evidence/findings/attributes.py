@@ -17,41 +17,22 @@ GUESSERS = (GUESSED_BLINDLY, GUESSED, GUESSED_BY_LAW)
 
 @dataclass(frozen=True)
 class Guesser:
-    """What somebody achieved who guessed an attribute of every target.
+    """What somebody achieved who guessed an attribute of every target."""
 
-    Parameters
-    ----------
-    members, others
-        Shares guessed right, of targets that were in and of those that were not, over all worlds.
-    advantage
-        The first less the second, the mean over worlds.
-    """
-
+    # `members`, `others`: shares guessed right, of targets that were in and of those that were not, over all worlds.
     members: float
     others: float
-    advantage: MeanAdvantage
+    advantage: MeanAdvantage  # the first less the second, the mean over worlds
 
 
 @dataclass(frozen=True)
 class AttributeNumbers:
-    """What was found out about an attribute.
+    """What was found out about an attribute."""
 
-    Parameters
-    ----------
-    attribute
-        Name of the column, or its number.
-    values
-        How many of its values occur.
-    by_name
-        What everybody achieved, by the column of their guesses.
-    largest
-        The advantage that the promise allows; None without a promise.
-    """
-
-    attribute: str
-    values: int
-    by_name: dict[str, Guesser]
-    largest: float | None
+    attribute: str  # name of the column, or its number
+    values: int  # how many of its values occur
+    by_name: dict[str, Guesser]  # what everybody achieved, by the column of their guesses
+    largest: float | None  # the advantage that the promise allows; None without a promise
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `attribute`."""

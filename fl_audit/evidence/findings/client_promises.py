@@ -13,33 +13,15 @@ from fl_audit.privacy.client_side import client_epsilons
 
 @dataclass(frozen=True)
 class ClientPromise:
-    """The promise of one client over all rounds.
+    """The promise of one client over all rounds."""
 
-    Parameters
-    ----------
-    client
-        Number of the client.
-    records
-        Size of its shard.
-    sampling_rate
-        Probability with which a record was in a step, as its accountant counted.
-    steps
-        Steps that its accountant counted.
-    epsilon
-        What it promises, by the accountant of the run.
-    epsilon_rdp
-        The same by `rdp`.
-    epsilon_opacus
-        What the accountant of Opacus names that it kept.
-    """
-
-    client: int
-    records: int
-    sampling_rate: float
-    steps: int
-    epsilon: float
-    epsilon_rdp: float
-    epsilon_opacus: float
+    client: int  # number of the client
+    records: int  # size of its shard
+    sampling_rate: float  # probability with which a record was in a step, as its accountant counted
+    steps: int  # steps that its accountant counted
+    epsilon: float  # what it promises, by the accountant of the run
+    epsilon_rdp: float  # the same by `rdp`
+    epsilon_opacus: float  # what the accountant of Opacus names that it kept
 
 
 @dataclass(frozen=True)

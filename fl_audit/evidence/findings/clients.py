@@ -12,20 +12,11 @@ from fl_audit.evidence.finished_run import FinishedRun
 
 @dataclass(frozen=True)
 class ClientStar:
-    """Epsilon* of one client's shard over the worlds, in nats: order statistics, infinite where unbounded.
+    """Epsilon* of one client's shard over the worlds, in nats: order statistics, infinite where unbounded."""
 
-    Parameters
-    ----------
-    client
-        Number of the client.
-    worlds
-        Worlds in which its shard had two records or more; without any the rest is NaN.
-    low, median, high, largest
-        5 %, 50 %, 95 % and the largest.
-    """
-
-    client: int
-    worlds: int
+    client: int  # number of the client
+    worlds: int  # worlds in which its shard had two records or more; without any the rest is NaN
+    # `low`, `median`, `high`, `largest`: 5 %, 50 %, 95 % and the largest.
     low: float
     median: float
     high: float

@@ -11,18 +11,13 @@ from fl_audit.mechanisms.clipping import AdaptiveClipping
 
 @dataclass(frozen=True)
 class ClippingNumbers:
-    """What adaptive clipping did.
+    """What adaptive clipping did."""
 
-    Parameters
-    ----------
-    first, last
-        The clipping norm of the first round, and the median over worlds of that of the last one.
-    sum_multiplier, count_multiplier, together
-        Noise multipliers of the sum of updates, of the count of those within the norm, and of both releases together.
-    """
-
+    # `first`, `last`: the clipping norm of the first round, and the median over worlds of that of the last one.
     first: float
     last: float
+    # `sum_multiplier`, `count_multiplier`, `together`: noise multipliers of the sum of updates, of the count of those
+    # within the norm, and of both releases together.
     sum_multiplier: float
     count_multiplier: float
     together: float

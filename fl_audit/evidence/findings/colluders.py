@@ -17,21 +17,11 @@ MOST_POINTS = 25
 
 @dataclass(frozen=True)
 class Left:
-    """What is left of noise and promise against one adversary.
+    """What is left of noise and promise against one adversary."""
 
-    Parameters
-    ----------
-    clients
-        Clients who put their noise together, the insider among them; 0 for the server, which knows none.
-    noise_multiplier
-        The noise multiplier that it faces.
-    epsilon
-        The epsilon that remains, at the delta of the promise and by its accountant.
-    """
-
-    clients: int
-    noise_multiplier: float
-    epsilon: float
+    clients: int  # clients who put their noise together, the insider among them; 0 for the server, which knows none
+    noise_multiplier: float  # the noise multiplier that it faces
+    epsilon: float  # the epsilon that remains, at the delta of the promise and by its accountant
 
     def to_json(self) -> dict[str, Any]:
         """Return an entry of the list `colluders`."""

@@ -10,18 +10,11 @@ from fl_audit.game.crafted import CraftedMeasures
 
 @dataclass(frozen=True)
 class CraftedNumbers:
-    """What the crafted record came to.
+    """What the crafted record came to."""
 
-    Parameters
-    ----------
-    initial
-        At the initial weights.
-    first, mean
-        Local sensitivity over the global one, mean over worlds: in the first round, and over all rounds. None where no
-        insider measured it.
-    """
-
-    initial: CraftedMeasures
+    initial: CraftedMeasures  # at the initial weights
+    # `first`, `mean`: local sensitivity over the global one, mean over worlds: in the first round, and over all rounds.
+    # None where no insider measured it.
     first: float | None
     mean: float | None
 

@@ -20,23 +20,15 @@ from fl_audit.privacy.guarantee import Guarantee
 
 @dataclass(frozen=True)
 class EmpiricalNumbers:
-    """What the run shows of epsilon.
+    """What the run shows of epsilon."""
 
-    Parameters
-    ----------
-    from_sensitivity, from_belief, from_advantage
-        The three estimates of section 5.3 of Bernau et al. 2021, with their intervals; the first is None where the
-        insider cannot work out what it sees.
-    decisive
-        What the verdict rests on.
-    bounds
-        The lower bound by every method that applies to the insider's log-odds; none where a group has no world.
-    """
-
+    # `from_sensitivity`, `from_belief`, `from_advantage`: the three estimates of section 5.3 of Bernau et al. 2021,
+    # with their intervals; the first is None where the insider cannot work out what it sees.
     from_sensitivity: EpsilonInterval | None
     from_belief: EpsilonInterval
     from_advantage: EpsilonInterval
-    decisive: Judgement
+    decisive: Judgement  # what the verdict rests on
+    # The lower bound by every method that applies to the insider's log-odds; none where a group has no world.
     bounds: tuple[LowerBound, ...]
 
     @property

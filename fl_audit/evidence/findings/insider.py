@@ -12,21 +12,11 @@ from fl_audit.evidence.finished_run import FinishedRun
 
 @dataclass(frozen=True)
 class InsiderNumbers:
-    """What the insider achieved.
+    """What the insider achieved."""
 
-    Parameters
-    ----------
-    estimate
-        Games won, and the advantage that follows.
-    max_belief
-        Its largest belief in the dataset that was really used.
-    belief_violations
-        Worlds in which that belief passed its bound.
-    """
-
-    estimate: AdvantageEstimate
-    max_belief: float
-    belief_violations: int
+    estimate: AdvantageEstimate  # games won, and the advantage that follows
+    max_belief: float  # its largest belief in the dataset that was really used
+    belief_violations: int  # worlds in which that belief passed its bound
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `insider`."""

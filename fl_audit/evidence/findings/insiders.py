@@ -13,37 +13,19 @@ from fl_audit.evidence.finished_run import FinishedRun
 
 @dataclass(frozen=True)
 class OneInsider:
-    """What one of several insiders achieved.
+    """What one of several insiders achieved."""
 
-    Parameters
-    ----------
-    client
-        Number of the client that it is.
-    estimate
-        Games won, and the advantage that follows.
-    max_belief
-        Its largest belief in the dataset that was really used.
-    """
-
-    client: int
-    estimate: AdvantageEstimate
-    max_belief: float
+    client: int  # number of the client that it is
+    estimate: AdvantageEstimate  # games won, and the advantage that follows
+    max_belief: float  # its largest belief in the dataset that was really used
 
 
 @dataclass(frozen=True)
 class InsidersNumbers:
-    """What several insiders achieved, who watched the same worlds.
+    """What several insiders achieved, who watched the same worlds."""
 
-    Parameters
-    ----------
-    each
-        Every insider, in the order of the clients.
-    agreement
-        Share of the worlds in which all of them said the same.
-    """
-
-    each: tuple[OneInsider, ...]
-    agreement: float
+    each: tuple[OneInsider, ...]  # every insider, in the order of the clients
+    agreement: float  # share of the worlds in which all of them said the same
 
     @property
     def best(self) -> OneInsider:

@@ -20,27 +20,14 @@ _SCORE = "record_score"
 
 @dataclass(frozen=True)
 class MembershipNumbers:
-    """What the membership adversary achieved.
+    """What the membership adversary achieved."""
 
-    Parameters
-    ----------
-    over_worlds
-        Mean over worlds of its advantage about members and others.
-    record
-        Its guesses about the record in which D and D' differ.
-    bounds
-        What the promise leaves to it; None where nothing was promised.
-    record_bound
-        What the promise leaves to anybody who is asked about that record; None likewise.
-    lower_bound
-        The epsilon that the losses of that record under the final models prove, without any assumption about their law;
-        None where nothing was promised or one kind of world is missing.
-    """
-
-    over_worlds: MeanAdvantage
-    record: AdvantageEstimate
-    bounds: MembershipBounds | None
-    record_bound: float | None
+    over_worlds: MeanAdvantage  # mean over worlds of its advantage about members and others
+    record: AdvantageEstimate  # its guesses about the record in which D and D' differ
+    bounds: MembershipBounds | None  # what the promise leaves to it; None where nothing was promised
+    record_bound: float | None  # what the promise leaves to anybody who is asked about that record; None likewise
+    # The epsilon that the losses of that record under the final models prove, without any assumption about their law;
+    # None where nothing was promised or one kind of world is missing.
     lower_bound: LowerBound | None = None
 
     def to_json(self) -> dict[str, Any]:

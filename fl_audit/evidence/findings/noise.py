@@ -13,18 +13,10 @@ from fl_audit.evidence.finished_run import FinishedRun
 
 @dataclass(frozen=True)
 class NoiseNumbers:
-    """What the insider measured of the noise.
+    """What the insider measured of the noise."""
 
-    Parameters
-    ----------
-    estimate
-        Measured over promised noise.
-    judgement
-        The tests of the promise.
-    """
-
-    estimate: NoiseEstimate
-    judgement: Judgement
+    estimate: NoiseEstimate  # measured over promised noise
+    judgement: Judgement  # the tests of the promise
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `noise`; what was not measured is None."""

@@ -24,27 +24,15 @@ from fl_audit.privacy.client_side import local_events
 
 @dataclass(frozen=True)
 class OneRunNumbers:
-    """What the canaries of one training certify.
+    """What the canaries of one training certify."""
 
-    Parameters
-    ----------
-    finding
-        Of the first world.
-    mu_true
-        What the noise that the law prescribes gives a canary in a round, or in a step of private training.
-    worlds, held
-        How many trainings there were, and in how many the lower bound of mu was at or below `mu_true`.
-    mean_mu_lower
-        Of all trainings.
-    epsilon_told
-        What the accountant of the canaries' client says that it has spent, where clients train privately.
-    """
-
-    finding: OneRunFinding
-    mu_true: float
+    finding: OneRunFinding  # of the first world
+    mu_true: float  # what the noise that the law prescribes gives a canary in a round, or in a step of private training
+    # `worlds`, `held`: how many trainings there were, and in how many the lower bound of mu was at or below `mu_true`.
     worlds: int
     held: int
-    mean_mu_lower: float
+    mean_mu_lower: float  # of all trainings
+    # What the accountant of the canaries' client says that it has spent, where clients train privately.
     epsilon_told: float | None = None
 
     @property

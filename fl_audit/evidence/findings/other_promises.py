@@ -22,21 +22,11 @@ _FOR_BELIEFS = {Accountant.RDP: Accountant.RDP_CLASSIC}
 
 @dataclass(frozen=True)
 class OtherPromise:
-    """What one promise takes.
+    """What one promise takes."""
 
-    Parameters
-    ----------
-    belief
-        Nobody becomes surer than this, but for a chance of delta.
-    epsilon
-        What it amounts to at the delta of the run.
-    noise_multiplier
-        The noise that keeps it.
-    """
-
-    belief: float
-    epsilon: float
-    noise_multiplier: float
+    belief: float  # nobody becomes surer than this, but for a chance of delta
+    epsilon: float  # what it amounts to at the delta of the run
+    noise_multiplier: float  # the noise that keeps it
 
 
 @dataclass(frozen=True)

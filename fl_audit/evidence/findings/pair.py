@@ -41,27 +41,13 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class PairNumbers:
-    """What the beliefs say of the pair.
+    """What the beliefs say of the pair."""
 
-    Parameters
-    ----------
-    advantage
-        The insider's expected advantage.
-    counted
-        The advantage that was counted, beside it.
-    epsilon
-        Epsilon of the pair at the promised delta; None where one kind of world is missing.
-    curve
-        delta(epsilon) of the pair; empty likewise, or with few worlds.
-    calibration
-        Whether the beliefs agree with what was true.
-    """
-
-    advantage: MeanInterval
-    counted: AdvantageEstimate
-    epsilon: PairInterval | None
-    curve: tuple[CurvePoint, ...]
-    calibration: Calibration
+    advantage: MeanInterval  # the insider's expected advantage
+    counted: AdvantageEstimate  # the advantage that was counted, beside it
+    epsilon: PairInterval | None  # Epsilon of the pair at the promised delta; None where one kind of world is missing
+    curve: tuple[CurvePoint, ...]  # delta(epsilon) of the pair; empty likewise, or with few worlds
+    calibration: Calibration  # whether the beliefs agree with what was true
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `pair`."""

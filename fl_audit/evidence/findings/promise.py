@@ -20,20 +20,11 @@ _PROMISED = (
 
 @dataclass(frozen=True)
 class PromiseNumbers:
-    """What was promised.
+    """What was promised."""
 
-    Parameters
-    ----------
-    guarantee
-        The promise; None where nothing was promised.
-    rounds
-        k, number of releases after the initial model.
-    sampling_rate
-        Probability with which a unit takes part in a round, or a record in a step of its client's private training.
-    """
-
-    guarantee: Guarantee | None
-    rounds: int
+    guarantee: Guarantee | None  # the promise; None where nothing was promised
+    rounds: int  # k, number of releases after the initial model
+    # Probability with which a unit takes part in a round, or a record in a step of its client's private training.
     sampling_rate: float
 
     def to_json(self) -> dict[str, Any]:

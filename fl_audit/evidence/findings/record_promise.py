@@ -27,77 +27,40 @@ _COLUMNS = ("record_log_odds", "other_log_odds")
 
 @dataclass(frozen=True)
 class MeasuredAdvantage:
-    """How well the optimal test told two records apart in the worlds of a run.
+    """How well the optimal test told two records apart in the worlds of a run."""
 
-    Parameters
-    ----------
-    advantage
-        Share of worlds in which it named the first record where this was randomised, less the share in which it named
-        it where the other one was: from -1 to 1.
-    low, high
-        Interval from two Clopper-Pearson intervals, one for each share, that hold together.
-    worlds
-        Number of worlds.
-    confidence
-        Least probability with which the interval covers.
-    """
-
+    # Share of worlds in which it named the first record where this was randomised, less the share in which it named it
+    # where the other one was: from -1 to 1.
     advantage: float
+    # `low`, `high`: interval from two Clopper-Pearson intervals, one for each share, that hold together.
     low: float
     high: float
-    worlds: int
-    confidence: float
+    worlds: int  # number of worlds
+    confidence: float  # least probability with which the interval covers
 
 
 @dataclass(frozen=True)
 class PairPromise:
-    """What can be told of one record and another.
+    """What can be told of one record and another."""
 
-    Parameters
-    ----------
-    differing
-        Number of features in which they differ.
-    epsilon
-        The largest log-odds, in nats.
-    advantage
-        The largest advantage of whoever sees the randomised record and knows both.
-    is_exact
-        Whether that is an equation, or an upper bound.
-    measured
-        What the optimal test achieved; None where nothing was drawn.
-    """
-
-    differing: int
-    epsilon: float
-    advantage: float
-    is_exact: bool
-    measured: MeasuredAdvantage | None
+    differing: int  # number of features in which they differ
+    epsilon: float  # the largest log-odds, in nats
+    advantage: float  # the largest advantage of whoever sees the randomised record and knows both
+    is_exact: bool  # whether that is an equation, or an upper bound
+    measured: MeasuredAdvantage | None  # what the optimal test achieved; None where nothing was drawn
 
 
 @dataclass(frozen=True)
 class RecordPromise:
-    """What each record is promised by itself.
+    """What each record is promised by itself."""
 
-    Parameters
-    ----------
-    randomiser
-        What owners do to their records.
-    epsilon
-        Of one feature: a bit, a pair of nodes, or so many changed pixels, in nats.
-    counted, counted_epsilon
-        How many features the paper adds up, and the sum.
-    whole_epsilon
-        The largest log-odds of any two records.
-    pair
-        Of one record of the run and another; None where no other can be compared with it.
-    """
-
-    randomiser: RecordRandomiser
-    epsilon: float
+    randomiser: RecordRandomiser  # what owners do to their records
+    epsilon: float  # of one feature: a bit, a pair of nodes, or so many changed pixels, in nats
+    # `counted`, `counted_epsilon`: how many features the paper adds up, and the sum.
     counted: int
     counted_epsilon: float
-    whole_epsilon: float
-    pair: PairPromise | None
+    whole_epsilon: float  # the largest log-odds of any two records
+    pair: PairPromise | None  # of one record of the run and another; None where no other can be compared with it
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `record_promise`."""

@@ -12,24 +12,16 @@ from fl_audit.evidence.star.epsilon_star import StarSettings
 
 @dataclass(frozen=True)
 class StarNumbers:
-    """Epsilon* of the final releases.
+    """Epsilon* of the final releases."""
 
-    Parameters
-    ----------
-    mean, largest
-        Over the worlds, in nats; infinite or NaN where it was not determined.
-    untrained_mean, untrained_largest
-        The same of the initial models, which cannot leak: what chance alone reaches with so many losses. NaN where it
-        was not computed for them.
-    settings
-        Its delta, and the error rates that were left out.
-    """
-
+    # `mean`, `largest`: over the worlds, in nats; infinite or NaN where it was not determined.
     mean: float
     largest: float
+    # `untrained_mean`, `untrained_largest`: the same of the initial models, which cannot leak: what chance alone
+    # reaches with so many losses. NaN where it was not computed for them.
     untrained_mean: float
     untrained_largest: float
-    settings: StarSettings
+    settings: StarSettings  # its delta, and the error rates that were left out
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `epsilon_star`."""
@@ -41,24 +33,13 @@ class StarNumbers:
 
 @dataclass(frozen=True)
 class ModelNumbers:
-    """What the final releases are worth.
+    """What the final releases are worth."""
 
-    Parameters
-    ----------
-    test_accuracy
-        Share of right predictions on test records, mean over worlds.
-    test_auroc
-        Area under the ROC on test records, mean over worlds; NaN where there is none.
-    unprotected
-        What the same training without privacy is worth; None where no such run was named.
-    commonest
-        What naming the most frequent class is worth; None where it is not known.
-    """
-
-    test_accuracy: float
-    test_auroc: float
+    test_accuracy: float  # share of right predictions on test records, mean over worlds
+    test_auroc: float  # area under the ROC on test records, mean over worlds; NaN where there is none
+    # What the same training without privacy is worth; None where no such run was named.
     unprotected: Unprotected | None = None
-    commonest: float | None = None
+    commonest: float | None = None  # what naming the most frequent class is worth; None where it is not known
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `utility`."""

@@ -15,24 +15,14 @@ from fl_audit.evidence.finished_run import FinishedRun
 
 @dataclass(frozen=True)
 class ScoreNumbers:
-    """What the scores show.
+    """What the scores show."""
 
-    Parameters
-    ----------
-    members, nonmembers
-        Numbers of worlds in which the record was in, and in which it was not.
-    area
-        How well the scores separate them.
-    bound
-        The epsilon that they prove, without any assumption about their law.
-    of_each
-        Area of every insider's scores, by client, where several attack; empty where one does.
-    """
-
+    # `members`, `nonmembers`: numbers of worlds in which the record was in, and in which it was not.
     members: int
     nonmembers: int
-    area: AreaUnderCurve
-    bound: LowerBound
+    area: AreaUnderCurve  # how well the scores separate them
+    bound: LowerBound  # the epsilon that they prove, without any assumption about their law
+    # Area of every insider's scores, by client, where several attack; empty where one does.
     of_each: Mapping[int, AreaUnderCurve] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:

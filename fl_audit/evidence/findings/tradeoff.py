@@ -20,23 +20,14 @@ _AT = 0.1
 
 @dataclass(frozen=True)
 class TradeoffNumbers:
-    """The trade-off at one share of false alarms.
+    """The trade-off at one share of false alarms."""
 
-    Parameters
-    ----------
-    false_alarms
-        Share of the worlds with D' that is taken for D.
-    found, low, high
-        Share of the worlds with D that is found at it, with its interval.
-    allowed
-        The largest share that the promise allows.
-    """
-
-    false_alarms: float
+    false_alarms: float  # share of the worlds with D' that is taken for D
+    # `found`, `low`, `high`: share of the worlds with D that is found at it, with its interval.
     found: float
     low: float
     high: float
-    allowed: float
+    allowed: float  # the largest share that the promise allows
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `tradeoff`."""

@@ -14,28 +14,16 @@ from fl_audit.evidence.reconstruction import judge_hits
 
 @dataclass(frozen=True)
 class VerdictNumbers:
-    """The verdict.
+    """The verdict."""
 
-    Parameters
-    ----------
-    verdict
-        The verdict.
-    judgement
-        What it rests on; None where there was nothing to judge.
-    seconds_needed
-        How long the worlds that would find a breach of 1.5 times the promise take at the speed of this run; None where
-        its speed was not noted or no number of worlds would do.
-    promised
-        The promised epsilon; infinite where nothing was promised.
-    missing_anywhere, missing_at_unit
-        Share of the noise that, if it were missing, would have been found in 9 of 10 runs: everywhere, or just where it
-        hides the differing unit. None where that could not be measured.
-    """
-
-    verdict: Verdict
-    judgement: Judgement | None
+    verdict: Verdict  # the verdict
+    judgement: Judgement | None  # what it rests on; None where there was nothing to judge
+    # How long the worlds that would find a breach of 1.5 times the promise take at the speed of this run; None where
+    # its speed was not noted or no number of worlds would do.
     seconds_needed: float | None = None
-    promised: float = math.inf
+    promised: float = math.inf  # the promised epsilon; infinite where nothing was promised
+    # `missing_anywhere`, `missing_at_unit`: share of the noise that, if it were missing, would have been found in 9 of
+    # 10 runs: everywhere, or just where it hides the differing unit. None where that could not be measured.
     missing_anywhere: float | None = None
     missing_at_unit: float | None = None
 
@@ -45,6 +33,11 @@ class VerdictNumbers:
         return self.judgement is not None and any(
             test.name in (TestName.SCORES, TestName.CANDIDATES) for test in self.judgement.tests
         )
+
+    @property
+    def names_candidates(self) -> bool:
+        """Whether first guesses among candidates were judged, and no pair of data sets."""
+        return self.judgement is not None and any(test.name == TestName.CANDIDATES for test in self.judgement.tests)
 
     @property
     def judges_canaries(self) -> bool:

@@ -22,43 +22,24 @@ _PUBLIC_SEED = 0
 
 @dataclass(frozen=True)
 class AskedOfScores:
-    """What is asked of an attack's scores.
+    """What is asked of an attack's scores."""
 
-    Parameters
-    ----------
-    delta
-        delta of the lower bounds, at least 0 and below 1.
-    confidence
-        Of intervals and bounds, above 0.5 and below 1.
-    """
-
-    delta: float
-    confidence: float
+    delta: float  # delta of the lower bounds, at least 0 and below 1
+    confidence: float  # of intervals and bounds, above 0.5 and below 1
 
 
 @dataclass(frozen=True)
 class Achieved:
-    """What an attack achieved.
+    """What an attack achieved."""
 
-    Parameters
-    ----------
-    rates
-        AUC, TPR at small FPR and balanced accuracy.
-    roc
-        The curve of all scores.
-    bound
-        The epsilon that its scores prove, from one target of every world; None where its worlds were each other's
-        shadows and none were kept apart.
-    one_run
-        The epsilon that the first world proves by itself; None of who knows other coins of it.
-    by_tradeoff
-        The same by the whole trade-off curve of (epsilon, delta)-DP, from the same guesses; each bound holds by itself.
-    """
-
-    rates: MembershipRates
-    roc: RocCurve
+    rates: MembershipRates  # AUC, TPR at small FPR and balanced accuracy
+    roc: RocCurve  # the curve of all scores
+    # The epsilon that its scores prove, from one target of every world; None where its worlds were each other's shadows
+    # and none were kept apart.
     bound: LowerBound | None
+    # The epsilon that the first world proves by itself; None of who knows other coins of it.
     one_run: OneRunBound | None
+    # The same by the whole trade-off curve of (epsilon, delta)-DP, from the same guesses; each bound holds by itself.
     by_tradeoff: OneRunBound | None = None
 
 

@@ -28,19 +28,12 @@ from fl_audit.game.membership import Membership
 
 @dataclass(frozen=True)
 class OneTargetScores:
-    """One score of every world.
+    """One score of every world."""
 
-    Parameters
-    ----------
-    members, nonmembers
-        Scores of worlds whose drawn target was in, and of the others, shapes (n1,) and (n0,).
-    targets
-        Which target was drawn in each world, shape (worlds,).
-    """
-
+    # `members`, `nonmembers`: scores of worlds whose drawn target was in, and of the others, shapes (n1,) and (n0,).
     members: Floats
     nonmembers: Floats
-    targets: Integers
+    targets: Integers  # which target was drawn in each world, shape (worlds,)
 
 
 def one_target_scores(scores: ArrayLike, membership: Membership, generator: np.random.Generator) -> OneTargetScores:

@@ -35,14 +35,9 @@ _ROOM = 1.5
 
 @dataclass(frozen=True)
 class RocCurve:
-    """The corners of the ROC of all scores together; straight lines join them where scores are equal.
+    """The corners of the ROC of all scores together; straight lines join them where scores are equal."""
 
-    Parameters
-    ----------
-    fpr, tpr
-        Shares of others and of members at or above each threshold, ascending from 0 to 1, shape (corners,).
-    """
-
+    # `fpr`, `tpr`: shares of others and of members at or above each threshold, ascending from 0 to 1, shape (corners,).
     fpr: Floats
     tpr: Floats
 
@@ -63,30 +58,21 @@ class Interval:
 
 @dataclass(frozen=True)
 class MembershipRates:
-    """What an attack achieves over all worlds and targets; every number lies between 0 and 1.
+    """What an attack achieves over all worlds and targets; every number lies between 0 and 1."""
 
-    Parameters
-    ----------
-    auc
-        Probability that a member's score is above that of another in the same world, ties counting half; 1/2 without a
-        leak. Over all such pairs, so that worlds count by their number of pairs.
-    tpr_at_fpr_0001, tpr_at_fpr_001
-        Largest TPR of a threshold with a share of false alarms of at most 0.1 % and 1 %. Not interpolated: with fewer
-        than 1000 (100) others no false alarm is allowed at all, and few allowed ones make a rough interval.
-    balanced_accuracy
-        (TPR + TNR) / 2 of the rule that calls those targets members whose score is above their world's median. The rule
-        is fixed beforehand; the best of all thresholds would lie above 1/2 where nothing leaks.
-    confidence
-        That all four intervals hold together, approximately: they come from a bootstrap.
-    worlds, members, others
-        How many there were; members and others are counted over worlds.
-    """
-
+    # Probability that a member's score is above that of another in the same world, ties counting half; 1/2 without a
+    # leak. Over all such pairs, so that worlds count by their number of pairs.
     auc: Interval
+    # `tpr_at_fpr_0001`, `tpr_at_fpr_001`: largest TPR of a threshold with a share of false alarms of at most 0.1 % and
+    # 1 %. Not interpolated: with fewer than 1000 (100) others no false alarm is allowed at all, and few allowed ones
+    # make a rough interval.
     tpr_at_fpr_0001: Interval
     tpr_at_fpr_001: Interval
+    # (TPR + TNR) / 2 of the rule that calls those targets members whose score is above their world's median. The rule
+    # is fixed beforehand; the best of all thresholds would lie above 1/2 where nothing leaks.
     balanced_accuracy: Interval
-    confidence: float
+    confidence: float  # that all four intervals hold together, approximately: they come from a bootstrap
+    # `worlds`, `members`, `others`: how many there were; members and others are counted over worlds.
     worlds: int
     members: int
     others: int

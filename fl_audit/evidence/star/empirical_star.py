@@ -23,25 +23,16 @@ EMPIRICAL_CUT = 0.001
 
 @dataclass(frozen=True)
 class ThresholdCounts:
-    """How many losses of either set lie at or below each threshold, which takes those for members.
+    """How many losses of either set lie at or below each threshold, which takes those for members."""
 
-    Parameters
-    ----------
-    thresholds
-        All losses of both sets in order, shape (..., thresholds).
-    members, population
-        Numbers of losses at or below each threshold, same shape.
-    last
-        Whether the threshold is the last of several equal ones. Only there do the counts include all losses of that
-        value, so only there are they the counts of a rule that somebody could apply.
-    member_total, population_total
-        Numbers of losses.
-    """
-
-    thresholds: Floats
+    thresholds: Floats  # all losses of both sets in order, shape (..., thresholds)
+    # `members`, `population`: numbers of losses at or below each threshold, same shape.
     members: Integers
     population: Integers
+    # Whether the threshold is the last of several equal ones. Only there do the counts include all losses of that
+    # value, so only there are they the counts of a rule that somebody could apply.
     last: Flags
+    # `member_total`, `population_total`: numbers of losses.
     member_total: int
     population_total: int
 

@@ -18,26 +18,16 @@ from fl_audit.evidence.star.loss_samples import checked_pair
 
 @dataclass(frozen=True)
 class LossAttacks:
-    """Attacks on the losses of one model or many; every array has the shape of the leading axes.
+    """Attacks on the losses of one model or many; every array has the shape of the leading axes."""
 
-    Parameters
-    ----------
-    auc
-        Probability that a member's loss is below that of the population, ties counting half; from 0 to 1, 1/2 without
-        a leak.
-    tpr_at_fpr_0001, tpr_at_fpr_001
-        Largest TPR of a threshold whose FPR is at most 0.1 % and 1 %, from 0 to 1.
-    yeom_advantage
-        TPR - FPR at the mean loss of members, from -1 to 1.
-    loss_gap
-        Mean loss of the population less that of members, in the unit of the losses.
-    """
-
+    # Probability that a member's loss is below that of the population, ties counting half; from 0 to 1, 1/2 without a
+    # leak.
     auc: Floats
+    # `tpr_at_fpr_0001`, `tpr_at_fpr_001`: largest TPR of a threshold whose FPR is at most 0.1 % and 1 %, from 0 to 1.
     tpr_at_fpr_0001: Floats
     tpr_at_fpr_001: Floats
-    yeom_advantage: Floats
-    loss_gap: Floats
+    yeom_advantage: Floats  # TPR - FPR at the mean loss of members, from -1 to 1
+    loss_gap: Floats  # mean loss of the population less that of members, in the unit of the losses
 
 
 def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> LossAttacks:

@@ -24,18 +24,12 @@ _CONSTANT = 1e-12
 
 @dataclass(frozen=True)
 class LossCells:
-    """Losses of both sets in cells, in the order of the losses.
+    """Losses of both sets in cells, in the order of the losses."""
 
-    Parameters
-    ----------
-    members, population
-        Numbers of losses in each cell, shape (cells,).
-    member_means, population_means
-        Their means, shape (cells,); 0 where a cell has none.
-    """
-
+    # `members`, `population`: numbers of losses in each cell, shape (cells,).
     members: Integers
     population: Integers
+    # `member_means`, `population_means`: their means, shape (cells,); 0 where a cell has none.
     member_means: Floats
     population_means: Floats
 

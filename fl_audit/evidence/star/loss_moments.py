@@ -24,17 +24,10 @@ from fl_audit.evidence.star.loss_samples import loss_scores
 
 @dataclass(frozen=True)
 class LossRange:
-    """The extreme losses of some records under each model.
+    """The extreme losses of some records under each model."""
 
-    Parameters
-    ----------
-    count
-        Number of records (...).
-    low, high
-        Smallest and largest loss (...), at least 0; 0 where there is no record.
-    """
-
-    count: Floats
+    count: Floats  # number of records (...)
+    # `low`, `high`: smallest and largest loss (...), at least 0; 0 where there is no record.
     low: Floats
     high: Floats
 
@@ -51,21 +44,11 @@ class LossRange:
 
 @dataclass(frozen=True)
 class ScoreMoments:
-    """Number, mean and spread of the scores of some records under each model.
+    """Number, mean and spread of the scores of some records under each model."""
 
-    Parameters
-    ----------
-    count
-        Number of records (...).
-    mean
-        Mean score (...); 0 where there is no record.
-    squares
-        Sum of squared deviations from that mean (...), at least 0.
-    """
-
-    count: Floats
-    mean: Floats
-    squares: Floats
+    count: Floats  # number of records (...)
+    mean: Floats  # mean score (...); 0 where there is no record
+    squares: Floats  # sum of squared deviations from that mean (...), at least 0
 
     def where(self, held: Flags) -> "ScoreMoments":
         """Return the moments with no record where `held` (...) is false."""

@@ -31,23 +31,12 @@ _PATIENCE = 3
 
 @dataclass(frozen=True)
 class KsCheck:
-    """A two-sample Kolmogorov-Smirnov check of a fit.
+    """A two-sample Kolmogorov-Smirnov check of a fit."""
 
-    Parameters
-    ----------
-    components
-        Number of components that were fitted.
-    evaluation_size
-        Number of scores kept back, and of draws from the fit that they were compared with.
-    statistic
-        Largest distance between the two empirical distribution functions.
-    p_value
-        p-value of the hypothesis that both samples have the same law; the paper asks whether it exceeds 0.05.
-    """
-
-    components: int
-    evaluation_size: int
-    statistic: float
+    components: int  # number of components that were fitted
+    evaluation_size: int  # number of scores kept back, and of draws from the fit that they were compared with
+    statistic: float  # largest distance between the two empirical distribution functions
+    # p-value of the hypothesis that both samples have the same law; the paper asks whether it exceeds 0.05.
     p_value: float
 
 

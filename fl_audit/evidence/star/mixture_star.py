@@ -36,18 +36,11 @@ _FAR = 38.0
 
 @dataclass(frozen=True)
 class CertifiedStar:
-    """Epsilon* as it was found, and how far it can lie below the truth.
+    """Epsilon* as it was found, and how far it can lie below the truth."""
 
-    Parameters
-    ----------
-    epsilon_star
-        The largest value found, at least 0; infinite where it is unbounded.
-    gap
-        The supremum exceeds the value by at most this much in nats, up to rounding; at least the tolerance of the
-        search, or 0 where nothing had to be searched.
-    """
-
-    epsilon_star: float
+    epsilon_star: float  # the largest value found, at least 0; infinite where it is unbounded
+    # The supremum exceeds the value by at most this much in nats, up to rounding; at least the tolerance of the search,
+    # or 0 where nothing had to be searched.
     gap: float
 
 

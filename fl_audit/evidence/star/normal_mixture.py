@@ -22,24 +22,15 @@ _LARGE = 1e300
 class NormalMixture:
     """A mixture of normals.
 
-    Parameters
-    ----------
-    weights
-        Positive, shape (components,), sum 1 within 1e-9.
-    means
-        Finite, shape (components,).
-    stds
-        Positive and finite, shape (components,).
-
     Raises
     ------
     InputError
         If a number is out of its range or the shapes differ.
     """
 
-    weights: Floats
-    means: Floats
-    stds: Floats
+    weights: Floats  # positive, shape (components,), sum 1 within 1e-9
+    means: Floats  # finite, shape (components,)
+    stds: Floats  # positive and finite, shape (components,)
 
     def __post_init__(self) -> None:
         shapes = {np.shape(part) for part in (self.weights, self.means, self.stds)}

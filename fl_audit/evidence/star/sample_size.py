@@ -18,22 +18,13 @@ _AT_ONCE = 2**22
 
 @dataclass(frozen=True)
 class SizeEffect:
-    """Epsilon* of subsets of one size.
+    """Epsilon* of subsets of one size."""
 
-    Parameters
-    ----------
-    size
-        Number of losses drawn from each set.
-    mean, std
-        Mean and standard deviation over the subsets, the latter with the denominator `subsets` - 1.
-    subsets
-        How many were drawn.
-    """
-
-    size: int
+    size: int  # number of losses drawn from each set
+    # `mean`, `std`: mean and standard deviation over the subsets, the latter with the denominator `subsets` - 1.
     mean: float
     std: float
-    subsets: int
+    subsets: int  # how many were drawn
 
 
 def sample_size_effect(

@@ -14,7 +14,7 @@ from fl_audit.report.sections.verdict import banner
 def first_screen(contents: RunContents) -> str:
     """Return what fits on the first screen, and on the first page of paper, as HTML."""
     words = banner(contents)
-    facts = "\n".join(_fact(fact) for fact in facts_of(contents))
+    facts = "\n".join(fact_html(fact) for fact in facts_of(contents))
     labels = "".join(
         f'<p class="label"><span aria-hidden="true">⚠ </span>{escape(line)}</p>\n' for line in warnings_of(contents)
     )
@@ -26,7 +26,8 @@ def first_screen(contents: RunContents) -> str:
     )
 
 
-def _fact(fact: Fact) -> str:
+def fact_html(fact: Fact) -> str:
+    """Return one number of a first screen."""
     return (
         f'<div><dt>{escape(fact.name)}</dt><dd><span class="figure">{escape(fact.value)}</span> '
         f'<span class="note">{escape(fact.note)}</span></dd></div>'

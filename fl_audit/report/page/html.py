@@ -31,18 +31,11 @@ _ALONE = "shows no breach by itself"
 
 @dataclass(frozen=True)
 class Form:
-    """What a file holds: on a screen everything, on paper the page with its configuration, or everything too.
+    """What a file holds: on a screen everything, on paper the page with its configuration, or everything too."""
 
-    Parameters
-    ----------
-    on_paper
-        Whether it is made for paper: pictures instead of drawings, the configuration, and a place to sign.
-    with_appendix
-        Whether the appendix follows.
-    """
-
+    # Whether it is made for paper: pictures instead of drawings, the configuration, and a place to sign.
     on_paper: bool = False
-    with_appendix: bool = True
+    with_appendix: bool = True  # whether the appendix follows
 
 
 SCREEN = Form()
