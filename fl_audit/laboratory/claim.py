@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError, require
-from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta, gdp_epsilon
+from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta, gdp_epsilon, gdp_mu
 
 _DELTAS = (1e-5, 1e-3, 0.01, 0.05, 0.1)
 """Where the curve of a claim about Gaussian noise is held against games; its total variation is a sixth place."""
@@ -80,6 +80,14 @@ class StatedClaim:
     def mu(self) -> float | None:
         """The Gaussian-DP parameter of a claim about Gaussian noise; None of the other kind."""
         return None if self.noise_multiplier is None else gaussian_mu(self.noise_multiplier, self.rounds)
+
+    @property
+    def allowed_mu(self) -> float:
+        """The largest shift over spread that the claim leaves room for, were the noise Gaussian."""
+        if self.mu is not None:
+            return self.mu
+        assert self.epsilon is not None
+        return gdp_mu(self.epsilon, max(self.delta, 1e-12))
 
     @property
     def limits(self) -> tuple[Limit, ...]:
