@@ -20,6 +20,7 @@ from experiments.runs.engines import Engine, run_on_ray
 from experiments.runs.first_step import require_finite_steps
 from experiments.runs.footprint import require_room
 from experiments.runs.local_engine import run_locally
+from experiments.runs.pictures import require_drawable
 from experiments.runs.plan import AuditPlan
 from experiments.runs.progress import Progress, at_work, no_progress
 from experiments.runs.provenance import note_session, read_provenance
@@ -147,6 +148,7 @@ def require_playable(plan: AuditPlan) -> None:
     """
     game = load_game(plan.public)
     require_evaluable(game, plan.config.audit.epsilon_star, plan.config.audit.membership)
+    require_drawable(plan)
     require_finite_steps(plan.config, game)
 
 

@@ -12,6 +12,7 @@ from experiments.runs.config.values import (
     Count,
     OneOr,
     OwnName,
+    Positive,
     chosen,
     listed,
     named,
@@ -96,6 +97,10 @@ class AuditSection(ConfigSection):
     """Column that attack `attribute` guesses, by name or number from 0; left out, the most even one of two values."""
     queries: Annotated[int, Field(ge=1, le=1000)] | None = None
     """How many times `lira` asks about each target, in ways that vary its records; left out, 1."""
+    pictures: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """Of how many records the report shows what an attacker could draw; left out, of none."""
+    pictures_time_limit: Positive | None = None
+    """Seconds after which the search for a picture ends wherever it is; left out, 120."""
     insider: bool = True
     """Whether an insider plays; left out, not with randomised records, nor where its log-odds are unknown."""
     participation: Choice[TargetsParticipation] = TargetsParticipation.SECRET
@@ -139,6 +144,8 @@ class AuditSection(ConfigSection):
             if (idle := chosen(self, names)) and self.game != game:
                 raise ValueError(f"{named(self, idle)} needs game = {game}, and game is {self.game}")
         attacks, shadowed = self.attacks or (), [one for one in self.attacks or () if has_shadows(one)]
+        if self.pictures is None and (idle := chosen(self, ("pictures_time_limit",))):
+            raise ValueError(f"{named(self, idle)} needs pictures, which is left out")
         for name, attack in (("attribute", Attack.ATTRIBUTE), ("queries", Attack.LIRA)):
             if chosen(self, (name,)) and attack not in attacks:
                 raise ValueError(f"{named(self, (name,))} needs {attack} among attacks, and they are {listed(attacks)}")

@@ -20,6 +20,7 @@ from fl_audit.report.sections.epsilon_star import EPSILON_STAR
 from fl_audit.report.sections.innovations import INNOVATIONS
 from fl_audit.report.sections.insider import INSIDER
 from fl_audit.report.sections.insiders import INSIDERS
+from fl_audit.report.sections.inversion import INVERSION
 from fl_audit.report.sections.law import LAW
 from fl_audit.report.sections.membership import MEMBERSHIP
 from fl_audit.report.sections.noise import NOISE
@@ -48,6 +49,7 @@ SECTIONS: tuple[Section[Any], ...] = (
     ATTACKS,
     ATTRIBUTES,
     RECONSTRUCTION,
+    INVERSION,
     RELEASED_MODEL,
     OTHER_PROMISES,
     EMPIRICAL_EPSILON,
