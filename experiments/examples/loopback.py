@@ -188,7 +188,11 @@ class Loopback:
         settings
             Of `[tool.flwr.app.config]`, with underscores.
         """
-        own: dict[str, object] = {"hospitals": self.hospitals, "answering": self.hospitals - self.down, "canaries": self.canaries}
+        own: dict[str, object] = {
+            "hospitals": self.hospitals,
+            "answering": self.hospitals - self.down,
+            "canaries": self.canaries,
+        }
         own |= {"data": str(self.place / "test.npz"), "out": str(self.place)}
         chosen = own | {name.replace("_", "-"): value for name, value in settings.items()}
         words = " ".join(f'{name}="{one}"' if isinstance(one, str) else f"{name}={one}" for name, one in chosen.items())

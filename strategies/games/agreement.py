@@ -3,19 +3,15 @@
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-
-from flwr.serverapp.strategy import (
-    DifferentialPrivacyServerSideAdaptiveClipping,
-    DifferentialPrivacyServerSideFixedClipping,
-    Strategy,
-)
+from typing import TYPE_CHECKING
 
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.errors import InputError, require
-from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.guesses import LESSONS
-from strategies.games.notes import Deed, Numbers, Replies
-from strategies.games.subject import Observer
+from fl_audit.laboratory.claim import LESSONS, StatedClaim
+from strategies.games.notes import Deed, Numbers, Observer, Replies
+
+if TYPE_CHECKING:  # A client only names what was agreed.
+    from flwr.serverapp.strategy import Strategy
 
 
 class Contribution(StrEnum):
@@ -105,10 +101,15 @@ class Agreement:
         """Whether an update of exactly zero is tried once: an ordinary client may well learn nothing."""
         return not self.is_about_records and self.claim.neighbours.relation is Relation.ADD_REMOVE
 
-    def contributions(self, strategy: Strategy) -> tuple[Contribution, ...]:
+    def contributions(self, strategy: "Strategy") -> tuple[Contribution, ...]:
         """Return what the target's client may send under the app's strategy; the first games try each in turn."""
         if self.contribution is not None:
             return (self.contribution,)
+        from flwr.serverapp.strategy import (
+            DifferentialPrivacyServerSideAdaptiveClipping,
+            DifferentialPrivacyServerSideFixedClipping,
+        )
+
         clips = (DifferentialPrivacyServerSideFixedClipping, DifferentialPrivacyServerSideAdaptiveClipping)
         is_clipped = isinstance(strategy, clips) and not self.is_about_records
         # The app's clients may clip by themselves: a crafted update would be no fair one then.
