@@ -112,7 +112,13 @@ class ReleaseRecorder:
     norms: dict[str, list[Floats]] = field(default_factory=dict)
 
     def start(self, batch: WorldBatch, initial: Tensor) -> None:
-        """Note the initial models of a batch."""
+        """Note the initial models of a batch.
+
+        Parameters
+        ----------
+        batch, initial
+            The worlds, and their models, (worlds, parameters).
+        """
         self.initial[batch.name], self.rounds[batch.name] = initial[: self._kept(batch)].clone(), []
         self.norms[batch.name] = []
 
@@ -182,6 +188,13 @@ def run_federation(
     on_round: Callable[[int], None],
 ) -> None:
     """Play all batches of a plan on a grid that notices failures and silence.
+
+    Parameters
+    ----------
+    plan, grid, sink
+        What to do, who is asked, and who takes finished batches.
+    clock, on_round
+        Told when it is ready and over, and how many worlds moved a round.
 
     Raises
     ------
@@ -314,7 +327,7 @@ def _inquiries(
         inquiries.append(ScoreInquiry(plan.public, insiders, wave))
     elif plan.public.with_insider:
         opened = partial(true_side, game, challenger)
-        inquiries.append(InsiderInquiry(plan.public, insiders, wave, _measured(game), opened))
+        inquiries.append(InsiderInquiry(plan.public, insiders, wave, measured_layout(game), opened))
     kept = next((finding for finding in findings if isinstance(finding, PopulationLosses)), None)
     if plan.federated_losses is not None and kept is not None:
 
@@ -327,7 +340,7 @@ def _inquiries(
     return tuple(inquiries)
 
 
-def _measured(game: Game) -> ResidualsLayout:
+def measured_layout(game: Game) -> ResidualsLayout:
     """Return what an insider's measurements of the noise stand for."""
     layout = game.model.layout
     sides = 3 if game.public.is_secretly_sampled else 2

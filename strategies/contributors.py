@@ -1,6 +1,6 @@
 """Who is asked to contribute to a round, and in which worlds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, assert_never
 
@@ -28,21 +28,55 @@ class Challenger(Protocol):
     def participation(
         self, worlds: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float
     ) -> Flags:
-        """Return which of a client's records take part in a round, (worlds, records)."""
+        """Return which of a client's records take part in a round, (worlds, records).
+
+        Parameters
+        ----------
+        worlds, server_round
+            Numbers of the worlds, and the round.
+        client, records, sampling_rate
+            Whose records, how many, and the probability of each, in (0, 1].
+        """
 
     def client_participation(
         self, worlds: Sequence[int], server_round: int, clients: int, sampling_rate: float
     ) -> Flags:
-        """Return which clients take part in a round, (worlds, clients)."""
+        """Return which clients take part in a round, (worlds, clients).
+
+        Parameters
+        ----------
+        worlds, server_round
+            Numbers of the worlds, and the round.
+        clients, sampling_rate
+            How many, and the probability of each, in (0, 1].
+        """
 
     def coins(self, worlds: Sequence[int], server_round: int, canaries: int) -> Flags:
-        """Return which canaries are in, in a round, (worlds, canaries)."""
+        """Return which canaries are in, in a round, (worlds, canaries).
+
+        Parameters
+        ----------
+        worlds, server_round, canaries
+            Numbers of the worlds, the round, and how many canaries.
+        """
 
     def standard_normals(self, worlds: Sequence[int], server_round: int, size: int) -> Tensor:
-        """Return float32 standard normal draws (worlds, size) of a round."""
+        """Return float32 standard normal draws (worlds, size) of a round.
+
+        Parameters
+        ----------
+        worlds, server_round, size
+            Numbers of the worlds, the round, and how many draws.
+        """
 
     def quantile_normals(self, worlds: Sequence[int], server_round: int) -> Tensor:
-        """Return standard normal draws, float64 (worlds,), for the bits of an adaptive norm."""
+        """Return standard normal draws, float64 (worlds,), for the bits of an adaptive norm.
+
+        Parameters
+        ----------
+        worlds, server_round
+            Numbers of the worlds, and the round.
+        """
 
     def noise_seed(self, client: int) -> int:
         """Return the seed of a client's own noise, 0 to 2**63 - 1."""
@@ -52,21 +86,16 @@ class Challenger(Protocol):
 class Roster:
     """Who is who in a federation."""
 
-    nodes: dict[int, int]  # node id of each partition, by partition
-    targets: tuple[tuple[int, ...], ...]  # by partition, the targets of the game that it holds
+    nodes: Sequence[int]  # node id of each partition
+    targets: Mapping[int, tuple[int, ...]]  # the targets of the game that a partition holds, of those that hold any
     insiders: dict[int, tuple[int, ...]]  # partitions of the insiders, with those of the colluders of each
     shards: tuple[Integers, ...]  # which units each partition holds: indices of records of D, or the client itself
     units: int  # number of all units
 
     @property
-    def partitions(self) -> dict[int, int]:
-        """Partition of each node id."""
-        return {node: partition for partition, node in self.nodes.items()}
-
-    @property
     def victim(self) -> int:
         """Partition that holds the first target."""
-        return next(client for client, held in enumerate(self.targets) if 0 in held)
+        return next(client for client, held in self.targets.items() if 0 in held)
 
 
 @dataclass(frozen=True)

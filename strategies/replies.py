@@ -42,7 +42,7 @@ def read_replies(
     asked
         The answers that must be there.
     partitions
-        Partition of each node id.
+        Partition of each node that was asked.
     server_round
         Round that is named in errors.
     written
@@ -58,9 +58,7 @@ def read_replies(
     for reply in replies:
         if (client := partitions.get(reply.metadata.src_node_id, -1)) < 0:
             source = reply.metadata.src_node_id
-            raise FederationError(
-                f"round {server_round}: a reply came from node {source}, which is none of the clients"
-            )
+            raise FederationError(f"round {server_round}: a reply came from node {source}, which nobody asked")
         if reply.has_error():
             raise FederationError(f"round {server_round}: client {client} failed: {reason_line(reply.error.reason)}")
         answer = Answer(client, reply.metadata.message_type, _named_batch(reply, client, server_round))
@@ -90,6 +88,15 @@ def read_array(
     finite: bool = True,
 ) -> NDArray[np.floating]:
     """Return one array of a reply, checked; NaN and infinity are values like others where `finite` is false.
+
+    Parameters
+    ----------
+    reply, key
+        The message, and the name of the array in it.
+    shape, dtype, finite
+        What it must be, and whether all of it must be finite.
+    client, server_round
+        Whose it is and of which round, for what is said if it is not.
 
     Raises
     ------
@@ -135,7 +142,13 @@ def _require_round(reply: Message, client: int, asked: int, server_round: int) -
 
 
 def batch_shape(batch: WorldBatch, parameters: int) -> tuple[int, int]:
-    """Return the shape of stacked models of a batch."""
+    """Return the shape of stacked models of a batch.
+
+    Parameters
+    ----------
+    batch, parameters
+        The worlds, and the scalars of a model.
+    """
     return (batch.count, parameters)
 
 

@@ -105,6 +105,11 @@ def subsampled_gaussian(rate: float, sigma: float) -> KnownMechanism:
 
     With x(t) where the log-likelihood ratio is t, delta is P(x > x(eps)) - e^eps Q(x > x(eps)) in one direction and
     Q(x < x(-eps)) - e^eps P(x < x(-eps)) in the other.
+
+    Parameters
+    ----------
+    rate, sigma
+        q, in (0, 1]; and s, positive.
     """
 
     def ratio(x: Floats) -> Floats:
@@ -244,7 +249,15 @@ def _yes(holds: bool) -> str:
 
 
 def table_of(lines: list[AuditorLine], scores: int) -> Table:
-    """Return the table of all lines."""
+    """Return the table of all lines.
+
+    Parameters
+    ----------
+    lines
+        What was counted of each bound.
+    scores
+        Scores on each side.
+    """
     setting = f"{scores} + {scores} scores, {lines[0].runs} runs"
     title = f"Lower bounds at delta {DELTA:g}, confidence {CONFIDENCE:.0%}, {setting}"
     table = Table(title=title)

@@ -202,9 +202,10 @@ class RunDirectory:
             return False
         _, stored = read_public(self.path)
         wanted = config.as_public_dict()
-        # The size of a batch, left out, is filled in when the run is resolved.
-        if config.run.worlds_per_batch is None:
-            wanted["run"]["worlds-per-batch"] = stored["run"].get("worlds-per-batch")
+        # What is left out of these is filled in when the run is resolved.
+        for key in ("worlds-per-batch", "keep-releases"):
+            if getattr(config.run, key.replace("-", "_")) is None:
+                wanted["run"][key] = stored["run"].get(key)
         found = differences(stored, wanted)
         if config.run.seed not in (None, self.secret().seed):
             found.append("run.seed is another one")
@@ -257,7 +258,13 @@ def held(path: Path, otherwise: str) -> Iterator[None]:
 
 
 def with_seed(plan: AuditPlan, seed: int) -> AuditPlan:
-    """Return a plan with the challenger's seed filled in."""
+    """Return a plan with the challenger's seed filled in.
+
+    Parameters
+    ----------
+    plan, seed
+        The plan, and the seed, 0 to 2**64 - 1.
+    """
     run = plan.config.run.model_copy(update={"seed": seed})
     return replace(plan, config=plan.config.model_copy(update={"run": run}))
 

@@ -22,6 +22,11 @@ NOT_KEPT = ".lock"
 def pending_points(plans: Mapping[str, AuditPlan], directory: Path) -> list[str]:
     """Return the names of the points that are not finished, the longest first.
 
+    Parameters
+    ----------
+    plans, directory
+        The points by name, and where their runs lie.
+
     Raises
     ------
     InputError
@@ -40,6 +45,11 @@ def seeded(plan: AuditPlan, name: str, secret: int | None) -> AuditPlan:
     """Return a plan with a seed that nobody can tell from the seeds of other points.
 
     Two runs under one seed share their noise, so whoever compares what they released can take it off.
+
+    Parameters
+    ----------
+    plan, name, secret
+        The plan and the name of its point; and the sweep's secret, None where the plan has a seed.
     """
     if plan.config.run.seed is not None or secret is None:
         return plan

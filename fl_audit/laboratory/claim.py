@@ -88,6 +88,16 @@ class StatedClaim:
         return gaussian_mu(self.noise_multiplier, self.rounds)
 
     @property
+    def allowed_mu(self) -> float:
+        """The largest shift over spread that the claim leaves room for, were the noise Gaussian."""
+        if self.mu is not None:
+            return self.mu
+        from fl_audit.privacy.gaussian import gdp_mu
+
+        assert self.epsilon is not None
+        return gdp_mu(self.epsilon, max(self.delta, 1e-12))
+
+    @property
     def limits(self) -> tuple[Limit, ...]:
         """The inequalities that are tried: one for (epsilon, delta), several along the curve of Gaussian noise."""
         if self.mu is None:

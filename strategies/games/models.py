@@ -65,7 +65,10 @@ def template(model: Model) -> Template:
             arrays[_SCALAR] = np.zeros((), dtype)
         case Model.WITH_BUFFERS:
             arrays |= {"bn.weight": np.zeros(3, dtype), _RUNNING: np.zeros(3, dtype)}
-            arrays |= {_COUNTER: np.zeros((), np.int64), _SWITCH: np.zeros(3, np.bool_)}
+            arrays[_COUNTER] = np.zeros((), np.int64)
+        case Model.WITH_SWITCHES:
+            # By itself: strategies that cannot bear it would hide what they do with the others.
+            arrays[_SWITCH] = np.zeros(3, np.bool_)
         case Model.LARGE:
             arrays = {"weight": np.zeros((_SIDE, _SIDE), dtype), "bias": np.zeros(_SIDE, dtype)}
         case Model.PLAIN | Model.HALF:
@@ -120,7 +123,15 @@ def _is_trained(name: str, array: NDArray[np.generic]) -> bool:
 
 
 def update_of(part: Part, model: Template, norm: float, round: int, schedule: Schedule) -> Floats:
-    """Return what a part adds to the model in a round, shape (parameters,)."""
+    """Return what a part adds to the model in a round, shape (parameters,).
+
+    Parameters
+    ----------
+    part, round, schedule
+        What the client does, in which round, and how that changes from round to round.
+    model, norm
+        The model with its directions, and the norm that lengths are multiples of.
+    """
     length = part.length * norm
     match schedule:
         case Schedule.ALTERNATING:

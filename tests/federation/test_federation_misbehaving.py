@@ -94,7 +94,7 @@ TABLE: dict[str, tuple[Spoil, str]] = {
     "no array": (raw(b"these bytes are no array"), "sent 'sum' as bytes that are no array"),
     "no bytes": (raw(b""), "sent 'sum' as bytes that are no array"),
     "a pickle": (raw(b"\x93NUMPY\x01\x00\x46\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"), "no array"),
-    "unknown source": (from_nowhere, "a reply came from node 4711, which is none of the clients"),
+    "unknown source": (from_nowhere, "a reply came from node 4711, which nobody asked"),
     "3e38 everywhere": (
         values(lambda sums: np.full_like(sums, 3e38)),
         "sent 'sum' of length ",

@@ -146,6 +146,11 @@ def _world_rounds(config: RunConfig) -> int:
 def read_findings(setting: InsiderSetting, config: RunConfig, run: RunDirectory) -> InsiderFindings:
     """Read what a finished run found.
 
+    Parameters
+    ----------
+    setting, config, run
+        Which run it is, its configuration and its directory.
+
     Raises
     ------
     InputError

@@ -9,10 +9,11 @@ from fl_audit.evidence.belief.noise_estimate import BREACH, epsilon_at, law_in_w
 from fl_audit.evidence.belief.verdict import Judgement, Verdict
 from fl_audit.evidence.findings.verdict import VerdictNumbers, measure_verdict
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
+from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.banner import Banner, verdict_banner
 from fl_audit.report.finding import PagePlace, RunContents, Section, Table, TableLook
-from fl_audit.report.tests_table import ToldTest, broken_tests, cells_of, missing_rows
+from fl_audit.report.tests_table import OF_SHAPE, ToldTest, broken_tests, cells_of, missing_rows
 from fl_audit.report.units import UnitWords, unit_words
 from fl_audit.report.wording import capital, duration, number_text, one_in, percent, plural, uncapital
 
@@ -52,7 +53,10 @@ def banner(contents: RunContents) -> Banner:
 def _broken(contents: RunContents) -> str:
     """Return what broke, and each other kind of breach once: the list of failed tests names them all."""
     first, *others = broken_tests(verdict_of(contents).judgement, contents.words)
-    kinds = {told.kind: uncapital(told.phrase) for told in reversed(others) if told.kind != first.kind}
+    # Noise of another size fails the tests of its shape too, which look at it in units of the promised one.
+    follows = OF_SHAPE if first.test.name is TestName.NOISE_TOTAL else ()
+    told_too = [told for told in reversed(others) if told.kind != first.kind and told.test.name not in follows]
+    kinds = {told.kind: uncapital(told.phrase) for told in told_too}
     named = list(kinds.values())[::-1][:_MOST_NAMED]
     also = f" Also: {'; '.join(named)}." if named else ""
     count = f" {plural(len(others) + 1, 'test')} failed." if others else ""
@@ -178,8 +182,20 @@ def scope_of(numbers: VerdictNumbers, facts: RunFacts) -> str:
         )
     return (
         f"A verdict covers this pair of neighbouring training sets ({facts.neighbour}) and this seed (the "
-        f"challenger's secret) only; other neighbours, other data and other seeds were not tried. "
+        f"challenger's secret) only; other neighbours, other data and other seeds were not tried.{_cohort_text(facts)} "
         f"{detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
+    )
+
+
+def _cohort_text(facts: RunFacts) -> str:
+    """Say in how many rounds the differing unit takes part where a public order of clients decides that."""
+    cohorts = facts.game.law.participation
+    if not isinstance(cohorts, FixedCohort) or cohorts.first is None:
+        return ""
+    often, rounds = cohorts.participations(facts.game.rounds), facts.game.rounds
+    return (
+        " The differing client stands first in the public order of cohorts, by construction, so that it takes part in "
+        f"{often:,} of {plural(rounds, 'round')}: no client takes part more often."
     )
 
 
