@@ -4,21 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from flwr.serverapp.strategy import (
-    DifferentialPrivacyServerSideAdaptiveClipping,
-    DifferentialPrivacyServerSideFixedClipping,
-    Strategy,
-)
 from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.errors import InputError, require
-from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.guesses import LESSONS
-from strategies.games.notes import Deed, Numbers, Replies
-from strategies.games.subject import Observer
+from fl_audit.laboratory.claim import LESSONS, StatedClaim
+from strategies.games.notes import Deed, Numbers, Observer, Replies
+
+if TYPE_CHECKING:  # A client only names what was agreed.
+    from flwr.serverapp.strategy import Strategy
 
 
 class Contribution(StrEnum):
@@ -112,7 +109,7 @@ class Agreement:
         """Whether an update of exactly zero is tried once: an ordinary client may well learn nothing."""
         return not self.is_about_records and self.claim.neighbours.relation is Relation.ADD_REMOVE
 
-    def contributions(self, strategy: Strategy, model: Mapping[str, NDArray[np.generic]]) -> tuple[Contribution, ...]:
+    def contributions(self, strategy: "Strategy", model: Mapping[str, NDArray[np.generic]]) -> tuple[Contribution, ...]:
         """Return what the target's client may send under the app's strategy; the first games try each in turn.
 
         Parameters
@@ -124,6 +121,11 @@ class Agreement:
             return (self.contribution,)
         if self.is_about_records:
             return (Contribution.OWN,)
+        from flwr.serverapp.strategy import (
+            DifferentialPrivacyServerSideAdaptiveClipping,
+            DifferentialPrivacyServerSideFixedClipping,
+        )
+
         # Elsewhere the app's clients may clip by themselves: a crafted update of others would be no fair one.
         if isinstance(
             strategy, (DifferentialPrivacyServerSideFixedClipping, DifferentialPrivacyServerSideAdaptiveClipping)

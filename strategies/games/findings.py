@@ -17,9 +17,8 @@ from fl_audit.whole_files import whole_file
 from strategies.games.agreement import Agreement
 from strategies.games.files import outside_words
 from strategies.games.hearing import ERROR
-from strategies.games.notes import Numbers
+from strategies.games.notes import Numbers, Observer
 from strategies.games.store import Campaign, Columns
-from strategies.games.subject import Observer
 
 _WORDS = {
     "removed": "one client's contribution against almost none",

@@ -14,8 +14,7 @@ from fl_audit.laboratory.seen import Seen
 from fl_audit.laboratory.sketch import Sketch
 from strategies.games.arrays import Arrays, arrays_of, base_of, flat, shapes_of, with_names
 from strategies.games.grid import HeardGrid
-from strategies.games.notes import ClientAnswer, Note, Replies, read_note, taken_answer
-from strategies.games.subject import Observer
+from strategies.games.notes import ClientAnswer, Note, Observer, Replies, read_note, taken_answer
 
 ERROR = "a client replied with an error: "
 """Begins the name of a number that counts replies which are errors."""

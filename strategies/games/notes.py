@@ -19,6 +19,13 @@ ANSWER = "fl-audit"
 """Name of the record in a reply that the insider adds."""
 
 
+class Observer(StrEnum):
+    """Who looks: another client, who sees what is released, or the server, who sees every reply."""
+
+    CLIENT = "client"
+    SERVER = "server"
+
+
 class Deed(StrEnum):
     """What the target's client sends in a game.
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from fl_audit.errors import InputError, require
-from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.guesses import LESSONS, most_telling
+from fl_audit.laboratory.claim import LESSONS, StatedClaim
+from fl_audit.laboratory.guesses import most_telling
 from fl_audit.laboratory.seen import Seen, stacked
 from fl_audit.randomness import Purpose, generator
 from fl_audit.whole_files import remove_halves, whole_file
