@@ -149,6 +149,7 @@ def test_purposes_keep_their_numbers() -> None:
         "CANARY_COIN": 26,
         "DISTINGUISHER": 27,
         "DITHER": 28,
+        "DRAWING": 29,
     }
 
 
