@@ -19,6 +19,10 @@ from fl_audit.evidence.live import LiveNumbers, measure_live
 pytestmark = [pytest.mark.long, pytest.mark.ray, pytest.mark.timeout(900)]
 
 
+COINS = "6\n"
+"""In three of the first five rounds the canary is in: with coins drawn anew it might be in none, and nothing told."""
+
+
 def measured(made: Loopback, name: str = "canaries") -> LiveNumbers:
     return measure_live(made.place / name, seed_in(made.place / "coins"), is_over=True)
 
@@ -40,6 +44,7 @@ def wait_for(place: Path, number: int, seconds: float = 240.0) -> None:
 
 def test_a_breach_is_found_without_an_extra_round_and_an_intruder_stays_out(tmp_path: Path) -> None:
     with federation(tmp_path, canaries=1) as made:
+        (tmp_path / "coins").write_text(COINS)
         log = made.train(rounds=6, added=0.1)
         assert "[ROUND 6/6]" in log
         assert "[ROUND 7" not in log
@@ -89,6 +94,7 @@ def test_the_tutorial_is_followed(tmp_path: Path) -> None:
     script = script.replace("federation --prepare", f"{tmp_path}/federation --prepare").replace(
         "cd federation", f"cd {tmp_path}/federation"
     )
+    script = script.replace("export FLWR_HOME", f"echo {COINS.strip()} > coins\nexport FLWR_HOME", 1)
     bin_path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": bin_path, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run(["bash", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=800)
