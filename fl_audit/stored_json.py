@@ -7,8 +7,7 @@ from typing import Any
 
 from fl_audit.errors import InputError, require
 
-SCHEMA = 1
-"""Of `summary.json`."""
+SCHEMA = 1  # of `summary.json`
 
 
 def read_json(path: Path) -> Any:

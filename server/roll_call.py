@@ -12,8 +12,7 @@ from strategies.errors import FederationError
 from strategies.replies import reason_line
 
 _REGISTRATION_SECONDS = 60.0
-_START_SECONDS = 120.0
-"""How long the first call of a client may take: its process starts and imports first."""
+_START_SECONDS = 120.0  # how long the first call of a client may take: its process starts and imports first
 
 
 def call_the_roll(grid: WatchedGrid, game: Game) -> Roster:

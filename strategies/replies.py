@@ -13,8 +13,7 @@ from fl_audit.protocol import Key, Record
 from fl_audit.worlds import WorldBatch
 from strategies.errors import FederationError
 
-_LONGEST_REASON = 400
-"""Characters of a client's reason that are printed."""
+_LONGEST_REASON = 400  # characters of a client's reason that are printed
 
 
 @dataclass(frozen=True)

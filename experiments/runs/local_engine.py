@@ -20,8 +20,7 @@ from fl_audit.errors import InputError
 
 _RUN_ID = 1
 _SERVER_NODE_ID = 1
-_AHEAD = 8
-"""Most messages that a thread takes at a time where they are read ahead: the stacked models stay in cache."""
+_AHEAD = 8  # most messages that a thread takes at a time where they are read ahead: the stacked models stay in cache
 
 ReadAhead = Callable[[Sequence[tuple[Message, Context]]], None]
 

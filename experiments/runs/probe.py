@@ -72,11 +72,6 @@ class _Nowhere:
 def probe(plan: AuditPlan) -> Probe:
     """Play the first batches of a plan for a few rounds in this process, write nothing, and say what all would take.
 
-    Parameters
-    ----------
-    plan
-        What is to be done.
-
     Raises
     ------
     FederationError

@@ -15,11 +15,9 @@ from experiments import talk
 SECONDS_UNTIL_LINES, SECONDS_BETWEEN_LINES = 5.0, 15.0
 """When the first line is printed, and how often others are, where standard error is no terminal."""
 
-SECONDS_UNTIL_A_LINE = 2.0
-"""After so long work without rounds says what it is, where standard error is no terminal."""
+SECONDS_UNTIL_A_LINE = 2.0  # after so long work without rounds says what it is, where standard error is no terminal
 
-_Show = Callable[[int, str], None]
-"""Told how many more world-rounds are done, and what goes on."""
+_Show = Callable[[int, str], None]  # told how many more world-rounds are done, and what goes on
 
 Progress = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 """Opens a display of so many world-rounds; the block gets a function that is told how many are done."""
@@ -66,13 +64,6 @@ def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
     """Return the progress display of one run within that of several runs.
 
     What an earlier attempt has finished is counted when the run begins.
-
-    Parameters
-    ----------
-    on_round
-        Told how many world-rounds are done.
-    planned
-        World-rounds of the run.
     """
 
     def begin(pending: int) -> AbstractContextManager[Callable[[int], None]]:

@@ -68,13 +68,6 @@ class ReplayMatch:
 def agreement(found: Replay, directory: Path) -> ReplayMatch | None:
     """Hold a replay against the log-odds that the run stored.
 
-    Parameters
-    ----------
-    found
-        What was recomputed.
-    directory
-        The run directory.
-
     Returns
     -------
     ReplayMatch or None
@@ -91,11 +84,6 @@ def agreement(found: Replay, directory: Path) -> ReplayMatch | None:
 
 def replay(directory: Path) -> Replay:
     """Recompute the insider's log-odds of all kept worlds from `public/` alone.
-
-    Parameters
-    ----------
-    directory
-        A run directory; `challenger/` may be gone.
 
     Raises
     ------

@@ -27,10 +27,8 @@ from fl_audit.privacy.profile import PrivacyProfile
 from fl_audit.privacy.randomised_response import keeping_probability, response_advantage, truth_probability
 from fl_audit.randomness import Purpose, generator
 
-TWO_COINS = math.log(3)
-"""Epsilon of two fair coins."""
-SHARE = 0.3
-"""Share of people with the secret."""
+TWO_COINS = math.log(3)  # Epsilon of two fair coins
+SHARE = 0.3  # share of people with the secret
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 3.0)
 MOST_CIGARETTES = 40
 STEPS = (1, 10, 100, 1000)

@@ -39,8 +39,7 @@ from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
 RUNS, QUICK_RUNS = 5000, 300
 POWER_RUNS, QUICK_POWER_RUNS = 2000, 30
 COINS, DELTA, LEVEL = 1000, 1e-5, 0.05
-ALARM = 1e-3
-"""Probability, at most, with which the study may raise a false alarm over all lines."""
+ALARM = 1e-3  # probability, at most, with which the study may raise a false alarm over all lines
 TRUTHS = (4.38, 10.0)
 GUESSED = (500, 250, 100)
 _SHARES = np.exp(np.linspace(np.log(LEVEL * 1.001), 0.0, 120))
@@ -148,11 +147,6 @@ def limit_under_dependence(guesses: Guesses) -> float:
     A mechanism that with probability p tells, by randomised response, of r of the m coins chosen at random, and
     otherwise of none, is mu-GDP with a mu in closed form; where p times the probability of v right guesses of r is at
     least the level, a bound above that mu would be false too often.
-
-    Parameters
-    ----------
-    guesses
-        m, r and v.
     """
     return min(_mu_of_a_leak(guesses, float(share)) for share in _SHARES)
 

@@ -12,8 +12,7 @@ from typing import Any
 from experiments.runs.config import PRIVACY_TARGETS, PROMISE_ONLY, RANDOMISER_KEYS, RunConfig, Scalar, parse_config
 from fl_audit.errors import InputError, require
 
-Settings = tuple[tuple[str, Scalar], ...]
-"""Pairs of `section.key` and value."""
+Settings = tuple[tuple[str, Scalar], ...]  # pairs of `section.key` and value
 
 SECRET = "run.seed"
 _LONGEST_NAME = 100
@@ -106,13 +105,6 @@ def grid(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
 
 def point(values: Mapping[str, Any], settings: Settings) -> Point:
     """Return the point of some settings.
-
-    Parameters
-    ----------
-    values
-        Of the configuration.
-    settings
-        What replaces them.
 
     Raises
     ------

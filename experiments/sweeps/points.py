@@ -15,8 +15,7 @@ from fl_audit.errors import require
 from fl_audit.game.game import load_game
 from strategies.errors import FederationError
 
-NOT_KEPT = ".lock"
-"""Name of a file that is of no use once a run has ended."""
+NOT_KEPT = ".lock"  # name of a file that is of no use once a run has ended
 
 
 def pending_points(plans: Mapping[str, AuditPlan], directory: Path) -> list[str]:
@@ -73,11 +72,6 @@ def play_here(
     secret: int | None = None,
 ) -> None:
     """Play the points that are not finished yet one after the other on the local engine; all else as `play_points`.
-
-    Parameters
-    ----------
-    plans, directory, progress, on_finished, secret
-        As for `play_points`.
 
     Raises
     ------

@@ -14,8 +14,7 @@ from fl_audit.canaries.directions import canary_coins, canary_direction, canary_
 from fl_audit.errors import InputError, require
 from fl_audit.whole_files import whole_file
 
-DECOYS = 20
-"""Directions that nobody sends, beside the canaries: they tell how scores are spread without a canary."""
+DECOYS = 20  # directions that nobody sends, beside the canaries: they tell how scores are spread without a canary
 
 
 @dataclass(frozen=True)

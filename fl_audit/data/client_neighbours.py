@@ -13,8 +13,7 @@ from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
 from fl_audit.randomness import Purpose, generator
 
-Shard = Integers
-"""Positions of a client's records."""
+Shard = Integers  # positions of a client's records
 
 _MEASURES = (Dissimilarity.EUCLIDEAN, Dissimilarity.MANHATTAN, Dissimilarity.COSINE)
 _DECIMALS = 9

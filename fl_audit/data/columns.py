@@ -16,12 +16,9 @@ from fl_audit.data.records import ColumnKind, ColumnUse
 from fl_audit.data.table_text import DECIMAL_MARKS, is_number, plain_numbers, without_groups
 from fl_audit.errors import InputError, Remedy, require
 
-DEFAULT_MAX_LEVELS = 100
-"""Levels of a column, and classes of a label, that are accepted unless the user says otherwise."""
-LARGEST_TABLE = 2**30
-"""Numbers in the features of all records: 4 GiB."""
-ENOUGH_TO_TELL = 20
-"""In a table of fewer records, values that are all different say nothing about what the column is."""
+DEFAULT_MAX_LEVELS = 100  # levels of a column, and classes of a label, that are accepted unless the user says otherwise
+LARGEST_TABLE = 2**30  # numbers in the features of all records: 4 GiB
+ENOUGH_TO_TELL = 20  # in a table of fewer records, values that are all different say nothing about what the column is
 _SHARE_OF_NUMBERS = 0.5
 _EXAMPLES, _CLASSES = 3, 10
 

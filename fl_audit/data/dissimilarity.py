@@ -20,13 +20,11 @@ from fl_audit.data.structural import (
 from fl_audit.errors import require
 from fl_audit.user_modules import import_function
 
-BLOCK_BYTES = 64 * 2**20
-"""Largest size of one array of a search; it holds a few at a time."""
+BLOCK_BYTES = 64 * 2**20  # largest size of one array of a search; it holds a few at a time
 
 _EPS = float(np.finfo(np.float64).eps)
 
-Prepared = Floats | Patches
-"""A block of records in the form that a measure works on."""
+Prepared = Floats | Patches  # a block of records in the form that a measure works on
 
 
 def check_measurable(records: Records, measure: Measure) -> None:

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from fl_audit.errors import InputError
 
-DATA_DIRECTORY_VARIABLE = "FL_AUDIT_DATA"
-"""Environment variable that names the data directory where no other is given."""
+DATA_DIRECTORY_VARIABLE = "FL_AUDIT_DATA"  # environment variable that names the data directory where no other is given
 
 _HOW = f"give the directory that holds it with --data-dir or {DATA_DIRECTORY_VARIABLE}"
 _GZIP_MAGIC = b"\x1f\x8b"

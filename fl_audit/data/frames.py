@@ -28,8 +28,7 @@ from fl_audit.data.records import ColumnKind, ColumnUse, Source, side_by_side
 from fl_audit.data.table_text import DECIMAL_MARKS
 from fl_audit.errors import InputError, Remedy, require
 
-_USUAL = {"encoding": ("utf-8", "utf-8-sig"), "separator": (",",), "decimal": (".",)}
-"""How tables are mostly written."""
+_USUAL = {"encoding": ("utf-8", "utf-8-sig"), "separator": (",",), "decimal": (".",)}  # how tables are mostly written
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ from fl_audit.data.records import Records
 from fl_audit.data.totals import approximate_totals, total_dissimilarity
 from fl_audit.errors import require
 
-_KEPT = 2**21
-"""Largest number of pairs that are kept at once to find the pair of a rank."""
+_KEPT = 2**21  # largest number of pairs that are kept at once to find the pair of a rank
 
 
 def ranked_records(records: Records, measure: Measure, count: int, farthest: bool = True) -> tuple[int, ...]:

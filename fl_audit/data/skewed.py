@@ -14,18 +14,14 @@ from fl_audit.data.records import Records, Source
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
 
-SKEWED_CLASSES = (10, 20, 50, 100)
-"""Numbers of classes that the paper has."""
-SKEWED_RECORDS = 200_000
-"""Number of records that the paper has, half of them test records here."""
+SKEWED_CLASSES = (10, 20, 50, 100)  # numbers of classes that the paper has
+SKEWED_RECORDS = 200_000  # number of records that the paper has, half of them test records here
 FEATURES = 600
 
 _SEED = 0
-_BLOCK = 1000
-"""Records that are drawn at a time: a block's draws depend on its number alone."""
+_BLOCK = 1000  # records that are drawn at a time: a block's draws depend on its number alone
 _TENTHS = 10
-_INDICATOR, _NOISE_OF_POOL, _NOISE_OF_TEST = 8, 2, 5
-"""Probabilities of a 1, in tenths."""
+_INDICATOR, _NOISE_OF_POOL, _NOISE_OF_TEST = 8, 2, 5  # probabilities of a 1, in tenths
 
 
 def load_skewed_purchases(classes: int = SKEWED_CLASSES[0], records: int = SKEWED_RECORDS) -> Source:

@@ -21,10 +21,8 @@ from fl_audit.learning.sampling import Portion
 from fl_audit.learning.stacked import StackedModel
 
 STEPS = 150
-_RATE = 0.05
-"""Step size of Adam, as a share of a feature's range."""
-_MARGIN = 2.0
-"""Length that is aimed at, over the clipping norm: a gradient that begins longer stays clipped longer."""
+_RATE = 0.05  # step size of Adam, as a share of a feature's range
+_MARGIN = 2.0  # length that is aimed at, over the clipping norm: a gradient that begins longer stays clipped longer
 _NOTHING = 1e-12
 
 

@@ -28,8 +28,7 @@ _PLAN: tuple[int | None, ...] = (
 _COLOURS, _SHRINKING = 3, 32
 _MEAN, _SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """By which torchvision's weights want colours in [0, 1] standardised."""
-_TOGETHER = 16
-"""Images that pass at a time: always as many, so that all parties compute alike."""
+_TOGETHER = 16  # images that pass at a time: always as many, so that all parties compute alike
 _SUFFIXES = (".safetensors", ".pt", ".pth")
 
 

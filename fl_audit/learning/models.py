@@ -194,8 +194,7 @@ _BUILT_IN: dict[str, Callable[[Sequence[int], int], nn.Module]] = {
 
 
 _OUR_FILES = (Path(__file__), Path(user_modules.__file__))
-READ_GRAPHS = ("dgcnn",)
-"""The built-in models for graphs."""
+READ_GRAPHS = ("dgcnn",)  # the built-in models for graphs
 
 
 def model_names() -> tuple[str, ...]:

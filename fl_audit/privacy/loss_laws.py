@@ -23,8 +23,7 @@ from fl_audit.privacy.events import (
     exact_gaussian_mu,
 )
 
-_REACH = 9.5
-"""Standard deviations of Gaussian noise kept on the grid: what lies beyond has probability 1e-21."""
+_REACH = 9.5  # standard deviations of Gaussian noise kept on the grid: what lies beyond has probability 1e-21
 
 
 @dataclass(frozen=True, eq=False)

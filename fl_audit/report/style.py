@@ -21,8 +21,7 @@ from fl_audit.errors import require
 _FORMATS = (".png", ".pdf", ".svg")
 
 WIDTH = 7.6
-REPORT_WIDTH = 5.2
-"""Of a report's figures: on a phone their words are as large as those around them."""
+REPORT_WIDTH = 5.2  # of a report's figures: on a phone their words are as large as those around them
 HEIGHT = 4.3
 DOTS_PER_INCH = 150
 
@@ -34,11 +33,9 @@ MUTED = "#5c5c5c"
 GRID = "#dddddd"
 PALE = "#e9e9e9"
 
-_CHARACTERS = 56
-"""So many of the usual letters fit beside each other in a report's figure."""
+_CHARACTERS = 56  # so many of the usual letters fit beside each other in a report's figure
 _SHORT_LABEL = 22
-_LINE = 0.19
-"""Height of a line of a legend, in inches."""
+_LINE = 0.19  # height of a line of a legend, in inches
 
 
 @dataclass(frozen=True)

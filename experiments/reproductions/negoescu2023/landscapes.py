@@ -47,10 +47,8 @@ LIMITS = {
     EpsilonStarTask.ADULT: ("below 0.3", 0.3),
 }
 """Upper limit of Epsilon* that section 4.2 states: for all private models of Purchase-100, for all models of Adult."""
-SAMPLES = 1000
-"""Number of pairs of samples that are drawn to see what Epsilon* is where nothing leaks."""
-OVERFITTED_FROM = 5
-"""Section 4.2 compares private models with baselines that were trained for at least so many epochs."""
+SAMPLES = 1000  # number of pairs of samples that are drawn to see what Epsilon* is where nothing leaks
+OVERFITTED_FROM = 5  # section 4.2 compares private models with baselines that were trained for at least so many epochs
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,9 @@ from fl_audit.data.records import Source, TableColumn
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
 
-_REACH = 2
-"""Pixels by which an image is moved at most."""
+_REACH = 2  # pixels by which an image is moved at most
 _IMAGE_QUERIES = 2 * (2 * _REACH + 1) ** 2
-_RESAMPLED = 0.05
-"""Share of the columns of a row that a query takes from elsewhere."""
+_RESAMPLED = 0.05  # share of the columns of a row that a query takes from elsewhere
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from fl_audit.privacy.events import LaplaceRelease, RandomizedResponse, ReleaseE
 
 Features = Floats32
 
-_DRAWS = 2**20
-"""Numbers drawn at a time, so that memory does not grow with the records."""
+_DRAWS = 2**20  # numbers drawn at a time, so that memory does not grow with the records
 
 
 def pure_epsilon(events: Iterable[ReleaseEvent]) -> float:

@@ -13,8 +13,7 @@ from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 
-FEWEST_VALUES = 100
-"""Number of values from which the limiting law of the distance is used."""
+FEWEST_VALUES = 100  # number of values from which the limiting law of the distance is used
 
 _TAIL = 3.0
 _TAIL_SHARE = float(2 * ndtr(-_TAIL))

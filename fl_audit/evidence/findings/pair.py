@@ -22,8 +22,7 @@ from fl_audit.evidence.finished_run import FinishedRun
 CURVE_POINTS = 9
 
 
-FEWEST_WORLDS = 20
-"""With fewer worlds there is no curve: there would be nothing to see."""
+FEWEST_WORLDS = 20  # with fewer worlds there is no curve: there would be nothing to see
 
 
 @dataclass(frozen=True)

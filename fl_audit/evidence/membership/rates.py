@@ -25,8 +25,7 @@ from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
 
-SMALL_RATES = (0.001, 0.01)
-"""The false-positive rates at which the TPR is reported (Carlini et al. 2022)."""
+SMALL_RATES = (0.001, 0.01)  # the false-positive rates at which the TPR is reported (Carlini et al. 2022)
 
 _CELLS_AT_ONCE = 500_000
 _ROOM = 1.5

@@ -17,8 +17,7 @@ from fl_audit.errors import require
 from fl_audit.evidence.star.epsilon_star import require_cut, require_star_delta
 from fl_audit.evidence.star.loss_samples import checked_pair
 
-EMPIRICAL_CUT = 0.001
-"""The stability cut of appendix 8.1 for the empirical form."""
+EMPIRICAL_CUT = 0.001  # the stability cut of appendix 8.1 for the empirical form
 
 
 @dataclass(frozen=True)

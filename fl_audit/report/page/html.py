@@ -23,10 +23,8 @@ from fl_audit.report.wording import percent, plural
 
 ON_ITS_WORD = "Computed as if the claimed noise were there. The promise was broken, so nothing here acquits."
 """Above what takes a promise at its word that was broken."""
-MOST_FAILED = 4
-"""Failed tests that the page names; the appendix has all of them."""
-_ALONE = "shows no breach by itself"
-"""What is said of a number within the promise where another broke it."""
+MOST_FAILED = 4  # failed tests that the page names; the appendix has all of them
+_ALONE = "shows no breach by itself"  # what is said of a number within the promise where another broke it
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 
 from fl_audit.report.page.palette import DRAWN
 
-_LONG_NUMBER = re.compile(r"(\.\d\d)\d+")
-"""Hundredths of a point are finer than any screen."""
+_LONG_NUMBER = re.compile(r"(\.\d\d)\d+")  # hundredths of a point are finer than any screen
 _FONT = re.compile(r"font: (?:(\w+) )?([\d.]+)px [^;\"]+")
 _REFERENCE = re.compile(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"")
 _NOT_IN_A_PAGE = re.compile(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", re.DOTALL)

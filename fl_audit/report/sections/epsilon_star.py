@@ -13,8 +13,7 @@ from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.style import INK, MUTED, finish_axes, whole_number_axis
 from fl_audit.report.wording import number_text
 
-SQUASH = 4.0
-"""A promised epsilon more than this many times above the largest Epsilon* drawn would flatten the curve."""
+SQUASH = 4.0  # a promised epsilon more than this many times above the largest Epsilon* drawn would flatten the curve
 
 
 def _sentence(star: StarNumbers, contents: RunContents) -> str:

@@ -18,8 +18,7 @@ from fl_audit.report.sections.promise import belief_bounds
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, draw_limit, finish_axes, span
 from fl_audit.report.wording import number_text, percent, plural
 
-FEWEST_FOR_HISTOGRAM = 20
-"""Below this many worlds each is drawn as a mark of its own."""
+FEWEST_FOR_HISTOGRAM = 20  # below this many worlds each is drawn as a mark of its own
 
 _COUNTED = "counted; worlds are independent repetitions"
 

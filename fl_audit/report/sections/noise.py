@@ -18,8 +18,7 @@ from fl_audit.report.tests_table import told_tests
 from fl_audit.report.units import unit_words
 from fl_audit.report.wording import percent, ratio_text
 
-MOST_TENSORS = 8
-"""The figure shows no more tensors than these, those with the smallest measured ratio."""
+MOST_TENSORS = 8  # the figure shows no more tensors than these, those with the smallest measured ratio
 
 _EXACT = "exact chi-square interval; each sum is that of D or of D', as both sides of the promise say"
 
