@@ -4,7 +4,6 @@ Bernau et al. 2019, section 4.5, define it to imitate transfer learning: a model
 and is tested on carts of another law. There is no file, and everybody who generates it gets the same records.
 """
 
-import math
 from functools import partial
 
 import numpy as np
@@ -68,19 +67,6 @@ def load_skewed_purchases(classes: int = SKEWED_CLASSES[0], records: int = SKEWE
         f"{FEATURES} binary features, {classes} classes"
     )
     return Source("skewed-purchases", pool, test, description)
-
-
-def entropy_gap(classes: int) -> float:
-    """Return by how much the entropy of a test bit exceeds that of a bit of the pool, given the class, in bits.
-
-    The mean over positions: (1 - 1/classes) (H(0.5) - H(0.2)), 0.25 to 0.275. The paper says about 0.3.
-    """
-
-    def entropy(tenths: int) -> float:
-        shares = (tenths / _TENTHS, 1 - tenths / _TENTHS)
-        return -sum(share * math.log2(share) for share in shares)
-
-    return (1 - 1 / classes) * (entropy(_NOISE_OF_TEST) - entropy(_NOISE_OF_POOL))
 
 
 def _drawn(records: int, classes: int, noise: int, part: int) -> Records:

@@ -135,9 +135,8 @@ def test_a_client_that_misbehaves_gets_one_line(kind: str, small_plan: MakePlan,
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize(
-    "kind", ["raises 5 MB", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("exits", "no array"))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["raises 5 MB", "exits", "no array"])
 def test_on_ray_too(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
     spoil, said = TABLE[kind]
     stop(kind, spoil, said, Engine.RAY, small_plan, tmp_path)

@@ -65,12 +65,6 @@ class InsiderFindings:
         return float(np.mean(self.sensitivities < SENSITIVITY_FLOOR * CLIPPING_NORM))
 
     @property
-    def log_odds_of_truth(self) -> Floats:
-        """Final log-odds of the data set that was really used, shape (worlds,)."""
-        sign = np.where(self.worlds["bit"].to_numpy() == 1, 1.0, -1.0)
-        return np.asarray(sign * self.worlds["log_odds"].to_numpy(dtype=np.float64), dtype=np.float64)
-
-    @property
     def engine(self) -> str:
         """Where the clients ran."""
         return str(self.summary["timing"]["engine"] or "not noted")
