@@ -96,7 +96,7 @@ class Run:
     def _repr_html_(self) -> str:
         """Return the verdict and the main numbers for a notebook."""
         return html_table(
-            f"{capital(str(self.verdict))}: {self.path.name}", _rows(self.summary), [self.summary["scope"]]
+            _rows(self.summary), f"{capital(str(self.verdict))}: {self.path.name}", [self.summary["scope"]]
         )
 
     def __repr__(self) -> str:

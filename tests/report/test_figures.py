@@ -21,8 +21,7 @@ from fl_audit.game.crafted import CraftedMeasures
 from fl_audit.report import style
 from fl_audit.report.curves import quantiles_by_round
 from fl_audit.report.finding import RunContents
-from fl_audit.report.page.pictures import draw_all
-from fl_audit.report.page.svg import to_svg
+from fl_audit.report.page.pictures import draw_all, to_svg
 from fl_audit.report.sections.epsilon_star import promise_fits
 from fl_audit.report.sections.noise import MOST_TENSORS, NOISE
 from fl_audit.report.sections.registry import SECTIONS, measured, report_contents

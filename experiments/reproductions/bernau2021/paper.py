@@ -29,7 +29,7 @@ from experiments.reproductions.items import ItemResult
 from experiments.reproductions.papers import Context, Extent, Item, MadeItems, Paper
 from experiments.reproductions.sources import find_data
 from fl_audit.report.law_words import AUDIT_DEVICE
-from fl_audit.report.page.markup import html_table
+from fl_audit.report.page.markup import page_table
 from fl_audit.report.wording import number_text, plural
 
 NO_DATA = "none of its data sets is there"
@@ -159,4 +159,4 @@ def _played(runs: Sequence[InsiderFindings]) -> str:
         for found in runs
     ]  # fmt: skip
     columns = ("Setting", "Model and records", "Dissimilarity", "Noise multiplier", "Worlds", "Engine")
-    return f"<p>{escape(common)}</p>\n{html_table(columns, rows, numbers=(3, 4))}"
+    return f"<p>{escape(common)}</p>\n{page_table(columns, rows, numbers=(3, 4))}"

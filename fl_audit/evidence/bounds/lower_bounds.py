@@ -92,7 +92,7 @@ class LowerBound:
             ("limit of detection", f"{self.limit_of_detection:.4g}"),
             ("scores of members and non-members", f"{self.members:,} and {self.nonmembers:,}"),
         ]
-        return html_table(f"Lower bound on epsilon, {self.method}", rows, (self.assumption, *self.warnings))
+        return html_table(rows, f"Lower bound on epsilon, {self.method}", (self.assumption, *self.warnings))
 
 
 def bound_json(bound: LowerBound) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class StarEstimate:
             ("AUC of the loss threshold attack", f"{float(self.attacks.auc):.3f}"),
             ("losses of members and population", f"{self.members:,} and {self.population:,}"),
         ]
-        return html_table(f"Epsilon*, {self.method}", rows, self.warnings)
+        return html_table(rows, f"Epsilon*, {self.method}", self.warnings)
 
 
 def estimate_epsilon_star(

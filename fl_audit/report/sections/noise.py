@@ -14,7 +14,7 @@ from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Sectio
 from fl_audit.report.reading import aside, reading_of
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, IntervalRow, draw_intervals, draw_limit, finish_axes
 from fl_audit.report.test_words import MISSING_WORDS
-from fl_audit.report.tests_table import told_tests
+from fl_audit.report.tests_table import ToldTests
 from fl_audit.report.units import unit_words
 from fl_audit.report.wording import percent, ratio_text
 
@@ -80,7 +80,7 @@ def _said(numbers: NoiseNumbers, run: FinishedRun) -> Mapping[str, Any]:
     words, judgement = unit_words(run.facts.relation), numbers.judgement
     told = {
         "excess": excess_text(judgement),
-        "tests": [told.to_json() for told in told_tests(judgement, words)],
+        "tests": [told.to_json() for told in ToldTests(judgement, words).each],
         "not_offered": [{"name": str(name), "reason": MISSING_WORDS[reason]} for name, reason in judgement.not_offered],
     }
     return {"noise": numbers.to_json()["noise"] | told}
