@@ -3,11 +3,15 @@
 import inspect
 import json
 import re
+import subprocess
+import tomllib
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from mkdocs.config.defaults import MkDocsConfig
 from typer.main import get_command
 
 if TYPE_CHECKING:
@@ -16,6 +20,19 @@ if TYPE_CHECKING:
 MARKER = re.compile(r"<!-- generated: ([\w-]+) -->")
 WIDTH = 84
 """Columns of the help of a command."""
+ROOT = Path(__file__).parents[2]
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Say on every page which version it is of, and where the repository is that it was built in; called by MkDocs."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    config.copyright = f"fl_audit {version}"
+    command = ["git", "remote", "get-url", "origin"]
+    asked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    # A remote of another kind is nothing that a reader could open.
+    if config.repo_url is None and (address := asked.stdout.strip()).startswith("https://"):
+        config.repo_url = address.removesuffix(".git")
+    return config
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -40,7 +57,10 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def settings() -> str:
-    """Return a table for each section of a configuration, with every key that `fl-audit settings` lists."""
+    """Return a list for each section of a configuration, with every key that `fl-audit settings` lists.
+
+    A list and no table: it fits a phone.
+    """
     from experiments.runs.config import RunConfig
     from experiments.runs.config.described import settings as described
 
@@ -48,8 +68,7 @@ def settings() -> str:
     for section, field in RunConfig.model_fields.items():
         about = _paragraphs(inspect.getdoc(field.annotation) or "")
         rows = [_setting_row(one) for one in described(section)]
-        head = ["| key | default | what it is for | accepted |", "| --- | --- | --- | --- |"]
-        parts.append("\n".join([f"## [{section}]", "", about, "", *head, *rows]))
+        parts.append("\n\n".join([f"## [{section}]", about, f"<dl class='settings'>\n{''.join(rows)}</dl>"]))
     return "\n\n".join(parts)
 
 
@@ -58,10 +77,16 @@ def _paragraphs(text: str) -> str:
     return "\n\n".join(" ".join(one.split()) for one in text.split("\n\n"))
 
 
+def _in_html(text: str) -> str:
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
+
+
 def _setting_row(setting: "Setting") -> str:
-    default = "" if setting.default is None else f"`{json.dumps(setting.default)}`"
-    cells = (f"`{setting.key.partition('.')[2]}`", default, setting.explanation, setting.accepted)
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    default = "" if setting.default is None else f" = <code>{escape(json.dumps(setting.default))}</code>"
+    key, told = setting.key.partition(".")[2], [_in_html(one) for one in (setting.explanation, setting.accepted)]
+    name = setting.key.replace(".", "-")
+    accepted = f"<dd class='accepted'>{told[1]}</dd>\n" if told[1] else ""
+    return f"<dt id='{name}'><code>{escape(key)}</code>{default}</dt>\n<dd>{told[0]}</dd>\n{accepted}"
 
 
 def commands() -> str:
@@ -82,7 +107,7 @@ def _help(command: click.Command, name: str) -> str:
 
 def contributing() -> str:
     """Return CONTRIBUTING.md, whose links lead from the root of the repository, as it stands on the site."""
-    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     return text.replace("](docs/contributing/", "](")
 
 

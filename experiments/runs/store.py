@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pyarrow import Table
 from pyarrow.lib import ArrowException
+from pyarrow.parquet import write_table as write_parquet
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -53,8 +55,22 @@ class _Manifest(BaseModel):
 
 
 def write_table(frame: pd.DataFrame, file: Path) -> None:
-    """Write a table; measured noise repeats no value, and takes two thirds of the space so."""
-    frame.to_parquet(file, index=False, compression="zstd", use_dictionary=False)
+    """Write a table as small as it goes without loss.
+
+    Measured noise repeats no value, so dictionaries only cost space. Its signs and exponents do repeat, which shows
+    once the bytes of all numbers are sorted by their place.
+    """
+    floats = [name for name, kind in frame.dtypes.items() if kind.kind == "f"]
+    write_parquet(
+        # What pandas adds about its columns takes as much as four of them, and none of ours needs it.
+        Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None),
+        file,
+        compression="zstd",
+        compression_level=12,
+        use_dictionary=False,
+        use_byte_stream_split=floats,
+        write_statistics=False,
+    )
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def stride_sizes(parameters: int) -> Integers:
 def stride_names(parameters: int) -> list[str]:
     """Return which coordinates are in every class, in words."""
     step = stride_step(parameters)
-    return [f"every {STRIDES * step}th coordinate from {first * step}" for first in range(STRIDES)]
+    return [f"one coordinate in {STRIDES * step}, from number {first * step}" for first in range(STRIDES)]
 
 
 @dataclass(frozen=True)

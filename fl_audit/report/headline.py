@@ -69,6 +69,9 @@ def _promised(contents: RunContents) -> Fact:
     note = f"epsilon {epsilon} at delta {delta} ({promise.accountant})"
     if promise.noise_multiplier is not None:
         note += f"; noise multiplier {number_text(promise.noise_multiplier, 3)}"
+    if promise.belief_bound >= 1:
+        beside = note.removeprefix(f"epsilon {epsilon} ")
+        return Fact("Promised: epsilon at most", epsilon, f"{beside}; so weak that one may become sure")
     if promise.prior == 0.5:
         return Fact("Promised: nobody is surer than", percent(promise.belief_bound), note)
     other = percent(bound_in_other(promise.belief_bound, promise.prior))
@@ -141,6 +144,8 @@ def _after_consistent(contents: RunContents) -> str:
     """Return what a run that found nothing leaves to do."""
     if verdict_of(contents).judges_canaries:
         return worlds_needed_text(verdict_of(contents))
+    if verdict_of(contents).names_candidates:
+        return "Play more worlds to find smaller breaches; other candidates (seed in [data]) may be more exposed."
     device = "" if contents.facts.is_private_release else "Hand out none of these test pieces. "
     spare = contents.find(NoiseNumbers)
     excess = "There is more noise than the promise needs: less would keep it too. " * bool(

@@ -19,7 +19,7 @@ from fl_audit.randomness import Purpose, generator
 
 FEWEST_DRAWS = 8  # number of rounds, over all worlds, from which coordinates are compared with each other
 
-FEWEST_JOINT_DRAWS = 50
+FEWEST_JOINT_DRAWS = 100
 """The same for all coordinates together: of fewer rounds the law of the sum is too far from a gamma law."""
 
 _FEWEST_TERMS = 5000

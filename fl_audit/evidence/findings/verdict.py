@@ -35,6 +35,11 @@ class VerdictNumbers:
         )
 
     @property
+    def names_candidates(self) -> bool:
+        """Whether first guesses among candidates were judged, and no pair of data sets."""
+        return self.judgement is not None and any(test.name == TestName.CANDIDATES for test in self.judgement.tests)
+
+    @property
     def judges_canaries(self) -> bool:
         """Whether the canaries of one training were judged, and no pair of data sets."""
         return self.judgement is not None and any(test.name == TestName.CANARIES for test in self.judgement.tests)

@@ -59,7 +59,8 @@ _FIRST_SCREEN = """
 .gauge .bar.shown { background: var(--shown); }
 .gauge .bar.beyond { background: var(--beyond); }
 .gauge .bar.findable { background: none; border: 2px solid var(--ink); border-right: 0; }
-.gauge .bar.blind { background: repeating-linear-gradient(135deg, var(--line) 0 2px, transparent 2px 6px); }
+.gauge .bar.blind {
+  background: repeating-linear-gradient(135deg, var(--line), var(--line) 2px, transparent 2px, transparent 6px); }
 .gauge .line { position: absolute; top: 0; height: 100%; border-left: 2px solid var(--ink); }
 .gauge .kept { position: absolute; top: 0; height: 100%; border-left: 2px dotted var(--ink); }
 .gauge .axis { font-size: .78rem; color: var(--muted); }

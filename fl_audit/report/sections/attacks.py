@@ -103,7 +103,7 @@ def _rows(numbers: AttackNumbers, contents: RunContents) -> list[Row]:
             )
         proved = None if one.bound is None else finite(one.bound.epsilon)
         found.append(Row(f"Lower bound on epsilon, {said} (nats)", proved, basis, limit=epsilon,
-                         on_page=one.bound is not None))  # fmt: skip
+                         on_page=bool(proved)))  # fmt: skip
         if one.one_run is not None:
             at = f"holds at {percent(one.one_run.confidence)} confidence; coins are independent"
             counted = f"{one.one_run.guesses.right} of {one.one_run.guesses.guessed} guesses right in world 0"

@@ -44,6 +44,8 @@ def _sentence(numbers: PromiseNumbers, contents: RunContents) -> str:
         return "These models were trained without any protection: nothing was promised."
     watcher, words = watcher_text(facts), contents.words
     bound, chance = percent(promise.belief_bound), one_in(promise.delta)
+    if promise.belief_bound >= 1:
+        return f"The promise is so weak that somebody who {watcher} may become sure {words.whether}."
     if facts.prior != 0.5:
         other = percent(belief_bounds(facts)[0])
         return (
@@ -67,16 +69,17 @@ def person_text(contents: RunContents) -> str:
         if contents.words.one == "client"
         else "one of the records is yours"
     )
+    used = "they were used" if contents.words.one == "client" else "it was used"
     right = percent(round((1 + promise.advantage_bound_exact) / 2, 3))
     limit = (
-        f"becomes more than {percent(promise.belief_bound)} sure that it was used, with a chance of "
+        f"becomes more than {percent(promise.belief_bound)} sure that {used}, with a chance of "
         f"{one_in(promise.delta)} at most"
     )
     if promise.belief_bound >= 1:
-        limit = "may become sure that it was used"
+        limit = f"may become sure that {used}"
     text = (
         f"Suppose {whose}. Somebody who knows all the others and watches everything {limit}. At even odds the best "
-        f"possible guess whether it was used is right in {right} of cases at most; a coin is right in 50{chr(160)}%."
+        f"possible guess whether {used} is right in {right} of cases at most; a coin is right in 50{chr(160)}%."
     )
     named = promise.reconstruction_bound(1 / CANDIDATES)
     if named is not None:

@@ -34,8 +34,9 @@ def banner(contents: RunContents) -> Banner:
             line = _broken(contents)
         case Verdict.CONSISTENT:
             assert numbers.judgement is not None, "only what was judged is consistent"
-            tests = plural(len(numbers.judgement.tests), "test")
-            line = f"None of {tests} contradicts the promise. {_limits(contents)}".strip()
+            tests = len(numbers.judgement.tests)
+            none = "The one test does not contradict" if tests == 1 else f"None of {tests} tests contradicts"
+            line = f"{none} the promise. {_limits(contents)}".strip()
         case Verdict.INCONCLUSIVE:
             line = f"{_too_little(numbers)} {worlds_needed_text(numbers)}"
         case Verdict.NO_PROMISE:
@@ -62,8 +63,7 @@ def _too_little(numbers: VerdictNumbers) -> str:
     found = numbers.judgement
     assert found is not None, "only what was judged is inconclusive"
     # First guesses are held to their own bound, which may be passed where no epsilon can be shown.
-    counts_hits = found.tests[0].name is TestName.CANDIDATES
-    if numbers.judges_scores and not counts_hits and found.limit_of_detection <= numbers.promised:
+    if numbers.judges_scores and not numbers.names_candidates and found.limit_of_detection <= numbers.promised:
         most, promised = number_text(found.limit_of_detection, 3), number_text(numbers.promised, 3)
         return (
             f"Too few trials to tell: so few could show an epsilon of {most} at most, and {promised} is promised, so "
@@ -91,7 +91,7 @@ def worlds_needed_text(numbers: VerdictNumbers) -> str:
 def _limits(contents: RunContents) -> str:
     """Return which share of the noise could not be missing without being found, in a sentence; or what scores show."""
     numbers, unit = verdict_of(contents), contents.words.one
-    if numbers.judgement is not None and numbers.judgement.tests[0].name is TestName.CANDIDATES:
+    if numbers.judgement is not None and numbers.names_candidates:
         share = percent(numbers.judgement.tests[0].limit)
         return f"Had the right {unit} been named in {share} of the trials we would have found it."
     if numbers.judges_scores and numbers.judgement is not None:
@@ -160,6 +160,12 @@ def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
             "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "
             "much noise hides one of them in a round. Noise that depends on anybody's data was not looked for. "
             f"{_detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
+        )
+    if numbers.names_candidates:
+        return (
+            "A verdict covers these candidates and this seed (the challenger's secret) only; other candidates, other "
+            f"data and other seeds were not tried. {detection_text(found, promise, unit_words(facts.relation))} A "
+            "smaller breach may pass."
         )
     return (
         f"A verdict covers this pair of neighbouring training sets ({facts.neighbour}) and this seed (the "
