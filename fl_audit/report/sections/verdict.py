@@ -164,7 +164,7 @@ def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
     if numbers.names_candidates:
         return (
             "A verdict covers these candidates and this seed (the challenger's secret) only; other candidates, other "
-            f"data and other seeds were not tried. {detection_text(found, promise, unit_words(facts.relation))} A "
+            f"data and other seeds were not tried. {_detection_text(found, promise, unit_words(facts.relation))} A "
             "smaller breach may pass."
         )
     return (
