@@ -13,11 +13,6 @@ SCHEMA = 1  # of `summary.json`
 def read_json(path: Path) -> Any:
     """Read a JSON file of a run.
 
-    Parameters
-    ----------
-    path
-        The file.
-
     Raises
     ------
     InputError
@@ -65,11 +60,6 @@ def require_sealed(directory: Path) -> None:
 
 def read_summary(directory: Path) -> dict[str, Any]:
     """Read every number of a finished run, by finding.
-
-    Parameters
-    ----------
-    directory
-        Directory of the run.
 
     Raises
     ------

@@ -107,11 +107,6 @@ class Run:
 def read_run(path: str | Path) -> Run:
     """Read a finished run from its directory; nothing is computed again, and `challenger/` is not read.
 
-    Parameters
-    ----------
-    path
-        Directory that `fl-audit run` or `run_audit` made.
-
     Raises
     ------
     InputError

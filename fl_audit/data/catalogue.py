@@ -298,11 +298,6 @@ def is_found(name: str, data_dir: str | None = None) -> bool:
 def load_source(spec: DataSpec) -> Source:
     """Return the data set that `spec` names; its arrays are shared between callers and read-only.
 
-    Parameters
-    ----------
-    spec
-        Name, data directory and options.
-
     Raises
     ------
     InputError

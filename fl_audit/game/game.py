@@ -260,11 +260,6 @@ class Game:
 def load_game(public: PublicGame) -> Game:
     """Load the data of a game and build its model.
 
-    Parameters
-    ----------
-    public
-        The game; equal games are loaded once per process.
-
     Raises
     ------
     InputError

@@ -196,11 +196,6 @@ def is_blurred(share: Floats) -> Flags:
 def refuse_blurred(share: Floats) -> None:
     """Refuse models from which the release cannot be recovered because their rounding hides it.
 
-    Parameters
-    ----------
-    share
-        As for `is_blurred`, one number per world that counts.
-
     Raises
     ------
     InputError

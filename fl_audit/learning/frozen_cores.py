@@ -127,11 +127,6 @@ def find_weights(model: str, path: str | None) -> CoreWeights | None:
 def load_core(weights: CoreWeights) -> VggCore:
     """Read a frozen core. Nothing in the file is run.
 
-    Parameters
-    ----------
-    weights
-        The file, as `find_weights` found it.
-
     Raises
     ------
     InputError

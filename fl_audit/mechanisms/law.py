@@ -242,24 +242,12 @@ class ReleaseLaw:
         return np.broadcast_to(np.asarray(changes, dtype=np.float64), np.shape(shaped)).copy()
 
     def promised_multiplier(self, standpoint: Standpoint) -> float:
-        """Return z of one round against an adversary, of everything that is released in it; 0 without noise.
-
-        Parameters
-        ----------
-        standpoint
-            From where the adversary looks.
-        """
+        """Return z of one round against an adversary, of everything that is released in it; 0 without noise."""
         z = effective_noise_multiplier(self.noise, standpoint)
         return combined_multiplier(z, z * self.clipping.bit_noise) if isinstance(self.clipping, AdaptiveClipping) else z
 
     def round_multiplier(self, standpoint: Standpoint) -> float:
-        """Return the noise over the largest difference that one round may show an adversary; 0 without noise.
-
-        Parameters
-        ----------
-        standpoint
-            From where the adversary looks.
-        """
+        """Return the noise over the largest difference that one round may show an adversary; 0 without noise."""
         z = effective_noise_multiplier(self.noise, standpoint)
         if not isinstance(self.noise, CorrelatedGaussian):
             return z

@@ -237,19 +237,7 @@ def _for_hits(probability: float, chance: float, claim: Claim) -> float:
 def _require_above_floor(
     name: str, target: float, epsilon: float, target_at: Callable[[float], float], claim: Claim
 ) -> None:
-    """Refuse a target under what the accountant reports without any release, in the terms that the user chose.
-
-    Parameters
-    ----------
-    name, target
-        What was asked for.
-    epsilon
-        The epsilon through which it is kept.
-    target_at
-        Returns the target that an epsilon keeps.
-    claim
-        The claim: its accountant and delta decide.
-    """
+    """Refuse a target under what the accountant reports without any release, in the terms that the user chose."""
     floor = epsilon_of_mu(claim.accountant, 0.0, claim.delta)
     require(
         epsilon > floor,

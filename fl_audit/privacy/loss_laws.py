@@ -254,9 +254,7 @@ class SeenGaussianLoss(LossLaw):
 
 
 @dataclass(frozen=True)
-class LaplaceLoss(LossLaw):
-    """Laplace noise: the loss lies in [-epsilon, epsilon] with atoms at both ends."""
-
+class _AtomsAtBothEnds(LossLaw):
     epsilon: float
 
     @property
@@ -278,6 +276,11 @@ class LaplaceLoss(LossLaw):
     def is_pure(self) -> bool:
         """Always: no loss is above epsilon."""
         return True
+
+
+@dataclass(frozen=True)
+class LaplaceLoss(_AtomsAtBothEnds):
+    """Laplace noise: the loss lies in [-epsilon, epsilon] with atoms at both ends."""
 
     @property
     def deviation(self) -> float:
@@ -303,30 +306,8 @@ class LaplaceLoss(LossLaw):
 
 
 @dataclass(frozen=True)
-class ResponseLoss(LossLaw):
+class ResponseLoss(_AtomsAtBothEnds):
     """Randomized response: the loss is epsilon with probability e^epsilon / (1 + e^epsilon), otherwise -epsilon."""
-
-    epsilon: float
-
-    @property
-    def lowest(self) -> float:
-        """The loss -epsilon, which an atom holds."""
-        return -self.epsilon
-
-    @property
-    def highest(self) -> float:
-        """The loss epsilon, which an atom holds."""
-        return self.epsilon
-
-    @property
-    def symmetric(self) -> bool:
-        """Always: both neighbours play the same part."""
-        return True
-
-    @property
-    def is_pure(self) -> bool:
-        """Always: no loss is above epsilon."""
-        return True
 
     @property
     def deviation(self) -> float:

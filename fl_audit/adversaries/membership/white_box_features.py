@@ -101,13 +101,7 @@ class WhiteBoxFeatures:
 
     @staticmethod
     def over_worlds(parts: Sequence["WhiteBoxFeatures"]) -> "WhiteBoxFeatures":
-        """Return one value of several batches of worlds with the same targets and releases.
-
-        Parameters
-        ----------
-        parts
-            One or more.
-        """
+        """Return one value of several batches of worlds with the same targets and releases."""
         return _joined(parts, axis=0)
 
     def _with(self, arrays: dict[str, Floats32], labels: Integers) -> "WhiteBoxFeatures":
