@@ -101,9 +101,7 @@ def make(items: Sequence[InsiderItem], context: Context) -> MadeItems:
         context.announce(remark)
     makeable = tuple(item for item in items if not item.studies or item.data_of(found.data))
     wanted = [setting for item in makeable for setting in item.settings(item.data_of(found.data))]
-    runs = play(
-        wanted, context.extent, context.data_dir, context.runs, context.engine, context.progress, context.ray_address
-    )
+    runs = play(wanted, context)
     played = tuple(runs.values())
     data = ", ".join(one.title for one in found.data) or "no data needed"
     return MadeItems(
