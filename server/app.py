@@ -175,11 +175,7 @@ def build_server_app(
 
 
 def run_federation(
-    plan: FederationPlan,
-    grid: WatchedGrid,
-    sink: ResultSink,
-    clock: FederationClock,
-    on_round: Callable[[int], None],
+    plan: FederationPlan, grid: WatchedGrid, sink: ResultSink, clock: FederationClock, on_round: Callable[[int], None]
 ) -> None:
     """Play all batches of a plan on a grid that notices failures and silence.
 

@@ -76,10 +76,7 @@ SetOption = Annotated[
 EngineOption = Annotated[
     str,
     typer.Option(
-        "--engine",
-        metavar="ray|local",
-        help="Flower's runtime on Ray, or this process.",
-        autocompletion=among(Engine),
+        "--engine", metavar="ray|local", help="Flower's runtime on Ray, or this process.", autocompletion=among(Engine)
     ),
 ]
 AddressOption = Annotated[

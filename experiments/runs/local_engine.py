@@ -260,10 +260,6 @@ def run_locally(
     """
     settle_flower()
     context = Context(
-        run_id=_RUN_ID,
-        node_id=_SERVER_NODE_ID,
-        node_config=UserConfig(),
-        state=RecordDict(),
-        run_config=UserConfig(),
+        run_id=_RUN_ID, node_id=_SERVER_NODE_ID, node_config=UserConfig(), state=RecordDict(), run_config=UserConfig()
     )
     server_app(grid=LocalGrid(client_app, clients, time_limit, actors, read_ahead), context=context)

@@ -244,9 +244,7 @@ class Residuals:
     def without_low_bits(self) -> "Residuals":
         """Return the same with low bits that are not offered."""
         return replace(
-            self,
-            low_bits=np.full_like(self.low_bits, np.nan),
-            low_bits_count=np.zeros_like(self.low_bits_count),
+            self, low_bits=np.full_like(self.low_bits, np.nan), low_bits_count=np.zeros_like(self.low_bits_count)
         )
 
     def as_array(self) -> Floats:

@@ -112,11 +112,7 @@ def encode_owners(values: NDArray[np.generic], what: str) -> Owners:
 
 
 def build_records(
-    features: NDArray[np.generic],
-    labels: Integers,
-    classes: int,
-    path: Path,
-    owners: Owners = UNKNOWN_OWNERS,
+    features: NDArray[np.generic], labels: Integers, classes: int, path: Path, owners: Owners = UNKNOWN_OWNERS
 ) -> Records:
     """Return `Records`, with the file's name before any complaint.
 

@@ -59,12 +59,7 @@ class Contributed:
 
 
 def contributed(
-    game: Game,
-    client: int,
-    examples: Examples,
-    models: Tensor,
-    moment: Moment,
-    taking_part: Tensor | None = None,
+    game: Game, client: int, examples: Examples, models: Tensor, moment: Moment, taking_part: Tensor | None = None
 ) -> Contributed:
     """Return what some examples of a client contribute, clipped, where that is public given the examples.
 

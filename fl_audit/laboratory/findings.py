@@ -96,11 +96,7 @@ def findings(trial: Trial, words: Mapping[str, str], mends: Mapping[str, str]) -
     )
     return tuple(
         Finding(
-            attempt,
-            words[attempt.lead.kind],
-            mends[attempt.lead.kind],
-            noise_reading(trial.claim, attempt),
-            success,
+            attempt, words[attempt.lead.kind], mends[attempt.lead.kind], noise_reading(trial.claim, attempt), success
         )
         for attempt in attempts
     )

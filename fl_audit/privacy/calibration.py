@@ -187,11 +187,7 @@ def _for_belief(belief: float, claim: Claim) -> float:
             mu, unit = mu_from_belief(belief, claim.delta, claim.sensitivities, claim.prior), claim.profile.gaussian_mu
             if unit is not None:
                 return unit / mu
-            return _by_curves(
-                lambda curves: _log_odds_at(curves, claim) / log_odds - 1,
-                claim,
-                _start(claim, mu),
-            )
+            return _by_curves(lambda curves: _log_odds_at(curves, claim) / log_odds - 1, claim, _start(claim, mu))
         case _:
             assert_never(claim.accountant)
 

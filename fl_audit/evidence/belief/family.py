@@ -96,12 +96,7 @@ _SHARES = {
     TestName.SECRET_ALONG_RECORD: 0.03,
     TestName.DISTINGUISHER: 0.02,
 }
-_ABOUT_SECRET = (
-    TestName.SECRET_TOTAL,
-    TestName.SECRET_PLACE,
-    TestName.SECRET_ALONG_RECORD,
-    TestName.DISTINGUISHER,
-)
+_ABOUT_SECRET = (TestName.SECRET_TOTAL, TestName.SECRET_PLACE, TestName.SECRET_ALONG_RECORD, TestName.DISTINGUISHER)
 
 
 @dataclass(frozen=True)

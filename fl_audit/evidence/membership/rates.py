@@ -95,10 +95,7 @@ def roc_curve(scores: ArrayLike, membership: Membership) -> RocCurve:
     ranked = _Ranked(_checked(scores, membership), membership)
     hits, alarms = (found[0, ranked.last] for found in ranked.counts(np.ones((1, membership.worlds))))
     start = np.zeros(1)
-    return RocCurve(
-        fpr=np.concatenate([start, alarms / alarms[-1]]),
-        tpr=np.concatenate([start, hits / hits[-1]]),
-    )
+    return RocCurve(fpr=np.concatenate([start, alarms / alarms[-1]]), tpr=np.concatenate([start, hits / hits[-1]]))
 
 
 def membership_rates(

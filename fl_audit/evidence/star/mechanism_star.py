@@ -123,11 +123,7 @@ def mechanism_star_gaussian(
 
 
 def parametric_mechanism_star(
-    member_losses: ArrayLike,
-    population_losses: ArrayLike,
-    delta: float,
-    shift: float = 1.0,
-    confidence: float = 0.95,
+    member_losses: ArrayLike, population_losses: ArrayLike, delta: float, shift: float = 1.0, confidence: float = 0.95
 ) -> MechanismStar:
     """Return estimates of both numbers by normals fitted to the losses of each model, and a lower bound.
 
