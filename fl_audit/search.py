@@ -16,10 +16,8 @@ def largest_kept(kept: Callable[[float], bool], start: float, relative: float = 
 
     Parameters
     ----------
-    kept
-        Whether a number keeps the promise.
-    start
-        A positive number near the answer.
+    kept, start
+        Whether a number keeps the promise; a positive number near the answer.
     relative
         Relative width to which the answer is bracketed; the kept end is returned.
     """
@@ -31,10 +29,8 @@ def smallest_kept(kept: Callable[[float], bool], start: float, relative: float =
 
     Parameters
     ----------
-    kept
-        Whether a number keeps the promise.
-    start
-        A positive number near the answer.
+    kept, start
+        Whether a number keeps the promise; a positive number near the answer.
     relative
         Relative width to which the answer is bracketed; the kept end is returned.
     lowest
@@ -192,10 +188,8 @@ def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
 
     Parameters
     ----------
-    holds
-        Whether it holds at a number.
-    most
-        Where the search gives up.
+    holds, most
+        Whether it holds at a number; where the search gives up.
     """
     high = 1
     while not holds(high):

@@ -68,10 +68,8 @@ def waves(batches: Sequence[WorldBatch], in_flight: int) -> list[tuple[WorldBatc
 
     Parameters
     ----------
-    batches
-        In their order.
-    in_flight
-        From 1.
+    batches, in_flight
+        In their order; from 1.
 
     Raises
     ------

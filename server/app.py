@@ -153,10 +153,8 @@ def build_server_app(
 
     Parameters
     ----------
-    plan
-        What to do.
-    sink
-        Takes finished batches.
+    plan, sink
+        What to do; takes finished batches.
     clock
         Told when the federation is ready and when it has finished.
     on_round

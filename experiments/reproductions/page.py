@@ -36,12 +36,8 @@ def render_page(name: str, extent: Extent, paper: Paper[Any], made: MadeItems, p
     ----------
     name
         Name of the paper or item that was asked for.
-    extent
-        Full or quick.
-    paper
-        The paper that is reproduced.
-    made
-        The items that were made.
+    extent, paper, made
+        Full or quick; the paper that is reproduced; the items that were made.
     pictures
         PNG bytes by the key of the item.
     """

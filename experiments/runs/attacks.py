@@ -32,10 +32,8 @@ def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.
 
     Parameters
     ----------
-    plan
-        The run.
-    store
-        Its finished batches.
+    plan, store
+        The run; its finished batches.
     targets
         One row a world and target, worlds and targets in order.
 

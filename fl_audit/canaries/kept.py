@@ -70,10 +70,8 @@ def keep(directory: Path, kept: KeptRound) -> None:
 
     Parameters
     ----------
-    directory
-        Where rounds are kept.
-    kept
-        The round.
+    directory, kept
+        Where rounds are kept; the round.
     """
     with whole_file(directory / f"round-{kept.number:06d}.json") as file:
         file.write_text(json.dumps(asdict(kept)), encoding="utf-8")

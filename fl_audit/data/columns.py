@@ -51,10 +51,8 @@ class Origin:
         ----------
         position
             Of the record, from 0.
-        column
-            Its name.
-        value
-            What stands in the cell.
+        column, value
+            Its name; what stands in the cell.
         """
         file = self.file if position < self.train else self.test_file
         return f"{file} has {value} in column {column}, row {self.rows[position]}"
@@ -73,12 +71,8 @@ def encode_column(
     ----------
     column
         Cells of all records, those of the test file last.
-    name
-        Name of the column.
-    origin
-        Where the records come from.
-    max_levels
-        Largest number of levels.
+    name, origin, max_levels
+        Name of the column; where the records come from; largest number of levels.
     before
         Number of features that the columns before it became.
     decimal
@@ -138,10 +132,8 @@ def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:
 
     Parameters
     ----------
-    columns
-        In their order.
-    most
-        How many to list by name.
+    columns, most
+        In their order; how many to list by name.
 
     Examples
     --------
@@ -175,10 +167,8 @@ def describe_owners(name: str, owners: Sequence[str]) -> ColumnUse:
 
     Parameters
     ----------
-    name
-        Of the column.
-    owners
-        The owner of each record.
+    name, owners
+        Of the column; the owner of each record.
     """
     return ColumnUse(name, ColumnKind.OWNER, f"{len(owners)} of them: {_some(owners)}")
 

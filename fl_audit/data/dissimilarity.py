@@ -32,10 +32,8 @@ def check_measurable(records: Records, measure: Measure) -> None:
 
     Parameters
     ----------
-    records
-        Features and labels.
-    measure
-        How dissimilar two records are.
+    records, measure
+        Features and labels; how dissimilar two records are.
 
     Raises
     ------
@@ -64,10 +62,8 @@ def rows_in_block(records: Records, measure: Measure) -> int:
 
     Parameters
     ----------
-    records
-        Features and labels.
-    measure
-        How dissimilar two records are.
+    records, measure
+        Features and labels; how dissimilar two records are.
     """
     numbers = int(records.features[0].size) * (WINDOW**2 if measure is Dissimilarity.SSIM else 1)
     return max(1, min(BLOCK_BYTES // (8 * numbers), math.isqrt(BLOCK_BYTES // 8)))

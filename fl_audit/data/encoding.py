@@ -120,10 +120,8 @@ def build_records(
     ----------
     features, labels, classes
         As `Records` takes them.
-    path
-        File they come from.
-    owners
-        Whose each record is.
+    path, owners
+        File they come from; whose each record is.
 
     Raises
     ------

@@ -226,10 +226,8 @@ def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generi
 
     Parameters
     ----------
-    path
-        Of the archive.
-    keys
-        Names of the arrays that are wanted.
+    path, keys
+        Of the archive; names of the arrays that are wanted.
 
     Raises
     ------

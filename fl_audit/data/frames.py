@@ -91,10 +91,8 @@ def chosen_columns(frame: pd.DataFrame, path: Path, label: str, settings: TableS
         The table as it was read.
     path
         Where it comes from, for messages.
-    label
-        Name of the label column.
-    settings
-        How the table is read.
+    label, settings
+        Name of the label column; how the table is read.
 
     Raises
     ------

@@ -32,10 +32,8 @@ def ranked_records(records: Records, measure: Measure, count: int, farthest: boo
 
     Parameters
     ----------
-    records
-        n records.
-    measure
-        The measure.
+    records, measure
+        n records; the measure.
     count
         How many are asked for, 1 to n.
     farthest
@@ -67,12 +65,8 @@ def ranked_pairs(
 
     Parameters
     ----------
-    inside
-        n records.
-    outside
-        m records of the same shape.
-    measure
-        The measure.
+    inside, outside, measure
+        n records; m records of the same shape; the measure.
     count
         How many pairs are asked for, 1 to n m.
     farthest

@@ -121,12 +121,8 @@ def craft_opposite(
 
     Parameters
     ----------
-    scene
-        What it is crafted for.
-    record
-        The record that it is to replace.
-    starts
-        Where the search begins.
+    scene, record, starts
+        What it is crafted for; the record that it is to replace; where the search begins.
     steps
         Steps of Adam, at least 1.
 

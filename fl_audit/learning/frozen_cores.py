@@ -75,10 +75,8 @@ def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
 
     Parameters
     ----------
-    model
-        Name of the model.
-    feature_shape
-        Shape of one record.
+    model, feature_shape
+        Name of the model; shape of one record.
 
     Raises
     ------

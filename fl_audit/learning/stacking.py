@@ -65,10 +65,8 @@ def stacked_layer(module: nn.Module, frame: Frame, prefix: str) -> StackedLayer 
 
     Parameters
     ----------
-    module
-        A layer of the model's template.
-    frame
-        Shared state of the stacked model.
+    module, frame
+        A layer of the model's template; shared state of the stacked model.
     prefix
         Path of the layer in the model, followed by a dot unless it is empty.
     """

@@ -329,10 +329,8 @@ def loss_laws(events: Sequence[ReleaseEvent], adjacency: Adjacency) -> list[tupl
 
     Parameters
     ----------
-    events
-        The releases.
-    adjacency
-        How neighbours differ.
+    events, adjacency
+        The releases; how neighbours differ.
     """
     exact, laws = [], dict[LossLaw, int]()
     for event in events:

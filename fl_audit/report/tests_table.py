@@ -129,10 +129,8 @@ def title_of(name: TestName, unit: UnitWords) -> str:
 
     Parameters
     ----------
-    name
-        Of the test.
-    unit
-        How the report names what is protected.
+    name, unit
+        Of the test; how the report names what is protected.
     """
     return capital(TEST_WORDS[name].title.format(**_names(unit)))
 

@@ -24,12 +24,8 @@ def draw_confidences(axes: Axes, data: MembershipData, local: Sequence[Membershi
 
     Parameters
     ----------
-    axes
-        The panel.
-    data
-        The data set.
-    local
-        Its runs under local DP.
+    axes, data, local
+        The panel; the data set; its runs under local DP.
     panel
         0 for (l), 1 for (m).
     """

@@ -33,10 +33,8 @@ def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Gen
     ----------
     runs
         The runs; the worlds of each are drawn again by themselves.
-    attack
-        Name of the attack.
-    random
-        Source of the resamples.
+    attack, random
+        Name of the attack; source of the resamples.
 
     Notes
     -----

@@ -96,10 +96,8 @@ def queries_for(source: Source, public: Floats32, seed: int, number: int) -> Que
         The data set.
     public
         Features of records that no model is trained on, one or more.
-    seed
-        Public seed.
-    number
-        How many queries are wanted.
+    seed, number
+        Public seed; how many queries are wanted.
 
     Raises
     ------

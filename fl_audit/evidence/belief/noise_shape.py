@@ -88,10 +88,8 @@ def binomial_p(found: int, count: int, share: float) -> float:
     ----------
     found
         The count, from 0 to `count`.
-    count
-        Number of trials.
-    share
-        Probability of a success under the null.
+    count, share
+        Number of trials; probability of a success under the null.
     """
     upper = 1.0 if found == 0 else float(bdtrc(found - 1, count, share))
     return min(1.0, 2 * min(float(bdtr(found, count, share)), upper))

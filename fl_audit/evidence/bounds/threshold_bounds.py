@@ -130,12 +130,8 @@ def gdp_threshold_epsilon(ways: tuple[ScoreReading, ...], delta: float, level: f
 
     Parameters
     ----------
-    ways
-        The four directions.
-    delta
-        Above 0 and below 1.
-    level
-        1 - confidence.
+    ways, delta, level
+        The four directions; above 0 and below 1; 1 - confidence.
     """
     return gdp_epsilon(delta, gdp_threshold_mu(*chosen_by_rank(ways), level))
 

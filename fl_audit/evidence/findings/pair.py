@@ -81,10 +81,8 @@ def measure_pair(run: FinishedRun, findings: Findings) -> PairNumbers | None:
 
     Parameters
     ----------
-    run
-        A finished run.
-    findings
-        What was found before.
+    run, findings
+        A finished run; what was found before.
     """
     promise, insider = run.facts.guarantee, findings.find(InsiderNumbers)
     # Beliefs say this of the pair where they come from the exact likelihood ratio, and nowhere else.

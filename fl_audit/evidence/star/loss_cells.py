@@ -74,10 +74,8 @@ def parametric_draws(
         Of `gather`.
     delta, shift, cut
         As for `parametric_epsilon_star`.
-    replicates
-        Number of draws.
-    rng
-        Source of the draws.
+    replicates, rng
+        Number of draws; source of the draws.
     """
     found = []
     for members, population in _draws(cells, replicates, rng):

@@ -106,10 +106,8 @@ class NormalMixture:
 
         Parameters
         ----------
-        size
-            How many.
-        rng
-            What they are drawn with.
+        size, rng
+            How many; what they are drawn with.
         """
         chosen = rng.choice(self.components, size=size, p=self.weights)
         return np.asarray(rng.normal(self.means[chosen], self.stds[chosen]), dtype=np.float64)

@@ -82,10 +82,8 @@ def value_html(value: Any, is_share: bool = False, digits: int = 4) -> str:
     ----------
     value
         A number, or whatever else stands in a row.
-    is_share
-        Whether it is shown in percent.
-    digits
-        That count.
+    is_share, digits
+        Whether it is shown in percent; that count.
     """
     if value is None:
         return escape(MISSING)
