@@ -17,11 +17,8 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats
 from fl_audit.canaries.directions import canary_coin, canary_direction, canary_update
-from fl_audit.canaries.kept import KeptRound, change, keep, read_along
+from fl_audit.canaries.kept import NOTE, Watch, seed_in
 from fl_audit.errors import InputError, require
-
-NOTE = "fl-audit-canary"
-"""Entry of a reply that names its canary; its coin stays with the client."""
 
 _OLD_METRICS = "fitres.metrics"
 _ANNOUNCED = "clipping_norm"
@@ -129,7 +126,35 @@ def canary_mod(canary: Canary) -> Mod:
     return send
 
 
-def watching_mod(directory: Path, directions: int, canaries: int) -> Mod:
+def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = False) -> Mod:
+    """Return a mod for all clients of an app, of which those send canaries whose node's configuration says so.
+
+    A SuperNode carries canary 2 if it is started with `--node-config 'canary=2 canary-coins="/path"'`: the file holds
+    the seed of the coins, which so never leaves the node. Clients of other nodes train as ever.
+
+    Parameters
+    ----------
+    directions, clipping_norm, is_replaced
+        As for `Canary`.
+
+    Raises
+    ------
+    InputError
+        In a round, if a node's configuration names no file with a seed.
+    """
+
+    def choose(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        number = context.node_config.get("canary")
+        if number is None:
+            return call_next(message, context)
+        coins = seed_in(Path(str(context.node_config.get("canary-coins", ""))))
+        canary = Canary(int(str(number)), directions, coins, clipping_norm, is_replaced)
+        return canary_mod(canary)(message, context, call_next)
+
+    return choose
+
+
+def watching_mod(watch: Watch) -> Mod:
     """Return a mod of a client that sees global models alone, and keeps what they say of the canaries of each round.
 
     The difference of two models is what the round between them released, if the server averages and nothing else. That
@@ -137,25 +162,19 @@ def watching_mod(directory: Path, directions: int, canaries: int) -> Mod:
 
     Parameters
     ----------
-    directory
-        Where rounds are kept.
-    directions
-        Seed of the directions.
-    canaries
-        How many canaries there are, at least 1.
+    watch
+        What for, and where rounds are kept.
     """
 
-    def watch(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    def look(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         if message.metadata.message_type == "train":
             now, last, number = _model(message), context.state.array_records.get(_LAST), _round(message)
             if last is not None and number > 1:
-                moved = change(_tensors(last), _tensors(now))
-                scores = read_along(moved, directions, number - 1, canaries)
-                keep(directory, KeptRound(number - 1, tuple(range(canaries)), scores))
+                watch.note(number - 1, _tensors(last), _tensors(now), range(watch.canaries))
             context.state[_LAST] = ArrayRecord(dict(now))
         return call_next(message, context)
 
-    return watch
+    return look
 
 
 def _tensors(model: ArrayRecord) -> list[NDArray[Any]]:

@@ -2,8 +2,9 @@
 
 from enum import StrEnum
 
-WRONG_INPUT, STOPPED, VIOLATED = 2, 3, 4
-"""Exit statuses: nothing was written; what was finished is kept; the verdict, where a violation is to be a failure."""
+WRONG_INPUT, STOPPED, VIOLATED, OVER_BUDGET = 2, 3, 4, 5
+"""Exit statuses: nothing was written; what was finished is kept; the verdict, where a violation is to be a failure; a
+training that would pass its site's budget."""
 
 
 class Engine(StrEnum):

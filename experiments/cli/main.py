@@ -16,6 +16,7 @@ from experiments.cli.epsilon_star import epsilon_star
 from experiments.cli.evidence import bound
 from experiments.cli.export import export
 from experiments.cli.init import init
+from experiments.cli.live import live
 from experiments.cli.options import DataDirOption, JsonOption, PlainCommand, PlainGroup, among
 from experiments.cli.promise import account, calibrate
 from experiments.cli.reproduce import reproduce
@@ -34,6 +35,7 @@ Exit status:
   2    wrong input, said in one line; nothing was written
   3    the run stopped, said in one line; what was finished is kept
   4    violated, with --fail-on-violation; of replay: it does not agree
+  5    of account --ledger: the budget is spent
   130  interrupted; the line says which command goes on, if any does
 """
 
@@ -110,6 +112,7 @@ for _command in (
     epsilon_star,
     strategy,
     review,
+    live,
     reproduce,
 ):
     # The list of commands would cut a sentence short where there is no shorter one.

@@ -85,13 +85,8 @@ AddressOption = Annotated[
 DataDirOption = Annotated[
     Path | None, typer.Option("--data-dir", metavar="DIR", help="Data directory.  [default: FL_AUDIT_DATA]")
 ]
+ADJACENCY_HELP = f"How neighbours differ: one of {', '.join(Adjacency)}."
 AdjacencyOption = Annotated[
-    str,
-    typer.Option(
-        "--adjacency",
-        metavar="NAME",
-        help=f"How neighbours differ: one of {', '.join(Adjacency)}.",
-        autocompletion=among(Adjacency),
-    ),
+    str, typer.Option("--adjacency", metavar="NAME", help=ADJACENCY_HELP, autocompletion=among(Adjacency))
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]

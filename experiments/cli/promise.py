@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
 import typer
 
-from experiments.cli.options import AdjacencyOption, JsonOption, among
+from experiments.cli.options import ADJACENCY_HELP, AdjacencyOption, JsonOption, among
+from experiments.names import OVER_BUDGET
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError, choice
 from fl_audit.privacy import defaults
 from fl_audit.privacy.names import Accountant, Sensitivities
+from fl_audit.privacy.terms import TrainingTerms
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -147,27 +150,78 @@ def calibrate(
 
 
 def account(
-    noise_multiplier: Annotated[
-        float, typer.Option("--noise-multiplier", metavar="Z", help="Noise over sensitivity, positive.")
-    ],
     delta: DeltaOption,
-    rounds: RoundsOption,
-    adjacency: AdjacencyOption,
+    noise_multiplier: Annotated[
+        float | None, typer.Option("--noise-multiplier", metavar="Z", help="Noise over sensitivity, positive.")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", metavar="K", help="Number of releases, at least 1.")] = None,
+    adjacency: Annotated[
+        str | None, typer.Option("--adjacency", metavar="NAME", help=ADJACENCY_HELP, autocompletion=among(Adjacency))
+    ] = None,
     sampling_rate: RateOption = defaults.SAMPLING_RATE,
     sensitivities: SensitivitiesOption = defaults.SENSITIVITIES.value,
     accountant: AccountantOption = defaults.ACCOUNTANT,
     prior: PriorOption = defaults.PRIOR,
+    sensitivity: Annotated[
+        float | None,
+        typer.Option("--sensitivity", metavar="S", help="What the noise multiplier refers to, beside --clipping-norm."),
+    ] = None,
+    clipping_norm: Annotated[
+        float | None, typer.Option("--clipping-norm", metavar="C", help="Norm to which contributions are clipped.")
+    ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            "--ledger",
+            metavar="FILE",
+            help="Say what all trainings of this file spend together; one that is named by noise, rounds and adjacency "
+            "is added first.",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="With --ledger: what the training is called.")
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--budget",
+            metavar="E",
+            help=f"With --ledger: largest epsilon of all together; a training that passes it is not added (status "
+            f"{OVER_BUDGET}).",
+        ),
+    ] = None,
     as_json: JsonOption = False,
     plot: PlotOption = None,
 ) -> None:
-    """Say what a noise multiplier promises."""
+    """Say what a noise multiplier promises, or what the trainings of a ledger spend together.
+
+    --noise-multiplier, --rounds and --adjacency are given together; only with --ledger may they be left out.
+    """
+    from experiments.cli.ledger import account_ledger, real_noise
+
+    terms = None
+    if (noise_multiplier, rounds, adjacency) != (None, None, None) or ledger is None:
+        given = {"--noise-multiplier": noise_multiplier, "--rounds": rounds, "--adjacency": adjacency}
+        missing = [repr(flag) for flag, value in given.items() if value is None]
+        if noise_multiplier is None or rounds is None or adjacency is None:
+            raise InputError(f"Missing option {' and '.join(missing)}: accepted are all of {', '.join(given)}")
+        neighbours = choice(Adjacency, "--adjacency", adjacency)
+        terms = TrainingTerms(neighbours, noise_multiplier, rounds, sampling_rate)
+    if ledger is not None:
+        account_ledger(ledger, terms, delta, name, sensitivity, clipping_norm, budget, as_json)
+        return
+    assert terms is not None, "asked for above"
+    stray = name is not None or budget is not None
+    if stray:
+        raise InputError("--name and --budget belong to --ledger: accepted are none without it")
     from fl_audit.privacy.accounting import exact_accountant
     from fl_audit.privacy.claim import Claim
     from fl_audit.privacy.events import gaussian_rounds
     from fl_audit.privacy.guarantee import guarantee
+    from fl_audit.privacy.ledger import LedgerLine
 
-    events = gaussian_rounds(noise_multiplier, rounds, sampling_rate)
-    neighbours = choice(Adjacency, "--adjacency", adjacency)
+    noise, said = real_noise(LedgerLine("", terms, sensitivity, clipping_norm), delta)
+    neighbours, events = terms.adjacency, gaussian_rounds(noise, terms.rounds, sampling_rate)
     chosen_by = choice(Sensitivities, "--sensitivities", sensitivities)
 
     def found(name: Accountant) -> AccountantRow:
@@ -177,8 +231,10 @@ def account(
     exact = exact_accountant(events)
     rows = _rows(exact if as_json and accountant is None else accountant, found)
     best = _best(rows, accountant, exact)
-    title = f"what noise multiplier {noise_multiplier:g} promises at delta {delta:g} over {rounds} rounds"
+    title = f"what noise multiplier {noise:g} promises at delta {delta:g} over {terms.rounds} rounds"
     _print(rows, best, as_json, title, saving=False)
+    if said:
+        print(said, file=sys.stderr if as_json else sys.stdout)
     _draw(plot, best, as_json)
 
 

@@ -16,6 +16,9 @@ from fl_audit.arrays import Flags, Floats, Floats32
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
 
+DECOYS = 20
+"""Directions that nobody sends, beside the canaries: they tell how scores are spread without a canary."""
+
 _PASSES = 1 - 2.0**-20
 """Share of the clipping norm that a canary takes: what float32 rounds up must not be clipped."""
 

@@ -1,7 +1,7 @@
 """What an observer of a running training keeps: one file a round, written whole, and what follows from the rounds."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,104 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fl_audit.arrays import Floats
-from fl_audit.canaries.directions import canary_coins, canary_direction, canary_score
+from fl_audit.canaries.directions import DECOYS, canary_coins, canary_direction, canary_score
 from fl_audit.errors import InputError, require
+from fl_audit.privacy.terms import TrainingTerms, terms_of_json
 from fl_audit.whole_files import whole_file
 
-DECOYS = 20  # directions that nobody sends, beside the canaries: they tell how scores are spread without a canary
+NOTE = "fl-audit-canary"
+"""Entry of a reply that names its canary; its coin stays with the client."""
+
+_PROMISE = "promise.json"
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Who watches a training, what for, and where it is kept.
+
+    Parameters
+    ----------
+    directory
+        Where rounds are kept, one file each, beside the promise.
+    directions
+        Seed of the directions, as the clients have it.
+    canaries
+        How many canaries there are, at least 1.
+    terms
+        What the training promises; None where it is said to who judges alone.
+    delta
+        Of the promise, above 0 and below 1.
+    """
+
+    directory: Path
+    directions: int
+    canaries: int
+    terms: TrainingTerms | None = None
+    delta: float = 1e-5
+
+    def __post_init__(self) -> None:
+        require(self.canaries >= 1, f"canaries is {self.canaries}: accepted are 1 and more")
+        require(0 < self.delta < 1, f"delta is {self.delta}: accepted are numbers above 0 and below 1")
+
+    def note(
+        self, server_round: int, before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]], present: Iterable[int]
+    ) -> None:
+        """Keep what a round released.
+
+        Parameters
+        ----------
+        server_round
+            The round, from 1.
+        before, after
+            The tensors of the models, in their order.
+        present
+            The canaries whose clients answered.
+        """
+        if self.terms is not None:
+            promise = self.terms.to_json() | {"delta": self.delta, "canaries": self.canaries}
+            _write(self.directory / _PROMISE, promise)
+        scores = read_along(change(before, after), self.directions, server_round, self.canaries)
+        _write(
+            self.directory / f"round-{server_round:06d}.json",
+            asdict(KeptRound(server_round, tuple(sorted(present)), scores)),
+        )
+
+
+@dataclass(frozen=True)
+class KeptPromise:
+    """What the training of a directory promises.
+
+    Parameters
+    ----------
+    terms, delta, canaries
+        As for `Watch`.
+    """
+
+    terms: TrainingTerms
+    delta: float
+    canaries: int
+
+
+def kept_promise(directory: Path) -> KeptPromise:
+    """Return what the training promises whose rounds are kept in a directory.
+
+    Parameters
+    ----------
+    directory
+        Where rounds are kept.
+
+    Raises
+    ------
+    InputError
+        If no promise lies there, or it is damaged.
+    """
+    path = directory / _PROMISE
+    require(path.is_file(), f"{path} is missing: accepted are directories in which a `Watch` with terms keeps rounds")
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return KeptPromise(terms_of_json(stored, str(path)), float(stored["delta"]), int(stored["canaries"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} holds no promise: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -24,6 +117,27 @@ class KeptRound:
     number: int  # the round, from 1
     present: tuple[int, ...]  # the canaries whose clients answered
     scores: tuple[float, ...]  # of the canaries, then of decoys
+
+
+def seed_in(path: Path) -> int:
+    """Return the seed that a file holds.
+
+    Parameters
+    ----------
+    path
+        Of a text file with one whole number from 0 to 2**64 - 1.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    try:
+        seed = int(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} holds no seed: {error}; accepted is a file with one whole number") from None
+    require(0 <= seed < 2**64, f"{path} holds another number: accepted are whole numbers from 0 to 2**64 - 1")
+    return seed
 
 
 def change(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> Floats:
@@ -65,20 +179,14 @@ def read_along(release: ArrayLike, seed: int, round: int, canaries: int) -> tupl
     return tuple(canary_score(seen, canary_direction(seed, round, one, seen.size)) for one in range(canaries + DECOYS))
 
 
-def keep(directory: Path, kept: KeptRound) -> None:
-    """Write a round; one that is written again replaces the earlier one.
-
-    Parameters
-    ----------
-    directory, kept
-        Where rounds are kept; the round.
-    """
-    with whole_file(directory / f"round-{kept.number:06d}.json") as file:
-        file.write_text(json.dumps(asdict(kept)), encoding="utf-8")
+def _write(path: Path, values: dict[str, Any]) -> None:
+    """Write a file; one that is written again replaces the earlier one."""
+    with whole_file(path) as file:
+        file.write_text(json.dumps(values), encoding="utf-8")
 
 
-def whole_rounds(directory: Path, canaries: int) -> list[KeptRound]:
-    """Return the rounds that were kept and in which every canary's client answered, in order.
+def whole_rounds(directory: Path, canaries: int) -> tuple[list[KeptRound], int]:
+    """Return the rounds that were kept and in which every canary's client answered, in order, and the last number.
 
     Parameters
     ----------
@@ -87,22 +195,28 @@ def whole_rounds(directory: Path, canaries: int) -> list[KeptRound]:
     canaries
         How many canaries there are, at least 1.
 
+    Returns
+    -------
+    tuple
+        The rounds, at least one, and the number of the last round that was kept, whole or not.
+
     Raises
     ------
     InputError
         If a file cannot be read, or no round was whole.
     """
-    found = []
+    found, last = [], 0
     for path in sorted(directory.glob("round-*.json")):
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
             one = KeptRound(int(stored["number"]), tuple(stored["present"]), tuple(map(float, stored["scores"])))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is no round that canaries kept: {error}") from None
+        last = max(last, one.number)
         if set(range(canaries)) <= set(one.present) and len(one.scores) == canaries + DECOYS:
             found.append(one)
     require(bool(found), f"{directory} holds no round in which {canaries} canaries answered: accepted is one or more")
-    return found
+    return found, last
 
 
 def opened(rounds: list[KeptRound], coin_seed: int, canaries: int) -> tuple[Floats, Floats, Floats]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fl_audit.adjacency import Relation
 from fl_audit.arrays import Flags, Floats
-from fl_audit.canaries.directions import canary_direction, canary_score, canary_update
+from fl_audit.canaries.directions import DECOYS, canary_direction, canary_score, canary_update
 from fl_audit.game.contributing import Contributed
 from fl_audit.game.game import Game
 from fl_audit.game.private_training import private_steps
@@ -22,12 +22,10 @@ from fl_audit.game.seen import SeenRound
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.standpoint import Place
 
-_DECOYS = 20
-
 
 def directions_read(public: PublicGame) -> int:
     """Return along how many directions a release is read: canaries first, then decoys."""
-    decoys = _DECOYS if public.law.adjacency.relation is Relation.ADD_REMOVE else 0
+    decoys = DECOYS if public.law.adjacency.relation is Relation.ADD_REMOVE else 0
     return public.canaries + decoys
 
 

@@ -4,8 +4,6 @@ strategy = watched(strategy, Watch(Path("canaries"), directions=11, canaries=3))
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -15,68 +13,10 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from fl_audit.canaries.certify import OneRunFinding, certify
-from fl_audit.canaries.kept import KeptRound, change, keep, opened, read_along, whole_rounds
-from fl_audit.errors import InputError, require
-from fl_audit.privacy.claim import Claim
+from fl_audit.canaries.kept import NOTE, Watch
+from fl_audit.errors import InputError
 
 Tensors = list[NDArray[Any]]
-
-NOTE = "fl-audit-canary"
-"""Entry of a reply that names its canary."""
-
-
-@dataclass(frozen=True)
-class Watch:
-    """What an observer needs.
-
-    Parameters
-    ----------
-    directory
-        Where rounds are kept, one file each.
-    directions
-        Seed of the directions, as the clients have it.
-    canaries
-        How many canaries there are, at least 1.
-    """
-
-    directory: Path
-    directions: int
-    canaries: int
-
-    def __post_init__(self) -> None:
-        require(self.canaries >= 1, f"canaries is {self.canaries}: accepted are 1 and more")
-
-    def note(self, server_round: int, before: Tensors, after: Tensors, present: Iterable[int]) -> None:
-        """Keep what a round released.
-
-        Parameters
-        ----------
-        server_round
-            The round, from 1.
-        before, after
-            The tensors of the models, in their order.
-        present
-            The canaries whose clients answered.
-        """
-        scores = read_along(change(before, after), self.directions, server_round, self.canaries)
-        keep(self.directory, KeptRound(server_round, tuple(sorted(present)), scores))
-
-    def certify(self, coins: int, claim: Claim, confidence: float = 0.95) -> OneRunFinding:
-        """Return what the whole rounds that were kept certify; usable while the training runs.
-
-        Parameters
-        ----------
-        coins
-            Seed of the coins, as the clients have it.
-        claim
-            What the training promises.
-        confidence
-            Above 0.5, below 1.
-        """
-        scores, tossed, decoys = opened(whole_rounds(self.directory, self.canaries), coins, self.canaries)
-        is_out_sent = claim.adjacency.relation.value == "replace"
-        return certify(scores, tossed == 1, claim, confidence, decoys=() if is_out_sent else decoys)
 
 
 def watched(strategy: object, watch: Watch) -> Any:

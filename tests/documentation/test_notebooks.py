@@ -16,8 +16,8 @@ def _pictures(notebook: Any) -> int:
     return sum("image/png" in output.get("data", {}) for output in outputs)
 
 
-def test_there_are_three_notebooks() -> None:
-    assert len(NOTEBOOKS) == 3
+def test_there_are_four_notebooks() -> None:
+    assert len(NOTEBOOKS) == 4
 
 
 @pytest.mark.long

@@ -24,21 +24,15 @@ from flwr.simulation import run_simulation
 
 from clients.canary import Canary, canary_mod, watching_mod
 from experiments.runs.local_engine import run_locally
-from fl_audit.adjacency import Adjacency
 from fl_audit.canaries.directions import canary_coin, canary_direction
-from fl_audit.canaries.kept import KeptRound, keep, opened, whole_rounds
+from fl_audit.canaries.kept import Watch, opened, whole_rounds
 from fl_audit.errors import InputError
-from fl_audit.privacy.accounting import Accountant
-from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import gaussian_rounds
-from strategies.live.watch import Watch, watched
+from fl_audit.evidence.live import measure_live
+from fl_audit.privacy.terms import TrainingTerms
+from strategies.live.watch import watched
 
 DIRECTIONS, COINS, SIZES = 11, 12, ((40, 60), (100,), (50, 10))
 CLIENTS, CANARIES = 6, 3
-
-
-def claim(rounds: int) -> Claim:
-    return Claim(Adjacency.ADD_REMOVE_CLIENT, gaussian_rounds(1.0, rounds), 1e-3, 0.5, Accountant.GDP)
 
 
 def initial() -> ArrayRecord:
@@ -54,7 +48,7 @@ def client_app(kept: Path | None = None, before: tuple[Any, ...] = ()) -> Client
         if number < CANARIES:
             return canary_mod(Canary(number, DIRECTIONS, COINS, 1.0))(message, context, call_next)
         if kept is not None and number == CLIENTS - 1:
-            return watching_mod(kept, DIRECTIONS, CANARIES)(message, context, call_next)
+            return watching_mod(Watch(kept, DIRECTIONS, CANARIES))(message, context, call_next)
         return call_next(message, context)
 
     app = ClientApp(mods=[*before, choose])
@@ -93,14 +87,15 @@ def played(strategy: Any, rounds: int, app: ClientApp) -> None:
 
 @pytest.mark.parametrize("noise_multiplier", [1.0, 0.1])
 def test_an_observer_certifies_the_noise_of_flowers_own_wrapper(noise_multiplier: float, tmp_path: Path) -> None:
-    watch = Watch(tmp_path / "kept", DIRECTIONS, CANARIES)
+    watch = Watch(tmp_path / "kept", DIRECTIONS, CANARIES, TrainingTerms("add-remove-client", 1.0, 60), 1e-3)
     played(watched(private(noise_multiplier), watch), 60, client_app(tmp_path / "models"))
-    found = watch.certify(COINS, claim(60), 0.999)
+    numbers = measure_live(watch.directory, COINS)
+    found = numbers.finding
     assert (found.canaries, found.rounds) == (CANARIES, 60)
-    assert found.is_violated == (noise_multiplier < 1)
+    assert (numbers.verdict == "violated") == (noise_multiplier < 1)
     assert found.mu * noise_multiplier == pytest.approx(1, abs=0.35)
     # A client who sees models alone reads the same, but for the last round.
-    seen, same = (whole_rounds(tmp_path / name, CANARIES) for name in ("models", "kept"))
+    seen, same = (whole_rounds(tmp_path / name, CANARIES)[0] for name in ("models", "kept"))
     assert [one.number for one in seen] == list(range(1, 60))
     for left, right in zip(seen, same, strict=False):
         np.testing.assert_allclose(left.scores, right.scores, rtol=0, atol=1e-9)
@@ -110,7 +105,7 @@ def test_without_noise_a_score_is_the_canary_and_the_model_is_else_unchanged(tmp
     watch = Watch(tmp_path / "kept", DIRECTIONS, CANARIES)
     averaged = FedAvg(fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
     played(watched(averaged, watch), 4, client_app())
-    scores, coins, _ = opened(whole_rounds(watch.directory, CANARIES), COINS, CANARIES)
+    scores, coins, _ = opened(whole_rounds(watch.directory, CANARIES)[0], COINS, CANARIES)
     for row, number in enumerate(range(1, 5)):
         # Averaging makes a number of the counter, which counts as one more parameter from then on.
         dimension = sum(int(np.prod(size)) for size in SIZES) + (number > 1)
@@ -127,7 +122,7 @@ def test_canaries_follow_the_norm_that_an_adaptive_strategy_announces(tmp_path: 
     strategy = DifferentialPrivacyClientSideAdaptiveClipping(averaged, 1e-6, CLIENTS, initial_clipping_norm=0.25)
     watch = Watch(tmp_path / "kept", DIRECTIONS, CANARIES)
     played(watched(strategy, watch), 2, client_app(before=(adaptiveclipping_mod,)))
-    first = whole_rounds(watch.directory, CANARIES)[0]
+    first = whole_rounds(watch.directory, CANARIES)[0][0]
     is_in = [one for one in range(CANARIES) if canary_coin(COINS, 1, one)]
     assert is_in
     for one in is_in:
@@ -146,7 +141,7 @@ def test_both_interfaces_under_flowers_simulation(tmp_path: Path) -> None:
     new = Watch(tmp_path / "new", DIRECTIONS, CANARIES)
     resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
     run_simulation(server_app(watched(private(), new), 3), client_app(), CLIENTS, backend_config=resources)
-    assert [one.present for one in whole_rounds(new.directory, CANARIES)] == [(0, 1, 2)] * 3
+    assert [one.present for one in whole_rounds(new.directory, CANARIES)[0]] == [(0, 1, 2)] * 3
     old = Watch(tmp_path / "old", DIRECTIONS, 1)
     start = ndarrays_to_parameters([np.zeros(size, dtype=np.float32) for size in SIZES])
     strategy = watched(
@@ -163,16 +158,18 @@ def test_both_interfaces_under_flowers_simulation(tmp_path: Path) -> None:
 
     app = ClientApp(client_fn=lambda context: Trainer().to_client(), mods=[send])
     run_simulation(ServerApp(server_fn=components), app, 2, backend_config=resources)
-    rounds = whole_rounds(old.directory, 1)
+    rounds, _ = whole_rounds(old.directory, 1)
     assert [one.number for one in rounds] == [1, 2, 3]
     for one in rounds:
         assert one.scores[0] == pytest.approx(0.5 * canary_coin(COINS, one.number, 0), abs=0.02)
 
 
 def test_only_rounds_in_which_every_canary_answered_count(tmp_path: Path) -> None:
-    for number, present in ((1, (0, 1)), (2, (0,)), (3, (1, 0))):
-        keep(tmp_path, KeptRound(number, present, (0.0,) * 22))
-    assert [one.number for one in whole_rounds(tmp_path, 2)] == [1, 3]
+    watch, model = Watch(tmp_path, DIRECTIONS, 2), [np.zeros(9)]
+    for number, present in ((1, (0, 1)), (3, (1, 0)), (4, (0,))):
+        watch.note(number, model, model, present)
+    rounds, last = whole_rounds(tmp_path, 2)
+    assert ([one.number for one in rounds], last) == ([1, 3], 4)
     (tmp_path / "round-000004.json").write_text("{")
     with pytest.raises(InputError, match=r"round-000004\.json is no round that canaries kept"):
         whole_rounds(tmp_path, 2)

@@ -17,8 +17,9 @@ from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee import guarantee
 from fl_audit.report.headline import facts_of, next_step, warnings_of
 from fl_audit.report.page import pdf
+from fl_audit.report.page.first_screen import first_screen
 from fl_audit.report.page.gauge import gauge_html, kept_epsilon
-from fl_audit.report.page.html import PAPER, first_screen, render_html
+from fl_audit.report.page.html import PAPER, render_html
 from fl_audit.report.page.palette import DARK, LIGHT, TEXT_ON_GROUND
 from fl_audit.report.page.pictures import draw_all
 from fl_audit.report.page.stylesheet import STYLESHEET

@@ -1,0 +1,117 @@
+"""What a site's trainings spend together: `fl-audit account --ledger`."""
+
+import json
+from pathlib import Path
+
+import typer
+
+from experiments.names import OVER_BUDGET
+from fl_audit.errors import InputError
+from fl_audit.privacy.ledger import LedgerLine, add_to_ledger, read_ledger, spent
+from fl_audit.privacy.terms import TrainingTerms
+from fl_audit.report.wording import plural
+
+
+def account_ledger(
+    path: Path,
+    terms: TrainingTerms | None,
+    delta: float,
+    name: str | None,
+    sensitivity: float | None,
+    clipping_norm: float | None,
+    budget: float | None,
+    as_json: bool,
+) -> None:
+    """Add a training to a ledger where one is named and the budget allows it, and say what all of them spend.
+
+    Parameters
+    ----------
+    path
+        The ledger.
+    terms
+        Of the training to add; None for none.
+    delta
+        Above 0, below 1.
+    name, sensitivity, clipping_norm
+        Of the training to add.
+    budget
+        Largest epsilon; None for none.
+    as_json
+        Whether to print one JSON object.
+    """
+    if terms is None and (name, sensitivity, clipping_norm) != (None, None, None):
+        raise InputError("--name, --sensitivity or --clipping-norm without a training: accepted with its noise")
+    refused = None
+    if terms is not None:
+        line = LedgerLine(name or "", terms, sensitivity, clipping_norm)
+        refused = None if add_to_ledger(path, line, budget, delta) else line
+    elif not path.exists():
+        raise InputError(f"{path} is missing: accepted is a ledger, or the first training of one")
+    lines = read_ledger(path)
+    total = spent(lines, delta)
+    over = refused is not None or (budget is not None and total.epsilon > budget)
+    warnings = [said for line in (*lines, *([refused] if refused else [])) if (said := real_noise(line, delta)[1])]
+    if as_json:
+        values = {
+            "epsilon": total.epsilon, "delta": delta, "accountant": None if not lines else str(total.accountant),
+            "adjacency": None if not lines else str(lines[0].terms.adjacency),
+            "trainings": [line.to_json() | {"noise_multiplier_real": line.noise_multiplier} for line in lines],
+            "budget": budget, "over_budget": over, "added": terms is not None and refused is None,
+            "digest": lines[-1].digest if lines else None, "warnings": warnings,
+        }  # fmt: skip
+        print(json.dumps(values, allow_nan=False))
+    else:
+        _print(lines, path)
+        if refused is not None:
+            would = spent((*lines, refused), delta).epsilon
+            print(f"not added: with this training epsilon would be {would:.6g}, the budget is {budget:g}")
+        within = "" if budget is None else f" of a budget of {budget:g}"
+        verb = "spends" if len(lines) == 1 else "spend"
+        print(f"{plural(len(lines), 'training')} {verb} epsilon {total.epsilon:.6g}{within} at delta {delta:g}")
+        for said in warnings:
+            print(said)
+        if lines:
+            print(f"digest {lines[-1].digest}: note it elsewhere, and lines that are cut off at the end are found too")
+    if over:
+        raise typer.Exit(OVER_BUDGET)
+
+
+def real_noise(line: LedgerLine, delta: float) -> tuple[float, str]:
+    """Return the noise multiplier that a training really has, and what a wrong sensitivity makes of its epsilon.
+
+    Parameters
+    ----------
+    line
+        The training.
+    delta
+        Above 0, below 1.
+
+    Returns
+    -------
+    tuple
+        The noise over what a contribution can move the sum by, and a sentence, empty where the sensitivity is right.
+    """
+    if line.shortfall == 1:
+        return line.noise_multiplier, ""
+    real, stated = (spent((one,), delta).epsilon for one in (line, LedgerLine(line.name, line.terms)))
+    moves = line.shortfall * (line.sensitivity or 0.0)
+    called = f"{line.name}: " if line.name else ""
+    return line.noise_multiplier, (
+        f"{called}sensitivity {line.sensitivity:g} is stated, but clipped to {line.clipping_norm:g} a contribution can "
+        f"move the sum by {moves:g}: the noise multiplier is really {line.noise_multiplier:.3g}, and epsilon "
+        f"{real:.3g}, not {stated:.3g}"
+    )
+
+
+def _print(lines: tuple[LedgerLine, ...], path: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=str(path))
+    for column in ("training", "neighbours", "rounds", "sampling rate", "noise multiplier"):
+        table.add_column(column, justify="left" if column in ("training", "neighbours") else "right")
+    for line in lines:
+        terms = line.terms
+        numbers = (str(terms.rounds), f"{terms.sampling_rate:g}", f"{line.noise_multiplier:.6g}")
+        table.add_row(line.name, str(terms.adjacency), *numbers)
+    Console(markup=False).print(table)

@@ -1,0 +1,42 @@
+"""The server of hospitals that train together: Flower's own noise around an average, and an observer around both."""
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, MetricRecord
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
+
+from fl_audit.canaries.kept import Watch
+from fl_audit.privacy.terms import TrainingTerms
+from strategies.live.watch import watched
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Train as many rounds as promised; `added` is the noise that is really added, over the noise that is promised."""
+    config = context.run_config
+    rounds, hospitals, noise = int(config["rounds"]), int(config["hospitals"]), float(config["noise-multiplier"])
+    out, answering = Path(str(config["out"])), int(config["answering"])
+    averaged = FedAvg(fraction_evaluate=0.0, min_train_nodes=answering, min_available_nodes=answering)
+    private = DifferentialPrivacyServerSideFixedClipping(averaged, noise * float(config["added"]), 1.0, hospitals)
+    terms = TrainingTerms("add-remove-client", noise, rounds)
+    canaries = int(config["canaries"])
+    watch = Watch(out / "canaries", directions=11, canaries=max(canaries, 1), terms=terms, delta=1e-5)
+    strategy = watched(private, watch) if canaries else private
+    out.mkdir(parents=True, exist_ok=True)
+    with np.load(str(config["data"])) as test:
+        pixels, digits = test["pixels"], test["digits"]
+
+    def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+        accuracy = float((np.argmax(pixels @ arrays["weight"].numpy(), axis=1) == digits).mean())
+        with (out / "rounds.jsonl").open("a") as file:
+            file.write(json.dumps({"round": server_round, "accuracy": accuracy, "time": time.time()}) + "\n")
+        return MetricRecord({"accuracy": accuracy})
+
+    weight = ArrayRecord({"weight": Array(np.zeros((pixels.shape[1], 10), np.float32))})
+    strategy.start(grid, weight, num_rounds=rounds, evaluate_fn=evaluate)

@@ -1,0 +1,220 @@
+"""What the canaries of a running or finished training say of its promise, however often somebody looks.
+
+Bounds are read off all whole rounds. The verdict is not: who looks after every round would once in a while see a breach
+that is none. It is passed at looks that are declared beforehand, after 5, 10, 20, 40, ... whole rounds and after the
+last one, each with an equal share of the family's level (Bonferroni); what one of them has found stays found.
+"""
+
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from fl_audit.adjacency import Relation
+from fl_audit.arrays import Floats
+from fl_audit.canaries.certify import OneRunFinding, certify, over_the_training
+from fl_audit.canaries.directions import DECOYS
+from fl_audit.canaries.kept import KeptPromise, kept_promise, opened, whole_rounds
+from fl_audit.confidence.shift import detectable_shift
+from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL
+from fl_audit.evidence.belief.noise_estimate import BREACH
+from fl_audit.evidence.belief.verdict import Verdict, verdict_on
+from fl_audit.evidence.findings.found import finite
+from fl_audit.privacy.calibration import noise_multiplier_for
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.guarantee import Guarantee, guarantee
+from fl_audit.privacy.targets import EpsilonTarget
+from fl_audit.search import smallest_number
+
+FIRST_LOOK = 5
+"""Whole rounds before the first verdict; every later look has twice as many."""
+
+_MOST_ROUNDS = 2**24
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was known after so many whole rounds.
+
+    Parameters
+    ----------
+    rounds
+        How many.
+    finding
+        What they certify with the confidence of the bounds.
+    is_violated
+        Whether they break the promise at this look's share of the level.
+    """
+
+    rounds: int
+    finding: OneRunFinding
+    is_violated: bool
+
+
+@dataclass(frozen=True)
+class LiveNumbers:
+    """What is known of a training now.
+
+    Parameters
+    ----------
+    promise
+        What is promised.
+    canaries
+        How many there are.
+    finding
+        What all whole rounds certify.
+    belief_lower
+        The belief that the noise so certified lets an insider reach: beside `promise.belief_bound`.
+    looks
+        The declared looks that have taken place, in order.
+    last
+        Number of the last round that was kept, whole or not.
+    limit
+        The smallest epsilon that the last look would have called violated in 9 of 10 trainings; infinite before any.
+    level
+        Share of the level that a look has.
+    rounds_needed
+        Whole rounds from which a breach of 1.5 times the promised epsilon is found in 9 of 10 trainings; None where no
+        number of rounds is enough.
+    """
+
+    promise: Guarantee
+    canaries: int
+    finding: OneRunFinding
+    belief_lower: float
+    looks: tuple[Look, ...]
+    last: int
+    limit: float
+    level: float
+    rounds_needed: int | None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict at the looks that have taken place."""
+        return verdict_on(any(one.is_violated for one in self.looks), self.limit <= BREACH * self.promise.epsilon)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last promised round was kept."""
+        return self.last >= self.promise.rounds
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `fl-audit live --json` prints."""
+        found, promise = self.finding, self.promise
+        return {
+            "verdict": str(self.verdict),
+            "whole_rounds": found.rounds,
+            "last_round": self.last,
+            "promised_rounds": promise.rounds,
+            "canaries": self.canaries,
+            "mu": found.mu,
+            "mu_lower": found.mu_lower,
+            "mu_claimed": found.mu_claimed,
+            "epsilon_round": finite(found.epsilon_round),
+            "epsilon_lower": finite(found.epsilon_lower),
+            "epsilon_claimed": finite(promise.epsilon),
+            "belief_lower": self.belief_lower,
+            "belief_claimed": promise.belief_bound,
+            "delta": promise.delta,
+            "accountant": str(promise.accountant),
+            "adjacency": str(promise.adjacency),
+            "confidence": found.confidence,
+            "rounds_needed": self.rounds_needed,
+            "limit_of_detection": finite(self.limit),
+            "level": FAMILY_LEVEL,
+            "looks": [
+                {"rounds": one.rounds, "mu_lower": one.finding.mu_lower, "violated": one.is_violated}
+                for one in self.looks
+            ],
+            "method": str(found.method),
+            "assumption": found.method.assumption,
+        }
+
+
+def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over: bool = False) -> LiveNumbers:
+    """Return what the canaries of a training say so far.
+
+    Parameters
+    ----------
+    directory
+        Where its rounds are kept; they may still grow.
+    coins
+        Seed of the coins, as the clients have it.
+    confidence
+        Of the bounds, above 0.5, below 1.
+    is_over
+        Whether no round will follow though the last promised one is missing: then the last look takes place.
+
+    Raises
+    ------
+    InputError
+        If nothing whole was kept there, or a number is out of its range.
+    """
+    kept = kept_promise(directory)
+    claim = kept.terms.claim(kept.delta)
+    rounds, last = whole_rounds(directory, kept.canaries)
+    opened_rounds = opened(rounds, coins, kept.canaries)
+    whole, declared = len(rounds), declared_looks(claim.rounds)
+    ended = is_over or last >= claim.rounds
+    passed = [one for one in declared[:-1] if one <= whole] + ([whole] if ended and whole > 0 else [])
+    level = FAMILY_LEVEL / len(declared)
+    looks = tuple(_look(opened_rounds, one, claim, confidence, level) for one in dict.fromkeys(passed))
+    finding = _certified(opened_rounds, whole, claim, confidence)
+    promise = guarantee(claim)
+    limit = _limit(looks[-1].rounds, kept, claim, level) if looks else inf
+    lower = finding.mu_lower
+    spent = claim.with_noise(finding.mu_claimed / lower) if lower else None
+    return LiveNumbers(
+        promise, kept.canaries, finding, guarantee(spent).belief_bound if spent else claim.prior, looks, last, limit,
+        level, _rounds_needed(kept, claim, level, promise.epsilon),
+    )  # fmt: skip
+
+
+def declared_looks(rounds: int) -> tuple[int, ...]:
+    """Return after how many whole rounds a verdict is passed in a training of so many; the last one is its end.
+
+    Examples
+    --------
+    >>> declared_looks(50)
+    (5, 10, 20, 40, 50)
+    """
+    looks = []
+    one = FIRST_LOOK
+    while one < rounds:
+        looks.append(one)
+        one *= 2
+    return (*looks, rounds)
+
+
+_Opened = tuple[Floats, Floats, Floats]
+
+
+def _look(rounds: _Opened, number: int, claim: Claim, confidence: float, level: float) -> Look:
+    at_level = _certified(rounds, number, claim, 1 - level)
+    return Look(number, _certified(rounds, number, claim, confidence), at_level.is_violated)
+
+
+def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) -> OneRunFinding:
+    """Return what the first whole rounds certify; without canaries on both sides nothing is told from nothing."""
+    scores, coins, decoys = (one[:number] for one in rounds)
+    is_out_sent = claim.adjacency.relation is Relation.REPLACE
+    return certify(scores, coins == 1, claim, confidence, decoys=() if is_out_sent else decoys)
+
+
+def _shift(rounds: int, kept: KeptPromise, claim: Claim, level: float) -> float:
+    """Return the mu of a round that so many rounds would find in 9 of 10 trainings."""
+    decoys = 0 if claim.adjacency.relation is Relation.REPLACE else DECOYS
+    is_in = rounds * kept.canaries // 2
+    out = rounds * (kept.canaries + decoys) - is_in
+    return detectable_shift(is_in, out, 1 / kept.terms.noise_multiplier, level, DETECTION_POWER)
+
+
+def _limit(rounds: int, kept: KeptPromise, claim: Claim, level: float) -> float:
+    mu = _shift(rounds, kept, claim, level)
+    return over_the_training(claim, mu * kept.terms.noise_multiplier) if mu < inf else inf
+
+
+def _rounds_needed(kept: KeptPromise, claim: Claim, level: float, epsilon: float) -> int | None:
+    unit = replace(kept.terms, noise_multiplier=1.0).claim(kept.delta)
+    sought = 1 / noise_multiplier_for(EpsilonTarget(BREACH * epsilon), unit)
+    return smallest_number(lambda number: _shift(number, kept, claim, level) <= sought, _MOST_ROUNDS)

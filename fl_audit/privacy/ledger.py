@@ -1,0 +1,209 @@
+"""The ledger of a site: every training that its data took part in, a line each, and what all of them spend together.
+
+Each line holds a digest over itself and the digest before it (SHA-256), so that a line that is changed, taken out or
+put in between is found; lines cut off at the end are found by who has noted the last digest. Reading needs no scipy, so
+that a client can carry it; what was spent is computed where somebody asks.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fl_audit.adjacency import Adjacency, Relation
+from fl_audit.errors import InputError, require
+from fl_audit.privacy.terms import TrainingTerms, terms_of_json
+from fl_audit.whole_files import whole_file
+
+if TYPE_CHECKING:
+    from fl_audit.privacy.accounting import Accountant
+
+_START = "0" * 64
+
+
+@dataclass(frozen=True)
+class LedgerLine:
+    """A training of a ledger.
+
+    Parameters
+    ----------
+    name
+        Of the training, such as the number of its run.
+    terms
+        What it releases, by its own account.
+    sensitivity, clipping_norm
+        To what the noise multiplier refers, and the norm to which contributions are clipped; None where they agree.
+    digest
+        Over the line and the digest before it; empty before it is written.
+
+    Raises
+    ------
+    InputError
+        If a number is not positive and finite, or one is given without the other.
+    """
+
+    name: str
+    terms: TrainingTerms
+    sensitivity: float | None = None
+    clipping_norm: float | None = None
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        both = (self.sensitivity is None) == (self.clipping_norm is None)
+        require(both, "sensitivity without clipping norm, or the other way round: accepted are both or none")
+        for what, value in (("sensitivity", self.sensitivity), ("clipping norm", self.clipping_norm)):
+            require(value is None or 0 < value < float("inf"), f"{what} is {value}: accepted are positive numbers")
+
+    @property
+    def shortfall(self) -> float:
+        """How many times more a contribution can move the sum than the stated sensitivity says; 1 where it is right."""
+        if self.sensitivity is None or self.clipping_norm is None:
+            return 1.0
+        moves = 2.0 if self.terms.adjacency.relation is Relation.REPLACE else 1.0
+        return max(1.0, moves * self.clipping_norm / self.sensitivity)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Noise over what a contribution can really move the sum by."""
+        return self.terms.noise_multiplier / self.shortfall
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line without its digest."""
+        sizes = {"sensitivity": self.sensitivity, "clipping_norm": self.clipping_norm}
+        return (
+            {"name": self.name} | self.terms.to_json() | {name: one for name, one in sizes.items() if one is not None}
+        )
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What the trainings of a ledger spend together.
+
+    Parameters
+    ----------
+    epsilon
+        At `delta`, by `accountant`; 0 for no training.
+    delta
+        Above 0, below 1.
+    accountant
+        The exact one for these trainings; None for no training.
+    """
+
+    epsilon: float
+    delta: float
+    accountant: "Accountant | None"
+
+
+def read_ledger(path: Path) -> tuple[LedgerLine, ...]:
+    """Return the lines of a ledger; none where there is no file yet.
+
+    Parameters
+    ----------
+    path
+        The file, one JSON object a line.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or a line is not the one that was written there.
+    """
+    if not path.exists():
+        return ()
+    lines: list[LedgerLine] = []
+    try:
+        texts = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+    for number, text in enumerate(texts, 1):
+        where = f"{path} line {number}"
+        try:
+            stored = json.loads(text)
+            terms, sizes = terms_of_json(stored, where), (stored.get("sensitivity"), stored.get("clipping_norm"))
+            line = LedgerLine(str(stored["name"]), terms, *sizes, digest=str(stored["digest"]))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{where} is no training: {error}") from None
+        right = _digest(line, lines[-1].digest if lines else _START)
+        require(line.digest == right, f"{where} was changed, or a line before it was: its digest does not fit")
+        lines.append(line)
+    _require_one_adjacency(lines)
+    return tuple(lines)
+
+
+def add_to_ledger(path: Path, line: LedgerLine, budget: float | None = None, delta: float | None = None) -> bool:
+    """Add a training, unless it would spend more than the budget; return whether it was added.
+
+    Parameters
+    ----------
+    path
+        The ledger; made where it is missing. Writers wait for each other.
+    line
+        The training.
+    budget
+        Largest epsilon of all trainings together, above 0; None for none.
+    delta
+        Of the budget, above 0 and below 1.
+
+    Raises
+    ------
+    InputError
+        If the ledger is damaged or has other neighbours, or a number is out of its range.
+    """
+    from filelock import FileLock
+
+    require(budget is None or budget > 0, f"budget is {budget}: accepted are positive numbers")
+    require(budget is None or delta is not None, "a budget without delta: accepted are both")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f"{path.name}.lock")):
+        lines = read_ledger(path)
+        _require_one_adjacency([*lines, line])
+        if budget is not None and delta is not None and spent((*lines, line), delta).epsilon > budget:
+            return False
+        body = line.to_json() | {"digest": _digest(line, lines[-1].digest if lines else _START)}
+        before = path.read_text(encoding="utf-8") if lines else ""
+        with whole_file(path) as file:
+            file.write_text(f"{before}{json.dumps(body)}\n", encoding="utf-8")
+    return True
+
+
+def spent(lines: Sequence[LedgerLine], delta: float) -> Spent:
+    """Return what trainings spend together, each with the noise over what a contribution can really move.
+
+    Parameters
+    ----------
+    lines
+        Of one ledger.
+    delta
+        Above 0, below 1.
+
+    Raises
+    ------
+    InputError
+        If delta is out of its range, or there is so little noise that no number holds it.
+    """
+    from fl_audit.privacy.accounting import account
+    from fl_audit.privacy.claim import Claim
+    from fl_audit.privacy.events import gaussian_rounds
+
+    if not lines:
+        return Spent(0.0, delta, None)
+    rounds: Counter[tuple[float, float]] = Counter()
+    for line in lines:
+        rounds[line.noise_multiplier, line.terms.sampling_rate] += line.terms.rounds
+    events = tuple(event for (noise, rate), count in rounds.items() for event in gaussian_rounds(noise, count, rate))
+    claim = Claim(lines[0].terms.adjacency, events, delta)
+    return Spent(account(claim.profile, claim.accountant, delta), delta, claim.accountant)
+
+
+def _require_one_adjacency(lines: Sequence[LedgerLine]) -> None:
+    """Refuse sums over units that are not the same."""
+    found: list[Adjacency] = sorted({line.terms.adjacency for line in lines})
+    named = " and ".join(found)
+    require(len(found) < 2, f"the ledger has trainings between neighbours by {named}: accepted is one ledger for each")
+
+
+def _digest(line: LedgerLine, before: str) -> str:
+    text = json.dumps(line.to_json(), sort_keys=True)
+    return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()

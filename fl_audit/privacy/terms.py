@@ -1,0 +1,93 @@
+"""What one training releases, as who runs it states it: light, so that a client or a server can carry it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from fl_audit.adjacency import Adjacency
+from fl_audit.errors import InputError, choice, require, require_numbers
+from fl_audit.privacy import defaults
+
+if TYPE_CHECKING:
+    from fl_audit.privacy.claim import Claim
+    from fl_audit.privacy.events import ReleaseEvent
+
+
+@dataclass(frozen=True)
+class TrainingTerms:
+    """Rounds of Gaussian noise, and between which neighbours it hides.
+
+    Parameters
+    ----------
+    adjacency
+        How neighbours differ, or the name of it.
+    noise_multiplier
+        Standard deviation of the noise over the sensitivity of the sum, above 0.
+    rounds
+        At least 1.
+    sampling_rate
+        Probability with which a unit takes part in a round, above 0 and up to 1: its cohort over all.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range or the adjacency is unknown.
+    """
+
+    adjacency: Adjacency
+    noise_multiplier: float
+    rounds: int
+    sampling_rate: float = defaults.SAMPLING_RATE
+
+    if TYPE_CHECKING:  # A name will do.
+
+        def __init__(
+            self, adjacency: Adjacency | str, noise_multiplier: float, rounds: int, sampling_rate: float = ...
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "adjacency", choice(Adjacency, "adjacency", self.adjacency))
+        noise, rate = self.noise_multiplier, self.sampling_rate
+        require_numbers(noise_multiplier=noise, rounds=self.rounds, sampling_rate=rate)
+        require(0 < noise < float("inf"), f"noise multiplier is {noise:g}: accepted are positive finite numbers")
+        whole = self.rounds >= 1 and int(self.rounds) == self.rounds
+        require(whole, f"rounds is {self.rounds}: accepted are whole numbers from 1")
+        require(0 < rate <= 1, f"sampling rate is {rate}: accepted are numbers above 0 and up to 1")
+
+    @property
+    def events(self) -> "tuple[ReleaseEvent, ...]":
+        """What the accountant gets."""
+        from fl_audit.privacy.events import gaussian_rounds
+
+        return gaussian_rounds(self.noise_multiplier, self.rounds, self.sampling_rate)
+
+    def claim(self, delta: float) -> "Claim":
+        """Return the claim at delta, by the exact accountant."""
+        from fl_audit.privacy.claim import Claim
+
+        return Claim(self.adjacency, self.events, delta)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the terms as JSON values."""
+        return asdict(self) | {"adjacency": str(self.adjacency)}
+
+
+def terms_of_json(values: Mapping[str, Any], where: str) -> TrainingTerms:
+    """Return terms from JSON values; other keys are left alone.
+
+    Parameters
+    ----------
+    values
+        As `TrainingTerms.to_json` makes them.
+    where
+        Where they were read, for messages.
+
+    Raises
+    ------
+    InputError
+        If a value is missing or cannot be.
+    """
+    try:
+        return TrainingTerms(**{name: values[name] for name in TrainingTerms.__dataclass_fields__})
+    except (KeyError, TypeError, InputError) as error:
+        raise InputError(f"{where} states no training: {error}") from None

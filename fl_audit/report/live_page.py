@@ -1,0 +1,130 @@
+"""What the canaries of a running or finished training say: lines for a terminal, and a page of one screen."""
+
+from pathlib import Path
+from typing import assert_never
+
+from fl_audit.canaries.certify import OneRunFinding
+from fl_audit.evidence.belief.family import FAMILY_LEVEL
+from fl_audit.evidence.belief.noise_estimate import BREACH
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.evidence.live import LiveNumbers
+from fl_audit.report.banner import verdict_banner
+from fl_audit.report.headline import Fact
+from fl_audit.report.page.first_screen import fact_html
+from fl_audit.report.page.markup import html_table
+from fl_audit.report.page.shell import html_page
+from fl_audit.report.wording import number_text, one_in, percent, plural
+from fl_audit.whole_files import whole_file
+
+
+def live_lines(numbers: LiveNumbers) -> list[str]:
+    """Return what a terminal says.
+
+    Parameters
+    ----------
+    numbers
+        What is known now.
+    """
+    facts = (f"{fact.name}: {fact.value} ({fact.note})" for fact in _facts(numbers))
+    return [
+        f"{numbers.verdict}: {_progress(numbers)}. {_opening(numbers)}",
+        *(f"* {one}" for one in facts),
+        f"* Next: {_next(numbers)}",
+    ]
+
+
+def write_live_page(numbers: LiveNumbers, path: Path) -> Path:
+    """Write the page, and return its path.
+
+    Parameters
+    ----------
+    numbers
+        What is known now.
+    path
+        Where to.
+    """
+    facts = "\n".join(fact_html(fact) for fact in _facts(numbers))
+    page = html_page(
+        title=f"Live audit: {numbers.verdict}",
+        heading="One training as its own audit",
+        subtitle=str(numbers.promise.claim),
+        opening=_opening(numbers),
+        body=f'<dl class="facts">\n{facts}\n</dl>\n{_table(numbers)}<p>{numbers.finding.method.assumption}</p>',
+        banner=verdict_banner(numbers.verdict, _progress(numbers)),
+        step=_next(numbers),
+    )
+    with whole_file(path) as file:
+        file.write_text(page, encoding="utf-8")
+    return path
+
+
+def _progress(numbers: LiveNumbers) -> str:
+    whole, promised = numbers.finding.rounds, numbers.promise.rounds
+    left_out = numbers.last - whole
+    without = f", {plural(left_out, 'round')} left out: a canary did not answer" if left_out else ""
+    return f"{whole:,} whole rounds of {promised:,} promised{without}"
+
+
+def _opening(numbers: LiveNumbers) -> str:
+    found, promise = numbers.finding, numbers.promise
+    at = f"at delta {number_text(promise.delta, 3)}"
+    return (
+        f"With noise as weak as the canaries certify, the training tells an epsilon of at least "
+        f"{number_text(found.epsilon_lower, 3)} {at} ({percent(found.confidence)} confidence); "
+        f"{number_text(promise.epsilon, 3)} is promised."
+    )
+
+
+def _facts(numbers: LiveNumbers) -> tuple[Fact, ...]:
+    found, promise = numbers.finding, numbers.promise
+    surer = f"promised: at most {percent(promise.belief_bound)}"
+    needed = "none" if numbers.rounds_needed is None else f"{numbers.rounds_needed:,}"
+    return (
+        Fact("Epsilon of the training, at least", number_text(found.epsilon_lower, 3),
+             f"promised: {number_text(promise.epsilon, 3)} by {promise.accountant}"),
+        Fact("An insider may become as sure as", percent(numbers.belief_lower), surer),
+        Fact("Epsilon of a round, at least", number_text(found.epsilon_round, 3),
+             f"mu {number_text(found.mu_lower, 3)} or more, estimated {number_text(found.mu, 3)}; claimed "
+             f"{number_text(found.mu_claimed, 3)}"),
+        Fact(f"Rounds that find {BREACH:g} times the promise", needed,
+             f"in 9 of 10 trainings with {plural(numbers.canaries, 'canary', 'canaries')}"),
+    )  # fmt: skip
+
+
+def _next(numbers: LiveNumbers) -> str:
+    match numbers.verdict:
+        case Verdict.VIOLATED:
+            return (
+                "Stop the training and hand out none of its models. Hold the standard deviation that is really added "
+                "against noise multiplier times clipping norm, and the number of answers against the one it is "
+                "divided by."
+            )
+        case Verdict.CONSISTENT:
+            return "Nothing so far contradicts the promise." + ("" if numbers.is_over else " Look again at the end.")
+        case Verdict.INCONCLUSIVE:
+            needed = numbers.rounds_needed
+            if needed is not None and needed <= numbers.promise.rounds:
+                return f"Look again after {needed:,} whole rounds: these could not have told."
+            return (
+                "Send more canaries in the next training: with so few, not even all of its rounds can tell "
+                f"{BREACH:g} times the promise."
+            )
+        case Verdict.NOT_AUDITED | Verdict.NO_PROMISE:
+            raise AssertionError("a watched training has a promise and is audited")
+        case _:
+            assert_never(numbers.verdict)
+
+
+def _table(numbers: LiveNumbers) -> str:
+    """Return what was known at each declared look."""
+    if not numbers.looks:
+        return "<p>No verdict yet: the first is passed after five whole rounds.</p>"
+    rows = [(f"{one.rounds:,}", *_cells(one.finding), "yes" if one.is_violated else "no") for one in numbers.looks]
+    columns = ("whole rounds", "mu of a round, at least", "epsilon of the training, at least", "breaks the promise")
+    at_most = f"a kept promise fails any of them in at most {one_in(FAMILY_LEVEL)} trainings"
+    title = f"Looks that were declared beforehand: {at_most}"
+    return html_table(columns, rows, numbers=(1, 2), title=title)
+
+
+def _cells(found: OneRunFinding) -> tuple[str, str]:
+    return number_text(found.mu_lower, 3), number_text(found.epsilon_lower, 3)

@@ -1,0 +1,104 @@
+"""Real federations on this machine: a SuperLink and four SuperNodes, with TLS and node authentication."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments.examples.loopback import ROOT, Loopback, federation, write_node_key
+from fl_audit.canaries.kept import seed_in
+from fl_audit.evidence.live import LiveNumbers, measure_live
+
+pytestmark = [pytest.mark.long, pytest.mark.ray, pytest.mark.timeout(900)]
+
+
+def measured(made: Loopback, name: str = "canaries") -> LiveNumbers:
+    return measure_live(made.place / name, seed_in(made.place / "coins"), is_over=True)
+
+
+def files_of(place: Path) -> dict[int, str]:
+    return {int(path.stem[6:]): path.read_text() for path in (place / "canaries").glob("round-*.json")}
+
+
+def rounds_of(place: Path) -> list[int]:
+    return sorted(files_of(place))
+
+
+def wait_for(place: Path, number: int, seconds: float = 240.0) -> None:
+    end = time.monotonic() + seconds
+    while number not in rounds_of(place):
+        assert time.monotonic() < end, f"round {number} does not come"
+        time.sleep(0.2)
+
+
+def test_a_breach_is_found_without_an_extra_round_and_an_intruder_stays_out(tmp_path: Path) -> None:
+    with federation(tmp_path, canaries=1) as made:
+        log = made.train(rounds=6, added=0.1)
+        assert "[ROUND 6/6]" in log
+        assert "[ROUND 7" not in log
+        numbers = measured(made)
+        assert (numbers.verdict, numbers.finding.rounds, numbers.last) == ("violated", 6, 6)
+        accuracies = [json.loads(line)["accuracy"] for line in (tmp_path / "rounds.jsonl").read_text().splitlines()]
+        assert len(accuracies) == 7
+        # A node whose key nobody has registered is not let in.
+        write_node_key(tmp_path / "node-9")
+        shutil.copy(tmp_path / "shard-3.npz", tmp_path / "shard-9.npz")
+        made.start_node(9)
+        stranger = made.running["node-9"]
+        assert stranger.wait(60) != 0
+
+
+def test_what_is_kept_survives_whatever_is_killed(tmp_path: Path) -> None:
+    """A SuperNode, the process of the ServerApp, the SuperLink: nothing that was kept is lost, changed or half."""
+    with federation(tmp_path, canaries=1) as made:
+        training = threading.Thread(target=_quietly, args=(made,))
+        training.start()
+        wait_for(tmp_path, 2)
+        made.kill("node-0")  # the one with the canary
+        time.sleep(2)
+        made.start_node(0)
+        wait_for(tmp_path, max(rounds_of(tmp_path)) + 2)
+        early = files_of(tmp_path)
+        assert made.kill_serverapp()
+        time.sleep(10)
+        after_serverapp = files_of(tmp_path)
+        made.kill("superlink")
+        training.join(60)
+        assert early.items() <= after_serverapp.items()
+        assert after_serverapp == files_of(tmp_path)
+        present = {number: json.loads(text)["present"] for number, text in after_serverapp.items()}
+        numbers = measured(made)
+        assert numbers.finding.rounds == sum(one == [0] for one in present.values())
+        assert numbers.last == max(present)
+        # The SuperLink comes back with its state, and the next training keeps rounds as before.
+        made.start_superlink()
+        (tmp_path / "again").mkdir()
+        made.train(rounds=2, out=str(tmp_path / "again"))
+        assert measured(made, "again/canaries").finding.rounds == 2
+
+
+def _quietly(made: Loopback) -> None:
+    with contextlib.suppress(RuntimeError):
+        made.train(rounds=40)
+
+
+def test_the_tutorial_is_followed(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "tutorials" / "live.md").read_text()
+    blocks = [part.split("```")[0] for part in page.split("```sh\n")[1:]]
+    script = "set -e\n" + "".join(blocks).replace("rounds=20", "rounds=5").replace("export PYTHONPATH=$PWD\n", "")
+    script = script.replace("federation --prepare", f"{tmp_path}/federation --prepare").replace(
+        "cd federation", f"cd {tmp_path}/federation"
+    )
+    bin_path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": bin_path, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(["bash", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=800)
+    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
+    assert "violated: 5 whole rounds of 5 promised" in ran.stdout
+    assert (tmp_path / "federation" / "tenth" / "canaries" / "report.html").is_file()

@@ -1,0 +1,143 @@
+"""What canaries say of a running training: bounds, declared looks, the command and its page."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.cli.main import main
+from experiments.studies.canary_clients import Training
+from fl_audit.canaries.directions import canary_coin, canary_direction
+from fl_audit.canaries.kept import Watch
+from fl_audit.confidence.shift import detectable_shift
+from fl_audit.errors import InputError
+from fl_audit.evidence.belief.family import FAMILY_LEVEL
+from fl_audit.evidence.live import declared_looks, measure_live
+from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
+from fl_audit.privacy.terms import TrainingTerms
+
+DIRECTIONS, COINS, SIZE, DELTA = 11, 12, 650, 1e-5
+
+
+def train(
+    place: Path, rounds: int, added: float, canaries: int = 2, promised: int | None = None, seed: int = 0
+) -> Path:
+    """Keep rounds of unit sensitivity with so much of the promised noise."""
+    terms = TrainingTerms("add-remove-client", 1.0, promised or rounds)
+    watch, draw = Watch(place, DIRECTIONS, canaries, terms, DELTA), np.random.default_rng(seed)
+    for number in range(1, rounds + 1):
+        release = added * draw.normal(size=SIZE)
+        for one in range(canaries):
+            release += canary_coin(COINS, number, one) * canary_direction(DIRECTIONS, number, one, SIZE)
+        watch.note(number, [np.zeros(SIZE)], [release], range(canaries))
+    return place
+
+
+def test_the_numbers_are_those_of_the_promise_and_of_what_is_certified(tmp_path: Path) -> None:
+    numbers = measure_live(train(tmp_path, 40, added=1.0), COINS)
+    found, promise = numbers.finding, numbers.promise
+    assert promise.epsilon == pytest.approx(gdp_epsilon(DELTA, np.sqrt(40)), rel=1e-9)
+    assert found.epsilon_lower == pytest.approx(gdp_epsilon(DELTA, found.mu_lower * np.sqrt(40)), rel=1e-9)
+    assert 0.5 < found.mu_lower < 1 < 1.4 < found.mu + 0.6
+    assert 0.5 < numbers.belief_lower <= promise.belief_bound
+    assert [one.rounds for one in numbers.looks] == [5, 10, 20, 40]
+    assert numbers.verdict == "inconclusive"
+    assert numbers.is_over
+    # So many rounds find mu that 1.5 times the epsilon stands for, and one round less does not.
+    sought = gdp_mu(1.5 * promise.epsilon, DELTA) / np.sqrt(40)
+    needed = numbers.rounds_needed
+    assert needed is not None
+    for rounds, is_enough in ((needed, True), (needed - 2, False)):
+        reached = detectable_shift(rounds, rounds * 21, 1.0, FAMILY_LEVEL / 4)
+        assert (reached <= sought) == is_enough
+
+
+def test_noise_ten_times_too_small_is_found_in_twenty_rounds_by_one_canary(tmp_path: Path) -> None:
+    """In nearly every training: the limit of detection is far below."""
+    for seed in range(10):
+        numbers = measure_live(train(tmp_path / str(seed), 20, added=0.1, canaries=1, seed=seed), COINS)
+        assert numbers.verdict == "violated"
+
+
+def test_looks_are_declared_and_what_one_has_found_stays_found(tmp_path: Path) -> None:
+    assert declared_looks(100) == (5, 10, 20, 40, 80, 100)
+    assert declared_looks(3) == (3,)
+    place = train(tmp_path, 12, added=0.1, promised=100)
+    assert [one.rounds for one in measure_live(place, COINS).looks] == [5, 10]
+    assert [one.rounds for one in measure_live(place, COINS, is_over=True).looks] == [5, 10, 12]
+    early = measure_live(place, COINS)
+    assert (early.verdict, early.is_over, early.last) == ("violated", False, 12)
+    # Rounds with far more noise follow: the bound falls below the promise, the verdict stands.
+    terms = TrainingTerms("add-remove-client", 1.0, 100)
+    for number in range(13, 80):
+        far = 100 * np.random.default_rng(number).normal(size=SIZE)
+        Watch(place, DIRECTIONS, 2, terms, DELTA).note(number, [np.zeros(SIZE)], [far], (0, 1))
+    late = measure_live(place, COINS)
+    assert late.finding.mu_lower < 1
+    assert late.verdict == "violated"
+
+
+def test_nobody_is_called_violated_however_often_somebody_looks() -> None:
+    """The level is held over all looks: 400 trainings of 80 rounds at 500 times the level, 1e-4 for a false alarm."""
+    from scipy.stats import binom
+
+    from fl_audit.canaries.certify import certify
+
+    training, alarms, level = Training(canaries=3, rounds=80), 0, 0.5
+    looks = declared_looks(80)
+    for seed in range(400):
+        scores, coins, decoys = training.scores(np.random.default_rng((7, seed)))
+        found = [
+            certify(scores[:one], coins[:one], training.claim, 1 - level / len(looks), decoys=decoys[:one])
+            for one in looks
+        ]
+        alarms += any(one.is_violated for one in found)
+    assert binom.ppf(1e-4, 400, 0.1) <= alarms <= binom.ppf(1 - 1e-4, 400, level)
+
+
+def test_the_command_says_it_and_writes_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, coins = train(tmp_path / "kept", 20, added=0.1), tmp_path / "coins"
+    coins.write_text(f"{COINS}\n")
+
+    def said(*arguments: str) -> tuple[str, int]:
+        monkeypatch.setattr("sys.argv", ["fl-audit", "live", *arguments])
+        status = 0
+        try:
+            main()
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        captured = capsys.readouterr()
+        return captured.out + captured.err, status
+
+    text, status = said(str(place), "--coins", str(coins), "--fail-on-violation")
+    assert status == 4
+    assert text.startswith("violated: 20 whole rounds of 20 promised")
+    assert "Violated" in (place / "report.html").read_text()
+    text, status = said(str(place), "--coins", str(coins), "--json")
+    numbers = json.loads(text)
+    assert (status, numbers["verdict"], numbers["whole_rounds"]) == (0, "violated", 20)
+    assert numbers["epsilon_lower"] > numbers["epsilon_claimed"]
+    text, status = said(str(tmp_path), "--coins", str(coins))
+    assert status == 2
+    assert "promise.json is missing" in text
+    text, status = said(str(place), "--coins", str(tmp_path / "none"))
+    assert status == 2
+    assert "holds no seed" in text
+
+
+def test_terms_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="noise multiplier is 0"):
+        TrainingTerms("add-remove-client", 0.0, 3)
+    with pytest.raises(InputError, match="rounds is 0"):
+        TrainingTerms("add-remove-client", 1.0, 0)
+    with pytest.raises(InputError, match="sampling rate is 2"):
+        TrainingTerms("add-remove-client", 1.0, 3, 2.0)
+    with pytest.raises(InputError, match="delta is 0"):
+        Watch(tmp_path, 1, 1, delta=0.0)
+    train(tmp_path, 5, 1.0)
+    (tmp_path / "promise.json").write_text('{"delta": 0.1, "canaries": 1}')
+    with pytest.raises(InputError, match="states no training"):
+        measure_live(tmp_path, COINS)

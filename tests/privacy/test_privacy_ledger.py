@@ -1,0 +1,192 @@
+"""The ledger of a site: its chain, what all trainings spend together, its budget, and the client that keeps to it."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from dp_accounting.pld import PLDAccountant
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+
+from clients.budget import REFUSED, budget_mod
+from experiments.cli.main import main
+from fl_audit.errors import InputError
+from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.privacy.ledger import LedgerLine, add_to_ledger, read_ledger, spent
+from fl_audit.privacy.terms import TrainingTerms
+
+DELTA = 1e-5
+
+
+def line(
+    name: str, noise: float = 2.0, rounds: int = 30, rate: float = 1.0, adjacency: str = "add-remove-record"
+) -> LedgerLine:
+    return LedgerLine(name, TrainingTerms(adjacency, noise, rounds, rate))
+
+
+def history(seed: int) -> list[LedgerLine]:
+    """Return one to six trainings, sampled or not."""
+    draw, lines = np.random.default_rng(seed), []
+    for one in range(int(draw.integers(1, 7))):
+        rate = 1.0 if draw.random() < 0.3 else float(draw.uniform(0.01, 0.5))
+        noise = float(draw.uniform(0.8, 4)) * (4 if rate == 1 else 1)
+        lines.append(line(str(one), noise, int(draw.integers(1, 80)), rate))
+    return lines
+
+
+def of_dp_accounting(lines: list[LedgerLine]) -> float:
+    accountant = PLDAccountant(value_discretization_interval=1e-4)
+    for one in lines:
+        event: Any = GaussianDpEvent(one.terms.noise_multiplier)
+        if one.terms.sampling_rate < 1:
+            event = PoissonSampledDpEvent(one.terms.sampling_rate, event)
+        accountant.compose(SelfComposedDpEvent(event, one.terms.rounds))
+    return float(accountant.get_epsilon(DELTA))
+
+
+def compared(seeds: range) -> None:
+    for seed in seeds:
+        lines = history(seed)
+        expected = of_dp_accounting(lines)
+        assert spent(lines, DELTA).epsilon == pytest.approx(expected, abs=1e-3, rel=1e-3), f"history {seed}"
+
+
+def test_a_total_is_that_of_dp_accounting() -> None:
+    compared(range(4))
+
+
+@pytest.mark.long
+def test_totals_of_fifty_histories_are_those_of_dp_accounting() -> None:
+    compared(range(50))
+
+
+def test_nothing_is_spent_without_a_training_and_gaussian_trainings_add_up() -> None:
+    assert spent((), DELTA).epsilon == 0
+    both = spent((line("a", 5.0, 30), line("b", 7.0, 12)), DELTA)
+    assert both.epsilon == pytest.approx(gdp_epsilon(DELTA, math.sqrt(30 / 25 + 12 / 49)), rel=1e-9)
+
+
+def test_a_changed_a_missing_and_a_foreign_line_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    assert read_ledger(path) == ()
+    for name in "abc":
+        assert add_to_ledger(path, line(name))
+    assert [one.name for one in read_ledger(path)] == ["a", "b", "c"]
+    texts = path.read_text().splitlines()
+    damaged = {
+        "line 1 was changed": [texts[0].replace('"rounds": 30', '"rounds": 3'), *texts[1:]],
+        "line 2 was changed": [texts[0], texts[2]],
+        "line 3 is no training": [*texts[:2], "{"],
+    }
+    for message, kept in damaged.items():
+        path.write_text("\n".join(kept) + "\n")
+        with pytest.raises(InputError, match=message):
+            read_ledger(path)
+    path.write_text("\n".join(texts) + "\n")
+    with pytest.raises(InputError, match="one ledger for each"):
+        add_to_ledger(path, line("d", adjacency="add-remove-client"))
+
+
+def test_a_training_over_the_budget_is_not_added(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    whole = spent((line("a"),), DELTA).epsilon
+    assert add_to_ledger(path, line("a"), budget=whole * 1.01, delta=DELTA)
+    assert not add_to_ledger(path, line("b"), budget=whole * 1.01, delta=DELTA)
+    assert len(read_ledger(path)) == 1
+    with pytest.raises(InputError, match="budget is 0"):
+        add_to_ledger(path, line("b"), budget=0.0, delta=DELTA)
+
+
+def test_a_sensitivity_below_what_clipping_lets_pass_is_counted_in_its_effect() -> None:
+    noise = math.sqrt(2 * math.log(1.25 / DELTA)) / 10
+    terms = TrainingTerms("add-remove-client", noise, 1)
+    wrong = LedgerLine("hospital", terms, sensitivity=1e-4, clipping_norm=1.0)
+    assert spent((wrong,), DELTA).epsilon == pytest.approx(2.13e8, rel=0.01)
+    assert spent((LedgerLine("hospital", terms),), DELTA).epsilon == pytest.approx(10, abs=0.5)
+    replaced = LedgerLine("r", TrainingTerms("replace-client", 1.0, 1), sensitivity=1.0, clipping_norm=1.0)
+    assert replaced.noise_multiplier == 0.5
+    with pytest.raises(InputError, match="sensitivity without clipping norm"):
+        LedgerLine("half", terms, sensitivity=1.0)
+
+
+def test_the_command_adds_refuses_and_says_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "ledger"
+
+    def said(*arguments: str) -> tuple[str, int]:
+        monkeypatch.setattr("sys.argv", ["fl-audit", "account", "--delta", "1e-5", *arguments])
+        try:
+            main()
+        except SystemExit as ended:
+            captured = capsys.readouterr()
+            return captured.out + captured.err, int(ended.code or 0)
+        return capsys.readouterr().out, 0
+
+    training = ("--noise-multiplier", "2", "--rounds", "30", "--adjacency", "add-remove-record", "--ledger", str(path))
+    text, status = said(*training, "--name", "first", "--budget", "20", "--json")
+    found = json.loads(text)
+    assert (status, found["added"], found["over_budget"], len(found["trainings"])) == (0, True, False, 1)
+    assert found["epsilon"] == pytest.approx(gdp_epsilon(DELTA, math.sqrt(30) / 2), rel=1e-9)
+    text, status = said(*training, "--name", "second", "--budget", "20")
+    assert status == 5
+    assert "not added: with this training epsilon would be" in text
+    text, status = said(*training, "--sensitivity", "1e-4", "--clipping-norm", "1")
+    assert status == 0
+    assert "can move the sum by 1" in text
+    text, status = said("--ledger", str(path), "--budget", "20")
+    assert (status, "2 trainings spend" in text) == (5, True)
+    path.write_text(path.read_text().replace('"name": "first"', '"name": "other"'))
+    text, status = said("--ledger", str(path))
+    assert (status, "was changed" in text) == (2, True)
+    text, status = said("--rounds", "3")
+    assert (status, "Missing option '--noise-multiplier' and '--adjacency'" in text) == (2, True)
+
+
+def asked(run: int) -> tuple[Message, Context]:
+    content = RecordDict(
+        {"arrays": ArrayRecord({"w": Array(np.zeros(3))}), "config": ConfigRecord({"server-round": 1})}
+    )
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, run, 2
+    message = Message(content, dst_node_id=1, message_type="train")
+    TaskIdentity.node_id = 1
+    return message, Context(run_id=run, node_id=1, node_config={}, state=RecordDict(), run_config={})
+
+
+def test_a_client_sends_nothing_once_the_budget_is_spent(tmp_path: Path) -> None:
+    path, terms = tmp_path / "ledger", TrainingTerms("add-remove-client", 5.0, 3)
+    mod = budget_mod(path, terms, budget=1.2 * spent((LedgerLine("", terms),), DELTA).epsilon, delta=DELTA)
+    trained: list[int] = []
+
+    def train(message: Message, context: Context) -> Message:
+        trained.append(context.run_id)
+        return Message(RecordDict(), reply_to=message)
+
+    replies = [mod(*asked(7), train) for _ in range(4)]
+    assert [one.has_error() for one in replies] == [False, False, False, True]
+    assert "no more were promised" in replies[3].error.reason
+    other = mod(*asked(8), train)
+    assert (other.error.code, trained) == (REFUSED, [7, 7, 7])
+    assert "more than epsilon" in other.error.reason
+    assert [one.name for one in read_ledger(path)] == ["7"]
+
+
+def test_who_only_reads_a_ledger_loads_numpy_alone(tmp_path: Path) -> None:
+    heavy = ("torch", "pandas", "scipy", "sklearn", "ray", "opacus", "filelock")
+    add_to_ledger(tmp_path / "ledger", line("a"))
+    code = (
+        "import sys, pathlib, clients.budget; from fl_audit.privacy.ledger import read_ledger\n"
+        f"read_ledger(pathlib.Path({str(tmp_path / 'ledger')!r}))\n"
+        f"print([name for name in {heavy!r} if name in sys.modules])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ.copy()
+    )
+    assert found.stdout.strip() == "[]"
