@@ -28,8 +28,7 @@ from fl_audit.laboratory.trial import Attempt, Trial
 
 LESSONS = 20
 """Games at the start that are not counted: the first half teaches, the second tells which features guess well."""
-_BLOCK = 10
-"""Fewest games after which everything is learned anew."""
+_BLOCK = 10  # fewest games after which everything is learned anew
 _HEAD_START = 1.5
 """By how many standard deviations of mere luck another group has to lead before it takes the place of the first."""
 
@@ -169,20 +168,11 @@ def fewest_games(claim: StatedClaim, confidence: float = 0.95) -> int:
 
 
 class _Guesses(NamedTuple):
-    """The guesses that count.
+    """The guesses that count."""
 
-    Parameters
-    ----------
-    right
-        Whether each was right, bool (guesses,).
-    scores
-        The scores behind them, less the threshold, shape (guesses,).
-    group, rule
-        What was looked at most, and its last rule.
-    """
-
-    right: Flags
-    scores: Floats
+    right: Flags  # whether each was right, bool (guesses,)
+    scores: Floats  # the scores behind them, less the threshold, shape (guesses,)
+    # `group`, `rule`: what was looked at most, and its last rule.
     group: str
     rule: Rule
 
