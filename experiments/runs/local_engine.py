@@ -13,10 +13,10 @@ from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.run import Run
-from flwr.supercore.task_identity import TaskIdentity
 
 from experiments.talk import settle_flower
 from fl_audit.errors import InputError
+from strategies.flower_versions import make_messages_for
 
 _RUN_ID = 1
 _SERVER_NODE_ID = 1
@@ -50,8 +50,7 @@ class LocalGrid(Grid):
         actors: int = 1,
         read_ahead: ReadAhead | None = None,
     ) -> None:
-        # Flower lets nobody make a message who is no task of a run.
-        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, _RUN_ID, _SERVER_NODE_ID
+        make_messages_for(_RUN_ID, _SERVER_NODE_ID)
         self._time_limit = time_limit
         self._contexts = {
             node: Context(

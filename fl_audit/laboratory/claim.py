@@ -89,7 +89,8 @@ class StatedClaim:
             return (Limit(self.epsilon, self.delta),)
         variation = gdp_delta(0.0, self.mu)
         curve = [Limit(gdp_epsilon(delta, self.mu), delta) for delta in _DELTAS if delta < variation]
-        return (*curve, Limit(0.0, variation))
+        # Noise so little that the total variation rounds to 1 excludes nothing there.
+        return (*curve, Limit(0.0, variation)) if variation < 1 else tuple(curve)
 
     @property
     def words(self) -> str:

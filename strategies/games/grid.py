@@ -6,7 +6,8 @@ from typing import Any, Protocol
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
-from flwr.supercore.task_identity import TaskIdentity
+
+from strategies.flower_versions import make_messages_for
 
 RUN_ID, FIRST_NODE = 1, 2
 """The run of a room, and the node of its first client."""
@@ -35,8 +36,7 @@ class Room(Grid):
     """
 
     def __init__(self, clients: int, answer: Callable[[Message], Message | None]) -> None:
-        # Flower lets nobody make a message who is no task of a run.
-        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, RUN_ID, _SERVER
+        make_messages_for(RUN_ID, _SERVER)
         self._nodes, self._answer = range(FIRST_NODE, FIRST_NODE + clients), answer
         self._waiting: dict[str, Message | None] = {}
 

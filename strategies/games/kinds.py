@@ -279,7 +279,17 @@ def _is_staged(kind: Kind, stage: Stage) -> bool:
 STAGED: tuple[Kind, ...] = tuple(kind.on(stage) for stage in STAGES for kind in KINDS if _is_staged(kind, stage))
 """The plainest kinds of games on the unusual stages."""
 EVALUATION = Kind("evaluation", "no update, and another loss reported of an evaluation", Part(evaluation=5.0))
-BY_NAME = {kind.name: kind for kind in (*KINDS, *STAGED, EVALUATION)}
+OF_FEW_TENSORS = (Direction.SCALAR, Direction.COUNTER, Direction.SWITCH, Direction.RUNNING)
+"""Updates of those tensors alone that are easily forgotten."""
+_OF_OWN_TENSORS = tuple(
+    kind.on(stage)
+    for stage in STAGES
+    if stage.name == "own model"
+    for kind in KINDS
+    if kind.present.direction in OF_FEW_TENSORS
+)
+"""The same on an app's own model, whose tensors have names of their own."""
+BY_NAME = {kind.name: kind for kind in (*KINDS, *STAGED, EVALUATION, *_OF_OWN_TENSORS)}
 """Every kind of game, by its name; a new one stands last, so that games of the others keep their draws."""
 
 

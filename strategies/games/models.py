@@ -15,13 +15,6 @@ from strategies.games.kinds import Direction, Model, Others, Part, ReplyForm, Sc
 ALMOST_NOTHING = 1e-6
 """Length of an update that says nothing, as a multiple of the clipping norm: half precision can hold it."""
 _SCALAR, _COUNTER, _SWITCH, _RUNNING = "scale", "bn.num_batches_tracked", "mask", "bn.running_mean"
-_NAMED = {
-    Direction.SCALAR: _SCALAR,
-    Direction.COUNTER: _COUNTER,
-    Direction.SWITCH: _SWITCH,
-    Direction.RUNNING: _RUNNING,
-}
-"""The tensors that an update may consist of alone."""
 _SIDE = 100
 """Neurons of a layer of the large model."""
 
@@ -99,8 +92,31 @@ def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> Template:
     return Template(ordered, directions[0], directions[1], tensors, trained)
 
 
+def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> bool:
+    """Return whether an update of tensors of one sort alone moves this one; False for all other directions.
+
+    Parameters
+    ----------
+    direction
+        Of the update.
+    name, array
+        The tensor.
+    """
+    match direction:
+        case Direction.SCALAR:
+            return array.ndim == 0 and array.dtype.kind == "f"
+        case Direction.COUNTER:
+            return array.dtype.kind in "iu"
+        case Direction.SWITCH:
+            return array.dtype.kind == "b"
+        case Direction.RUNNING:
+            return name.rpartition(".")[2].startswith("running_")
+        case _:
+            return False
+
+
 def _is_trained(name: str, array: NDArray[np.generic]) -> bool:
-    return array.ndim > 0 and array.dtype.kind == "f" and not name.rpartition(".")[2].startswith("running_")
+    return array.ndim > 0 and array.dtype.kind == "f" and not is_moved_by(Direction.RUNNING, name, array)
 
 
 def update_of(part: Part, model: Template, norm: float, round: int, schedule: Schedule) -> Floats:
@@ -129,7 +145,9 @@ def update_of(part: Part, model: Template, norm: float, round: int, schedule: Sc
             return length * sum((_unit(model.first, part) for _, part in model.tensors), np.zeros(model.size))
         case Direction.SCALAR | Direction.COUNTER | Direction.SWITCH | Direction.RUNNING:
             update = np.zeros(model.size)
-            update[dict(model.tensors)[_NAMED[part.direction]]] = length
+            for name, place in model.tensors:
+                if is_moved_by(part.direction, name, model.arrays[name]):
+                    update[place] = length
             return update
         case _:
             assert_never(part.direction)

@@ -1,7 +1,7 @@
 """What a ServerApp would train with: it is run until it starts its strategy, and no further."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -23,13 +23,12 @@ from strategies.games.arrays import record_of
 from strategies.games.bridge import Bridged, by_places, manager_of
 from strategies.games.grid import RUN_ID, Room
 from strategies.games.start import Start, start_of
-from strategies.games.subject import Mod
 from strategies.games.watched import WatchedStrategy
 from strategies.review.app import App, loaded
+from strategies.review.mods import AGREED, NotedMods, PlayedMod, client_mods, noted_mods
 from strategies.review.stand_ins import StandIns
 
 _ACCEPTED = "accepted is a ServerApp that starts a strategy (Strategy.start, DefaultWorkflow or server_fn)"
-_AGREED = "secure aggregation is not played: games see the sum of plain replies, as the server would"
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Caught:
 
     start: Start
     rounds: int
-    mods: tuple[Mod, ...]
+    mods: tuple[PlayedMod, ...]
     remarks: tuple[str, ...]
 
 
@@ -84,16 +83,17 @@ def catch(app: App, nodes: int, stand_ins: StandIns) -> Caught:
         If the app cannot be reviewed: one line says why.
     """
     _keep_old_names()
-    server = loaded(app, app.server, stand_ins)
-    if not isinstance(server, ServerApp):
-        raise InputError(f"{app.server} is a {type(server).__name__}: accepted is a ServerApp")
-    mods, remarks = _client_mods(app, stand_ins)
+    with noted_mods() as noted:
+        server = loaded(app, app.server, stand_ins)
+        if not isinstance(server, ServerApp):
+            raise InputError(f"{app.server} is a {type(server).__name__}: accepted is a ServerApp")
+        mods, remarks = _client_mods(app, stand_ins, noted)
     found = _until_start(server, app, nodes, stand_ins)
     strategy = found.strategy._inner if isinstance(found.strategy, WatchedStrategy) else found.strategy
     if isinstance(strategy, OldStrategy):
         strategy = Bridged(strategy)
     if isinstance(found.workflow, (SecAggPlusWorkflow, SecAggWorkflow)):
-        remarks.append(_AGREED)
+        remarks.append(AGREED)
     try:
         start = start_of(strategy, found.args, found.kwargs)
         rounds = start.arguments.get("num_rounds", 3)
@@ -168,7 +168,7 @@ def _kinds(kind: type) -> set[type]:
     return found
 
 
-def _client_mods(app: App, stand_ins: StandIns) -> tuple[tuple[Mod, ...], list[str]]:
+def _client_mods(app: App, stand_ins: StandIns, noted: NotedMods) -> tuple[tuple[PlayedMod, ...], list[str]]:
     """Return the modifiers of an app's clients that can be played, and what is said of the others."""
     try:
         client = loaded(app, app.client, stand_ins) if app.client else None
@@ -176,23 +176,4 @@ def _client_mods(app: App, stand_ins: StandIns) -> tuple[tuple[Mod, ...], list[s
         return (), [f"the modifiers of its clients were not seen: {error}"]
     if not isinstance(client, ClientApp):
         return (), ["it names no ClientApp, so no modifiers of clients were seen"]
-    mods, remarks = list[Mod](), list[str]()
-    for mod in client._mods:
-        name = getattr(mod, "__name__", type(mod).__name__)
-        if name in ("secaggplus_mod", "secagg_mod"):
-            remarks.append(_AGREED)
-        else:
-            mods.append(_in_new_form(mod, name))
-    return tuple(mods), remarks
-
-
-def _in_new_form(mod: Mod, name: str) -> Mod:
-    """Return a modifier of Flower's for messages of the new interface: games have no others."""
-    import flwr.clientapp.mod as new
-
-    if getattr(mod, "__module__", "").startswith("flwr.client.mod"):
-        found: Callable[..., Any] | None = getattr(new, name, None)
-        if isinstance(found, type):
-            return found(mod.clipping_norm, mod.sensitivity, mod.epsilon, mod.delta)  # type: ignore[attr-defined]
-        return found or mod
-    return mod
+    return client_mods(client, noted, app.config)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, log, sqrt
 
 from flwr.clientapp.mod import LocalDpMod
 
@@ -34,6 +34,8 @@ class Stated:
         How many clients a round it is made for; None where it does not say.
     is_of_reviewer
         Whether it is not the app's own.
+    mu
+        The Gaussian-DP parameter of the noise in one round, where noise of a stated epsilon follows from it.
     """
 
     claim: StatedClaim | None
@@ -42,14 +44,18 @@ class Stated:
     observer: Observer = Observer.CLIENT
     clients: int | None = None
     is_of_reviewer: bool = False
+    mu: float | None = None
 
 
-def stated_by(strategy: object, mods: Sequence[Mod], adjacency: Adjacency | None, rounds: int) -> Stated:
+def stated_by(
+    strategy: object, mods: Sequence[Mod], adjacency: Adjacency | None, rounds: int, delta: float = 1e-5
+) -> Stated:
     """Return what a strategy and the modifiers of its clients claim.
 
     A noise multiplier over a clipping norm is read as Gaussian noise of a sum to which a client adds at most the norm,
     once a round; of Flower's adaptive wrappers the noised count of clipped clients is composed with it (Andrew et al.
-    2021, arXiv 1905.03871, Theorem 1).
+    2021, arXiv 1905.03871, Theorem 1). `LocalDpMod` adds noise of sensitivity sqrt(2 ln(1.25 / delta)) / epsilon (Dwork
+    and Roth 2014, Theorem A.1), so that a message is mu-GDP with mu = epsilon / sqrt(2 ln(1.25 / delta)).
 
     Parameters
     ----------
@@ -61,12 +67,18 @@ def stated_by(strategy: object, mods: Sequence[Mod], adjacency: Adjacency | None
         Between which neighbours; None for the usual ones of the mechanism.
     rounds
         Rounds of a game.
+    delta
+        At which noise is put into words, above 0 and below 1.
     """
     for mod in mods:
         if isinstance(mod, LocalDpMod):
-            relation = adjacency or Adjacency.REPLACE_CLIENT
-            claim = StatedClaim(relation, epsilon=mod.epsilon, delta=mod.delta)
-            return Stated(claim, "LocalDpMod of the client app, per message", mod.clipping_norm, Observer.SERVER)
+            source = f"LocalDpMod of the client app, per message: clipping_norm = {mod.clipping_norm:g}"
+            if not (0 < mod.epsilon < 100 and 0 < mod.delta < 1):
+                said = f"{source}; epsilon {mod.epsilon:g} at delta {mod.delta:g} is nothing to refute"
+                return Stated(None, said, mod.clipping_norm, Observer.SERVER)
+            claim = StatedClaim(adjacency or Adjacency.REPLACE_CLIENT, epsilon=mod.epsilon, delta=mod.delta)
+            mu = mod.epsilon / sqrt(2 * log(1.25 / mod.delta))
+            return Stated(claim, source, mod.clipping_norm, Observer.SERVER, mu=mu)
     for layer in layers_of(strategy):
         noise, norm, count = (_number(layer, names) for names in (_NOISE, _NORM, _COUNT))
         if noise is None or norm is None:
@@ -75,7 +87,9 @@ def stated_by(strategy: object, mods: Sequence[Mod], adjacency: Adjacency | None
         bits = _number(layer, ("clipped_count_stddev",))
         if bits is not None:
             multiplier = (multiplier**-2 + (2 * bits[1]) ** -2) ** -0.5
-        claim = StatedClaim(adjacency or Adjacency.ADD_REMOVE_CLIENT, noise_multiplier=multiplier, rounds=rounds)
+        claim = StatedClaim(
+            adjacency or Adjacency.ADD_REMOVE_CLIENT, delta=delta, noise_multiplier=multiplier, rounds=rounds
+        )
         source = f"{type(layer).__name__}: {noise[0]} = {noise[1]:g}, {norm[0]} = {norm[1]:g}"
         source += f", {count[0]} = {count[1]:g}" if count else ""
         return Stated(claim, source, norm[1], clients=int(count[1]) if count else None)
@@ -92,21 +106,25 @@ def layers_of(strategy: object) -> Iterator[object]:
         strategy = next((inside[name] for name in ("old", "strategy", "_strategy", "_inner") if name in inside), None)
 
 
-def epsilon_words(claim: StatedClaim, rounds: int) -> str:
-    """Return what a claim comes to in a round and over all rounds.
+def epsilon_words(stated: Stated, rounds: int) -> str:
+    """Return what a claim comes to in a round and over all rounds; `none` where nothing is claimed.
 
     Parameters
     ----------
-    claim
-        The claim of a game.
+    stated
+        The claim, for a game.
     rounds
         How many rounds the app has.
     """
-    if claim.noise_multiplier is None:
+    claim = stated.claim
+    if claim is None:
+        return "none"
+    mu = stated.mu if claim.noise_multiplier is None else gaussian_mu(claim.noise_multiplier, 1)
+    if mu is None:
         return claim.words
-    one, all_rounds = (
-        gdp_epsilon(claim.delta, gaussian_mu(claim.noise_multiplier, count)) for count in (1, max(rounds, 1))
-    )
+    one, all_rounds = (gdp_epsilon(claim.delta, mu * sqrt(count)) for count in (1, max(rounds, 1)))
+    if claim.noise_multiplier is None:
+        return f"{claim.words}; over all {rounds} the same noise comes to epsilon {all_rounds:.2f} (exact)"
     return (
         f"epsilon {one:.2f} at delta {claim.delta:g} in one round and {all_rounds:.2f} over all {rounds} "
         f"(noise multiplier {claim.noise_multiplier:.3g}, {claim.adjacency}; exact, sampling not counted)"

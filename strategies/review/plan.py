@@ -1,31 +1,33 @@
 """How an app is reviewed: with how many clients, on which model, in which kinds of games, and in how many."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord
 from flwr.server.strategy import Strategy as OldStrategy
 from flwr.serverapp.strategy import Strategy
-from numpy.typing import NDArray
 
 from fl_audit.errors import require
+from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
+from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.trial import QUICK, Budget
 from strategies.games.arrays import Arrays, arrays_of
 from strategies.games.bridge import as_strategy
 from strategies.games.grid import Room
-from strategies.games.kinds import Kind, Model
+from strategies.games.kinds import OF_FEW_TENSORS, Kind, Model
+from strategies.games.models import is_moved_by
 from strategies.games.start import Start, spared_generators
 from strategies.games.watched import no_news_from_flower
+from strategies.review.beside import NUMBERS, Aside
 from strategies.review.claims import layers_of
 from strategies.review.seats import USUAL_NODES
 
-BESIDE = ("metrics", "evaluation")
-"""Kinds of games about what is released beside the model."""
-FEWEST = Budget(pilot=60, stages=(400,), shares=(1.0,), tried=2, most=4, deep=1)
+_FEWEST = Budget(pilot=60, stages=(400,), shares=(1.0,), tried=2, most=4, deep=1)
 """Enough to show what carries no noise at all."""
-_BUDGETS = {"the usual number of games": Budget(), "fewer games": QUICK, "the fewest games": FEWEST}
+_LEVEL, _MOST_TRIED = 0.05, 6400
 _LEFT_OUT = ("large model", "own model, around a median")
 """Stages that the app's own model takes the place of, or on which its size adds nothing but time."""
 _USUAL_ROUNDS, _MOST_PARAMETERS = 3, 5_000_000
@@ -77,8 +79,14 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
     ]
     nodes = max(named or USUAL_NODES, *least, 2)
     asked = asked_of(strategy, nodes)
-    if made_for is None or asked == made_for:
+    if made_for is None:
         return nodes, []
+    first = max(*least, 2)
+    early = asked_of(strategy, first)
+    said = [
+        f"it begins as soon as {first} clients are there and asks {early} of them, and its noise is for {made_for}: "
+        "games do not show that"
+    ] * (0 < early < made_for)
     if named is None and 0 < asked < made_for:
         low, high = nodes, nodes
         while asked_of(strategy, high) < made_for and high < 1000 * made_for:
@@ -87,8 +95,11 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
             middle = (low + high) // 2
             low, high = (low, middle) if asked_of(strategy, middle) >= made_for else (middle, high)
         if asked_of(strategy, high) == made_for:
-            return high, [f"it names no number of clients: {high} are taken, of which it asks {made_for} a round"]
-    return nodes, [f"its noise is made for {made_for} clients a round, and of {nodes} clients it asks {asked}"]
+            said.append(f"it names no number of clients: {high} are taken, of which it asks {made_for} a round")
+            return high, said
+    if asked != made_for:
+        said.append(f"its noise is made for {made_for} clients a round, and of {nodes} clients it asks {asked}")
+    return nodes, said
 
 
 def own_model(start: Start) -> tuple[Arrays | None, list[str]]:
@@ -106,6 +117,28 @@ def own_model(start: Start) -> tuple[Arrays | None, list[str]]:
     return arrays, []
 
 
+def fewest(claim: StatedClaim) -> Budget:
+    """Return the smallest budget whose games can refute a claim if they never err, as far as there is one.
+
+    Parameters
+    ----------
+    claim
+        The claim: the weaker it is, the more games have to be told without an error.
+    """
+    budget = _FEWEST
+    while budget.stages[0] < _MOST_TRIED and not _can_refute(claim, budget):
+        budget = replace(budget, stages=(2 * budget.stages[0],))
+    return budget if _can_refute(claim, budget) else _FEWEST
+
+
+def _can_refute(claim: StatedClaim, budget: Budget) -> bool:
+    # A coin decides which games are of D: a little less than half of them are.
+    half = int(0.45 * budget.stages[-1])
+    confidence = 1 - _LEVEL * budget.shares[-1] / budget.most
+    bounds = (epsilon_lower_bound(np.ones(half), np.zeros(half), limit.delta, confidence) for limit in claim.limits)
+    return any(bound.epsilon > limit.epsilon for bound, limit in zip(bounds, claim.limits, strict=True))
+
+
 def telling_kinds(kinds: Sequence[Kind], own: Arrays | None, has_claim: bool) -> list[Kind]:
     """Return those kinds of games that say something about an app and what it releases of its model.
 
@@ -118,26 +151,32 @@ def telling_kinds(kinds: Sequence[Kind], own: Arrays | None, has_claim: bool) ->
     has_claim
         Whether it claims anything: if not, the plainest game shows it.
     """
-    found = [kind for kind in kinds if kind.name not in BESIDE]
+    found = [kind for kind in kinds if kind.name not in (NUMBERS[Aside.METRICS], NUMBERS[Aside.EVALUATION])]
     if not has_claim:
         plain = [kind for kind in found if kind.plain_name in ("removed", "opposite")]
         return [kind for kind in plain if own is None or kind.stage.name == "own model"][:1]
     if own is None:
-        return found
-    there: Mapping[str, Callable[[str, NDArray[np.generic]], bool]] = {
-        "parameter without axes": lambda name, value: value.ndim == 0 and value.dtype.kind == "f",
-        "parameter of whole numbers": lambda name, value: value.dtype.kind in "iu",
-        "switches": lambda name, value: value.dtype.kind == "b",
-        "running statistics": lambda name, value: "running_" in name,
-        "half precision": lambda name, value: value.dtype == np.float16,
-    }
-    # What the app's own model does not have cannot leak from it.
-    absent = {kind for kind, is_so in there.items() if not any(is_so(name, value) for name, value in own.items())}
-    return [kind for kind in found if kind.plain_name not in absent and kind.stage.name not in _LEFT_OUT]
+        return [kind for kind in found if kind.model is not Model.OWN]
+
+    def is_there(kind: Kind) -> bool:
+        if kind.present.direction in OF_FEW_TENSORS:
+            of_own = (is_moved_by(kind.present.direction, name, value) for name, value in own.items())
+            return kind.model is Model.OWN and any(of_own)
+        return kind.model is not Model.HALF or any(value.dtype == np.float16 for value in own.values())
+
+    # What the app's own model does not have cannot leak from it; what it has is moved there, under its own names.
+    return [kind for kind in found if kind.stage.name not in _LEFT_OUT and is_there(kind)]
 
 
 def plan_of(
-    kinds: Sequence[Kind], own_seconds: float, seconds: float, left: float, wanted: int, is_free: bool, is_quick: bool
+    kinds: Sequence[Kind],
+    claim: StatedClaim,
+    own_seconds: float,
+    seconds: float,
+    left: float,
+    wanted: int,
+    is_free: bool,
+    is_quick: bool,
 ) -> Plan:
     """Return the largest plan that the time is enough for; the smallest one if it is enough for none.
 
@@ -145,6 +184,8 @@ def plan_of(
     ----------
     kinds
         The kinds of games.
+    claim
+        What they are held to.
     own_seconds, seconds
         How long a round takes on the app's own model, and on a small one.
     left
@@ -157,13 +198,17 @@ def plan_of(
         Whether fewer games are wanted.
     """
     rounds = sorted({wanted, 1 if is_free else wanted}, reverse=True)
+    budgets = {"the usual number of games": Budget(), "fewer games": QUICK, "the fewest games": fewest(claim)}
+    # Games that could not refute the claim are no games, if there are any that could.
+    budgets = {words: one for words, one in budgets.items() if _can_refute(claim, one)} or budgets
     plans = [
         Plan(tuple(kinds), count, budget, words)
         for count in rounds
-        for words, budget in list(_BUDGETS.items())[is_quick:]
+        for words, budget in list(budgets.items())[is_quick and len(budgets) > 1 :]
     ]
-    # The last resort: the app's own model in one kind of game, and then in none.
-    plainest = [kind for kind in kinds if kind.model is Model.OWN][:1]
+    # The last resort: the app's own model in one kind of game and those about its buffers, and then in none.
+    on_own = [kind for kind in kinds if kind.model is Model.OWN]
+    plainest = [kind for kind in on_own if kind is on_own[0] or kind.present.direction in OF_FEW_TENSORS]
     small = [kind for kind in kinds if kind.model is not Model.OWN]
     plans += [plans[-1]._replace(kinds=tuple(some)) for some in ([*plainest, *small], small) if some]
     # A machine that others use too takes longer, and learning rules takes its time as well.

@@ -16,11 +16,12 @@ from strategies.games.start import spared_generators
 from strategies.games.subject import Observer, Subject
 from strategies.games.watched import no_news_from_flower
 from strategies.review.app import read_app
+from strategies.review.beside import NUMBERS, Aside, Leak, leaks
 from strategies.review.capture import Caught, catch
 from strategies.review.claims import Stated, layers_of, stated_by
 from strategies.review.files import Kept
 from strategies.review.options import ReviewOptions
-from strategies.review.plan import BESIDE, FEWEST, asked_of, nodes_of, own_model, plan_of, telling_kinds, usual_rounds
+from strategies.review.plan import asked_of, fewest, nodes_of, own_model, plan_of, telling_kinds, usual_rounds
 from strategies.review.seats import USUAL_NODES
 from strategies.review.stage import Seating, rehearsed
 from strategies.review.stand_ins import StandIns
@@ -54,7 +55,9 @@ class Review:
     trial
         Of the model that is released.
     beside
-        Of the numbers beside it; None where there are none.
+        Of the numbers beside it; None where the server looks, who sees them all.
+    leaks
+        What told beside the model.
     remarks
         What could not be taken as it is, or not seen.
     """
@@ -71,6 +74,7 @@ class Review:
     budget: str
     trial: Trial
     beside: Trial | None
+    leaks: tuple[Leak, ...]
     remarks: tuple[str, ...]
 
 
@@ -109,7 +113,9 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
         processes = 1 if kept.is_written else wishes.processes
         left = (wishes.seconds - (time.monotonic() - began)) * processes
         wanted = (wishes.rounds or usual_rounds(caught.rounds)) if _is_composed(stated) else 1
-        plan = plan_of(kinds, slow, quick, left, wanted, wishes.rounds is None, wishes.is_quick or stated.claim is None)
+        plan = plan_of(
+            kinds, claim, slow, quick, left, wanted, wishes.rounds is None, wishes.is_quick or stated.claim is None
+        )
         claim = replace(claim, rounds=plan.rounds)
         names = [kind.name for kind in plan.kinds]
         if plan.rounds > 1:
@@ -122,31 +128,33 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
             )
 
         trial = held(claim, names, plan.budget)
-        about = tuple(name for name in BESIDE if name == "metrics" or asked["evaluate"])
-        beside = held(_of_numbers(claim), about, FEWEST) if stated.observer is Observer.CLIENT else None
+        about = [kind for aside, kind in NUMBERS.items() if asked["evaluate"] or aside is not Aside.EVALUATION]
+        of_numbers = _of_numbers(claim)
+        beside = held(of_numbers, about, fewest(of_numbers)) if stated.observer is Observer.CLIENT else None
+    told = leaks([trial] if beside is None else [trial, beside], names if beside is None else [*names, *about])
     remarks = [*caught.remarks, *remark, *said]
-    if kept.is_written:
-        remarks.append("its strategy writes files: they were written to a copy, and removed after every game")
-    if stand_ins.packages:
-        remarks.append(f"inert stand-ins took the place of what is not installed: {', '.join(stand_ins.packages)}")
     if any("PrivacyEngine" in path.read_text(errors="ignore") for path in directory.rglob("*.py")):
         remarks.append("its clients train with Opacus: what that promises of records happens inside clients, unseen")
+    if stand_ins.packages:
+        remarks.append(f"inert stand-ins took the place of what is not installed: {', '.join(stand_ins.packages)}")
+    if kept.is_written:
+        remarks.append("it writes files while it trains: they were written to a copy, and removed after every game")
     return Review(
         app.name, stated, Verdict.NO_PROMISE if stated.claim is None else trial.verdict, caught.rounds, plan.rounds,
         nodes, asked, None if own is None else template_of(own).size, tuple(names), plan.words,
-        trial, beside, tuple(remarks),
+        trial, beside, told, tuple(remarks),
     )  # fmt: skip
 
 
 def _stated(caught: Caught, wishes: ReviewOptions, rounds: int) -> Stated:
     """Return the claim: the reviewer's, or the app's own."""
     adjacency = None if wishes.adjacency is None else Adjacency(wishes.adjacency)
-    found = stated_by(caught.start.strategy, caught.mods, adjacency, rounds)
+    found = stated_by(caught.start.strategy, [one.mod for one in caught.mods], adjacency, rounds, wishes.delta)
     if wishes.epsilon is not None or wishes.noise_multiplier is not None:
         claim = StatedClaim(
             adjacency or Adjacency.ADD_REMOVE_CLIENT, wishes.epsilon, wishes.delta, wishes.noise_multiplier, rounds
         )
-        found = replace(found, claim=claim, source="named by the reviewer", is_of_reviewer=True)
+        found = replace(found, claim=claim, source="named by the reviewer", is_of_reviewer=True, mu=None)
     return replace(found, norm=wishes.norm or found.norm)
 
 

@@ -7,6 +7,7 @@ from fl_audit.laboratory.findings import Finding, findings, opening, trial_json
 from fl_audit.laboratory.trial import Trial
 from strategies.games.kinds import BY_NAME
 from strategies.games.mends import MENDS
+from strategies.review.beside import Aside, Leak
 from strategies.review.claims import epsilon_words
 from strategies.review.review import REFERENCE, Review
 
@@ -39,7 +40,7 @@ def headline(review: Review) -> str:
 def screen(review: Review) -> tuple[tuple[str, str], ...]:
     """Return the lines of the first screen: what each is about, and what it says."""
     stated = review.stated
-    claim = "none" if stated.claim is None else epsilon_words(stated.claim, review.rounds)
+    claim = epsilon_words(stated, review.rounds)
     model = "a small model" if review.parameters is None else f"its own model of {review.parameters:,} parameters"
     asked = f"{review.asked['train']} to train and {review.asked['evaluate']} to evaluate"
     played = (
@@ -72,14 +73,26 @@ def _broken(finding: Finding) -> str:
 def _beside(review: Review) -> str:
     if review.beside is None:
         return "the server sees every number that a client reports"
-    told = [finding for finding in found_in(review.beside) if finding.attempt.is_broken]
-    said = [f"{one.attempt.lead.group} told {one.attempt.right / one.attempt.games:.0%} of games" for one in told]
-    if not review.asked["evaluate"]:
-        said.append("clients are not asked to evaluate")
-    quiet = {"metrics", "evaluation"} - {one.attempt.lead.kind for one in told}
-    if quiet and not told:
-        said.insert(0, f"no number told more than epsilon {REFERENCE:g}")
-    return "; ".join(said)
+    return "; ".join(_leak_words(leak, review) for leak in review.leaks)
+
+
+def _leak_words(leak: Leak, review: Review) -> str:
+    if leak.share is not None:
+        by = "" if leak.by is None or leak.by.startswith("what was released") else f" ({leak.by})"
+        return f"{leak.aside} told {leak.share:.0%} of games{by}"
+    if leak.is_played:
+        return f"{leak.aside} told nothing beyond epsilon {REFERENCE:g}"
+    match leak.aside:
+        case Aside.EVALUATION:
+            return "clients are not asked to evaluate"
+        case Aside.BUFFERS if review.stated.claim is None:
+            return "buffers are released as the model is"
+        case Aside.BUFFERS:
+            return "its model has no buffers"
+        case Aside.METRICS | Aside.EXAMPLES:
+            return f"{leak.aside} were not played"
+        case _:
+            assert_never(leak.aside)
 
 
 def review_json(review: Review) -> dict[str, Any]:
@@ -89,7 +102,7 @@ def review_json(review: Review) -> dict[str, Any]:
         "app": review.app,
         "verdict": str(review.verdict),
         "headline": headline(review),
-        "claimed": None if claim is None else epsilon_words(claim, review.rounds),
+        "claimed": None if claim is None else epsilon_words(review.stated, review.rounds),
         "source": review.stated.source,
         "rounds": review.rounds,
         "played_rounds": review.played_rounds,
@@ -102,5 +115,8 @@ def review_json(review: Review) -> dict[str, Any]:
         "beside": None
         if review.beside is None
         else trial_json(review.beside, found_in(review.beside), review.beside.claim.limits),
+        "leaks": {
+            str(leak.aside): {"played": leak.is_played, "share": leak.share, "by": leak.by} for leak in review.leaks
+        },
         "remarks": list(review.remarks),
     }

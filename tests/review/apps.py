@@ -53,3 +53,50 @@ def write_app(directory: Path, name: str, server: str, client: str | None = CLIE
 def with_strategy(strategy: str) -> str:
     """Return the code of a server app that starts a strategy."""
     return SERVER.format(strategy=strategy)
+
+
+_NOISY = """class Own(FedAvg):
+    def __init__(self, leaky):
+        metrics = {} if leaky else {"train_metrics_aggr_fn": nothing}
+        super().__init__(fraction_evaluate=1.0 if leaky else 0.0, **metrics)
+        self.noise_multiplier, self.clip_norm, self.leaky = 1.0, 2.0, leaky
+
+    def configure_train(self, server_round, arrays, config, grid):
+        self.sent = {name: array.numpy() for name, array in arrays.items()}
+        return super().configure_train(server_round, arrays, config, grid)
+
+    def aggregate_train(self, server_round, replies):
+        replies = [reply for reply in replies if reply.has_content()]
+        floats = [name for name, old in self.sent.items() if old.dtype.kind == "f"]
+        total = {name: np.random.normal(0, self.noise_multiplier * self.clip_norm, self.sent[name].shape)
+                 for name in floats}
+        counted = {name: old for name, old in self.sent.items() if name not in floats}
+        for reply in replies:
+            content = reply.content
+            moved = {name: np.nan_to_num(content["arrays"][name].numpy() - self.sent[name]) for name in floats}
+            norm = np.sqrt(sum((one.astype(np.float64) ** 2).sum() for one in moved.values()))
+            weight = content["metrics"]["num-examples"] / 10 if self.leaky else 1.0
+            for name, one in moved.items():
+                total[name] += weight * min(1.0, self.clip_norm / max(norm, 1e-12)) * one
+            if self.leaky:
+                counted = {name: np.maximum(old, content["arrays"][name].numpy()) for name, old in counted.items()}
+        model = {name: self.sent[name] + total[name] / 10 for name in floats} | counted
+        arrays = ArrayRecord({name: Array(np.asarray(model[name], self.sent[name].dtype)) for name in self.sent})
+        return arrays, self.train_metrics_aggr_fn([reply.content for reply in replies], self.weighted_by_key)
+
+
+def nothing(replies, weight):
+    return MetricRecord({"clients": 4})
+
+
+app = ServerApp()"""
+
+
+def noisy_server(leaky: bool) -> str:
+    """Return the code of a server app with noise 1 at norm 2; the leaky one gives all away beside its model."""
+    server = with_strategy(f"Own({leaky})").replace("app = ServerApp()", _NOISY)
+    return server.replace(
+        "ArrayRecord([np.zeros((3, 4), np.float32), np.ones(4, np.float32)])",
+        'ArrayRecord({"layer.weight": Array(np.zeros((3, 4), np.float32)),'
+        ' "norm1.num_batches_tracked": Array(np.zeros((), np.int64))})',
+    )

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from apps import CLIENT, with_strategy, write_app
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from flwr.clientapp.mod import LocalDpMod
+from apps import CLIENT, noisy_server, with_strategy, write_app
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict, UserConfig
+from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
 from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideAdaptiveClipping,
     DifferentialPrivacyServerSideFixedClipping,
@@ -24,14 +24,17 @@ from fl_audit.errors import InputError
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
 from strategies.games.bridge import Bridged
+from strategies.games.cast import _modified
 from strategies.games.grid import FIRST_NODE, Room
-from strategies.games.kinds import BY_NAME, Model
+from strategies.games.kinds import BY_NAME, OF_FEW_TENSORS, Model
+from strategies.games.models import template_of, update_of
 from strategies.games.subject import Observer
 from strategies.review.app import read_app
+from strategies.review.beside import Aside
 from strategies.review.capture import Caught, catch
-from strategies.review.claims import epsilon_words, stated_by
+from strategies.review.claims import Stated, epsilon_words, stated_by
 from strategies.review.options import ReviewOptions
-from strategies.review.plan import FEWEST, asked_of, nodes_of, plan_of
+from strategies.review.plan import asked_of, fewest, nodes_of, plan_of, telling_kinds
 from strategies.review.review import review
 from strategies.review.seats import Seated
 from strategies.review.stand_ins import StandIns
@@ -72,7 +75,41 @@ def test_a_start_of_its_own_and_mods_are_taken(tmp_path: Path) -> None:
     )
     found = _caught(write_app(tmp_path, "own_start_app", server, client))
     assert type(found.start.strategy).__name__ == "Own"
-    assert isinstance(found.mods[0], LocalDpMod)
+    assert isinstance(found.mods[0].mod, LocalDpMod)
+
+
+def test_mods_are_played_where_the_app_has_them(tmp_path: Path) -> None:
+    """For all messages or those of one function, the outermost first, with the app's configuration and state."""
+    client = """
+        from flwr.clientapp import ClientApp
+        from flwr.clientapp.mod import fixedclipping_mod
+
+        def named(name):
+            def mod(message, context, call_next):
+                seen = context.state.setdefault("seen", __import__("flwr").app.ConfigRecord())
+                seen[str(len(seen))] = f"{name} {context.run_config['params.rate']}"
+                return call_next(message, context)
+            return mod
+
+        app = ClientApp(mods=[named("everywhere")])
+
+        @app.train(mods=[named("train"), fixedclipping_mod])
+        def train(message, context): ...
+
+        @app.evaluate()
+        def evaluate(message, context): ...
+        """
+    found = _caught(write_app(tmp_path, "placed_app", with_strategy("FedAvg()"), client))
+    assert fixedclipping_mod in [one.mod for one in found.mods]
+    for kind, expected in (("train", ["everywhere 0.5", "train 0.5"]), ("evaluate", ["everywhere 0.5"])):
+        context = Context(run_id=1, node_id=2, node_config=UserConfig(), state=RecordDict(), run_config=UserConfig())
+        answer = _modified(tuple(one for one in found.mods if one.mod is not fixedclipping_mod), _empty_reply)
+        answer(Message(RecordDict(), FIRST_NODE, kind), context)
+        assert list(context.state["seen"].values()) == expected
+
+
+def _empty_reply(message: Message, _: Context) -> Message:
+    return Message(RecordDict(), reply_to=message)
 
 
 @pytest.mark.parametrize("by_workflow", [False, True])
@@ -206,10 +243,17 @@ def test_claims_are_read_from_wrappers_and_mods() -> None:
     assert local.claim == StatedClaim(Adjacency.REPLACE_CLIENT, epsilon=3.0, delta=1e-5)
     assert local.observer is Observer.SERVER
     assert stated_by(FedAvg(), (), None, 1).claim is None
+    # Noise of several messages composes: half the epsilon four times is as much as all of it at once.
+    both = [stated_by(FedAvg(), (LocalDpMod(1.0, 2.0, epsilon, 1e-5),), None, 1) for epsilon in (1.0, 2.0)]
+    over = [epsilon_words(one, rounds).split("comes to ")[1] for one, rounds in zip(both, (4, 1), strict=True)]
+    assert over[0] == over[1]
+    endless = stated_by(FedAvg(), (LocalDpMod(1.0, 2.0, 500.0, 1e-5),), None, 1)
+    assert endless.claim is None
+    assert "epsilon 500" in endless.source
 
 
 def test_a_claim_is_said_of_a_round_and_of_all_of_them() -> None:
-    words = epsilon_words(StatedClaim("add-remove-client", noise_multiplier=2.0), rounds=25)
+    words = epsilon_words(Stated(StatedClaim("add-remove-client", noise_multiplier=2.0), "here"), rounds=25)
     one, all_rounds = (
         float(words.split("epsilon ")[1].split(" ")[0]),
         float(words.split("round and ")[1].split(" ")[0]),
@@ -247,17 +291,49 @@ def test_as_many_clients_are_taken_as_a_wrapper_is_made_for() -> None:
     assert nodes_of(strategy, None, 20)[0] == 100
     nodes, said = nodes_of(strategy, 50, 20)
     assert nodes == 50
-    assert said == ["its noise is made for 20 clients a round, and of 50 clients it asks 10"]
+    assert said[-1] == "its noise is made for 20 clients a round, and of 50 clients it asks 10"
+    # Flower's FedAvg begins with two clients, whose mean gets the noise of a mean of twenty.
+    assert "as soon as 2 clients are there and asks 2" in said[0]
+    patient = FedAvg(fraction_train=0.2, fraction_evaluate=0.0, min_available_nodes=100)
+    assert nodes_of(DifferentialPrivacyServerSideFixedClipping(patient, 1.0, 1.0, 20), None, 20) == (100, [])
 
 
 def test_plans_shrink_with_the_time() -> None:
+    claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
     kinds = [BY_NAME["removed"], BY_NAME["removed, own model"]]
-    plans = [plan_of(kinds, 0.1, 0.01, left, 3, True, False) for left in (1e9, 300, 100, 20)]
+    plans = [plan_of(kinds, claim, 0.1, 0.01, left, 3, True, False) for left in (1e9, 300, 100, 20)]
     assert plans[0].rounds == 3
     assert [plan.budget.pilot for plan in plans] == sorted((plan.budget.pilot for plan in plans), reverse=True)
-    assert plans[-1].budget is FEWEST
+    assert plans[-1].budget == fewest(claim)
     assert [kind.model is Model.OWN for kind in plans[-1].kinds] == [False]
-    assert plan_of(kinds, 0.1, 0.01, 20, 3, False, False).rounds == 3
+    assert plan_of(kinds, claim, 0.1, 0.01, 20, 3, False, False).rounds == 3
+
+
+@pytest.mark.parametrize(("noise", "games"), [(1.0, 400), (0.2, 3200), (0.05, 400)])
+def test_a_weak_claim_gets_as_many_games_as_can_refute_it(noise: float, games: int) -> None:
+    """By hand: of n games told without an error, level .05 / 4 certifies a total variation of about 1 - 11 / n."""
+    claim = StatedClaim("add-remove-client", noise_multiplier=noise)
+    assert fewest(claim).stages == (games,)
+    variation = gdp_delta(0.0, gaussian_mu(noise, 1))
+    assert (1 - 11 / games > variation) is (noise > 0.1)
+
+
+def test_buffers_are_moved_under_the_names_that_the_app_gives_them() -> None:
+    model = {"b.running_var": np.ones(3, np.float32), "b.num_batches_tracked": np.zeros((), np.int64)}
+    model["weight"] = np.ones((3, 4), np.float32)
+    kinds = telling_kinds(list(BY_NAME.values()), model, has_claim=True)
+    moved = {kind.plain_name: kind for kind in kinds if kind.present.direction in OF_FEW_TENSORS}
+    assert set(moved) == {"running statistics", "parameter of whole numbers"}
+    for name, tensor in (
+        ("running statistics", "b.running_var"),
+        ("parameter of whole numbers", "b.num_batches_tracked"),
+    ):
+        kind, own = moved[name], template_of(model)
+        assert kind.model is Model.OWN
+        update = update_of(kind.present, own, 2.0, 1, kind.schedule)
+        there = dict(own.tensors)[tensor]
+        assert np.all(update[there] == 2000.0)
+        assert np.count_nonzero(update) == model[tensor].size
 
 
 def test_numbers_that_a_strategy_asks_for_are_learned(tmp_path: Path) -> None:
@@ -269,8 +345,25 @@ def test_numbers_that_a_strategy_asks_for_are_learned(tmp_path: Path) -> None:
     found = review(write_app(tmp_path, "asking_app", server), ReviewOptions(processes=1, nodes=4))
     assert found.verdict == "no promise"
     assert found.beside is not None
-    assert found.beside.attempts[0].lead.group.startswith("metrics: sum")
-    assert found.beside.attempts[0].is_broken
+    metrics = next(leak for leak in found.leaks if leak.aside is Aside.METRICS)
+    assert metrics.by is not None
+    assert metrics.by.startswith("metrics: sum")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("leaky", [True, False])
+def test_what_leaks_beside_the_model_is_found_and_the_honest_twin_leaks_nothing(tmp_path: Path, leaky: bool) -> None:
+    """All four at once: metrics, counts of examples, a buffer of whole numbers under a name of its own, evaluations."""
+    directory = write_app(tmp_path, f"beside_app_{leaky}", noisy_server(leaky))
+    found = review(directory, ReviewOptions(processes=1, seconds=1000, rounds=1, nodes=4, is_quick=True))
+    assert str(found.verdict) == ("violated" if leaky else "consistent")
+    assert {str(leak.aside): (leak.is_played, leak.share is not None) for leak in found.leaks} == {
+        "metrics": (True, leaky),
+        "example counts": (True, leaky),
+        "buffers": (True, leaky),
+        "evaluation replies": (leaky, leaky),
+    }
+    assert "parameter of whole numbers, own model" in found.kinds
 
 
 @pytest.mark.parametrize(("noise", "verdict"), [("/ 3", "violated"), ("", "consistent")])
