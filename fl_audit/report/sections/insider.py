@@ -151,14 +151,7 @@ def _draw_bounds(axes: Axes, contents: RunContents) -> None:
 
 
 INSIDER = Section(
-    name="beliefs",
-    title="What the insider achieved",
-    numbers=InsiderNumbers,
-    measure=measure_insider,
-    keys=("insider",),
-    place=PagePlace.PAGE,
-    trusts=True,
-    sentence=_sentence,
-    rows=_rows,
+    name="beliefs", title="What the insider achieved", numbers=InsiderNumbers, measure=measure_insider,
+    keys=("insider",), place=PagePlace.PAGE, trusts=True, sentence=_sentence, rows=_rows,
     picture=Picture("Final beliefs", _beliefs_figure, _caption),
-)
+)  # fmt: skip

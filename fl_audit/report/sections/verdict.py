@@ -221,13 +221,6 @@ def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
 
 
 VERDICT = Section(
-    name="verdict",
-    title="The tests of the promise",
-    numbers=VerdictNumbers,
-    measure=measure_verdict,
-    keys=("verdict", "scope"),
-    place=PagePlace.PAGE,
-    sentence=_sentence,
-    tables=_tables,
-    said=_said,
-)
+    name="verdict", title="The tests of the promise", numbers=VerdictNumbers, measure=measure_verdict,
+    keys=("verdict", "scope"), place=PagePlace.PAGE, sentence=_sentence, tables=_tables, said=_said,
+)  # fmt: skip
