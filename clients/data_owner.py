@@ -71,6 +71,13 @@ def contribute_as_victim(game: Game, task: Task, membership: Membership) -> tupl
     """Return the victim's contribution, with the differing unit where its membership says so, and Delta_i.
 
     Where records are sampled, x and its stand-in take part in the same rounds: they have one place in the shard.
+
+    Parameters
+    ----------
+    game, task
+        As for `contribute`.
+    membership
+        Whether the differing unit is in, world by world.
     """
     told = None
     if task.told is not None:

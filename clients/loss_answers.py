@@ -77,12 +77,28 @@ def tell_range(parts: list[LossPart]) -> LossRange:
 
 
 def tell_moments(parts: list[LossPart], question: MomentsQuestion) -> ScoreMoments:
-    """Return the moments of the scores of a shard."""
+    """Return the moments of the scores of a shard.
+
+    Parameters
+    ----------
+    parts
+        Losses and labels of the shard's records, part by part.
+    question
+        Which moments the server asks for.
+    """
     found = (moments_of(part.losses, question.low, question.high).where(part.held) for part in parts)
     return joint_moments(list(found))
 
 
 def own_epsilon_star(moments: ScoreMoments, question: MomentsQuestion) -> Floats:
-    """Return Epsilon* (worlds,) of the own shard against the population; NaN where it holds fewer than two records."""
+    """Return Epsilon* (worlds,) of the own shard against the population; NaN where it holds fewer than two records.
+
+    Parameters
+    ----------
+    moments
+        Those of the shard's own scores.
+    question
+        With the moments of the population, delta and cut.
+    """
     star = question.star
     return epsilon_star_of_moments(moments, question.population, star.delta, star.cut)

@@ -20,6 +20,13 @@ def within_time_limit(message: Message, context: Context, call_next: ClientAppCa
 
     A hanging client keeps the whole simulation waiting, even after its server gave up. The timer runs in C, without
     Python's lock, so it also ends a call that holds that lock. In process (local engine) the engine keeps the time.
+
+    Parameters
+    ----------
+    message, context
+        What Flower hands to a client; the message says how many seconds the call may take.
+    call_next
+        The rest of the client app.
     """
     if not _has_own_process():
         return call_next(message, context)

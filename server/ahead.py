@@ -58,7 +58,7 @@ class BackgroundEvaluation:
         self._pending = None
 
 
-class PreparedNoise:
+class PreparedNoise(Challenger):
     """A challenger that draws the standard normals of the next round while clients compute.
 
     Parameters

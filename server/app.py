@@ -112,7 +112,13 @@ class ReleaseRecorder:
     norms: dict[str, list[Floats]] = field(default_factory=dict)
 
     def start(self, batch: WorldBatch, initial: Tensor) -> None:
-        """Note the initial models of a batch."""
+        """Note the initial models of a batch.
+
+        Parameters
+        ----------
+        batch, initial
+            The worlds, and their models, (worlds, parameters).
+        """
         self.initial[batch.name], self.rounds[batch.name] = initial[: self._kept(batch)].clone(), []
         self.norms[batch.name] = []
 
@@ -176,6 +182,13 @@ def run_federation(
     plan: FederationPlan, grid: WatchedGrid, sink: ResultSink, clock: FederationClock, on_round: Callable[[int], None]
 ) -> None:
     """Play all batches of a plan on a grid that notices failures and silence.
+
+    Parameters
+    ----------
+    plan, grid, sink
+        What to do, who is asked, and who takes finished batches.
+    clock, on_round
+        Told when it is ready and over, and how many worlds moved a round.
 
     Raises
     ------

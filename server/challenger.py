@@ -14,9 +14,10 @@ from fl_audit.game.game import Game
 from fl_audit.game.membership import Membership, WhoIsIn
 from fl_audit.randomness import Purpose, generator
 from fl_audit.worlds import WorldBatch
+from strategies.contributors import Challenger
 
 
-class SeededChallenger:
+class SeededChallenger(Challenger):
     """A challenger whose coins are fair and whose noise is reproducible: for simulation, not for a secure release.
 
     In a real federation each client draws by itself which of its records take part, and nobody else ever knows.
@@ -109,6 +110,11 @@ class SeededChallenger:
 
 def true_side(game: Game, challenger: SeededChallenger, batch: WorldBatch) -> Integers:
     """Open the secrets of a batch: which of the sums that the insider weighed was released.
+
+    Parameters
+    ----------
+    game, challenger, batch
+        The game, who knows its secrets, and the worlds.
 
     Returns
     -------

@@ -34,6 +34,11 @@ _SURELY_TWO = 40  # of so many fair coins fewer than two fall on one side once i
 def require_evaluable(game: Game, epsilon_star: bool, membership: bool) -> None:
     """Refuse before the run what Epsilon* or the membership attacks could not be computed from.
 
+    Parameters
+    ----------
+    game, epsilon_star, membership
+        The game, and what shall be computed of its models.
+
     Raises
     ------
     InputError
@@ -215,7 +220,13 @@ class PopulationLosses:
         self._kept[release.batch.name, release.number] = release.population_losses
 
     def take(self, batch: WorldBatch, release: int) -> Floats:
-        """Return the losses (worlds, p) of an evaluated release, and forget them."""
+        """Return the losses (worlds, p) of an evaluated release, and forget them.
+
+        Parameters
+        ----------
+        batch, release
+            The worlds, and the number of the release.
+        """
         return self._kept.pop((batch.name, release))
 
     def columns(self, batch: WorldBatch) -> Columns:

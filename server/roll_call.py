@@ -18,6 +18,11 @@ _START_SECONDS = 120.0  # how long the first call of a client may take: its proc
 def call_the_roll(grid: WatchedGrid, game: Game) -> Roster:
     """Wait until all clients have registered, and ask each which partition it holds.
 
+    Parameters
+    ----------
+    grid, game
+        Who is asked, and the game that says how many there are.
+
     Raises
     ------
     FederationError

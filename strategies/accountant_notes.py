@@ -13,7 +13,7 @@ from fl_audit.learning.private_training import PrivateSteps
 from fl_audit.protocol import Key, Record
 from fl_audit.worlds import WorldBatch
 from strategies.errors import FederationError
-from strategies.inquiries import Transcript, WriteMessage
+from strategies.inquiries import Inquiry, Transcript, WriteMessage
 from strategies.replies import Answer
 
 _TRAIN = "train"
@@ -32,7 +32,7 @@ class _Counted:
         return f"{self.steps} steps (noise multiplier {self.noise_multiplier:g}, sampling rate {self.sampling_rate:g})"
 
 
-class AccountantNotes:
+class AccountantNotes(Inquiry):
     """Asks nothing: the state of a client's accountant comes with its contribution.
 
     Parameters

@@ -28,21 +28,55 @@ class Challenger(Protocol):
     def participation(
         self, worlds: Sequence[int], server_round: int, client: int, records: int, sampling_rate: float
     ) -> Flags:
-        """Return which of a client's records take part in a round, (worlds, records)."""
+        """Return which of a client's records take part in a round, (worlds, records).
+
+        Parameters
+        ----------
+        worlds, server_round
+            Numbers of the worlds, and the round.
+        client, records, sampling_rate
+            Whose records, how many, and the probability of each, in (0, 1].
+        """
 
     def client_participation(
         self, worlds: Sequence[int], server_round: int, clients: int, sampling_rate: float
     ) -> Flags:
-        """Return which clients take part in a round, (worlds, clients)."""
+        """Return which clients take part in a round, (worlds, clients).
+
+        Parameters
+        ----------
+        worlds, server_round
+            Numbers of the worlds, and the round.
+        clients, sampling_rate
+            How many, and the probability of each, in (0, 1].
+        """
 
     def coins(self, worlds: Sequence[int], server_round: int, canaries: int) -> Flags:
-        """Return which canaries are in, in a round, (worlds, canaries)."""
+        """Return which canaries are in, in a round, (worlds, canaries).
+
+        Parameters
+        ----------
+        worlds, server_round, canaries
+            Numbers of the worlds, the round, and how many canaries.
+        """
 
     def standard_normals(self, worlds: Sequence[int], server_round: int, size: int) -> Tensor:
-        """Return float32 standard normal draws (worlds, size) of a round."""
+        """Return float32 standard normal draws (worlds, size) of a round.
+
+        Parameters
+        ----------
+        worlds, server_round, size
+            Numbers of the worlds, the round, and how many draws.
+        """
 
     def quantile_normals(self, worlds: Sequence[int], server_round: int) -> Tensor:
-        """Return standard normal draws, float64 (worlds,), for the bits of an adaptive norm."""
+        """Return standard normal draws, float64 (worlds,), for the bits of an adaptive norm.
+
+        Parameters
+        ----------
+        worlds, server_round
+            Numbers of the worlds, and the round.
+        """
 
     def noise_seed(self, client: int) -> int:
         """Return the seed of a client's own noise, 0 to 2**63 - 1."""

@@ -61,4 +61,10 @@ class Inquiry(Protocol):
         """Return the answers that an exchange must bring."""
 
     def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
-        """Take note of the answers of an exchange."""
+        """Take note of the answers of an exchange.
+
+        Parameters
+        ----------
+        exchange, found
+            Its number, from 1, and the answers.
+        """

@@ -15,7 +15,7 @@ from fl_audit.game.seen import show
 from fl_audit.packing import pack
 from fl_audit.protocol import Key, Query
 from fl_audit.worlds import WorldBatch
-from strategies.inquiries import More, Transcript, WriteMessage
+from strategies.inquiries import Inquiry, More, Transcript, WriteMessage
 from strategies.replies import Answer, read_array
 
 _OBSERVE = f"query.{Query.OBSERVE}"
@@ -31,7 +31,7 @@ class Observed:
     residuals: list[Floats] = field(default_factory=list)
 
 
-class InsiderInquiry:
+class InsiderInquiry(Inquiry):
     """Shows release i in exchange i + 1, while the clients work on the next round.
 
     Parameters

@@ -36,7 +36,7 @@ from fl_audit.packing import pack
 from fl_audit.protocol import Key, Query, models_key
 from fl_audit.worlds import WorldBatch
 from strategies.errors import FederationError
-from strategies.inquiries import Transcript, WriteMessage
+from strategies.inquiries import Inquiry, Transcript, WriteMessage
 from strategies.replies import Answer, read_array
 
 _RANGE, _MOMENTS = f"query.{Query.LOSS_RANGE}", f"query.{Query.LOSS_MOMENTS}"
@@ -60,7 +60,7 @@ class PopulationEvaluator(Protocol):
 
 
 @dataclass
-class LossQueries:
+class LossQueries(Inquiry):
     """The questions of a run of some batches, and Epsilon* from the answers."""
 
     settings: FederatedLosses  # what is asked

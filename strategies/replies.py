@@ -86,6 +86,15 @@ def read_array(
 ) -> NDArray[np.floating]:
     """Return one array of a reply, checked; NaN and infinity are values like others where `finite` is false.
 
+    Parameters
+    ----------
+    reply, key
+        The message, and the name of the array in it.
+    shape, dtype, finite
+        What it must be, and whether all of it must be finite.
+    client, server_round
+        Whose it is and of which round, for what is said if it is not.
+
     Raises
     ------
     FederationError
@@ -130,7 +139,13 @@ def _require_round(reply: Message, client: int, asked: int, server_round: int) -
 
 
 def batch_shape(batch: WorldBatch, parameters: int) -> tuple[int, int]:
-    """Return the shape of stacked models of a batch."""
+    """Return the shape of stacked models of a batch.
+
+    Parameters
+    ----------
+    batch, parameters
+        The worlds, and the scalars of a model.
+    """
     return (batch.count, parameters)
 
 

@@ -67,7 +67,15 @@ SETTINGS = {
 
 
 def configuration(name: str, worlds: int, engine: Engine, data_dir: Path | None, scratch: Path) -> RunConfig:
-    """Return the configuration of a setting; random records are written to `scratch`."""
+    """Return the configuration of a setting; random records are written to `scratch`.
+
+    Parameters
+    ----------
+    name, worlds, engine
+        Which setting, in how many worlds, on which engine.
+    data_dir, scratch
+        Where data sets lie, None for the default place; and where random records may be written.
+    """
     setting = SETTINGS[name]
     data = {"clients": 10, **setting.data}
     if data_dir is not None:

@@ -31,7 +31,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def run_seconds(rng: np.random.Generator, worlds: int = WORLDS, releases: int = RELEASES) -> float:
+def _run_seconds(rng: np.random.Generator, worlds: int = WORLDS, releases: int = RELEASES) -> float:
     """Return how long Epsilon* of all worlds takes, summed over releases."""
     total = 0.0
     for _ in range(releases):
@@ -60,7 +60,7 @@ def main() -> None:
             ONE_MODEL_TARGET,
         ),
         f"{WORLDS} worlds x {RELEASES} releases, {SMALL} + {SMALL} losses, parametric": (
-            [run_seconds(rng) for _ in range(repeat)],
+            [_run_seconds(rng) for _ in range(repeat)],
             RUN_TARGET,
         ),
     }

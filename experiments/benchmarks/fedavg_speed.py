@@ -101,14 +101,26 @@ class MeasuredSeconds:
     rounds: list[float] = field(default_factory=list)
 
     def note(self, began: float, over: list[float]) -> None:
-        """Take note of a run by when it began and when its rounds were over."""
+        """Take note of a run by when it began and when its rounds were over.
+
+        Parameters
+        ----------
+        began, over
+            When the run began, and when each round was over, in seconds of one clock.
+        """
         lasted = np.diff(over).tolist()
         self.start_up.append(over[0] - began - median(lasted))
         self.rounds += lasted
 
 
 def ours(federation: TrainedFederation, engine: Engine, worlds: int) -> list[float]:
-    """Return when the rounds of a run of ours were over."""
+    """Return when the rounds of a run of ours were over.
+
+    Parameters
+    ----------
+    federation, engine, worlds
+        What is trained, where, and in how many worlds at once.
+    """
     over: list[float] = []
 
     @contextmanager
@@ -148,7 +160,13 @@ def loop(federation: TrainedFederation) -> list[float]:
 
 
 def pfl(federation: TrainedFederation, processes: int) -> list[float]:
-    """Return when the rounds of pfl-research were over; the clock of all processes is the same."""
+    """Return when the rounds of pfl-research were over; the clock of all processes is the same.
+
+    Parameters
+    ----------
+    federation, processes
+        What is trained, and by how many processes.
+    """
     assert federation.pfl is not None, "this way is measured only where there is an interpreter"
     with tempfile.TemporaryDirectory() as scratch:
         script = Path(scratch) / "pfl_rounds.py"
@@ -174,7 +192,13 @@ WAYS: dict[str, tuple[int, Callable[[TrainedFederation], list[float]]]] = {
 
 
 def measure(federation: TrainedFederation, ways: list[str], repeat: int) -> dict[str, MeasuredSeconds]:
-    """Let the ways take turns."""
+    """Let the ways take turns.
+
+    Parameters
+    ----------
+    federation, ways, repeat
+        What is trained, by which ways, and how often by each.
+    """
     found = {way: MeasuredSeconds() for way in ways}
     for _ in range(repeat):
         for way in ways:
@@ -186,7 +210,13 @@ def measure(federation: TrainedFederation, ways: list[str], repeat: int) -> dict
 
 
 def show(federation: TrainedFederation, found: dict[str, MeasuredSeconds]) -> None:
-    """Print the table and the ratios."""
+    """Print the table and the ratios.
+
+    Parameters
+    ----------
+    federation, found
+        What was trained, and the seconds of each way.
+    """
     size = f"{federation.clients} clients of {federation.records} records, {federation.cohort} in a round"
     table = Table(title=f"DP-FedAvg, {_FEATURES}-{_HIDDEN}-{_CLASSES}, {size}, {federation.cores} cores")
     for column in ("way", "start-up s", "round s", "range", "client updates/s"):

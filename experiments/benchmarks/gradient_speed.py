@@ -51,7 +51,13 @@ SETTINGS = (
 
 
 def measure(setting: GradientSpeedSetting, repeat: int) -> dict[str, float]:
-    """Return the seconds of all worlds by each way, the median of `repeat` turns after one that does not count."""
+    """Return the seconds of all worlds by each way, the median of `repeat` turns after one that does not count.
+
+    Parameters
+    ----------
+    setting, repeat
+        What is measured, and how many turns count.
+    """
     source = torch.Generator().manual_seed(0)
     features = torch.rand(setting.examples, *setting.spec.feature_shape, generator=source)
     labels = torch.randint(setting.spec.classes, (setting.examples,), generator=source)
@@ -60,9 +66,9 @@ def measure(setting: GradientSpeedSetting, repeat: int) -> dict[str, float]:
     assert stacked.fast, "the benchmark is about the stacked layers"
     ways: dict[str, Callable[[], object]] = {
         "clipped": lambda: stacked.clipped_sum(models, features, labels, _NORM),
-        "plain, all worlds": lambda: plain_at_once(stacked, models, features, labels),
-        "plain, world by world": lambda: plain_one_by_one(stacked, models, features, labels),
-        "opacus": lambda: opacus_sums(stacked, models[: _opacus_worlds(setting)], features, labels),
+        "plain, all worlds": lambda: _plain_at_once(stacked, models, features, labels),
+        "plain, world by world": lambda: _plain_one_by_one(stacked, models, features, labels),
+        "opacus": lambda: _opacus_sums(stacked, models[: _opacus_worlds(setting)], features, labels),
     }
     turns: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(repeat + 1):
@@ -81,7 +87,7 @@ def _opacus_worlds(setting: GradientSpeedSetting) -> int:
     return min(setting.worlds, 4)
 
 
-def plain_at_once(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
+def _plain_at_once(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """Return the gradients of the summed loss of all worlds, through torch.func."""
 
     def loss(parameters: dict[str, Tensor]) -> Tensor:
@@ -91,7 +97,7 @@ def plain_at_once(stacked: StackedModel, models: Tensor, features: Tensor, label
     return gradients
 
 
-def plain_one_by_one(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+def _plain_one_by_one(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
     """Return the gradients of the summed loss of all worlds, one backward pass a world."""
     module = copy.deepcopy(stacked.template).requires_grad_(True)
     rows = []
@@ -102,7 +108,7 @@ def plain_one_by_one(stacked: StackedModel, models: Tensor, features: Tensor, la
     return torch.stack(rows)
 
 
-def opacus_sums(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+def _opacus_sums(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
     """Return the clipped sums of all worlds from Opacus' per-sample gradients."""
     rows = []
     for model in models:

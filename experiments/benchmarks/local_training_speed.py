@@ -94,7 +94,13 @@ class Work:
 
 
 def measure(setting: LocalTrainingSetting, repeat: int) -> dict[str, float]:
-    """Return client updates a second by each way, from the median of `repeat` turns after one that does not count."""
+    """Return client updates a second by each way, from the median of `repeat` turns after one that does not count.
+
+    Parameters
+    ----------
+    setting, repeat
+        What is measured, and how many turns count.
+    """
     work, models = Work.of(setting), initial_models(setting.spec, 0, range(_MANY_WORLDS))
     alone = models[:1].clone()
     # One world takes as many turns in a row as the loop, so that both have their weights in cache.

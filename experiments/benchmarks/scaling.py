@@ -33,7 +33,15 @@ _CONCURRENCY_TARGET = 1.7
 
 
 def seconds(data_dir: Path | None, actors: int, in_flight: int) -> float:
-    """Return the training time of two batches of the MNIST audit on Ray."""
+    """Return the training time of two batches of the MNIST audit on Ray.
+
+    Parameters
+    ----------
+    data_dir
+        Where MNIST lies; None is the default place.
+    actors, in_flight
+        Client processes, and batches that travel together.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         config = configuration("mnist", 2 * _WORLDS_A_BATCH, Engine.RAY, data_dir, Path(scratch))
         changed = {"actors": actors, "batches_in_flight": in_flight, "worlds_per_batch": _WORLDS_A_BATCH}
@@ -59,7 +67,7 @@ _MEMBERSHIP: dict[str, dict[str, Any]] = {
 }
 
 
-def adult_game(data_dir: Path | None, worlds: int) -> dict[str, Any]:
+def _adult_game(data_dir: Path | None, worlds: int) -> dict[str, Any]:
     """Return the configuration of the Adult audit."""
     config = configuration("adult", worlds, Engine.RAY, data_dir, Path.cwd()).as_dict()
     config["run"]["worlds-per-batch"] = 250
@@ -131,7 +139,7 @@ def main() -> None:
         console.print(f"two batches one by one: {one:.1f} s; at the same time on two client processes: {two:.1f} s")
         console.print(f"ratio {one / two:.2f} (target >= {_CONCURRENCY_TARGET:g})")
     if options.part in (None, "memory"):
-        few, many = (peak_memory(adult_game(options.data_dir, worlds)) for worlds in (250, 4000))
+        few, many = (peak_memory(_adult_game(options.data_dir, worlds)) for worlds in (250, 4000))
         console.print(f"peak memory: {few:.0f} MiB with 250 worlds, {many:.0f} MiB with 4000, ratio {many / few:.2f}")
     if options.part in (None, "membership"):
         few, many = (peak_memory(membership_game(worlds)) for worlds in (64, 1024))

@@ -65,7 +65,15 @@ def timed(work: Callable[[], int]) -> Seconds:
 
 
 def compare(shape: Shape, worlds: int, epochs: int, loops: int) -> tuple[Seconds, Seconds]:
-    """Return what a model takes in a plain loop, and as one of many worlds."""
+    """Return what a model takes in a plain loop, and as one of many worlds.
+
+    Parameters
+    ----------
+    shape, epochs
+        Records and network, and how long each model trains.
+    worlds, loops
+        Models that train at once, and models that a plain loop trains.
+    """
     torch.set_num_threads(1)
     spec = ModelSpec(shape.model, (shape.features,), shape.classes)
     model, source = StackedModel.of(spec), np.random.default_rng(0)
@@ -111,7 +119,13 @@ def _loop(
 
 
 def whole(epochs: int, worlds: int) -> Seconds:
-    """Return the seconds of a whole run of LiRA on Location-30, from the configuration to its tables."""
+    """Return the seconds of a whole run of LiRA on Location-30, from the configuration to its tables.
+
+    Parameters
+    ----------
+    epochs, worlds
+        How long each model trains, and how many there are.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         settings: dict[str, Any] = {
             "data": {"name": "location30", "records": 2000, "clients": 1, "test-records": 1000},

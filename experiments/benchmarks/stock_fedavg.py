@@ -24,12 +24,28 @@ app = ClientApp()
 
 
 def network(features: int, hidden: int, classes: int) -> nn.Module:
-    """Return the module that everybody trains."""
+    """Return the module that everybody trains.
+
+    Parameters
+    ----------
+    features, hidden, classes
+        Sizes of the layers.
+    """
     return nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
 
 def train_epoch(module: nn.Module, features: Tensor, labels: Tensor, batch: int, rate: float) -> None:
-    """Train one epoch of plain SGD in a random order."""
+    """Train one epoch of plain SGD in a random order.
+
+    Parameters
+    ----------
+    module
+        Changed in place.
+    features, labels
+        The records, (n, features) and (n,).
+    batch, rate
+        Records of a step, and its learning rate.
+    """
     optimizer = torch.optim.SGD(module.parameters(), lr=rate)
     for chosen in torch.split(torch.randperm(len(labels)), batch):
         optimizer.zero_grad()

@@ -33,6 +33,11 @@ def config_or_remedies(wishes: Wishes, directory: Path) -> NewConfig:
 def in_options(text: str, remedies: Iterable[Remedy]) -> str:
     """Return a message about settings as one about the options of `init`.
 
+    Parameters
+    ----------
+    text, remedies
+        What names settings, and the remedies that are named in it.
+
     Examples
     --------
     >>> in_options('mend it with drop = ["id"] in [data]', [Remedy("drop", ("id",))])

@@ -39,10 +39,10 @@ def draw_epsilon_star(found: StarEstimate, members: Floats, population: Floats, 
     """
     require_figure_path(path)
     with whole_file(path) as file:
-        epsilon_star_figure(found, members, population).savefig(file, dpi=150)
+        _epsilon_star_figure(found, members, population).savefig(file, dpi=150)
 
 
-def epsilon_star_figure(found: StarEstimate, members: Floats, population: Floats) -> Figure:
+def _epsilon_star_figure(found: StarEstimate, members: Floats, population: Floats) -> Figure:
     """Return the figure: densities over histograms, the ROC of the attack, epsilon over thresholds."""
     figure = Figure(figsize=(14, 4.6), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)

@@ -42,7 +42,15 @@ RELATION_LOOKS = {
 
 
 def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) -> None:
-    """Draw published values as open diamonds, in the colour of the curve that they belong to."""
+    """Draw published values as open diamonds, in the colour of the curve that they belong to.
+
+    Parameters
+    ----------
+    axes, colour
+        Where, and in which colour.
+    x, y
+        The values, one length.
+    """
     axes.plot(
         x, y, linestyle="none", marker="D", markersize=6.5, markerfacecolor="white", markeredgecolor=colour,
         markeredgewidth=1.6, label=PUBLISHED, zorder=4,
@@ -62,6 +70,15 @@ def draw_measured(
     """Draw measured values with their intervals; an interval that is open above is drawn as an arrow.
 
     An infinite value, such as epsilon' of an insider who won every game, is left out.
+
+    Parameters
+    ----------
+    axes, look, label
+        Where, in which look, and its name in the legend.
+    x, y, low, high
+        The values with their intervals, one length; infinite where open.
+    joined
+        Whether a line joins them.
     """
     value, bottom, top = (np.asarray(part, dtype=np.float64) for part in (y, low, high))
     value = np.where(np.isfinite(value), value, np.nan)
@@ -77,7 +94,15 @@ def draw_measured(
 
 
 def draw_boxes(axes: Axes, values: Sequence[ArrayLike], places: Sequence[float], look: CurveLook, width: float) -> None:
-    """Draw boxes: median, quartiles, whiskers to 1.5 interquartile ranges, outliers as dots."""
+    """Draw boxes: median, quartiles, whiskers to 1.5 interquartile ranges, outliers as dots.
+
+    Parameters
+    ----------
+    axes, look
+        Where, and in which look.
+    values, places, width
+        Samples, where their boxes stand, and how wide these are.
+    """
     axes.boxplot(
         [np.asarray(one) for one in values],
         positions=list(places),
@@ -106,7 +131,15 @@ def published_key() -> Line2D:
 
 
 def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = (), columns: int = 2) -> None:
-    """Draw one legend below the figure for all panels, in which every name occurs once."""
+    """Draw one legend below the figure for all panels, in which every name occurs once.
+
+    Parameters
+    ----------
+    figure, panels, columns
+        The figure, its panels with named lines, and the columns of the legend.
+    extra
+        Further lines to be named.
+    """
     entries: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -120,12 +153,26 @@ def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = 
 
 
 def name_panel(axes: Axes, letter: str, title: str, x_name: str, y_name: str) -> None:
-    """Write the letter, the title and the names of the axes of a panel."""
+    """Write the letter, the title and the names of the axes of a panel.
+
+    Parameters
+    ----------
+    axes, letter, title
+        The panel, its letter and its title.
+    x_name, y_name
+        Names of the axes, with units.
+    """
     finish_axes(axes, f"({letter}) {title}" if letter else title, x_name, y_name)
 
 
 def empty_panel(axes: Axes, title: str, reason: str) -> None:
-    """Leave a panel empty but for its title and the reason."""
+    """Leave a panel empty but for its title and the reason.
+
+    Parameters
+    ----------
+    axes, title, reason
+        The panel, its title, and why there is nothing in it.
+    """
     axes.set_axis_off()
     axes.set_title(title, loc="left", fontsize=SMALL_TEXT_SIZE, fontweight="bold")
     axes.text(0.5, 0.5, reason, ha="center", va="center", wrap=True, fontsize=SMALL_TEXT_SIZE, transform=axes.transAxes)

@@ -62,6 +62,11 @@ def predicted_exceedance(mu: Floats, belief: float) -> float:
     """Return the mean over worlds of P(belief in the truth > `belief`).
 
     The log-odds of the truth are taken to be N(mu_w^2/2, mu_w^2) in world w, and the prior to be 1/2.
+
+    Parameters
+    ----------
+    mu, belief
+        mu of each world, (worlds,); and the belief that is passed, in (0, 1).
     """
     positive = mu[mu > 0]
     tails = ndtr(positive / 2 - logit(belief) / positive)
@@ -69,23 +74,49 @@ def predicted_exceedance(mu: Floats, belief: float) -> float:
 
 
 def mean_belief(mu: float, points: int = 2001) -> float:
-    """Return the mean belief in the truth: E sigmoid(L) with L ~ N(mu^2/2, mu^2), averaged over quantiles of L."""
+    """Return the mean belief in the truth: E sigmoid(L) with L ~ N(mu^2/2, mu^2), averaged over quantiles of L.
+
+    Parameters
+    ----------
+    mu, points
+        Nonnegative; and how many quantiles are averaged.
+    """
     quantiles = ndtri((np.arange(points) + 0.5) / points)
     return float(np.mean(expit(mu * mu / 2 + mu * quantiles)))
 
 
 def median_of_largest(mu: float, worlds: int) -> float:
-    """Return the median of the largest of `worlds` log-odds of the truth, each N(mu^2/2, mu^2)."""
+    """Return the median of the largest of `worlds` log-odds of the truth, each N(mu^2/2, mu^2).
+
+    Parameters
+    ----------
+    mu, worlds
+        Nonnegative; and how many log-odds, at least 1.
+    """
     return max(0.0, mu * mu / 2 - mu * float(ndtri(-math.expm1(-math.log(2) / worlds))))
 
 
 def z_against(advantage: float, expected: float, worlds: int) -> float:
-    """Return how far an advantage over `worlds` games lies above its expected value, in standard errors."""
+    """Return how far an advantage over `worlds` games lies above its expected value, in standard errors.
+
+    Parameters
+    ----------
+    advantage, expected, worlds
+        Measured and expected, in [-1, 1], and the number of games.
+    """
     return (advantage - expected) / math.sqrt((1 - expected**2) / worlds)
 
 
 def z_between(advantage: float, worlds: int, other: float, other_worlds: int) -> float:
-    """Return the difference of two measured advantages in standard errors of the difference."""
+    """Return the difference of two measured advantages in standard errors of the difference.
+
+    Parameters
+    ----------
+    advantage, worlds
+        One advantage, and its number of games.
+    other, other_worlds
+        The other one, likewise.
+    """
     variance = (1 - advantage**2) / worlds + (1 - other**2) / other_worlds
     return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
 
@@ -116,6 +147,12 @@ def paired_interval(one: Floats, other: Floats) -> tuple[float, float, float]:
 
 
 def share_interval(successes: int, trials: int) -> tuple[float, float]:
-    """Return the Clopper-Pearson interval of a share; `trials` is at least 1."""
+    """Return the Clopper-Pearson interval of a share; `trials` is at least 1.
+
+    Parameters
+    ----------
+    successes, trials
+        How many of how many.
+    """
     found = binomtest(successes, trials).proportion_ci(CONFIDENCE)
     return float(found.low), float(found.high)

@@ -77,7 +77,13 @@ def _guesses(plan: AuditPlan, store: RunStore, membership: Membership) -> dict[s
 
 
 def by_target(targets: pd.DataFrame, column: str) -> Floats:
-    """Return a column of the table of targets, shape (worlds, targets)."""
+    """Return a column of the table of targets, shape (worlds, targets).
+
+    Parameters
+    ----------
+    targets, column
+        The table, a row for each target and world, and the name of the column.
+    """
     values: Floats = targets[column].to_numpy().reshape(targets["world"].nunique(), -1)
     return values
 

@@ -77,11 +77,23 @@ def _apply(values: dict[str, Any], override: str) -> None:
         table.pop(name, None)
         return
     try:
-        table[name] = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        table[name] = float(text) if _BARE_DECIMAL.fullmatch(text.strip()) else text.strip()
+        table[name] = typed(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"--set {shown(override)} is no valid TOML value: {_first_sentence(error)}") from error
+
+
+def typed(text: str) -> Any:
+    """Return a value as TOML reads it; words need no quotes, and a number may begin with its point.
+
+    Examples
+    --------
+    >>> typed(".7"), typed("gdp"), typed("[1, 2]")
+    (0.7, 'gdp', [1, 2])
+    """
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return float(text) if _BARE_DECIMAL.fullmatch(text.strip()) else text.strip()
 
 
 def _first_sentence(error: Exception) -> str:

@@ -36,6 +36,15 @@ def run_on_ray(
 
     An interrupt (Ctrl-C) sets `interrupted`, so that the server, in a thread of its own, can stop waiting.
 
+    Parameters
+    ----------
+    server_app, client_app, clients
+        The app, and its number of clients.
+    options
+        Which Ray, and how much of it a client takes.
+    interrupted
+        Set from outside to end the run; None if nobody will.
+
     Raises
     ------
     FederationError
@@ -78,7 +87,13 @@ class MessageStore(Protocol):
         """Keep a message, and return its identity if it is accepted."""
 
     def get_message_ins(self, node_id: int, limit: int | None, *, run_id: int | None = None) -> list[Message]:
-        """Hand over the messages to a node that it has not had yet."""
+        """Hand over the messages to a node that it has not had yet.
+
+        Parameters
+        ----------
+        node_id, limit, run_id
+            The node, how many at most, and the run; None for all.
+        """
 
 
 def look_only_where_messages_wait(store: MessageStore) -> None:

@@ -204,7 +204,13 @@ def partition_parameters(data: DataSection) -> dict[str, bool | int | float | st
 
 
 def shards_of(config: RunConfig, split: Split) -> tuple[Integers, ...]:
-    """Return the positions in D of the records of every client."""
+    """Return the positions in D of the records of every client.
+
+    Parameters
+    ----------
+    config, split
+        How many clients and which partition; and the records of D.
+    """
     data, inside = config.data, split.inside
     parameters = partition_parameters(data)
     return partition_records(inside.labels, clients_of(config), data.partition, parameters, data.seed, inside.owner)

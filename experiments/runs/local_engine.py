@@ -252,6 +252,13 @@ def run_locally(
 ) -> None:
     """Run the app in this process, with so many client calls at the same time; parameters as of `LocalGrid`.
 
+    Parameters
+    ----------
+    server_app, client_app, clients
+        The app, and its number of clients.
+    time_limit, actors, read_ahead
+        As of `LocalGrid`.
+
     Raises
     ------
     FederationError

@@ -106,14 +106,26 @@ def _require_own(config: RunConfig) -> None:
 
 
 def guarantee_of(law: ReleaseLaw, config: RunConfig) -> Guarantee | None:
-    """Return what the rounds of a release law promise, by the accountant of a configuration; None if nothing."""
+    """Return what the rounds of a release law promise, by the accountant of a configuration; None if nothing.
+
+    Parameters
+    ----------
+    law, config
+        The release law with its noise, and delta, rounds and accountant.
+    """
     if not law.adds_noise:
         return None
     return guarantee_of_all(_claims(config, law))
 
 
 def calibrated_multiplier(config: RunConfig, at_unit_noise: ReleaseLaw) -> float:
-    """Return the noise multiplier that the promise of a configuration needs."""
+    """Return the noise multiplier that the promise of a configuration needs.
+
+    Parameters
+    ----------
+    config, at_unit_noise
+        What is promised, and the release law with noise multiplier 1.
+    """
     privacy = config.privacy
     target = one_target({name: getattr(privacy, name.replace("-", "_")) for name in (*TARGETS, *DETAILS)})
     if isinstance(target, NoiseMultiplierTarget):

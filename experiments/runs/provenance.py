@@ -33,7 +33,7 @@ def note_session(run: RunDirectory, plan: AuditPlan) -> None:
     """Add this program, on this machine, to what is noted of a run; to be called before it goes on."""
     secret, noted = run.secret(), read_provenance(run)
     earlier = () if noted is None else noted.sessions
-    here = this_session(sys.argv, secret.seed, plan.config.run.device)
+    here = _this_session(sys.argv, secret.seed, plan.config.run.device)
     digest = secret.data if _is_published(plan.config) else None
     shards = tuple(len(shard) for shard in load_game(plan.public).shards)
     write_sealed(run.path, run.provenance, Provenance((*earlier, here), digest, shards).to_json())
@@ -56,7 +56,7 @@ def read_provenance(run: RunDirectory) -> Provenance | None:
         return None
 
 
-def this_session(arguments: Sequence[str], seed: int, device: str) -> Session:
+def _this_session(arguments: Sequence[str], seed: int, device: str) -> Session:
     """Return what there is to note of this program: nothing of it tells the seed."""
     return Session(
         began=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -51,7 +51,13 @@ def more_questions(config: RunConfig, game: Game) -> MoreQuestions:
 
 
 def attribute_of(config: RunConfig, game: Game) -> Attribute | None:
-    """Return the attribute that is guessed, by which values are common in the population sample; None if none is."""
+    """Return the attribute that is guessed, by which values are common in the population sample; None if none is.
+
+    Parameters
+    ----------
+    config, game
+        What is asked, and the game with its population sample.
+    """
     if Attack.ATTRIBUTE not in (config.audit.attacks or ()):
         return None
     return choose_attribute(load_source(game.public.data), game.population_records, str(config.audit.attribute))

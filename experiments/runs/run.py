@@ -144,7 +144,7 @@ def require_playable(plan: AuditPlan) -> None:
 def _play_pending(
     plan: AuditPlan, run: RunDirectory, engine: Engine, ray_address: str | None, progress: Progress, parties: Parties
 ) -> None:
-    pending = pending_batches(plan, run)
+    pending = _pending_batches(plan, run)
     if pending:
         note_session(run, plan)
         worlds, clock = sum(batch.count for batch in pending), FederationClock()
@@ -155,7 +155,7 @@ def _play_pending(
             federation = federation_plan(plan, pending, parties)
             server_app = build_server_app(federation, store, clock, on_round, interrupted.is_set)
             _start(engine, server_app, parties.client_app, plan, ray_address, interrupted)
-        write_timing(run, clock, worlds, str(engine))
+        _write_timing(run, clock, worlds, str(engine))
 
 
 def _start(
@@ -182,25 +182,31 @@ def _start(
 
 
 def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
-    """Play the batches that are not finished on a grid that Flower already runs."""
-    pending, clock = pending_batches(plan, run), FederationClock()
+    """Play the batches that are not finished on a grid that Flower already runs.
+
+    Parameters
+    ----------
+    grid, plan, run
+        Flower's grid, what to do, and where results go.
+    """
+    pending, clock = _pending_batches(plan, run), FederationClock()
     if pending:
         note_session(run, plan)
         watched = WatchedGrid(grid, plan.config.run.client_time_limit)
         store = run.store(plan.config)
         store.clear(plan.config.audit.worlds)
         run_federation(federation_plan(plan, pending), watched, store, clock, lambda worlds: None)
-        write_timing(run, clock, sum(batch.count for batch in pending), "flwr run")
+        _write_timing(run, clock, sum(batch.count for batch in pending), "flwr run")
 
 
-def pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[WorldBatch, ...]:
+def _pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[WorldBatch, ...]:
     """Return the batches that are not finished, or are not any more what was written."""
     per_batch = plan.config.run.worlds_per_batch
     assert per_batch is not None, "a resolved configuration names the size of a batch"
     return run.store(plan.config).pending(plan.config.audit.worlds, per_batch)
 
 
-def write_timing(run: RunDirectory, clock: FederationClock, worlds: int, engine: str) -> None:
+def _write_timing(run: RunDirectory, clock: FederationClock, worlds: int, engine: str) -> None:
     """Note how long the federation took to get ready and to train."""
     training = clock.finished - clock.ready
     timing = {
@@ -213,7 +219,13 @@ def write_timing(run: RunDirectory, clock: FederationClock, worlds: int, engine:
 
 
 def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: Parties = HONEST) -> FederationPlan:
-    """Return what the server is to do about the batches that are not finished."""
+    """Return what the server is to do about the batches that are not finished.
+
+    Parameters
+    ----------
+    plan, pending, parties
+        What to do, the batches that are left, and who plays.
+    """
     run, audit = plan.config.run, plan.config.audit
     star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
     assert run.seed is not None, "a run directory that was opened names the seed"
@@ -243,7 +255,15 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
 def finish(
     plan: AuditPlan, run: RunDirectory, with_report: bool = True, pdf_with_appendix: bool = False
 ) -> RunContents:
-    """Join the finished batches, and write the tables, the summary and, if asked for, the report of a run."""
+    """Join the finished batches, and write the tables, the summary and, if asked for, the report of a run.
+
+    Parameters
+    ----------
+    plan, run
+        What was done, and where its batches lie.
+    with_report, pdf_with_appendix
+        Whether there is a report, and whether its PDF has the appendix.
+    """
     store = run.store(plan.config)
     frames = store.tables(plan.config.audit.worlds)
     if "targets" in frames and not plan.public.exactly_one:

@@ -250,7 +250,13 @@ def held(path: Path, otherwise: str) -> Iterator[None]:
 
 
 def with_seed(plan: AuditPlan, seed: int) -> AuditPlan:
-    """Return a plan with the challenger's seed filled in."""
+    """Return a plan with the challenger's seed filled in.
+
+    Parameters
+    ----------
+    plan, seed
+        The plan, and the seed, 0 to 2**64 - 1.
+    """
     run = plan.config.run.model_copy(update={"seed": seed})
     return replace(plan, config=plan.config.model_copy(update={"run": run}))
 

@@ -72,6 +72,11 @@ def contradictions(stored: Mapping[str, Any], follows: Mapping[str, Any]) -> lis
 
     Numbers may differ in their last digits, as those of a calibration do between versions of a library. Files may lie
     somewhere else. Crafted records follow from the configuration by a long search, whose end depends on last digits.
+
+    Parameters
+    ----------
+    stored, follows
+        Both public games as JSON values.
     """
     old, new = (dict(_flat({key: values[key] for key in values if key != "data"})) for values in (stored, follows))
     return [

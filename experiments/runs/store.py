@@ -59,6 +59,11 @@ def write_table(frame: pd.DataFrame, file: Path) -> None:
 
     Measured noise repeats no value, so dictionaries only cost space. Its signs and exponents do repeat, which shows
     once the bytes of all numbers are sorted by their place.
+
+    Parameters
+    ----------
+    frame, file
+        The table, and the Parquet file.
     """
     floats = [name for name, kind in frame.dtypes.items() if kind.kind == "f"]
     write_parquet(
@@ -98,7 +103,13 @@ class RunStore:
         return tuple(sorted(found, key=lambda batch: batch.first))
 
     def pending(self, worlds: int, per_batch: int) -> tuple[WorldBatch, ...]:
-        """Return the batches still to be computed: the worlds that are in no finished batch."""
+        """Return the batches still to be computed: the worlds that are in no finished batch.
+
+        Parameters
+        ----------
+        worlds, per_batch
+            How many worlds, and how many of them run together.
+        """
         return remaining_batches(worlds, per_batch, self.finished(worlds))
 
     def clear(self, worlds: int) -> None:
@@ -128,7 +139,7 @@ class RunStore:
         digests = {}
         for label, tensors in written.items():
             path = self.public / f"{label}-{batch.name}.safetensors"
-            write_tensors(path, tensors)
+            _write_tensors(path, tensors)
             digests[path.relative_to(self.directory).as_posix()] = _digest(path)
         partial, place = self.batches / f".{batch.name}.partial", self.batches / batch.name
         _remove(partial)
@@ -140,7 +151,7 @@ class RunStore:
             digests[name] = _digest(partial / f"{label}.parquet")
         if result.outputs:
             path = partial / _OUTPUTS
-            write_tensors(path, result.outputs, private=True)
+            _write_tensors(path, result.outputs, private=True)
             digests[(place / _OUTPUTS).relative_to(self.directory).as_posix()] = _digest(path)
         manifest = _Manifest(run=self.run, index=batch.index, first=batch.first, count=batch.count, files=digests)
         write_json(partial / MANIFEST, manifest.sealed().model_dump(), private=True)
@@ -253,20 +264,32 @@ def read_frame(path: Path) -> pd.DataFrame:
         raise InputError(f"{path} cannot be read: {reason}") from error
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = False) -> None:
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = False) -> None:
     """Write tensors as safetensors, whole or not at all; `private` keeps them from other users of the machine."""
     with whole_file(path, private) as file:
         save_file({name: value.contiguous() for name, value in tensors.items()}, file)
 
 
 def write_json(path: Path, value: Any, private: bool = False) -> None:
-    """Write JSON, whole or not at all; `private` keeps it from other users of the machine."""
+    """Write JSON, whole or not at all; `private` keeps it from other users of the machine.
+
+    Parameters
+    ----------
+    path, value, private
+        The file, what stands in it, and whether others may not read it.
+    """
     with whole_file(path, private) as file:
         file.write_text(_json_text(value), encoding="utf-8")
 
 
 def write_sealed(directory: Path, path: Path, value: Any) -> None:
-    """Write JSON of a run, whole or not at all, and note its digest; see `require_sealed`."""
+    """Write JSON of a run, whole or not at all, and note its digest; see `require_sealed`.
+
+    Parameters
+    ----------
+    directory, path, value
+        The run directory, the file in it, and what stands there.
+    """
     seals = directory / SEALS
     try:
         noted = dict(read_json(seals))

@@ -38,7 +38,13 @@ class OddFeature:
 
 
 def play_odd_feature(rng: np.random.Generator, setting: OddFeature) -> Measured:
-    """Play an honest run under replace-record and global scaling, and return what the insider measures."""
+    """Play an honest run under replace-record and global scaling, and return what the insider measures.
+
+    Parameters
+    ----------
+    rng, setting
+        Source of records, bits and noise; and what is played.
+    """
     records = rng.standard_normal((setting.records - 1, setting.features))
     records[:, -1] = 0.0
     labels = (records @ rng.standard_normal(setting.features) > 0).astype(np.float64)

@@ -65,7 +65,15 @@ class AttackRow:
 
 
 def compared(package: str, comparison: PackageComparison, trained: Trained, theirs: Floats) -> AttackRow:
-    """Return a line of the table from the package's scores."""
+    """Return a line of the table from the package's scores.
+
+    Parameters
+    ----------
+    package, comparison
+        Name of the package, and what it is compared in.
+    trained, theirs
+        What both attack, and the scores of the package.
+    """
     ours = comparison.scores(trained)
     attacked = ~np.isnan(ours).any(axis=1)
     ours, other, is_in = ours[attacked], theirs[attacked], trained.is_in[attacked]
@@ -136,7 +144,7 @@ def compare(
     return rows
 
 
-def packages_table(rows: Sequence[AttackRow], title: str) -> Table:
+def _packages_table(rows: Sequence[AttackRow], title: str) -> Table:
     """Return the table of all comparisons."""
     table = Table(title=title)
     columns = ("ours", "package", "its attack", "AUC ours", "theirs", "difference", "s.e.", "scores apart", "must be")
@@ -174,7 +182,7 @@ def main() -> None:
     trained = train(DataSpec(options.data, options.data_dir), worlds, targets, steps)
     rows = compare(trained, interpreters)
     title = f"{options.data}, {MODEL}, {worlds} worlds, {targets} targets, {steps} steps"
-    Console(width=200).print(packages_table(rows, title))
+    Console(width=200).print(_packages_table(rows, title))
     found = [row.problem for row in rows if row.problem is not None]
     print("\n".join(found) or "no attack differs without a reason")
     sys.exit(1 if found else 0)

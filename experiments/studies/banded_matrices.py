@@ -22,7 +22,13 @@ BANDS = (2, 4, 8, 16, 32)
 
 
 def optimised(toeplitz: Any, rounds: int, bands: int) -> list[float]:
-    """Return the coefficients of the best banded Toeplitz strategy that the library finds, the first one being 1."""
+    """Return the coefficients of the best banded Toeplitz strategy that the library finds, the first one being 1.
+
+    Parameters
+    ----------
+    toeplitz, rounds, bands
+        The module of the library, and the size of the matrix with its bands.
+    """
     found = toeplitz.optimize_banded_toeplitz(rounds, bands)
     return [round(float(coefficient / found[0]), 12) for coefficient in found]
 

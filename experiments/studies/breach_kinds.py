@@ -313,5 +313,11 @@ BREACHES: tuple[Breach, ...] = (
 
 
 def drawn(breach: Breach, at: NoiseRound) -> Floats:
-    """Return the noise of a round of a breach, in the units of the sum, (worlds, parameters)."""
+    """Return the noise of a round of a breach, in the units of the sum, (worlds, parameters).
+
+    Parameters
+    ----------
+    breach, at
+        The breach, and what it may use in the round.
+    """
     return np.asarray(breach.noise(at) * at.sigma[:, None])

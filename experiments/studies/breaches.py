@@ -67,7 +67,13 @@ class BreachStudy:
 
 
 def study_breach(breach: Breach, play_run: Play, runs: Iterable[int]) -> BreachStudy:
-    """Judge runs of a breach; `play_run` plays the run of a number."""
+    """Judge runs of a breach; `play_run` plays the run of a number.
+
+    Parameters
+    ----------
+    breach, play_run, runs
+        The breach, what plays a run of a number, and the numbers.
+    """
     counts, found, played = Counter[str](), 0, 0
     for number in runs:
         broken = _found_by(breach, play_run(number))
@@ -85,13 +91,25 @@ def _found_by(breach: Breach, measured: Measured) -> list[str]:
 
 
 def synthetic_run(breach: Breach, number: int) -> Measured:
-    """Play a made-up run of a breach."""
+    """Play a made-up run of a breach.
+
+    Parameters
+    ----------
+    breach, number
+        The breach, and the number that seeds the run.
+    """
     tensors = (("weight", breach.parameters - 10), ("bias", 10))
     return play(np.random.default_rng((1, number)), NoiseSetting(tensors, breach.worlds), breach)
 
 
 def real_run(breach: Breach, number: int) -> Measured:
-    """Play a real run of a breach."""
+    """Play a real run of a breach.
+
+    Parameters
+    ----------
+    breach, number
+        The breach, and the number that seeds the run.
+    """
     return measured_run(breach_plan(number + 1), parties_of(breach))
 
 

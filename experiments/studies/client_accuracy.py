@@ -69,7 +69,13 @@ WAYS = (
 
 
 def federations(data_dir: Path, quick: bool) -> tuple[Federation, ...]:
-    """Return both federations, in a quick form with fewer rounds and clients."""
+    """Return both federations, in a quick form with fewer rounds and clients.
+
+    Parameters
+    ----------
+    data_dir, quick
+        Where data sets lie, and whether few rounds and clients do.
+    """
     local = {"local-epochs": 1, "local-batch": 10, "local-learning-rate": 0.05, "strategy": "dp-fedavg"}
     clients, rounds = (100, 8) if quick else (1000, 60)
     share = clients // 10
@@ -129,7 +135,15 @@ def settings(federation: Federation, way: Way, epsilon: float | None, worlds: in
 
 
 def measure(federation: Federation, way: Way, epsilon: float | None, worlds: int) -> dict[str, Any]:
-    """Train one point and return its row: accuracy, its standard error over worlds, and the noise multiplier."""
+    """Train one point and return its row: accuracy, its standard error over worlds, and the noise multiplier.
+
+    Parameters
+    ----------
+    federation, way, worlds
+        What is trained, how, and how often.
+    epsilon
+        What is promised; None for nothing.
+    """
     with tempfile.TemporaryDirectory() as directory:
         plan = resolve(parse_config(settings(federation, way, epsilon, worlds)))
         contents = run_audit(plan, Path(directory) / "run", Engine.LOCAL, with_report=False)
@@ -145,7 +159,13 @@ def measure(federation: Federation, way: Way, epsilon: float | None, worlds: int
 
 
 def points(data_dir: Path, quick: bool, worlds: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of all points; without a promise DP-FedAvg and FedAdam are trained, the others being the same."""
+    """Yield the rows of all points; without a promise DP-FedAvg and FedAdam are trained, the others being the same.
+
+    Parameters
+    ----------
+    data_dir, quick, worlds
+        Where data sets lie, whether few rounds do, and how often each point is trained.
+    """
     for federation in federations(data_dir, quick):
         for way in WAYS[:2]:
             yield measure(federation, way, None, worlds)

@@ -200,7 +200,13 @@ class CoverageLine:
 
 
 def covers(play: Play, draw: np.random.Generator) -> bool:
-    """Return whether one simulated run covers the truth, but for the last digits of a search."""
+    """Return whether one simulated run covers the truth, but for the last digits of a search.
+
+    Parameters
+    ----------
+    play, draw
+        What simulates a run, and the source of its randomness.
+    """
     low, high, truth = play(draw)
     return low - _LAST_DIGITS <= truth <= high + _LAST_DIGITS
 
@@ -257,7 +263,13 @@ def table_of(lines: Iterable[CoverageLine]) -> Table:
 
 
 def write(lines: Sequence[CoverageLine], path: Path) -> None:
-    """Write the lines as JSON or CSV, by the name of the file."""
+    """Write the lines as JSON or CSV, by the name of the file.
+
+    Parameters
+    ----------
+    lines, path
+        What was counted, and a .json or .csv file.
+    """
     rows = pd.DataFrame([asdict(line) | {"coverage": line.coverage, "falls_short": line.falls_short} for line in lines])
     with whole_file(path) as unfinished:
         if path.suffix == ".json":

@@ -73,7 +73,13 @@ def _at_least(low: float, truth: float) -> PrintedStatement:
 
 
 def counted(interval: Callable[[int, int], tuple[float, float]], truth: Callable[[float], float]) -> Plays:
-    """Return plays of intervals of so many successes in so many trials, about a function of their probability."""
+    """Return plays of intervals of so many successes in so many trials, about a function of their probability.
+
+    Parameters
+    ----------
+    interval, truth
+        From successes and trials to an interval; and from the probability to what is covered.
+    """
 
     def play(draw: np.random.Generator, size: int, rate: float) -> PrintedStatement:
         return PrintedStatement(*interval(int(draw.binomial(size, rate)), size), truth(rate))
@@ -372,7 +378,13 @@ def cosines() -> Plays:
 
 
 def single_runs(method: OneRunMethod, kind: str) -> Plays:
-    """Return plays of a one-run bound, "epsilon" or "mu", where the assumption of its method holds."""
+    """Return plays of a one-run bound, "epsilon" or "mu", where the assumption of its method holds.
+
+    Parameters
+    ----------
+    method, kind
+        The bound, and what of it.
+    """
 
     def play(
         draw: np.random.Generator, law: releases.CoinMechanism, coins: int, side: int, at: tuple[float, float]

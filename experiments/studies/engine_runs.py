@@ -36,7 +36,13 @@ _LAST_ROUND = 30
 
 
 def breach_plan(seed: int, **changes: dict[str, Any]) -> AuditPlan:
-    """Return the plan of one batch of 100 worlds and 30 rounds: logistic regression on digits, 650 parameters."""
+    """Return the plan of one batch of 100 worlds and 30 rounds: logistic regression on digits, 650 parameters.
+
+    Parameters
+    ----------
+    seed, changes
+        Seed of the run, and what differs, by section of the configuration.
+    """
     settings: dict[str, Any] = {
         "data": {"name": "digits", "records": 100, "clients": _CLIENTS, "test-records": 10, "population-records": 10},
         "model": {"name": "logistic"},
@@ -116,7 +122,13 @@ def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPl
 
 
 def measured_run(plan: AuditPlan, parties: Parties = HONEST) -> Measured:
-    """Play a run on the local engine, in a directory that is thrown away, and return what the insider measured."""
+    """Play a run on the local engine, in a directory that is thrown away, and return what the insider measured.
+
+    Parameters
+    ----------
+    plan, parties
+        What to play, and who plays.
+    """
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as directory:
         contents = run_audit(plan, Path(directory) / "run", Engine.LOCAL, parties=parties, with_report=False)

@@ -57,6 +57,11 @@ EXAMPLES = (
 def unpacked(repository: Path, path: str, room: Path) -> Path:
     """Unpack one directory of a clone, at the commit of this study.
 
+    Parameters
+    ----------
+    repository, path, room
+        The clone, the directory in it, and where it is put.
+
     Raises
     ------
     InputError
@@ -75,7 +80,15 @@ def unpacked(repository: Path, path: str, room: Path) -> Path:
 
 
 def row(example: Example, directory: Path, minutes: float, is_quick: bool) -> tuple[str, ...]:
-    """Review an app, and return its row of the table."""
+    """Review an app, and return its row of the table.
+
+    Parameters
+    ----------
+    example, directory
+        The app with what is known of it, and where it lies.
+    minutes, is_quick
+        Time limit, and whether few games are enough.
+    """
     began = time.monotonic()
     try:
         found = reviewed(directory, ReviewOptions(is_quick=is_quick, seconds=60 * minutes))

@@ -164,7 +164,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def play(use: Use, budget: Budget | None, processes: int) -> Trial:
-    """Hold a use to its promise."""
+    """Hold a use to its promise.
+
+    Parameters
+    ----------
+    use, budget, processes
+        What is played, how many games (None: as many as usual), and on how many processes.
+    """
     return hold_to_claim(use.subject, use.claim, budget=budget, processes=processes, only=use.only)
 
 

@@ -165,7 +165,7 @@ def _scored(plan: AuditPlan, contents: RunContents) -> Scored:
 
 def _found(plan: AuditPlan, run: FinishedRun) -> ShownLoss:
     assert plan.guarantee is not None, "every combination promises something"
-    measured, theory = run.measured, theory_of(plan, run)
+    measured, theory = run.measured, _theory_of(plan, run)
     advantage = advantage_from_beliefs(run.log_odds, _CONFIDENCE)
     adjacency, claim = plan.public.law.adjacency, plan.guarantee.claim
     along, across = record_squares(measured), total_squares(measured)
@@ -191,7 +191,7 @@ def _found(plan: AuditPlan, run: FinishedRun) -> ShownLoss:
     )
 
 
-def theory_of(plan: AuditPlan, run: FinishedRun) -> Theory:
+def _theory_of(plan: AuditPlan, run: FinishedRun) -> Theory:
     """Return what the log-odds of a run are to be held against, from the sensitivities that it really had."""
     assert plan.guarantee is not None, "every combination promises something"
     law, standpoint, events = plan.public.law, plan.public.standpoint, plan.guarantee.claim.events

@@ -240,7 +240,7 @@ def reasons(rows: Sequence[CombinationRow]) -> list[str]:
     return list(dict.fromkeys(row.reason for row in _refused(rows)))
 
 
-def study_all(console: Console, chosen: Iterable[Combination], worlds: int, seed: int) -> list[CombinationRow]:
+def _study_all(console: Console, chosen: Iterable[Combination], worlds: int, seed: int) -> list[CombinationRow]:
     """Study combinations one after the other, saying which.
 
     The seeds of runs follow from the names of combinations, so that one more changes nothing for the others.
@@ -270,7 +270,7 @@ def main() -> None:
     console, progress = Console(width=280), Console(stderr=True, width=120)
     worlds = options.worlds or (400 if options.quick else 2000)
     chosen = [one for one in (QUICK if options.quick else combinations()) if (options.only or "") in str(one)]
-    rows = study_all(progress, chosen, worlds, options.seed)
+    rows = _study_all(progress, chosen, worlds, options.seed)
     console.print(guarantee_table(rows))
     if reasons(rows):
         console.print(refusal_table(rows))

@@ -82,7 +82,13 @@ def comparisons(is_quick: bool) -> list[KnowledgeComparison]:
 
 
 def compare(comparison: KnowledgeComparison, worlds: int, seed: int = 77) -> Compared:
-    """Play a federation once for each adversary, with the same seed, and compare what they believe."""
+    """Play a federation once for each adversary, with the same seed, and compare what they believe.
+
+    Parameters
+    ----------
+    comparison, worlds, seed
+        The federation with its adversaries, how many games, and their seed.
+    """
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         records = directory / "records.npz"
@@ -129,7 +135,13 @@ def _without_own(plan: AuditPlan, directory: Path) -> Floats:
 
 
 def knowledge_table(compared: list[Compared], worlds: int) -> Table:
-    """Return the table of all comparisons."""
+    """Return the table of all comparisons.
+
+    Parameters
+    ----------
+    compared, worlds
+        What was found, and in how many games.
+    """
     title = f"What more knowledge is worth: probability of being right, {worlds} worlds, the same for both"
     table = Table(title=title)
     for column in ("adjacency", "noise", "the first also knows", "it is right", "the other", "paired difference"):

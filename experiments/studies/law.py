@@ -55,33 +55,39 @@ class LawResult:
 
 
 def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) -> AuditPlan:
-    """Return the plan of a setting that comes with the package."""
+    """Return the plan of a setting that comes with the package.
+
+    Parameters
+    ----------
+    setting, data_dir, overrides
+        Name of the setting, where data sets lie, and `section.key=value`.
+    """
     with resources.as_file(resources.files("experiments") / "configs" / f"{setting}.toml") as path:
         return resolve(load_config(path, list(overrides), str(data_dir) if data_dir else None))
 
 
-def weigh_with_more_noise(game: Game, hypotheses: list[Hypotheses], release: Tensor) -> Observation:
+def _weigh_with_more_noise(game: Game, hypotheses: list[Hypotheses], release: Tensor) -> Observation:
     """Weigh with a sigma that is 5 % too large."""
     noise = CentralGaussian(game.public.law.noise_multiplier * 1.05, game.public.law.scaling)
     law = replace(game.public.law, noise=noise)
     return weigh(replace(game, public=replace(game.public, law=law)), hypotheses[-1], release)
 
 
-def weigh_with_sets_exchanged(game: Game, hypotheses: list[Hypotheses], release: Tensor) -> Observation:
+def _weigh_with_sets_exchanged(game: Game, hypotheses: list[Hypotheses], release: Tensor) -> Observation:
     """Weigh D' against D."""
     found = weigh(game, hypotheses[-1], release)
     return replace(found, increment=-found.increment)
 
 
-def weigh_with_stale_weights(game: Game, hypotheses: list[Hypotheses], release: Tensor) -> Observation:
+def _weigh_with_stale_weights(game: Game, hypotheses: list[Hypotheses], release: Tensor) -> Observation:
     """Weigh with the weights of the round before."""
     return weigh(game, hypotheses[-2] if len(hypotheses) > 1 else hypotheses[-1], release)
 
 
 WRONG_INSIDERS: dict[str, Weigh] = {
-    "sigma 5 % too large": weigh_with_more_noise,
-    "D taken for D'": weigh_with_sets_exchanged,
-    "weights of the round before": weigh_with_stale_weights,
+    "sigma 5 % too large": _weigh_with_more_noise,
+    "D taken for D'": _weigh_with_sets_exchanged,
+    "weights of the round before": _weigh_with_stale_weights,
 }
 
 
@@ -108,14 +114,14 @@ def study(
     bits, signal = contents.run.bits, contents.run.signal
     honest = check_innovations(contents.run.increments, signal, bits)
     results = [LawResult("as it is", honest, float(contents.summary["insider"]["advantage"]))]
-    for name, increments in reweigh(directory, load_game(plan.public), WRONG_INSIDERS).items():
+    for name, increments in _reweigh(directory, load_game(plan.public), WRONG_INSIDERS).items():
         check = check_innovations(increments, signal[:kept], bits[:kept])
         won = (increments.sum(axis=1) > 0) == bits[:kept]
         results.append(LawResult(name, check, float(2 * won.mean() - 1)))
     return results
 
 
-def reweigh(directory: Path, game: Game, reads: Mapping[str, Weigh]) -> dict[str, Floats]:
+def _reweigh(directory: Path, game: Game, reads: Mapping[str, Weigh]) -> dict[str, Floats]:
     """Return the increments (worlds, rounds) of insiders who read the stored releases in ways of their own."""
     torch.set_num_threads(game.public.threads)
     parts = [_reweigh_batch(game, load_file(path), reads) for path in sorted((directory / "public").glob("releases-*"))]
@@ -154,6 +160,11 @@ def problems(plan: AuditPlan, results: list[LawResult]) -> list[str]:
 
     The advantage is compared with its exact value within three standard errors where the final law is exact (local
     sensitivity), and otherwise with that value as its upper limit.
+
+    Parameters
+    ----------
+    plan, results
+        What was played, and what was found.
     """
     honest, *wrong = results
     found = [] if honest.check.holds else ["the innovations of the honest insider do not follow their law"]

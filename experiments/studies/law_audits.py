@@ -64,7 +64,13 @@ class Audited:
 
 
 def audits_of(run: FinishedRun, worlds: int) -> Iterator[FinishedRun]:
-    """Cut a run into runs of so many worlds each; what is left over is left out."""
+    """Cut a run into runs of so many worlds each; what is left over is left out.
+
+    Parameters
+    ----------
+    run, worlds
+        The run, and how many worlds an audit has.
+    """
     numbers = run.tables.worlds["world"].to_numpy()
     for start in range(0, len(numbers) - worlds + 1, worlds):
         yield replace(run, tables=_of_worlds(run.tables, numbers[start : start + worlds].tolist()))

@@ -163,7 +163,13 @@ def coins_table(rows: Sequence[Coverage]) -> Table:
 
 
 def games(is_quick: bool, only: str | None = None) -> list[tuple[str, bool]]:
-    """Return the attacks and ways to play them; quick ones leave out those that train large models."""
+    """Return the attacks and ways to play them; quick ones leave out those that train large models.
+
+    Parameters
+    ----------
+    is_quick, only
+        Whether large models are left out, and words that names shall have.
+    """
     chosen = [name for name in ATTACKS if (only or "") in name and not (is_quick and name in SLOW)]
     return [
         (name, separate) for name in chosen for separate in (True, False) if separate or name not in WITHOUT_SHADOWS

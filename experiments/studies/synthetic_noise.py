@@ -67,7 +67,7 @@ class Sums:
         return np.asarray((self.raw * np.minimum(1.0, factor / self.lengths)).sum(axis=2))
 
 
-def draw_sums(rng: np.random.Generator, setting: NoiseSetting) -> Sums:
+def _draw_sums(rng: np.random.Generator, setting: NoiseSetting) -> Sums:
     """Draw gradients with a direction in common and a median length of 2 C, clip them and add them up."""
     norm, size = setting.clipping_norm, setting.parameters
     common = rng.standard_normal((setting.rounds, 1, 1, size)) / np.sqrt(size)
@@ -88,8 +88,14 @@ def _of_length(rng: np.random.Generator, setting: NoiseSetting) -> Floats:
 
 
 def play(rng: np.random.Generator, setting: NoiseSetting, breach: Breach | None = None) -> Measured:
-    """Play the game in all worlds and return what an insider who believes the claim measures; honest without breach."""
-    sums = draw_sums(rng, setting)
+    """Play the game in all worlds and return what an insider who believes the claim measures; honest without breach.
+
+    Parameters
+    ----------
+    rng, setting, breach
+        Source of sums and bits; what is played; and the breach, None for none.
+    """
+    sums = _draw_sums(rng, setting)
     members = rng.random(setting.worlds) < 0.5
     difference = sums.present - sums.absent
     sensitivity = np.linalg.norm(difference, axis=-1)
@@ -142,7 +148,16 @@ def measure(
 ) -> Residuals:
     """Return the residual sums of releases by their definitions, from vectors (worlds, rounds, parameters).
 
-    `chosen` is what really was added to the shared sum: `present` or `absent`.
+    Parameters
+    ----------
+    tensors
+        Names and sizes of the parameter tensors.
+    release, shared, present, absent
+        What was released, and what it may be made of, (worlds, rounds, parameters).
+    sigma
+        Claimed noise, (worlds, rounds).
+    chosen
+        What really was added to the shared sum: `present` or `absent`.
     """
     difference = present - absent
     error = release - shared - (present + absent) / 2

@@ -75,7 +75,7 @@ class HonestTest:
         return float(kstest(self.p_values, "uniform", alternative="greater" if one_sided else "two-sided").pvalue)
 
 
-def honest_runs(count: int, seed: int = 0) -> Iterator[Measured]:
+def _honest_runs(count: int, seed: int = 0) -> Iterator[Measured]:
     """Play honest federations of both scalings and relations, three models and 2 to 60 worlds, one after the other.
 
     Every tenth is the logistic model whose sensitivities follow the secret.
@@ -124,7 +124,7 @@ def study_honest(runs: Iterator[Measured]) -> HonestStudy:
     return HonestStudy(number, violated, parts)
 
 
-def honest_table(study: HonestStudy, kind: str) -> Table:
+def _honest_table(study: HonestStudy, kind: str) -> Table:
     """Return the table of honest runs."""
     table = Table(
         title=f"Honest {kind} federations: {study.violated} of {study.runs} violated, {study.allowed} allowed"
@@ -139,7 +139,7 @@ def honest_table(study: HonestStudy, kind: str) -> Table:
 
 def _honest_part(console: Console, kind: str, runs: Iterator[Measured]) -> list[str]:
     study = study_honest(runs)
-    console.print(honest_table(study, kind))
+    console.print(_honest_table(study, kind))
     return [f"honest {kind}: {problem}" for problem in study.problems()]
 
 
@@ -151,7 +151,7 @@ def _real_part(console: Console, count: int) -> list[str]:
 def _parts(console: Console, count: int) -> dict[str, Callable[[], list[str]]]:
     """Return what the study consists of, each part returning what contradicts the claims."""
     return {
-        "made-up": lambda: _honest_part(console, "made-up", honest_runs(4 * count)),
+        "made-up": lambda: _honest_part(console, "made-up", _honest_runs(4 * count)),
         "real": lambda: _real_part(console, count),
     }
 

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from experiments.runs.config import PRIVACY_TARGETS, PROMISE_ONLY, RANDOMISER_KEYS, RunConfig, Scalar, parse_config
+from experiments.runs.config_file import typed
 from fl_audit.errors import InputError, require
 
 Settings = tuple[tuple[str, Scalar], ...]  # pairs of `section.key` and value
@@ -65,14 +66,7 @@ def _listed(text: str) -> list[Any]:
     try:
         return list(tomllib.loads(f"values = [{text}]")["values"]) or [""]
     except tomllib.TOMLDecodeError:
-        return [value for part in text.split(",") for value in _one(part.strip())]
-
-
-def _one(text: str) -> list[Any]:
-    try:
-        return [tomllib.loads(f"value = {text}")["value"]]
-    except tomllib.TOMLDecodeError:
-        return [text]
+        return [typed(part) for part in text.split(",")]
 
 
 def grid(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:

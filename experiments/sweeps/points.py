@@ -21,6 +21,11 @@ NOT_KEPT = ".lock"  # name of a file that is of no use once a run has ended
 def pending_points(plans: Mapping[str, AuditPlan], directory: Path) -> list[str]:
     """Return the names of the points that are not finished, the longest first.
 
+    Parameters
+    ----------
+    plans, directory
+        The points by name, and where their runs lie.
+
     Raises
     ------
     InputError
@@ -39,6 +44,11 @@ def seeded(plan: AuditPlan, name: str, secret: int | None) -> AuditPlan:
     """Return a plan with a seed that nobody can tell from the seeds of other points.
 
     Two runs under one seed share their noise, so whoever compares what they released can take it off.
+
+    Parameters
+    ----------
+    plan, name, secret
+        The plan and the name of its point; and the sweep's secret, None where the plan has a seed.
     """
     if plan.config.run.seed is not None or secret is None:
         return plan

@@ -74,6 +74,11 @@ def _strongest_attack(summary: Mapping[str, Any]) -> dict[str, Any]:
 def choose_utility(models: pd.DataFrame, wanted: Utility | None) -> Utility:
     """Return what utility is: what is wanted, else the area under the ROC where there are two classes.
 
+    Parameters
+    ----------
+    models, wanted
+        The table of models, and what is asked for; None leaves it open.
+
     Raises
     ------
     InputError

@@ -8,12 +8,13 @@ from typing import Any
 
 from experiments.trials.figure import draw_attempt
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.findings import Finding, opening, refusal_words, trial_json
+from fl_audit.laboratory.findings import Finding, claim_words, floating_words, refusal_words, trial_json
 from fl_audit.laboratory.trial import Trial
 from fl_audit.report.banner import verdict_banner
 from fl_audit.report.page.markup import html_figure, page_table
 from fl_audit.report.page.shell import html_page
 from fl_audit.report.style import to_png
+from fl_audit.report.wording import capital
 from fl_audit.whole_files import whole_file
 
 NOTICE = (
@@ -67,16 +68,17 @@ def write_page(
     Path
         The page.
     """
-    rows = "".join(f"<dt>{escape(about)}</dt><dd>{escape(said)}</dd>" for about, said in screen)
+    rows = "".join(f"<dt><strong>{escape(about)}</strong></dt><dd>{escape(said)}</dd>" for about, said in screen)
+    claims = verdict is not Verdict.NO_PROMISE
     details = "\n".join(_details(trial, found) for trial, found in trials)
     body = f"<dl>{rows}</dl>\n<details><summary>Every game that was followed</summary>\n{details}\n</details>"
     page = html_page(
         title=f"{name}: {verdict}",
         heading=name,
         subtitle="A Flower app, as it is",
-        opening=headline,
+        opening=_opening(*trials[0]) if claims else "",
         body=f"{body}<p>{NOTICE}</p>",
-        banner=verdict_banner(verdict, screen[0][1]),
+        banner=verdict_banner(verdict, capital(claim_words(trials[0][0])) if claims else headline),
         step=_next(*trials[0]),
     )
     return _written(page, values, directory)
@@ -101,11 +103,17 @@ def _page(trial: Trial, found: Sequence[Finding], name: str) -> str:
         title=f"{name}: {trial.verdict}",
         heading=name,
         subtitle=f"Claim: {trial.claim.words} · {trial.pilots} games looked for leads",
-        opening=" ".join([opening(trial), *(finding.cause for finding in found[:1] if finding.attempt.is_broken)]),
+        opening=_opening(trial, found),
         body=f"{_details(trial, found)}\n<p>{NOTICE}</p>",
-        banner=verdict_banner(trial.verdict, f"Claim: {trial.claim.words}"),
+        banner=verdict_banner(trial.verdict, capital(claim_words(trial))),
         step=_next(trial, found),
     )
+
+
+def _opening(trial: Trial, found: Sequence[Finding]) -> str:
+    """Return the plainest cause, and what floating-point arithmetic tells."""
+    causes = [finding.cause for finding in found[:1] if finding.attempt.is_broken]
+    return " ".join(part for part in (*causes, floating_words(trial)) if part)
 
 
 def _next(trial: Trial, found: Sequence[Finding]) -> str:

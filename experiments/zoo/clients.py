@@ -38,7 +38,15 @@ def clipped_batch(gradients: Floats, _round: int, _random: np.random.Generator) 
 
 
 def with_running_mean(gradients: Floats, round: int, random: np.random.Generator) -> LocalReply:
-    """Send the mean over records of what a normalisation layer sees, here their gradients' entries, beside the rest."""
+    """Send the mean over records of what a normalisation layer sees, here their gradients' entries, beside the rest.
+
+    Parameters
+    ----------
+    gradients
+        Of the records, (records, parameters).
+    round, random
+        The round, and a source of randomness.
+    """
     reply = mean_of_expected(gradients, round, random)
     return LocalReply(reply.update, reply.examples, {RUNNING_MEAN: float(gradients.mean())})
 

@@ -55,7 +55,13 @@ def audit(mechanism_and_number: tuple[str, int]) -> tuple[tuple[str, int], str]:
 
 
 def audits(asked: list[tuple[str, int]], processes: int) -> Iterator[tuple[tuple[str, int], str]]:
-    """Give the verdicts of audits as they come."""
+    """Give the verdicts of audits as they come.
+
+    Parameters
+    ----------
+    asked, processes
+        Mechanism and number of each audit; and how many are held at once.
+    """
     if processes == 1:
         yield from map(audit, asked)
         return
@@ -72,7 +78,13 @@ def read_verdicts(path: Path) -> Verdicts:
 
 
 def write_verdicts(verdicts: Verdicts, path: Path) -> None:
-    """Write verdicts, whole or not at all."""
+    """Write verdicts, whole or not at all.
+
+    Parameters
+    ----------
+    verdicts, path
+        What came of each audit, and the file.
+    """
     with whole_file(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["mechanism", "audit", "verdict"])
@@ -80,7 +92,13 @@ def write_verdicts(verdicts: Verdicts, path: Path) -> None:
 
 
 def counts_table(verdicts: Verdicts, names: list[str]) -> tuple[Table, list[str]]:
-    """Return the table of counts, and the names of mechanisms that were accused too often."""
+    """Return the table of counts, and the names of mechanisms that were accused too often.
+
+    Parameters
+    ----------
+    verdicts, names
+        What came of each audit, and the mechanisms to be listed.
+    """
     table = Table("honest mechanism", "audits", "violated", "allowed", "consistent", "inconclusive")
     accused = []
     for name in names:

@@ -27,18 +27,30 @@ RATE = 0.5
 """Learning rate of an adaptive clipping norm."""
 
 
-def gaussian_claim(adjacency: Adjacency, mu: float, rounds: int) -> StatedClaim:
+def _gaussian_claim(adjacency: Adjacency, mu: float, rounds: int) -> StatedClaim:
     """Return the claim that all rounds together are no easier to tell than a Gaussian shift by mu spreads."""
     return StatedClaim(adjacency, noise_multiplier=math.sqrt(rounds) / mu, rounds=rounds)
 
 
 def subject(mechanism: Mechanism, like: Subject | None = None) -> Subject:
-    """Return a mechanism as what is played, with the clients of another subject."""
+    """Return a mechanism as what is played, with the clients of another subject.
+
+    Parameters
+    ----------
+    mechanism, like
+        What is played; and whose clients, None for plain ones.
+    """
     return replace(like or Subject(mechanism.strategy, clients=CLIENTS), strategy=mechanism.strategy)
 
 
 def flowers_fixed(inner: type[FedAvg], **settings: object) -> Callable[[int], Strategy]:
-    """Return what makes Flower's wrapper with clipping on the server around a strategy: noise 1 at norm 1."""
+    """Return what makes Flower's wrapper with clipping on the server around a strategy: noise 1 at norm 1.
+
+    Parameters
+    ----------
+    inner, settings
+        The strategy inside, and its settings.
+    """
 
     def made(clients: int) -> Strategy:
         strategy = inner(fraction_evaluate=0.0, **settings)  # type: ignore[arg-type]
@@ -66,10 +78,10 @@ REPLACED = Honest(
     StatedClaim(Adjacency.REPLACE_CLIENT, noise_multiplier=1.0),
     subject(ONE_ROUND.with_(multiplier=2.0)),
 )
-SHORT_RUN = Honest("two rounds", gaussian_claim(Adjacency.ADD_REMOVE_CLIENT, 1.0, SHORT), subject(TWO_ROUNDS))
+SHORT_RUN = Honest("two rounds", _gaussian_claim(Adjacency.ADD_REMOVE_CLIENT, 1.0, SHORT), subject(TWO_ROUNDS))
 LONG_RUN = Honest(
     "four rounds",
-    gaussian_claim(Adjacency.ADD_REMOVE_CLIENT, 1.0, LONG),
+    _gaussian_claim(Adjacency.ADD_REMOVE_CLIENT, 1.0, LONG),
     subject(ONE_ROUND.with_(multiplier=math.sqrt(LONG))),
 )
 ADAPTIVE_CLIPPING = Honest(

@@ -128,7 +128,13 @@ def problems(rows: Sequence[tuple[Animal | Honest, TrialRow]]) -> list[str]:
 
 
 def write_csv(rows: Sequence[TrialRow], path: Path) -> None:
-    """Write rows as a table of comma-separated values, whole or not at all."""
+    """Write rows as a table of comma-separated values, whole or not at all.
+
+    Parameters
+    ----------
+    rows, path
+        The rows, and the file.
+    """
     with whole_file(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(TrialRow)])
         writer.writeheader()

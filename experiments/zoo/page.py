@@ -33,7 +33,15 @@ def page(caught: Mapping[Animal, TrialRow], honest: Mapping[str, TrialRow]) -> s
 
 
 def write_page(caught: Mapping[Animal, TrialRow], honest: Mapping[str, TrialRow], path: Path) -> None:
-    """Write the page, whole or not at all."""
+    """Write the page, whole or not at all.
+
+    Parameters
+    ----------
+    caught, honest
+        What came of the broken mechanisms, and of their honest twins.
+    path
+        The Markdown file.
+    """
     with whole_file(path) as temporary:
         temporary.write_text(page(caught, honest), encoding="utf-8")
 

@@ -104,7 +104,9 @@ def findings(trial: Trial, words: Mapping[str, str], mends: Mapping[str, str]) -
 
 def opening(trial: Trial) -> str:
     """Return what became of the claim, in one sentence, and whether floating-point arithmetic tells in another one."""
-    return " ".join(part for part in (_of_claim(trial), floating_words(trial)) if part)
+    verdict = trial.verdict if trial.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) else Verdict.INCONCLUSIVE
+    said = f"{str(verdict).capitalize()}: {claim_words(trial)}"
+    return " ".join(part for part in (said, floating_words(trial)) if part)
 
 
 def floating_words(trial: Trial) -> str:
@@ -120,22 +122,23 @@ def floating_words(trial: Trial) -> str:
     )
 
 
-def _of_claim(trial: Trial) -> str:
+def claim_words(trial: Trial) -> str:
+    """Return what became of the claim, in a sentence that goes on after the verdict."""
     broken = sum(attempt.is_broken for attempt in trial.attempts)
     match trial.verdict:
         case Verdict.VIOLATED:
             ways = "one kind of game" if broken == 1 else f"{broken} kinds of games"
-            return f"Violated: {ways} told more than the claim allows ({trial.claim.words})."
+            return f"{ways} told more than the claim allows ({trial.claim.words})."
         case Verdict.CONSISTENT:
             return (
-                f"Consistent: no game told more than the claim allows ({trial.claim.words}). This is no proof: it "
+                f"no game told more than the claim allows ({trial.claim.words}). This is no proof: it "
                 "covers the games that were played, at their numbers."
             )
         case Verdict.INCONCLUSIVE if not trial.attempts:
-            return f"Inconclusive: no kind of game could be played to its end ({trial.claim.words})."
+            return f"no kind of game could be played to its end ({trial.claim.words})."
         case Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED | Verdict.NO_PROMISE:
             return (
-                f"Inconclusive: even games without a single error could not have refuted so weak a claim "
+                f"even games without a single error could not have refuted so weak a claim "
                 f"({trial.claim.words}) with these numbers of games."
             )
         case _:

@@ -13,6 +13,8 @@ from fl_audit.report.wording import DASH, MISSING, capital, number_text, one_in,
 
 OF_NOISE = (TestName.NOISE_TOTAL, TestName.NOISE_ALONG_RECORD, TestName.NOISE_TENSOR)
 """The tests whose statistic is the measured over the promised noise."""
+OF_SHAPE = (TestName.SHAPE, TestName.SHAPE_ALONG_RECORD, TestName.TAILS, TestName.SUPPORT, TestName.EQUAL_VALUES)
+"""The tests whose statistics are made of the noise in units of the promised one."""
 _SMALLEST_P = 1e-300
 _COLUMNS = ("Test of", "Finding", "Measured", "Promised", "Would have been found", "p-value", "Its level")
 

@@ -115,7 +115,13 @@ class Agreement:
         return (Contribution.CRAFTED, Contribution.OWN) if is_clipped else (Contribution.OWN,)
 
     def deed(self, present: bool, contribution: Contribution) -> Deed:
-        """Return what the target's client does under D or D'."""
+        """Return what the target's client does under D or D'.
+
+        Parameters
+        ----------
+        present, contribution
+            Whether the game is one of D, and what the client contributes there.
+        """
         is_crafted = contribution is Contribution.CRAFTED
         if present:
             return Deed.CRAFTED if is_crafted else Deed.OWN

@@ -54,7 +54,13 @@ def shapes_of(model: Arrays) -> dict[str, tuple[int, ...]]:
 
 
 def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "") -> Arrays | None:
-    """Return the record with tensors of these names, the one called `record` first; None if none has all of them."""
+    """Return the record with tensors of these names, the one called `record` first; None if none has all of them.
+
+    Parameters
+    ----------
+    records, names, record
+        Arrays by the name of their record; the tensors that there must be; and where to look first.
+    """
     candidates = [*([records[record]] if record in records else []), *records.values()]
     exact = next((arrays for arrays in candidates if set(arrays) == names), None)
     return exact or next((arrays for arrays in candidates if set(arrays) >= names), None)
@@ -79,7 +85,13 @@ def base_of(reply: Arrays, received: Arrays | None, replies: Replies) -> Arrays:
 
 
 def moved(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
-    """Return tensors moved by steps, in their own types: whole numbers are rounded, and a switch is set from 1/2 on."""
+    """Return tensors moved by steps, in their own types: whole numbers are rounded, and a switch is set from 1/2 on.
+
+    Parameters
+    ----------
+    arrays, steps
+        Tensors by name, and by how much each moves, of the same shapes.
+    """
     return {name: _moved(value, steps[name]) if name in steps else value for name, value in arrays.items()}
 
 

@@ -94,7 +94,13 @@ def hold_to_claim(
 
 
 def kinds_of(subject: Subject, claim: StatedClaim) -> tuple[Kind, ...]:
-    """Return the kinds of games that are played against a subject with a claim."""
+    """Return the kinds of games that are played against a subject with a claim.
+
+    Parameters
+    ----------
+    subject, claim
+        What is played, and what is said of it.
+    """
     sizes = tuple({FEW, MANY} - {subject.clients}) if subject.has_any_size else ()
     return kinds_for(claim.neighbours, claim.rounds, subject.is_clipped, sizes, subject.model is not None)
 

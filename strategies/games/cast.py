@@ -28,7 +28,13 @@ _LONG = 1000
 
 
 def model_of(subject: Subject, kind: Kind) -> Template:
-    """Return the model that a kind of game is played on with a subject."""
+    """Return the model that a kind of game is played on with a subject.
+
+    Parameters
+    ----------
+    subject, kind
+        What is played, and the kind of game.
+    """
     if kind.model is Model.OWN and subject.model is not None:
         return template_of(subject.model)
     return template(kind.model)

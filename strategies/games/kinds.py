@@ -199,7 +199,15 @@ class Kind:
         return replace(self, name=name, words=words, stage=stage, model=stage.model or self.model)
 
     def is_played(self, adjacency: Adjacency, rounds: int, is_clipped: bool) -> bool:
-        """Return whether this kind says something about such a claim."""
+        """Return whether this kind says something about such a claim.
+
+        Parameters
+        ----------
+        adjacency, rounds
+            What the claim covers.
+        is_clipped
+            Whether the subject clips what it is sent.
+        """
         return (
             (self.relation is None or self.relation is adjacency.relation)
             and adjacency.unit in self.units

@@ -120,7 +120,15 @@ def _is_trained(name: str, array: NDArray[np.generic]) -> bool:
 
 
 def update_of(part: Part, model: Template, norm: float, round: int, schedule: Schedule) -> Floats:
-    """Return what a part adds to the model in a round, shape (parameters,)."""
+    """Return what a part adds to the model in a round, shape (parameters,).
+
+    Parameters
+    ----------
+    part, round, schedule
+        What the client does, in which round, and how that changes from round to round.
+    model, norm
+        The model with its directions, and the norm that lengths are multiples of.
+    """
     length = part.length * norm
     match schedule:
         case Schedule.ALTERNATING:

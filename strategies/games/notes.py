@@ -98,7 +98,13 @@ class Note:
     length: float = 0.0
 
     def to(self, group: str, is_target: bool) -> "Note":
-        """Return the note for one client, on a message with a group id: only the target's is told a deed."""
+        """Return the note for one client, on a message with a group id: only the target's is told a deed.
+
+        Parameters
+        ----------
+        group, is_target
+            The group id of the message, and whether it goes to the target's client.
+        """
         return replace(self, group=group, deed=self.deed if is_target else None)
 
     def written(self) -> str:

@@ -70,6 +70,11 @@ class Start:
 def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Start:
     """Return a call of `start` with its arguments by name.
 
+    Parameters
+    ----------
+    strategy, args, kwargs
+        Whose `start` was called, and with what.
+
     Raises
     ------
     TypeError

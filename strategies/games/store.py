@@ -51,7 +51,13 @@ class Campaign:
 
     @staticmethod
     def finished(directory: Path, games: int) -> "Campaign | None":
-        """Return the campaign of a directory if all its games are played, else None."""
+        """Return the campaign of a directory if all its games are played, else None.
+
+        Parameters
+        ----------
+        directory, games
+            Where it is kept, and how many games it has.
+        """
         if not (directory / _COLUMNS).exists():
             return None
         settings, secret = _read(directory / _SETTINGS), _read(directory / _SECRET)
@@ -74,7 +80,13 @@ class Campaign:
         return str(_read(self.directory / _CHOICE)["contribution"])
 
     def choose(self, claim: StatedClaim, columns: Columns) -> None:
-        """Choose the contribution of the games after the first ones, if that is due."""
+        """Choose the contribution of the games after the first ones, if that is due.
+
+        Parameters
+        ----------
+        claim, columns
+            What is claimed, and where each tensor stands in what was seen.
+        """
         if not self.pilots or (self.directory / _CHOICE).exists() or self.missing[:1] <= [self.pilots]:
             return
         tried = []
@@ -108,7 +120,13 @@ class Campaign:
         return bool(generator(self.seed, Purpose.SECRET_BIT, world=game).random() < 0.5)
 
     def add(self, game: int, seen: Seen) -> None:
-        """Keep a game that was played."""
+        """Keep a game that was played.
+
+        Parameters
+        ----------
+        game, seen
+            Its number, and what was seen.
+        """
         arrays: dict[str, Any] = {part: np.asarray(getattr(seen, part), dtype=np.float64) for part in _PARTS}
         with whole_file(self._file(game)) as file, file.open("wb") as stream:
             np.savez_compressed(

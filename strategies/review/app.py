@@ -76,6 +76,11 @@ def read_app(directory: Path) -> App:
 def loaded(app: App, named: str, stand_ins: StandIns) -> object:
     """Import one of an app's parts.
 
+    Parameters
+    ----------
+    app, named, stand_ins
+        The app, the part as `module:name`, and what stands in for missing packages.
+
     Raises
     ------
     InputError

@@ -55,7 +55,13 @@ class Plan(NamedTuple):
 
 
 def asked_of(strategy: Strategy, nodes: int) -> int:
-    """Return how many of some clients a strategy asks to train in a round; 0 where that cannot be known beforehand."""
+    """Return how many of some clients a strategy asks to train in a round; 0 where that cannot be known beforehand.
+
+    Parameters
+    ----------
+    strategy, nodes
+        The strategy, and how many clients there are.
+    """
     innermost = [one for one in layers_of(strategy) if isinstance(one, (Strategy, OldStrategy))][-1]
     try:
         copy = as_strategy(deepcopy(innermost))
@@ -70,6 +76,11 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
     """Return how many clients the app sees, and what is said of it.
 
     Where nobody names a number, it is the smallest one of which as many are asked as the wrapper is made for.
+
+    Parameters
+    ----------
+    strategy, named, made_for
+        The strategy; the number that the user or the app names, and the one that its wrapper is made for, or None.
     """
     least = [
         value

@@ -81,6 +81,11 @@ class Review:
 def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) -> Review:
     """Review the app of a directory; its code runs in this process, whose working directory it is.
 
+    Parameters
+    ----------
+    directory, wishes, tell
+        The app, what is asked, and who is told how far the review is.
+
     Raises
     ------
     InputError

@@ -55,6 +55,11 @@ class Seating:
 def rehearsed(subject: Subject, claim: StatedClaim) -> tuple[Subject, float, float]:
     """Play until the strategy is content with the numbers that clients report; return how long games take.
 
+    Parameters
+    ----------
+    subject, claim
+        What is played, and what is said of it.
+
     Returns
     -------
     Subject

@@ -66,7 +66,13 @@ class StandIns(MetaPathFinder, Loader):
         return f"; not installed here: {', '.join(self.packages)}" if self.packages else ""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        """Find a stand-in for a package that nobody has found."""
+        """Find a stand-in for a package that nobody has found.
+
+        Parameters
+        ----------
+        fullname, path, target
+            As of `importlib.abc.MetaPathFinder`.
+        """
         top = fullname.partition(".")[0]
         if top not in self.packages:
             if top != fullname or not self._is_asking() or PathFinder.find_spec(top, [self._directory]):

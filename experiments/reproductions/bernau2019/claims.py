@@ -95,7 +95,7 @@ class Played:
         return self.local if method is Method.LOCAL else self.central
 
 
-def played_of(data: MembershipData, runs: Runs) -> Played:
+def _played_of(data: MembershipData, runs: Runs) -> Played:
     """Return the runs of one data set."""
     original, *local = runs_of_method(runs, data, Method.LOCAL)
     _, *central = runs_of_method(runs, data, Method.CENTRAL)
@@ -234,8 +234,14 @@ TESTS: tuple[Callable[[Played], Iterator[PaperClaim]], ...] = (
 
 
 def claims_of(data: Sequence[MembershipData], runs: Runs) -> list[PaperClaim]:
-    """Return all claims, in the order of `TESTS` and of the data sets."""
-    played = [played_of(one, runs) for one in data]
+    """Return all claims, in the order of `TESTS` and of the data sets.
+
+    Parameters
+    ----------
+    data, runs
+        The data sets, and their finished runs.
+    """
+    played = [_played_of(one, runs) for one in data]
     return [claim for test in TESTS for one in played for claim in test(one)]
 
 

@@ -16,7 +16,13 @@ from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, new_figure
 
 
 def claims_table(data: Sequence[MembershipData], runs: Runs) -> ItemResult:
-    """Return every claim with its number, its interval and what our runs say of it."""
+    """Return every claim with its number, its interval and what our runs say of it.
+
+    Parameters
+    ----------
+    data, runs
+        The data sets, and their finished runs.
+    """
     claims = claims_of(data, runs)
     figure = new_figure(2.6 + 0.27 * len(claims))
     _draw_all(figure, claims)

@@ -21,15 +21,22 @@ EPOCHS_A_ROUND = 2
 def configuration(setting: MembershipSetting, extent: Extent, data_dir: Path | None) -> RunConfig:
     """Return the configuration of a run.
 
+    Parameters
+    ----------
+    setting, extent
+        Which run, in its full or its quick form.
+    data_dir
+        Where data sets lie; None is the default place.
+
     Raises
     ------
     InputError
         If a value is not accepted.
     """
-    return parse_config(values_of(setting, extent, data_dir))
+    return parse_config(_values_of(setting, extent, data_dir))
 
 
-def values_of(setting: MembershipSetting, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
+def _values_of(setting: MembershipSetting, extent: Extent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
     """Return the values of the configuration of a run, unchecked."""
     data, size = setting.data, setting.data.size(extent)
     assert size is not None, setting

@@ -64,7 +64,7 @@ class Promise(NamedTuple):
         return EpsilonVerdict.SMALLER if self.printed < self.ours else EpsilonVerdict.LARGER
 
 
-def members_of(study: MembershipStudy, recipe: Recipe) -> int:
+def _members_of(study: MembershipStudy, recipe: Recipe) -> int:
     """Return n, as stated or, of Skewed Purchases alone, supposed."""
     if recipe.members is None:
         assert study is MembershipStudy.SKEWED, study
@@ -93,6 +93,13 @@ def steps_for(members: int, batch: int, noise_multiplier: float, epsilon: float)
     """Return the largest number of steps with at most this epsilon; 0 if the accountant reports more without any.
 
     epsilon <= min over orders of steps D + ln(1/delta) / (alpha - 1), solved for the steps order by order.
+
+    Parameters
+    ----------
+    members, batch
+        Records, and how many of them a step takes.
+    noise_multiplier, epsilon
+        Noise over the clipping norm, and what may be spent.
     """
     overhead = math.log(members) / (RDP_CLASSIC_ORDERS - 1)
     steps = (epsilon - overhead) / _of_one_step(members, batch, noise_multiplier)
@@ -108,7 +115,7 @@ def promises() -> Iterator[Promise]:
     """Yield every printed epsilon of central DP with ours beside it: epochs * n // batch steps, delta = 1/n."""
     for (study, classes), column in TABLE_3.items():
         recipe = RECIPES[study, classes]
-        members, batch, epochs = members_of(study, recipe), recipe.central_batch, recipe.central_epochs
+        members, batch, epochs = _members_of(study, recipe), recipe.central_batch, recipe.central_epochs
         for z, printed in zip(NOISE_MULTIPLIERS, column.epsilon, strict=True):
             ours = central_epsilon(members, batch, epochs * members // batch, z)
             fewest, most = (

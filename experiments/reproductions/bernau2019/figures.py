@@ -102,19 +102,39 @@ def _shown(study: MembershipStudy, data: Sequence[MembershipData]) -> Membership
 
 
 def runs_of_method(runs: Runs, data: MembershipData, method: Method) -> list[MembershipFindings]:
-    """Return the original run and those of one kind of privacy, with falling epsilon."""
+    """Return the original run and those of one kind of privacy, with falling epsilon.
+
+    Parameters
+    ----------
+    runs, data, method
+        Finished runs, the data set, and the kind of privacy.
+    """
     own = [run for setting, run in runs.items() if setting.data == data]
     chosen = [run for run in own if run.setting.method in (Method.ORIGINAL, method)]
     return sorted(chosen, key=lambda run: run.setting.position)
 
 
 def phi_of(original: MembershipFindings, run: MembershipFindings, attack: str, confidence: float = 0.95) -> Interval:
-    """Return phi of a run; the same for every call."""
+    """Return phi of a run; the same for every call.
+
+    Parameters
+    ----------
+    original, run
+        The run without privacy, and that with it.
+    attack, confidence
+        Name of the attack, and confidence of the interval.
+    """
     return phi(original, run, attack, resampling(f"phi {run.setting.name} {attack}"), confidence)
 
 
 def rows_of(data: MembershipData, runs: Runs) -> Iterator[ItemRow]:
-    """Yield what was measured of one data set: accuracies, epochs, every attack, phi."""
+    """Yield what was measured of one data set: accuracies, epochs, every attack, phi.
+
+    Parameters
+    ----------
+    data, runs
+        The data set, and finished runs.
+    """
     own = [run for setting, run in runs.items() if setting.data == data]
     original = next(run for run in own if run.setting.method is Method.ORIGINAL)
     for run in own:

@@ -56,6 +56,11 @@ ITEMS = (
 def make(items: Sequence[MembershipItem], context: Context) -> MadeItems:
     """Make items from runs that are carried out once for all of them.
 
+    Parameters
+    ----------
+    items, context
+        What is asked for, and where and how it is played.
+
     Raises
     ------
     InputError

@@ -182,6 +182,11 @@ def _cores() -> int:
 def read_findings(setting: MembershipSetting, config: RunConfig, run: RunDirectory) -> MembershipFindings:
     """Read what a finished run found.
 
+    Parameters
+    ----------
+    setting, config, run
+        Which run it is, its configuration and its directory.
+
     Raises
     ------
     InputError

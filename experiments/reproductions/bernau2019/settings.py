@@ -245,7 +245,13 @@ class MembershipSetting:
 
 
 def settings_of(data: MembershipData, extent: Extent) -> tuple[MembershipSetting, ...]:
-    """Return the runs on a data set: the original model, then local and central DP with falling epsilon."""
+    """Return the runs on a data set: the original model, then local and central DP with falling epsilon.
+
+    Parameters
+    ----------
+    data, extent
+        The data set; full or quick.
+    """
     size = data.size(extent)
     if size is None:
         return ()

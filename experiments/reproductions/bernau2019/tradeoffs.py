@@ -56,6 +56,13 @@ def interval_of(found: Curve, statistic: Callable[[Floats, Floats], float], conf
     """Return a statistic of AUCs and accuracies, shapes (runs,), with the interval of its resamples.
 
     The interval is NaN where the statistic is not defined in half of the resamples or more.
+
+    Parameters
+    ----------
+    found
+        AUCs and accuracies over runs, with their resamples.
+    statistic, confidence
+        What is computed of both, and the confidence of its interval.
     """
     values = np.array([statistic(*pair) for pair in zip(found.auc, found.accuracy, strict=True)])
     drawn = values[1:][np.isfinite(values[1:])]
@@ -72,13 +79,31 @@ def phi(
     random: np.random.Generator,
     confidence: float = CONFIDENCE,
 ) -> Interval:
-    """Return phi of a run with privacy against the original model, with its interval; NaN where it is not defined."""
+    """Return phi of a run with privacy against the original model, with its interval; NaN where it is not defined.
+
+    Parameters
+    ----------
+    original, private
+        The run without privacy, and that with it.
+    attack, confidence
+        Name of the attack, and confidence of the interval.
+    random
+        Source of the resamples.
+    """
     found, classes = curve((original, private), attack, random), original.setting.data.classes
     return interval_of(found, lambda auc, accuracy: phis(auc, accuracy, classes)[0], confidence)
 
 
 def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
-    """Return phi of every run but the first, which is the original model."""
+    """Return phi of every run but the first, which is the original model.
+
+    Parameters
+    ----------
+    auc, accuracy
+        Of every run, in [0, 1], (..., runs).
+    classes
+        Number of classes, whose chance level counts as no accuracy.
+    """
     return [
         relative_tradeoff(float(auc[0]), float(area), float(accuracy[0]), float(right), classes)
         for area, right in zip(auc[1:], accuracy[1:], strict=True)
@@ -96,6 +121,13 @@ def difference_at_like_accuracy(
 
     The mean over the runs with local DP whose accuracy central DP reaches, between whose points the AUC is taken to run
     straight; the original model belongs to both curves. NaN where there is no such run.
+
+    Parameters
+    ----------
+    original, local, central
+        The run without privacy, and those with either kind.
+    attack, random
+        Name of the attack, and source of the resamples.
     """
     split = 1 + len(central)
 
@@ -120,6 +152,11 @@ def gain(runs: Sequence[MembershipFindings], stronger: str, weaker: str) -> Inte
 
     Both attacks see the same models, so that differences are taken world by world. The interval is that of a mean over
     as many worlds as the smallest run has, wider by sqrt(2) as the worlds are each other's shadows.
+
+    Parameters
+    ----------
+    runs, stronger, weaker
+        The runs, and the names of both attacks.
     """
     worlds = min(run.worlds for run in runs)
     each = [(run.areas_of_worlds[stronger] - run.areas_of_worlds[weaker])[:worlds] for run in runs]

@@ -55,7 +55,13 @@ _MEMBERSHIP_LOOKS = {
 
 
 def audit_of_epsilon(data: InsiderData, runs: Mapping[InsiderSetting, InsiderFindings]) -> ItemResult:
-    """Return the four panels of one data set: epsilon' from sensitivities, belief and advantage, and all advantages."""
+    """Return the four panels of one data set: epsilon' from sensitivities, belief and advantage, and all advantages.
+
+    Parameters
+    ----------
+    data, runs
+        The data set, and what was found in each run.
+    """
     settings = audit_settings([data])
     rows = {setting: _rows(runs[setting]) for setting in settings}
     figure = new_figure(7.6)

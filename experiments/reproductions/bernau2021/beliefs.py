@@ -29,7 +29,13 @@ _SHADES = ("#ffffff", "#bdbdbd", "#7f7f7f")
 
 
 def figure_6(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderFindings]) -> ItemResult:
-    """Return the distributions of the final belief in the truth, and of the test accuracy."""
+    """Return the distributions of the final belief in the truth, and of the test accuracy.
+
+    Parameters
+    ----------
+    data, runs
+        The data sets, and what was found in each run.
+    """
     figure = new_figure(7.2)
     panels = figure.subplots(2, 2).ravel()
     by_study = {one.study: one for one in data}

@@ -59,7 +59,13 @@ def table_3() -> ItemResult:
 
 
 def calibrated(belief: float, delta: float) -> Guarantee:
-    """Return what is promised by the noise with which the paper's accountant keeps a belief over all rounds."""
+    """Return what is promised by the noise with which the paper's accountant keeps a belief over all rounds.
+
+    Parameters
+    ----------
+    belief, delta
+        The largest belief, in (1/2, 1), and the probability to pass it.
+    """
     # Without sampling the adjacency changes only the sensitivity, and the noise is stated in units of that.
     claim = Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(1.0, ROUNDS), delta, 0.5, Accountant.RDP_CLASSIC)
     return guarantee(claim.with_noise(noise_multiplier_for(BeliefTarget(belief), claim)))

@@ -36,7 +36,13 @@ EXCEEDED = "delta' (share of beliefs above rho_beta)"
 
 
 def table_2(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderFindings]) -> ItemResult:
-    """Return Table 2."""
+    """Return Table 2.
+
+    Parameters
+    ----------
+    data, runs
+        The data sets, and what was found in each run.
+    """
     rows = [row for setting in main_settings(data) for row in identified(runs[setting])]
     frame = table(rows)
     figure = new_figure(2.2 + 2.1 * 2)

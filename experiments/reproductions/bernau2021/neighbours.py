@@ -34,7 +34,13 @@ def neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirector
 
 
 def labels_of(config: RunConfig, pair: NeighbourPair) -> tuple[int, ...]:
-    """Return the label of the differing record of D, and that of its replacement if it has one."""
+    """Return the label of the differing record of D, and that of its replacement if it has one.
+
+    Parameters
+    ----------
+    config, pair
+        The configuration of a run, and how D' differs.
+    """
     data = config.data
     split = select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
     label = int(split.inside.labels[pair.index])

@@ -79,7 +79,15 @@ class QueryGames:
 
 
 def simulate(query: NoisyQuery, random: np.random.Generator, games: int = GAMES) -> QueryGames:
-    """Play games on the query: draw the bit, add noise to the answer, and weigh it."""
+    """Play games on the query: draw the bit, add noise to the answer, and weigh it.
+
+    Parameters
+    ----------
+    query, games
+        The query with its noise, and how many games.
+    random
+        Source of bits and noise.
+    """
     used = random.random(games) < 0.5
     noise = query.sigma * random.standard_normal((games, query.dimensions))
     answers = np.where(used, 0.0, 1.0)[:, None] + noise

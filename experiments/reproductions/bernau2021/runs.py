@@ -103,6 +103,11 @@ def play(settings: Iterable[InsiderSetting], context: Context) -> dict[InsiderSe
 def read_findings(setting: InsiderSetting, config: RunConfig, run: RunDirectory) -> InsiderFindings:
     """Read what a finished run found.
 
+    Parameters
+    ----------
+    setting, config, run
+        Which run it is, its configuration and its directory.
+
     Raises
     ------
     InputError

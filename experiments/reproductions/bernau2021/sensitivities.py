@@ -53,7 +53,13 @@ def outlier_share(values: Floats) -> float:
 
 
 def figure_4(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderFindings]) -> ItemResult:
-    """Return the distributions of local sensitivities, from the most to the least dissimilar neighbour."""
+    """Return the distributions of local sensitivities, from the most to the least dissimilar neighbour.
+
+    Parameters
+    ----------
+    data, runs
+        The data sets, and what was found in each run.
+    """
     figure = new_figure(4.6)
     widths = [len(neighbours_shown(one, _REPLACE)) + 1.5 for one in data]
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True, gridspec_kw={"width_ratios": widths})[0]
@@ -130,7 +136,13 @@ def _labels(found: InsiderFindings) -> str:
 
 
 def figure_5(data: Sequence[InsiderData], runs: Mapping[InsiderSetting, InsiderFindings]) -> ItemResult:
-    """Return local and global sensitivities over the rounds, at rho_beta = 0.9."""
+    """Return local and global sensitivities over the rounds, at rho_beta = 0.9.
+
+    Parameters
+    ----------
+    data, runs
+        The data sets, and what was found in each run.
+    """
     figure = new_figure(4.2)
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True)[0]
     rows: list[ItemRow] = []

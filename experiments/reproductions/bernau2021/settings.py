@@ -148,7 +148,13 @@ class InsiderSetting:
 
 
 def worlds_of(setting: InsiderSetting, extent: Extent) -> int:
-    """Return the number of worlds; the full form has as many as the paper: 1000 at rho_beta = 0.9, else about 250."""
+    """Return the number of worlds; the full form has as many as the paper: 1000 at rho_beta = 0.9, else about 250.
+
+    Parameters
+    ----------
+    setting, extent
+        Which run; full or quick.
+    """
     main = setting.belief == MAIN_BELIEF
     match extent:
         case Extent.FULL:
@@ -249,6 +255,11 @@ def neighbours_shown(data: InsiderData, relation: Adjacency) -> tuple[tuple[str,
 
     The values in the paper's figure exceed C on MNIST, so they must be those of replaced records. For removed records
     the two extremes are added.
+
+    Parameters
+    ----------
+    data, relation
+        Data set and relation of the panel.
     """
     three = data.study is InsiderStudy.MNIST and relation is Adjacency.REPLACE_RECORD
     ranks = (1, 2, 3) if three else (1,)

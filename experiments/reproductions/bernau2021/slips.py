@@ -115,6 +115,12 @@ SLIPS: dict[str, str] = {
 
 
 def explained(keys: Iterable[str], stands_in: bool = False) -> tuple[str, ...]:
-    """Return the explanations of some keys, followed by that of the stand-in data set if one is used."""
+    """Return the explanations of some keys, followed by that of the stand-in data set if one is used.
+
+    Parameters
+    ----------
+    keys, stands_in
+        Which explanations, and whether a stand-in data set is used.
+    """
     chosen = [SLIPS[key] for key in keys]
     return (*chosen, SLIPS["stand-in"]) if stands_in else tuple(chosen)

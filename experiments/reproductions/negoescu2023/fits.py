@@ -41,7 +41,13 @@ _LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "
 
 
 def chosen_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
-    """Return the points whose models are examined: shortest and longest baseline, smallest and largest epsilon."""
+    """Return the points whose models are examined: shortest and longest baseline, smallest and largest epsilon.
+
+    Parameters
+    ----------
+    study, data_dir
+        The study, and where data sets lie; None is the default place.
+    """
     baselines, private = baseline_points(study, data_dir), private_points(study, data_dir)
     alike = [
         one

@@ -55,6 +55,11 @@ class Landscape:
 def available_study(task: EpsilonStarTask, context: Context) -> EpsilonStarStudy:
     """Return the study of a task on the first of its data sets that is available.
 
+    Parameters
+    ----------
+    task, context
+        Which task, and where data sets lie.
+
     Raises
     ------
     NoDataError
@@ -91,10 +96,10 @@ def _figure(task: EpsilonStarTask, context: Context) -> ItemResult:
     sweep = run_sweep(
         points, context.runs / study.key, options, progress=context.progress, title=title, by_promise=False
     )
-    found = landscape_of(study, sweep.models, context)
+    found = _landscape_of(study, sweep.models, context)
     rows = [*_point_rows(sweep, found), *_claim_rows(found)]
     # Figure 1 is made first, so only figure 2 can compare the two.
-    many = finished_landscape(EpsilonStarTask.PURCHASE, context) if task is EpsilonStarTask.ADULT else None
+    many = _finished_landscape(EpsilonStarTask.PURCHASE, context) if task is EpsilonStarTask.ADULT else None
     rows += _contrast_rows(many, found) if many else []
     frame = table(rows)
     return ItemResult(
@@ -109,7 +114,7 @@ def _figure(task: EpsilonStarTask, context: Context) -> ItemResult:
     )
 
 
-def landscape_of(study: EpsilonStarStudy, models: pd.DataFrame, context: Context) -> Landscape:
+def _landscape_of(study: EpsilonStarStudy, models: pd.DataFrame, context: Context) -> Landscape:
     """Return the models of a study, divided into baselines and private models."""
     names = {one.name: int(dict(one.settings)["training.epochs"]) for one in baseline_points(study, context.data_dir)}
     star = {epochs: models.loc[models["point"] == name, "epsilon_star"] for name, epochs in names.items()}
@@ -117,7 +122,7 @@ def landscape_of(study: EpsilonStarStudy, models: pd.DataFrame, context: Context
     return Landscape(study, baselines, models[models["private"]], models)
 
 
-def finished_landscape(task: EpsilonStarTask, context: Context) -> Landscape | None:
+def _finished_landscape(task: EpsilonStarTask, context: Context) -> Landscape | None:
     """Return the landscape of a task if all of its points are finished in the same directory, otherwise None."""
     try:
         study = available_study(task, context)
@@ -126,7 +131,7 @@ def finished_landscape(task: EpsilonStarTask, context: Context) -> Landscape | N
     points, runs = all_points(study, context.data_dir), context.runs / study.key / RUNS
     if not all(RunDirectory(runs / one.name).is_finished(resolve(one.config).config) for one in points):
         return None
-    return landscape_of(study, models_table(points, runs), context)
+    return _landscape_of(study, models_table(points, runs), context)
 
 
 def _point_rows(sweep: Sweep, found: Landscape) -> Iterator[ItemRow]:

@@ -13,7 +13,13 @@ QUICK_WARNING = "Quick form: small samples and few repetitions. It shows that ev
 
 
 def make(items: Sequence[SingleItem], context: Context) -> MadeItems:
-    """Make items, each on its own, and add a warning to the quick form."""
+    """Make items, each on its own, and add a warning to the quick form.
+
+    Parameters
+    ----------
+    items, context
+        What is asked for, and where and how it is played.
+    """
     warnings = (QUICK_WARNING,) if context.extent is Extent.QUICK else ()
     return replace(make_each(items, context), warnings=warnings)
 

@@ -43,7 +43,13 @@ def _curves(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, cut: float) -> C
 
 
 def exact_curves(thresholds: Floats, cut: float = CUT) -> Curves:
-    """Return the quantities of the two normal laws at thresholds, shape (..., thresholds)."""
+    """Return the quantities of the two normal laws at thresholds, shape (..., thresholds).
+
+    Parameters
+    ----------
+    thresholds, cut
+        Of the losses; and error rates beyond which, and beyond 1 less it, nothing counts.
+    """
     from_population = thresholds - POPULATION_MEAN
     return _curves(ndtr(from_population), ndtr(-from_population), ndtr(-thresholds), ndtr(thresholds), cut)
 

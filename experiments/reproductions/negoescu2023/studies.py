@@ -120,17 +120,35 @@ def quick_form(study: EpsilonStarStudy) -> EpsilonStarStudy:
 
 
 def study_for(study: EpsilonStarStudy, extent: Extent) -> EpsilonStarStudy:
-    """Return a study in its full or its quick form."""
+    """Return a study in its full or its quick form.
+
+    Parameters
+    ----------
+    study, extent
+        The study; full or quick.
+    """
     return study if extent is Extent.FULL else quick_form(study)
 
 
 def baseline_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
-    """Return the points without privacy, in ascending order of their epochs."""
+    """Return the points without privacy, in ascending order of their epochs.
+
+    Parameters
+    ----------
+    study, data_dir
+        The study, and where data sets lie; None is the default place.
+    """
     return baselines(_values(study, data_dir), [Axis("training.epochs", study.baseline_epochs)])
 
 
 def private_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
-    """Return the points with differential privacy."""
+    """Return the points with differential privacy.
+
+    Parameters
+    ----------
+    study, data_dir
+        The study, and where data sets lie; None is the default place.
+    """
     axes = (
         Axis("privacy.epsilon", study.epsilons),
         Axis("privacy.clipping-norm", study.clipping_norms),
@@ -140,7 +158,13 @@ def private_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Poin
 
 
 def all_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
-    """Return every point of a study."""
+    """Return every point of a study.
+
+    Parameters
+    ----------
+    study, data_dir
+        The study, and where data sets lie; None is the default place.
+    """
     return baseline_points(study, data_dir) + private_points(study, data_dir)
 
 

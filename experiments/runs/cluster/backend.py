@@ -78,6 +78,11 @@ def compartment_of(message: Message, context: Context) -> int:
     """Return whom a client may share a process with: insiders and holders of secret bits keep to themselves.
 
     Objects of a call that has ended can live on in its process, where a later call finds them.
+
+    Parameters
+    ----------
+    message, context
+        What the client is sent, and where Flower says which one it is.
     """
     config = message.content.get(Record.CONFIG) if message.has_content() else None
     if not isinstance(config, ConfigRecord) or Key.GAME not in config:

@@ -106,6 +106,15 @@ class ClientPool:
 
         Luggage are references to functions, each of which is called once in a process, before it serves its first call.
 
+        Parameters
+        ----------
+        compartment
+            Whom the client may share a process with.
+        message, context
+            What the client is sent, and its state.
+        luggage
+            Files and modules that its node needs.
+
         Raises
         ------
         CallError

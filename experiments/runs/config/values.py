@@ -52,7 +52,13 @@ class ConfigSection(BaseModel):
 
 
 def chosen(section: BaseModel, names: Sequence[str]) -> list[str]:
-    """Return those of some keys that are set."""
+    """Return those of some keys that are set.
+
+    Parameters
+    ----------
+    section, names
+        The section of a configuration, and the keys.
+    """
     return [name for name in names if getattr(section, name.replace("-", "_")) is not None]
 
 
@@ -62,5 +68,11 @@ def listed(names: Sequence[str]) -> str:
 
 
 def named(section: BaseModel, names: Sequence[str]) -> str:
-    """Return keys with their values as a message names them."""
+    """Return keys with their values as a message names them.
+
+    Parameters
+    ----------
+    section, names
+        The section of a configuration, and the keys.
+    """
     return " and ".join(f"{name} = {getattr(section, name.replace('-', '_'))}" for name in names)

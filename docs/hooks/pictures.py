@@ -1,0 +1,236 @@
+"""Draws the pictures of the documentation from runs, and says when they are of another version.
+
+    python docs/hooks/pictures.py [--runs DIR] [NAME ...]
+
+Runs are kept in DIR, so that a second call draws what is left. Pages are photographed by Chromium.
+"""
+
+import argparse
+import hashlib
+import json
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import chdir
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from torch import Tensor
+
+from experiments.names import Engine
+from experiments.runs.config_file import load_config
+from experiments.runs.plan import resolve
+from experiments.runs.run import HONEST, Parties, run_audit
+from fl_audit.arrays import Floats
+from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.report.finding import PagePlace
+from fl_audit.report.headline import Fact
+from fl_audit.report.page.stylesheet import STYLESHEET
+from fl_audit.report.sections.registry import SECTIONS
+from fl_audit.worlds import WorldBatch
+from strategies.dp_strategy import DPStrategy
+
+ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / "docs" / "pictures"
+MADE = PICTURES / "made.json"
+"""What the pictures were made of: see `page_schema`."""
+COMMAND = "python docs/hooks/pictures.py"
+_DEMO = ROOT / "experiments" / "configs" / "demo.toml"
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--force-device-scale-factor=1.5",
+)  # fmt: skip
+_COLOURS = 48
+"""Enough for text, flat areas and lines; more make the files larger and no clearer."""
+_FIRST_SCREEN = "main > *:not(.first), footer { display: none !important; } body { max-width: 54rem; }"
+_TOP_OF_PAGE = "details, main > p:last-child, footer { display: none !important; } body { max-width: 54rem; }"
+_MARK = (
+    "position: absolute; left: -2.1rem; top: 0; width: 1.5rem; height: 1.5rem; border-radius: 99px; content: '%d'; "
+    "background: #12426e; color: #fff; font: 700 .9rem/1.5rem sans-serif; text-align: center;"
+)
+_MARKED = (".verdict", ".facts", ".gauge", ".next", ".origin")
+"""Parts of the first screen in the order in which `docs/tutorials/reading-a-report.md` explains them."""
+
+
+class _Quieter(DPStrategy):
+    """Adds four fifths of the noise that it should: the breach in the pictures."""
+
+    def noise(self, batch: WorldBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
+        return super().noise(batch, server_round, total, 0.8 * sigma)
+
+
+_RUNS: dict[str, tuple[Parties, tuple[str, ...]]] = {
+    "consistent": (HONEST, ()),
+    "violated": (Parties(strategy=_Quieter), ()),
+    "inconclusive": (HONEST, ("audit.worlds=2", "training.rounds=5")),
+    "not-audited": (HONEST, ("audit.worlds=20", "audit.insider=false")),
+    "no-promise": (
+        HONEST,
+        ("audit.worlds=20", "audit.insider=false", "privacy.private=false", "privacy.belief=", "privacy.delta=",
+         "privacy.accountant=", "privacy.clipping-norm=", "privacy.sensitivity="),
+    ),
+}  # fmt: skip
+"""A run for each verdict: who plays, and what differs from the demo."""
+
+
+def page_schema() -> str:
+    """Return what the first screen of a report is made of, as a digest: verdicts, findings on the page, parts, styles.
+
+    Pictures are of a version with this digest. Another wording of a sentence leaves it as it is.
+    """
+    parts = {
+        "verdicts": [str(one) for one in Verdict],
+        "page": [section.name for section in SECTIONS if section.place is PagePlace.PAGE],
+        "facts": [one.name for one in fields(Fact)],
+        "styles": sorted(set(re.findall(r"\.([a-z][a-z-]+)[^{}]*\{", STYLESHEET))),
+    }
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _run_of(verdict: str, runs: Path) -> Path:
+    """Return the directory of the run that leads to a verdict, played if need be."""
+    directory = runs / verdict
+    if not (directory / "report.html").exists():
+        parties, changes = _RUNS[verdict]
+        found = run_audit(resolve(load_config(_DEMO, [*changes])), directory, Engine.LOCAL, parties=parties)
+        said = str(found.summary["verdict"]).replace(" ", "-")
+        assert said == verdict, f"the run that was to be {verdict} is {said}"
+    return directory
+
+
+def _screen(page: Path, out: Path, style: str) -> None:
+    """Photograph a page with some more style, 900 points wide, as tall as what is on it."""
+    browser = next((found for name in _BROWSERS if (found := shutil.which(name))), None)
+    if browser is None:
+        sys.exit("no browser: Chromium takes the pictures")
+    # The copy loads nothing either.
+    copy = page.read_text(encoding="utf-8").replace("</style>", style + "</style>", 1)
+    with tempfile.TemporaryDirectory() as directory:
+        shown, photo = Path(directory) / "page.html", Path(directory) / "photo.png"
+        shown.write_text(copy, encoding="utf-8")
+        flags = (f"--user-data-dir={directory}/profile", "--window-size=900,1400", f"--screenshot={photo}")
+        subprocess.run([browser, *_FLAGS, *flags, shown.as_uri()], check=True, capture_output=True, timeout=120)
+        _write_small(Image.open(photo), out)
+
+
+def _write_small(picture: Image.Image, out: Path) -> None:
+    """Write a picture with few colours, without the empty space below and beside what is on it."""
+    plain = picture.convert("RGB")
+    ink = np.asarray(plain).min(axis=2) < 250
+    rows, columns = np.flatnonzero(ink.any(axis=1)), np.flatnonzero(ink.any(axis=0))
+    margin = 12
+    box = (columns[0] - margin, rows[0] - margin, columns[-1] + margin, rows[-1] + margin)
+    cut = plain.crop((max(0, box[0]), max(0, box[1]), min(plain.width, box[2]), min(plain.height, box[3])))
+    cut.quantize(_COLOURS, dither=Image.Dither.NONE).save(out, optimize=True)
+
+
+def _verdict(verdict: str, runs: Path, out: Path) -> None:
+    _screen(_run_of(verdict, runs) / "report.html", out, _FIRST_SCREEN)
+
+
+def _annotated(runs: Path, out: Path) -> None:
+    marks = "".join(
+        f"{part} {{ position: relative; overflow: visible; }} {part}::before {{ {_MARK % number} }} "
+        for number, part in enumerate(_MARKED, start=1)
+    )
+    _screen(_run_of("consistent", runs) / "report.html", out, _FIRST_SCREEN + "body { padding-left: 3rem; }" + marks)
+
+
+def _figure(verdict: str, name: str, runs: Path, out: Path) -> None:
+    _write_small(Image.open(_run_of(verdict, runs) / "figures" / f"{name}.png"), out)
+
+
+def _blocks(page: str) -> dict[str, str]:
+    """Return the files that a page of the documentation shows, by name."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return {one[1]: one[0] for one in re.findall(r"^```\w+\n(# ([\w./-]+\.\w+)\n.*?)^```$", text, re.M | re.S)}
+
+
+def _fl_audit(directory: Path, *words: str) -> None:
+    command = [sys.executable, "-m", "experiments.cli.main", *words]
+    subprocess.run(command, cwd=directory, check=True, timeout=900, stdout=subprocess.DEVNULL)
+
+
+def _own_table(runs: Path, out: Path) -> None:
+    """Follow the tutorial on tables, with the same training without privacy beside it."""
+    place = runs / "own-table"
+    if not (place / "run" / "report.html").exists():
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "make_data.py").write_text(_blocks("tutorials/own-data.md")["make_data.py"])
+        with chdir(place):
+            runpy.run_path("make_data.py")
+        _fl_audit(place, "init", "patients.toml", "--data", "patients.csv", "--label", "outcome", "--belief", "0.9")
+        _fl_audit(place, "run", "patients.toml", "--engine", "local", "--without-privacy", "--out", "run")
+    _write_small(Image.open(place / "run" / "figures" / "accuracy.png"), out)
+
+
+def _review(runs: Path, out: Path) -> None:
+    """Follow the tutorial on apps: the review of the app that it shows."""
+    place = runs / "review"
+    if not (place / "out" / "report.html").exists():
+        for name, text in _blocks("tutorials/own-flower-app.md").items():
+            (place / "app" / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / "app" / name).write_text(text)
+        page = (ROOT / "docs" / "tutorials" / "own-flower-app.md").read_text(encoding="utf-8")
+        project = re.search(r"^```toml\n(\[project\].*?)^```$", page, re.M | re.S)
+        assert project is not None, "the tutorial shows the project file of its app"
+        (place / "app" / "pyproject.toml").write_text(project[1])
+        _fl_audit(place, "review", "app", "--clients", "10", "--out", "out")
+    _screen(place / "out" / "report.html", out, _TOP_OF_PAGE)
+
+
+def _live(runs: Path, out: Path) -> None:
+    """Follow the tutorial on a federation of hospitals, with its mistake."""
+    place = runs / "live"
+    if not (place / "canaries" / "report.html").exists():
+        command = [sys.executable, "-m", "experiments.examples.loopback", str(place), "--added", "0.1"]
+        subprocess.run(command, cwd=ROOT, check=True, timeout=900, stdout=subprocess.DEVNULL)
+        _fl_audit(place, "live", "canaries", "--coins", "coins")
+    _screen(place / "canaries" / "report.html", out, _TOP_OF_PAGE)
+
+
+def _promise(runs: Path, out: Path) -> None:
+    """Draw the picture for a discussion of the tutorial on promises."""
+    plot = (runs / "promise.png").absolute()
+    words = ("--epsilon", "2", "--delta", "1e-5", "--rounds", "100", "--adjacency", "replace-record")
+    _fl_audit(ROOT, "calibrate", *words, "--plot", str(plot))
+    _write_small(Image.open(plot), out)
+
+
+DRAWN: dict[str, Callable[[Path, Path], None]] = {
+    **{f"verdict-{verdict}": partial(_verdict, verdict) for verdict in _RUNS},
+    "first-screen": _annotated,
+    "demo-beliefs": partial(_figure, "consistent", "beliefs"),
+    "own-table": _own_table,
+    "review": _review,
+    "live": _live,
+    "promise": _promise,
+}
+"""Pictures by name, and what draws each, told where runs are kept and which file to write."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Draw all pictures, or those that are named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "pictures", help="where runs are kept")
+    parser.add_argument("names", nargs="*", choices=[[], *DRAWN], metavar="NAME", help="all of them, left out")
+    options = parser.parse_args(arguments)
+    options.runs.mkdir(parents=True, exist_ok=True)
+    for name in options.names or DRAWN:
+        out = PICTURES / f"{name}.png"
+        DRAWN[name](options.runs.absolute(), out)
+        sys.stdout.write(f"{name}: {out.stat().st_size / 1024:.0f} kB\n")
+    if not options.names:
+        MADE.write_text(json.dumps({"page": page_schema()}) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
