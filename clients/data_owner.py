@@ -33,7 +33,17 @@ class Task:
 
 
 def contribute(game: Game, client: int, task: Task) -> Contributed:
-    """Return what the records contribute that the client holds in every world."""
+    """Return what the records contribute that the client holds in every world.
+
+    Parameters
+    ----------
+    game
+        The game.
+    client
+        Which client.
+    task
+        What it is asked for.
+    """
     honest = None
     if task.taking_part is not None:
         honest = torch.from_numpy(task.taking_part[:, ~game.differs(client)]).to(task.models.device)
@@ -49,7 +59,15 @@ def _honest_shard(game: Game, client: int, task: Task) -> Examples:
 
 
 def contribute_members(game: Game, client: int, task: Task, membership: Membership) -> Contributed:
-    """Return what a client contributes in the game of membership: in every world its units that are in."""
+    """Return what a client contributes in the game of membership: in every world its units that are in.
+
+    Parameters
+    ----------
+    game, client, task
+        As for `contribute`.
+    membership
+        Which of its own targets are in.
+    """
     whole = game.shard(client) if task.told is None else task.told.shard
     match game.unit:
         case Unit.RECORD:

@@ -15,6 +15,13 @@ _MOST = 30  # refusals, one after the other, that are mended on trial
 def config_or_remedies(wishes: Wishes, directory: Path) -> NewConfig:
     """Return a configuration; what is refused is told with all the options that mend it and what would come next.
 
+    Parameters
+    ----------
+    wishes
+        What is wanted.
+    directory
+        Where the file is to stand.
+
     Raises
     ------
     InputError

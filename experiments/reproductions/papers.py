@@ -94,7 +94,15 @@ class SingleItem(Item):
 
 
 def make_each(items: Sequence[SingleItem], context: Context) -> MadeItems:
-    """Make items one after the other, and list on the page what was trained or simulated for each."""
+    """Make items one after the other, and list on the page what was trained or simulated for each.
+
+    Parameters
+    ----------
+    items
+        What to make.
+    context
+        What the items may depend on besides the paper.
+    """
     results: list[tuple[Item, ItemResult]] = []
     left_out: list[str] = []
     data: list[str] = []

@@ -64,7 +64,19 @@ class PlannedRun:
         pair: NeighbourPair | None = None,
         with_report: bool = False,
     ) -> None:
-        """Carry the run out, or the rest of it; `pair` says where D and D' differ if that is known."""
+        """Carry the run out, or the rest of it.
+
+        Parameters
+        ----------
+        engine, ray_address
+            Where the clients run; address of a running Ray cluster, None starts one where it is needed.
+        on_round
+            Told how many world-rounds are done.
+        pair
+            Where D and D' differ, if that is known.
+        with_report
+            Whether the report is written.
+        """
         run_audit(
             resolve(self.config, pair),
             self.path,
@@ -80,6 +92,13 @@ def planned_runs(
     settings: Iterable[Setting], configure: Callable[[Setting, Extent, Path | None], RunConfig], context: Context
 ) -> dict[Setting, PlannedRun]:
     """Return the run of each setting, once where it occurs several times.
+
+    Parameters
+    ----------
+    settings, configure
+        What is to be run; returns the configuration of a setting.
+    context
+        Where runs are kept, and how much is computed.
 
     Raises
     ------

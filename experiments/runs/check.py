@@ -58,6 +58,13 @@ class Check:
 def check_plan(plan: AuditPlan, with_probe: bool = True) -> Check:
     """Look at everything that a run will need, and play a few rounds of it; nothing is written.
 
+    Parameters
+    ----------
+    plan
+        What is to be done.
+    with_probe
+        Whether a few rounds are played.
+
     Raises
     ------
     InputError

@@ -20,6 +20,13 @@ from fl_audit.game.public import PublicGame
 def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
     """Return where D and D' differ; of a crafted pair its place alone. The search over a large data set takes a while.
 
+    Parameters
+    ----------
+    config
+        The configuration.
+    split
+        Its records.
+
     Raises
     ------
     InputError

@@ -64,6 +64,13 @@ def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
     """Return the progress display of one run within that of several runs.
 
     What an earlier attempt has finished is counted when the run begins.
+
+    Parameters
+    ----------
+    on_round
+        Told how many world-rounds are done.
+    planned
+        World-rounds of the run.
     """
 
     def begin(pending: int) -> AbstractContextManager[Callable[[int], None]]:

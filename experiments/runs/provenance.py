@@ -30,7 +30,15 @@ _SMALLEST_TELLING_SEED = 1000  # a smaller seed is part of many a harmless numbe
 
 
 def note_session(run: RunDirectory, plan: AuditPlan) -> None:
-    """Add this program, on this machine, to what is noted of a run; to be called before it goes on."""
+    """Add this program, on this machine, to what is noted of a run; to be called before it goes on.
+
+    Parameters
+    ----------
+    run
+        A run that was begun.
+    plan
+        What it is to do.
+    """
     secret, noted = run.secret(), read_provenance(run)
     earlier = () if noted is None else noted.sessions
     here = _this_session(sys.argv, secret.seed, plan.config.run.device)
@@ -69,6 +77,13 @@ def _this_session(arguments: Sequence[str], seed: int, device: str) -> Session:
 
 def command_text(arguments: Sequence[str], seed: int) -> str | None:
     """Return the command that was typed, without the seed; None where it was none of this software or tells it still.
+
+    Parameters
+    ----------
+    arguments
+        Of the program, its own name first.
+    seed
+        The challenger's.
 
     Examples
     --------

@@ -16,6 +16,13 @@ from server.target_outputs import MoreQuestions
 def with_questions(config: RunConfig, source: Source, split: Split) -> RunConfig:
     """Fill in which attribute is guessed, and refuse attacks that cannot be asked.
 
+    Parameters
+    ----------
+    config
+        The configuration.
+    source, split
+        Its data.
+
     Raises
     ------
     InputError
@@ -41,7 +48,15 @@ def with_questions(config: RunConfig, source: Source, split: Split) -> RunConfig
 
 
 def more_questions(config: RunConfig, game: Game) -> MoreQuestions:
-    """Return what the final models are asked about the targets beside their records."""
+    """Return what the final models are asked about the targets beside their records.
+
+    Parameters
+    ----------
+    config
+        Of a plan that is resolved.
+    game
+        Its game.
+    """
     audit, source, public = config.audit, load_source(game.public.data), game.population_records
     queries = audit.queries or 1
     ways = None

@@ -68,6 +68,13 @@ class ReplayMatch:
 def agreement(found: Replay, directory: Path) -> ReplayMatch | None:
     """Hold a replay against the log-odds that the run stored.
 
+    Parameters
+    ----------
+    found
+        What was recomputed.
+    directory
+        The run directory.
+
     Returns
     -------
     ReplayMatch or None

@@ -237,6 +237,13 @@ def _weights_digest(public: PublicGame) -> str | None:
 def held(path: Path, otherwise: str) -> Iterator[None]:
     """Hold a lock file for this process.
 
+    Parameters
+    ----------
+    path
+        The file.
+    otherwise
+        What is said if another process holds it.
+
     Raises
     ------
     InputError

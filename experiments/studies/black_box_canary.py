@@ -158,7 +158,13 @@ def _initial(game: Game, start: InitialWeights) -> Tensor:
 
 
 def play(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None = None) -> BlackBoxLine:
-    """Play all worlds of a line, and return what the losses of its canary prove."""
+    """Play all worlds of a line, and return what the losses of its canary prove.
+
+    Parameters
+    ----------
+    setting, start, canary, data_dir
+        As for `plan_of`.
+    """
     plan = plan_of(setting, start, canary, data_dir)
     game = load_game(plan.public)
     models, norm = _initial(game, start), plan.public.law.clipping_norm

@@ -107,7 +107,17 @@ class CanaryLine:
 
 
 def study(training: Training, runs: int, seed: int = 0) -> list[CanaryLine]:
-    """Return what the canaries of a training certify, by every method that knows mu."""
+    """Return what the canaries of a training certify, by every method that knows mu.
+
+    Parameters
+    ----------
+    training
+        The setting.
+    runs
+        How many trainings.
+    seed
+        Of the trainings.
+    """
     methods = {
         "order-statistic": (OneRunMethod.ORDER_STATISTIC, False),
         "shift": (OneRunMethod.SHIFT, False),

@@ -96,7 +96,17 @@ def write_nasty_records(path: Path) -> None:
 
 
 def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPlan]:
-    """Return plans of honest runs: many laws and models, 2 to 200 worlds, 4 to 12 rounds, plain and nasty records."""
+    """Return plans of honest runs: many laws and models, 2 to 200 worlds, 4 to 12 rounds, plain and nasty records.
+
+    Parameters
+    ----------
+    count
+        How many.
+    directory
+        Where the nasty records are written.
+    seed
+        Another number gives other plans.
+    """
     nasty = directory / "nasty.npz"
     write_nasty_records(nasty)
     data: tuple[dict[str, Any], ...] = (

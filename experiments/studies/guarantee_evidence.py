@@ -133,7 +133,15 @@ Evidence = ShownLoss | Scored  # what a combination that is offered showed
 
 
 def evidence_of(plan: AuditPlan, contents: RunContents) -> Evidence:
-    """Return what a run showed."""
+    """Return what a run showed.
+
+    Parameters
+    ----------
+    plan
+        What was to be done.
+    contents
+        The finished run.
+    """
     if plan.public.law.weighs_exactly:
         return _found(plan, contents.run)
     return _scored(plan, contents)

@@ -85,6 +85,17 @@ class CombinationRow:
 def study(combination: Combination, records: Path, worlds: int, seed: int) -> CombinationRow | None:
     """Play a combination, or find out why it is refused.
 
+    Parameters
+    ----------
+    combination
+        Which.
+    records
+        The data, as `write_records` writes it.
+    worlds
+        Number of worlds.
+    seed
+        The challenger's.
+
     Returns
     -------
     Row or None

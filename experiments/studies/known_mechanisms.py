@@ -52,6 +52,11 @@ def subsampled_gaussian(rate: float, sigma: float) -> KnownMechanism:
 
     With x(t) where the log-likelihood ratio is t, delta is P(x > x(eps)) - e^eps Q(x > x(eps)) in one direction and
     Q(x < x(-eps)) - e^eps P(x < x(-eps)) in the other.
+
+    Parameters
+    ----------
+    rate, sigma
+        q, in (0, 1]; and s, positive.
     """
 
     def ratio(x: Floats) -> Floats:

@@ -100,6 +100,13 @@ def grid(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
 def point(values: Mapping[str, Any], settings: Settings) -> Point:
     """Return the point of some settings.
 
+    Parameters
+    ----------
+    values
+        Of the configuration.
+    settings
+        What replaces them.
+
     Raises
     ------
     InputError

@@ -31,7 +31,15 @@ _READING = (
 
 
 def sweep_page(sweep: Sweep, title: str) -> str:
-    """Return the page."""
+    """Return the page.
+
+    Parameters
+    ----------
+    sweep
+        What was found.
+    title
+        Its heading.
+    """
     points, by_promise = sweep.points, promise_varies(sweep.points)
     caption = _BY_PROMISE if by_promise else _BY_STAR
     figure = html_figure(to_png(sweep.figure), f"{title}: {caption}", escape(caption))

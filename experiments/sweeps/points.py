@@ -83,6 +83,11 @@ def play_here(
 ) -> None:
     """Play the points that are not finished yet one after the other on the local engine; all else as `play_points`.
 
+    Parameters
+    ----------
+    plans, directory, progress, on_finished, secret
+        As for `play_points`.
+
     Raises
     ------
     InputError

@@ -15,6 +15,13 @@ def small_faces(feature_shape: Sequence[int], classes: int) -> nn.Module:
 
     A convolution of 16 channels over 8x8 pixels in steps of 4, rectified, a maximum over 2x2, and one dense layer:
     16,740 parameters on 64x64 pixels and 20 people. All of it is trained, where the paper trains the last layer alone.
+
+    Parameters
+    ----------
+    feature_shape
+        Channels, height and width of an image.
+    classes
+        Number of people.
     """
     convolved = nn.Sequential(
         nn.Conv2d(feature_shape[0], _CHANNELS, _KERNEL, stride=_STRIDE), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()
