@@ -2,7 +2,6 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-PORT ?= 8000
 BIN = $(VENV)/bin
 FOR_DEMO = $(VENV)/.for-demo
 FOR_ALL = $(VENV)/.for-all
@@ -15,7 +14,7 @@ test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 endef
 
-.PHONY: install demo test test-all lint docs serve clean
+.PHONY: install demo test test-all lint docs clean
 
 install: $(FOR_ALL)
 
@@ -47,12 +46,7 @@ lint: $(FOR_ALL)
 # Every broken link, missing file or unknown name is an error (with --quiet none would be). Nothing is fetched.
 docs: $(FOR_ALL)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
-	@echo "documentation: site/index.html; make serve shows it with its search"
-
-# The search of the pages needs a server: browsers run none of it from the disk.
-serve: docs
-	@echo "documentation: http://127.0.0.1:$(PORT)"
-	$(BIN)/python -m http.server --bind 127.0.0.1 --directory site $(PORT)
+	@echo "documentation: site/index.html"
 
 clean:
 	rm -rf $(VENV) runs site

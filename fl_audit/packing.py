@@ -6,13 +6,14 @@ A round of a large model is mostly messages, and every copy of stacked models ta
 import threading
 from functools import lru_cache
 from io import BytesIO
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-import torch
 from numpy.lib import format as npy
 from numpy.typing import NDArray
-from torch import Tensor
+
+if TYPE_CHECKING:  # A client of somebody's app packs arrays without it.
+    from torch import Tensor
 
 _KIND = "numpy.ndarray"
 _MAGIC = npy.magic(1, 0)
@@ -79,11 +80,13 @@ def unpack(array: PackedArray) -> NDArray[Any]:
     return np.frombuffer(array.data, dtype, count=count, offset=start).reshape(shape)
 
 
-def copy_to_tensor(values: NDArray[Any]) -> Tensor:
+def copy_to_tensor(values: NDArray[Any]) -> "Tensor":
     """Return values in memory of torch's own, which is aligned whatever theirs is.
 
     Matrix products depend on the alignment in their last bits.
     """
+    import torch
+
     owned = torch.from_numpy(np.empty(0, values.dtype)).new_empty(values.shape)
     np.copyto(owned.numpy(), values)
     return owned

@@ -45,6 +45,7 @@ class Purpose(IntEnum):
     CANARY_COIN = 26
     DISTINGUISHER = 27
     DITHER = 28
+    DRAWING = 29
 
 
 def generator(seed: int, purpose: Purpose, *, world: int = 0, round: int = 0, client: int = 0) -> np.random.Generator:

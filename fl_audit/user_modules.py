@@ -58,7 +58,7 @@ def import_user_module(name: str) -> ModuleType:
     top = name.partition(".")[0]
     for directory in _searched if top else ():
         theirs = _place(importlib.machinery.PathFinder.find_spec(top, [directory]))
-        other = _place_elsewhere(top)
+        other = place_of(top)
         if theirs is not None and other is not None and Path(other).resolve() != Path(theirs).resolve():
             whose = "fl_audit has a package of this name" if top in OWN_PACKAGES else f"this name is taken by {other}"
             raise InputError(
@@ -85,7 +85,7 @@ def require_named(name: str) -> None:
     if not module or not attribute or module.startswith("."):
         raise InputError(f"{name!r} names no function: accepted is package.module:name")
     top = module.partition(".")[0]
-    if _place_elsewhere(top) is None:
+    if place_of(top) is None:
         where = f" in {_searched[0]}, nor installed" if _searched else ""
         raise InputError(f"{name!r} cannot be imported: there is no module {top!r}{where}")
 
@@ -152,7 +152,7 @@ def _place(spec: importlib.machinery.ModuleSpec | None) -> str | None:
     return spec.origin or next(iter(spec.submodule_search_locations or ()), None)
 
 
-def _place_elsewhere(top: str) -> str | None:
+def place_of(top: str) -> str | None:
     """Return where Python has a top-level module from, or would have; None if there is none."""
     loaded = sys.modules.get(top)
     if loaded is None:

@@ -321,7 +321,7 @@ def _inquiries(
         inquiries.append(ScoreInquiry(plan.public, insiders, wave))
     elif plan.public.with_insider:
         opened = partial(true_side, game, challenger)
-        inquiries.append(InsiderInquiry(plan.public, insiders, wave, _measured(game), opened))
+        inquiries.append(InsiderInquiry(plan.public, insiders, wave, measured_layout(game), opened))
     kept = next((finding for finding in findings if isinstance(finding, PopulationLosses)), None)
     if plan.federated_losses is not None and kept is not None:
 
@@ -334,7 +334,7 @@ def _inquiries(
     return tuple(inquiries)
 
 
-def _measured(game: Game) -> ResidualsLayout:
+def measured_layout(game: Game) -> ResidualsLayout:
     """Return what an insider's measurements of the noise stand for."""
     layout = game.model.layout
     sides = 3 if game.public.is_secretly_sampled else 2

@@ -1,7 +1,7 @@
 """A grid that notices: it stops waiting at the first failure, and when nobody answers any more."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
@@ -43,6 +43,11 @@ class WatchedGrid(Grid):
     def is_interrupted(self) -> bool:
         """Whether the whole run is being ended."""
         return self._interrupted()
+
+    def nodes_in_order(self) -> Sequence[int] | None:
+        """Return the node of each partition where the engine knows all of them; None where they have to be asked."""
+        known = getattr(self._grid, "nodes_in_order", None)
+        return None if known is None else known()
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         """Send messages and return the replies: all, or those up to the first failure or to a silence too long."""

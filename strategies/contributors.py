@@ -1,6 +1,6 @@
 """Who is asked to contribute to a round, and in which worlds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, assert_never
 
@@ -86,21 +86,16 @@ class Challenger(Protocol):
 class Roster:
     """Who is who in a federation."""
 
-    nodes: dict[int, int]  # node id of each partition, by partition
-    targets: tuple[tuple[int, ...], ...]  # by partition, the targets of the game that it holds
+    nodes: Sequence[int]  # node id of each partition
+    targets: Mapping[int, tuple[int, ...]]  # the targets of the game that a partition holds, of those that hold any
     insiders: dict[int, tuple[int, ...]]  # partitions of the insiders, with those of the colluders of each
     shards: tuple[Integers, ...]  # which units each partition holds: indices of records of D, or the client itself
     units: int  # number of all units
 
     @property
-    def partitions(self) -> dict[int, int]:
-        """Partition of each node id."""
-        return {node: partition for partition, node in self.nodes.items()}
-
-    @property
     def victim(self) -> int:
         """Partition that holds the first target."""
-        return next(client for client, held in enumerate(self.targets) if 0 in held)
+        return next(client for client, held in self.targets.items() if 0 in held)
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,8 @@ class DPStrategy(Strategy):
         if is_round:
             expected += [Answer(one.client, _TRAIN, name) for name, call in self._calls.items() for one in call.asked]
         named_round = min(server_round, self.public.rounds)
-        found = read_replies(replies, expected, self.roster.partitions, named_round, self._written)
+        asked = {self.roster.nodes[answer.client]: answer.client for answer in expected}
+        found = read_replies(replies, expected, asked, named_round, self._written)
         # Everything is read and checked before anything is released.
         work = self.batches if is_round else ()
         read = {batch.name: one for batch, one in self._at_once(work, lambda b: self._read(b, found, server_round))}
@@ -254,7 +255,7 @@ class DPStrategy(Strategy):
                 found[Answer(one.client, _TRAIN, batch.name)],
                 one.rows,
                 self._longest(one.client, batch),
-                bool(self.roster.targets[one.client]) or self.public.is_canary(one.client),
+                one.client in self.roster.targets or self.public.is_canary(one.client),
             )
             for one in self._calls[batch.name].asked
         ]
@@ -316,7 +317,7 @@ class DPStrategy(Strategy):
     ) -> Message:
         """Return the same about some worlds of a batch, by their numbers."""
         told = dict(more)
-        if targets := self.roster.targets[client]:
+        if targets := self.roster.targets.get(client):
             told[Key.MEMBERSHIP] = self.challenger.membership(worlds).of_targets(targets).pack()
         return self._message(client, kind, batch, server_round, arrays, told)
 

@@ -13,7 +13,8 @@ from fl_audit.protocol import Key, Record
 from fl_audit.worlds import WorldBatch
 from strategies.errors import FederationError
 
-_LONGEST_REASON = 400  # characters of a client's reason that are printed
+_LONGEST_REASON = 400
+"""Characters of a client's reason that are printed."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,12 @@ def read_replies(
 
     Parameters
     ----------
-    replies, asked, partitions
-        Replies in any order; the answers that must be there; partition of each node id.
+    replies
+        Replies in any order.
+    asked
+        The answers that must be there.
+    partitions
+        Partition of each node that was asked.
     server_round
         Round that is named in errors.
     written
@@ -53,9 +58,7 @@ def read_replies(
     for reply in replies:
         if (client := partitions.get(reply.metadata.src_node_id, -1)) < 0:
             source = reply.metadata.src_node_id
-            raise FederationError(
-                f"round {server_round}: a reply came from node {source}, which is none of the clients"
-            )
+            raise FederationError(f"round {server_round}: a reply came from node {source}, which nobody asked")
         if reply.has_error():
             raise FederationError(f"round {server_round}: client {client} failed: {reason_line(reply.error.reason)}")
         answer = Answer(client, reply.metadata.message_type, _named_batch(reply, client, server_round))

@@ -1,9 +1,12 @@
 """A run is looked at before it is played: what is said of it holds when it is, and nothing is written."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
+import psutil
 import pytest
 from audits import MakePlan, small_settings
 from typer.testing import CliRunner
@@ -12,9 +15,12 @@ from experiments.cli.main import app
 from experiments.names import Engine
 from experiments.runs.check import check_json, check_plan
 from experiments.runs.config import parse_config
+from experiments.runs.footprint import footprint
 from experiments.runs.plan import resolve
 from experiments.runs.run import run_audit
+from fl_audit.errors import InputError
 from fl_audit.evidence.belief.planned import planned_ceiling
+from fl_audit.game.game import load_game
 
 CONFIG = """
 [data]
@@ -63,6 +69,9 @@ def test_it_says_what_there_is_and_writes_nothing(
     assert found["limits"]["worlds_needed"] >= 1
     assert found["estimate"]["seconds"] > 0
     assert found["estimate"]["worlds"] == 4
+    assert found["estimate"]["command_seconds"] > found["estimate"]["seconds"]
+    assert found["keep_releases"] == 4
+    assert found["writes"]["total"] < 10**6
 
 
 def test_a_person_reads_the_same(config: Path) -> None:
@@ -72,6 +81,33 @@ def test_a_person_reads_the_same(config: Path) -> None:
         assert word in said
     assert "Takes" not in said
     assert "│ Takes    │ about" in CliRunner().invoke(app, ["check", str(config)]).stdout
+
+
+def test_gigabytes_are_told_before_they_are_written_and_refused_where_there_is_no_room(
+    small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = {"model": {"name": "dense-512-128"}, "training": {"rounds": 1000}, "audit": {"worlds": 20_000}}
+    plan = small_plan(**wide, run={"keep-releases": None})
+    parameters = load_game(plan.public).model.layout.size
+    assert plan.config.run.keep_releases == 2**28 // (1000 * parameters) == 3
+    found = footprint(plan)
+    assert found.releases <= 2**30 + 3 * 4 * parameters
+    assert found.final_models == 20_000 * 4 * parameters > 10**9
+    assert check_plan(plan, with_probe=False).cautions[-1].text.startswith("the run writes about ")
+    with_less_memory = replace(found, tables=10**15).caution
+    assert with_less_memory.endswith("GB of memory at the end, more than this machine has")
+    monkeypatch.setattr(psutil, "disk_usage", lambda place: SimpleNamespace(free=5 * 10**9))
+    with pytest.raises(InputError, match=r"fewer worlds or rounds .* 5\.0 GB are free there: accepted is"):
+        run_audit(plan, tmp_path / "run", Engine.LOCAL)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.long
+def test_a_run_leaves_as_many_bytes_as_were_foretold(small_plan: MakePlan, tmp_path: Path) -> None:
+    plan = small_plan(audit={"worlds": 100}, training={"rounds": 20}, run={"worlds-per-batch": 50})
+    run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
+    written = sum(path.stat().st_size for path in (tmp_path / "run").rglob("*") if path.is_file())
+    assert written / 2 < footprint(plan).total < 2 * written
 
 
 def test_what_it_could_find_is_what_the_report_says_afterwards(tmp_path: Path, small_plan: MakePlan) -> None:

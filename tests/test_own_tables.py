@@ -2,6 +2,7 @@
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,6 +40,10 @@ def initialised(name: str) -> str:
     return mended.stdout
 
 
+def _long(*values: object) -> Any:
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
 @pytest.mark.parametrize(
     ("name", "classes", "columns", "said"),
     [
@@ -63,12 +68,26 @@ def initialised(name: str) -> str:
         ("hospital", 4, ["age: number, 18 to 94", "discharged: number"], "readmitted has 'Yes', 'yes'; --ignore-case"),
         ("bank", 2, ["balance: number"], "column status is the label churned in other words"),
         ("ages", 2, ["âge: number, 18 to 94, scaled", "dose: number, 0.009 to 8.968"], 'decimal = ","'),
+        _long("wide", 2, ["item_0: number, 1 to 5", "comment: levels, 3 of them"], "803 features"),
+        _long("many", 2, ["x0: number"], "1,000 of 200,000 train"),
+        (
+            "marked",
+            2,
+            [
+                "cost: number, 856.21 to 89353.6 (',' left out)",
+                "visits: number, 35 to 3992 (',' left out)",
+                "share: number, 0 to 99 ('%' left out)",
+            ],
+            "125 of 250 train",
+        ),
+        ("tabs", 2, ["width: number, 1.8 to 7.6", "height (cm, dry): number"], 'separator = "\\t"'),
+        ("constant", 2, [], "every feature is the same in all records"),
     ],
 )
 def test_a_table_leads_to_a_verdict(name: str, classes: int, columns: list[str], said: str) -> None:
     told = initialised(name)
     assert said in told
-    assert " train, half of them" in told
+    assert " train, " in told
     config = load_config(Path("audit.toml"), ["run.seed=0"])  # an honest run is called violated once in 1,000
     source = load_source(data_spec(config.data))
     assert np.unique(source.pool.labels).size == source.pool.classes == classes

@@ -90,7 +90,7 @@ def page_schema() -> str:
         "verdicts": [str(one) for one in Verdict],
         "page": [section.name for section in SECTIONS if section.place is PagePlace.PAGE],
         "facts": [one.name for one in fields(Fact)],
-        "styles": sorted(set(re.findall(r"\.([a-z][a-z-]+)[^{}]*\{", STYLESHEET))),
+        "styles": sorted(set(re.findall(r"\.([a-z][a-z-]+)(?=[^{}]*\{)", STYLESHEET))),
     }
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
@@ -176,15 +176,24 @@ def _review(runs: Path, out: Path) -> None:
     """Follow the tutorial on apps: the review of the app that it shows."""
     place = runs / "review"
     if not (place / "out" / "report.html").exists():
-        for name, text in _blocks("tutorials/own-flower-app.md").items():
-            (place / "app" / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / "app" / name).write_text(text)
-        page = (ROOT / "docs" / "tutorials" / "own-flower-app.md").read_text(encoding="utf-8")
-        project = re.search(r"^```toml\n(\[project\].*?)^```$", page, re.M | re.S)
-        assert project is not None, "the tutorial shows the project file of its app"
-        (place / "app" / "pyproject.toml").write_text(project[1])
-        _fl_audit(place, "review", "app", "--clients", "10", "--out", "out")
+        for name, text in _blocks("tutorials/flower-app.md").items():
+            if not name.endswith("audit.py"):
+                (place / name).parent.mkdir(parents=True, exist_ok=True)
+                (place / name).write_text(text)
+        _fl_audit(place, "review", "noisy-app", "--quick", "--rounds", "1", "--out", "out")
     _screen(place / "out" / "report.html", out, _TOP_OF_PAGE)
+
+
+def _games(runs: Path, out: Path) -> None:
+    """Follow the page on strategies, and show the scores of its games."""
+    place = runs / "games"
+    if not (place / "out" / "report.html").exists():
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "my_strategies.py").write_text(_blocks("how-to/strategies.md")["my_strategies.py"])
+        words = ("--claim-noise-multiplier", "1", "--adjacency", "replace-client", "--only", "opposite", "--quick")
+        _fl_audit(place, "strategy", "my_strategies:private", *words, "--processes", "1", "--out", "out")
+    alone = "header, main > *:not(figure), figcaption, footer { display: none !important; }"
+    _screen(place / "out" / "report.html", out, alone)
 
 
 def _live(runs: Path, out: Path) -> None:
@@ -211,6 +220,7 @@ DRAWN: dict[str, Callable[[Path, Path], None]] = {
     "demo-beliefs": partial(_figure, "consistent", "beliefs"),
     "own-table": _own_table,
     "review": _review,
+    "games": _games,
     "live": _live,
     "promise": _promise,
 }

@@ -1,26 +1,38 @@
 """Two batches at a time against one, and peak memory against the number of worlds.
 
-    python -m experiments.benchmarks.scaling [--data-dir DIR] [--part concurrency|memory|membership] [--repeat N]
+    python -m experiments.benchmarks.scaling [--data-dir DIR] [--repeat N]
+        [--part concurrency|memory|membership|clients]
 
 Concurrency: the MNIST audit (see `audit_speed`) with two batches in flight on two client processes, against the same
 two batches one after the other on one; the target is 1.7. Memory: the Adult audit with 250 and with 4000 worlds in
 batches of 250, each in a process of its own; the peak is that of the run and its client processes together.
-Membership: the same for the game of membership on built-in digits, 500 targets, with 64 and with 1024 worlds in batches
-of 64, all in one process, attacks and report included. The table of all scores has to grow with the worlds.
+Membership: the same for the game of membership on built-in digits, 500 targets, with 64 and with 1024 worlds in
+batches of 64, all in one process, attacks and report included. The table of all scores has to grow with the worlds.
+Clients: seconds from the start of the command to the end of the first round, and memory of the driver, of DP-FedAvg
+with 10 to 10,000 clients on Ray and 1,000 to a million in one process, one record a client, with what that is a client;
+and on paper what the same number costs on 64 nodes of 16 cores. Targets: 8 s with 10 clients on Ray, 20 s with 10,000;
+60 s with 100,000 in one process; 2 GB with a million.
 """
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import tempfile
 import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import psutil
 from rich.console import Console
+from rich.table import Table
 
 from experiments.benchmarks.audit_speed import configuration
 from experiments.cli.main import guarded
@@ -121,15 +133,124 @@ def _child(scratch: Path) -> None:
     run_audit(resolve(config), scratch / "run", engine)
 
 
+_FEATURES = 10
+_CLIENTS = ((Engine.RAY, 10, 0), (Engine.RAY, 10_000, 100), (Engine.LOCAL, 1_000, 100), (Engine.LOCAL, 10_000, 100),
+            (Engine.LOCAL, 100_000, 100), (Engine.LOCAL, 1_000_000, 1_000))  # fmt: skip
+"""Engine, registered clients, and cohort; without one everybody takes part."""
+_NODES, _CORES, _LINK = 64, 16, 1.25e9
+"""Of the cluster on paper, and bytes a second that leave the driver's machine."""
+_DRIVER_SECONDS_A_CALL, _IMPORT_SECONDS = 0.005, 2.2
+"""Of the driver for a client call, and of a core until a client process has imported what it needs: measured."""
+
+
+@dataclass(frozen=True)
+class FirstRound:
+    """What it took until the first round was over."""
+
+    seconds: float  # since the process was started
+    memory: float  # most resident memory of the driver, MiB
+
+
+def start_of(engine: Engine, clients: int, cohort: int) -> FirstRound:
+    """Play two rounds with so many clients in a process of its own.
+
+    Parameters
+    ----------
+    engine
+        Where.
+    clients
+        How many are registered.
+    cohort
+        How many take part in a round; 0 is all.
+
+    Raises
+    ------
+    RuntimeError
+        If the run fails.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        draw, count = np.random.default_rng(0), clients + 2 + max(200, cohort)
+        features = draw.standard_normal((count, _FEATURES)).astype(np.float32)
+        np.savez(Path(scratch) / "data.npz", x=features, y=(features[:, 0] > 0).astype(np.int64))
+        training = {"strategy": "dp-fedavg", "rounds": 2, "local-epochs": 1, "local-batch": 10}
+        config = {
+            "data": {"name": "npz", "path": str(Path(scratch) / "data.npz"), "records": clients, "clients": clients,
+                     "test-records": 100, "population-records": 100},
+            "model": {"name": "logistic"},
+            "training": training | {"local-learning-rate": 0.1} | ({"cohort": cohort} if cohort else {}),
+            "privacy": {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client", "delta": 1e-7},
+            "audit": {"worlds": 4, "epsilon-star": False, "membership": False},
+        }  # fmt: skip
+        (Path(scratch) / "audit.json").write_text(json.dumps(config))
+        command = [sys.executable, "-m", "experiments.benchmarks.scaling", "--child", scratch, "--engine", str(engine)]
+        ran = subprocess.run(command, capture_output=True, text=True)
+        if ran.returncode:
+            raise RuntimeError(f"the run with {clients} clients ended with {ran.returncode}: {ran.stderr[-300:]}")
+        return FirstRound(**json.loads(ran.stdout.splitlines()[-1]))
+
+
+def _first_round(scratch: Path, engine: Engine) -> None:
+    """Play a run, and print what it took until its first round was over."""
+    from experiments.runs.config import parse_config
+
+    ended: list[float] = []
+
+    @contextmanager
+    def noted(total: int) -> Iterator[Callable[[int], None]]:
+        yield lambda worlds: ended.append(time.time())
+
+    plan = resolve(parse_config(json.loads((scratch / "audit.json").read_text())))
+    run_audit(plan, scratch / "run", engine, progress=noted, with_report=False)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"seconds": ended[0] - psutil.Process().create_time(), "memory": peak}))
+
+
+def on_paper(clients: int, cohort: int) -> str:
+    """Return what a start and a round cost on the cluster on paper, with a megabyte of data a client.
+
+    Parameters
+    ----------
+    clients
+        How many are registered.
+    cohort
+        How many take part in a round; 0 is all.
+    """
+    asked = min(clients, 256)
+    start = _IMPORT_SECONDS + asked * _DRIVER_SECONDS_A_CALL
+    taking_part = cohort or clients
+    sent = taking_part * 2**20 / _LINK
+    return (
+        f"start {start:.1f} s and Ray's; a round {taking_part * _DRIVER_SECONDS_A_CALL:,.1f} s of the driver and its "
+        f"{taking_part / (_NODES * _CORES):,.1f} client calls a core; shards, once, {sent:,.1f} s"
+    )
+
+
+def clients_table(console: Console) -> None:
+    """Measure and print a row for every number of clients."""
+    table = Table("engine", "clients", "cohort", "s to the end of round 1", "MiB", "us a client", "KiB a client",
+                  f"on {_NODES} nodes of {_CORES} cores, on paper")  # fmt: skip
+    least = start_of(Engine.LOCAL, 10, 0)
+    for engine, clients, cohort in _CLIENTS:
+        found = start_of(engine, clients, cohort)
+        more = (found.seconds - least.seconds) * 1e6 / clients, (found.memory - least.memory) * 1024 / clients
+        cells = f"{found.seconds:.1f}", f"{found.memory:,.0f}", f"{more[0]:,.0f}", f"{more[1]:,.2f}"
+        table.add_row(str(engine), f"{clients:,}", f"{cohort or clients:,}", *cells, on_paper(clients, cohort))
+    console.print(table)
+
+
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, help="data directory (default: FL_AUDIT_DATA)")
-    parser.add_argument("--part", choices=("concurrency", "memory", "membership"), help="one part")
+    parser.add_argument("--part", choices=("concurrency", "memory", "membership", "clients"), help="one part")
     parser.add_argument("--repeat", type=int, default=3, help="turns of the concurrency part (default: 3)")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--engine", type=Engine, help=argparse.SUPPRESS)
     options = parser.parse_args()
     console = Console(width=120)
+    if options.child is not None and options.engine is not None:
+        _first_round(options.child, options.engine)
+        return
     if options.child is not None:
         _child(options.child)
         return
@@ -144,6 +265,8 @@ def main() -> None:
     if options.part in (None, "membership"):
         few, many = (peak_memory(membership_game(worlds)) for worlds in (64, 1024))
         console.print(f"membership: {few:.0f} MiB with 64 worlds, {many:.0f} MiB with 1024, ratio {many / few:.2f}")
+    if options.part in (None, "clients"):
+        clients_table(console)
 
 
 if __name__ == "__main__":

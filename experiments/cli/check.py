@@ -33,14 +33,16 @@ def check(
     from experiments.runs.config_file import load_config
 
     settings = load_config(config, set_ or [], str(data_dir) if data_dir else None)
-    from experiments.runs.check import check_json, check_plan
-    from experiments.runs.plan import resolve
     from experiments.runs.progress import at_work
+
+    with at_work("getting ready"):
+        from experiments.runs.check import check_json, check_plan
+        from experiments.runs.plan import resolve
 
     with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
         plan = resolve(settings)
     with at_work("looking at the model" if no_probe else "playing a few rounds, to see how long they take"):
-        found = check_plan(plan, not no_probe)
+        found = check_plan(plan, not no_probe, chosen)
     if as_json:
         print(json.dumps(check_json(found), allow_nan=False))
         return
@@ -86,6 +88,7 @@ def _rows(found: "Check", engine: Engine) -> Iterator[tuple[str, str]]:
     )
     yield "Promise", _promise(found)
     yield "Findable", _findable(found)
+    yield "Writes", f"about {_amount(found.footprint.total)}"
     if found.probe is not None:
         yield "Takes", " ".join(_takes(found, engine))
 
@@ -140,18 +143,20 @@ def _takes(found: "Check", engine: Engine) -> Iterator[str]:
     probe = found.probe
     assert probe is not None, "it was asked for"
     yield (
-        f"about {_duration(probe.seconds)} and {probe.memory / _MEGABYTE:,.0f} MB in one process, an estimate "
-        f"from {probe.rounds} {'round' if probe.rounds == 1 else 'rounds'} of {probe.worlds:,} worlds on the local "
-        "engine, without attacks and report at the end."
+        f"about {_duration(probe.command_seconds)} for the whole command, its start and the report included, and "
+        f"{probe.memory / _MEGABYTE:,.0f} MB in one process: an estimate from "
+        f"{probe.rounds} {'round' if probe.rounds == 1 else 'rounds'} of {probe.worlds:,} worlds on the local engine, "
+        f"where the training takes {_duration(probe.seconds)}. Attacks at the end are not in it."
     )
     if engine is Engine.RAY:
-        yield (
-            "On Ray clients take longer to start, share the cores and have memory of their own in each process; "
-            "neither was tried."
-        )
+        yield "On Ray every client process has memory of its own, which was not tried."
 
 
 def _duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _amount(count: int) -> str:
+    return f"{max(1, round(count / 10**6)):,} MB" if count < 10**9 else f"{count / 10**9:,.1f} GB"

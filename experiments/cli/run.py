@@ -155,7 +155,10 @@ def report(
     for place in (directory, without_privacy):
         if place is not None:
             require_run(place)
-    from experiments.runs.run import rebuild_report
+    from experiments.runs.progress import at_work
+
+    with at_work("getting ready"):
+        from experiments.runs.run import rebuild_report
 
     contents = rebuild_report(directory, without_privacy, appendix)
     _tell_report(directory)
@@ -190,10 +193,12 @@ def _run(
     other, plain = unprotected_place(directory), unprotected_config(settings) if without_privacy else None
     if plain is not None:
         require_place(other, resume and is_begun(other))
-    from experiments.runs.plan import resolve
     from experiments.runs.progress import at_work, progress_bar
-    from experiments.runs.run import rebuild_report, require_playable, run_audit
-    from fl_audit.data.catalogue import load_source
+
+    with at_work("getting ready"):
+        from experiments.runs.plan import resolve
+        from experiments.runs.run import rebuild_report, require_playable, run_audit
+        from fl_audit.data.catalogue import load_source
 
     def way_on() -> list[str] | None:
         if not is_begun(directory):

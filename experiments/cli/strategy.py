@@ -85,7 +85,7 @@ def strategy(
     without: WithoutOption = None,
     only: OnlyOption = None,
     confidence: Annotated[float, typer.Option("--confidence", metavar="P", help="Confidence, in (0.5, 1).")] = 0.95,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer games: seconds in place of a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer games: half a minute at most, not three.")] = False,
     processes: Annotated[int, typer.Option("--processes", metavar="N", help="Games played at the same time.")] = 2,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the games.")] = 0,
     out: OutOption = None,

@@ -6,6 +6,8 @@ from typing import Any, assert_never
 
 import numpy as np
 
+from experiments.names import Engine
+from experiments.runs.footprint import Footprint, footprint
 from experiments.runs.plan import AuditPlan
 from experiments.runs.probe import Probe, probe
 from experiments.runs.run import require_playable
@@ -48,6 +50,7 @@ class Check:
     cautions: tuple[Caution, ...]  # what the user of the data should look at
     limits: PlannedLimits | None  # what the run could find; None where no insider plays or nothing is promised
     probe: Probe | None  # what it would take; None where that was not asked for
+    footprint: Footprint  # what it would leave on disk
 
     @property
     def judges_scores(self) -> bool:
@@ -55,7 +58,7 @@ class Check:
         return _judges_scores(self.plan)
 
 
-def check_plan(plan: AuditPlan, with_probe: bool = True) -> Check:
+def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> Check:
     """Look at everything that a run will need, and play a few rounds of it; nothing is written.
 
     Parameters
@@ -64,6 +67,8 @@ def check_plan(plan: AuditPlan, with_probe: bool = True) -> Check:
         What is to be done.
     with_probe
         Whether a few rounds are played.
+    engine
+        Where the run is to be played, for an estimate of the whole command.
 
     Raises
     ------
@@ -74,7 +79,10 @@ def check_plan(plan: AuditPlan, with_probe: bool = True) -> Check:
     """
     require_playable(plan)
     game = load_game(plan.public)
-    return Check(plan, _sizes(plan, game), cautions_of(plan), _limits(plan, game), probe(plan) if with_probe else None)
+    wanted = footprint(plan)
+    cautions = (*cautions_of(plan), *([Caution(wanted.caution)] if wanted.caution else []))
+    tried = probe(plan, engine) if with_probe else None
+    return Check(plan, _sizes(plan, game), cautions, _limits(plan, game), tried, wanted)
 
 
 def _sizes(plan: AuditPlan, game: Game) -> Sizes:
@@ -127,8 +135,8 @@ def _share_of_rounds(plan: AuditPlan) -> float:
     """Return in which share of the rounds D and D' differ, to an insider's knowledge."""
     law = plan.public.law
     match law.participation:
-        case FixedCohort(size, clients):
-            return size / clients
+        case FixedCohort() as cohorts:
+            return cohorts.participations(plan.public.rounds) / plan.public.rounds
         case Everybody() | PoissonSampling():
             return law.sampling_rate if law.is_sampled and plan.public.standpoint.sees_participation else 1.0
         case _:
@@ -149,6 +157,8 @@ def check_json(found: Check) -> dict[str, Any]:
         "rounds": plan.public.rounds,
         "worlds": plan.config.audit.worlds,
         "worlds_per_batch": plan.config.run.worlds_per_batch,
+        "keep_releases": plan.config.run.keep_releases,
+        "writes": asdict(found.footprint) | {"total": found.footprint.total},
         "guarantee": None
         if promise is None
         else {

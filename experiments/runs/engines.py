@@ -9,20 +9,23 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from importlib import import_module
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
-from flwr.simulation import run_simulation
-from flwr.superlink.grid import InMemoryGrid
 
 from experiments.names import Engine as Engine
 from experiments.runs.cluster.access import RayOptions as RayOptions
 from experiments.runs.cluster.access import ray_for
-from experiments.runs.cluster.backend import pool_in_place
 from experiments.talk import settle_flower
+
+if TYPE_CHECKING:
+    from experiments.runs.cluster.backend import PoolInPlace
+
+_RUNTIME = "experiments.runs.cluster.backend"
 
 
 def run_on_ray(
@@ -53,29 +56,51 @@ def run_on_ray(
         If Ray cannot be started, or joined.
     """
     settle_flower()
+    # Flower's runtime takes a second or two to import, and so does Ray to start: at the same time.
+    importing = threading.Thread(target=import_module, args=(_RUNTIME,), daemon=True)
+    importing.start()
     # Ray prints its own long account of a client process that died; the run says it in one line.
-    with redirect_stdout(io.StringIO()), ray_for(options), pool_in_place(options.retries) as end_calls:
-        ending = [end_calls] if interrupted is None else [interrupted.set, end_calls]
+    with redirect_stdout(io.StringIO()), ray_for(options):
+        importing.join()
+        _run_simulation(server_app, client_app, clients, options, interrupted)
+
+
+def _run_simulation(
+    server_app: ServerApp, client_app: ClientApp, clients: int, options: RayOptions, interrupted: threading.Event | None
+) -> None:
+    from flwr.simulation import run_simulation
+
+    from experiments.runs.cluster.backend import pool_in_place
+
+    with pool_in_place(options.retries) as pool:
+        ending = [pool.end_calls] if interrupted is None else [interrupted.set, pool.end_calls]
         with _interrupt_calls(ending):
-            app = _noticing(server_app, end_calls)
+            app = _noticing(server_app, pool)
             run_simulation(app, client_app, clients, backend_config=options.backend_config())
 
 
-def _noticing(server_app: ServerApp, end_calls: Callable[[], None]) -> ServerApp:
-    """Wrap an app so that its failure ends all calls: Flower's runtime would wait for a client that hangs."""
+def _noticing(server_app: ServerApp, pool: "PoolInPlace") -> ServerApp:
+    """Wrap an app so that its failure ends all calls: Flower's runtime would wait for a client that hangs.
+
+    The app's grid can tell which node holds which partition.
+    """
     wrapped = ServerApp()
 
     @wrapped.main()
     def main(grid: Grid, context: Context) -> None:
+        from flwr.superlink.grid import InMemoryGrid
+
         ended_well = False
         if isinstance(grid, InMemoryGrid):
             look_only_where_messages_wait(grid.state)
+            replaced: Any = grid
+            replaced.nodes_in_order = pool.nodes_in_order
         try:
             server_app(grid=grid, context=context)
             ended_well = True
         finally:
             if not ended_well:
-                end_calls()
+                pool.end_calls()
 
     return wrapped
 

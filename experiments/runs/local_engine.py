@@ -52,16 +52,7 @@ class LocalGrid(Grid):
     ) -> None:
         make_messages_for(_RUN_ID, _SERVER_NODE_ID)
         self._time_limit = time_limit
-        self._contexts = {
-            node: Context(
-                run_id=_RUN_ID,
-                node_id=node,
-                node_config=UserConfig({"partition-id": node - 2, "num-partitions": clients}),
-                state=RecordDict(),
-                run_config=UserConfig(),
-            )
-            for node in range(2, clients + 2)
-        }
+        self._contexts = _Contexts(clients)
         self._replies: dict[str, Message] = {}
         self._workers = _Workers(client_app, actors, read_ahead)
 
@@ -87,7 +78,11 @@ class LocalGrid(Grid):
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the node ids."""
-        return list(self._contexts)
+        return self.nodes_in_order()
+
+    def nodes_in_order(self) -> range:
+        """Return the node of each partition."""
+        return range(2, self._contexts.clients + 2)
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
         """Have every message answered now; after a failure the rest of them is not sent."""
@@ -121,6 +116,21 @@ class LocalGrid(Grid):
                 return Message(
                     Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=f"Message: {error}"), reply_to=message
                 )
+
+
+class _Contexts(dict[int, Context]):
+    """What nodes keep between calls, made when a node is first called: of a million clients most never are."""
+
+    def __init__(self, clients: int) -> None:
+        super().__init__()
+        self.clients = clients
+
+    def __missing__(self, node: int) -> Context:
+        config = UserConfig({"partition-id": node - 2, "num-partitions": self.clients})
+        self[node] = Context(
+            run_id=_RUN_ID, node_id=node, node_config=config, state=RecordDict(), run_config=UserConfig()
+        )
+        return self[node]
 
 
 class _Call(NamedTuple):

@@ -1,6 +1,6 @@
 """From a configuration to what is promised and what is played."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from experiments.runs.config import DataSection, RunConfig
@@ -31,6 +31,7 @@ from fl_audit.learning.frozen_cores import find_weights
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.mechanisms.law import NOTHING_TO_WEIGH, ReleaseLaw
 from fl_audit.mechanisms.noise import NoiseScaling
+from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.privacy.accounting import exact_accountant
 from fl_audit.privacy.beliefs import Sensitivities
 from fl_audit.privacy.calibration import noise_multiplier_for_all
@@ -42,6 +43,8 @@ from fl_audit.user_modules import import_function
 _WORK_A_ROUND, _MESSAGE_SCALARS = 1e9, 2**22
 """Scalars that the clients' passes of one round touch, and scalars of the stacked models in one message."""
 _FEWEST_WORLDS, _MOST_WORLDS = 100, 1000
+_USUALLY_KEPT, _KEPT_SCALARS = 4, 2**28
+"""Worlds whose releases are kept, and numbers that these are at most: a gigabyte."""
 _DATA_OPTIONS = (
     *("path", "test_path", "label", "owner", "drop", "missing", "max_levels"),
     *("separator", "decimal", "encoding", "ignore_case", "unique"),
@@ -155,14 +158,18 @@ def _sensitivities(scaling: NoiseScaling) -> Sensitivities:
 
 
 def _sized(config: RunConfig) -> RunConfig:
-    """Fill in how many worlds make a batch: about a second of work a round, and messages of bounded size."""
-    if config.run.worlds_per_batch is not None:
-        return config
+    """Fill in how many worlds make a batch, about a second of work a round, and of how many releases are kept."""
     model = StackedModel.of(model_for(config.model.name, load_source(data_spec(config.data)).pool))
     by_work = int(_WORK_A_ROUND / (_examples_a_round(config) * model.scalars_per_example))
     by_message = int(_MESSAGE_SCALARS / model.layout.size)
     worlds = max(1, min(by_message, max(_FEWEST_WORLDS, min(_MOST_WORLDS, by_work))))
-    return config.model_copy(update={"run": config.run.model_copy(update={"worlds_per_batch": worlds})})
+    kept = min(_USUALLY_KEPT, _KEPT_SCALARS // (rounds_of(config) * model.layout.size))
+    run = config.run
+    filled = {
+        "worlds_per_batch": worlds if run.worlds_per_batch is None else run.worlds_per_batch,
+        "keep_releases": kept if run.keep_releases is None else run.keep_releases,
+    }
+    return config.model_copy(update={"run": run.model_copy(update=filled)})
 
 
 def _examples_a_round(config: RunConfig) -> float:
@@ -203,7 +210,7 @@ def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: Neighbo
         partition_parameters=tuple(sorted(partition_parameters(data).items())),
         pair=pair,
         model=config.model.name,
-        law=law,
+        law=_with_target_first(law, config, split, pair),
         rounds=rounds_of(config),
         view=audit.view,
         threads=config.run.threads,
@@ -218,6 +225,16 @@ def _public_game(config: RunConfig, law: ReleaseLaw, split: Split, pair: Neighbo
         randomiser=_randomiser(config),
         canaries=audit.canaries or 0,
     )
+
+
+def _with_target_first(law: ReleaseLaw, config: RunConfig, split: Split, pair: NeighbourPair) -> ReleaseLaw:
+    """Return a law whose cohorts, if it has any, begin with the client that holds the differing unit."""
+    if not isinstance(law.participation, FixedCohort):
+        return law
+    client = pair.index
+    if law.unit is Unit.RECORD:
+        client = next(owner for owner, shard in enumerate(shards_of(config, split)) if pair.index in shard)
+    return replace(law, participation=replace(law.participation, first=client))
 
 
 def _randomiser(config: RunConfig) -> RecordRandomiser | None:

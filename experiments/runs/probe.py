@@ -3,11 +3,14 @@
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 import psutil
 
 from clients.app import app as client_app
 from clients.app import read_ahead
+from experiments.names import Engine
+from experiments.runs.cluster.access import usable_cores
 from experiments.runs.local_engine import run_locally
 from experiments.runs.plan import AuditPlan
 from experiments.runs.run import federation_plan
@@ -19,6 +22,13 @@ from server.results import BatchResult
 ENOUGH_SECONDS = 4.0
 """A probe ends with the round in which it has taken so long, once it has two rounds to tell a time from."""
 _FEWEST_ROUNDS, _MOST_ROUNDS = 2, 6
+_RAY_STARTS, _CLIENT_STARTS, _REPORT, _REPORT_A_ROW = 0.8, 0.7, 1.5, 5e-5
+"""How long Ray takes to start, a client's process, and a report with a row for a world and round, beside the imports of
+this program: measured on machines of two cores."""
+_PROCESSES_APART = 2
+"""The victim's and the insider's."""
+_SECONDS_OF_A_LOOK, _SECONDS_OF_A_CALL = 0.15, 0.006
+"""Flower's runtime looks for messages and replies ten times a second, and handles each in some milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +42,7 @@ class Probe:
     round_seconds: float  # one round of all these worlds
     seconds: float  # estimate of the whole training, on the local engine
     memory: int  # most bytes of memory that this process held
+    command_seconds: float  # estimate of the whole command: its start, the training and the report, on the engine
 
 
 class _EnoughError(Exception):
@@ -69,14 +80,22 @@ class _Nowhere:
         """Forget a batch."""
 
 
-def probe(plan: AuditPlan) -> Probe:
+def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
     """Play the first batches of a plan for a few rounds in this process, write nothing, and say what all would take.
+
+    Parameters
+    ----------
+    plan
+        What is to be done.
+    engine
+        Where it is to be done; it is tried on the local one.
 
     Raises
     ------
     FederationError
         If a client fails.
     """
+    begun = psutil.Process().cpu_times()
     wave = _first_wave(plan)
     together, rounds = sum(batch.count for batch in wave), plan.public.rounds
     watch = _Stopwatch(together, rounds)
@@ -92,7 +111,47 @@ def probe(plan: AuditPlan) -> Probe:
     each = (watch.rounds[-1] - watch.rounds[0]) / timed if timed else first
     waves = plan.config.audit.worlds / together
     total = waves * (first + (rounds - 1) * each)
-    return Probe(together, max(1, timed), first, each, total, watch.memory)
+    imports = begun.user + begun.system
+    command = imports + _training_seconds(plan, engine, total, imports) + _report_seconds(plan, imports)
+    return Probe(together, max(1, timed), first, each, total, watch.memory, command)
+
+
+def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: float) -> float:
+    """Return how long clients take to start and to train, who take so long one after the other in this process.
+
+    Parameters
+    ----------
+    plan
+        What is to be done.
+    engine
+        Where.
+    alone
+        Seconds of the training in this process.
+    imports
+        Processor seconds that this process took to get here, which tell how fast the machine is.
+    """
+    settings, public = plan.config.run, plan.public
+    match engine:
+        case Engine.LOCAL:
+            return alone
+        case Engine.RAY:
+            cores = max(1, usable_cores() // settings.threads)
+            cohort = public.cohort(1)
+            clients = public.nodes if cohort is None else len(cohort)
+            batches = -(-plan.config.audit.worlds // (settings.worlds_per_batch or 1))
+            waves = -(-batches // settings.batches_in_flight)
+            calls = batches * public.rounds * (clients + public.insiders * public.with_insider)
+            processes = min(settings.actors or cores, clients) + _PROCESSES_APART
+            start = _RAY_STARTS * imports + _CLIENT_STARTS * imports * processes / cores
+            waiting = _SECONDS_OF_A_LOOK * public.rounds * waves + _SECONDS_OF_A_CALL * calls
+            return start + alone / min(cores, clients) + waiting
+        case _:
+            assert_never(engine)
+
+
+def _report_seconds(plan: AuditPlan, imports: float) -> float:
+    """Return how long tables, tests and figures take."""
+    return imports * (_REPORT + _REPORT_A_ROW * plan.config.audit.worlds * plan.public.rounds)
 
 
 def _first_wave(plan: AuditPlan) -> tuple[WorldBatch, ...]:

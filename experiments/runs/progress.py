@@ -12,12 +12,11 @@ from rich.progress import Progress as Bar
 
 from experiments import talk
 
-SECONDS_UNTIL_LINES, SECONDS_BETWEEN_LINES = 5.0, 15.0
-"""When the first line is printed, and how often others are, where standard error is no terminal."""
+SECONDS_UNTIL_A_LINE, SECONDS_BETWEEN_LINES = 2.0, 10.0
+"""When work says for the first time what it is, and how often again, where standard error is no terminal."""
 
-SECONDS_UNTIL_A_LINE = 2.0  # after so long work without rounds says what it is, where standard error is no terminal
-
-_Show = Callable[[int, str], None]  # told how many more world-rounds are done, and what goes on
+_Show = Callable[[int, str], None]
+"""Told how many more world-rounds are done, and what goes on."""
 
 Progress = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 """Opens a display of so many world-rounds; the block gets a function that is told how many are done."""
@@ -91,13 +90,34 @@ def at_work(what: str) -> Iterator[None]:
         with console.status(what):
             yield
     else:
-        line = threading.Timer(SECONDS_UNTIL_A_LINE, print, (what,), {"file": sys.stderr, "flush": True})
-        line.daemon = True
-        line.start()
-        try:
+        begun = time.monotonic()
+
+        def line() -> str:
+            gone = time.monotonic() - begun
+            return what if gone < SECONDS_BETWEEN_LINES else f"{what}: {gone:.0f} s gone"
+
+        with _said_again(line):
             yield
-        finally:
-            line.cancel()
+
+
+@contextmanager
+def _said_again(line: Callable[[], str]) -> Iterator[None]:
+    """Print a line every so often on standard error while the block works, whether or not that reports anything."""
+    over = threading.Event()
+
+    def tell() -> None:
+        wait = SECONDS_UNTIL_A_LINE
+        while not over.wait(wait):
+            print(line(), file=sys.stderr, flush=True)
+            wait = SECONDS_BETWEEN_LINES
+
+    telling = threading.Thread(target=tell, daemon=True)
+    telling.start()
+    try:
+        yield
+    finally:
+        over.set()
+        telling.join()
 
 
 def _display(total: int) -> AbstractContextManager[_Show]:
@@ -126,23 +146,21 @@ def _bar(total: int) -> Iterator[_Show]:
 @contextmanager
 def _lines(total: int) -> Iterator[_Show]:
     """Print a line every so often: a log has no place for a bar that is drawn over itself."""
-    begun, reached = time.monotonic(), 0
-    due, first = begun + SECONDS_UNTIL_LINES, (begun, 0)
+    begun, reached, doing = time.monotonic(), 0, ""
+    first = (begun, 0)
 
     def show(done: int, what: str) -> None:
-        nonlocal due, first, reached
-        now = time.monotonic()
+        nonlocal first, reached, doing
         if done and not reached:  # until then clients were starting, which tells nothing of the rounds to come
-            first = (now, done)
-        reached += done
-        if now < due:
-            return
-        due = now + SECONDS_BETWEEN_LINES
-        since, before = first
+            first = (time.monotonic(), done)
+        reached, doing = reached + done, what
+
+    def line() -> str:
+        (since, before), now = first, time.monotonic()
         left = (
             f", about {(now - since) / (reached - before) * (total - reached):.0f} s left" if reached > before else ""
         )
-        gone = f"{now - begun:.0f} s gone{left}"
-        print(f"{what}: {reached:,} of {total:,} world-rounds, {gone}", file=sys.stderr, flush=True)
+        return f"{doing}: {reached:,} of {total:,} world-rounds, {now - begun:.0f} s gone{left}"
 
-    yield show
+    with _said_again(line):
+        yield show

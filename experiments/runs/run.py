@@ -2,38 +2,37 @@
 
 import errno
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from clients.app import app as default_client_app
 from clients.app import read_ahead
-from experiments.runs.attacks import with_attacks
 from experiments.runs.cluster.access import RayOptions, refuse_unreachable
 from experiments.runs.config import LossSource
 from experiments.runs.engines import Engine, run_on_ray
 from experiments.runs.first_step import require_finite_steps
+from experiments.runs.footprint import require_room
 from experiments.runs.local_engine import run_locally
+from experiments.runs.pictures import require_drawable
 from experiments.runs.plan import AuditPlan
 from experiments.runs.progress import Progress, at_work, no_progress
 from experiments.runs.provenance import note_session, read_provenance
 from experiments.runs.questions import more_questions
 from experiments.runs.run_directory import RunDirectory, read_plan
 from experiments.runs.store import write_json, write_sealed, write_table
-from experiments.runs.summary import summarise
 from experiments.runs.without_privacy import note_unprotected, read_unprotected
 from fl_audit.adversaries.membership.names import of_ours
 from fl_audit.errors import InputError
 from fl_audit.evidence.run_tables import RunTables
 from fl_audit.evidence.star.epsilon_star import StarSettings
 from fl_audit.game.game import load_game
-from fl_audit.report.finding import RunContents
-from fl_audit.report.page.writing import write_report
 from fl_audit.stored_json import read_json, require_sealed
 from fl_audit.whole_files import whole_file
 from fl_audit.worlds import WorldBatch
@@ -44,9 +43,16 @@ from strategies.dp_strategy import DPStrategy
 from strategies.errors import FederationError
 from strategies.loss_queries import FederatedLosses
 
+if TYPE_CHECKING:
+    from fl_audit.report.finding import RunContents
+
 TIMING = "timing.json"
 UNKNOWN_TIMING: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "worlds_per_second", "engine"))
 """Of a run that was ended between its last batch and its report."""
+
+
+_FOR_THE_END = ("experiments.runs.attacks", "experiments.runs.summary", "fl_audit.report.page.writing")
+"""What takes seconds to import and is needed after the last round: imported while the clients work."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ def run_audit(
     progress: Progress = no_progress,
     parties: Parties = HONEST,
     with_report: bool = True,
-) -> RunContents:
+) -> "RunContents":
     """Carry out a run, or the rest of one, and write its report.
 
     Parameters
@@ -105,13 +111,17 @@ def run_audit(
     FederationError
         If the federation had to stop; what was finished is kept.
     """
-    require_playable(plan)
+    with at_work("looking at data and model"):
+        require_playable(plan)
     refuse_unreachable(ray_address)
+    if not resume:
+        require_room(plan, directory)
     run = RunDirectory(directory)
-    plan = run.open(plan, resume)
-    with run.locked(), _kept_if_unwritable():
-        _play_pending(plan, run, engine, ray_address, progress, parties)
-        return finish(plan, run, with_report)
+    with _kept_if_unwritable():
+        plan = run.open(plan, resume)
+        with run.locked():
+            _play_pending(plan, run, engine, ray_address, progress, parties)
+            return finish(plan, run, with_report)
 
 
 @contextmanager
@@ -138,6 +148,7 @@ def require_playable(plan: AuditPlan) -> None:
     """
     game = load_game(plan.public)
     require_evaluable(game, plan.config.audit.epsilon_star, plan.config.audit.membership)
+    require_drawable(plan)
     require_finite_steps(plan.config, game)
 
 
@@ -153,9 +164,22 @@ def _play_pending(
             store.clear(plan.config.audit.worlds)
             interrupted = threading.Event()
             federation = federation_plan(plan, pending, parties)
-            server_app = build_server_app(federation, store, clock, on_round, interrupted.is_set)
+            server_app = build_server_app(federation, store, clock, _getting_ready(on_round), interrupted.is_set)
             _start(engine, server_app, parties.client_app, plan, ray_address, interrupted)
         _write_timing(run, clock, worlds, str(engine))
+
+
+def _getting_ready(on_round: Callable[[int], None]) -> Callable[[int], None]:
+    """Return the same, which begins with the first round to import what is needed after the last."""
+    begun = threading.Event()
+
+    def told(worlds: int) -> None:
+        if not begun.is_set():
+            begun.set()
+            threading.Thread(target=lambda: [import_module(name) for name in _FOR_THE_END], daemon=True).start()
+        on_round(worlds)
+
+    return told
 
 
 def _start(
@@ -229,6 +253,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
     run, audit = plan.config.run, plan.config.audit
     star = StarSettings(plan.config.privacy.delta, audit.epsilon_star_cut)
     assert run.seed is not None, "a run directory that was opened names the seed"
+    assert run.keep_releases is not None, "a resolved configuration names of how many worlds releases are kept"
     return FederationPlan(
         public=plan.public,
         seed=run.seed,
@@ -254,7 +279,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[WorldBatch, ...], parties: P
 
 def finish(
     plan: AuditPlan, run: RunDirectory, with_report: bool = True, pdf_with_appendix: bool = False
-) -> RunContents:
+) -> "RunContents":
     """Join the finished batches, and write the tables, the summary and, if asked for, the report of a run.
 
     Parameters
@@ -264,13 +289,18 @@ def finish(
     with_report, pdf_with_appendix
         Whether there is a report, and whether its PDF has the appendix.
     """
-    store = run.store(plan.config)
-    frames = store.tables(plan.config.audit.worlds)
-    if "targets" in frames and not plan.public.exactly_one:
-        frames["targets"] = with_attacks(plan, store, frames["targets"])
-    for label, frame in frames.items():
-        with whole_file(run.path / f"{label}.parquet") as file:
-            write_table(frame, file)
+    with at_work("joining the tables"):
+        from experiments.runs.attacks import with_attacks
+        from experiments.runs.summary import summarise
+        from fl_audit.report.page.writing import write_report
+
+        store = run.store(plan.config)
+        frames = store.tables(plan.config.audit.worlds)
+        if "targets" in frames and not plan.public.exactly_one:
+            frames["targets"] = with_attacks(plan, store, frames["targets"])
+        for label, frame in frames.items():
+            with whole_file(run.path / f"{label}.parquet") as file:
+                write_table(frame, file)
     with at_work("holding what was measured against the promise"):
         contents = summarise(plan, RunTables(**frames), _timing(run), read_provenance(run), read_unprotected(run))
     write_sealed(run.path, run.summary, contents.summary)
@@ -291,7 +321,7 @@ def _timing(run: RunDirectory) -> dict[str, Any]:
 
 def rebuild_report(
     directory: Path, without_privacy: Path | None = None, pdf_with_appendix: bool = False
-) -> RunContents:
+) -> "RunContents":
     """Write the report of a finished run again, from its stored batches.
 
     Parameters

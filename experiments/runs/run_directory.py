@@ -202,9 +202,10 @@ class RunDirectory:
             return False
         _, stored = read_public(self.path)
         wanted = config.as_public_dict()
-        # The size of a batch, left out, is filled in when the run is resolved.
-        if config.run.worlds_per_batch is None:
-            wanted["run"]["worlds-per-batch"] = stored["run"].get("worlds-per-batch")
+        # What is left out of these is filled in when the run is resolved.
+        for key in ("worlds-per-batch", "keep-releases"):
+            if getattr(config.run, key.replace("-", "_")) is None:
+                wanted["run"][key] = stored["run"].get(key)
         found = differences(stored, wanted)
         if config.run.seed not in (None, self.secret().seed):
             found.append("run.seed is another one")

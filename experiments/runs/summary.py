@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from experiments.runs.pairs import looked_at
+from experiments.runs.pictures import drawn_by
 from experiments.runs.plan import AuditPlan
 from fl_audit.adjacency import Unit
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
@@ -75,6 +76,7 @@ def run_facts(plan: AuditPlan) -> RunFacts:
         crafted=_crafted(plan),
         commonest=_commonest(plan),
         canaries=canary_facts(load_game(plan.public)),
+        drawn=None if audit.pictures is None else drawn_by(plan),
     )
 
 

@@ -2,7 +2,8 @@
 
 The apps are taken from the public repository github.com/adap/flower at the commit below, unchanged; their code is
 unpacked to a temporary folder and belongs to nobody's repository but theirs. Beside every verdict stands what reading
-the app says.
+the app says. With `--out FILE` the table is kept in that file, app by app, so that it can be made in parts; the page
+`docs/how-to/reviewed-apps.md` shows it.
 """
 
 import argparse
@@ -13,11 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rich.console import Console
-from rich.table import Table
-
 from experiments.trials.review_process import reviewed
 from fl_audit.errors import InputError
+from fl_audit.whole_files import whole_file
 from strategies.review.options import ReviewOptions
 
 REPOSITORY, COMMIT = "github.com/adap/flower", "fdef7afb1dca3030553be302366cfd285ed6632c"
@@ -44,9 +43,7 @@ EXAMPLES = (
     Example("examples/federated-vae", "no promise", _PLAIN),
     Example("examples/embedded-devices", "no promise", _PLAIN),
     Example("examples/flower-secure-aggregation", "no promise", "the sum of masked updates carries no noise"),
-    Example(
-        "examples/fl-dp-sa", "inconclusive", "weights by examples, but noise multiplier 0.2 promises next to nothing"
-    ),
+    Example("examples/fl-dp-sa", "violated", "noise 0.2 for equal weights, and FedAvg weights by examples"),
     Example("examples/quickstart-xgboost", "floating-point parameters", "trees in bytes are no vector"),
     Example("examples/quickstart-pandas", "without a strategy", "asks its clients for histograms by itself"),
     Example("examples/vertical-fl", "the ServerApp of vertical-fl raised", "loads its data before it trains"),
@@ -79,6 +76,9 @@ def unpacked(repository: Path, path: str, room: Path) -> Path:
     return room / path
 
 
+COLUMNS = ("app", "minutes", "verdict", "right by reading", "worst obstacle")
+
+
 def row(example: Example, directory: Path, minutes: float, is_quick: bool) -> tuple[str, ...]:
     """Review an app, and return its row of the table.
 
@@ -97,7 +97,7 @@ def row(example: Example, directory: Path, minutes: float, is_quick: bool) -> tu
     except InputError as error:
         verdict, obstacle, said = "refused", str(error).replace(str(directory), directory.name), str(error)
     minutes_taken = (time.monotonic() - began) / 60
-    is_right = "yes" if example.expected in said else "NO"
+    is_right = "yes" if example.expected in said else "**no**"
     return directory.name, f"{minutes_taken:.1f}", verdict, f"{is_right}: {example.reading}", obstacle
 
 
@@ -107,18 +107,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--repository", type=Path, required=True, help=f"a clone of {REPOSITORY}, or its git directory")
     parser.add_argument("--only", nargs="*", default=None, help="names of apps")
     parser.add_argument("--minutes", type=float, default=5.0, help="time limit of a review")
+    parser.add_argument("--out", type=Path, default=None, help="a Markdown table, whose rows of other apps are kept")
     parser.add_argument("--quick", action="store_true", help="fewer games")
     chosen = parser.parse_args(arguments)
-    columns = ("app", "minutes", "verdict", "right by reading?", "worst obstacle")
-    table = Table(*columns, title=f"{REPOSITORY} at {COMMIT[:12]}")
     with TemporaryDirectory() as room:
         for example in EXAMPLES:
             if chosen.only is None or Path(example.path).name in chosen.only:
                 directory = unpacked(chosen.repository, example.path, Path(room))
                 cells = row(example, directory, chosen.minutes, chosen.quick)
-                table.add_row(*cells)
                 print(" | ".join(cells), flush=True)
-    Console(markup=False, width=200).print(table)
+                if chosen.out is not None:
+                    keep(cells, chosen.out)
+
+
+def keep(cells: Sequence[str], path: Path) -> None:
+    """Put a row into a table in a file, in the place of the row of the same app.
+
+    Parameters
+    ----------
+    cells, path
+        The row, and the file; made where it is missing.
+    """
+    lines = path.read_text(encoding="utf-8").splitlines()[2:] if path.is_file() else []
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in lines}
+    rows[cells[0]] = f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+    head = [f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
+    ordered = [rows[name] for name in (Path(example.path).name for example in EXAMPLES) if name in rows]
+    with whole_file(path) as file:
+        file.write_text("\n".join([*head, *ordered]) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

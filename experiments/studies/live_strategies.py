@@ -44,14 +44,15 @@ class Case:
 
 
 CASES = (
+    Case("honest, nobody sends canaries", rounds=20, canaries=0),
     Case("honest", rounds=20, canaries=1),
     Case("noise ten times too small", rounds=20, canaries=1, added=0.1, least=0.9, most=1.0),
     Case("noise for four where two answer", rounds=80, canaries=2, down=2, least=0.9, most=1.0),
 )
 
 
-def play(case: Case, place: Path, coins: int) -> tuple[LiveNumbers, float]:
-    """Return what the canaries of one training say, and the accuracy of its model.
+def play(case: Case, place: Path, coins: int) -> tuple[LiveNumbers | None, float]:
+    """Return what the canaries of one training say, None without canaries, and the accuracy of its model.
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ def play(case: Case, place: Path, coins: int) -> tuple[LiveNumbers, float]:
     }  # fmt: skip
     server_app(grid, Context(1, 1, UserConfig(), RecordDict(), UserConfig(config)))
     accuracy = json.loads((out / "rounds.jsonl").read_text().splitlines()[-1])["accuracy"]
-    return measure_live(out / "canaries", coins), accuracy
+    return measure_live(out / "canaries", coins) if case.canaries else None, accuracy
 
 
 def main() -> None:
@@ -102,15 +103,16 @@ def main() -> None:
                 play(case, Path(directory), 100 + one)
                 for one in track(numbers, case.name, console=Console(stderr=True))
             ]
-        broken = [one for one, _ in found if one.verdict is Verdict.VIOLATED]
+        heard = [one for one, _ in found if one is not None]
+        broken = [one for one in heard if one.verdict is Verdict.VIOLATED]
         first = [min(look.rounds for look in one.looks if look.is_violated) for one in broken]
-        lower = sum(one.finding.mu_lower for one, _ in found) / repetitions
+        lower = f"{sum(one.finding.mu_lower for one in heard) / repetitions:.3f}" if heard else ""
         accuracy = sum(one for _, one in found) / repetitions
         share = len(broken) / repetitions
         if not case.least <= share <= case.most:
             wrong.append(f"{case.name}: {len(broken)} of {repetitions} trainings are violated")
         looks = f"{sum(first) / len(first):.1f}" if first else ""
-        cells = (f"{len(broken)} of {repetitions}", looks, f"{lower:.3f}", "1", f"{accuracy:.3f}")
+        cells = (f"{len(broken)} of {repetitions}", looks, lower, "1", f"{accuracy:.3f}")
         table.add_row(case.name, str(case.rounds), str(case.canaries), *cells)
     Console(width=140).print(table)
     print("\n".join(wrong) or "every strategy is judged rightly")

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -25,8 +26,10 @@ from experiments.runs.progress import RunsProgress, no_runs_progress
 from experiments.runs.run import run_audit
 from experiments.runs.store import make_private
 from experiments.sweeps.points import NOT_KEPT, partial_directory, pending_points, require_all, seeded, world_rounds
+from fl_audit.data.catalogue import DataSpec, bring_source, load_source
 from fl_audit.errors import InputError
 from fl_audit.game.game import load_game
+from fl_audit.sent_modules import sent_modules
 from fl_audit.user_modules import Portable
 from fl_audit.whole_files import whole_file
 from strategies.errors import FederationError
@@ -90,7 +93,13 @@ def _play(
     counter: Any = _counter()
     needed: dict[str, Any] = options.share()
     task: Any = ray.remote(max_retries=options.retries, **needed)(_play_portable())
-    waiting = {task.remote(Portable((play_alone, plans[name]), cloudpickle.dumps), counter): name for name in pending}
+    luggage = _luggage([plans[name] for name in pending])
+    waiting = {
+        task.remote(
+            Portable((play_alone, plans[name]), cloudpickle.dumps), counter, luggage[plans[name].public.data]
+        ): name
+        for name in pending
+    }
     total, shown = len(pending), 0
     while waiting:
         ready, _ = ray.wait(list(waiting), num_returns=1, timeout=_POLL_SECONDS)
@@ -135,10 +144,32 @@ def _counter() -> Any:
     return ray.remote(num_cpus=0)(Counter).remote()
 
 
-def _play_portable() -> Callable[[tuple[Callable[[AuditPlan, Any], Files], AuditPlan], Any], Files]:
+def _luggage(plans: Sequence[AuditPlan]) -> dict[DataSpec, list[Any]]:
+    """Return references to what points need on machines that have neither data nor modules of the user, by data."""
+    names = {value for plan in plans for value in _texts(plan.config.as_public_dict())}
+    modules = ray.put(Portable(sent_modules(names), cloudpickle.dumps))
+
+    def sent(spec: DataSpec) -> Any:
+        return ray.put(Portable(partial(bring_source, spec, load_source(spec)), cloudpickle.dumps))
+
+    return {spec: [modules, sent(spec)] for spec in {plan.public.data for plan in plans}}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Return all texts in a configuration: some of them name functions of the user."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for one in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(one)
+
+
+def _play_portable() -> Callable[[Any, Any, list[Any]], Files]:
     """Return the task of a point; it is local for the same reason."""
 
-    def play(work: Any, counter: Any) -> Any:
+    def play(work: Any, counter: Any, luggage: list[Any]) -> Any:
+        for reference in luggage:
+            ray.get(reference)()
         run, plan = work
         return run(plan, counter)
 

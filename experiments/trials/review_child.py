@@ -36,7 +36,7 @@ def _reviewed(directory: Path, asked: dict[str, Any]) -> dict[str, Any]:
     from strategies.review.review import review
     from strategies.review.words import found_in, headline, review_json, screen
 
-    done = review(directory, ReviewOptions(**asked["wishes"]))
+    done = review(directory, ReviewOptions(**asked["wishes"]), lambda said: print(said, file=sys.stderr, flush=True))
     values = review_json(done)
     if asked["out"]:
         trials = [trial for trial in (done.trial, done.beside) if trial is not None]

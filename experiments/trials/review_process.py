@@ -64,7 +64,8 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
         status = _run(copy, request, place, wishes.seconds)
         if status is None:
             raise InputError(
-                f"{app} was not reviewed within {wishes.seconds / 60:g} minutes: accepted is --quick, or more --minutes"
+                f"{app} was not reviewed within {wishes.seconds / 60:g} minutes, and the last thing said was "
+                f"{_last_line(place)!r}: accepted is --quick, or more --minutes"
             )
         if not told.is_file():
             raise InputError(f"the process that reviewed {app} ended with status {status}: {_last_line(place)}")

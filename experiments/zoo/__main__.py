@@ -1,12 +1,13 @@
 """Hunt the animals of the zoo: `python -m experiments.zoo [--only NAME,...] [--quick] [--processes N] [--out DIR]`.
 
 Every animal has to be called violated, and every honest mechanism must not be. Prints one table; with `--out` writes
-zoo.csv and sharp-edges.md. The exit status is 1 where an animal got away or an honest mechanism was accused.
+zoo.csv and sharp-edges.md as they come, and a second call goes on after the rows of the same rule. The exit status is
+1 where an animal got away or an honest mechanism was accused.
 """
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from rich.table import Table
 from experiments.cli.main import guarded
 from experiments.zoo.animal import Animal, Honest
 from experiments.zoo.animals import ANIMALS
-from experiments.zoo.hunt import BUDGET, QUICK, TrialRow, hunt, problems, write_csv
+from experiments.zoo.honest import HONEST
+from experiments.zoo.hunt import BUDGETS, TrialRow, hunt, problems, read_csv, rule_of, write_csv
 from experiments.zoo.page import told, write_page
 from fl_audit.errors import InputError, require
 
@@ -55,6 +57,13 @@ def _show(status: Status, name: str, words: str) -> None:
     status.update(f"{name}: {words}")
 
 
+def _write(done: Mapping[str, TrialRow], out: Path) -> None:
+    """Write all rows, and the page of the animals among them."""
+    write_csv(list(done.values()), out / "zoo.csv")
+    caught = {animal: done[animal.name] for animal in ANIMALS if animal.name in done}
+    write_page(caught, {one.name: done[one.name] for one in HONEST if one.name in done}, out / "sharp-edges.md")
+
+
 def main() -> None:
     """Hunt, print the table, and write it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -68,21 +77,19 @@ def main() -> None:
     twins = list({animal.twin.name: animal.twin for animal in animals}.values())
     console = Console(width=200)
     mechanisms: list[Animal | Honest] = [*animals, *twins]
-    budget = QUICK if options.quick else BUDGET
-    rows = list[tuple[Animal | Honest, TrialRow]]()
+    budgets = BUDGETS[:1] if options.quick else BUDGETS
+    path = options.out / "zoo.csv" if options.out else None
+    done = read_csv(path, rule_of(budgets)) if path else {}
     with console.status("starting") as status:
         for what in mechanisms:
-            row = hunt(what, budget, options.processes, tell=partial(_show, status, what.name))
-            rows.append((what, row))
-            console.print(f"{row.name}: {row.verdict} in {row.seconds:.0f} s", style="dim")
+            if what.name not in done:
+                done[what.name] = hunt(what, budgets, options.processes, tell=partial(_show, status, what.name))
+                console.print(f"{what.name}: {done[what.name].verdict} in {done[what.name].seconds:.0f} s", style="dim")
+            if options.out:
+                _write(done, options.out)
+    rows = [(what, done[what.name]) for what in mechanisms]
     console.print(table(rows))
     console.print("Seconds in brackets are those of all processors together.")
-    if options.out:
-        write_csv([row for _, row in rows], options.out / "zoo.csv")
-        caught = {what: row for what, row in rows if isinstance(what, Animal)}
-        write_page(
-            caught, {row.name: row for what, row in rows if isinstance(what, Honest)}, options.out / "sharp-edges.md"
-        )
     found = problems(rows)
     print("\n".join(found) or "every animal is caught, and no honest mechanism is")
     sys.exit(1 if found else 0)

@@ -1,21 +1,29 @@
 """Hunting animals: every claim is held against games, and what came of it becomes a row of one table."""
 
 import csv
+import inspect
 import resource
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from hashlib import sha256
 from pathlib import Path
 
 from experiments.zoo.animal import Animal, Honest
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.trial import Budget, Tell, Trial
+from fl_audit.laboratory import features, leads, rules, trial
+from fl_audit.laboratory.trial import QUICK, Budget, Tell, Trial
 from fl_audit.whole_files import whole_file
+from strategies.games import cast, kinds, models
 from strategies.games.campaign import hold_to_claim
 
-BUDGET = Budget(pilot=400, stages=(600, 2000, 8000), shares=(0.3, 0.3, 0.4), tried=3, most=6, deep=2, until_broken=True)
-"""Enough games to catch every animal; a trial ends with the first lead that breaks the claim."""
-QUICK = Budget(pilot=80, stages=(400, 1200), shares=(0.5, 0.5), tried=2, most=4, deep=1, until_broken=True)
+BUDGETS = tuple(replace(budget, until_broken=True) for budget in (QUICK, Budget()))
+"""Those of `fl-audit strategy`, quick and full: the full one is played where the quick one finds nothing.
+
+A trial ends with the first lead that breaks the claim.
+"""
+CONFIDENCE = 1 - 0.05 / len(BUDGETS)
+"""Of each of the trials, so that a claim that holds is called violated by neither with a probability of 95 %."""
 
 FLOATING = "floating-point leak"
 """Of a mechanism that keeps its claim about real numbers, and whose low bits tell more."""
@@ -45,6 +53,8 @@ class TrialRow:
         That it took.
     processor_seconds
         That it took on all cores together: on busy machines `seconds` says little.
+    rule
+        Digest of the rule by which it was hunted.
     """
 
     name: str
@@ -60,10 +70,21 @@ class TrialRow:
     games: int
     seconds: float
     processor_seconds: float
+    rule: str = ""
+
+
+def rule_of(budgets: Sequence[Budget]) -> str:
+    """Return a digest of how animals are hunted: the budgets, and the code that finds and judges leads."""
+    code = [inspect.getsource(module) for module in (features, leads, rules, trial, cast, kinds, models)]
+    return sha256("\n".join([repr(budgets), *code]).encode()).hexdigest()[:8]
 
 
 def hunt(
-    what: Animal | Honest, budget: Budget = BUDGET, processes: int = 2, seed: int = 0, tell: Tell = lambda _: None
+    what: Animal | Honest,
+    budgets: Sequence[Budget] = BUDGETS,
+    processes: int = 2,
+    seed: int = 0,
+    tell: Tell = lambda _: None,
 ) -> TrialRow:
     """Hold one mechanism to its claim, and return the row of the table.
 
@@ -71,8 +92,8 @@ def hunt(
     ----------
     what
         An animal or an honest mechanism.
-    budget
-        How many games.
+    budgets
+        How many games, in trials of which each is the last if it finds something.
     processes
         Games played at the same time.
     seed
@@ -80,11 +101,16 @@ def hunt(
     tell
         Takes progress.
     """
-    start, processor = time.monotonic(), _processor_seconds()
-    trial = hold_to_claim(
-        what.subject, what.claim, budget=budget, seed=seed, processes=processes, only=what.games, tell=tell
-    )
-    return _row(what, trial, time.monotonic() - start, _processor_seconds() - processor)
+    start, processor, rule = time.monotonic(), _processor_seconds(), rule_of(budgets)
+    for budget in budgets:
+        came = hold_to_claim(
+            what.subject, what.claim, budget=budget, confidence=CONFIDENCE, seed=seed, processes=processes,
+            only=what.games, tell=tell,
+        )  # fmt: skip
+        row = _row(what, came, time.monotonic() - start, _processor_seconds() - processor)
+        if not problems([(what, row)]) and isinstance(what, Animal):
+            break
+    return replace(row, rule=rule)
 
 
 def _processor_seconds() -> float:
@@ -125,6 +151,22 @@ def problems(rows: Sequence[tuple[Animal | Honest, TrialRow]]) -> list[str]:
         if isinstance(what, Honest) and is_caught:
             found.append(f"{row.name} is honest, and was called violated in {row.game!r} by {row.group!r}")
     return found
+
+
+def read_csv(path: Path, rule: str) -> dict[str, TrialRow]:
+    """Return the rows of a table that were hunted by a rule, by name; none if there is no such file.
+
+    Parameters
+    ----------
+    path, rule
+        The file of the table, and the name of the rule.
+    """
+    if not path.exists():
+        return {}
+    numbers = {field.name: field.type for field in fields(TrialRow) if field.type in (int, float)}
+    with path.open(newline="") as file:
+        rows = [entry for entry in csv.DictReader(file) if entry["rule"] == rule]
+    return {row["name"]: TrialRow(**row | {name: kind(row[name]) for name, kind in numbers.items()}) for row in rows}
 
 
 def write_csv(rows: Sequence[TrialRow], path: Path) -> None:

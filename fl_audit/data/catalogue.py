@@ -295,6 +295,24 @@ def is_found(name: str, data_dir: str | None = None) -> bool:
     return True
 
 
+_BROUGHT: dict[DataSpec, Source] = {}
+"""What was brought to this process, in place of what files here may hold."""
+
+
+def bring_source(spec: DataSpec, source: Source) -> None:
+    """Have `load_source` return these data, and forget others that were brought before.
+
+    Parameters
+    ----------
+    spec
+        Of the data that are asked for.
+    source
+        What is returned.
+    """
+    _BROUGHT.clear()
+    _BROUGHT[spec] = source
+
+
 def load_source(spec: DataSpec) -> Source:
     """Return the data set that `spec` names; its arrays are shared between callers and read-only.
 
@@ -308,6 +326,8 @@ def load_source(spec: DataSpec) -> Source:
     >>> load_source(DataSpec("digits")).feature_shape
     (64,)
     """
+    if spec in _BROUGHT:
+        return _BROUGHT[spec]
     directory = data_directory(spec.data_dir)
     # The cache must see the directory itself: the environment variable may change between calls.
     return _load(replace(spec, data_dir=None if directory is None else str(directory)))

@@ -13,6 +13,7 @@ from fl_audit.adversaries.residuals import Residuals
 from fl_audit.arrays import Flags, Floats, Integers
 from fl_audit.evidence.belief.innovations import increments_of
 from fl_audit.evidence.belief.measured import Measured
+from fl_audit.evidence.inversion import Drawn
 from fl_audit.evidence.membership.one_target import OneTargetScores, one_target_scores
 from fl_audit.evidence.origin import Provenance, Unprotected
 from fl_audit.evidence.reconstruction import ranks_of_truth
@@ -49,6 +50,7 @@ class RunFacts:
     # Share of the most frequent class among the test records; None where it is not known.
     commonest: float | None = None
     canaries: CanaryFacts | None = None  # what is known of the canaries; None where there are none
+    drawn: Drawn | None = None  # pictures that could be drawn of records; None where none are asked for
 
     @property
     def has_promise(self) -> bool:

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import count
-from typing import NamedTuple, assert_never
+from itertools import count, islice
+from typing import NamedTuple, TypeVar, assert_never
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
-from fl_audit.arrays import Flags, Floats, Integers
+from fl_audit.arrays import Flags, Floats, Floats32, Integers
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.client_neighbours import stand_in_shard
 from fl_audit.data.crafted import alone, with_crafted
@@ -29,6 +29,8 @@ _COORDINATES = 4096
 """Most coordinates that the public directions live on: directions over a large model would not stay in cache."""
 _SERIALS = count()
 
+T = TypeVar("T")
+
 
 def number_of_directions(parameters: int) -> int:
     """Return along how many public directions the noise of a model is looked at: at most half of its parameters."""
@@ -40,6 +42,14 @@ class RawRecords(NamedTuple):
 
     inside: Records  # D
     replacement: Records | None  # what stands in D' in the place of the differing unit; None if nothing does
+
+
+class HeldOut(NamedTuple):
+    """What clients never see."""
+
+    test: Records  # held-out records
+    population: Records  # records outside D and D'
+    spare: Integers  # positions outside D of the records that serve for nothing
 
 
 @lru_cache(maxsize=4)
@@ -57,25 +67,22 @@ class Game:
     """
 
     public: PublicGame  # what it follows from
-    training: Examples  # D as tensors
+    training: Examples  # D as tensors; none of it where a client has what it holds alone: see `travelling`
     # What stands in D' in the place of the differing unit: a record x', or the shard of a stand-in; None when D' is D
     # without the unit.
     replacement: Examples | None
     shards: tuple[Integers, ...]  # indices of D per client; a client reads its own only
     victim: int  # client that holds the differing unit
-    # `test_records`, `population_records`: held-out records, and records outside D and D'.
-    test_records: Records
-    population_records: Records
+    held_out: HeldOut | None  # records for tests and for the population sample; None in the hands of a client
     classes: int  # number of classes
     model: StackedModel  # the model, run in all worlds at once
     # The frozen core that all records pass through before the model reads them; None if there is none.
     core: VggCore | None = None
     raw: RawRecords | None = None  # the records as owners hold them, where they randomise them; None elsewhere
-    # Positions outside D of the records that serve for nothing: not in D', nor in the population sample.
-    spare: Integers = field(default_factory=lambda: np.empty(0, np.int64), repr=False, compare=False)
     # Number of the game in this process, under which others keep what they derive from it.
     serial: int = field(default_factory=_SERIALS.__next__, init=False, repr=False, compare=False)
     _held: dict[tuple[int, bool], Examples] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _raw: dict[int, Floats32] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def unit(self) -> Unit:
@@ -87,7 +94,7 @@ class Game:
         """Number of units in D: of records, or of clients."""
         match self.unit:
             case Unit.RECORD:
-                return len(self.training.labels)
+                return self.public.records
             case Unit.CLIENT:
                 return len(self.shards)
             case _:
@@ -101,7 +108,8 @@ class Game:
     @property
     def insiders(self) -> tuple[int, ...]:
         """The clients that attack: the first ones that are not the victim."""
-        return tuple(client for client in range(len(self.shards)) if client != self.victim)[: self.public.insiders]
+        others = (client for client in range(len(self.shards)) if client != self.victim)
+        return tuple(islice(others, self.public.insiders))
 
     @property
     def insider(self) -> int:
@@ -110,8 +118,8 @@ class Game:
 
     def colluders(self, insider: int) -> tuple[int, ...]:
         """Return the clients whose noise an insider knows beside its own: those that follow it, but the victim."""
-        others = [(insider + step) % len(self.shards) for step in range(1, len(self.shards))]
-        return tuple(client for client in others if client != self.victim)[: self.public.standpoint.colluders]
+        others = ((insider + step) % len(self.shards) for step in range(1, len(self.shards)))
+        return tuple(islice((one for one in others if one != self.victim), self.public.standpoint.colluders))
 
     @cached_property
     def targets(self) -> Integers:
@@ -144,6 +152,21 @@ class Game:
             case _:
                 assert_never(self.unit)
 
+    @property
+    def test_records(self) -> Records:
+        """Held-out records."""
+        return _required(self.held_out).test
+
+    @property
+    def population_records(self) -> Records:
+        """Records outside D and D'."""
+        return _required(self.held_out).population
+
+    @property
+    def spare(self) -> Integers:
+        """Positions outside D of the records that serve for nothing."""
+        return _required(self.held_out).spare
+
     @cached_property
     def test(self) -> Examples:
         """Held-out examples; made when they are asked for, which clients never do."""
@@ -161,7 +184,9 @@ class Game:
     @cached_property
     def differing(self) -> Examples:
         """What D holds and D' does not: x, or the victim's shard; of many targets what all of them hold."""
-        return self.training.take(self.target_records)
+        if self.public.plays_membership:
+            return self.training.take(self.target_records)
+        return self.shard(self.victim).take(np.flatnonzero(self.differs(self.victim)))
 
     @cached_property
     def common(self) -> Examples:
@@ -178,20 +203,36 @@ class Game:
         found = _orthonormal(self.public.data_seed, size, number_of_directions(self.model.layout.size))
         return found.to(self.public.device)
 
-    def targets_of(self, client: int) -> tuple[int, ...]:
-        """Return the targets of the game that a client holds: what it is told the secret of."""
+    @cached_property
+    def owner_of_records(self) -> Integers:
+        """Which client holds each record of D."""
+        owner = np.empty(self.public.records, np.int64)
+        owner[np.concatenate(self.shards)] = np.repeat(np.arange(len(self.shards)), [len(one) for one in self.shards])
+        return owner
+
+    @cached_property
+    def holders(self) -> dict[int, tuple[int, ...]]:
+        """The clients that hold targets of the game, with these: what each is told the secret of."""
         match self.unit:
             case Unit.RECORD:
-                return tuple(np.flatnonzero(np.isin(self.targets, self.shards[client])).tolist())
+                owner = self.owner_of_records[self.targets]
+                return {int(one): tuple(np.flatnonzero(owner == one).tolist()) for one in np.unique(owner)}
             case Unit.CLIENT:
-                return tuple(np.flatnonzero(self.targets == client).tolist())
+                return {int(client): (target,) for target, client in enumerate(self.targets)}
             case _:
                 assert_never(self.unit)
+
+    def targets_of(self, client: int) -> tuple[int, ...]:
+        """Return the targets of the game that a client holds."""
+        return self.holders.get(client, ())
 
     def honest_shard(self, client: int) -> Examples:
         """Return what a client holds in every world: its shard, without the differing unit; taken once."""
         if (client, False) not in self._held:
-            self._held[client, False] = self.training.take(self.shards[client][~self.differs(client)])
+            stays = ~self.differs(client)
+            # Most clients hold nothing that differs, and nothing is held twice.
+            whole = self.shard(client)
+            self._held[client, False] = whole if stays.all() else whole.take(np.flatnonzero(stays))
         return self._held[client, False]
 
     def shard(self, client: int) -> Examples:
@@ -199,6 +240,34 @@ class Game:
         if (client, True) not in self._held:
             self._held[client, True] = self.training.take(self.shards[client])
         return self._held[client, True]
+
+    def raw_features(self, client: int) -> Floats32:
+        """Return the features of a client's shard as it holds them, and after them those of what stands in for it.
+
+        Only where owners randomise their records.
+        """
+        if client not in self._raw:
+            assert self.raw is not None, "a game with a randomiser keeps the records"
+            shard, instead = self.raw.inside.features[self.shards[client]], self.raw.replacement
+            holds_both = client == self.victim and instead is not None
+            return np.concatenate([shard, _required(instead).features]) if holds_both else shard
+        return self._raw[client]
+
+    def receive(self, client: int, shard: Examples, raw: Floats32 | None) -> None:
+        """Take what a client holds, where the game has no data of its own: see `fl_audit.game.travelling`.
+
+        Parameters
+        ----------
+        client
+            Its number.
+        shard
+            Its records.
+        raw
+            The features of what it randomises, before it does; None where it does not.
+        """
+        self._held[client, True] = shard
+        if raw is not None:
+            self._raw[client] = raw
 
     def present(self, client: int, membership: Membership) -> Flags:
         """Return which records of a client's shard are in, (worlds, records), by which of its targets are.
@@ -256,9 +325,19 @@ class Game:
         return losses
 
 
+_BROUGHT: dict[PublicGame, Game] = {}
+"""Games that were brought to this process, which has no data of them."""
+
+
+def bring(game: Game) -> None:
+    """Have `load_game` return this game in this process, and read nothing."""
+    _BROUGHT[game.public] = game
+    load_game.cache_clear()
+
+
 @lru_cache(maxsize=4)
 def load_game(public: PublicGame) -> Game:
-    """Load the data of a game and build its model.
+    """Load the data of a game and build its model, or return the game that was brought here.
 
     Raises
     ------
@@ -266,6 +345,8 @@ def load_game(public: PublicGame) -> Game:
         If data or model cannot be used.
     """
     require_device(public.device)
+    if public in _BROUGHT:
+        return _BROUGHT[public]
     source = load_source(public.data)
     split = select_records(source, public.records, public.test_records, public.data_seed)
     shards = partition_records(
@@ -298,13 +379,15 @@ def load_game(public: PublicGame) -> Game:
         replacement=None if outside.replacement is None else read(outside.replacement),
         shards=shards,
         victim=victim,
-        test_records=split.test,
-        population_records=split.test if population is None else _required(split.outside).take(population),
+        held_out=HeldOut(
+            split.test,
+            split.test if population is None else _required(split.outside).take(population),
+            np.setdiff1d(outside.left, [] if population is None else population),
+        ),
         classes=split.inside.classes,
         model=model,
         core=core,
         raw=None if public.randomiser is None else RawRecords(inside, outside.replacement),
-        spare=np.setdiff1d(outside.left, [] if population is None else population),
     )
 
 
@@ -343,6 +426,6 @@ def _population(public: PublicGame, left: Integers) -> Integers | None:
     return np.sort(draw.choice(left, size=min(public.population_records, len(left)), replace=False))
 
 
-def _required(outside: Records | None) -> Records:
-    assert outside is not None, "what is outside D was drawn from"
-    return outside
+def _required(value: T | None) -> T:
+    assert value is not None, "nobody asks for what this party does not have"
+    return value

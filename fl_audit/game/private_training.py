@@ -58,10 +58,9 @@ def trained_privately(
     canaries
         Records beside its shard; None is none.
     """
-    shard = game.shards[client]
-    examples, present = game.training.take(shard), None
+    examples, present = game.shard(client), None
     if is_in is not None:
-        present = np.ones((len(models), len(shard)), dtype=np.bool_)
+        present = np.ones((len(models), examples.count), dtype=np.bool_)
         present[:, game.differs(client)] = is_in[:, None]
     sources = [
         generator(draws.seed, Purpose.CLIENT_TRAINING, world=world, round=server_round) for world in draws.worlds

@@ -13,11 +13,9 @@ to tell perturbed records from others.
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from fl_audit.arrays import Floats32
 from fl_audit.data.record_stage import Lean, randomised
 from fl_audit.game.examples import Examples
 from fl_audit.game.game import Game
@@ -80,7 +78,7 @@ def randomised_records(game: Game, client: int, seed: int, world: int, first: in
     """
     assert game.public.randomiser is not None, "asked only where records are randomised"
     source = generator(seed, Purpose.RECORD_RANDOMISER, world=world, client=client)
-    return randomised(game.public.randomiser, _own_features(game, client)[:first], source)
+    return randomised(game.public.randomiser, game.raw_features(client)[:first], source)
 
 
 def _of_worlds(game: Game, client: int, draws: OwnDraws) -> list[Tensor]:
@@ -94,15 +92,6 @@ def _of_worlds(game: Game, client: int, draws: OwnDraws) -> list[Tensor]:
             _HELD.hold(key, tensor)
         found.append(tensor)
     return found
-
-
-def _own_features(game: Game, client: int) -> Floats32:
-    """Return the features of a client's shard, and after them those of what stands in for its differing unit."""
-    assert game.raw is not None, "a game with a randomiser keeps the records"
-    shard = game.raw.inside.features[game.shards[client]]
-    if client != game.victim or game.raw.replacement is None:
-        return shard
-    return np.concatenate([shard, game.raw.replacement.features])
 
 
 def _read_by_model(game: Game, records: Lean) -> Tensor:

@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError, require
-from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta, gdp_epsilon
+
+LESSONS = 20
+"""Games at the start that are not counted: the first half teaches, the second tells which features guess well."""
 
 _DELTAS = (1e-5, 1e-3, 0.01, 0.05, 0.1)
 """Where the curve of a claim about Gaussian noise is held against games; its total variation is a sixth place."""
@@ -79,7 +81,21 @@ class StatedClaim:
     @property
     def mu(self) -> float | None:
         """The Gaussian-DP parameter of a claim about Gaussian noise; None of the other kind."""
-        return None if self.noise_multiplier is None else gaussian_mu(self.noise_multiplier, self.rounds)
+        if self.noise_multiplier is None:
+            return None
+        from fl_audit.privacy.gaussian import gaussian_mu
+
+        return gaussian_mu(self.noise_multiplier, self.rounds)
+
+    @property
+    def allowed_mu(self) -> float:
+        """The largest shift over spread that the claim leaves room for, were the noise Gaussian."""
+        if self.mu is not None:
+            return self.mu
+        from fl_audit.privacy.gaussian import gdp_mu
+
+        assert self.epsilon is not None
+        return gdp_mu(self.epsilon, max(self.delta, 1e-12))
 
     @property
     def limits(self) -> tuple[Limit, ...]:
@@ -87,6 +103,8 @@ class StatedClaim:
         if self.mu is None:
             assert self.epsilon is not None
             return (Limit(self.epsilon, self.delta),)
+        from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
+
         variation = gdp_delta(0.0, self.mu)
         curve = [Limit(gdp_epsilon(delta, self.mu), delta) for delta in _DELTAS if delta < variation]
         # Noise so little that the total variation rounds to 1 excludes nothing there.
@@ -104,6 +122,8 @@ class StatedClaim:
     def success(self) -> float:
         """The largest probability with which a fair coin may be guessed if the claim holds (prior 1/2)."""
         if self.mu is not None:
+            from fl_audit.privacy.gaussian import gdp_delta
+
             return (1 + gdp_delta(0.0, self.mu)) / 2
         from math import expm1
 

@@ -7,6 +7,7 @@ from typing import Any, assert_never
 
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.claim import Limit
+from fl_audit.laboratory.leads import least_shift
 from fl_audit.laboratory.noise import NoiseReading, noise_reading
 from fl_audit.laboratory.trial import Attempt, Refusal, Trial
 
@@ -106,7 +107,15 @@ def opening(trial: Trial) -> str:
     """Return what became of the claim, in one sentence, and whether floating-point arithmetic tells in another one."""
     verdict = trial.verdict if trial.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) else Verdict.INCONCLUSIVE
     said = f"{str(verdict).capitalize()}: {claim_words(trial)}"
-    return " ".join(part for part in (said, floating_words(trial)) if part)
+    return " ".join(part for part in (said, time_words(trial), floating_words(trial)) if part)
+
+
+def time_words(trial: Trial) -> str:
+    """Return what the time was too short for, in a sentence; empty if it was enough."""
+    left = f"{len(trial.unplayed)} kinds of games were not played" if trial.unplayed else ""
+    leads = f"{len(trial.untried)} leads were not tried" if trial.untried else ""
+    said = " and ".join(part for part in (left, leads) if part)
+    return f"The time ran out: {said}, and the verdict is about the others." if said else ""
 
 
 def floating_words(trial: Trial) -> str:
@@ -122,6 +131,25 @@ def floating_words(trial: Trial) -> str:
     )
 
 
+def could_find(trial: Trial) -> float:
+    """Return how many times too little Gaussian noise the games mostly find, in the kinds that were followed farthest.
+
+    At least 1; infinite where these numbers of games find none.
+    """
+    reaches = [least_shift(attempt.lead.limit, attempt.games, 1 - attempt.confidence) for attempt in trial.attempts]
+    return max(1.0, min(reaches, default=math.inf) / max(trial.claim.allowed_mu, 1e-300))
+
+
+def _reach_words(trial: Trial) -> str:
+    ratio = could_find(trial)
+    if not math.isfinite(ratio):
+        return "These numbers of games could find mechanisms without noise at best."
+    return (
+        f"Nine of ten such audits find noise that is {ratio:.2g} times too small, where they look; a smaller lack may "
+        "pass."
+    )
+
+
 def claim_words(trial: Trial) -> str:
     """Return what became of the claim, in a sentence that goes on after the verdict."""
     broken = sum(attempt.is_broken for attempt in trial.attempts)
@@ -131,9 +159,11 @@ def claim_words(trial: Trial) -> str:
             return f"{ways} told more than the claim allows ({trial.claim.words})."
         case Verdict.CONSISTENT:
             return (
-                f"no game told more than the claim allows ({trial.claim.words}). This is no proof: it "
-                "covers the games that were played, at their numbers."
+                f"no game told more than the claim allows ({trial.claim.words}). This is no proof: it covers the games "
+                f"that were played, at their numbers. {_reach_words(trial)}"
             )
+        case Verdict.INCONCLUSIVE if trial.untried or (trial.unplayed and not trial.attempts):
+            return f"there was no time for the games that try the leads ({trial.claim.words})."
         case Verdict.INCONCLUSIVE if not trial.attempts:
             return f"no kind of game could be played to its end ({trial.claim.words})."
         case Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED | Verdict.NO_PROMISE:
@@ -179,7 +209,11 @@ def trial_json(trial: Trial, found: tuple[Finding, ...], limits: tuple[Limit, ..
         },
         "game": None if worst is None else worst.lead.kind,
         "findings": [_finding_json(finding) for finding in found],
+        "could_find_times_too_little_noise": _finite(could_find(trial)),
         "floating_point": floating_words(trial) or None,
+        "unplayed": list(trial.unplayed),
+        "untried": list(trial.untried),
+        "passed_over": list(trial.passed_over),
         "refusals": [
             {
                 "game": refusal.kind,

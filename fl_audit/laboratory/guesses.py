@@ -18,7 +18,7 @@ from fl_audit.errors import require
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.laboratory.causes import cause_of
-from fl_audit.laboratory.claim import Limit, StatedClaim
+from fl_audit.laboratory.claim import LESSONS, Limit, StatedClaim
 from fl_audit.laboratory.features import LOW_BITS, along, feature_groups
 from fl_audit.laboratory.leads import Lead, leads
 from fl_audit.laboratory.rules import Rule, learned_rule
@@ -26,9 +26,8 @@ from fl_audit.laboratory.seen import Games
 from fl_audit.laboratory.transcript import telling_lines
 from fl_audit.laboratory.trial import Attempt, Trial
 
-LESSONS = 20
-"""Games at the start that are not counted: the first half teaches, the second tells which features guess well."""
-_BLOCK = 10  # fewest games after which everything is learned anew
+_BLOCK = 10
+"""Fewest games after which everything is learned anew."""
 _HEAD_START = 1.5
 """By how many standard deviations of mere luck another group has to lead before it takes the place of the first."""
 
@@ -168,11 +167,20 @@ def fewest_games(claim: StatedClaim, confidence: float = 0.95) -> int:
 
 
 class _Guesses(NamedTuple):
-    """The guesses that count."""
+    """The guesses that count.
 
-    right: Flags  # whether each was right, bool (guesses,)
-    scores: Floats  # the scores behind them, less the threshold, shape (guesses,)
-    # `group`, `rule`: what was looked at most, and its last rule.
+    Parameters
+    ----------
+    right
+        Whether each was right, bool (guesses,).
+    scores
+        The scores behind them, less the threshold, shape (guesses,).
+    group, rule
+        What was looked at most, and its last rule.
+    """
+
+    right: Flags
+    scores: Floats
     group: str
     rule: Rule
 

@@ -11,9 +11,10 @@ from fl_audit.arrays import Flags, Floats
 from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.laboratory.claim import Limit
-from fl_audit.laboratory.features import feature_groups
+from fl_audit.laboratory.features import LOW_BITS, feature_groups
 from fl_audit.laboratory.rules import Rule, learned_rule
 from fl_audit.laboratory.seen import Games
+from fl_audit.search import last_true
 
 METHODS = (BoundMethod.ORDER_STATISTIC, BoundMethod.CLOPPER_PEARSON)
 """The bounds that assume nothing of the scores."""
@@ -25,6 +26,8 @@ _RANKING_CONFIDENCE = 0.8
 """Confidence of bounds that rank leads; nothing is certified by it."""
 _RANKING_QUANTILE = 2.3
 """Standard errors that a bound of fresh games is expected to lose on each of its two rates."""
+_POWER = 0.9
+"""Standard errors on either rate that make it likely that a shift is shown; together about 1.28 of them."""
 _RATES = np.geomspace(1e-4, 0.5, 200)
 """Rates of false alarms at which a bound is expected."""
 
@@ -61,9 +64,9 @@ class Lead:
 
 
 def leads(kind: str, games: Games, present: Flags, limits: tuple[Limit, ...], fresh: int) -> list[Lead]:
-    """Return a lead for every group of features, the best first.
+    """Return the best lead of all groups of features, and the best of those that look at low bits alone.
 
-    Half of the games teach the rules and the other half ranks them, after which the rules are learned on all of them.
+    Half of the games teach the rules and the other half ranks them, after which the best are learned on all of them.
 
     Parameters
     ----------
@@ -77,16 +80,26 @@ def leads(kind: str, games: Games, present: Flags, limits: tuple[Limit, ...], fr
         What follows from the claim.
     fresh
         How many games may try a lead: few games prove little at a small delta.
+
+    Returns
+    -------
+    list
+        The one with the larger margin first.
     """
     teaches = _half(present)
+    truth, groups = present[~teaches], feature_groups(games)
+    ranked = list[tuple[float, Limit, str, Floats]]()
+    for group, features in groups.items():
+        scores = learned_rule(features[teaches], present[teaches])(features[~teaches])
+        margin, limit = margin_of(scores, truth, limits, fresh // 2)
+        ranked.append((margin, limit, group, scores))
+    ranked.sort(key=lambda entry: -entry[0])
+    best = [next((entry for entry in ranked if (entry[2] in LOW_BITS) == low), None) for low in (False, True)]
     found = []
-    for group, features in feature_groups(games).items():
-        rule = learned_rule(features[teaches], present[teaches])
-        scores, truth = rule(features[~teaches]), present[~teaches]
-        margin, limit, method = max(_margins(scores, truth, limits, fresh // 2), key=lambda entry: entry[0])
-        final = learned_rule(features, present)
-        threshold = _best_threshold(final(features), present)
-        found.append(Lead(kind, group, final, limit, method, margin, threshold))
+    for margin, limit, group, scores in (entry for entry in best if entry is not None):
+        rule = learned_rule(groups[group], present)
+        threshold = _best_threshold(rule(groups[group]), present)
+        found.append(Lead(kind, group, rule, limit, _method(scores, truth, limit.delta), margin, threshold))
     return sorted(found, key=lambda lead: -lead.margin)
 
 
@@ -98,29 +111,107 @@ def _half(present: Flags) -> Flags:
     return mask
 
 
-def _margins(
-    scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: int
-) -> list[tuple[float, Limit, BoundMethod]]:
-    """Return how far every limit will be passed: by the shift of the scores, or by their tails, whichever says more."""
-    one, zero = scores[truth], scores[~truth]
+def margin_of(scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: int) -> tuple[float, Limit]:
+    """Return how far a limit will be passed, and which: by the shift of the scores, or by their tails.
+
+    Parameters
+    ----------
+    scores, truth
+        Scores, and whether D was played, shape (games,); both have to appear.
+    limits
+        What follows from the claim.
+    fresh
+        Games of either truth that will try it.
+    """
+    one, zero = np.sort(scores[truth]), np.sort(scores[~truth])
     mu = _cautious_shift(one, zero)
+    shifted, tails = (ndtr(mu + ndtri(_RATES)), _RATES), _cautious_rates(one, zero)
     entries = []
     for limit in limits:
-        by_shift = _expected_epsilon(mu, limit.delta, fresh)
-        for method in METHODS if limit.delta < _LARGE_DELTA else METHODS[::-1]:
-            by_tail = epsilon_lower_bound(one, zero, limit.delta, _RANKING_CONFIDENCE, method).epsilon
-            # The second term decides between methods, and between leads that no number of games could tell apart.
-            entries.append((max(by_shift, by_tail) - limit.epsilon + 1e-3 * by_tail + 1e-6 * mu, limit, method))
-    return entries
+        by_shift, by_tail = (expected_epsilon(*rates, limit.delta, fresh) for rates in (shifted, tails))
+        # What is added decides between leads that no number of games could tell apart.
+        entries.append((max(by_shift, by_tail) - limit.epsilon + 1e-6 * mu, limit))
+    return max(entries, key=lambda entry: entry[0])
 
 
-def _expected_epsilon(mu: float, delta: float, fresh: int) -> float:
-    """Return about the epsilon that so many fresh games of either truth would prove of normal scores."""
-    lost = _RANKING_QUANTILE / math.sqrt(fresh)
-    found = ndtr(mu + ndtri(_RATES))
+def _cautious_rates(one: Floats, zero: Floats) -> tuple[Floats, Floats]:
+    """Return rates of right and of false alarms at thresholds on either side, with a standard error against us.
+
+    Parameters
+    ----------
+    one, zero
+        Scores under D and D', ascending.
+    """
+    thresholds = np.unique(np.concatenate([one, zero]))[:-1]
+    shares = [1 - np.searchsorted(group, thresholds, side="right") / group.size for group in (one, zero)]
+    # An alarm for D above a threshold, or for D' at and below it.
+    pairs = ((shares[0], one.size, shares[1], zero.size), (1 - shares[1], zero.size, 1 - shares[0], one.size))
+    found, alarms = [], []
+    for hits, of_hits, wrong, of_wrong in pairs:
+        hits, wrong = (hits * of_hits + 0.5) / (of_hits + 1), (wrong * of_wrong + 0.5) / (of_wrong + 1)
+        found.append(hits - np.sqrt(hits * (1 - hits) / of_hits))
+        alarms.append(wrong + np.sqrt(wrong * (1 - wrong) / of_wrong))
+    return np.maximum(np.concatenate(found), 0.0), np.minimum(np.concatenate(alarms), 1.0)
+
+
+def _method(scores: Floats, truth: Flags, delta: float) -> BoundMethod:
+    """Return the bound that says more of these scores; none of them certifies anything here."""
+    methods = METHODS if delta < _LARGE_DELTA else METHODS[::-1]
+    one, zero = scores[truth], scores[~truth]
+    return max(methods, key=lambda one_of: epsilon_lower_bound(one, zero, delta, _RANKING_CONFIDENCE, one_of).epsilon)
+
+
+def expected_epsilon(
+    found: Floats, alarms: Floats, delta: float, fresh: int, quantile: float = _RANKING_QUANTILE
+) -> float:
+    """Return about the epsilon that fresh games will prove of a rule, at the best of its thresholds; below 0 for none.
+
+    Parameters
+    ----------
+    found, alarms
+        Rates of D and of D' taken for D, by threshold, each from 0 to 1.
+    delta
+        At least 0, below 1.
+    fresh
+        Games of either truth.
+    quantile
+        Standard errors that are lost on either rate.
+    """
+    if not found.size:
+        return -math.inf
+    lost = quantile / math.sqrt(fresh)
     at_least = found - lost * np.sqrt(found * (1 - found)) - delta
-    at_most = _RATES + lost * np.sqrt(_RATES * (1 - _RATES)) + lost**2
-    return max(0.0, float(np.max(np.log(np.maximum(at_least, 1e-300) / at_most))))
+    at_most = alarms + lost * np.sqrt(alarms * (1 - alarms)) + lost**2
+    return float(np.max(np.log(np.maximum(at_least, 1e-300) / at_most)))
+
+
+def least_shift(limit: Limit, games: int, level: float) -> float:
+    """Return the least shift, in spreads of normal releases, that so many fresh games mostly show to break a limit.
+
+    Mostly: in about nine of ten trials that follow it (simulated in `tests/laboratory`).
+
+    Parameters
+    ----------
+    limit
+        What follows from the claim.
+    games
+        How many fresh games try it; four fifths of them measure, and half of those are of either truth.
+    level
+        1 - confidence of the bound, in (0, 0.5).
+
+    Returns
+    -------
+    float
+        Infinite where no shift shows it with so few.
+    """
+    quantile = float(ndtri(1 - level / 2)) + _POWER
+    fresh = max(1, int(0.4 * games))
+
+    def is_hidden(mu: float) -> bool:
+        found = ndtr(mu + ndtri(_RATES))
+        return expected_epsilon(found, _RATES, limit.delta, fresh, quantile) <= limit.epsilon
+
+    return math.inf if is_hidden(_SURE) else last_true(is_hidden, 0.0, _SURE)
 
 
 def _cautious_shift(one: Floats, zero: Floats) -> float:

@@ -9,7 +9,7 @@ from fl_audit.arrays import Floats
 from fl_audit.confidence.shift import ShiftEstimate, gaussian_shift
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.trial import Attempt
-from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
+from fl_audit.privacy.gaussian import gdp_epsilon
 
 _NORMAL_LEVEL = 0.01
 """A residual whose test of normality has a smaller p-value gets no reading."""
@@ -86,8 +86,7 @@ def noise_reading(claim: StatedClaim, attempt: Attempt, confidence: float = 0.95
     if not p_value >= _NORMAL_LEVEL:
         return None
     estimate = strength(one, zero, confidence)
-    limit = claim.limits[0]
-    delta = max(limit.delta, 1e-12)
+    delta = max(claim.limits[0].delta, 1e-12)
     return NoiseReading(
         shift=float(abs(one.mean() - zero.mean())),
         spread=float(residual.std(ddof=2)),
@@ -96,7 +95,7 @@ def noise_reading(claim: StatedClaim, attempt: Attempt, confidence: float = 0.95
         confidence=confidence,
         epsilon_low=gdp_epsilon(delta, estimate.low) if estimate.low > 0 else 0.0,
         delta=delta,
-        claimed_mu=claim.mu if claim.mu is not None else gdp_mu(limit.epsilon, delta),
+        claimed_mu=claim.allowed_mu,
         p_value=p_value,
     )
 

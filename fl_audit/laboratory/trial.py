@@ -5,7 +5,8 @@ are then tried on games that nobody has seen, in stages of growing number. The l
 so the probability that a claim that holds is called violated is at most the level, whatever was tried before.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,7 @@ from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.laboratory.causes import cause_of
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.features import LOW_BITS, along, feature_groups
-from fl_audit.laboratory.leads import Lead, leads
+from fl_audit.laboratory.leads import Lead, leads, margin_of
 from fl_audit.laboratory.seen import Games
 from fl_audit.laboratory.transcript import telling_lines
 
@@ -25,6 +26,11 @@ Play = Callable[[str, int, int], tuple[Games, Flags]]
 """From a kind of game, the number of the first game and how many: what was seen, and whether D was played."""
 Tell = Callable[[str], None]
 """Takes what is going on, in words."""
+
+
+class OutOfTimeError(Exception):
+    """Raised by what plays games if the time for them is over: the trial ends with what it has."""
+
 
 CHUNK = 20
 """Games that are played in one go; every part of a budget is a multiple of it."""
@@ -37,7 +43,7 @@ class Budget:
     Parameters
     ----------
     pilot
-        Games of every kind that look for leads.
+        Games that look for leads, of every kind that is looked at closely.
     stages
         Games that try one lead, stage by stage.
     shares
@@ -47,9 +53,13 @@ class Budget:
     most
         Leads that are tried at most, if so many seem to break the claim.
     deep
-        Of them, those that are tried in the later stages as well, as long as they break nothing.
+        Of them, those that are tried in the second stage, if they break nothing; half of these in the next, and so on.
     until_broken
         Whether the trial ends with the first lead that breaks the claim, and says nothing of the others.
+    scout
+        Games of every kind that find out which ones to look at closely; no more than `pilot` are played.
+    kept
+        Kinds that are looked at closely.
 
     Raises
     ------
@@ -57,23 +67,25 @@ class Budget:
         If a number of games is no multiple of `CHUNK`, or the shares do not add up to 1.
     """
 
-    pilot: int = 200
-    stages: tuple[int, ...] = (1000, 4000, 12000)
+    pilot: int = 400
+    stages: tuple[int, ...] = (1000, 3000, 8000)
     shares: tuple[float, ...] = (0.3, 0.3, 0.4)
     tried: int = 3
-    most: int = 12
+    most: int = 6
     deep: int = 2
     until_broken: bool = False
+    scout: int = 100
+    kept: int = 12
 
     def __post_init__(self) -> None:
-        for count in (self.pilot, *self.stages):
+        for count in (self.scout, self.pilot, *self.stages):
             wrong = f"budget has a part of {count} games: accepted are multiples of {CHUNK} from {2 * CHUNK}"
             require(count % CHUNK == 0 and count >= 2 * CHUNK, wrong)
         require(len(self.stages) == len(self.shares), "budget has stages and shares of different numbers")
         require(abs(sum(self.shares) - 1) < 1e-9, f"shares of the level are {self.shares}: they have to add up to 1")
 
 
-QUICK = Budget(pilot=120, stages=(600, 2000), shares=(0.5, 0.5), tried=2, most=8, deep=1)
+QUICK = Budget(pilot=120, stages=(400, 1000), shares=(0.5, 0.5), tried=2, most=3, deep=1, scout=40, kept=8)
 """A budget of seconds."""
 
 
@@ -165,6 +177,10 @@ class Trial:
     floating
         The attempt that looked at nothing but low bits, None if no such lead seemed to break the claim. Where it does,
         floating-point arithmetic leaks: a claim about real numbers does not cover that, and the verdict leaves it out.
+    unplayed, untried
+        Kinds of games for which the time was too short: to play any, and to try their leads on fresh games.
+    passed_over
+        Kinds of games that seemed to break the claim, and for which the budget had no fresh games: others did more.
     """
 
     claim: StatedClaim
@@ -173,6 +189,9 @@ class Trial:
     refusals: tuple[Refusal, ...]
     pilots: int
     floating: Attempt | None = None
+    unplayed: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
+    passed_over: tuple[str, ...] = ()
 
     @property
     def worst(self) -> Attempt | None:
@@ -199,7 +218,7 @@ def put_on_trial(
     kinds
         Kinds of games, by name.
     play
-        Plays games.
+        Plays games; raises `OutOfTimeError` when there is no time for more.
     malformed
         Kinds whose inputs may be refused.
     said
@@ -212,33 +231,64 @@ def put_on_trial(
         Takes progress.
     """
     budget = budget or Budget()
-    found, low_bits = list[Lead](), list[Lead]()
     refusals = list[Refusal]()
+    scout, pilots = min(budget.scout, budget.pilot), 0
+    scouted, unplayed = dict[str, list[Lead]](), tuple[str, ...]()
     for place, kind in enumerate(kinds):
         tell(f"looking for leads: {kind} ({place + 1} of {len(kinds)})")
-        games, present = play(kind, 0, budget.pilot)
+        try:
+            games, present = play(kind, 0, scout)
+        except OutOfTimeError:
+            unplayed = tuple(kinds[place:])
+            break
+        pilots += scout
         if np.any(games.refused):
             refusal = _refusal(kind, said(kind), games, present, kind in malformed)
             refusals.append(refusal)
             if refusal.is_allowed or np.all(games.refused):
                 continue
-        ranked = leads(kind, games, present, claim.limits, budget.stages[-1])
-        found += [lead for lead in ranked if lead.group not in LOW_BITS][:1]
-        low_bits += [lead for lead in ranked if lead.group in LOW_BITS and lead.margin > 0][:1]
+        scouted[kind] = leads(kind, games, present, claim.limits, budget.stages[-1])
+    left = list[Lead]()
+    if scout < budget.pilot:
+        closely = _kept(scouted, budget.kept)
+        for kind in closely:
+            tell(f"looking closely: {kind}")
+            with suppress(OutOfTimeError):
+                scouted[kind] = leads(kind, *play(kind, 0, budget.pilot), claim.limits, budget.stages[-1])
+        left = [lead for lead in _by_bits(scouted)[0] if lead.kind not in closely and lead.margin > 0]
+        scouted = {kind: scouted[kind] for kind in closely}
+        pilots += (budget.pilot - scout) * len(closely)
+    found, low_bits = _by_bits(scouted)
     found.sort(key=lambda lead: -lead.margin)
     chosen = found[: min(budget.most, max(budget.tried, sum(lead.margin > 0 for lead in found)))]
-    finest = max(low_bits, key=lambda lead: lead.margin, default=None)
+    finest = max((lead for lead in low_bits if lead.margin > 0), key=lambda lead: lead.margin, default=None)
     level = (1 - confidence) / max(1, len(chosen) + (finest is not None))
-    attempts = list[Attempt]()
-    for place, lead in enumerate(chosen):
-        attempts.append(_tried(lead, play, budget, level, place < budget.deep, tell))
-        if budget.until_broken and attempts[-1].is_broken:
-            break
+    attempts = _tried(chosen, play, budget, level, tell)
     attempts.sort(key=lambda attempt: attempt.lead.limit.epsilon - attempt.bound)
     verdict = _verdict(attempts)
     is_tried = finest is not None and not (budget.until_broken and verdict is Verdict.VIOLATED)
-    floating = _tried(finest, play, budget, level, True, tell) if finest is not None and is_tried else None
-    return Trial(claim, verdict, tuple(attempts), tuple(refusals), budget.pilot * len(kinds), floating)
+    floating = _tried([finest], play, budget, level, tell) if finest is not None and is_tried else []
+    done = {attempt.lead.kind for attempt in attempts}
+    untried = tuple(lead.kind for lead in chosen if lead.kind not in done) if not budget.until_broken else ()
+    passed_over = tuple(lead.kind for lead in (*found[len(chosen) :], *left) if lead.margin > 0)
+    return Trial(
+        claim, verdict, tuple(attempts), tuple(refusals), pilots, next(iter(floating), None), unplayed, untried,
+        passed_over,
+    )  # fmt: skip
+
+
+def _by_bits(scouted: Mapping[str, list[Lead]]) -> tuple[list[Lead], list[Lead]]:
+    """Return the leads of all kinds: those that look at more than low bits, and the others."""
+    every = [lead for ranked in scouted.values() for lead in ranked]
+    low = [lead for lead in every if lead.group in LOW_BITS]
+    return [lead for lead in every if lead not in low], low
+
+
+def _kept(scouted: Mapping[str, list[Lead]], count: int) -> list[str]:
+    """Return the kinds with the best leads, in their order, and the one with the best lead of low bits."""
+    found, low = (sorted(some, key=lambda lead: -lead.margin) for some in _by_bits(scouted))
+    best = {lead.kind for lead in (*found[:count], *low[:1])}
+    return [kind for kind in scouted if kind in best]
 
 
 def _refusal(kind: str, said: str, games: Games, present: Flags, is_allowed: bool) -> Refusal:
@@ -247,21 +297,31 @@ def _refusal(kind: str, said: str, games: Games, present: Flags, is_allowed: boo
     )
 
 
-def _tried(lead: Lead, play: Play, budget: Budget, level: float, is_deep: bool, tell: Tell) -> Attempt:
-    """Try a lead on fresh games, stage by stage, until it breaks the claim or all its stages are played."""
-    first = budget.pilot
-    attempt: Attempt | None = None
-    stages = list(zip(budget.stages, budget.shares, strict=True))
-    # A lead with one stage has the level to itself.
-    for stage, share in stages if is_deep else [(budget.stages[0], 1.0)]:
-        tell(f"trying {lead.group!r} in {lead.kind}: {stage} fresh games")
-        games, present = play(lead.kind, first, stage)
-        first += stage
-        attempt = _attempt(lead, games, present, 1 - share * level)
-        if attempt.is_broken:
-            break
-    assert attempt is not None
-    return attempt
+def _tried(chosen: Sequence[Lead], play: Play, budget: Budget, level: float, tell: Tell) -> list[Attempt]:
+    """Return the last attempts of leads: stage by stage on fresh games, of which those that tell most see the next.
+
+    Which ones these are follows from earlier games, and every stage of a lead has its share of the level anyway.
+    """
+    first, last = budget.pilot, dict[str, Attempt]()
+    going, next_stage = list(chosen), budget.deep
+    for stage, share in zip(budget.stages, budget.shares, strict=True):
+        for lead in going:
+            tell(f"trying {lead.group!r} in {lead.kind}: {stage} fresh games")
+            try:
+                last[lead.kind] = _attempt(lead, *play(lead.kind, first, stage), 1 - share * level)
+            except OutOfTimeError:
+                return list(last.values())
+            if budget.until_broken and last[lead.kind].is_broken:
+                return list(last.values())
+        going = [lead for lead in going if not last[lead.kind].is_broken]
+        going = sorted(going, key=lambda lead: -_promise(last[lead.kind], budget.stages[-1]))[:next_stage]
+        first, next_stage = first + stage, max(1, next_stage // 2)
+    return list(last.values())
+
+
+def _promise(attempt: Attempt, fresh: int) -> float:
+    """Return by how much a lead will pass its limit on so many fresh games, as far as its last ones say."""
+    return margin_of(attempt.scores, attempt.present, (attempt.lead.limit,), fresh // 2)[0]
 
 
 def _scores(lead: Lead, games: Games) -> Floats:

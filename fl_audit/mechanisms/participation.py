@@ -54,20 +54,26 @@ class FixedCohort:
         Clients of one round, from 1 to m - 1; with all m it would be `Everybody`.
     clients
         m, number of all clients.
+    first
+        The client that stands first in the order, so that it takes part as often as any can: the differing one of an
+        audit, which would find nothing of a client that never takes part. None leaves that to chance.
 
     Raises
     ------
     InputError
-        If the size is out of its range.
+        If the size is out of its range, or there is no such client.
     """
 
     size: int
     clients: int
+    first: int | None = None
     kind: Literal["cohort"] = "cohort"
 
     def __post_init__(self) -> None:
         accepted = 1 <= self.size < self.clients
         require(accepted, f"cohort is {self.size} of {self.clients} clients: accepted are 1 to {self.clients - 1}")
+        known = self.first is None or 0 <= self.first < self.clients
+        require(known, f"first client of the cohorts is {self.first}: accepted are 0 to {self.clients - 1}")
 
     @property
     def separation(self) -> int:
@@ -89,8 +95,11 @@ class FixedCohort:
             The round, from 1.
         """
         order = generator(seed, Purpose.COHORT_ORDER).permutation(self.clients)
-        first = (server_round - 1) * self.size
-        return np.sort(order[np.arange(first, first + self.size) % self.clients]).astype(np.int64)
+        if self.first is not None:
+            place = int(np.flatnonzero(order == self.first)[0])
+            order[[0, place]] = order[[place, 0]]
+        begin = (server_round - 1) * self.size
+        return np.sort(order[np.arange(begin, begin + self.size) % self.clients]).astype(np.int64)
 
 
 Participation = Everybody | PoissonSampling | FixedCohort

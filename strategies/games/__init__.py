@@ -1,13 +1,22 @@
-"""Games against code of anybody's: a strategy alone, in a laboratory, or a whole app, in place and as it is."""
+"""Games against code of anybody's: a strategy alone, in a laboratory, or a whole app, in place and as it is.
 
-from fl_audit.laboratory.claim import StatedClaim
-from strategies.games.agreement import Contribution
-from strategies.games.audit import Audit
+A name is loaded when it is first used: a client, a process for every message, needs few of them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+# Light, and of the same name as its module, which would stand here otherwise.
 from strategies.games.insider import insider
-from strategies.games.kinds import KINDS, Kind
-from strategies.games.notes import Numbers, Replies
-from strategies.games.records import held
-from strategies.games.subject import Local, LocalReply, Observer, Subject
+
+if TYPE_CHECKING:
+    from fl_audit.laboratory.claim import StatedClaim
+    from strategies.games.agreement import Contribution
+    from strategies.games.audit import Audit
+    from strategies.games.kinds import KINDS, Kind
+    from strategies.games.notes import Numbers, Observer, Replies
+    from strategies.games.records import held
+    from strategies.games.subject import Local, LocalReply, Subject
 
 __all__ = [
     "KINDS",
@@ -24,3 +33,29 @@ __all__ = [
     "held",
     "insider",
 ]
+
+_HOMES = {
+    "Audit": "audit",
+    "Contribution": "agreement",
+    "KINDS": "kinds",
+    "Kind": "kinds",
+    "Local": "subject",
+    "LocalReply": "subject",
+    "Numbers": "notes",
+    "Observer": "notes",
+    "Replies": "notes",
+    "Subject": "subject",
+    "held": "records",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name == "StatedClaim":
+        home = "fl_audit.laboratory.claim"
+    elif name in _HOMES:
+        home = f"strategies.games.{_HOMES[name]}"
+    else:
+        raise AttributeError(f"module 'strategies.games' has no attribute {name!r}")
+    found: object = getattr(import_module(home), name)
+    globals()[name] = found
+    return found

@@ -1,21 +1,21 @@
 """What an audit in place is agreed to be: the claim, and how its games are played."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from flwr.serverapp.strategy import (
-    DifferentialPrivacyServerSideAdaptiveClipping,
-    DifferentialPrivacyServerSideFixedClipping,
-    Strategy,
-)
+import numpy as np
+from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.errors import InputError, require
-from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.guesses import LESSONS
-from strategies.games.notes import Deed, Numbers, Replies
-from strategies.games.subject import Observer
+from fl_audit.laboratory.claim import LESSONS, StatedClaim
+from strategies.games.notes import Deed, Numbers, Observer, Replies
+
+if TYPE_CHECKING:  # A client only names what was agreed.
+    from flwr.serverapp.strategy import Strategy
 
 
 class Contribution(StrEnum):
@@ -23,10 +23,12 @@ class Contribution(StrEnum):
 
     OWN is what it has learned. CRAFTED is an update along a public direction that is far longer than any clipping norm:
     the strongest one where the mechanism clips what leaves the client, and unfair where clients clip by themselves.
+    WHOLE is what it has learned, but for whole numbers and switches, which are crafted: nobody clips these by a norm.
     """
 
     OWN = "own"
     CRAFTED = "crafted"
+    WHOLE = "own, with crafted whole numbers"
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,12 @@ class Agreement:
     games
         How many games are played.
     directory
-        Where they are kept: a run that finds some there plays the others.
+        Where they are kept, in a directory of their own for every app and every version of its code and of these
+        settings: a run that finds some there plays the others.
     contribution
-        What the target's client sends where it takes part. None is OWN; under Flower's wrappers that clip on the
-        server, the first games try OWN and CRAFTED in turn, and all others play the one that told more.
+        What the target's client sends where it takes part. None is OWN; the first games try it in turn with CRAFTED
+        under Flower's wrappers that clip on the server, else with WHOLE where the model has whole numbers or switches
+        beside others, and all others play the one that told more.
     numbers
         Whether the claim covers the numbers that clients report.
     replies
@@ -92,8 +96,8 @@ class Agreement:
         if self.contribution is not None:
             object.__setattr__(self, "contribution", _chosen("contribution", self.contribution, Contribution))
         object.__setattr__(self, "directory", Path(self.directory))
-        crafted = self.is_about_records and self.contribution is Contribution.CRAFTED
-        require(not crafted, "contribution is crafted, and the claim is about records: accepted is own")
+        crafted = self.is_about_records and self.contribution not in (None, Contribution.OWN)
+        require(not crafted, f"contribution is {self.contribution}, and the claim is about records: accepted is own")
 
     @property
     def is_about_records(self) -> bool:
@@ -105,14 +109,31 @@ class Agreement:
         """Whether an update of exactly zero is tried once: an ordinary client may well learn nothing."""
         return not self.is_about_records and self.claim.neighbours.relation is Relation.ADD_REMOVE
 
-    def contributions(self, strategy: Strategy) -> tuple[Contribution, ...]:
-        """Return what the target's client may send under the app's strategy; the first games try each in turn."""
+    def contributions(self, strategy: "Strategy", model: Mapping[str, NDArray[np.generic]]) -> tuple[Contribution, ...]:
+        """Return what the target's client may send under the app's strategy; the first games try each in turn.
+
+        Parameters
+        ----------
+        strategy, model
+            Of the app.
+        """
         if self.contribution is not None:
             return (self.contribution,)
-        clips = (DifferentialPrivacyServerSideFixedClipping, DifferentialPrivacyServerSideAdaptiveClipping)
-        is_clipped = isinstance(strategy, clips) and not self.is_about_records
-        # The app's clients may clip by themselves: a crafted update would be no fair one then.
-        return (Contribution.CRAFTED, Contribution.OWN) if is_clipped else (Contribution.OWN,)
+        if self.is_about_records:
+            return (Contribution.OWN,)
+        from flwr.serverapp.strategy import (
+            DifferentialPrivacyServerSideAdaptiveClipping,
+            DifferentialPrivacyServerSideFixedClipping,
+        )
+
+        # Elsewhere the app's clients may clip by themselves: a crafted update of others would be no fair one.
+        if isinstance(
+            strategy, (DifferentialPrivacyServerSideFixedClipping, DifferentialPrivacyServerSideAdaptiveClipping)
+        ):
+            return (Contribution.CRAFTED, Contribution.OWN)
+        kinds = {value.dtype.kind for value in model.values()}
+        # A model of whole numbers alone is bytes of trees, say, and no vector.
+        return (Contribution.OWN, Contribution.WHOLE) if "f" in kinds and kinds & set("iub") else (Contribution.OWN,)
 
     def deed(self, present: bool, contribution: Contribution) -> Deed:
         """Return what the target's client does under D or D'.
@@ -122,18 +143,25 @@ class Agreement:
         present, contribution
             Whether the game is one of D, and what the client contributes there.
         """
-        is_crafted = contribution is Contribution.CRAFTED
         if present:
-            return Deed.CRAFTED if is_crafted else Deed.OWN
+            return _DEEDS[contribution][0]
         match self.claim.neighbours.unit, self.claim.neighbours.relation:
             case Unit.CLIENT, Relation.ADD_REMOVE:
                 return Deed.ALMOST_NOTHING
             case Unit.CLIENT, Relation.REPLACE:
-                return Deed.CRAFTED_OPPOSITE if is_crafted else Deed.OWN_OPPOSITE
+                return _DEEDS[contribution][1]
             case Unit.RECORD, Relation.ADD_REMOVE:
                 return Deed.WITHOUT_RECORD
             case _:
                 return Deed.OTHER_RECORD
+
+
+_DEEDS = {
+    Contribution.OWN: (Deed.OWN, Deed.OWN_OPPOSITE),
+    Contribution.CRAFTED: (Deed.CRAFTED, Deed.CRAFTED_OPPOSITE),
+    Contribution.WHOLE: (Deed.OWN_WHOLE, Deed.OWN_WHOLE_OPPOSITE),
+}
+"""What is done where the target's client takes part, and what is its opposite."""
 
 
 def _chosen(name: str, value: object, kinds: type[StrEnum]) -> StrEnum:

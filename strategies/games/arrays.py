@@ -1,7 +1,7 @@
 """Tensors by name, as messages carry them: read, flattened, moved, and crafted as what a target's client sends."""
 
 from collections.abc import Mapping
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
@@ -14,6 +14,7 @@ from strategies.games.notes import Deed, Replies
 
 Arrays = dict[str, NDArray[np.generic]]
 
+Part = TypeVar("Part")
 _STEPS, _LEAST = 4, 1e-6
 """By how many steps of floating point one value changes where almost nothing is contributed, and how much at least."""
 
@@ -136,6 +137,11 @@ def contribution(deed: Deed, own: Arrays, base: Arrays, length: float) -> Arrays
             return moved(base, crafted(base, length))
         case Deed.CRAFTED_OPPOSITE:
             return moved(base, crafted(base, -length))
+        case Deed.OWN_WHOLE:
+            return own | whole_parts(contribution(Deed.CRAFTED, own, base, length), base)
+        case Deed.OWN_WHOLE_OPPOSITE:
+            opposite = contribution(Deed.OWN_OPPOSITE, own, base, length)
+            return opposite | whole_parts(contribution(Deed.CRAFTED_OPPOSITE, own, base, length), base)
         case _:
             assert_never(deed)
 
@@ -161,6 +167,17 @@ def crafted(model: Mapping[str, NDArray[np.generic]], length: float) -> dict[str
         name: np.asarray(scale * found[name] if _is_float(value) else np.full(value.shape, _whole(scale)))
         for name, value in numbers.items()
     }
+
+
+def whole_parts(arrays: Mapping[str, Part], model: Mapping[str, NDArray[np.generic]]) -> dict[str, Part]:
+    """Return those tensors that are whole numbers or switches in a model.
+
+    Parameters
+    ----------
+    arrays, model
+        Tensors by name, and the model that says of what kind they are.
+    """
+    return {name: value for name, value in arrays.items() if model[name].dtype.kind in "iub"}
 
 
 def _whole(scale: float) -> float:

@@ -1,19 +1,19 @@
 """An app's own audit: what its claim is, how its games are played, and what came of them."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flwr.clientapp.typing import Mod
-from flwr.server.strategy import Strategy as OldStrategy
-from flwr.serverapp.strategy import Strategy
 
-from fl_audit.laboratory.trial import Trial
 from strategies.games.agreement import Agreement
-from strategies.games.bridge import as_strategy
-from strategies.games.findings import finished_trial
 from strategies.games.insider import insider
 from strategies.games.records import held
-from strategies.games.watched import WatchedStrategy
+
+if TYPE_CHECKING:  # Clients have this too, a process of theirs for every message: what the server needs waits for it.
+    from flwr.server.strategy import Strategy as OldStrategy
+    from flwr.serverapp.strategy import Strategy
+
+    from fl_audit.laboratory.trial import Trial
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Audit(Agreement):
         app = ClientApp(mods=[audit.insider()])
     """
 
-    def watch(self, strategy: Strategy | OldStrategy) -> Strategy:
+    def watch(self, strategy: "Strategy | OldStrategy") -> "Strategy":
         """Return a strategy that trains as this one, and then plays games of the app.
 
         Parameters
@@ -42,6 +42,9 @@ class Audit(Agreement):
         InputError
             If it is no strategy.
         """
+        from strategies.games.bridge import as_strategy
+        from strategies.games.watched import WatchedStrategy
+
         return WatchedStrategy(as_strategy(strategy), self)
 
     def insider(self) -> Mod:
@@ -52,7 +55,7 @@ class Audit(Agreement):
         """Return the records that a client holds; see `held`."""
         return held(*parts)
 
-    def verdict(self) -> Trial:
+    def verdict(self) -> "Trial":
         """Return what came of the games.
 
         Raises
@@ -60,4 +63,6 @@ class Audit(Agreement):
         InputError
             If games are missing.
         """
+        from strategies.games.findings import finished_trial
+
         return finished_trial(self)

@@ -1,10 +1,13 @@
 """Thousands of games against a subject, on several processes, and the trial of its claim."""
 
+import math
 import multiprocessing
-import random
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -14,16 +17,18 @@ from numpy.typing import NDArray
 from fl_audit.errors import require
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.laboratory.seen import Games, Seen, stacked
-from fl_audit.laboratory.trial import CHUNK, Budget, Tell, Trial, put_on_trial
+from fl_audit.laboratory.trial import CHUNK, Budget, OutOfTimeError, Tell, Trial, put_on_trial
 from fl_audit.randomness import Purpose, generator
 from strategies.games.cast import LaboratoryGame, columns_of, model_of
+from strategies.games.files import WorkingCopy, apart, outside_words
 from strategies.games.kinds import BY_NAME, FEW, MANY, Kind, kinds_for
+from strategies.games.start import seed_generators
 from strategies.games.subject import Subject
-from strategies.games.trackers import silent_trackers
-from strategies.games.watched import no_news_from_flower
+from strategies.games.watched import no_news_from_flower, say
 
 _NUMBERS = {name: number for number, name in enumerate(BY_NAME)}
-_Chunk = tuple[list[Seen], NDArray[np.bool_]]
+_Chunk = tuple[list[Seen], NDArray[np.bool_], list[str]]
+"""Games, whether D was played, and where they wrote that could not be kept apart."""
 
 
 def hold_to_claim(
@@ -36,6 +41,7 @@ def hold_to_claim(
     processes: int = 1,
     without: Sequence[str] = (),
     only: Sequence[str] | None = None,
+    seconds: float = math.inf,
     tell: Tell = lambda _: None,
 ) -> Trial:
     """Hold a strategy to its claim with thousands of short games.
@@ -59,6 +65,8 @@ def hold_to_claim(
         Kinds of games that are left out, because the claim does not cover them.
     only
         Kinds of games that are played, None for all that say something about the claim.
+    seconds
+        How long the games may take, above 0: half of it for those that look for leads.
     tell
         Takes progress.
 
@@ -78,10 +86,11 @@ def hold_to_claim(
         if not {kind.name, kind.plain_name} & set(without) and (only is None or kind.name in only)
     ]
     require(len(kinds) > 0, "no kind of game is left that says something about this claim")
-    last_words = dict[str, str]()
-    with no_news_from_flower(), silent_trackers(), _players(subject, claim, seed, processes) as play_chunks:
-        play = partial(_played, subject, play_chunks, last_words)
-        return put_on_trial(
+    last_words, outside, began = dict[str, str](), set[str](), time.monotonic()
+    with no_news_from_flower(), _players(subject, claim, seed, processes) as play_chunks:
+        untils = began + seconds / 2, began + seconds
+        play = partial(_played, subject, play_chunks, last_words, outside, untils)
+        trial = put_on_trial(
             claim,
             [kind.name for kind in kinds],
             play,
@@ -91,6 +100,9 @@ def hold_to_claim(
             confidence,
             tell,
         )
+    if outside:
+        say(outside_words(sorted(outside)))
+    return trial
 
 
 def kinds_of(subject: Subject, claim: StatedClaim) -> tuple[Kind, ...]:
@@ -107,54 +119,69 @@ def kinds_of(subject: Subject, claim: StatedClaim) -> tuple[Kind, ...]:
 
 def _played(
     subject: Subject,
-    play_chunks: Callable[[list[tuple[str, int]]], list[_Chunk]],
+    play_chunks: Callable[[list[tuple[str, int]]], Iterable[_Chunk]],
     last_words: dict[str, str],
+    outside: set[str],
+    untils: tuple[float, float],
     name: str,
     first: int,
     count: int,
 ) -> tuple[Games, NDArray[np.bool_]]:
-    chunks = range(first // CHUNK, (first + count) // CHUNK)
-    played = play_chunks([(name, chunk) for chunk in chunks])
-    seen = [one for games, _ in played for one in games]
+    # Games from the first one on look for leads; fresh ones, which try them, have other numbers.
+    until, played = untils[first > 0], list[_Chunk]()
+    chunks = [(name, chunk) for chunk in range(first // CHUNK, (first + count) // CHUNK)]
+    waiting = iter(play_chunks(chunks))
+    while len(played) < len(chunks):
+        if time.monotonic() > until:
+            raise OutOfTimeError
+        played.append(next(waiting))
+    seen = [one for games, _, _ in played for one in games]
+    outside.update(path for _, _, paths in played for path in paths)
     for one in seen:
         if one.refusal is not None:
             last_words[name] = one.refusal
     games = stacked(seen, columns_of(model_of(subject, BY_NAME[name])))
-    return games, np.concatenate([present for _, present in played])
+    return games, np.concatenate([present for _, present, _ in played])
 
 
 @contextmanager
 def _players(
     subject: Subject, claim: StatedClaim, seed: int, processes: int
-) -> Iterator[Callable[[list[tuple[str, int]]], list[_Chunk]]]:
+) -> Iterator[Callable[[list[tuple[str, int]]], Iterable[_Chunk]]]:
     """Give what plays chunks, here or on processes that inherit the subject."""
-    if processes == 1:
-        yield lambda chunks: [_chunk(subject, claim, seed, *chunk) for chunk in chunks]
-        return
-    # Strategies are seldom picklable: a forked process has them already.
-    context = multiprocessing.get_context("fork")
-    with context.Pool(processes, _inherit, (subject, claim, seed)) as pool:
-        yield lambda chunks: pool.map(_inherited_chunk, chunks, chunksize=1)
+    with TemporaryDirectory(prefix="fl-audit-") as room:
+        if processes == 1:
+            copy = WorkingCopy(Path.cwd(), room=Path(room))
+            yield lambda chunks: (_chunk(subject, claim, seed, copy, *chunk) for chunk in chunks)
+            return
+        # Strategies are seldom picklable: a forked process has them already.
+        context = multiprocessing.get_context("fork")
+        with context.Pool(processes, _inherit, (subject, claim, seed, room)) as pool:
+            yield lambda chunks: pool.imap(_inherited_chunk, chunks)
 
 
 _INHERITED: list[Any] = []
 
 
-def _inherit(subject: Subject, claim: StatedClaim, seed: int) -> None:
+def _inherit(subject: Subject, claim: StatedClaim, seed: int, room: str) -> None:
     torch.set_num_threads(1)
-    _INHERITED[:] = [subject, claim, seed]
+    _INHERITED[:] = [subject, claim, seed, WorkingCopy(Path.cwd(), room=Path(room))]
 
 
 def _inherited_chunk(chunk: tuple[str, int]) -> _Chunk:
-    subject, claim, seed = _INHERITED
-    return _chunk(subject, claim, seed, *chunk)
+    subject, claim, seed, copy = _INHERITED
+    return _chunk(subject, claim, seed, copy, *chunk)
 
 
-def _chunk(subject: Subject, claim: StatedClaim, seed: int, name: str, chunk: int) -> _Chunk:
+def _chunk(subject: Subject, claim: StatedClaim, seed: int, copy: WorkingCopy, name: str, chunk: int) -> _Chunk:
     """Play the games of a chunk."""
     kind = BY_NAME[name]
     draws = generator(seed, Purpose.LABORATORY, world=chunk, client=_NUMBERS[name])
     present = draws.random(CHUNK) < 0.5
-    for seeded in (random.seed, np.random.seed, torch.manual_seed):
-        seeded(int(draws.integers(2**32)))
-    return [LaboratoryGame(subject, claim, kind, bool(bit), draws).play() for bit in present], present
+    seed_generators(draws)
+    games = []
+    with apart(copy):
+        for bit in present:
+            games.append(LaboratoryGame(subject, claim, kind, bool(bit), draws).play())
+            copy.tidied(thoroughly=False)
+    return games, present, copy.outside

@@ -15,10 +15,10 @@ from fl_audit.laboratory.seen import Seen, stacked
 from fl_audit.laboratory.trial import Refusal, Trial
 from fl_audit.whole_files import whole_file
 from strategies.games.agreement import Agreement
+from strategies.games.files import outside_words
 from strategies.games.hearing import ERROR
-from strategies.games.notes import Numbers
+from strategies.games.notes import Numbers, Observer
 from strategies.games.store import Campaign, Columns
-from strategies.games.subject import Observer
 
 _WORDS = {
     "removed": "one client's contribution against almost none",
@@ -113,13 +113,13 @@ def finished_trial(audit: Agreement) -> Trial:
     InputError
         If games are missing.
     """
-    campaign = Campaign.finished(audit.directory, audit.games)
+    campaign = Campaign.finished(audit)
     if campaign is None:
         raise InputError(f"{audit.directory} holds no finished audit: run the app until all games are played")
     return _trial(audit, campaign)
 
 
-def finish(audit: Agreement, campaign: Campaign, columns: Columns) -> str:
+def finish(audit: Agreement, campaign: Campaign, columns: Columns, outside: Sequence[str] = ()) -> str:
     """Return what came of the games in words, and write it into their directory if all are played.
 
     Parameters
@@ -128,21 +128,23 @@ def finish(audit: Agreement, campaign: Campaign, columns: Columns) -> str:
         What was agreed, and the games.
     columns
         Names and slices of what was seen of the model.
+    outside
+        Where games of this run wrote that could not be kept apart.
     """
     left = len(campaign.missing)
     if left:
-        played = f"{audit.games - left} of {audit.games} games are played, kept in {audit.directory}"
+        played = f"{audit.games - left} of {audit.games} games are played, kept in {campaign.directory}"
         return f"{played}: run the app again for the others"
     campaign.keep_columns(columns)
     trial = _trial(audit, campaign)
-    found, notes = in_place_findings(trial), _notes(audit, campaign)
+    found, notes = in_place_findings(trial), _notes(audit, campaign, outside)
     text = report_text(trial, found, notes)
-    with whole_file(audit.directory / "verdict.json") as file:
+    with whole_file(campaign.directory / "verdict.json") as file:
         values = trial_json(trial, found, trial.claim.limits) | {"notes": list(notes)}
         file.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    with whole_file(audit.directory / "verdict.txt") as file:
+    with whole_file(campaign.directory / "verdict.txt") as file:
         file.write_text(text + "\n", encoding="utf-8")
-    return f"{text}\nWritten to {audit.directory}/verdict.json."
+    return f"{text}\nWritten to {campaign.directory}/verdict.json."
 
 
 def _trial(audit: Agreement, campaign: Campaign) -> Trial:
@@ -155,9 +157,9 @@ def _trial(audit: Agreement, campaign: Campaign) -> Trial:
     return with_refusals(trial, kind, seen, present, campaign.probe)
 
 
-def _notes(audit: Agreement, campaign: Campaign) -> tuple[str, ...]:
+def _notes(audit: Agreement, campaign: Campaign, outside: Sequence[str]) -> tuple[str, ...]:
     """Return what a reader has to know of these games besides."""
-    found = []
+    found = [outside_words(outside)] if outside else []
     needed = fewest_games(audit.claim, audit.confidence) + audit.games - len(campaign.counted)
     if needed > audit.games:
         found.append(f"A claim as weak as this one takes {needed} games at least; {audit.games} were played.")

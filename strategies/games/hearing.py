@@ -14,8 +14,7 @@ from fl_audit.laboratory.seen import Seen
 from fl_audit.laboratory.sketch import Sketch
 from strategies.games.arrays import Arrays, arrays_of, base_of, flat, shapes_of, with_names
 from strategies.games.grid import HeardGrid
-from strategies.games.notes import ClientAnswer, Note, Replies, read_note, taken_answer
-from strategies.games.subject import Observer
+from strategies.games.notes import ClientAnswer, Note, Observer, Replies, read_note, taken_answer
 
 ERROR = "a client replied with an error: "
 """Begins the name of a number that counts replies which are errors."""
@@ -100,6 +99,7 @@ class RollCall:
         self.partitions: dict[int, int | None] = {}
         self.updates: dict[int, Floats] = {}
         self.asks_for_records: set[int] = set()
+        self.codes: set[str] = set()
         self._sent: dict[int, Arrays] = {}
 
     def sends(self, message: Message) -> None:
@@ -118,6 +118,7 @@ class RollCall:
             return
         node = reply.metadata.src_node_id
         self.partitions[node] = answer.partition
+        self.codes.add(answer.code)
         if answer.has_record:
             self.asks_for_records.add(node)
         records = {name: arrays_of(record) for name, record in reply.content.array_records.items()}
@@ -143,6 +144,7 @@ class GameEars:
         self._rounds: list[_Round] = []
         self._numbers: dict[str, list[float]] = {}
         self.errors: list[str] = []
+        self.outside: set[str] = set()
 
     def sends(self, message: Message) -> None:
         """Write the game's note on a message, and note what it releases."""
@@ -160,6 +162,7 @@ class GameEars:
             self.errors.append(" ".join((reply.error.reason or "no reason").split()))
             return
         answer = taken_answer(reply)
+        self.outside |= set(answer.outside if answer else ())
         if reply.metadata.message_type.startswith("train") and self._rounds:
             self._answered(reply, answer)
 

@@ -10,6 +10,8 @@ from flwr.clientapp.typing import ClientAppCallable
 
 from fl_audit.arrays import Floats
 from strategies.games.arrays import Arrays, arrays_of, base_of, contribution, flat, record_of, shapes_of, with_names
+from strategies.games.files import apart, own_copy
+from strategies.games.fingerprint import client_fingerprint
 from strategies.games.notes import ANSWER, ClientAnswer, Deed, Note, Numbers, read_note
 from strategies.games.records import shard_of
 
@@ -39,16 +41,30 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
             return call_next(message, context)
         is_target = note.deed is not None and message.metadata.message_type.startswith("train")
         received = _arrays(message) if is_target else {}
-        with shard_of(note.deed if is_target else None) as shard:
+        with shard_of(note.deed if is_target else None) as shard, _in_a_copy(note.game) as outside:
             reply = call_next(message, context)
     if reply.has_error():
         return reply
     update = _played(reply, received, note) if is_target else None
     with _spared(note.game):
         partition = context.node_config.get("partition-id")
-        answer = ClientAnswer(partition if isinstance(partition, int) else None, update, shard.was_asked)
+        code = "" if note.game else client_fingerprint(call_next, context.run_config)
+        number = partition if isinstance(partition, int) else None
+        answer = ClientAnswer(number, update, shard.was_asked, code, tuple(outside))
         reply.content[ANSWER] = answer.record()
     return reply
+
+
+@contextmanager
+def _in_a_copy(game: int) -> Iterator[list[str]]:
+    """Have a client write to a copy of its working directory in games; give where else it writes."""
+    if not game:
+        yield []
+        return
+    copy = own_copy()
+    # Files are looked through after games of the server: here Python's own word is enough.
+    with apart(copy, thoroughly=False):
+        yield copy.outside
 
 
 @contextmanager

@@ -45,7 +45,8 @@ class Model(Enum):
 
     PLAIN = "plain"
     WITH_SCALAR = "with a parameter without axes"
-    WITH_BUFFERS = "with the buffers of a batch normalisation, and a mask"
+    WITH_BUFFERS = "with the buffers of a batch normalisation"
+    WITH_SWITCHES = "with a mask of switches"
     HALF = "in half precision"
     LARGE = "of 10,100 parameters"
     OWN = "the app's own"
@@ -253,7 +254,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("parameter of whole numbers", "an update of nothing but a counter of whole numbers, against none",
          Part(Direction.COUNTER, HUGE), model=Model.WITH_BUFFERS, is_beyond=True),
     Kind("switches", "an update of nothing but switches of a mask, against none",
-         Part(Direction.SWITCH, HUGE), model=Model.WITH_BUFFERS, is_beyond=True),
+         Part(Direction.SWITCH, HUGE), model=Model.WITH_SWITCHES, is_beyond=True),
     Kind("running statistics", "an update of nothing but the running statistics of a normalisation, against none",
          Part(Direction.RUNNING, HUGE), model=Model.WITH_BUFFERS, is_beyond=True),
     Kind("half precision", "an update at the clipping norm against none, in a model of half precision", _FIRST,

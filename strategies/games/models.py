@@ -65,7 +65,10 @@ def template(model: Model) -> Template:
             arrays[_SCALAR] = np.zeros((), dtype)
         case Model.WITH_BUFFERS:
             arrays |= {"bn.weight": np.zeros(3, dtype), _RUNNING: np.zeros(3, dtype)}
-            arrays |= {_COUNTER: np.zeros((), np.int64), _SWITCH: np.zeros(3, np.bool_)}
+            arrays[_COUNTER] = np.zeros((), np.int64)
+        case Model.WITH_SWITCHES:
+            # By itself: strategies that cannot bear it would hide what they do with the others.
+            arrays[_SWITCH] = np.zeros(3, np.bool_)
         case Model.LARGE:
             arrays = {"weight": np.zeros((_SIDE, _SIDE), dtype), "bias": np.zeros(_SIDE, dtype)}
         case Model.PLAIN | Model.HALF:

@@ -19,6 +19,13 @@ ANSWER = "fl-audit"
 """Name of the record in a reply that the insider adds."""
 
 
+class Observer(StrEnum):
+    """Who looks: another client, who sees what is released, or the server, who sees every reply."""
+
+    CLIENT = "client"
+    SERVER = "server"
+
+
 class Deed(StrEnum):
     """What the target's client sends in a game.
 
@@ -30,6 +37,8 @@ class Deed(StrEnum):
         The opposite of its update.
     CRAFTED, CRAFTED_OPPOSITE
         An update along a public direction, far longer than any mechanism may let pass, or its opposite.
+    OWN_WHOLE, OWN_WHOLE_OPPOSITE
+        What it has learned, or its opposite, but for whole numbers and switches, which are crafted.
     ALMOST_NOTHING
         The model that it was sent, but for the smallest change that can be seen: some mechanisms cannot bear none.
     NOTHING
@@ -44,6 +53,8 @@ class Deed(StrEnum):
     OWN_OPPOSITE = "own, opposite"
     CRAFTED = "crafted"
     CRAFTED_OPPOSITE = "crafted, opposite"
+    OWN_WHOLE = "own, with crafted whole numbers"
+    OWN_WHOLE_OPPOSITE = "own, with crafted whole numbers, opposite"
     ALMOST_NOTHING = "almost nothing"
     NOTHING = "nothing"
     WITHOUT_RECORD = "without its record"
@@ -141,15 +152,21 @@ class ClientAnswer:
         everybody else.
     has_record
         Whether the client app asked which records it holds.
+    code
+        The fingerprint of what the client runs.
+    outside
+        Where it wrote in a game that could not be kept apart.
     """
 
     partition: int | None
     update: Floats | None = None
     has_record: bool = False
+    code: str = ""
+    outside: tuple[str, ...] = ()
 
     def record(self) -> ConfigRecord:
         """Return the answer as a record of a reply."""
-        found = ConfigRecord({"has-record": self.has_record})
+        found = ConfigRecord({"has-record": self.has_record, "code": self.code, "outside": list(self.outside)})
         if self.partition is not None:
             found["partition"] = self.partition
         if self.update is not None:
@@ -169,4 +186,6 @@ def taken_answer(reply: Message) -> ClientAnswer | None:
         partition=partition if isinstance(partition, int) else None,
         update=np.frombuffer(update, np.float32).astype(np.float64) if isinstance(update, bytes) else None,
         has_record=bool(record["has-record"]),
+        code=str(record.get("code", "")),
+        outside=tuple(str(path) for path in found) if isinstance(found := record.get("outside"), list) else (),
     )

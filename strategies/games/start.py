@@ -2,10 +2,11 @@
 
 import inspect
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ class Start:
         rest = {name: value for name, value in self.arguments.items() if name not in ("grid", "evaluate_fn")}
         return Start(*deepcopy((self.strategy, rest)))
 
-    def again(self, rounds: int, draws: np.random.Generator) -> "Start":
+    def again(self, rounds: int, draws: np.random.Generator, moved: Callable[[str], str] = str) -> "Start":
         """Return a short game of the same app.
 
         Random generators of its own that the strategy holds go on differently in every game: where their seed came
@@ -55,11 +56,14 @@ class Start:
             How many rounds.
         draws
             Where the new states of generators come from.
+        moved
+            From where something is to where it is in a game: paths that the strategy holds are changed so.
         """
         copies: dict[int, Any] = {}
         strategy, rest = deepcopy((self.strategy, self.arguments), copies)
         for found in list(copies.values()):
             _renew(found, draws)
+            _move(found, moved)
         return Start(strategy, rest | {"num_rounds": rounds})
 
     def played(self, grid: Grid) -> Result:
@@ -98,6 +102,16 @@ def _renew(found: object, draws: np.random.Generator) -> None:
             found.manual_seed(int(draws.integers(2**32)))
         case _:
             pass
+
+
+def _move(found: object, moved: Callable[[str], str]) -> None:
+    """Change the paths among the attributes of an object, or the values of a dictionary."""
+    holder = found if isinstance(found, dict) else getattr(found, "__dict__", None)
+    if not isinstance(holder, dict):
+        return
+    for name, value in list(holder.items()):
+        if isinstance(value, (str, Path)) and moved(str(value)) != str(value):
+            holder[name] = type(value)(moved(str(value)))
 
 
 @contextmanager

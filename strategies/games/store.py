@@ -5,14 +5,15 @@ import secrets
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fl_audit.errors import InputError, require
-from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.guesses import LESSONS, most_telling
+from fl_audit.laboratory.claim import LESSONS, StatedClaim
+from fl_audit.laboratory.guesses import most_telling
 from fl_audit.laboratory.seen import Seen, stacked
 from fl_audit.randomness import Purpose, generator
 from fl_audit.whole_files import remove_halves, whole_file
@@ -21,8 +22,6 @@ from strategies.games.agreement import Agreement
 _SETTINGS, _SECRET, _PROBE = "campaign.json", "challenger.json", "probe.json"
 _COLUMNS, _CHOICE = "columns.json", "choice.json"
 _PARTS = ("steps", "released", "direction", "others", "own")
-_FILES = (_SETTINGS, _SECRET, _PROBE, _COLUMNS, _CHOICE, "games", "verdict.json", "verdict.txt")
-"""What is kept of an audit."""
 Columns = tuple[tuple[str, slice], ...]
 """Names and slices of what is seen of a model."""
 
@@ -50,18 +49,32 @@ class Campaign:
     contributions: tuple[str, ...]
 
     @staticmethod
-    def finished(directory: Path, games: int) -> "Campaign | None":
-        """Return the campaign of a directory if all its games are played, else None.
+    def finished(audit: Agreement) -> "Campaign | None":
+        """Return the last campaign of an audit whose games are all played, None if there is none.
 
         Parameters
         ----------
-        directory, games
-            Where it is kept, and how many games it has.
+        audit
+            What was agreed.
+
+        Raises
+        ------
+        InputError
+            If several apps have finished an audit with these settings there.
         """
-        if not (directory / _COLUMNS).exists():
+        found = [
+            path.parent
+            for path in audit.directory.glob(f"*/{_COLUMNS}")
+            if all(_read(path.parent / _SETTINGS).get(key) == value for key, value in _agreed(audit).items())
+        ]
+        apps = sorted({str(_read(path / _SETTINGS)["app"]) for path in found})
+        several = f"{audit.directory} has games of the apps {', '.join(apps)}"
+        require(len(apps) < 2, f"{several}: accepted is a directory of one, such as {max(found, default='')}")
+        if not found:
             return None
-        settings, secret = _read(directory / _SETTINGS), _read(directory / _SECRET)
-        return Campaign(directory, games, int(secret["seed"]), tuple(settings["contribution"]))
+        last = max(found, key=lambda path: (path / _COLUMNS).stat().st_mtime_ns)
+        settings, secret = _read(last / _SETTINGS), _read(last / _SECRET)
+        return Campaign(last, audit.games, int(secret["seed"]), tuple(settings["contributions"]))
 
     @property
     def pilots(self) -> int:
@@ -163,64 +176,60 @@ def open_campaign(
     audit: Agreement,
     shapes: dict[str, tuple[int, ...]],
     contributions: tuple[str, ...],
+    app: str = "app",
     code: str = "",
     tell: Callable[[str], None] = lambda _: None,
 ) -> Campaign:
-    """Begin a campaign, or go on with the one that is in a directory.
+    """Begin a campaign, or go on with the one of the same app, code and settings.
 
     Parameters
     ----------
     audit
-        What was agreed; a campaign goes on with the same settings alone.
+        What was agreed.
     shapes
         Of the model's tensors.
     contributions
         What the target's client may send.
+    app
+        The name of the app.
     code
-        The fingerprint of the strategy: games of another one are put aside, and new ones are played.
+        The fingerprint of its strategy and its clients.
     tell
         Takes what becomes of earlier games, in words.
 
     Raises
     ------
     InputError
-        If there is a campaign with other settings in the directory, or a file of it cannot be read.
+        If a file of the campaign cannot be read.
     """
-    least = LESSONS * len(contributions)
-    require(audit.games > least, f"games are {audit.games}: accepted are whole numbers from {least + 1}")
-    directory, own = audit.directory, ("directory", "games_per_run", "confidence", "seed")
-    settings = {name: value for name, value in asdict(audit).items() if name not in own}
-    agreed = json.loads(json.dumps(settings | {"model": shapes, "contribution": contributions}))
-    path, secret = directory / _SETTINGS, directory / _SECRET
-    if path.exists() and (earlier := str(_read(path).get("code", ""))) != code:
-        aside = _put_aside(directory, earlier or "before")
-        tell(f"the strategy is not the one of the games in {directory}: these are kept in {aside}, new ones are played")
-    agreed["code"] = code
-    if path.exists() and secret.exists():
-        before = _read(path)
-        for key in agreed:
-            said = f"{directory} holds games with {key} {before.get(key)!r}, and now it is {agreed[key]!r}"
-            require(before.get(key) == agreed[key], f"{said}: accepted are the same settings, or another directory")
+    agreed = json.loads(json.dumps(_agreed(audit) | {"model": shapes, "contributions": contributions}))
+    agreed |= {"app": app, "code": code}
+    digest = sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest()[:12]
+    name = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in app)
+    directory = audit.directory / f"{name}-{digest}"
+    secret = directory / _SECRET
+    if (directory / _SETTINGS).exists() and secret.exists():
         remove_halves(directory)
         return Campaign(directory, audit.games, int(_read(secret)["seed"]), contributions)
+    others = [path.parent for path in audit.directory.glob(f"{name}-*/{_SETTINGS}")]
+    if others:
+        last = max(others, key=lambda path: (path / _SETTINGS).stat().st_mtime_ns)
+        before = _read(last / _SETTINGS)
+        changed = [
+            key if key != "code" else "the code or its numbers" for key in agreed if before.get(key) != agreed[key]
+        ]
+        tell(f"the games in {last} are of {app} before a change of {', '.join(changed)}: new ones are played")
     drawn = secrets.randbits(63) if audit.seed is None else audit.seed
     _write(secret, {"seed": drawn}, private=True)
-    _write(path, agreed)
+    _write(directory / _SETTINGS, agreed)
     return Campaign(directory, audit.games, drawn, contributions)
 
 
-def _put_aside(directory: Path, name: str) -> Path:
-    """Move all that belongs to earlier games into a directory of their own, and return it."""
-    aside = directory / f"games-of-{name}"
-    number = 1
-    while aside.exists():
-        number += 1
-        aside = directory / f"games-of-{name}-{number}"
-    aside.mkdir()
-    for name in _FILES:
-        if (directory / name).exists():
-            (directory / name).rename(aside / name)
-    return aside
+def _agreed(audit: Agreement) -> dict[str, Any]:
+    """Return the settings on which games depend, as JSON values: under others it is another audit."""
+    own = ("directory", "games_per_run", "confidence", "seed")
+    found: dict[str, Any] = json.loads(json.dumps({k: v for k, v in asdict(audit).items() if k not in own}))
+    return found
 
 
 def _read(path: Path) -> dict[str, Any]:

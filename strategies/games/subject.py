@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from inspect import signature
 
 import numpy as np
@@ -14,15 +13,9 @@ from numpy.typing import NDArray
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError, require
 from strategies.games.bridge import as_strategy
+from strategies.games.notes import Observer as Observer
 
 Mod = Callable[..., Message]  # a modifier of Flower's client app: of a message, a context and `call_next`
-
-
-class Observer(StrEnum):
-    """Who looks: another client, who sees what is released, or the server, who sees every reply."""
-
-    CLIENT = "client"
-    SERVER = "server"
 
 
 @dataclass(frozen=True)

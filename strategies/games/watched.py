@@ -4,8 +4,10 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from flwr.app import ArrayRecord, Message
@@ -14,19 +16,20 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError, in_a_line, require
+from fl_audit.laboratory.claim import LESSONS
 from fl_audit.laboratory.seen import Seen
 from fl_audit.laboratory.sketch import Sketch, sketch
 from fl_audit.randomness import Purpose, generator
 from strategies.games.agreement import Agreement, Contribution
-from strategies.games.arrays import arrays_of, crafted, flat, shapes_of
+from strategies.games.arrays import arrays_of, crafted, flat, shapes_of, whole_parts
+from strategies.games.files import WorkingCopy, apart
 from strategies.games.findings import finish
-from strategies.games.fingerprint import fingerprint
+from strategies.games.fingerprint import fingerprint, joined
 from strategies.games.grid import Ears, HeardGrid
 from strategies.games.hearing import GameEars, RollCall, Scene, played
 from strategies.games.notes import Deed, Note, Numbers
 from strategies.games.start import Start, seed_generators, spared_generators, start_of
 from strategies.games.store import Campaign, open_campaign
-from strategies.games.trackers import silent_trackers
 
 _TOLD_EVERY = 5.0
 """Seconds between two lines of progress."""
@@ -78,19 +81,24 @@ class WatchedStrategy(Strategy):
         except InputError:
             raise
         except Exception as error:  # whatever hinders the audit is no reason to hinder the training
-            _tell(f"no games are played, the app trains as ever: {in_a_line(error)}")
+            say(f"no games are played, the app trains as ever: {in_a_line(error)}")
             return start.played(grid)
+        with closing(table):
+            return self._played(start, grid, table)
+
+    def _played(self, start: Start, grid: Grid, table: "GameTable") -> Result:
+        """Train, and play games."""
         ears = SafeEars(table.roll)
         result = start.played(HeardGrid(grid, ears))
-        with spared_generators(), no_news_from_flower(), silent_trackers():
+        with spared_generators(), no_news_from_flower():
             try:
                 if ears.fault is not None:
                     raise InputError(f"no games were played, the app's own training cannot be heard: {ears.fault}")
                 table.play()
             except (InputError, OSError) as error:
-                _tell(str(error))
+                say(str(error))
             except Exception as error:
-                _tell(f"the games ended early: {in_a_line(error)}")
+                say(f"the games ended early: {in_a_line(error)}")
         return result
 
     def _prepared(self, start: Start, grid: Grid) -> "GameTable":
@@ -103,11 +111,12 @@ class WatchedStrategy(Strategy):
         for name, value in arrays.items():
             wrong = f"{name} has values of type {value.dtype}: accepted are numbers and switches"
             require(value.dtype.kind in "fiub", wrong)
-        sketched = sketch(shapes_of(arrays))
-        campaign = open_campaign(
-            self._audit, shapes_of(arrays), self._audit.contributions(self._inner), fingerprint(self._inner), _tell
-        )
-        return GameTable(self._audit, campaign, start.copied(), grid, RollCall(arrays, self._audit.replies), sketched)
+        audit = replace(self._audit, directory=self._audit.directory.absolute())
+        tried = audit.contributions(self._inner, arrays)
+        least = LESSONS * len(tried)
+        require(audit.games > least, f"games are {audit.games}: accepted are whole numbers from {least + 1}")
+        plan = Arrangement(audit, tried, _app_of(grid), fingerprint(self._inner))
+        return GameTable(plan, start.copied(), grid, RollCall(arrays, audit.replies), sketch(shapes_of(arrays)))
 
     def summary(self) -> None:
         """Log a summary."""
@@ -148,13 +157,32 @@ class SafeEars:
             self.fault = self.fault or in_a_line(error)
 
 
+class Arrangement(NamedTuple):
+    """What is known of an audit before the app's own training.
+
+    Parameters
+    ----------
+    audit
+        What was agreed.
+    contributions
+        What the target's client may send.
+    app, code
+        The name of the app, and the fingerprint of its strategy.
+    """
+
+    audit: Agreement
+    contributions: tuple[Contribution, ...]
+    app: str
+    code: str
+
+
 class GameTable:
     """Where the games of one run are played.
 
     Parameters
     ----------
-    audit, campaign
-        The audit, and its games so far.
+    plan
+        What they are.
     pristine
         What the app handed to its strategy, as it was before.
     grid
@@ -165,11 +193,15 @@ class GameTable:
         The sketch of the app's model.
     """
 
-    def __init__(
-        self, audit: Agreement, campaign: Campaign, pristine: Start, grid: Grid, roll: RollCall, sketched: Sketch
-    ) -> None:
-        self._audit, self._campaign, self._pristine, self._grid, self.roll = audit, campaign, pristine, grid, roll
-        self._model, self._sketch = arrays_of(pristine.model), sketched
+    def __init__(self, plan: Arrangement, pristine: Start, grid: Grid, roll: RollCall, sketched: Sketch) -> None:
+        self._plan, self._pristine, self._grid, self.roll, self._sketch = plan, pristine, grid, roll, sketched
+        self._model, self._outside = arrays_of(pristine.model), set[str]()
+        # As it is before the training: a game begins as a run does.
+        self._copy = WorkingCopy(Path.cwd(), plan.audit.directory)
+
+    def close(self) -> None:
+        """Remove the copy of the working directory."""
+        self._copy.remove()
 
     def play(self) -> None:
         """Play the games that are missing, and say what came of it.
@@ -179,25 +211,31 @@ class GameTable:
         InputError
             If the client app has no insider, or the target's client took no part.
         """
-        audit, campaign = self._audit, self._campaign
-        target, watcher = self._seats()
+        audit, tried, app, code = self._plan
+        self._target, self._watcher = self._seats()
+        codes = joined(code, *self.roll.codes)
+        self._campaign = campaign = open_campaign(audit, shapes_of(self._model), tried, app, codes, say)
+        self._play_missing(audit, campaign)
+        outside = sorted({*self._outside, *self._copy.outside})
+        say(finish(audit, campaign, self._sketch.columns, outside))
+
+    def _play_missing(self, audit: Agreement, campaign: Campaign) -> None:
         if audit.has_probe and campaign.probe is None:
-            seen, errors = self._game(audit.games + 1, Deed.NOTHING, Contribution.OWN, target, watcher, 1)
+            seen, errors = self._game(audit.games + 1, Deed.NOTHING, Contribution.OWN, 1)
             campaign.keep_probe(seen.refusal or "; ".join(errors[:1]))
         told = time.monotonic()
         for game in campaign.missing[: audit.games_per_run]:
             campaign.choose(audit.claim, self._sketch.columns)
             contribution = Contribution(campaign.contribution(game))
             deed = audit.deed(campaign.is_present(game), contribution)
-            campaign.add(game, self._game(game, deed, contribution, target, watcher, audit.claim.rounds)[0])
+            campaign.add(game, self._game(game, deed, contribution, audit.claim.rounds)[0])
             if time.monotonic() - told > _TOLD_EVERY:
                 told = time.monotonic()
-                _tell(f"game {game} of {audit.games}")
-        _tell(finish(audit, campaign, self._sketch.columns))
+                say(f"game {game} of {audit.games}")
 
     def _seats(self) -> tuple[int, int | None]:
         """Return the nodes of the target's client and of the one that looks."""
-        audit, partitions = self._audit, self.roll.partitions
+        audit, partitions = self._plan.audit, self.roll.partitions
         accepted = "accepted is a client app with this modifier: ClientApp(mods=[audit.insider()])"
         if not partitions:
             raise InputError(f"no client answered as an insider: {accepted}")
@@ -215,25 +253,28 @@ class GameTable:
             )
         return node, next((numbers[number] for number in sorted(numbers) if number != audit.target), None)
 
-    def _game(
-        self, game: int, deed: Deed, contribution: Contribution, target: int, watcher: int | None, rounds: int
-    ) -> tuple[Seen, list[str]]:
+    def _game(self, game: int, deed: Deed, contribution: Contribution, rounds: int) -> tuple[Seen, list[str]]:
         """Play one game; return what was seen of it, and the errors that clients replied."""
-        audit = self._audit
+        audit, target = self._plan.audit, self._target
         known: Floats | None = self.roll.updates.get(target) if audit.is_about_records else None
+        size, sent = sum(value.size for value in self._model.values()), crafted(self._model, audit.length)
         if contribution is Contribution.CRAFTED:
-            known = flat(crafted(self._model, audit.length), self._model)
-        size = sum(value.size for value in self._model.values())
+            known = flat(sent, self._model)
+        whole = np.zeros(size)
+        if contribution is Contribution.WHOLE:
+            whole = np.nan_to_num(flat(whole_parts(sent, self._model), self._model))
 
         def difference(_round: int, learned: Floats | None) -> Floats:
             found = known if known is not None else learned
-            return found if found is not None and found.shape == (size,) else np.zeros(size)
+            # Whole numbers that are crafted are known, under D' too, and take the place of what was learned.
+            there = found if found is not None and found.shape == (size,) else np.zeros(size)
+            return np.where(whole != 0, whole, there)
 
         scene = Scene(
             model=self._model,
             rounds=rounds,
             target=target,
-            watcher=watcher,
+            watcher=self._watcher,
             observer=audit.observer,
             difference=difference,
             sketch=self._sketch,
@@ -244,7 +285,19 @@ class GameTable:
         ears = GameEars(scene)
         draws = generator(self._campaign.seed, Purpose.LABORATORY, world=game)
         seed_generators(draws)
-        return played(lambda grid: self._pristine.again(rounds, draws).played(grid), self._grid, ears), ears.errors
+        copy = self._copy
+        with apart(copy):
+            again = self._pristine.again(rounds, draws, copy.moved)
+            seen = played(again.played, self._grid, ears)
+        self._outside |= ears.outside
+        return seen, ears.errors
+
+
+def _app_of(grid: Grid) -> str:
+    """Return the name of the app that runs: its own, where Flower knows it."""
+    with suppress(Exception):  # grids of one's own have no run
+        return grid.run.fab_id or "app"
+    return "app"
 
 
 def _train_metrics(result: Result) -> dict[str, list[float]]:
@@ -257,7 +310,8 @@ def _train_metrics(result: Result) -> dict[str, list[float]]:
     return found
 
 
-def _tell(line: str) -> None:
+def say(line: str) -> None:
+    """Say something on the terminal, where a foreign app has its own output."""
     sys.stderr.write(f"fl_audit: {line}\n")
     sys.stderr.flush()
 

@@ -70,11 +70,16 @@ def stated_by(
         bits = _number(layer, ("clipped_count_stddev",))
         if bits is not None:
             multiplier = (multiplier**-2 + (2 * bits[1]) ** -2) ** -0.5
-        claim = StatedClaim(
-            adjacency or Adjacency.ADD_REMOVE_CLIENT, delta=delta, noise_multiplier=multiplier, rounds=rounds
-        )
+        # Since 1.34 Flower's wrappers may have an accountant, which says at which delta and between which neighbours.
+        own = getattr(vars(layer).get("accountant"), "config", None)
+        is_replaced = "replace" in str(getattr(own, "neighboring_relation", "")).lower()
+        relation = adjacency or (Adjacency.REPLACE_CLIENT if is_replaced else Adjacency.ADD_REMOVE_CLIENT)
+        delta = getattr(own, "target_delta", delta)
+        claim = StatedClaim(relation, delta=delta, noise_multiplier=multiplier, rounds=rounds)
         source = f"{type(layer).__name__}: {noise[0]} = {noise[1]:g}, {norm[0]} = {norm[1]:g}"
         source += f", {count[0]} = {count[1]:g}" if count else ""
+        if own is not None:
+            source += f"; of its accountant: target_delta = {delta:g}, max_epsilon = {own.max_epsilon}"
         return Stated(claim, source, norm[1], clients=int(count[1]) if count else None)
     return Stated(None, "no noise is named by the strategy, its wrappers or the modifiers of its clients")
 
@@ -107,10 +112,10 @@ def epsilon_words(stated: Stated, rounds: int) -> str:
         return claim.words
     one, all_rounds = (gdp_epsilon(claim.delta, mu * sqrt(count)) for count in (1, max(rounds, 1)))
     if claim.noise_multiplier is None:
-        return f"{claim.words}; over all {rounds} the same noise comes to epsilon {all_rounds:.2f} (exact)"
+        return f"{claim.words}; over all {rounds} the same noise comes to epsilon {all_rounds:.2f} (accountant gdp)"
     return (
         f"epsilon {one:.2f} at delta {claim.delta:g} in one round and {all_rounds:.2f} over all {rounds} "
-        f"(noise multiplier {claim.noise_multiplier:.3g}, {claim.adjacency}; exact, sampling not counted)"
+        f"(noise multiplier {claim.noise_multiplier:.3g}, {claim.adjacency}; accountant gdp, sampling not counted)"
     )
 
 

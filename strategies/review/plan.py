@@ -1,6 +1,6 @@
 """How an app is reviewed: with how many clients, on which model, in which kinds of games, and in how many."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import NamedTuple
@@ -25,9 +25,14 @@ from strategies.review.beside import NUMBERS, Aside
 from strategies.review.claims import layers_of
 from strategies.review.seats import USUAL_NODES
 
+# A reviewer wants to know all that breaks a claim: every kind is looked at closely.
+_USUAL = replace(Budget(), scout=200, pilot=200, most=12)
+_FEWER = replace(QUICK, scout=120, pilot=120, most=10)
 _FEWEST = Budget(pilot=60, stages=(400,), shares=(1.0,), tried=2, most=4, deep=1)
 """Enough to show what carries no noise at all."""
 _LEVEL, _MOST_TRIED = 0.05, 6400
+_MOST_LOOKS = 5
+"""How often a strategy may look who is there before it asks anybody."""
 _LEFT_OUT = ("large model", "own model, around a median")
 """Stages that the app's own model takes the place of, or on which its size adds nothing but time."""
 _USUAL_ROUNDS, _MOST_PARAMETERS = 3, 5_000_000
@@ -54,6 +59,18 @@ class Plan(NamedTuple):
     words: str
 
 
+class _Hurried(Room):
+    """A room that ends a strategy which waits for more clients than there are."""
+
+    _looks = 0
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the node ids, a few times."""
+        self._looks += 1
+        require(self._looks <= _MOST_LOOKS, "it waits for more clients")
+        return super().get_node_ids()
+
+
 def asked_of(strategy: Strategy, nodes: int) -> int:
     """Return how many of some clients a strategy asks to train in a round; 0 where that cannot be known beforehand.
 
@@ -66,7 +83,7 @@ def asked_of(strategy: Strategy, nodes: int) -> int:
     try:
         copy = as_strategy(deepcopy(innermost))
         with spared_generators(), no_news_from_flower():
-            asked = copy.configure_train(1, ArrayRecord(), ConfigRecord(), Room(nodes, lambda _: None))
+            asked = copy.configure_train(1, ArrayRecord(), ConfigRecord(), _Hurried(nodes, lambda _: None))
             return len(list(asked))
     except Exception:  # it may need what its wrappers give it
         return 0
@@ -209,7 +226,7 @@ def plan_of(
         Whether fewer games are wanted.
     """
     rounds = sorted({wanted, 1 if is_free else wanted}, reverse=True)
-    budgets = {"the usual number of games": Budget(), "fewer games": QUICK, "the fewest games": fewest(claim)}
+    budgets = {"the usual number of games": _USUAL, "fewer games": _FEWER, "the fewest games": fewest(claim)}
     # Games that could not refute the claim are no games, if there are any that could.
     budgets = {words: one for words, one in budgets.items() if _can_refute(claim, one)} or budgets
     plans = [
@@ -223,15 +240,18 @@ def plan_of(
     small = [kind for kind in kinds if kind.model is not Model.OWN]
     plans += [plans[-1]._replace(kinds=tuple(some)) for some in ([*plainest, *small], small) if some]
     # A machine that others use too takes longer, and learning rules takes its time as well.
-    return next((plan for plan in plans if _seconds(plan, own_seconds, seconds) < 0.3 * left), plans[-1])
+    return next((plan for plan in plans if _seconds(plan, own_seconds, seconds) < 0.5 * left), plans[-1])
 
 
 def _seconds(plan: Plan, own_seconds: float, seconds: float) -> float:
     """Return how long the games of a plan take, roughly."""
     of_kinds = [own_seconds if kind.model is Model.OWN else seconds for kind in plan.kinds]
-    budget = plan.budget
-    tried = budget.most * budget.stages[0] + budget.deep * sum(budget.stages[1:])
-    return plan.rounds * (budget.pilot * sum(of_kinds) + tried * sum(of_kinds) / len(of_kinds))
+    budget, mean = plan.budget, sum(of_kinds) / len(of_kinds)
+    games = min(budget.scout, budget.pilot) * len(of_kinds) + budget.most * budget.stages[0]
+    if budget.scout < budget.pilot:
+        games += budget.pilot * min(budget.kept, len(of_kinds))
+    games += sum(max(1, budget.deep >> place) * stage for place, stage in enumerate(budget.stages[1:]))
+    return plan.rounds * mean * games
 
 
 def usual_rounds(rounds: int) -> int:

@@ -19,7 +19,6 @@ from strategies.review.app import read_app
 from strategies.review.beside import NUMBERS, Aside, Leak, leaks
 from strategies.review.capture import Caught, catch
 from strategies.review.claims import Stated, layers_of, stated_by
-from strategies.review.files import Kept
 from strategies.review.options import ReviewOptions
 from strategies.review.plan import asked_of, fewest, nodes_of, own_model, plan_of, telling_kinds, usual_rounds
 from strategies.review.seats import USUAL_NODES
@@ -28,6 +27,8 @@ from strategies.review.stand_ins import StandIns
 
 REFERENCE = 3.0
 """The epsilon that is tried where nothing is claimed, and of numbers beside the model, which carry no noise."""
+_OF_MODEL, _OF_NUMBERS = 0.75, 0.85
+"""Shares of the time after which the games about the model, and those about numbers, end; the page takes the rest."""
 
 
 @dataclass(frozen=True)
@@ -97,26 +98,23 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
     app = read_app(directory)
     named = wishes.nodes or app.nodes
     caught = catch(app, named or USUAL_NODES, stand_ins)
-    # What the app writes before it trains is there for every game.
-    kept = Kept(directory)
     # What carries no noise is told after one round, and so is how long a round takes.
     stated = _stated(caught, wishes, rounds=1)
     claim = stated.claim or StatedClaim(wishes.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
     nodes, remark = nodes_of(caught.start.strategy, named, stated.clients)
     own, said = own_model(caught.start)
     start = replace(caught.start, arguments={k: v for k, v in caught.start.arguments.items() if k != "initial_arrays"})
-    stage = Seating(start, nodes, max(2, asked_of(start.strategy, nodes)), kept)
+    stage = Seating(start, nodes, max(2, asked_of(start.strategy, nodes)))
     weights = [one.weighted_by_key for one in layers_of(start.strategy) if hasattr(one, "weighted_by_key")]
     subject = Subject(
         stage.made, caught.mods, None, stage.seats, stated.norm, wishes.is_clipped, stated.observer, own,
         *weights[-1:],
     )  # fmt: skip
     with spared_generators(), no_news_from_flower():
-        subject, slow, quick = rehearsed(subject, claim)
+        subject, slow, quick, has_written = rehearsed(subject, claim)
         asked = dict(stage.most)
         kinds = telling_kinds(kinds_of(subject, claim), own, has_claim=stated.claim is not None)
-        processes = 1 if kept.is_written else wishes.processes
-        left = (wishes.seconds - (time.monotonic() - began)) * processes
+        left = (_OF_MODEL * wishes.seconds - (time.monotonic() - began)) * wishes.processes
         wanted = (wishes.rounds or usual_rounds(caught.rounds)) if _is_composed(stated) else 1
         plan = plan_of(
             kinds, claim, slow, quick, left, wanted, wishes.rounds is None, wishes.is_quick or stated.claim is None
@@ -127,22 +125,27 @@ def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) 
             composed = telling_kinds(kinds_of(subject, claim), own, has_claim=True)
             names += [kind.name for kind in composed if kind not in kinds]
 
-        def held(to: StatedClaim, names: Sequence[str], budget: Budget) -> Trial:
+        def held(to: StatedClaim, names: Sequence[str], budget: Budget, share: float) -> Trial:
+            seconds = max(1.0, share * wishes.seconds - (time.monotonic() - began))
             return hold_to_claim(
-                subject, to, budget=budget, seed=wishes.seed, processes=processes, only=names, tell=tell
-            )
+                subject, to, budget=budget, seed=wishes.seed, processes=wishes.processes, only=names, seconds=seconds,
+                tell=tell,
+            )  # fmt: skip
 
-        trial = held(claim, names, plan.budget)
+        trial = held(claim, names, plan.budget, _OF_MODEL)
         about = [kind for aside, kind in NUMBERS.items() if asked["evaluate"] or aside is not Aside.EVALUATION]
         of_numbers = _of_numbers(claim)
-        beside = held(of_numbers, about, fewest(of_numbers)) if stated.observer is Observer.CLIENT else None
-    told = leaks([trial] if beside is None else [trial, beside], names if beside is None else [*names, *about])
+        is_beside = stated.observer is Observer.CLIENT
+        beside = held(of_numbers, about, fewest(of_numbers), _OF_NUMBERS) if is_beside else None
+    trials = [trial] if beside is None else [trial, beside]
+    unplayed = {name for one in trials for name in one.unplayed}
+    told = leaks(trials, [name for name in (*names, *(about if is_beside else ())) if name not in unplayed])
     remarks = [*caught.remarks, *remark, *said]
     if any("PrivacyEngine" in path.read_text(errors="ignore") for path in directory.rglob("*.py")):
         remarks.append("its clients train with Opacus: what that promises of records happens inside clients, unseen")
     if stand_ins.packages:
         remarks.append(f"inert stand-ins took the place of what is not installed: {', '.join(stand_ins.packages)}")
-    if kept.is_written:
+    if has_written:
         remarks.append("it writes files while it trains: they were written to a copy, and removed after every game")
     return Review(
         app.name, stated, Verdict.NO_PROMISE if stated.claim is None else trial.verdict, caught.rounds, plan.rounds,

@@ -3,7 +3,7 @@
 from typing import Any, assert_never
 
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.findings import Finding, findings, opening, trial_json
+from fl_audit.laboratory.findings import Finding, findings, opening, time_words, trial_json
 from fl_audit.laboratory.trial import Trial
 from strategies.games.kinds import BY_NAME
 from strategies.games.mends import MENDS
@@ -29,7 +29,9 @@ def headline(review: Review) -> str:
         case Verdict.NO_PROMISE:
             shares = [one.right / one.games for one in review.trial.attempts]
             told = f": whether a client took part was guessed rightly in {max(shares):.0%} of games" if shares else ""
-            return f"No promise: {review.app} promises no privacy of clients{told}."
+            return " ".join(
+                [f"No promise: {review.app} promises no privacy of clients{told}.", time_words(review.trial)]
+            ).strip()
         case Verdict.VIOLATED | Verdict.CONSISTENT | Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED:
             causes = [finding.cause for finding in found_in(review.trial) if finding.attempt.is_broken]
             return " ".join([opening(review.trial), *causes[:1]])
@@ -43,8 +45,9 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
     claim = epsilon_words(stated, review.rounds)
     model = "a small model" if review.parameters is None else f"its own model of {review.parameters:,} parameters"
     asked = f"{review.asked['train']} to train and {review.asked['evaluate']} to evaluate"
+    kinds = [name for name in review.kinds if name not in review.trial.unplayed]
     played = (
-        f"{len(review.kinds)} kinds of games, the plainest on {model}, {review.played_rounds} of its {review.rounds} "
+        f"{len(kinds)} kinds of games, the plainest on {model}, {review.played_rounds} of its {review.rounds} "
         f"rounds each; of {review.nodes} clients it asks {asked}; {review.trial.pilots} games looked for leads, and "
         f"{review.budget} tried the best ones"
     )
@@ -54,12 +57,16 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
     }
     # What is lost on one stage is no more said to hold.
     gone = {BY_NAME[name].plain_name for name in lost}
-    holds = dict.fromkeys(BY_NAME[name].plain_name for name in review.kinds)
+    holds = dict.fromkeys(BY_NAME[name].plain_name for name in kinds)
+    # What looked like a leak, and was not tried, is not said to hold either.
+    untried = (*review.trial.untried, *review.trial.passed_over)
+    gone |= {BY_NAME[name].plain_name for name in untried}
     holds = {name: None for name in holds if name not in gone}
     lines = [("Claim", f"{claim} ({stated.source})"), ("Played", played)]
     if stated.claim is not None:
         lines.append(("No contradiction", ", ".join(holds) or "in no kind of game"))
         lines.append(("Broken by", "; ".join(_broken(one) for one in broken) or "no kind of game"))
+        lines += [("Not tried", f"{', '.join(untried)}: more games have to say whether they tell")] * bool(untried)
     lines.append(("Beside the model", _beside(review)))
     lines += [("Note", f"{remark[0].upper()}{remark[1:]}.") for remark in review.remarks]
     return (*lines, ("Not seen", f"{_UNSEEN}."))

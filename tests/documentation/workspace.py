@@ -15,6 +15,7 @@ from pages import FILES, Block, makers
 from experiments.cli.main import main
 from experiments.runs.config import PRIVACY_TARGETS, parse_config
 from experiments.runs.config_file import load_config
+from strategies.review.app import read_app
 
 WORLDS, MORE_WORLDS, SHADOWS = 12, 14, 24
 """Few worlds: nothing that is printed or drawn needs more, but for attacks with shadow models, which need 24."""
@@ -108,6 +109,9 @@ _RELATION_OF = {"dp-fedavg": "add-remove-client", "dp-sgd-clients": "add-remove-
 
 def check_configuration(block: Block, directory: Path) -> None:
     """Check a configuration, or a part of one, as `fl-audit run` does before it looks at data."""
+    if block.file is not None and block.file.endswith("pyproject.toml"):
+        assert read_app((directory / block.file).parent).server
+        return
     if block.file is not None:
         load_config(directory / block.file)
         return

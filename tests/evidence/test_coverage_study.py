@@ -29,6 +29,8 @@ NOT_OF_A_NUMBER = {
     "fl_audit.adversaries.membership.rmia._log",
     # a level that several bounds share
     "fl_audit.laboratory.trial.put_on_trial",
+    # what most audits with such a level find: a power
+    "fl_audit.laboratory.findings.could_find",
     # how often chance alone gives what was found, in words
     "fl_audit.report.page.gauge._of_verdict",
 }

@@ -1,12 +1,15 @@
-"""Clients in another process, which know nothing but what a message and their context bring: as on Ray, without one."""
+"""Clients in other processes, which know nothing but what a call brings: as on Ray, without one."""
 
 import multiprocessing
 import threading
+from collections.abc import Hashable
 from multiprocessing.connection import Connection
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from ray import cloudpickle
+
+from experiments.runs.cluster.luggage import compartment_of, pieces_of
 
 
 def serve(calls: Connection) -> None:
@@ -15,38 +18,59 @@ def serve(calls: Connection) -> None:
 
     import experiments  # noqa: F401  # sets the environment before Flower is imported
     from clients.app import app
+    from fl_audit.data import catalogue
 
+    def unread(spec: object) -> None:
+        raise AssertionError("a client reads no files of data")
+
+    catalogue._load = unread  # type: ignore[assignment]
     torch.set_num_threads(1)
     while True:
         try:
-            message, context = cloudpickle.loads(calls.recv_bytes())
+            luggage, message, context = cloudpickle.loads(calls.recv_bytes())
         except EOFError:
             return
         try:
+            for unpack in luggage:
+                unpack()
             outcome = (app(message=message, context=context), context)
         except Exception as error:  # the caller is to raise it
             outcome = error
         calls.send_bytes(cloudpickle.dumps(outcome))
 
 
+class _Compartment:
+    """A process, and what it was sent already."""
+
+    def __init__(self) -> None:
+        processes = multiprocessing.get_context("spawn")
+        self.calls, theirs = processes.Pipe()
+        self.process = processes.Process(target=serve, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.given: set[Hashable] = set()
+
+
 class AppElsewhere(ClientApp):
-    """The app of all clients, every call of which is made in one other process."""
+    """The app of all clients, every call of which is made in another process: one for each compartment."""
 
     def __init__(self) -> None:
         super().__init__()
-        processes = multiprocessing.get_context("spawn")
-        self._calls, theirs = processes.Pipe()
-        self._process = processes.Process(target=serve, args=(theirs,), daemon=True)
-        self._process.start()
-        theirs.close()
+        self._compartments: dict[int, _Compartment] = {}
         self._lock = threading.Lock()
         self.calls = 0
 
     def __call__(self, message: Message, context: Context) -> Message:
         """Make a call."""
         with self._lock:
-            self._calls.send_bytes(cloudpickle.dumps((message, context)))
-            outcome = cloudpickle.loads(self._calls.recv_bytes())
+            number, pieces = compartment_of(message, context), pieces_of(message, context)
+            if number not in self._compartments:
+                self._compartments[number] = _Compartment()
+            there = self._compartments[number]
+            luggage = [packed() for key, packed in pieces if key not in there.given]
+            there.given |= {key for key, _ in pieces}
+            there.calls.send_bytes(cloudpickle.dumps((luggage, message, context)))
+            outcome = cloudpickle.loads(there.calls.recv_bytes())
             self.calls += 1
         if isinstance(outcome, Exception):
             raise outcome
@@ -55,6 +79,7 @@ class AppElsewhere(ClientApp):
         return reply
 
     def end(self) -> None:
-        """End the process."""
-        self._calls.close()
-        self._process.join(10)
+        """End the processes."""
+        for one in self._compartments.values():
+            one.calls.close()
+            one.process.join(10)

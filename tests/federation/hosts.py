@@ -1,73 +1,20 @@
-"""Other hosts on this machine: network namespaces, for tests that run as root where there is `ip`."""
+"""Other hosts on this machine, for tests; where there can be none a test is skipped."""
 
-import os
-import secrets
-import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
-
-@dataclass(frozen=True)
-class Host:
-    """A host of its own network.
-
-    Parameters
-    ----------
-    name
-        Of its namespace.
-    address
-        Its own address.
-    gateway
-        The address of this machine in that network.
-    """
-
-    name: str
-    address: str
-    gateway: str
-
-    def command(self, *words: str) -> list[str]:
-        """Return a command as it is started on that host."""
-        return ["ip", "netns", "exec", self.name, *words]
-
-    def cut_off(self) -> None:
-        """Let nothing through any more, in either direction."""
-        _do("ip", "link", "set", f"{self.name}h", "down")
-
-
-def _do(*words: str) -> None:
-    subprocess.run(words, check=True, capture_output=True)
+from experiments.studies import hosts
+from experiments.studies.hosts import Host, NoHostsError
 
 
 @contextmanager
 def other_hosts(count: int) -> Iterator[Sequence[Host]]:
-    """Make hosts that reach this machine; the test is skipped where that cannot be done."""
-    if os.name != "posix" or os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("other hosts are network namespaces, which need root and `ip`")
-    made: list[Host] = []
-    third = secrets.randbelow(200) + 20
-    try:
-        for number in range(count):
-            name, network = f"fla{secrets.token_hex(3)}", f"10.{third}.{number}"
-            probe = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True)
-            if probe.returncode:
-                pytest.skip(f"no network namespaces here: {probe.stderr.strip()}")
-            host = Host(name, f"{network}.2", f"{network}.1")
-            made.append(host)
-            _do("ip", "link", "add", f"{name}h", "type", "veth", "peer", "name", "uplink", "netns", name)
-            _do("ip", "addr", "add", f"{host.gateway}/24", "dev", f"{name}h")
-            _do("ip", "link", "set", f"{name}h", "up")
-            for words in (
-                ("addr", "add", f"{host.address}/24", "dev", "uplink"),
-                ("link", "set", "uplink", "up"),
-                ("link", "set", "lo", "up"),
-                ("route", "add", "default", "via", host.gateway),
-            ):
-                _do(*host.command("ip", *words))
-        yield tuple(made)
-    finally:
-        for host in made:
-            subprocess.run(["ip", "netns", "del", host.name], capture_output=True)
+    """Make hosts that reach this machine."""
+    with ExitStack() as stack:
+        try:
+            made = stack.enter_context(hosts.other_hosts(count))
+        except NoHostsError as error:
+            pytest.skip(str(error))
+        yield made

@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -19,8 +20,12 @@ from flwr.clientapp.typing import ClientAppCallable
 from hosts import other_hosts
 
 from clients.app import build_app
+from experiments.runs.config_file import load_config
 from experiments.runs.engines import Engine
+from experiments.runs.plan import resolve
 from experiments.runs.run import Parties, run_audit
+from experiments.studies.chaos import campaign
+from fl_audit.errors import InputError
 from fl_audit.protocol import Key, Record
 from strategies.errors import FederationError
 
@@ -142,12 +147,50 @@ def slow_app(mark: Path) -> ClientApp:
 
 @pytest.mark.long
 @pytest.mark.ray
+def test_a_node_that_joins_is_used(small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from ray.cluster_utils import Cluster
+
+    plan, mark = small_plan(data={"clients": 6}, training={"rounds": 8}, run={"worlds-per-batch": 6}), tmp_path / "on"
+    mark.mkdir()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    joined: list[subprocess.Popen[bytes]] = []
+
+    def join() -> None:
+        while not list(mark.iterdir()):
+            time.sleep(0.05)
+        own = os.pathsep.join(entry for entry in sys.path if entry)
+        joined.append(start_node(cluster, directory=tmp_path, paths=own))
+
+    try:
+        threading.Thread(target=join, daemon=True).start()
+        parties = Parties(client_app=slow_app(mark))
+        found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
+    finally:
+        for node in joined:
+            os.killpg(node.pid, signal.SIGKILL)
+        cluster.shutdown()
+    assert len(list(mark.iterdir())) == 2
+    assert " has joined\n" in capfd.readouterr().err
+    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
+
+
+@pytest.mark.long
+@pytest.mark.ray
+def test_a_small_campaign_of_kills_loses_nothing(tmp_path: Path) -> None:
+    """The first runs of the study: a driver, a worker's raylet and a head are among what is killed."""
+    known = campaign(tmp_path, kills=4, seed=0, minutes=5.0)
+    assert sum(len(one["blows"]) for one in known) >= 4
+    assert all(one["identical"] for one in known)
+    assert [sum(one[name] for one in known) for name in ("lost", "hangs", "orphans", "secrets")] == [0, 0, 0, 0]
+
+
+@pytest.mark.long
+@pytest.mark.ray
 def test_a_node_that_is_cut_off_for_good_costs_only_its_calls(
     small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A host of its own network joins, takes calls, and is cut off: nothing tells anybody that it is gone."""
-    import sys
-
     from ray.cluster_utils import Cluster
 
     plan = small_plan(data={"clients": 4}, run={"worlds-per-batch": 6})
@@ -195,3 +238,94 @@ def wait_for_nodes(cluster: Any, count: int) -> None:
     while sum(row["Alive"] for row in ray.nodes()) < count and time.monotonic() < deadline:
         time.sleep(0.1)
     ray.shutdown()
+
+
+NETWORK = """
+import torch
+
+
+def build(feature_shape, classes):
+    from bare_parts import HIDDEN
+
+    layers = torch.nn.Flatten(), torch.nn.Linear(64, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, classes)
+    return torch.nn.Sequential(*layers)
+"""
+
+
+def start_node(cluster: Any, *before: str, directory: Path, paths: str) -> subprocess.Popen[bytes]:
+    """Start a worker node as a process of its own, in a directory, with places where it finds modules."""
+    program = "from ray.scripts.scripts import main; main()"
+    start = (sys.executable, "-P", "-c", program, "start", f"--address={cluster.address}", "--num-cpus=2", "--block")
+    kept = {key: value for key, value in os.environ.items() if key not in ("FL_AUDIT_DATA", "PYTHONPATH")}
+    return subprocess.Popen(
+        [*before, *start], cwd=directory, env=kept | {"PYTHONPATH": paths}, stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.ray
+def test_a_node_needs_neither_the_data_nor_the_modules_nor_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All clients run on a host that sees an empty directory where the driver has all of these."""
+    import numpy as np
+    from ray.cluster_utils import Cluster
+    from sklearn.datasets import load_digits
+
+    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False).returncode:
+        pytest.skip("a host with other files is a mount namespace, which needs root")
+    mine, elsewhere = tmp_path / "mine", tmp_path / "elsewhere"
+    for place in (mine, elsewhere):
+        place.mkdir()
+    digits = load_digits()
+    np.savez(mine / "digits.npz", x=digits.data.astype("float32") / 16, y=digits.target)
+    (mine / "bare_network.py").write_text(NETWORK)
+    (mine / "bare_parts.py").write_text("HIDDEN = 9\n")
+    (mine / "audit.toml").write_text(
+        """
+        data = {name = "npz", path = "digits.npz", records = 60, test-records = 20, clients = 3}
+        model = {name = "bare_network:build"}
+        training = {rounds = 2, learning-rate = 1.0}
+        privacy = {noise-multiplier = 2.0, adjacency = "replace-record", delta = 0.01}
+        audit = {worlds = 4}
+        run = {seed = 1}
+        """
+    )
+    monkeypatch.chdir(mine)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(mine)])
+    plan = resolve(load_config(mine / "audit.toml"))
+    own = os.pathsep.join(entry for entry in sys.path if entry and entry != str(mine))
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    hidden = ("unshare", "-m", "sh", "-c", f'mount -t tmpfs none "{mine}" && exec "$@"', "sh")
+    node = start_node(cluster, *hidden, directory=elsewhere, paths=own)
+    try:
+        wait_for_nodes(cluster, 2)
+        found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, with_report=False)
+    finally:
+        os.killpg(node.pid, signal.SIGKILL)
+        cluster.shutdown()
+    alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
+    pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
+    pd.testing.assert_frame_equal(found.rounds, alone.rounds, check_exact=True)
+
+
+@pytest.mark.long
+@pytest.mark.ray
+def test_a_node_with_another_flower_is_named_and_refused(small_plan: MakePlan, tmp_path: Path) -> None:
+    from ray.cluster_utils import Cluster
+
+    other = tmp_path / "other" / "flwr-9.9.9.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: flwr\nVersion: 9.9.9\n")
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    paths = os.pathsep.join([str(other.parent), *(entry for entry in sys.path if entry)])
+    node = start_node(cluster, directory=tmp_path, paths=paths)
+    try:
+        wait_for_nodes(cluster, 2)
+        with pytest.raises(InputError, match=r"node \S+ has Python \S+ and flwr 9\.9\.9: accepted are nodes with"):
+            run_audit(small_plan(), tmp_path / "run", Engine.RAY, cluster.address, with_report=False)
+    finally:
+        os.killpg(node.pid, signal.SIGKILL)
+        cluster.shutdown()
+    assert not (tmp_path / "run" / "challenger" / "batches").exists()

@@ -116,7 +116,7 @@ def test_whoever_was_asked_and_nobody_else_contributes(name: str, small_plan: Ma
     strategy.aggregate_train(1, replies)
     assert len(released.made) == 1
     law, challenger = strategy.public.law, SeededChallenger(0)
-    asked = {strategy.roster.partitions[reply.metadata.src_node_id]: reply for reply in replies}
+    asked = {strategy.roster.nodes.index(reply.metadata.src_node_id): reply for reply in replies}
     for client, reply in asked.items():
         rows = len(reply.content.array_records[Record.ARRAYS][Key.SUM].numpy())
         if law.is_sampled:

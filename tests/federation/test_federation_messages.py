@@ -116,7 +116,7 @@ def _replies(small_plan: MakePlan) -> tuple[list[Message], dict[int, int], list[
     strategy, grid, arrays = _strategy(small_plan, _Released())
     replies = list(grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid)))
     asked = [Answer(client, "train", batch.name) for client in range(3) for batch in strategy.batches]
-    return replies, strategy.roster.partitions, asked
+    return replies, {node: partition for partition, node in enumerate(strategy.roster.nodes)}, asked
 
 
 def test_replies_are_read_in_any_order(small_plan: MakePlan) -> None:

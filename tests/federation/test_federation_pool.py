@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from audits import MakePlan
 from flwr.app import ConfigRecord, Context, Message, RecordDict, UserConfig
+from ray.exceptions import ObjectStoreFullError
 
 from clients.app import build_app
-from experiments.runs.cluster.backend import compartment_of
+from experiments.runs.cluster.luggage import compartment_of
 from experiments.runs.cluster.pool import ORDINARY, CallError, ClientPool, Node, _LostError, _Process
 from experiments.runs.local_engine import LocalGrid
 from fl_audit.game.game import load_game
@@ -64,6 +65,24 @@ def test_a_lost_node_costs_no_retry_and_what_a_client_raises_is_said() -> None:
     assert pool.calls == [HERE, THERE]
     with pytest.raises(CallError, match="the disk is full"):
         played(Pool(3, (THERE,), {THERE: [(None, None, "the disk is full")]}))
+
+
+def test_a_full_object_store_is_said_in_a_line_and_not_taken_for_a_death() -> None:
+    class Full(Pool):
+        def _started(self, node: Node, compartment: int) -> Any:
+            class Handle:
+                class run:
+                    @staticmethod
+                    def remote(*arguments: object) -> None:
+                        raise ObjectStoreFullError("no room\nand many lines")
+
+            return Handle
+
+    pool = Full(3, (THERE,), {})
+    with pytest.raises(CallError, match=r"^Ray's object store is full: give it more room .*run.worlds-per-batch\)$"):
+        played(pool)
+    assert pool.calls == []
+    assert sum(map(len, pool._idle.values())) == 1
 
 
 def test_processes_start_where_there_is_room_and_compartments_share_none() -> None:

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import binom
 
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.claim import StatedClaim
-from fl_audit.laboratory.guesses import LESSONS, fewest_games, guess_trial, guessed_epsilon
+from fl_audit.laboratory.claim import LESSONS, StatedClaim
+from fl_audit.laboratory.guesses import fewest_games, guess_trial, guessed_epsilon
 from fl_audit.laboratory.seen import Games
 from fl_audit.laboratory.sketch import sketch
 from strategies.games.arrays import contribution, crafted, flat

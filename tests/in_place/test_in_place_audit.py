@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import (
     FedAvg,
     Strategy,
 )
-from toy_app import CLIENTS, Heard, Noisy, toy_audit, toy_run
+from toy_app import CLIENTS, Heard, Noisy, kept_in, toy_audit, toy_run
 
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
@@ -23,7 +23,7 @@ from strategies.games import StatedClaim, held, insider
 
 
 def verdict_of(directory: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((directory / "verdict.json").read_text())
+    found: dict[str, Any] = json.loads((kept_in(directory) / "verdict.json").read_text())
     return found
 
 
@@ -143,7 +143,7 @@ class Failing(FedAvg):
 def test_what_the_own_training_raises_is_raised(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="as without an audit"):
         toy_run(Failing, toy_audit(tmp_path))
-    assert not (tmp_path / "games").exists()
+    assert not list(tmp_path.iterdir())
 
 
 class GloballyNoisy(Noisy):
@@ -158,19 +158,20 @@ def test_games_over_several_runs_are_the_games_of_one(tmp_path: Path) -> None:
     for _ in range(3):
         toy_run(lambda: GloballyNoisy(0.05), toy_audit(tmp_path / "three", games=30, games_per_run=12))
         # A file that a killed writer left is no game.
-        (tmp_path / "three" / "games" / ".000030.1.part.npz").write_bytes(b"half")
+        (kept_in(tmp_path / "three") / "games" / ".000030.1.part.npz").write_bytes(b"half")
     assert verdict_of(tmp_path / "one") == verdict_of(tmp_path / "three")
-    for file in sorted((tmp_path / "one" / "games").glob("*.npz")):
-        with np.load(file) as left, np.load(tmp_path / "three" / "games" / file.name) as right:
+    for file in sorted((kept_in(tmp_path / "one") / "games").glob("*.npz")):
+        with np.load(file) as left, np.load(kept_in(tmp_path / "three") / "games" / file.name) as right:
             assert all(np.array_equal(left[name], right[name], equal_nan=left[name].dtype == float) for name in left)
 
 
-def test_other_settings_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
-    toy_run(FedAvg, toy_audit(tmp_path, games=21))
-    heard = Heard()
-    with pytest.raises(InputError, match="holds games with numbers 'kept', and now it is 'withheld'"):
-        toy_run(FedAvg, toy_audit(tmp_path, games=21, numbers="withheld"), heard=heard)
-    assert not heard.messages
+def test_other_settings_play_games_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    audits = [toy_audit(tmp_path, games=21), toy_audit(tmp_path, games=21, numbers="withheld")]
+    for audit in (*audits, audits[0]):
+        toy_run(FedAvg, audit)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert capsys.readouterr().err.count("before a change of numbers: new ones are played") == 1
+    assert [audit.verdict().attempts[0].games for audit in audits] == [1, 1]
 
 
 class Telling(Noisy):
@@ -245,7 +246,7 @@ def test_claims_about_records_ask_the_app(tmp_path: Path, adjacency: str) -> Non
 def test_a_claim_about_records_needs_an_app_that_asks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     toy_run(FedAvg, toy_audit(tmp_path, claim=StatedClaim("add-remove-record", epsilon=1.0)))
     assert "accepted is an app that calls held(records)" in capsys.readouterr().err
-    assert not (tmp_path / "games").exists()
+    assert not list(tmp_path.iterdir())
 
 
 def failing(message: Message, context: Context, call_next: Any) -> Message:

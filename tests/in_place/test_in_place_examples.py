@@ -86,7 +86,7 @@ def assert_unchanged(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert all(np.array_equal(watched[key], alone[key]) for key in alone)
     assert watched_metrics == metrics
     assert any(metrics)
-    assert len(list((tmp_path / "watched" / "fl-audit-games" / "games").glob("*.npz"))) == 2
+    assert len(list((tmp_path / "watched" / "fl-audit-games").glob("*/games/*.npz"))) == 2
 
 
 @pytest.mark.parametrize("name", SHAPES)

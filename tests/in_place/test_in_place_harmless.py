@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
-from toy_app import CLIENTS, Noisy, toy_audit, toy_run
+from toy_app import CLIENTS, Noisy, kept_in, toy_audit, toy_run
 
 from fl_audit.errors import InputError
 from fl_audit.laboratory.claim import StatedClaim
@@ -22,7 +22,10 @@ from strategies.games.arrays import record_of
 from strategies.games.fingerprint import fingerprint
 
 _HOOKS = {
-    "strategies.games.watched.open_campaign": "no games are played",
+    "strategies.games.watched.fingerprint": "no games are played",
+    "strategies.games.watched.open_campaign": "the games ended early",
+    "strategies.games.watched.WorkingCopy": "no games are played",
+    "strategies.games.insider.client_fingerprint": "no client answered as an insider",
     "strategies.games.watched.sketch": "no games are played",
     "strategies.games.start.Start.copied": "no games are played",
     "strategies.games.hearing.RollCall.sends": "cannot be heard",
@@ -127,10 +130,10 @@ def test_a_tracker_has_the_rows_of_the_training_alone(tmp_path: Path, monkeypatc
     assert "WANDB_MODE" not in os.environ
     tracker.log({"round": 3})
     assert len(rows) == 3
-    assert json.loads((tmp_path / "verdict.json").read_text())["verdict"] == "violated"
+    assert json.loads((kept_in(tmp_path) / "verdict.json").read_text())["verdict"] == "violated"
 
 
-def test_games_of_another_strategy_are_put_aside_and_new_ones_are_played(
+def test_games_of_another_strategy_are_left_and_new_ones_are_played(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Noise 0 tells all, noise 50 nothing; games of equal strategies go on where they were."""
@@ -138,12 +141,10 @@ def test_games_of_another_strategy_are_put_aside_and_new_ones_are_played(
     verdicts = []
     for spread in (0.0, 0.0, 50.0):
         toy_run(lambda spread=spread: Noisy(spread), audit)
-        verdicts.append(json.loads((tmp_path / "verdict.json").read_text())["verdict"])
+        verdicts.append(json.loads((kept_in(tmp_path) / "verdict.json").read_text())["verdict"])
     assert verdicts == ["violated", "violated", "consistent"]
-    aside = list(tmp_path.glob("games-of-*"))
-    assert len(aside) == 1
-    assert json.loads((aside[0] / "verdict.json").read_text())["verdict"] == "violated"
-    assert capsys.readouterr().err.count("not the one of the games") == 1
+    assert len(list(tmp_path.iterdir())) == 2
+    assert capsys.readouterr().err.count("before a change of the code or its numbers: new ones are played") == 1
 
 
 def test_a_fingerprint_follows_code_and_numbers_and_nothing_else() -> None:
@@ -178,6 +179,36 @@ def test_counters_under_flowers_wrapper_are_found_by_default(
 
     mods = [insider, counting] if COUNTER in model else None
     toy_run(strategy, audit, mods=mods, start={name: whole[name] for name in model})
-    found = json.loads((tmp_path / "verdict.json").read_text())
+    found = json.loads((kept_in(tmp_path) / "verdict.json").read_text())
     assert found["verdict"] == expected
     assert (COUNTER in found["findings"][0]["cause"]) if expected == "violated" else "cause" in found["findings"][0]
+
+
+class OfWeights(Noisy):
+    """Adds noise to the weights, and passes the counter on."""
+
+    def aggregate_train(self, server_round: int, replies: Any) -> Any:
+        arrays, metrics = FedAvg.aggregate_train(self, server_round, replies)
+        values = {name: array.numpy() for name, array in arrays.items()}
+        noisy = values["weight"] + self.noise(values["weight"].shape).astype(np.float32)
+        return record_of(values | {"weight": noisy}), metrics
+
+
+@pytest.mark.parametrize(("relation", "length"), [("add-remove-client", 1000.0), ("replace-client", 1.0)])
+def test_whole_numbers_carry_a_canary_by_default_under_any_strategy(
+    tmp_path: Path, relation: str, length: float
+) -> None:
+    """No client of this app ever moves its counter: only a crafted one shows that it is passed on."""
+
+    def idle(message: Message, _context: Any, _call_next: Any) -> Message:
+        content = {"arrays": message.content["arrays"], "metrics": MetricRecord({"num-examples": 10})}
+        return Message(RecordDict(content), reply_to=message)
+
+    start = {"weight": np.zeros(6, np.float32), COUNTER: np.full((), 7, np.int64)}
+    verdicts = []
+    for contribution in (None, "own"):
+        claim = StatedClaim(relation, epsilon=1.0)
+        audit = toy_audit(tmp_path, claim=claim, games=100, contribution=contribution, length=length)
+        toy_run(lambda: OfWeights(10.0), audit, mods=[insider, idle], start=start)
+        verdicts.append(str(audit.verdict().verdict))
+    assert verdicts == ["violated", "consistent"]

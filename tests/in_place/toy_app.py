@@ -55,6 +55,11 @@ def toy_audit(directory: Path, **changes: Any) -> Audit:
     return Audit(**({"claim": StatedClaim("add-remove-client", epsilon=1.0)} | settings | changes))
 
 
+def kept_in(directory: Path) -> Path:
+    """Return where the games of the last version of an app are kept."""
+    return max(directory.glob("*/campaign.json"), key=lambda path: path.stat().st_mtime_ns).parent
+
+
 def toy_run(
     strategy: Callable[[], Strategy],
     audit: Audit | None,

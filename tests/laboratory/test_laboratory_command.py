@@ -53,7 +53,7 @@ def test_averaging_without_noise_breaks_a_claim(tmp_path: Path) -> None:
     assert told["game"] == "removed"
     assert told["lower_bound"] > 4
     finding = told["findings"][0]
-    assert finding["right"] == finding["games"] == 600
+    assert finding["right"] == finding["games"] == 400
     assert any("step of" in line for line in finding["transcript"])
     assert json.loads((tmp_path / "trial" / "summary.json").read_text()) == told
     page = (tmp_path / "trial" / "report.html").read_text()
@@ -71,10 +71,10 @@ def test_exchanging_a_client_tells_twice_as_much_as_leaving_it_out() -> None:
     finding = told["findings"][0]
     assert told["verdict"] == "violated"
     assert finding["claimed_success"] == pytest.approx(0.6915, abs=1e-4)
-    # 600 games: 3.6 standard errors on either side of Phi(1), so one run in 3000 would fail.
-    assert finding["right"] / finding["games"] == pytest.approx(0.8413, abs=0.054)
+    # 400 games: 3.6 standard errors on either side of Phi(1), so one run in 3000 would fail.
+    assert finding["right"] / finding["games"] == pytest.approx(0.8413, abs=0.066)
     assert finding["if_gaussian"]["mu_low"] > 1
-    assert finding["if_gaussian"]["mu"] == pytest.approx(2.0, abs=0.4)
+    assert finding["if_gaussian"]["mu"] == pytest.approx(2.0, abs=0.5)
 
 
 @pytest.mark.parametrize(

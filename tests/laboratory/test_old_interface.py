@@ -43,7 +43,8 @@ def test_games_are_those_of_the_new_interface(kind: str) -> None:
         seen = LaboratoryGame(Subject(_fixed(interface)), claim, BY_NAME[kind], True, np.random.default_rng(0)).play()
         assert seen.refusal is None
         steps.append(seen.steps)
-    np.testing.assert_allclose(steps[0], steps[1], atol=1e-6)
+    # Their models are float32, whose sums differ by a few units in the last place.
+    np.testing.assert_allclose(steps[0], steps[1], rtol=1e-6, atol=1e-6)
     assert np.abs(steps[0]).max() > 0.1
 
 

@@ -9,11 +9,13 @@ from scipy.stats import binom
 
 from fl_audit.errors import InputError
 from fl_audit.evidence.belief.verdict import Verdict
-from fl_audit.laboratory.claim import StatedClaim
+from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
+from fl_audit.laboratory.claim import Limit, StatedClaim
 from fl_audit.laboratory.features import COARSE, FINEST
 from fl_audit.laboratory.findings import opening, trial_json
+from fl_audit.laboratory.leads import METHODS, least_shift
 from fl_audit.laboratory.seen import Games
-from fl_audit.laboratory.trial import Budget, Trial
+from fl_audit.laboratory.trial import Budget, OutOfTimeError, Trial, put_on_trial
 
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)
 
@@ -136,8 +138,6 @@ def test_refusing_what_is_malformed_is_no_leak_and_refusing_an_ordinary_update_i
 
 
 def test_a_trial_may_end_with_the_first_lead_that_breaks_the_claim() -> None:
-    from fl_audit.laboratory.trial import put_on_trial
-
     random = np.random.default_rng(0)
 
     def play(_kind: str, _first: int, count: int) -> tuple[Games, Bits]:
@@ -149,6 +149,62 @@ def test_a_trial_may_end_with_the_first_lead_that_breaks_the_claim() -> None:
         return len(put_on_trial(_CLAIM, ["a", "b", "c"], play, frozenset(), str, budget).attempts)
 
     assert (attempts(True), attempts(False)) == (1, 3)
+    fewer = put_on_trial(_CLAIM, ["a", "b", "c"], play, frozenset(), str, Budget(40, (400,), (1.0,), 1, 2, 1))
+    assert {*fewer.passed_over, *(attempt.lead.kind for attempt in fewer.attempts)} == {"a", "b", "c"}
+    assert (len(fewer.passed_over), fewer.untried) == (1, ())
+
+
+def test_kinds_are_scouted_and_the_best_are_looked_at_closely() -> None:
+    """Of twenty kinds, one of which leaks: all are played a little, five of them and the floating-point one more."""
+    random, asked = np.random.default_rng(0), list[tuple[str, int, int]]()
+
+    def play(kind: str, first: int, count: int) -> tuple[Games, Bits]:
+        asked.append((kind, first, count))
+        bits = random.random(count) < 0.5
+        return gaussian(3.0 if kind == "leak" else 0.2)(bits, random), bits
+
+    kinds = [*(f"kind {place}" for place in range(19)), "leak"]
+    budget = Budget(200, (400, 800), (0.5, 0.5), 2, 2, 1, scout=60, kept=5)
+    trial = put_on_trial(_CLAIM, kinds, play, frozenset(), str, budget)
+    assert trial.verdict is Verdict.VIOLATED
+    assert [kind for kind, _, count in asked if count == 60] == kinds
+    closely = {kind for kind, first, count in asked if (first, count) == (0, 200)}
+    assert "leak" in closely
+    assert 5 <= len(closely) <= 6
+    assert trial.pilots == 20 * 60 + len(closely) * 140
+    # Fresh games begin where those that looked for leads end, and those of the second stage after the first.
+    assert {(first, count) for _, first, count in asked if count not in (60,)} == {(0, 200), (200, 400), (600, 800)}
+    assert sum(count == 800 for _, _, count in asked) == 1
+
+
+@pytest.mark.parametrize(("noise_multiplier", "games", "level"), [(1.0, 1000, 0.005), (0.5, 1000, 0.005)])
+def test_what_could_have_been_found_is_found_nine_times_in_ten(
+    noise_multiplier: float, games: int, level: float
+) -> None:
+    """30 audits of normal scores at the stated shift; at a power of .9, fewer than 21 have a probability of 1e-3."""
+    random = np.random.default_rng(0)
+    for limit in StatedClaim("add-remove-client", noise_multiplier=noise_multiplier).limits[2:]:
+        mu = least_shift(limit, games, level)
+        if mu == float("inf"):
+            continue
+        powers = []
+        for method in METHODS:
+            found = 0
+            for _ in range(30):
+                bits = random.random(games) < 0.5
+                scores = random.standard_normal(games) + mu * bits
+                bound = epsilon_lower_bound(scores[bits], scores[~bits], limit.delta, 1 - level, method)
+                found += bound.epsilon > limit.epsilon
+            powers.append(found)
+        assert max(powers) >= 21
+        assert least_shift(limit, 8 * games, level) < mu
+    assert least_shift(Limit(9.0, 0.0), 400, 0.05) == float("inf")
+
+
+def test_a_consistent_claim_says_what_could_have_been_found() -> None:
+    trial = trial_of(_CLAIM, gaussian(0.5))
+    assert "Nine of ten such audits find noise that is" in opening(trial)
+    assert 1 < trial_json(trial, (), ())["could_find_times_too_little_noise"] < 5
 
 
 @pytest.mark.parametrize("wrong", [{"pilot": 30}, {"stages": (20,), "shares": (1.0,)}, {"shares": (0.5, 0.5, 0.5)}])
@@ -159,3 +215,27 @@ def test_bad_budgets_are_refused(wrong: dict[str, object]) -> None:
 
 def test_a_trial_in_which_nothing_could_be_played_says_so() -> None:
     assert "no kind of game could be played" in opening(Trial(_CLAIM, Verdict.INCONCLUSIVE, (), (), 0))
+
+
+@pytest.mark.parametrize(
+    ("last_scouted", "tries", "said"),
+    [(2, 9, Verdict.VIOLATED), (9, 1, Verdict.VIOLATED), (9, 0, Verdict.INCONCLUSIVE), (0, 9, Verdict.INCONCLUSIVE)],
+)
+def test_a_trial_that_runs_out_of_time_says_what_it_has(last_scouted: int, tries: int, said: Verdict) -> None:
+    """Of three kinds that all leak: two are scouted, or all are and one lead is tried, or none, or no kind is."""
+    random, counts = np.random.default_rng(0), {"looked": 0, "tried": 0}
+
+    def play(_kind: str, first: int, count: int) -> tuple[Games, Bits]:
+        what, most = ("tried", tries) if first else ("looked", last_scouted)
+        counts[what] += 1
+        if counts[what] > most:
+            raise OutOfTimeError
+        bits = random.random(count) < 0.5
+        return gaussian(6.0)(bits, random), bits
+
+    trial = put_on_trial(_CLAIM, ["a", "b", "c"], play, frozenset(), str, Budget(40, (400,), (1.0,), 3, 3, 1))
+    assert trial.verdict is said
+    assert trial.unplayed == ("a", "b", "c")[last_scouted:]
+    assert len(trial.attempts) == min(len(trial.attempts) + len(trial.untried), tries)
+    assert len(trial.attempts) + len(trial.untried) == min(3, last_scouted)
+    assert ("time ran out" in opening(trial)) is (bool(trial.unplayed) or bool(trial.untried))

@@ -56,18 +56,16 @@ def test_a_breach_is_found_without_an_extra_round_and_an_intruder_stays_out(tmp_
 
 
 def test_what_is_kept_survives_whatever_is_killed(tmp_path: Path) -> None:
-    """A SuperNode, the process of the ServerApp, the SuperLink: nothing that was kept is lost, changed or half."""
+    """The process of the ServerApp, a SuperNode, the SuperLink: nothing that was kept is lost, changed or half."""
     with federation(tmp_path, canaries=1) as made:
         training = threading.Thread(target=_quietly, args=(made,))
         training.start()
         wait_for(tmp_path, 2)
-        made.kill("node-0")  # the one with the canary
-        time.sleep(2)
-        made.start_node(0)
-        wait_for(tmp_path, max(rounds_of(tmp_path)) + 2)
         early = files_of(tmp_path)
         assert made.kill_serverapp()
-        time.sleep(10)
+        time.sleep(5)
+        made.kill("node-0")  # the one with the canary
+        time.sleep(1)
         after_serverapp = files_of(tmp_path)
         made.kill("superlink")
         training.join(60)
@@ -77,11 +75,6 @@ def test_what_is_kept_survives_whatever_is_killed(tmp_path: Path) -> None:
         numbers = measured(made)
         assert numbers.finding.rounds == sum(one == [0] for one in present.values())
         assert numbers.last == max(present)
-        # The SuperLink comes back with its state, and the next training keeps rounds as before.
-        made.start_superlink()
-        (tmp_path / "again").mkdir()
-        made.train(rounds=2, out=str(tmp_path / "again"))
-        assert measured(made, "again/canaries").finding.rounds == 2
 
 
 def _quietly(made: Loopback) -> None:

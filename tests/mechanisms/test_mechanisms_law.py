@@ -261,6 +261,21 @@ def test_a_client_takes_part_as_often_and_as_far_apart_as_the_cohort_says() -> N
         assert min(gaps) >= cohorts.separation
 
 
+@pytest.mark.parametrize("first", [0, 3, 9])
+def test_the_target_stands_first_in_the_order_of_cohorts(first: int) -> None:
+    by_chance, cohorts = FixedCohort(3, 10), FixedCohort(3, 10, first)
+    taking_part = [first in cohorts.members(7, server_round) for server_round in range(1, 26)]
+    assert taking_part[0]
+    assert sum(taking_part) == cohorts.participations(25)
+    together = np.concatenate([cohorts.members(7, server_round) for server_round in range(1, 11)])
+    assert np.bincount(together).tolist() == [3] * 10
+    # Of everybody else one client has changed places with it.
+    moved = [len(set(cohorts.members(7, n)) - set(by_chance.members(7, n))) for n in range(1, 4)]
+    assert max(moved) <= 1
+    with pytest.raises(InputError, match="first client of the cohorts is 10: accepted are 0 to 9"):
+        FixedCohort(3, 10, 10)
+
+
 # Refusals.
 
 

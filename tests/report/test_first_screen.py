@@ -10,6 +10,7 @@ from scipy.stats import binom
 from fl_audit.adjacency import Adjacency
 from fl_audit.data.randomisers import RandomisedBits
 from fl_audit.evidence.belief.advantage import most_wins
+from fl_audit.evidence.belief.family import TestName
 from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.evidence.run_tables import Timing
 from fl_audit.privacy.accounting import Accountant
@@ -19,12 +20,12 @@ from fl_audit.report.headline import facts_of, next_step, warnings_of
 from fl_audit.report.page import pdf
 from fl_audit.report.page.first_screen import first_screen
 from fl_audit.report.page.gauge import gauge_html, kept_epsilon
-from fl_audit.report.page.html import PAPER, render_html
+from fl_audit.report.page.html import PAPER, paragraphs, render_html
 from fl_audit.report.page.palette import DARK, LIGHT, TEXT_ON_GROUND
 from fl_audit.report.page.pictures import draw_all
 from fl_audit.report.page.stylesheet import STYLESHEET
 from fl_audit.report.sections.registry import report_contents
-from fl_audit.report.sections.verdict import verdict_of
+from fl_audit.report.sections.verdict import banner, verdict_of
 
 KINDS = {
     Verdict.CONSISTENT: {"exact": False},
@@ -264,3 +265,18 @@ def test_without_weasyprint_no_pdf_is_left_and_the_reason_is_said(monkeypatch, t
     finally:
         pdf.hindrance.cache_clear()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_noise_of_another_size_is_not_said_to_be_copied_or_odd(make_contents):
+    judgement = verdict_of(contents := make_contents(**KINDS[Verdict.VIOLATED])).judgement
+    assert {TestName.SHAPE, TestName.NOISE_TOTAL} <= {test.name for test in judgement.broken}
+    assert "Also" not in banner(contents).line
+
+
+def test_a_promise_that_allows_certainty_does_not_say_100_percent(make_contents):
+    contents = make_contents(mu=9.0, worlds=20)
+    assert contents.facts.guarantee.belief_bound == 1
+    assert facts_of(contents)[0].name == "Promised: epsilon at most"
+    told = " ".join(paragraphs(contents))
+    assert "may become sure" in told
+    assert "more than 100" not in told

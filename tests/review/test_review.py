@@ -3,7 +3,9 @@
 import importlib.util
 import json
 import sys
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from experiments.cli.main import app as command
 from experiments.trials.review_process import reviewed
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
+from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.claim import StatedClaim
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
 from strategies.games.bridge import Bridged
@@ -38,6 +41,7 @@ from strategies.review.plan import asked_of, fewest, nodes_of, plan_of, telling_
 from strategies.review.review import review
 from strategies.review.seats import Seated
 from strategies.review.stand_ins import StandIns
+from strategies.review.words import headline, review_json
 
 PRIVATE = "DifferentialPrivacyServerSideFixedClipping(FedAvg(fraction_evaluate=0.0), {noise}, 2.0, 4)"
 
@@ -252,6 +256,23 @@ def test_claims_are_read_from_wrappers_and_mods() -> None:
     assert "epsilon 500" in endless.source
 
 
+def test_the_accountant_of_a_wrapper_says_delta_and_relation() -> None:
+    privacy = pytest.importorskip("flwr.supercore.privacy_accounting", reason="since Flower 1.34")
+    config = privacy.PrivacyConfig(
+        target_delta=1e-6,
+        population_size=10,
+        neighboring_relation=privacy.NeighboringRelation.ADD_OR_REMOVE_ONE,
+        sampling_method=privacy.SamplingMethod.NO_AMPLIFICATION,
+        max_epsilon=20.0,
+    )
+    strategy = DifferentialPrivacyServerSideFixedClipping(
+        FedAvg(), 1.0, 1.0, 10, accountant=SimpleNamespace(config=config)
+    )
+    found = stated_by(strategy, (), None, 1)
+    assert found.claim == StatedClaim("add-remove-client", delta=1e-6, noise_multiplier=1.0)
+    assert "target_delta = 1e-06, max_epsilon = 20" in found.source
+
+
 def test_a_claim_is_said_of_a_round_and_of_all_of_them() -> None:
     words = epsilon_words(Stated(StatedClaim("add-remove-client", noise_multiplier=2.0), "here"), rounds=25)
     one, all_rounds = (
@@ -294,8 +315,17 @@ def test_as_many_clients_are_taken_as_a_wrapper_is_made_for() -> None:
     assert said[-1] == "its noise is made for 20 clients a round, and of 50 clients it asks 10"
     # Flower's FedAvg begins with two clients, whose mean gets the noise of a mean of twenty.
     assert "as soon as 2 clients are there and asks 2" in said[0]
+    waiting = FedAvg(fraction_evaluate=0.0)
+    waiting.configure_train = _waits_for_twenty  # type: ignore[method-assign, assignment]
+    assert nodes_of(DifferentialPrivacyServerSideFixedClipping(waiting, 1.0, 1.0, 20), 20, 20) == (20, [])
     patient = FedAvg(fraction_train=0.2, fraction_evaluate=0.0, min_available_nodes=100)
     assert nodes_of(DifferentialPrivacyServerSideFixedClipping(patient, 1.0, 1.0, 20), None, 20) == (100, [])
+
+
+def _waits_for_twenty(_round: int, _arrays: ArrayRecord, _config: ConfigRecord, grid: Room) -> list[Message]:
+    while len(nodes := list(grid.get_node_ids())) < 20:
+        pass
+    return [Message(RecordDict(), node, "train") for node in nodes]
 
 
 def test_plans_shrink_with_the_time() -> None:
@@ -431,6 +461,21 @@ def test_the_command_reviews_an_app_that_stays_as_it_is(tmp_path: Path) -> None:
     assert not list(Path.cwd().glob("tried.txt"))
     assert "promises no privacy" in (out / "report.html").read_text()
     assert json.loads((out / "summary.json").read_text())["verdict"] == "no promise"
+
+
+def test_a_review_that_runs_out_of_time_says_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the clock of the games, every twenty of them take a second."""
+    seconds = count()
+    monkeypatch.setattr("strategies.games.campaign.time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    directory = write_app(tmp_path, "slow_app", with_strategy("FedAvg(fraction_evaluate=0.0)"))
+    wishes = ReviewOptions(processes=1, seconds=100, nodes=4, rounds=1, is_quick=True, noise_multiplier=0.5)
+    found = review(directory, wishes)
+    assert found.trial.unplayed
+    assert found.trial.attempts
+    assert found.verdict is Verdict.VIOLATED
+    assert "The time ran out" in headline(found)
+    told = json.loads(json.dumps(review_json(found)))
+    assert set(told["model"]["unplayed"]) == set(found.trial.unplayed)
 
 
 def test_an_app_that_takes_too_long_is_ended(tmp_path: Path) -> None:

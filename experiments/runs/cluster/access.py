@@ -32,6 +32,10 @@ _ASKED = "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo"
 """What is asked of a cluster to learn whether it wants a token, without one and then with ours."""
 
 
+_EARLY = {"RAY_preload_python_modules": "clients.app"}
+"""Has processes that Ray starts in advance import what clients need, while this process still gets ready."""
+
+
 @dataclass(frozen=True)
 class RayOptions:
     """Which Ray the clients run on.
@@ -103,7 +107,7 @@ def ray_for(options: RayOptions) -> Iterator[None]:
     Raises
     ------
     InputError
-        If the cluster cannot be joined.
+        If the cluster cannot be joined, or a node of it has another Python or Flower.
     FederationError
         If no Ray can be started here.
     """
@@ -112,6 +116,9 @@ def ray_for(options: RayOptions) -> Iterator[None]:
     if options.address is not None:
         _join(options)
         try:
+            from experiments.runs.cluster.versions import require_alike
+
+            require_alike(options.address)
             yield
         finally:
             ray.shutdown()
@@ -119,7 +126,7 @@ def ray_for(options: RayOptions) -> Iterator[None]:
     # Processes of Ray look for modules where this one does.
     paths = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     try:
-        with nothing_outlives(), environment({"PYTHONPATH": paths, **new_token()}):
+        with nothing_outlives(), environment({"PYTHONPATH": paths, **_EARLY, **new_token()}), _no_helpers():
             _read_environment_anew()
             _init(options, lambda said: FederationError(f"Ray did not start on this machine: {said}"))
             try:
@@ -128,6 +135,28 @@ def ray_for(options: RayOptions) -> Iterator[None]:
                 ray.shutdown()
     finally:
         _read_environment_anew()
+
+
+@contextmanager
+def _no_helpers() -> Iterator[None]:
+    """Have Ray start without the processes that serve people and autoscaling: they take seconds, and listen."""
+    from ray._private import node, services
+
+    nothing = lambda *_, **__: None  # noqa: E731
+    unserved = lambda *_, **__: (None, None)  # noqa: E731
+    places: tuple[tuple[Any, str, Any], ...] = (
+        (services, "start_api_server", unserved),
+        (node.Node, "start_monitor", nothing),
+        (node.Node, "start_log_monitor", nothing),
+    )
+    before = [getattr(owner, name) for owner, name, _ in places]
+    for owner, name, instead in places:
+        setattr(owner, name, instead)
+    try:
+        yield
+    finally:
+        for (owner, name, _), original in zip(places, before, strict=True):
+            setattr(owner, name, original)
 
 
 def _read_environment_anew() -> None:

@@ -3,19 +3,17 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
-from flwr.app import ConfigRecord, Context, Message
+from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.server.superlink.fleet.vce import vce_api
 from flwr.server.superlink.fleet.vce.backend import raybackend
 from flwr.server.superlink.fleet.vce.backend.backend import BackendConfig
 
-from experiments.runs.cluster.pool import ORDINARY, ClientPool
-from fl_audit.game.game import load_game
-from fl_audit.game.public import PublicGame
-from fl_audit.protocol import Key, Record
+from experiments.runs.cluster.luggage import Luggage, compartment_of
+from experiments.runs.cluster.pool import ClientPool
 from fl_audit.user_modules import Portable
 
 _CALLS_PER_SLOT = 2
@@ -23,10 +21,12 @@ _FEWEST_CALLS, _MOST_CALLS = 16, 1024
 """Calls that Flower's runtime hands over at the same time, a thread each: it would take no more than 32, and fewer on
 a head with few cores, however large the cluster is."""
 
-_REPLACED: tuple[tuple[Any, str], ...] = ((raybackend, "RayBackend"), (vce_api, "ThreadPoolExecutor"))
-
-_TARGETS, _INSIDERS = 1, 2
-"""Compartments: of those who are told a secret bit, and of those who must not see it."""
+_REPLACED: tuple[tuple[Any, str], ...] = (
+    (raybackend, "RayBackend"),
+    (vce_api, "ThreadPoolExecutor"),
+    (vce_api, "_register_nodes"),
+)
+_REGISTER = vce_api._register_nodes
 
 
 class PoolBackend(raybackend.RayBackend):
@@ -43,6 +43,7 @@ class PoolBackend(raybackend.RayBackend):
     def __init__(self, backend_config: BackendConfig, retries: int = 2) -> None:
         super().__init__(backend_config)
         self._retries = retries
+        self._luggage = Luggage()
         self.clients: ClientPool | None = None
 
     @property
@@ -65,7 +66,8 @@ class PoolBackend(raybackend.RayBackend):
     def process_message(self, message: Message, context: Context) -> tuple[Message, Context]:
         """Run a client call."""
         assert self.clients is not None
-        return self.clients.call(compartment_of(message, context), message, context)
+        luggage = self._luggage.of(message, context)
+        return self.clients.call(compartment_of(message, context), message, context, luggage)
 
     def terminate(self) -> None:
         """End all processes."""
@@ -74,58 +76,55 @@ class PoolBackend(raybackend.RayBackend):
         super().terminate()
 
 
-def compartment_of(message: Message, context: Context) -> int:
-    """Return whom a client may share a process with: insiders and holders of secret bits keep to themselves.
+class PoolInPlace:
+    """What Flower's runtime uses while the client pool is in place."""
 
-    Objects of a call that has ended can live on in its process, where a later call finds them.
+    def __init__(self, retries: int) -> None:
+        self._retries, self._built = retries, list[PoolBackend]()
+        self._nodes: list[int] | None = None
 
-    Parameters
-    ----------
-    message, context
-        What the client is sent, and where Flower says which one it is.
-    """
-    config = message.content.get(Record.CONFIG) if message.has_content() else None
-    if not isinstance(config, ConfigRecord) or Key.GAME not in config:
-        return ORDINARY
-    holders, insiders = _apart(str(config[Key.GAME]))
-    client = int(context.node_config["partition-id"])
-    return (_TARGETS if client in holders else 0) + (_INSIDERS if client in insiders else 0)
+    def build(self, config: BackendConfig) -> PoolBackend:
+        """Build the backend."""
+        self._built.append(PoolBackend(config, self._retries))
+        return self._built[-1]
 
+    def register(self, num_nodes: int, state_factory: Any) -> dict[int, int]:
+        """Register nodes as Flower does, and note them.
 
-@lru_cache(maxsize=4)
-def _apart(game_json: str) -> tuple[frozenset[int], frozenset[int]]:
-    """Return who holds targets of a game, and who attacks in it."""
-    game = load_game(PublicGame.from_json(game_json))
-    nodes = range(game.public.nodes)
-    holders = (client for client in nodes if game.public.is_canary(client) or game.targets_of(client))
-    return frozenset(holders), frozenset(game.insiders if game.public.with_insider else ())
+        Parameters
+        ----------
+        num_nodes, state_factory
+            As of Flower's.
+        """
+        found = _REGISTER(num_nodes, state_factory)
+        self._nodes = sorted(found, key=found.__getitem__)
+        return found
 
+    def nodes_in_order(self) -> list[int] | None:
+        """Return the node of each partition, once all are registered."""
+        return self._nodes
 
-@contextmanager
-def pool_in_place(retries: int) -> Iterator[Callable[[], None]]:
-    """Have Flower's runtime use the client pool inside the block, which gets what ends all calls at once."""
-    built: list[PoolBackend] = []
-    replaced = tuple(getattr(module, name) for module, name in _REPLACED)
-
-    def build(config: BackendConfig) -> PoolBackend:
-        built.append(PoolBackend(config, retries))
-        return built[-1]
-
-    def end_calls() -> None:
-        for backend in built:
+    def end_calls(self) -> None:
+        """End all calls at once."""
+        for backend in self._built:
             if backend.clients is not None:
                 backend.clients.close()
 
-    _put(build, partial(ThreadPoolExecutor, _MOST_CALLS))
+
+@contextmanager
+def pool_in_place(retries: int) -> Iterator[PoolInPlace]:
+    """Have Flower's runtime use the client pool inside the block."""
+    replaced, pool = tuple(getattr(module, name) for module, name in _REPLACED), PoolInPlace(retries)
+    _put(pool.build, partial(ThreadPoolExecutor, _MOST_CALLS), pool.register)
     try:
-        yield end_calls
+        yield pool
     finally:
         _put(*replaced)
 
 
 def put_pool_in_place() -> None:
     """Have Flower's runtime use the client pool from now on in this process."""
-    _put(PoolBackend, partial(ThreadPoolExecutor, _MOST_CALLS))
+    _put(PoolBackend, partial(ThreadPoolExecutor, _MOST_CALLS), _REGISTER)
 
 
 def _put(*values: Any) -> None:

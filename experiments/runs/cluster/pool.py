@@ -9,17 +9,18 @@ import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import ray
 from flwr.app import Context, Message
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from experiments import talk
+from experiments.runs.cluster.versions import is_alike, own_versions, versions_of
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_UNTIL_A_NODE_IS_MISSED = 30.0
@@ -29,8 +30,29 @@ ORDINARY = 0
 """The compartment of clients who hold nothing that others must not see."""
 
 
+_NO_ROOM = (
+    "Ray's object store is full: give it more room (ray start --object-store-memory), or play fewer worlds at a time "
+    "(run.worlds-per-batch)"
+)
+
+
 class CallError(RuntimeError):
     """A client call that failed: what the client raised, or where its process died."""
+
+
+@contextmanager
+def room_is_told() -> Iterator[None]:
+    """Say in one line that Ray's object store does not take what is put into it.
+
+    Raises
+    ------
+    CallError
+        If it is full, or the disk to which it spills.
+    """
+    try:
+        yield
+    except (ObjectStoreFullError, OutOfDiskError) as error:
+        raise CallError(_NO_ROOM) from error
 
 
 @dataclass(frozen=True)
@@ -90,6 +112,8 @@ class ClientPool:
         self._suspects = Counter[str]()
         self._closed = threading.Event()
         self._nodes = self._living()
+        # Those that are there when the run begins were asked before: see `require_alike`.
+        self._asked, self._welcome = set(self._nodes), set(self._nodes)
         if not self.capacity:
             raise CallError(f"no node of the cluster has room for a client, which takes {_in_words(share)}")
         threading.Thread(target=self._watch_nodes, daemon=True).start()
@@ -124,9 +148,12 @@ class ClientPool:
         while True:
             process = self._take(compartment)
             try:
-                reply, after, failure = self._outcome(
-                    process, process.handle.run.remote(message, context, list(luggage))
-                )
+                with room_is_told():
+                    begun = process.handle.run.remote(message, context, list(luggage))
+                reply, after, failure = self._outcome(process, begun)
+            except CallError:
+                self._give_back(process)
+                raise
             except _LostError:
                 self._forget(process)
                 if self._is_alive(process.node, deaths >= self._retries):
@@ -191,6 +218,8 @@ class ClientPool:
                 if process.node.identity not in self._nodes:
                     raise _LostError
             return ray.get(reference)
+        except (ObjectStoreFullError, OutOfDiskError):
+            return None, None, _NO_ROOM
         except RayTaskError as error:
             # Only what Ray itself does for a client ends here, such as reading a message that nobody can read.
             return None, None, f"{type(error.cause).__name__}: {error.cause}"
@@ -229,12 +258,26 @@ class ClientPool:
                 found = self._living()
             except Exception:  # the head may be away for a while
                 continue
+            for node in found.values():
+                if node.identity not in self._asked:
+                    self._asked.add(node.identity)
+                    threading.Thread(target=self._meet, args=(node,), daemon=True).start()
+            found = {identity: node for identity, node in found.items() if identity in self._welcome}
             with self._changed:
                 lost = [node for identity, node in self._nodes.items() if identity not in found]
                 if found.keys() != self._nodes.keys():
                     self._nodes = found
                     self._drop_from(lost)
                     self._changed.notify_all()
+
+    def _meet(self, node: Node) -> None:
+        """Use a node that has joined from now on, if it has the Python and the Flower of this process."""
+        own = own_versions()
+        for found in versions_of([node.identity]).values():
+            alike = is_alike(found, own)
+            talk.tell(f"node {node.address} has joined" + ("" if alike else f" and is not used: it has {found}"))
+            if alike:
+                self._welcome.add(node.identity)
 
     def _drop_from(self, lost: list[Node]) -> None:
         for node in lost:
@@ -275,13 +318,13 @@ def _client_process() -> Any:
 
         def run(self, message: Any, context: Any, luggage: list[Any]) -> tuple[Any, Any, str | None]:
             try:
-                if self._call is None:
-                    sys.path.extend(path for path in self._paths if path not in sys.path)
-                    self._call = ray.get(self._app)
+                sys.path.extend(path for path in self._paths if path not in sys.path)
                 for reference in luggage:
                     if reference not in self._given:
                         ray.get(reference)()
                         self._given.add(reference)
+                if self._call is None:
+                    self._call = ray.get(self._app)
                 return self._call(message=message, context=context), context, None
             except SystemExit as ended:
                 return None, None, f"it ended itself with status {ended.code}"

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, Strict, model_validator
 from pydantic_core import PydanticCustomError
 
-from experiments.runs.config.values import Choice, ConfigSection, Count, OneOr, OwnName, chosen, listed, named
+from experiments.runs.config.values import Choice, ConfigSection, Count, OneOr, OwnName, Positive, chosen, listed, named
 from fl_audit.adversaries.membership.names import Attack, has_shadows, of_ours
 from fl_audit.data.names import RANKED, Dissimilarity, NeighbourChoice
 from fl_audit.game.names import View
@@ -87,6 +87,10 @@ class AuditSection(ConfigSection):
     """Column that attack `attribute` guesses, by name or number from 0; left out, the most even one of two values."""
     queries: Annotated[int, Field(ge=1, le=1000)] | None = None
     """How many times `lira` asks about each target, in ways that vary its records; left out, 1."""
+    pictures: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """Of how many records the report shows what an attacker could draw; left out, of none."""
+    pictures_time_limit: Positive | None = None
+    """Seconds after which the search for a picture ends wherever it is; left out, 120."""
     insider: bool = True
     """Whether an insider plays; left out, not with randomised records, nor where its log-odds are unknown."""
     participation: Choice[TargetsParticipation] = TargetsParticipation.SECRET
@@ -130,6 +134,8 @@ class AuditSection(ConfigSection):
             if (idle := chosen(self, names)) and self.game != game:
                 raise ValueError(f"{named(self, idle)} needs game = {game}, and game is {self.game}")
         attacks, shadowed = self.attacks or (), [one for one in self.attacks or () if has_shadows(one)]
+        if self.pictures is None and (idle := chosen(self, ("pictures_time_limit",))):
+            raise ValueError(f"{named(self, idle)} needs pictures, which is left out")
         for name, attack in (("attribute", Attack.ATTRIBUTE), ("queries", Attack.LIRA)):
             if chosen(self, (name,)) and attack not in attacks:
                 raise ValueError(f"{named(self, (name,))} needs {attack} among attacks, and they are {listed(attacks)}")

@@ -24,8 +24,9 @@ class RunSection(ConfigSection):
     """Worlds that are played together; more take more memory. Left out, as many as a second of work a round allows."""
     batches_in_flight: Count = 2
     """Batches that are at work at the same time."""
-    keep_releases: Annotated[int, Field(ge=0, le=10**9)] = 4
-    """Worlds of which every release is kept, so that `fl-audit replay` can weigh it again."""
+    keep_releases: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    """Worlds of which every release is kept, so that `fl-audit replay` can weigh it again. Left out, 4, or as many as
+    leave no more than a gigabyte."""
     keep_final_models: bool = True
     """Whether the final models of all worlds are kept."""
     client_time_limit: Annotated[float, Field(gt=0, le=10**7)] = 600.0

@@ -139,7 +139,8 @@ def _row_html(row: _Row, end: float | None, mark: float | None) -> str:
 
 def _axis(end: float) -> str:
     half = ((BREACH, f"{BREACH:g} times"),) if end == _ENDS[0] else ()
-    marks = ((0.0, "0"), (1.0, "promised"), *half, (end, "twice" if end == 2 else f"{end:g} times"))
+    zero = ((0.0, "0"),) if end <= _ENDS[1] else ()  # beyond, "promised" stands too close to it
+    marks = (*zero, (1.0, "promised"), *half, (end, "twice" if end == 2 else f"{end:g} times"))
     ticks = "".join(f'<span style="left:{100 * at / end:.2f}%">{text}</span>' for at, text in marks)
     return f'<div class="row axis"><span class="name"></span><span class="track">{ticks}</span></div>\n'
 

@@ -91,6 +91,7 @@ td.value { font-variant-numeric: tabular-nums; font-weight: 600; white-space: no
 td.aside { color: var(--muted); }
 nav ol { columns: 2; gap: 2rem; font-size: .9rem; margin: 0 0 1.2rem; }
 a { color: var(--ink); }
+dd { margin-left: 1.4rem; overflow-wrap: anywhere; }
 details { border-top: 1px solid var(--line); }
 summary { font-weight: 700; padding: .55rem 0; cursor: pointer; }
 details > div { padding: .3rem 0 1rem; }
@@ -158,6 +159,12 @@ _PAPER = """
   table { table-layout: fixed; font-size: 8pt; overflow-wrap: anywhere; }
   th, td { padding: .14rem .5rem .14rem 0; }
   thead th:first-child { width: 32%; }
+  thead th:nth-child(2):nth-last-child(4), thead th:nth-child(4):nth-last-child(2) { width: 10%; }
+  thead th:nth-child(3):nth-last-child(3) { width: 20%; }
+  thead th:first-child:nth-last-child(6) { width: 16%; }
+  thead th:first-child:nth-last-child(7) { width: 19%; }
+  thead th:nth-child(2):nth-last-child(6), thead th:nth-child(7) { width: 8%; }
+  thead th:nth-child(6):nth-last-child(2) { width: 11%; }
   td.value { white-space: normal; }
   .small-print { font-size: 6.5pt; }
   .small-print table { font-size: 6.5pt; line-height: 1.15; margin: 0 0 .6rem; }

@@ -110,7 +110,6 @@ def _star_figure(figure: Figure, star: StarNumbers, contents: RunContents) -> No
 EPSILON_STAR = Section(
     name="epsilon-star", title="What the models' losses give away (Epsilon*)", numbers=StarNumbers,
     measure=measure_star, keys=("epsilon_star",), sentence=_sentence, rows=_rows,
-    picture=Picture(
-        "Epsilon*", _star_figure, _caption, lambda star, contents: bool(contents.releases["epsilon_star"].notna().any())
-    ),
+    picture=Picture("Epsilon*", _star_figure, _caption, lambda star,
+            contents: bool(contents.releases["epsilon_star"].notna().any())),
 )  # fmt: skip

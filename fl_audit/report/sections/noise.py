@@ -123,8 +123,7 @@ def _noise_figure(figure: Figure, numbers: NoiseNumbers, contents: RunContents) 
 NOISE = Section(
     name="noise", title="The noise that is really added", numbers=NoiseNumbers, measure=measure_noise, keys=("noise",),
     place=PagePlace.PAGE, sentence=_sentence, rows=_rows, tables=_tables,
-    picture=Picture(
-        "The noise, measured over promised", _noise_figure, _caption, lambda numbers, _: numbers.main is not None
-    ),
+    picture=Picture("The noise, measured over promised", _noise_figure, _caption, lambda numbers,
+            _: numbers.main is not None),
     said=_said,
 )  # fmt: skip

@@ -20,6 +20,7 @@ from fl_audit.report.sections.epsilon_star import EPSILON_STAR
 from fl_audit.report.sections.innovations import INNOVATIONS
 from fl_audit.report.sections.insider import INSIDER
 from fl_audit.report.sections.insiders import INSIDERS
+from fl_audit.report.sections.inversion import INVERSION
 from fl_audit.report.sections.law import LAW
 from fl_audit.report.sections.membership import MEMBERSHIP
 from fl_audit.report.sections.noise import NOISE
@@ -38,10 +39,35 @@ from fl_audit.stored_json import SCHEMA
 from fl_audit.user_modules import import_object
 
 SECTIONS: tuple[Section[Any], ...] = (
-    VERDICT, PROMISE, RECORD_PROMISE, NOISE, INSIDER, SCORES, ONE_RUN, ATTACKS, ATTRIBUTES, RECONSTRUCTION,
-    RELEASED_MODEL, OTHER_PROMISES, EMPIRICAL_EPSILON, PAIR, TRADEOFF, BELIEF_ROUNDS, INNOVATIONS, INSIDERS, MEMBERSHIP,
-    EPSILON_STAR, CLIENTS, CLIENT_PROMISES, COLLUDERS, CLIPPING, CRAFTED, LAW, ORIGIN,
-)  # fmt: skip
+    VERDICT,
+    PROMISE,
+    RECORD_PROMISE,
+    NOISE,
+    INSIDER,
+    SCORES,
+    ONE_RUN,
+    ATTACKS,
+    ATTRIBUTES,
+    RECONSTRUCTION,
+    INVERSION,
+    RELEASED_MODEL,
+    OTHER_PROMISES,
+    EMPIRICAL_EPSILON,
+    PAIR,
+    TRADEOFF,
+    BELIEF_ROUNDS,
+    INNOVATIONS,
+    INSIDERS,
+    MEMBERSHIP,
+    EPSILON_STAR,
+    CLIENTS,
+    CLIENT_PROMISES,
+    COLLUDERS,
+    CLIPPING,
+    CRAFTED,
+    LAW,
+    ORIGIN,
+)
 """A section may use what the sections before it have found."""
 
 

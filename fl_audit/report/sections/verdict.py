@@ -9,6 +9,7 @@ from fl_audit.evidence.belief.noise_estimate import BREACH, epsilon_at, law_in_w
 from fl_audit.evidence.belief.verdict import Judgement, Verdict
 from fl_audit.evidence.findings.verdict import VerdictNumbers, measure_verdict
 from fl_audit.evidence.finished_run import FinishedRun, RunFacts
+from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.banner import Banner, verdict_banner
 from fl_audit.report.finding import PagePlace, RunContents, Section, Table, TableLook
@@ -16,7 +17,8 @@ from fl_audit.report.tests_table import OF_SHAPE, ToldTest, ToldTests
 from fl_audit.report.units import UnitWords, unit_words
 from fl_audit.report.wording import capital, duration, number_text, one_in, percent, plural, uncapital
 
-_MOST_NAMED = 2  # other kinds of breach that are named beside the first one
+_MOST_NAMED = 2
+"""Other kinds of breach that are named beside the first one."""
 
 
 def verdict_of(contents: RunContents) -> VerdictNumbers:
@@ -172,8 +174,20 @@ def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
         )
     return (
         f"A verdict covers this pair of neighbouring training sets ({facts.neighbour}) and this seed (the "
-        f"challenger's secret) only; other neighbours, other data and other seeds were not tried. "
+        f"challenger's secret) only; other neighbours, other data and other seeds were not tried.{_cohort_text(facts)} "
         f"{_detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
+    )
+
+
+def _cohort_text(facts: RunFacts) -> str:
+    """Say in how many rounds the differing unit takes part where a public order of clients decides that."""
+    cohorts = facts.game.law.participation
+    if not isinstance(cohorts, FixedCohort) or cohorts.first is None:
+        return ""
+    often, rounds = cohorts.participations(facts.game.rounds), facts.game.rounds
+    return (
+        " The differing client stands first in the public order of cohorts, by construction, so that it takes part in "
+        f"{often:,} of {plural(rounds, 'round')}: no client takes part more often."
     )
 
 

@@ -1,0 +1,83 @@
+"""Whether a machine of a cluster has the Python and the Flower of the driver: calls fail oddly otherwise."""
+
+import platform
+from collections.abc import Iterable
+from importlib import metadata
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from fl_audit.errors import require
+
+_SECONDS_TO_ANSWER = 30.0
+"""For all machines together: each starts a process to answer. One that has fallen silent is passed over."""
+_SECONDS_TO_FETCH = 5.0
+_ASKED = ((platform.python_version, ()), (metadata.version, ("flwr",)))
+"""What a machine is asked. These are functions of Python itself, which any version of it finds by their names."""
+
+
+def own_versions() -> str:
+    """Return the versions of this process."""
+    return _in_words(platform.python_version(), metadata.version("flwr"))
+
+
+def versions_of(nodes: Iterable[str]) -> dict[str, str]:
+    """Return in words what machines have, by Ray's names of them; of a machine that is lost nothing."""
+    asked = {node: [_ask(node, *one) for one in _ASKED] for node in nodes}
+    every = [one for answers in asked.values() for one in answers]
+    there, _ = ray.wait(every, num_returns=len(every), timeout=_SECONDS_TO_ANSWER) if every else ([], [])
+    found = {node: [_answer(one) if one in there else None for one in answers] for node, answers in asked.items()}
+    return {node: _in_words(*answers) for node, answers in found.items() if None not in answers}
+
+
+def require_alike(address: str) -> None:
+    """Refuse a cluster with a machine that has another Python or Flower.
+
+    Parameters
+    ----------
+    address
+        Of the cluster, as the user named it.
+
+    Raises
+    ------
+    InputError
+        If there is one.
+    """
+    rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    used = {row["NodeID"]: row["NodeManagerAddress"] for row in rows if row["Alive"] and row["Resources"].get("CPU")}
+    own, found = own_versions(), versions_of(used)
+    others = [f"node {used[node]} has {one}" for node, one in found.items() if not is_alike(one, own)]
+    require(not others, f"--ray-address {address}: {'; '.join(others)}: accepted are nodes with {own}, as here")
+
+
+def is_alike(one: str, other: str) -> bool:
+    """Whether machines with these versions understand each other: the third number of Python does not matter.
+
+    Parameters
+    ----------
+    one, other
+        Versions in words, as `own_versions` returns them.
+    """
+    (python, flower), (own, own_flower) = (words.split(" and ") for words in (one, other))
+    return python.rpartition(".")[0] == own.rpartition(".")[0] and flower == own_flower
+
+
+def _ask(identity: str, question: Any, arguments: tuple[str, ...]) -> Any:
+    there = NodeAffinitySchedulingStrategy(node_id=identity, soft=False)
+    remote: Any = ray.remote
+    return remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(question).remote(*arguments)
+
+
+def _answer(reference: Any) -> str | None:
+    try:
+        return str(ray.get(reference, timeout=_SECONDS_TO_FETCH))
+    except metadata.PackageNotFoundError:
+        return "no"
+    except RayError:
+        return None
+
+
+def _in_words(python: str | None, flower: str | None) -> str:
+    return f"Python {python} and flwr {flower}"

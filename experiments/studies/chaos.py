@@ -1,0 +1,449 @@
+"""Kills and partitions of a cluster while runs go on: how many change a result, lose a batch, hang or leave anything.
+
+    python -m experiments.studies.chaos --out DIR [--kills 200] [--seed 0] [--minutes M]
+
+A cluster of a head and three workers plays the same small run over and over, and in each run several processes are
+killed, or hosts cut off: the driver, client processes, raylets of workers, the GCS of the head, a whole head, or the
+network of a host (only as root, where each worker is a host of its own network). A blow falls when a number of batches
+drawn beforehand is finished, so that blows are spread over the whole length of runs. A run that ends is resumed, on a
+new cluster if need be, until it is finished; then it is held against the undisturbed run, played in one process.
+
+What was counted stands in DIR/chaos.jsonl, a line a run; the same command goes on until there are so many kills.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, assert_never
+
+import numpy as np
+import pandas as pd
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from experiments.runs.cluster.access import new_token
+from experiments.runs.run_directory import RunDirectory
+from experiments.studies.hosts import Host, NoHostsError, other_hosts
+from fl_audit.errors import InputError
+
+WORKERS = 3
+BATCHES = 6
+SECONDS_OF_A_HANG = 60.0
+"""So long after a blow a run must have gone on, or have ended: a batch more, or a status."""
+_SECONDS_FOR_A_RUN = 300.0
+_SECONDS_TO_VANISH = 15.0
+_NOTICING = {"health_check_period_ms": 500, "health_check_timeout_ms": 1000, "health_check_failure_threshold": 5,
+             "gcs_rpc_server_reconnect_timeout_s": 20}  # fmt: skip
+"""By itself Ray takes about a minute to give up a machine that only falls silent."""
+_AUDIT = f"""
+data = {{name = "digits", records = 80, test-records = 40, population-records = 40, clients = 4}}
+model = {{name = "logistic"}}
+training = {{rounds = 4, learning-rate = 1.0}}
+privacy = {{noise-multiplier = 2.0, adjacency = "replace-record", delta = 0.01}}
+audit = {{worlds = {2 * BATCHES}, epsilon-star = false}}
+run = {{seed = SEED, worlds-per-batch = 2, batches-in-flight = 1, client-time-limit = 60.0}}
+"""
+_COMMAND = (sys.executable, "-P", "-c", "from experiments.cli.main import main; main()", "run")
+_RAY = (sys.executable, "-P", "-c", "from ray.scripts.scripts import main; main()")
+
+
+class Blow(StrEnum):
+    """What befalls a run."""
+
+    DRIVER = "driver killed"
+    ACTOR = "client process killed"
+    RAYLET = "raylet of a worker killed"
+    GCS = "GCS killed"
+    HEAD = "head killed"
+    PARTITION = "host cut off"
+
+
+@dataclass
+class Outcome:
+    """What became of one run."""
+
+    number: int
+    blows: list[tuple[str, int]] = field(default_factory=list)  # what befell it, and after how many finished batches
+    identical: bool = False
+    lost: int = 0  # finished batches that were not there any more, or were written again
+    hangs: int = 0
+    orphans: int = 0
+    secrets: int = 0  # files in memory, or of Ray, that hold the seed or the token
+    resumes: int = 0
+    seconds: float = 0.0
+
+
+class Cluster:
+    """A head and workers, each a `ray start` of its own; what has died is started again."""
+
+    def __init__(self, place: Path, hosts: Sequence[Host]) -> None:
+        self._place, self._hosts, self.environment = place, list(hosts), os.environ | new_token()
+        self.head: subprocess.Popen[bytes] | None = None
+        self.workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._starts = 0
+
+    @property
+    def address(self) -> str:
+        """Of the head."""
+        return f"{self._hosts[0].gateway if self._hosts else '127.0.0.1'}:{self._port}"
+
+    def stand(self) -> None:
+        """Start what is not there: everything, if the head is not."""
+        if self.head is None or self._is_dead(self.head) or not self._gcs():
+            self.fall()
+            self._starts += 1
+            self._port = 20000 + os.getpid() % 5000 + 7 * self._starts
+            self.head = self._start(
+                "--head", f"--port={self._port}", "--num-cpus=1", "--include-dashboard=false",
+                f"--temp-dir={self._place}/ray{self._starts}", f"--system-config={json.dumps(_NOTICING)}",
+                f"--node-ip-address={self.address.partition(':')[0]}",
+            )  # fmt: skip
+            _until(lambda: bool(self._gcs()), 30.0)
+            time.sleep(2.0)
+        for number in range(WORKERS):
+            if number not in self.workers or self._is_dead(self.workers[number]):
+                self._start_worker(number)
+
+    def _start_worker(self, number: int) -> None:
+        host = self._hosts[number] if self._hosts else None
+        if number in self.workers:
+            _end(self.workers[number])
+        if host is not None:
+            host.join()
+        named = () if host is None else (f"--node-ip-address={host.address}",)
+        arguments = ("--num-cpus=1", f"--address={self.address}", *named)
+        self.workers[number] = self._start(*arguments, before=() if host is None else host.command())
+
+    def _start(self, *arguments: str, before: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+        command = [*before, *_RAY, "start", "--block", "--disable-usage-stats", *arguments]
+        quiet = subprocess.DEVNULL
+        return subprocess.Popen(command, env=self.environment, stdout=quiet, stderr=quiet, start_new_session=True)
+
+    def fall(self) -> None:
+        """End everything."""
+        for process in (*self.workers.values(), *([self.head] if self.head else [])):
+            _end(process)
+        self.workers, self.head = {}, None
+
+    def strike(self, blow: Blow, draw: np.random.Generator, driver: subprocess.Popen[bytes]) -> bool:
+        """Let something happen, and return whether there was anybody to suffer it.
+
+        Parameters
+        ----------
+        blow
+            What happens.
+        draw
+            Chooses the victim.
+        driver
+            The command that plays the run.
+        """
+        match blow:
+            case Blow.DRIVER:
+                driver.kill()
+                return True
+            case Blow.ACTOR:
+                found = [one for node in self._nodes() for one in _below(node, "ray::ClientProcess")]
+            case Blow.RAYLET:
+                found = [one for node in self.workers.values() for one in _below(node, "raylet/raylet")]
+            case Blow.GCS:
+                found = self._gcs()
+            case Blow.HEAD:
+                found = [psutil.Process(self.head.pid)] if self.head else []
+                for one in _below(self.head) if self.head else []:
+                    _kill(one)
+            case Blow.PARTITION:
+                if self._hosts:
+                    self._hosts[int(draw.integers(len(self._hosts)))].cut_off()
+                return bool(self._hosts)
+            case _:
+                assert_never(blow)
+        if found:
+            _kill(found[int(draw.integers(len(found)))])
+        return bool(found)
+
+    def left_of(self, driver: int) -> int:
+        """Return how many client processes and helpers a driver that has ended leaves behind, after a while."""
+        _until(lambda: not self._clients(), _SECONDS_TO_VANISH)
+        return len(self._clients()) + (1 if psutil.pid_exists(driver) and not _is_zombie(driver) else 0)
+
+    def revive(self) -> None:
+        """Let hosts that were cut off have their networks again, with new nodes on them."""
+        for number, host in enumerate(self._hosts):
+            if host.is_cut_off:
+                self._start_worker(number)
+
+    def _clients(self) -> list[psutil.Process]:
+        return [one for node in self._nodes() for one in _below(node, "ray::ClientProcess")]
+
+    def _nodes(self) -> list[subprocess.Popen[bytes]]:
+        return [*([self.head] if self.head else []), *self.workers.values()]
+
+    def _gcs(self) -> list[psutil.Process]:
+        return [] if self.head is None else _below(self.head, "gcs_server")
+
+    def _is_dead(self, process: subprocess.Popen[bytes]) -> bool:
+        return process.poll() is not None or not _below(process, "raylet/raylet")
+
+
+def _below(process: subprocess.Popen[bytes], words: str = "") -> list[psutil.Process]:
+    """Return the living descendants of a process whose command lines hold some words."""
+    found = []
+    with suppress(psutil.Error):
+        for one in psutil.Process(process.pid).children(recursive=True):
+            with suppress(psutil.Error):
+                if words in " ".join(one.cmdline()) and one.status() != psutil.STATUS_ZOMBIE:
+                    found.append(one)
+    return found
+
+
+def _is_zombie(pid: int) -> bool:
+    with suppress(psutil.Error):
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    return True
+
+
+def _kill(process: psutil.Process) -> None:
+    with suppress(psutil.Error):
+        process.kill()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for one in _below(process):
+        _kill(one)
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _until(condition: Any, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def _finished(directory: Path) -> dict[str, int]:
+    """Return the finished batches of a run, and when each was written."""
+    found = {}
+    for path in (directory / "challenger" / "batches").glob("batch-*"):
+        with suppress(OSError):
+            found[path.name] = path.stat().st_mtime_ns
+    return found
+
+
+def play(
+    number: int, cluster: Cluster, place: Path, draw: np.random.Generator, kinds: Sequence[Blow]
+) -> tuple[Outcome, Path]:
+    """Play one run under blows until it is finished, and return what became of it and where it is.
+
+    A run whose head is killed goes on from a copy of its directory.
+
+    Parameters
+    ----------
+    number
+        Of the run.
+    cluster
+        Where it is played.
+    place
+        Where its configuration lies, and its directory will.
+    draw
+        Chooses what befalls it, and when.
+    kinds
+        What may befall it.
+    """
+    found, began, run = Outcome(number), time.monotonic(), place / f"run-{number}"
+    count = int(draw.integers(2, 5))
+    planned = sorted(int(one) for one in draw.choice(BATCHES, size=count, replace=False))
+    drawn = [kinds[int(one)] for one in draw.integers(len(kinds), size=count)]
+    blows = [(batches, kind, float(draw.uniform(0, 0.8))) for batches, kind in zip(planned, drawn, strict=True)]
+    seen: dict[str, int] = {}
+    while time.monotonic() - began < _SECONDS_FOR_A_RUN:
+        cluster.stand()
+        cluster.revive()
+        resume = ["--resume"] if RunDirectory(run).is_begun else []
+        command = [*_COMMAND, str(place / "audit.toml"), "--out", str(run), "--ray-address", cluster.address, *resume]
+        with (place / f"run-{number}.log").open("ab") as log:
+            driver = subprocess.Popen(command, env=cluster.environment, stdout=log, stderr=log, start_new_session=True)
+        found.resumes += bool(resume)
+        status = _watched(driver, run, cluster, blows, found, seen, draw)
+        found.orphans += cluster.left_of(driver.pid)
+        if status == 0:
+            break
+        if found.blows and found.blows[-1][0] == Blow.HEAD:
+            run = _copied(run)
+    found.seconds = time.monotonic() - began
+    return found, run
+
+
+def _copied(run: Path) -> Path:
+    """Copy what is there of a run, as from a machine that is lost to another one, and return where it is now."""
+    place = run.with_name(f"{run.name}-copied")
+    shutil.copytree(run, place)
+    shutil.rmtree(run)
+    return place
+
+
+def _watched(
+    driver: subprocess.Popen[bytes],
+    run: Path,
+    cluster: Cluster,
+    blows: list[tuple[int, Blow, float]],
+    found: Outcome,
+    seen: dict[str, int],
+    draw: np.random.Generator,
+) -> int:
+    """Watch a driver to its end, let blows fall when their time has come, and return its status."""
+    moved, struck = time.monotonic(), False
+    while driver.poll() is None:
+        now = _finished(run)
+        if now.keys() - seen.keys():
+            moved = time.monotonic()
+        found.lost += sum(now.get(name) != written for name, written in seen.items())
+        seen.update(now)
+        if blows and len(seen) >= blows[0][0]:
+            _, blow, wait = blows.pop(0)
+            time.sleep(wait)
+            if cluster.strike(blow, draw, driver):
+                found.blows.append((str(blow), len(seen)))
+                moved, struck = time.monotonic(), True
+        if struck and time.monotonic() - moved > SECONDS_OF_A_HANG:
+            found.hangs += 1
+            _end(driver)
+        time.sleep(0.05)
+    return driver.wait()
+
+
+def secrets_found(words: Sequence[bytes], places: Sequence[Path]) -> int:
+    """Return how many files in some directories hold one of some secrets.
+
+    Parameters
+    ----------
+    words
+        The secrets.
+    places
+        The directories.
+    """
+    count = 0
+    for place in places:
+        for path in place.rglob("*") if place.is_dir() else ():
+            with suppress(OSError):
+                content = path.read_bytes() if path.is_file() and path.stat().st_size < 2**28 else b""
+                count += any(word in content for word in words)
+    return count
+
+
+def is_identical(one: Path, other: Path) -> bool:
+    """Return whether two runs have the same tables, to the last bit.
+
+    Parameters
+    ----------
+    one, other
+        Their directories.
+    """
+    try:
+        for name in ("worlds", "rounds"):
+            left, right = (pd.read_parquet(run / f"{name}.parquet") for run in (one, other))
+            pd.testing.assert_frame_equal(left, right, check_exact=True)
+    except (AssertionError, OSError):
+        return False
+    return True
+
+
+@contextmanager
+def hosts_or_none() -> Iterator[Sequence[Host]]:
+    """Make a host for every worker, or none where that cannot be done."""
+    try:
+        with other_hosts(WORKERS) as hosts:
+            yield hosts
+    except NoHostsError:
+        yield ()
+
+
+def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str, Any]]:
+    """Play runs until there are so many kills, or the time is over, and return what became of all of them.
+
+    Parameters
+    ----------
+    out
+        Where the counts are kept.
+    kills
+        Kills and partitions in all.
+    seed
+        Of what befalls which run.
+    minutes
+        After so many no run begins.
+
+    Raises
+    ------
+    InputError
+        If the undisturbed run fails.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    notes, deadline = out / "chaos.jsonl", time.monotonic() + 60 * minutes
+    known = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
+    with TemporaryDirectory(prefix="chaos-") as scratch, hosts_or_none() as hosts:
+        place, secret = Path(scratch), int(np.random.default_rng([seed, 1]).integers(2**62, 2**63))
+        (place / "audit.toml").write_text(_AUDIT.replace("SEED", str(secret)))
+        command = [*_COMMAND, str(place / "audit.toml"), "--out", str(place / "alone"), "--engine", "local"]
+        if subprocess.run(command, capture_output=True).returncode:
+            raise InputError("the undisturbed run failed: accepted is an installation whose demo runs")
+        kinds = [one for one in Blow if hosts or one is not Blow.PARTITION]
+        cluster = Cluster(place, hosts)
+        words = [str(secret).encode(), secret.to_bytes(8, "little"), cluster.environment["RAY_AUTH_TOKEN"].encode()]
+        try:
+            while sum(len(one["blows"]) for one in known) < kills and time.monotonic() < deadline:
+                number = len(known)
+                found, run = play(number, cluster, place, np.random.default_rng([seed, 2, number]), kinds)
+                found.identical = is_identical(place / "alone", run)
+                found.secrets = secrets_found(words, [Path("/dev/shm"), *place.glob("ray*")])
+                if not found.identical or found.hangs or found.lost:
+                    (out / f"run-{number}.log").write_bytes((place / f"run-{number}.log").read_bytes())
+                known.append(asdict(found))
+                with notes.open("a") as file:
+                    file.write(json.dumps(known[-1]) + "\n")
+                print(json.dumps(known[-1]), flush=True)
+        finally:
+            cluster.fall()
+    return known
+
+
+def table_of(known: Sequence[dict[str, Any]]) -> Table:
+    """Return what was counted."""
+    blows = [(kind, batches) for one in known for kind, batches in one["blows"]]
+    table = Table("what", "count", title="Kills and partitions")
+    table.add_row("runs", f"{len(known)}")
+    for kind, count in sorted(Counter(kind for kind, _ in blows).items()):
+        table.add_row(kind, f"{count}")
+    table.add_row("kills and partitions", f"{len(blows)}")
+    table.add_row("of these when finished batches existed", f"{sum(batches > 0 for _, batches in blows)}")
+    table.add_row("identical results", f"{sum(one['identical'] for one in known)} of {len(known)}")
+    for name in ("lost", "hangs", "orphans", "secrets"):
+        table.add_row(name, f"{sum(one[name] for one in known)}")
+    return table
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Play the campaign, or the rest of it, and print the counts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="where the counts are kept")
+    parser.add_argument("--kills", type=int, default=200, help="kills and partitions in all (default: 200)")
+    parser.add_argument("--seed", type=int, default=0, help="of what befalls which run (default: 0)")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no run after so many minutes")
+    chosen = parser.parse_args(arguments)
+    Console(markup=False).print(table_of(campaign(chosen.out, chosen.kills, chosen.seed, chosen.minutes)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""What an owner shares about a few of its records, as the attacker works it out for records that it tries."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import functional_call, grad, vmap
+
+from fl_audit.arrays import Integers
+from fl_audit.errors import require
+from fl_audit.learning.local_training import LocalSchedule
+from fl_audit.learning.module_checks import without_hints
+from fl_audit.learning.names import LocalOptimizer
+from fl_audit.learning.stacked import CACHE_BUDGET, StackedModel
+
+_Parameters = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class SharedUpdate:
+    """How records become what is shared: the rule of the federation, and the model that everybody was sent.
+
+    Parameters
+    ----------
+    model
+        The model.
+    start
+        Its weights at the start of the round, float32 (parameters,).
+    clipping_norm
+        C, to which the gradient of each record is clipped before they are added; None adds them as they are. An update
+        of local training is clipped as a whole, which moves none of what an inversion looks at, its direction.
+    schedule
+        Local training by SGD, in place of gradients; None shares the sum of gradients.
+    batches
+        Indices of the records of each local step, which are drawn in public; empty without local training.
+
+    Raises
+    ------
+    InputError
+        If the local optimizer is not SGD.
+    """
+
+    model: StackedModel
+    start: Tensor
+    clipping_norm: float | None = None
+    schedule: LocalSchedule | None = None
+    batches: Sequence[Integers] = field(default=())
+
+    def __post_init__(self) -> None:
+        optimizer = LocalOptimizer.SGD if self.schedule is None else self.schedule.optimizer
+        require(
+            optimizer is LocalOptimizer.SGD,
+            f"local-optimizer is '{optimizer}': accepted for inversion is 'sgd', whose updates are sums of gradients",
+        )
+
+    def of(self, records: Tensor, labels: Tensor) -> Tensor:
+        """Return what the owner of some records shares, float32 (parameters,); differentiable, and fit for vmap.
+
+        Parameters
+        ----------
+        records
+            Float32 (records, *shape).
+        labels
+            Their classes, int64 (records,).
+        """
+        parameters = {name: value[0] for name, value in self.model.layout.views(self.start.unsqueeze(0)).items()}
+        with without_hints():
+            if self.schedule is not None:
+                return self._moved(parameters, records, labels)
+            if self.clipping_norm is None:
+                return self._flat(grad(self._loss("sum"))(parameters, records, labels))
+            each = vmap(grad(self._loss("sum")), (None, 0, 0))(parameters, records.unsqueeze(1), labels.unsqueeze(1))
+        gradients = torch.cat([each[name].flatten(1) for name in self.model.layout.names], dim=1)
+        lengths = gradients.square().sum(1)
+        return (gradients * (self.clipping_norm * torch.rsqrt(lengths)).clamp(max=1).unsqueeze(1)).sum(0)
+
+    def of_many(self, records: Tensor, labels: Tensor) -> Tensor:
+        """Return what many owners share, float32 (owners, parameters).
+
+        Parameters
+        ----------
+        records
+            Float32 (owners, records, *shape).
+        labels
+            Int64 (owners, records).
+        """
+        together = max(1, CACHE_BUDGET // (records.shape[1] * self.model.layout.size))
+        return vmap(self.of, chunk_size=together)(records, labels).detach()
+
+    def _moved(self, parameters: _Parameters, records: Tensor, labels: Tensor) -> Tensor:
+        """Return the start less the end of SGD on the mean loss of each batch."""
+        assert self.schedule is not None, "local training has a schedule"
+        now = parameters
+        for batch in self.batches:
+            chosen = torch.from_numpy(batch).to(records.device)
+            slope = grad(self._loss("mean"))(now, records[chosen], labels[chosen])
+            now = {name: value - self.schedule.learning_rate * slope[name] for name, value in now.items()}
+        return self._flat({name: parameters[name] - now[name] for name in now})
+
+    def _loss(self, reduction: str) -> Callable[[_Parameters, Tensor, Tensor], Tensor]:
+        def loss(parameters: _Parameters, records: Tensor, labels: Tensor) -> Tensor:
+            logits = functional_call(self.model.template, parameters, (records,))
+            return F.cross_entropy(logits, labels, reduction=reduction)
+
+        return loss
+
+    def _flat(self, parameters: _Parameters) -> Tensor:
+        return torch.cat([parameters[name].reshape(-1) for name in self.model.layout.names])

@@ -1,0 +1,256 @@
+"""How close drawn pictures come to the true ones: PSNR, SSIM, and how often the drawing names the true picture."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+from scipy.special import ndtr, ndtri
+from torch import Tensor
+
+from fl_audit.adversaries.inversion.attack import OtherPictures, drawn_pictures
+from fl_audit.adversaries.inversion.descent import USUAL, Descent
+from fl_audit.adversaries.inversion.shared import SharedUpdate
+from fl_audit.arrays import Flags, Floats, Floats32
+from fl_audit.data.structural import patches_of, structural_dissimilarity
+from fl_audit.errors import require
+
+WORST = 0.01
+"""Share of the pictures that are told beside the mean: those that were drawn best."""
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """How close each picture was drawn.
+
+    Parameters
+    ----------
+    psnr
+        Peak signal-to-noise ratio in dB, over a range of 1, (pictures,); infinite where they are equal.
+    ssim
+        Structural similarity, at most 1, (pictures,).
+    named
+        Whether the nearest of the candidates is the true picture, (pictures,).
+    candidates
+        How many pictures the true one was among.
+    """
+
+    psnr: Floats
+    ssim: Floats
+    named: Flags
+    candidates: int
+
+    def worst(self, values: Floats) -> float:
+        """Return the mean of the `WORST` share of pictures that were drawn best, of at least one: their owners' loss.
+
+        Parameters
+        ----------
+        values
+            Of each picture, larger for closer drawings.
+        """
+        return float(np.sort(values)[-max(1, round(WORST * len(values))) :].mean())
+
+
+@dataclass(frozen=True)
+class Level:
+    """How much noise hides a contribution from whoever knows all others.
+
+    Parameters
+    ----------
+    epsilon
+        Of the promise; infinite without noise.
+    mu
+        Length of a clipped contribution over the noise, all rounds together; infinite without noise.
+    bound
+        Largest probability with which anybody names the true one of the candidates, from 0 to 1.
+    """
+
+    epsilon: float
+    mu: float
+    bound: float
+
+    @classmethod
+    def gaussian(cls, epsilon: float, mu: float, candidates: int) -> "Level":
+        """Return the level of Gaussian noise, whose bound is Phi(mu + Phi^-1(1 / candidates)).
+
+        Parameters
+        ----------
+        epsilon, mu
+            As they are kept.
+        candidates
+            From how many equally likely ones the true one is named.
+        """
+        return cls(epsilon, mu, float(ndtr(mu + ndtri(1 / candidates))))
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What an attacker drew under some noise.
+
+    Parameters
+    ----------
+    level
+        The noise.
+    pictures
+        Float32 (pictures, *shape).
+    likeness
+        How close they came.
+    """
+
+    level: Level
+    pictures: Floats32
+    likeness: Likeness
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What an attacker draws who knows all records but one.
+
+    Parameters
+    ----------
+    true
+        The pictures, float32 (pictures, *shape).
+    drawings
+        From no noise to the most.
+    own
+        Which of them is at the run's own noise.
+    """
+
+    true: Floats32
+    drawings: tuple[Drawing, ...]
+    own: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry `pictures`."""
+        told = [_entry(one) | {"own": number == self.own} for number, one in enumerate(self.drawings)]
+        return {"pictures": told}
+
+
+def _entry(drawing: Drawing) -> dict[str, Any]:
+    level, found = drawing.level, drawing.likeness
+    shown = {"psnr": float(found.psnr.mean()), "psnr_worst": found.worst(found.psnr), "epsilon": level.epsilon}
+    return {name: value if math.isfinite(value) else None for name, value in shown.items()} | {
+        "candidates": found.candidates,
+        "bound": level.bound,
+        "named": float(found.named.mean()),
+        "ssim": float(found.ssim.mean()),
+        "ssim_worst": found.worst(found.ssim),
+    }
+
+
+@dataclass(frozen=True)
+class Victims:
+    """Whose pictures are drawn, and among whose they are to be found.
+
+    Parameters
+    ----------
+    pictures, labels
+        The true ones, float32 (pictures, *shape) and int64 (pictures,).
+    candidates
+        Other pictures, beside each true one, float32 (candidates, *shape).
+    """
+
+    pictures: Tensor
+    labels: Tensor
+    candidates: Tensor
+
+
+def drawings(
+    shared: SharedUpdate,
+    victims: Victims,
+    others: OtherPictures,
+    levels: Sequence[Level],
+    draws: Callable[[int], np.random.Generator],
+    descent: Descent = USUAL,
+    on_step: Callable[[int], None] = lambda done: None,
+) -> Iterator[Drawing]:
+    """Yield what an attacker draws who knows all records but one, at every level of noise.
+
+    Every release is asked at the same weights, so that all rounds say the same and their noise averages: the most that
+    a server may do to a picture within the promise.
+
+    Parameters
+    ----------
+    shared
+        How a picture becomes an update, with a clipping norm.
+    victims
+        Whose pictures.
+    others
+        What the attacker has of the population.
+    levels
+        The noise.
+    draws
+        Generator of each level's noise and starts, by its number.
+    descent, on_step
+        As for `descended`.
+    """
+    assert shared.clipping_norm is not None, "noise has a clipping norm"
+    gradients = shared.of_many(victims.pictures.unsqueeze(1), victims.labels.unsqueeze(1))
+    true, candidates = victims.pictures.cpu().numpy(), victims.candidates.cpu().numpy()
+    for number, level in enumerate(levels):
+        draw, noise = draws(number), shared.clipping_norm / level.mu
+        seen = gradients
+        if math.isfinite(level.mu):
+            normals = torch.from_numpy(draw.standard_normal(gradients.shape, dtype=np.float32))
+            seen = gradients + noise * normals.to(gradients.device)
+        found = drawn_pictures(shared, seen, 1, noise, others, draw, descent, on_step)[:, 0].cpu().numpy()
+        yield Drawing(level, found, likeness(true, found, candidates))
+
+
+def matched(true: Floats32, drawn: Floats32) -> Floats32:
+    """Return drawn pictures in the order of the true ones: an update says nothing of the order of its records.
+
+    Parameters
+    ----------
+    true, drawn
+        (owners, pictures, *shape); an owner's are assigned to each other by least squared error.
+    """
+    found = np.empty_like(drawn)
+    for owner, (mine, theirs) in enumerate(zip(true, drawn, strict=True)):
+        apart = np.square(mine[:, None] - theirs[None]).reshape(len(mine), len(theirs), -1).sum(axis=2)
+        found[owner] = theirs[linear_sum_assignment(apart)[1]]
+    return found
+
+
+def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> Likeness:
+    """Return how close pictures were drawn.
+
+    Parameters
+    ----------
+    true, drawn
+        Pixels from 0 to 1, (pictures, *shape), the last two axes height and width.
+    population
+        Other pictures, (others, *shape), among which the true one is to be found.
+
+    Raises
+    ------
+    InputError
+        If shapes differ.
+    """
+    shapes = {true.shape[1:], drawn.shape[1:], population.shape[1:]}
+    require(
+        true.shape == drawn.shape and len(shapes) == 1,
+        f"pictures have shapes {true.shape}, {drawn.shape} and {population.shape}: accepted are drawings of each true "
+        "picture, and others of their shape",
+    )
+    error = np.square(true.astype(np.float64) - drawn).reshape(len(true), -1).mean(axis=1)
+    with np.errstate(divide="ignore"):
+        psnr = -10 * np.log10(error)
+    ssim = np.array(
+        [
+            1 - structural_dissimilarity(patches_of(one[None]), patches_of(other[None]))[0, 0]
+            for one, other in zip(true, drawn, strict=True)
+        ]
+    )
+    return Likeness(psnr, ssim, _named(drawn, error, population), len(population) + 1)
+
+
+def _named(drawn: Floats32, error: Floats, population: Floats32) -> Flags:
+    """Return which drawings are nearer to their own picture than to every other one, by squared error."""
+    flat, others = (one.reshape(len(one), -1).astype(np.float64) for one in (drawn, population))
+    apart = np.square(flat).sum(1)[:, None] - 2 * flat @ others.T + np.square(others).sum(1)
+    named: Flags = error * flat.shape[1] < apart.min(axis=1, initial=np.inf)
+    return named

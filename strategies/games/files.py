@@ -1,0 +1,237 @@
+"""Games run in a copy of the working directory: what foreign code writes there is removed, and elsewhere it is said."""
+
+import atexit
+import os
+import shutil
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import gettempdir, mkdtemp
+from typing import Any
+
+from strategies.games.trackers import silent_trackers
+
+_ABSENT = frozenset({"wandb", "mlruns", "runs", "__pycache__"})
+"""Directories of trackers, which begin anew in games, and bytecode."""
+_LINKED = frozenset({".git", ".venv", "venv", "node_modules"})
+"""Directories that nobody writes to in games."""
+_MOST_ENTRIES, _LARGEST, _MOST_BYTES = 5000, 20_000_000, 200_000_000
+"""Files and directories that are copied at most, bytes of a file, and bytes of all: what goes beyond can be read."""
+_WRITES = {"os.mkdir": 0, "os.remove": 0, "os.rmdir": 0, "os.rename": 1, "sqlite3.connect": 0}
+"""Events of Python's that change files, and which of their arguments names the file."""
+_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
+_SHOWN, _PREFIX = 5, "fl-audit-games-"
+
+
+class WorkingCopy:
+    """A copy of a directory, in which foreign code may write.
+
+    Large files, and all beyond a few thousand, are links: they can be read, and a change of them is said. The copy is
+    put back into the state in which the directory was when it was made.
+
+    Parameters
+    ----------
+    original
+        The directory.
+    without
+        What is in it and not copied: where games are kept.
+    room
+        Where the copy is made; None for the directory of temporary files.
+    """
+
+    def __init__(self, original: Path, without: Path | None = None, room: Path | None = None) -> None:
+        _remove_orphans()
+        self.original = original
+        self._room = Path(mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=room)).resolve()
+        self.directory, self._kept = self._room / (original.name or "root"), self._room / ".kept"
+        self._without, self.outside, self._is_written = without, list[str](), False
+        self.was_written = False
+        self._mirror()
+        shutil.copytree(self._kept, self.directory, symlinks=True)
+        self._first = self._listed()
+
+    def remove(self) -> None:
+        """Remove the copy."""
+        shutil.rmtree(self._room, ignore_errors=True)
+
+    def _mirror(self) -> None:
+        entries = size = 0
+        queue = deque([Path()])
+        # The root of all files, or somebody's home, is no directory of an app.
+        is_full = self.original in (Path(self.original.anchor), Path.home())
+        self._kept.mkdir(parents=True)
+        while queue:
+            inner = queue.popleft()
+            try:
+                with os.scandir(self.original / inner) as found:
+                    here = [one for one in found if one.name not in _ABSENT and Path(one.path) != self._without]
+            except OSError:  # what cannot be read is not there
+                continue
+            entries += len(here)
+            is_full = is_full or entries > _MOST_ENTRIES or size > _MOST_BYTES
+            if is_full and inner != Path():
+                (self._kept / inner).symlink_to(self.original / inner)
+                continue
+            (self._kept / inner).mkdir(exist_ok=True)
+            for one in here:
+                if one.is_dir(follow_symlinks=False) and one.name not in _LINKED and not is_full:
+                    queue.append(inner / one.name)
+                    continue
+                small = one.is_file(follow_symlinks=False) and (length := one.stat().st_size) <= _LARGEST
+                size += length if small and not is_full else 0
+                self._placed(inner / one.name, as_copy=small and not is_full)
+
+    def _placed(self, place: Path, as_copy: bool) -> None:
+        source, target = self.original / place, self._kept / place
+        if as_copy:
+            with suppress(OSError):  # what cannot be read is not there
+                shutil.copy2(source, target)
+        else:
+            target.symlink_to(source)
+
+    def _listed(self) -> dict[str, tuple[int, int]]:
+        """Return size and time of every file, and zeros for links and directories, by path within the copy."""
+        found, folders = dict[str, tuple[int, int]](), [""]
+        while folders:
+            folder = folders.pop()
+            with os.scandir(self.directory / folder) as entries:
+                for one in entries:
+                    if one.name == "__pycache__":
+                        continue
+                    place, status = f"{folder}{one.name}", (0, 0)
+                    if one.is_file(follow_symlinks=False):
+                        about = one.stat(follow_symlinks=False)
+                        status = (about.st_size, about.st_mtime_ns)
+                    elif one.is_dir(follow_symlinks=False):
+                        folders += [f"{place}/"]
+                    found[place] = status
+        return found
+
+    def tidied(self, thoroughly: bool = True) -> None:
+        """Put the copy back into its first state.
+
+        Parameters
+        ----------
+        thoroughly
+            Whether all files are looked at; if not, nothing is done unless Python was seen to write.
+        """
+        if not (thoroughly or self._is_written):
+            return
+        self._is_written, now = False, self._listed()
+        for place in sorted(now.keys() - self._first.keys()):
+            path = self.directory / place
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        for place in sorted(place for place, status in self._first.items() if now.get(place) != status):
+            source, target = self._kept / place, self.directory / place
+            if source.is_dir() and not source.is_symlink():
+                target.mkdir(exist_ok=True)
+            else:
+                target.unlink(missing_ok=True)
+                shutil.copy2(source, target, follow_symlinks=False)
+        if now != self._first:
+            self._first = self._listed()
+
+    def note(self, path: str) -> None:
+        """Note where something is written."""
+        place = os.path.realpath(path)
+        if place.startswith(f"{self._room}{os.sep}"):
+            self._is_written = self.was_written = True
+        elif not place.startswith((f"{gettempdir()}{os.sep}", "/dev/", "/proc/")) and "__pycache__" not in place:
+            self.outside += [place] if place not in self.outside else []
+
+    def moved(self, path: str) -> str:
+        """Return where something of the directory is in the copy; every other path as it is."""
+        inside = path.startswith(f"{self.original}{os.sep}") and self.original != Path(self.original.anchor)
+        return f"{self.directory}{path.removeprefix(str(self.original))}" if inside else path
+
+
+def _remove_orphans() -> None:
+    """Remove copies of processes that were killed: workers of a cluster seldom end by themselves."""
+    for path in Path(gettempdir()).glob(f"{_PREFIX}*-*"):
+        number = path.name.removeprefix(_PREFIX).partition("-")[0]
+        try:
+            os.kill(int(number), 0)
+        except ProcessLookupError:
+            shutil.rmtree(path, ignore_errors=True)
+        except (ValueError, PermissionError):  # nobody's of ours
+            continue
+
+
+_here: dict[str, Any] = {"copy": None, "thread": 0, "is_heard": False}
+"""The copy in which a game is played at this moment, by which thread, and whether Python's events are listened to."""
+
+
+@contextmanager
+def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
+    """Play a game in a copy of the working directory, with silent trackers; afterwards the copy is as it was.
+
+    Parameters
+    ----------
+    copy, thoroughly
+        The copy, and whether all its files are looked at afterwards.
+    """
+    if _here["copy"] is not None:  # in a game already: its clients answer in this process
+        yield
+        return
+    if not _here["is_heard"]:
+        sys.addaudithook(_heard)
+    _here.update(copy=copy, thread=threading.get_ident(), is_heard=True)
+    os.chdir(copy.directory)
+    try:
+        with silent_trackers():
+            yield
+    finally:
+        _here["copy"] = None
+        os.chdir(copy.original)
+        copy.tidied(thoroughly)
+
+
+def moved_here(path: str) -> str:
+    """Return where something is in the copy in which a game is played at this moment."""
+    return path if _here["copy"] is None else str(_here["copy"].moved(path))
+
+
+def _heard(event: str, arguments: tuple[Any, ...]) -> None:
+    copy = _here["copy"]
+    if copy is None or _here["thread"] != threading.get_ident():
+        return
+    if event == "open":
+        path, mode, flags = arguments
+        writes = set(mode) & set("wax+") if isinstance(mode, str) else isinstance(flags, int) and flags & _FLAGS
+    elif event in _WRITES:
+        path, writes = arguments[_WRITES[event]], True
+    else:
+        return
+    if writes and isinstance(path, (str, bytes, os.PathLike)):
+        copy.note(os.fsdecode(path))
+
+
+_own: list[WorkingCopy] = []
+
+
+def own_copy() -> WorkingCopy:
+    """Return the copy in which this process is already, or one of its own, which goes when the process ends."""
+    if _here["copy"] is not None:
+        found: WorkingCopy = _here["copy"]
+        return found
+    if not _own or _own[0].original != Path.cwd():
+        _own[:] = [WorkingCopy(Path.cwd())]
+        atexit.register(_own[0].remove)
+    return _own[0]
+
+
+def outside_words(paths: Sequence[str]) -> str:
+    """Return what is said of files that could not be kept apart; empty for none."""
+    if not paths:
+        return ""
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return (
+        f"Games wrote to {', '.join(sorted(paths)[:_SHOWN])}{more}, outside of the working directory: this could not "
+        "be kept from happening."
+    )

@@ -1,0 +1,83 @@
+"""The app of the tutorial is run by Flower's own command, reviewed, and audited with its clients, as the page says."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pages import BLOCKS, FILES, ROOT
+
+from experiments.trials.review_process import reviewed
+from strategies.review.app import read_app
+from strategies.review.capture import catch
+from strategies.review.options import ReviewOptions
+from strategies.review.stand_ins import StandIns
+
+PAGE = "docs/tutorials/flower-app.md"
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, block in FILES.items():
+        if name.startswith("noisy-app/"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(block.body)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return tmp_path / "noisy-app"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A home of Flower's own, so that the SuperLink that it starts is ours to end."""
+    home = tmp_path / "flower"
+    switches = {"FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "FLWR_TELEMETRY_ENABLED": "0"}
+    yield os.environ | switches | {"FLWR_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            is_ours = f"FLWR_HOME={home}".encode() in entry.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if is_ours and int(entry.parent.name) != os.getpid():
+            os.kill(int(entry.parent.name), signal.SIGKILL)
+
+
+def _log_of(beginning: str, directory: Path, environment: dict[str, str]) -> str:
+    """Run the command of the page that begins so, and return all that it says."""
+    command = next(line for block in BLOCKS[PAGE] for line in block.commands if line.startswith(beginning))
+    words = shlex.split(command)
+    done = subprocess.run(words, cwd=directory, env=environment, capture_output=True, text=True, timeout=400)
+    return done.stdout + done.stderr
+
+
+def test_the_app_of_the_tutorial_is_taken_as_it_is(app: Path) -> None:
+    stand_ins = StandIns(app)
+    found = catch(read_app(app), 10, stand_ins)
+    assert found.start.strategy.noise_multiplier == 1.0  # type: ignore[attr-defined]
+    assert (found.rounds, stand_ins.packages) == (3, [])
+
+
+@pytest.mark.long
+@pytest.mark.ray
+@pytest.mark.timeout(900)
+def test_the_tutorial_leads_from_start_to_verdict(app: Path, environment: dict[str, str]) -> None:
+    assert "Strategy execution finished" in _log_of("flwr run", app.parent, environment)
+    found = reviewed(app, ReviewOptions(is_quick=True, seconds=600, rounds=1))
+    broken = {finding["game"] for finding in found["model"]["findings"] if finding["broken"]}
+    assert found["verdict"] == "violated"
+    held = dict(found["screen"])["No contradiction"].split(", ")
+    assert {"zero", "many examples"} <= broken
+    assert {"removed", "huge"} <= set(held)
+    assert not {"zero", "many examples", "missing reply"} & set(held)
+    server, client = app / "noisy" / "server_app.py", app / "noisy" / "client_app.py"
+    lines = [line.partition("  #")[0] for block in BLOCKS[PAGE] for line in block.body.split("\n")]
+    watch, insider = (next(line for line in lines if part in line) for part in ("audit.watch", "audit.insider"))
+    named = "from noisy.audit import audit\n"
+    server.write_text(named + server.read_text().replace("    strategy.start", f"{watch}\n    strategy.start"))
+    client.write_text(named + client.read_text().replace("app = ClientApp()", insider))
+    log = _log_of("flwr run", app.parent, environment)
+    assert "fl_audit: Consistent" in log
+    assert "games were guessed right" in log

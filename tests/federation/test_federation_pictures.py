@@ -1,0 +1,83 @@
+"""Pictures that a report shows of what could be drawn: who has them, what they say, and who is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from audits import small_settings
+from PIL import Image
+from scipy.special import ndtr, ndtri
+
+from experiments.runs.config import parse_config
+from experiments.runs.engines import Engine
+from experiments.runs.plan import AuditPlan, resolve
+from experiments.runs.run import rebuild_report, require_playable, run_audit
+from fl_audit.errors import InputError
+from fl_audit.privacy.gaussian import gdp_mu
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of 240 pictures of two kinds: bright bars, upright or lying, each at a place of its own."""
+    draw = np.random.default_rng(0)
+    for name in ("lying", "upright"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for number in range(120):
+            pixels = draw.integers(0, 60, (10, 10)).astype(np.uint8)
+            place = draw.integers(1, 9)
+            pixels[place] = 250
+            Image.fromarray(pixels if name == "lying" else pixels.T).save(tmp_path / "images" / name / f"{number}.png")
+    return tmp_path / "images"
+
+
+def plan_of(folder: Path, **changes: dict[str, Any]) -> AuditPlan:
+    values: dict[str, dict[str, Any]] = {
+        "data": {"name": "images", "path": str(folder), "records": 40, "test-records": 40, "population-records": 100},
+        "privacy": {"belief": None, "epsilon": 5.0, "adjacency": "add-remove-record", "sensitivity": None,
+                    "accountant": "gdp"},
+        "audit": {"pictures": 12, "epsilon-star": False},
+    }  # fmt: skip
+    for section, more in changes.items():
+        values[section] = values.get(section, {}) | more
+    return resolve(parse_config(small_settings(**values)))
+
+
+@pytest.mark.drawn
+def test_pictures_of_a_folder_are_drawn_beside_the_bound(folder: Path, tmp_path: Path) -> None:
+    found = run_audit(plan_of(folder), tmp_path / "run", Engine.LOCAL).summary["pictures"]
+    assert [one["epsilon"] for one in found] == [None, 100, 10, pytest.approx(5), 1]
+    assert [one["own"] for one in found] == [False, False, False, True, False]
+    sharp, _, _, own, hidden = found
+    assert sharp["named"] == 1
+    assert sharp["psnr"] > 60
+    assert sharp["ssim"] > 0.999
+    assert hidden["psnr"] < own["psnr"] + 1 < found[1]["psnr"] + 1 < sharp["psnr"]
+    assert own["candidates"] == 41
+    assert own["bound"] == pytest.approx(float(ndtr(gdp_mu(5, 0.01) + ndtri(1 / 41))), rel=1e-6)
+    assert "What could be drawn" in (tmp_path / "run" / "report.html").read_text()
+    again = rebuild_report(tmp_path / "run").summary["pictures"]
+    assert json.dumps(again) == json.dumps(found)
+
+
+def test_replaced_records_are_drawn_at_half_of_mu(folder: Path, tmp_path: Path) -> None:
+    plan = plan_of(folder, privacy={"adjacency": "replace-record"})
+    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).summary["pictures"]
+    assert found[3]["bound"] == pytest.approx(float(ndtr(gdp_mu(5, 0.01) / 2 + ndtri(1 / 41))), rel=1e-6)
+    assert found[2]["bound"] == pytest.approx(float(ndtr(gdp_mu(10, 0.01) / 2 + ndtri(1 / 41))), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data": {"name": "breast-cancer", "path": None}}, "accepted are pictures"),
+        ({"audit": {"pictures": 41}}, "pictures = 41 of 40 records"),
+        ({"audit": {"pictures": None, "pictures-time-limit": 3.0}}, "pictures_time_limit = 3.0 needs pictures"),
+        ({"privacy": {"sensitivity": "local"}}, "accepted are promises of global sensitivity"),
+        ({"training": {"strategy": "dp-fedavg"}, "privacy": {"adjacency": "add-remove-client"}}, "about records"),
+    ],
+)
+def test_runs_without_pictures_are_refused(folder: Path, changes: dict[str, dict[str, Any]], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        require_playable(plan_of(folder, **changes))

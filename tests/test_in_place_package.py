@@ -1,0 +1,91 @@
+"""What a client imports: numpy and Flower alone, in about the time of Flower, also from the small package."""
+
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HEAVY = ("torch", "pandas", "scipy", "sklearn", "ray", "opacus", "pydantic", "matplotlib", "pyarrow", "filelock")
+CLIENTS = {
+    "canary": "from clients.canary import Canary, canary_mod, canary_of_node, watching_mod",
+    "budget": "from clients.budget import budget_mod; from fl_audit.privacy.terms import TrainingTerms",
+    "in-place": (
+        "from strategies.games import Audit, StatedClaim, held, insider; "
+        "Audit(StatedClaim('add-remove-client', epsilon=4.0, delta=1e-5)).insider()"
+    ),
+}
+LONGEST, LARGEST = 1.2, 120
+"""Times Flower's own import, and megabytes."""
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_loads_numpy_and_flower_alone(client: str) -> None:
+    code = f"import sys; {CLIENTS[client]}; print([name for name in {HEAVY!r} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.long
+def test_a_client_loads_about_as_fast_as_flower() -> None:
+    """Medians of processor time, in turn, so that a busy machine slows all of them alike."""
+    wanted = {"flower": "import flwr.clientapp"} | CLIENTS
+    seconds: dict[str, list[float]] = {name: [] for name in wanted}
+    for _ in range(9):
+        for name, code in wanted.items():
+            timed = f"import resource; {code}; u = resource.getrusage(resource.RUSAGE_SELF)\n"
+            timed += "kilobytes = [one for one in open('/proc/self/status') if 'VmHWM' in one][0].split()[1]\n"
+            timed += "print(u.ru_utime + u.ru_stime, int(kilobytes) / 1024)"
+            ran = subprocess.run([sys.executable, "-c", timed], capture_output=True, text=True, check=True)
+            time, memory = map(float, ran.stdout.split())
+            seconds[name].append(time)
+            assert memory < LARGEST, f"{name}: {memory:.0f} MB"
+    for name in CLIENTS:
+        assert median(seconds[name]) < LONGEST * median(seconds["flower"]), (name, seconds)
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("package")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)]
+    subprocess.run(command, cwd=ROOT / "packaging" / "in-place", capture_output=True, check=True)
+    (wheel,) = place.glob("fl_audit_in_place-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(place / "site-packages")
+    return place / "site-packages"
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_small_package_is_enough(client: str, unpacked: Path) -> None:
+    """Nothing that it does not bring can be imported, and a ledger is kept with it as well."""
+    absent = ("torch", "pandas", "sklearn", "ray", "opacus", "pyarrow", "matplotlib", "flwr_datasets")
+    code = (
+        "import sys\n"
+        f"for name in {absent!r}: sys.modules[name] = None\n"
+        f"sys.path.insert(0, {str(unpacked)!r})\n"
+        f"{CLIENTS[client]}\n"
+        "import fl_audit\n"
+        f"assert fl_audit.__file__.startswith({str(unpacked)!r})\n"
+        "from fl_audit.privacy.ledger import LedgerLine, spent\n"
+        "from fl_audit.privacy.terms import TrainingTerms\n"
+        "line = LedgerLine('', TrainingTerms('add-remove-record', 2.0, 30, 0.1))\n"
+        "print(round(spent((line,), 1e-5).epsilon, 3))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == "1.295"
+
+
+def test_both_packages_ask_for_the_same_versions() -> None:
+    own = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    small = tomllib.loads((ROOT / "packaging" / "in-place" / "pyproject.toml").read_text())["project"]
+    assert small["version"] == own["version"]
+    assert {one.replace("[simulation]", "") for one in own["dependencies"]} >= set(small["dependencies"])
