@@ -33,8 +33,7 @@ def _beside(cls: griffe.Class) -> dict[str, str]:
     """Return what comments say of the fields of a class, beside a field or above it."""
     lines, found = Path(str(cls.filepath)).read_text(encoding="utf-8").splitlines(), dict[str, str]()
     for name, field in cls.attributes.items():
-        is_here = field.lineno is not None and field.filepath == cls.filepath and "property" not in field.labels
-        if not is_here or name in found:
+        if field.lineno is None or field.filepath != cls.filepath or "property" in field.labels or name in found:
             continue
         above, at = list[str](), field.lineno - 1
         while at > 0 and (comment := re.fullmatch(r" +# (.*)", lines[at - 1])):
