@@ -16,8 +16,7 @@ from fl_audit.privacy.ledger import LedgerLine, add_to_ledger, read_ledger
 from fl_audit.privacy.terms import TrainingTerms
 from fl_audit.whole_files import whole_file
 
-REFUSED = 451
-"""Code of the error that a client answers with."""
+REFUSED = 451  # code of the error that a client answers with
 
 
 def budget_mod(

@@ -26,35 +26,23 @@ _ANNOUNCED = "clipping_norm"
 _ROUND_NAMES = ("server-round", "server_round", "current_round")
 _NOTHING = 1e-3
 """What stands for nothing, in clipping norms: Flower's clipping divides by the norm of an update, so it cannot be 0."""
-_BESIDE = 10**6
-"""Number of the direction, beside those of the canaries, along which that is sent."""
+_BESIDE = 10**6  # number of the direction, beside those of the canaries, along which that is sent
 _LAST = "fl-audit-last-model"
 
 
 @dataclass(frozen=True)
 class Canary:
-    """What a client needs to send a canary.
+    """What a client needs to send a canary."""
 
-    Parameters
-    ----------
-    number
-        Which canary, from 0.
-    directions
-        Seed of the directions, which the observer knows too.
-    coins
-        Seed of the coins: the secret of those who send canaries and of who judges afterwards. Draw it at random.
-    clipping_norm
-        C, above 0. A norm that the server announces in a round takes its place. Where the server clips at a norm of its
-        own, any larger one does: what is sent is clipped to it.
-    is_replaced
-        Whether the promise compares with another client's data, and not with none: then the opposite of a canary is
-        sent where it is out.
-    """
-
-    number: int
-    directions: int
+    number: int  # which canary, from 0
+    directions: int  # seed of the directions, which the observer knows too
+    # Seed of the coins: the secret of those who send canaries and of who judges afterwards. Draw it at random.
     coins: int
+    # C, above 0. A norm that the server announces in a round takes its place. Where the server clips at a norm of its
+    # own, any larger one does: what is sent is clipped to it.
     clipping_norm: float
+    # Whether the promise compares with another client's data, and not with none: then the opposite of a canary is sent
+    # where it is out.
     is_replaced: bool = False
 
     def __post_init__(self) -> None:

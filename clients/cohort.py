@@ -41,10 +41,8 @@ def trained_together(
 
     Parameters
     ----------
-    game
-        The game.
-    message
-        What the client was sent.
+    game, message
+        The game; what the client was sent.
     models
         Its models, float32 (worlds, parameters).
     moment

@@ -4,8 +4,7 @@ import logging
 import sys
 
 LEVELS = ("debug", "info", "warning", "error")
-LOG = logging.getLogger("fl_audit")
-"""What goes on, for `--log-level`: this program's own log."""
+LOG = logging.getLogger("fl_audit")  # what goes on, for `--log-level`: this program's own log
 
 _FLOWER = logging.getLogger("flwr")
 _chosen = {"quiet": False, "log": False}

@@ -81,11 +81,6 @@ def require(condition: bool, message: str, *remedies: Remedy) -> None:
 def require_numbers(**given: object) -> None:
     """Refuse what is no number where one belongs, such as a text or None.
 
-    Parameters
-    ----------
-    given
-        Values by name; truth values are no numbers.
-
     Raises
     ------
     InputError

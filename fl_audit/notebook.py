@@ -1,26 +1,52 @@
-"""How values look in a notebook: a small table, escaped, with the look of the notebook around it."""
+"""Tables as HTML: those of a notebook, with the look of the notebook around them, and those that pages are built of."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 
-def html_table(title: str, rows: Iterable[tuple[str, str]], notes: Iterable[str] = ()) -> str:
-    """Return a table of two columns as HTML.
+class Markup(str):
+    """Text that is HTML already."""
+
+
+def html_table(
+    rows: Iterable[Sequence[str]],
+    title: str = "",
+    notes: Iterable[str] = (),
+    columns: Sequence[str] = (),
+    look: str = "",
+) -> str:
+    """Return a table whose first column names the rows.
 
     Parameters
     ----------
-    title
-        What the table is about, as plain text.
     rows
-        Name and value of each number, as plain text.
+        Cells, as many in each row: plain text, or `Markup`.
+    title
+        What the table is about, as plain text; empty for none.
     notes
         Sentences below the table, as plain text.
+    columns
+        Names of the columns, as plain text; none for pairs of a name and its value.
+    look
+        Class of the style sheet.
 
     Examples
     --------
-    >>> html_table("Promise", [("delta", "0.001")])
-    '<table><caption>Promise</caption><tbody><tr><th scope="row">delta</th><td>0.001</td></tr></tbody></table>'
+    >>> html_table([("delta", "0.001")], "Promise")
+    '<table><caption>Promise</caption><tbody>\\n<tr><th scope="row">delta</th><td>0.001</td></tr>\\n</tbody></table>'
     """
-    lines = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>' for name, value in rows)
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
+    head = f"<thead><tr>{head}</tr></thead>\n" if head else ""
+    caption = f"<caption>{escape(title)}</caption>" if title else ""
+    body = "\n".join(f"<tr>{''.join(_cells(row, columns))}</tr>" for row in rows)
     below = "".join(f"<p>{escape(note)}</p>" for note in notes)
-    return f"<table><caption>{escape(title)}</caption><tbody>{lines}</tbody></table>{below}"
+    kind = f' class="{look}"' if look else ""
+    return f"<table{kind}>{caption}{head}<tbody>\n{body}\n</tbody></table>{below}"
+
+
+def _cells(row: Sequence[str], columns: Sequence[str]) -> Iterable[str]:
+    for place, cell in enumerate(row):
+        is_markup = isinstance(cell, Markup)
+        shown, kind = (cell, "value") if is_markup else (escape(cell), "aside")
+        look = f' class="{kind}" data-label="{escape(columns[place])}"' if columns else ""
+        yield f"<td{look}>{shown}</td>" if place else f'<th scope="row">{shown}</th>'

@@ -30,68 +30,47 @@ class Record(StrEnum):
 class Key(StrEnum):
     """Entries of the records."""
 
-    GAME = "game"
-    """The public game as JSON."""
+    GAME = "game"  # the public game as JSON
     ROUND = "round"
     BATCH = "batch"
-    TIME_LIMIT = "time-limit"
-    """Seconds that one client call may take."""
+    TIME_LIMIT = "time-limit"  # seconds that one client call may take
     MEMBERSHIP = "membership"
     """Which of a client's own targets are in, in the worlds of a batch; sent to that client alone."""
     PARTICIPATION = "participation"
     """Which of a client's records take part in a round, sent to that client alone; see `pack_participation`."""
     PARTITION = "partition"
-    MODELS = "models"
-    """Stacked models (worlds, parameters), float32."""
-    RELEASE = "release"
-    """Released noised sums (worlds, parameters), float32."""
-    SUM = "sum"
-    """A client's contribution (worlds, parameters), float32: clipped, and summed over its units."""
-    NORMS = "norms"
-    """Clipping norms of a round where they are adaptive (worlds,), float64."""
-    WITHIN = "within"
-    """Whether a client's contribution was within the clipping norm: 1 or 0 per world, float64."""
-    WORLDS = "worlds"
-    """Numbers of the worlds that a message is about, where a client needs them for what it draws."""
+    MODELS = "models"  # stacked models (worlds, parameters), float32
+    RELEASE = "release"  # released noised sums (worlds, parameters), float32
+    SUM = "sum"  # a client's contribution (worlds, parameters), float32: clipped, and summed over its units
+    NORMS = "norms"  # clipping norms of a round where they are adaptive (worlds,), float64
+    WITHIN = "within"  # whether a client's contribution was within the clipping norm: 1 or 0 per world, float64
+    WORLDS = "worlds"  # numbers of the worlds that a message is about, where a client needs them for what it draws
     NOISE_SEED = "noise-seed"
     """Secret seed of a client's own noise and of what becomes of its records, sent to that client alone."""
-    LOCAL_SENSITIVITY = "local-sensitivity"
-    """||f(D) - f(D')|| per world, float64."""
-    LOG_ODDS = "log-odds"
-    """Increments of the insider's log-odds per world, float64."""
+    LOCAL_SENSITIVITY = "local-sensitivity"  # ||f(D) - f(D')|| per world, float64
+    LOG_ODDS = "log-odds"  # increments of the insider's log-odds per world, float64
     SCORES = "scores"
     """Noise along the difference of D and D' as normal scores, under D and under D' (worlds, 2), float64."""
-    SCORE = "score"
-    """What a round says for the differing record where there is no likelihood ratio, per world, float64."""
+    SCORE = "score"  # what a round says for the differing record where there is no likelihood ratio, per world, float64
     COINS = "coins"
     """Which canaries are in, in a round, in the worlds of a batch; sent to the client alone that sends them."""
     TIMES = "times"
     """How many steps of a round of private training took each of a client's canaries (worlds, canaries), float64."""
-    CANARIES = "canaries"
-    """Scores of canaries, then of decoys, in a round (worlds, directions), float64."""
-    ACCOUNTANT = "accountant"
-    """State of a client's Opacus accountant as JSON, after the round."""
+    CANARIES = "canaries"  # scores of canaries, then of decoys, in a round (worlds, directions), float64
+    ACCOUNTANT = "accountant"  # state of a client's Opacus accountant as JSON, after the round
     RESIDUALS = "residuals"
     """What the insider measured of the noise (worlds, columns), float64; see `Residuals.as_array`."""
-    COUNT = "count"
-    """Number of records that a summary of losses is of, per world, float64 as all of a summary."""
-    LOW = "low"
-    """Smallest loss per world."""
-    HIGH = "high"
-    """Largest loss per world."""
-    MEAN = "mean"
-    """Mean score per world."""
-    SQUARES = "squares"
-    """Sum of squared deviations of scores from their mean per world."""
+    COUNT = "count"  # number of records that a summary of losses is of, per world, float64 as all of a summary
+    LOW = "low"  # smallest loss per world
+    HIGH = "high"  # largest loss per world
+    MEAN = "mean"  # mean score per world
+    SQUARES = "squares"  # sum of squared deviations of scores from their mean per world
     POPULATION_COUNT = "population-count"
     POPULATION_MEAN = "population-mean"
     POPULATION_SQUARES = "population-squares"
-    DELTA = "delta"
-    """delta of Epsilon*."""
-    CUT = "cut"
-    """Cut of the error rates of Epsilon*."""
-    REPORT = "report"
-    """Whether a client tells the server its own Epsilon*."""
+    DELTA = "delta"  # delta of Epsilon*
+    CUT = "cut"  # cut of the error rates of Epsilon*
+    REPORT = "report"  # whether a client tells the server its own Epsilon*
     EPSILON_STAR = "epsilon-star"
     """Epsilon* of a client's own shard per world, float64; NaN where it holds fewer than two records."""
 

@@ -16,35 +16,16 @@ def largest_kept(kept: Callable[[float], bool], start: float, relative: float = 
 
     Parameters
     ----------
-    kept
-        Whether a number keeps the promise.
-    start
-        A positive number near the answer.
+    kept, start
+        Whether a number keeps the promise; a positive number near the answer.
     relative
         Relative width to which the answer is bracketed; the kept end is returned.
     """
-    return 1 / smallest_kept(lambda inverse: kept(1 / inverse), 1 / start, relative)
+    return 1 / _smallest_kept(lambda inverse: kept(1 / inverse), 1 / start, relative)
 
 
-def smallest_kept(kept: Callable[[float], bool], start: float, relative: float = 1e-10, lowest: float = 0.0) -> float:
-    """Return the smallest number, at least `lowest`, that is kept; whatever is larger is kept as well.
-
-    Parameters
-    ----------
-    kept
-        Whether a number keeps the promise.
-    start
-        A positive number near the answer.
-    relative
-        Relative width to which the answer is bracketed; the kept end is returned.
-    lowest
-        What the answer is known to be at least.
-
-    Raises
-    ------
-    InputError
-        If no number up to 1e12 is kept.
-    """
+def _smallest_kept(kept: Callable[[float], bool], start: float, relative: float = 1e-10, lowest: float = 0.0) -> float:
+    """Return the smallest number, at least `lowest`, that is kept; whatever is larger is kept as well."""
     low, high, factor = start, start, 1 + 1e-6
     if kept(start):
         while kept(low := low / factor):
@@ -192,10 +173,8 @@ def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
 
     Parameters
     ----------
-    holds
-        Whether it holds at a number.
-    most
-        Where the search gives up.
+    holds, most
+        Whether it holds at a number; where the search gives up.
     """
     high = 1
     while not holds(high):

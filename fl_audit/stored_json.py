@@ -7,17 +7,11 @@ from typing import Any
 
 from fl_audit.errors import InputError, require
 
-SCHEMA = 1
-"""Of `summary.json`."""
+SCHEMA = 1  # of `summary.json`
 
 
 def read_json(path: Path) -> Any:
     """Read a JSON file of a run.
-
-    Parameters
-    ----------
-    path
-        The file.
 
     Raises
     ------
@@ -66,11 +60,6 @@ def require_sealed(directory: Path) -> None:
 
 def read_summary(directory: Path) -> dict[str, Any]:
     """Read every number of a finished run, by finding.
-
-    Parameters
-    ----------
-    directory
-        Directory of the run.
 
     Raises
     ------

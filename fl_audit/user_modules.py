@@ -22,8 +22,7 @@ _OWN_ROOT = Path(__file__).resolve().parents[1]
 
 T = TypeVar("T")
 
-_searched: list[str] = []
-"""The directory that `search_last` put at the end, for the messages of `import_user_module`."""
+_searched: list[str] = []  # the directory that `search_last` put at the end, for the messages of `import_user_module`
 
 
 def search_last(directory: Path) -> None:

@@ -26,24 +26,6 @@ class WorldBatch:
         return f"batch-{self.index:05d}"
 
 
-def split_worlds(worlds: int, per_batch: int) -> tuple[WorldBatch, ...]:
-    """Divide worlds into batches of `per_batch`; the last may be smaller.
-
-    Parameters
-    ----------
-    worlds
-        How many, from 1.
-    per_batch
-        From 1.
-
-    Examples
-    --------
-    >>> [batch.count for batch in split_worlds(5, 2)]
-    [2, 2, 1]
-    """
-    return remaining_batches(worlds, per_batch, ())
-
-
 def remaining_batches(worlds: int, per_batch: int, finished: Sequence[WorldBatch]) -> tuple[WorldBatch, ...]:
     """Divide the worlds that are in no finished batch into batches, whatever the sizes of the finished ones.
 
@@ -86,10 +68,8 @@ def waves(batches: Sequence[WorldBatch], in_flight: int) -> list[tuple[WorldBatc
 
     Parameters
     ----------
-    batches
-        In their order.
-    in_flight
-        From 1.
+    batches, in_flight
+        In their order; from 1.
 
     Raises
     ------

@@ -159,10 +159,8 @@ def build_server_app(
 
     Parameters
     ----------
-    plan
-        What to do.
-    sink
-        Takes finished batches.
+    plan, sink
+        What to do; takes finished batches.
     clock
         Told when the federation is ready and when it has finished.
     on_round
@@ -181,11 +179,7 @@ def build_server_app(
 
 
 def run_federation(
-    plan: FederationPlan,
-    grid: WatchedGrid,
-    sink: ResultSink,
-    clock: FederationClock,
-    on_round: Callable[[int], None],
+    plan: FederationPlan, grid: WatchedGrid, sink: ResultSink, clock: FederationClock, on_round: Callable[[int], None]
 ) -> None:
     """Play all batches of a plan on a grid that notices failures and silence.
 

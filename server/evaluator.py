@@ -28,8 +28,7 @@ from fl_audit.worlds import WorldBatch
 from server.early_stopping import EarlyStopping
 from strategies.contributors import Challenger
 
-_SURELY_TWO = 40
-"""Of so many fair coins fewer than two fall on one side once in 2.7e10 times."""
+_SURELY_TWO = 40  # of so many fair coins fewer than two fall on one side once in 2.7e10 times
 
 
 def require_evaluable(game: Game, epsilon_star: bool, membership: bool) -> None:

@@ -23,8 +23,7 @@ WORLD_FINDINGS = (
     "test_auroc",
 )
 ROUND_FINDINGS = ("sigma", "local_sensitivity", "log_odds", "increment", "measured_sigma")
-RELEASE_FINDINGS = ("test_accuracy", "epsilon_star")
-"""Columns that every run has; those that nobody found are NaN."""
+RELEASE_FINDINGS = ("test_accuracy", "epsilon_star")  # columns that every run has; those that nobody found are NaN
 
 
 @dataclass(frozen=True)

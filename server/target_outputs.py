@@ -21,8 +21,7 @@ LOGITS, POPULATION = "logits", "population"
 """Names of what is kept of a batch: logits of the targets' records, and log p_y of the population sample."""
 WHITE_BOX = ("signals", "inputs", "log_probabilities", "losses")
 """Names of what a white-box attacker sees, see `WhiteBoxFeatures`."""
-UNDER_ASCENT = "loss_under_ascent"
-"""Column of the table of targets."""
+UNDER_ASCENT = "loss_under_ascent"  # column of the table of targets
 QUERIES, VALUES = "queries", "values"
 """Names of the confidences of all queries about the targets, and of the losses with each value of an attribute."""
 

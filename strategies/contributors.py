@@ -123,12 +123,8 @@ def call_of(public: PublicGame, roster: Roster, challenger: Challenger, batch: W
     ----------
     public
         The public game, with its release law.
-    roster
-        Who is who.
-    challenger
-        Draws the samples.
-    batch
-        The worlds.
+    roster, challenger, batch
+        Who is who; draws the samples; the worlds.
     server_round
         The round, from 1.
 

@@ -38,8 +38,7 @@ from strategies.replies import Answer, batch_shape, read_replies
 from strategies.server_noise import CorrelatedDraws
 
 _TRAIN = "train"
-_ROUNDING = 1e-3
-"""Share by which sums of 32-bit numbers may exceed what they would be exactly."""
+_ROUNDING = 1e-3  # share by which sums of 32-bit numbers may exceed what they would be exactly
 
 T = TypeVar("T")
 

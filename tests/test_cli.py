@@ -367,10 +367,7 @@ def test_calibrate_shows_every_accountant_and_what_it_saves(fl_audit: FlAudit, t
         (("calibrate", "--delta", "0.1", *OVER_3), "exactly one of --belief"),
         (("calibrate", "--belief", "0.9", "--epsilon", "1", "--delta", "0.1", *OVER_3), "exactly one of"),
         (("calibrate", "--belief", "0.4", "--delta", "0.1", *OVER_3), "belief is 0.4"),
-        (
-            ("calibrate", "--belief", "0.9", "--delta", "0.1", *OVER_3, "--accountant", "moments"),
-            "accepted are",
-        ),
+        (("calibrate", "--belief", "0.9", "--delta", "0.1", *OVER_3, "--accountant", "moments"), "accepted are"),
         (
             ("calibrate", "--belief", "0.9", "--delta", "0.1", "--rounds", "3", "--adjacency", "replace"),
             "--adjacency is 'replace': accepted are add-remove-record, replace-record",

@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.cli.main import main
-from experiments.reproductions.negoescu2023.simulation import (
-    SimulationSettings,
-    simulate,
-    summary,
-    true_epsilon_star,
-)
+from experiments.reproductions.negoescu2023.simulation import SimulationSettings, simulate, summary, true_epsilon_star
 from fl_audit.evidence.star.epsilon_star import parametric_epsilon_star
 
 Run = Callable[..., tuple[int, str, str]]

@@ -1,6 +1,8 @@
-"""Types of parameters that share a line of a docstring, for mkdocstrings."""
+"""Parameters as the reference shows them: those that share a line of a docstring, and fields described beside them."""
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import griffe
@@ -16,6 +18,40 @@ class OwnAnnotations(griffe.Extension):
     def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
         """Mend the docstring of a class, whose parameters are its fields; called by griffe."""
         _mend(cls, {name: one.annotation for name, one in cls.attributes.items()})
+        described = _beside(cls)
+        if cls.docstring is not None and described:
+            fields = [
+                griffe.DocstringParameter(
+                    name, description=text, annotation=cls.attributes[name].annotation, value=cls.attributes[name].value
+                )
+                for name, text in described.items()
+            ]
+            cls.docstring.__dict__["parsed"].insert(1, griffe.DocstringSectionParameters(fields))
+
+
+def _beside(cls: griffe.Class) -> dict[str, str]:
+    """Return what comments say of the fields of a class, beside a field or above it."""
+    lines, found = Path(str(cls.filepath)).read_text(encoding="utf-8").splitlines(), dict[str, str]()
+    for name, field in cls.attributes.items():
+        if field.lineno is None or field.filepath != cls.filepath or "property" in field.labels or name in found:
+            continue
+        above, at = list[str](), field.lineno - 1
+        while at > 0 and (comment := re.fullmatch(r" +# (.*)", lines[at - 1])):
+            above.insert(0, comment[1])
+            at -= 1
+        text = " ".join(above)
+        shared = re.match(r"((?:`\w+`, )*`\w+`): ", text)
+        if shared:
+            found |= dict.fromkeys(re.findall(r"`(\w+)`", shared[1]), _sentence(text[shared.end() :]))
+        elif text:
+            found[name] = _sentence(text)
+        elif beside := re.search(r"  # (.*)", lines[field.lineno - 1]):
+            found[name] = _sentence(beside[1])
+    return found
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}".rstrip(".") + "."
 
 
 def _mend(documented: griffe.Function | griffe.Class, annotations: Mapping[str, Any]) -> None:

@@ -39,8 +39,7 @@ from experiments.runs.run import run_audit
 
 _FEATURES, _HIDDEN, _CLASSES, _BATCH, _RATE = 784, 128, 10, 10, 0.1
 _MANY_WORLDS = 50
-_OTHERS = 400
-"""Records beside those of the clients, for tests and as a population."""
+_OTHERS = 400  # records beside those of the clients, for tests and as a population
 
 STOCK, RAY_ONE, RAY_MANY = "stock Flower, Ray", "ours, Ray, 1 world", f"ours, Ray, {_MANY_WORLDS} worlds"
 LOCAL_ONE, LOCAL_MANY = "ours, local, 1 world", f"ours, local, {_MANY_WORLDS} worlds"

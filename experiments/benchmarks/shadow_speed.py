@@ -47,10 +47,7 @@ class Shape(NamedTuple):
     target: float
 
 
-SHAPES = (
-    Shape("446-128-30", "dense-128", 446, 30, 1600, 2.0),
-    Shape("104-6-6-2", "adult-mlp", 104, 2, 1600, 10.0),
-)
+SHAPES = (Shape("446-128-30", "dense-128", 446, 30, 1600, 2.0), Shape("104-6-6-2", "adult-mlp", 104, 2, 1600, 10.0))
 
 
 class Seconds(NamedTuple):

@@ -23,10 +23,7 @@ def epsilon_star(
     method: Annotated[
         str,
         typer.Option(
-            "--method",
-            metavar="NAME",
-            help=f"One of {', '.join(StarMethod)}.",
-            autocompletion=among(StarMethod),
+            "--method", metavar="NAME", help=f"One of {', '.join(StarMethod)}.", autocompletion=among(StarMethod)
         ),
     ] = StarMethod.PARAMETRIC.value,
     confidence: Annotated[float, typer.Option("--confidence", metavar="P", help="Of the interval, in (0, 1).")] = 0.95,

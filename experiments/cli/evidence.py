@@ -197,11 +197,6 @@ def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str
 def read_numbers(path: Path) -> "NDArray[np.float64]":
     """Read one number a line, or a .npy file.
 
-    Parameters
-    ----------
-    path
-        The file.
-
     Raises
     ------
     InputError

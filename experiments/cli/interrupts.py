@@ -55,11 +55,6 @@ def _end_when_woken(woken: socket.socket, waking: socket.socket) -> None:
 def goes_on_with(way: WayOn) -> Iterator[None]:
     """Name the command that goes on with what the block does, should it be interrupted.
 
-    Parameters
-    ----------
-    way
-        Asked at the moment of the interrupt.
-
     Raises
     ------
     SystemExit

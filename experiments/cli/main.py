@@ -40,11 +40,7 @@ Exit status:
 """
 
 app = typer.Typer(
-    cls=PlainGroup,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    epilog=_STATUSES,
+    cls=PlainGroup, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, epilog=_STATUSES
 )
 
 

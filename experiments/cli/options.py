@@ -76,10 +76,7 @@ SetOption = Annotated[
 EngineOption = Annotated[
     str,
     typer.Option(
-        "--engine",
-        metavar="ray|local",
-        help="Flower's runtime on Ray, or this process.",
-        autocompletion=among(Engine),
+        "--engine", metavar="ray|local", help="Flower's runtime on Ray, or this process.", autocompletion=among(Engine)
     ),
 ]
 AddressOption = Annotated[
@@ -90,12 +87,6 @@ DataDirOption = Annotated[
 ]
 ADJACENCY_HELP = f"How neighbours differ: one of {', '.join(Adjacency)}."
 AdjacencyOption = Annotated[
-    str,
-    typer.Option(
-        "--adjacency",
-        metavar="NAME",
-        help=ADJACENCY_HELP,
-        autocompletion=among(Adjacency),
-    ),
+    str, typer.Option("--adjacency", metavar="NAME", help=ADJACENCY_HELP, autocompletion=among(Adjacency))
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]

@@ -156,8 +156,7 @@ def account(
     ] = None,
     rounds: Annotated[int | None, typer.Option("--rounds", metavar="K", help="Number of releases, at least 1.")] = None,
     adjacency: Annotated[
-        str | None,
-        typer.Option("--adjacency", metavar="NAME", help=ADJACENCY_HELP, autocompletion=among(Adjacency)),
+        str | None, typer.Option("--adjacency", metavar="NAME", help=ADJACENCY_HELP, autocompletion=among(Adjacency))
     ] = None,
     sampling_rate: RateOption = defaults.SAMPLING_RATE,
     sensitivities: SensitivitiesOption = defaults.SENSITIVITIES.value,

@@ -9,8 +9,7 @@ from typing import Any
 from experiments.runs.new_config import NewConfig, Wishes, new_config
 from fl_audit.errors import InputError, Remedy
 
-_MOST = 30
-"""Refusals, one after the other, that are mended on trial."""
+_MOST = 30  # refusals, one after the other, that are mended on trial
 
 
 def config_or_remedies(wishes: Wishes, directory: Path) -> NewConfig:

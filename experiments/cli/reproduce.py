@@ -16,15 +16,12 @@ def reproduce(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME",
-            help="A paper, or an item such as negoescu2023-fig4.",
-            autocompletion=among(item_names()),
+            metavar="NAME", help="A paper, or an item such as negoescu2023-fig4.", autocompletion=among(item_names())
         ),
     ],
     data_dir: DataDirOption = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Output directory.  [default: runs/reproduce-NAME]"),
+        Path | None, typer.Option("--out", metavar="DIR", help="Output directory.  [default: runs/reproduce-NAME]")
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Few worlds, small samples: minutes instead of hours, wide intervals.")

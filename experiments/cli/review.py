@@ -20,8 +20,7 @@ EpsilonOption = Annotated[
 ]
 DeltaOption = Annotated[float, typer.Option("--claim-delta", metavar="D", help="delta of the claimed epsilon.")]
 RelationOption = Annotated[
-    str | None,
-    typer.Option("--adjacency", metavar="A", help="Of the claim.  [default: as the app's mechanism has it]"),
+    str | None, typer.Option("--adjacency", metavar="A", help="Of the claim.  [default: as the app's mechanism has it]")
 ]
 
 

@@ -7,18 +7,11 @@ from typing import Any
 _COLOURS = {"consistent": "#1a7f37", "violated": "#b3261e"}
 _GREY = "#57606a"
 _LABEL = "privacy audit"
-_LETTER = 6.6
-"""Width of a letter of 11 pixels, on average."""
+_LETTER = 6.6  # width of a letter of 11 pixels, on average
 
 
 def badge(summary: Mapping[str, Any]) -> str:
-    """Return the verdict of a run, and the epsilon that was promised, as SVG.
-
-    Parameters
-    ----------
-    summary
-        The summary of the run.
-    """
+    """Return the verdict of a run, and the epsilon that was promised, as SVG."""
     verdict = str(summary["verdict"])
     epsilon = (summary.get("guarantee") or {}).get("epsilon")
     promised = "" if epsilon is None else f", epsilon {epsilon:.2g}"

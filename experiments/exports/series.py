@@ -26,11 +26,6 @@ def series_of(run: Run) -> list[Series]:
     """Return what a run has over its rounds: accuracy, Epsilon*, beliefs, noise and sensitivities.
 
     Beliefs are those in the data set that was really used, with the prior of the run.
-
-    Parameters
-    ----------
-    run
-        The run.
     """
     releases, rounds = run.releases, _with_beliefs(run)
     found = [

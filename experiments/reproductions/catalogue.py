@@ -8,8 +8,7 @@ from experiments.reproductions.names import require_known
 from experiments.reproductions.negoescu2023.paper import PAPER as NEGOESCU_2023
 from experiments.reproductions.papers import Item, Paper
 
-PAPERS: tuple[Paper[Any], ...] = (BERNAU_2019, BERNAU_2021, NEGOESCU_2023)
-"""The papers, in the order of their years."""
+PAPERS: tuple[Paper[Any], ...] = (BERNAU_2019, BERNAU_2021, NEGOESCU_2023)  # the papers, in the order of their years
 
 
 def chosen_items(name: str) -> tuple[Paper[Any], tuple[Item, ...]]:

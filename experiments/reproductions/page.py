@@ -10,7 +10,7 @@ from experiments.reproductions.items import COLUMNS, ItemResult
 from experiments.reproductions.papers import Extent, Item, MadeItems, Paper
 from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.law_words import SIMULATION_NOTICE
-from fl_audit.report.page.markup import html_figure, html_table
+from fl_audit.report.page.markup import html_figure, page_table
 from fl_audit.report.page.shell import html_page
 from fl_audit.report.wording import number_text, plural
 
@@ -36,12 +36,8 @@ def render_page(name: str, extent: Extent, paper: Paper[Any], made: MadeItems, p
     ----------
     name
         Name of the paper or item that was asked for.
-    extent
-        Full or quick.
-    paper
-        The paper that is reproduced.
-    made
-        The items that were made.
+    extent, paper, made
+        Full or quick; the paper that is reproduced; the items that were made.
     pictures
         PNG bytes by the key of the item.
     """
@@ -152,7 +148,7 @@ def _rows(item: Item, result: ItemResult) -> str:
     numbers = [place for place, column in enumerate(told) if column not in _WORDS]
     left = len(result.frame) - len(shown)
     rest = f"<p>{left:,} more rows in {escape(item.key)}.csv.</p>" if left else ""
-    return html_table(tuple(column.capitalize() for column in told), rows, numbers) + rest
+    return page_table(tuple(column.capitalize() for column in told), rows, numbers) + rest
 
 
 def _cell(column: str, value: Any) -> str:

@@ -24,8 +24,7 @@ from fl_audit.game.membership import Membership
 from fl_audit.randomness import Purpose, generator
 from server.target_outputs import LOGITS, POPULATION, QUERIES, UNDER_ASCENT, VALUES, WHITE_BOX
 
-_ENOUGH_TO_KEEP_APART = 64
-"""With so many worlds half of them are shadows enough for the other half."""
+_ENOUGH_TO_KEEP_APART = 64  # with so many worlds half of them are shadows enough for the other half
 
 
 def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.DataFrame:
@@ -33,10 +32,8 @@ def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.
 
     Parameters
     ----------
-    plan
-        The run.
-    store
-        Its finished batches.
+    plan, store
+        The run; its finished batches.
     targets
         One row a world and target, worlds and targets in order.
 

@@ -66,11 +66,7 @@ def run_on_ray(
 
 
 def _run_simulation(
-    server_app: ServerApp,
-    client_app: ClientApp,
-    clients: int,
-    options: RayOptions,
-    interrupted: threading.Event | None,
+    server_app: ServerApp, client_app: ClientApp, clients: int, options: RayOptions, interrupted: threading.Event | None
 ) -> None:
     from flwr.simulation import run_simulation
 

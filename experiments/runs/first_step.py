@@ -28,11 +28,9 @@ from fl_audit.mechanisms.noise import InsideTraining
 _LARGEST = float(torch.finfo(torch.float32).max)
 _SMALLEST = float(torch.finfo(torch.float32).tiny) * 2**24
 """Under it the difference of two numbers of this size loses digits."""
-_LARGEST_DRAW = 10.0
-"""No standard normal draw of any run is larger."""
+_LARGEST_DRAW = 10.0  # no standard normal draw of any run is larger
 _PROBED = 16
-_USUAL_LOCAL_RATE = 0.1
-"""What a configuration has that leaves it out."""
+_USUAL_LOCAL_RATE = 0.1  # what a configuration has that leaves it out
 
 
 def require_finite_steps(config: RunConfig, game: Game) -> None:

@@ -21,8 +21,7 @@ _KEEP_ENVIRONMENT = "SPT_NOENV"
 """Tells processes of Ray that change their title not to write it over their environment, where the mark is."""
 _SECONDS_TO_END = 8.0
 _SECONDS_BETWEEN_LOOKS = 0.15
-_QUIET_LOOKS = 3
-"""So often in a row nothing must be found: a process that is just being started may not be seen yet."""
+_QUIET_LOOKS = 3  # so often in a row nothing must be found: a process that is just being started may not be seen yet
 
 
 @contextmanager

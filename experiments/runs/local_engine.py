@@ -20,8 +20,7 @@ from strategies.flower_versions import make_messages_for
 
 _RUN_ID = 1
 _SERVER_NODE_ID = 1
-_AHEAD = 8
-"""Most messages that a thread takes at a time where they are read ahead: the stacked models stay in cache."""
+_AHEAD = 8  # most messages that a thread takes at a time where they are read ahead: the stacked models stay in cache
 
 ReadAhead = Callable[[Sequence[tuple[Message, Context]]], None]
 
@@ -277,10 +276,6 @@ def run_locally(
     """
     settle_flower()
     context = Context(
-        run_id=_RUN_ID,
-        node_id=_SERVER_NODE_ID,
-        node_config=UserConfig(),
-        state=RecordDict(),
-        run_config=UserConfig(),
+        run_id=_RUN_ID, node_id=_SERVER_NODE_ID, node_config=UserConfig(), state=RecordDict(), run_config=UserConfig()
     )
     server_app(grid=LocalGrid(client_app, clients, time_limit, actors, read_ahead), context=context)

@@ -26,8 +26,7 @@ from fl_audit.game.game import load_game
 from fl_audit.stored_json import read_json
 
 PACKAGES = ("fl_audit", "flwr", "ray", "torch", "opacus", "numpy", "scipy")
-_SMALLEST_TELLING_SEED = 1000
-"""A smaller seed is part of many a harmless number, such as that of worlds."""
+_SMALLEST_TELLING_SEED = 1000  # a smaller seed is part of many a harmless number, such as that of worlds
 
 
 def note_session(run: RunDirectory, plan: AuditPlan) -> None:

@@ -92,11 +92,6 @@ def agreement(found: Replay, directory: Path) -> ReplayMatch | None:
 def replay(directory: Path) -> Replay:
     """Recompute the insider's log-odds of all kept worlds from `public/` alone.
 
-    Parameters
-    ----------
-    directory
-        A run directory; `challenger/` may be gone.
-
     Raises
     ------
     InputError

@@ -153,12 +153,7 @@ def require_playable(plan: AuditPlan) -> None:
 
 
 def _play_pending(
-    plan: AuditPlan,
-    run: RunDirectory,
-    engine: Engine,
-    ray_address: str | None,
-    progress: Progress,
-    parties: Parties,
+    plan: AuditPlan, run: RunDirectory, engine: Engine, ray_address: str | None, progress: Progress, parties: Parties
 ) -> None:
     pending = _pending_batches(plan, run)
     if pending:

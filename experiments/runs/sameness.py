@@ -23,13 +23,11 @@ PLACES = (
     "model.weights",
 )
 """Settings that say where files lie. Whether what stands in them is the same is told by digests."""
-GROWING = "audit.worlds"
-"""The setting that may be raised: more worlds of the same run."""
+GROWING = "audit.worlds"  # the setting that may be raised: more worlds of the same run
 _CRAFTED = (f"pair.{which}.{part}" for which in ("crafted", "opposite") for part in ("features", "label"))
 _NOT_COMPARED = ("weights.path", *_CRAFTED)
 """Parts of a public game that may be others: a file lies elsewhere, a search ends elsewhere on another machine."""
-_NEARLY = 1e-6
-"""Relative difference up to which two numbers that follow from one configuration count as the same."""
+_NEARLY = 1e-6  # relative difference up to which two numbers that follow from one configuration count as the same
 
 
 def data_digest(plan: AuditPlan) -> str:

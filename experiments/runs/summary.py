@@ -35,10 +35,8 @@ def summarise(
 
     Parameters
     ----------
-    plan
-        What was promised and played.
-    tables
-        What came out.
+    plan, tables
+        What was promised and played; what came out.
     timing
         Seconds, and the engine.
     provenance

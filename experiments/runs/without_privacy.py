@@ -18,8 +18,7 @@ _TRAINING = ("data", "model", "training")
 """Sections that both runs must have alike; privacy and what watches it may differ."""
 
 
-_MOST_WORLDS = 20
-"""As many trainings without privacy give its mean accuracy closely enough."""
+_MOST_WORLDS = 20  # as many trainings without privacy give its mean accuracy closely enough
 
 
 def unprotected_config(config: RunConfig) -> RunConfig:

@@ -37,8 +37,7 @@ from fl_audit.arrays import Floats
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.errors import require
 
-_SAME = 1e-6
-"""Largest relative difference of scores that count as equal."""
+_SAME = 1e-6  # largest relative difference of scores that count as equal
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,7 @@ class NoiseRound:
         return np.random.default_rng((self.key, self.number, purpose))
 
 
-Noise = Callable[[NoiseRound], Floats]
-"""Returns the noise of a round in units of the claimed one, (worlds, parameters)."""
+Noise = Callable[[NoiseRound], Floats]  # returns the noise of a round in units of the claimed one, (worlds, parameters)
 
 
 def honest(at: NoiseRound) -> Floats:

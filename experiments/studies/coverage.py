@@ -38,13 +38,11 @@ from fl_audit.whole_files import whole_file
 _CANARIES = "fl_audit.canaries."
 
 RUNS, SEARCH_RUNS = 2000, 100
-_ANEW = 10
-"""How many times as often a line that falls short is played again, with other draws, before it is said to."""
+_ANEW = 10  # how many times as often a line that falls short is played again, with other draws, before it is said to
 QUICK_RUNS, QUICK_SEARCH_RUNS = 40, 2
 _LIKELY, _WORST = 6, 2
 _ERRORS = 3.0
-_LAST_DIGITS = 1e-9
-"""A bound is the result of a search, and may be off by this much."""
+_LAST_DIGITS = 1e-9  # a bound is the result of a search, and may be off by this much
 
 _BELIEF, _BOUNDS, _MEMBERS = "fl_audit.evidence.belief.", "fl_audit.evidence.bounds.", "fl_audit.evidence.membership."
 _STAR, _SECTIONS, _PAPERS = "fl_audit.evidence.star.", "fl_audit.evidence.findings.", "experiments.reproductions."

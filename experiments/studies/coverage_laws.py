@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
-from experiments.benchmarks import auditor
 from experiments.reproductions import statistics
+from experiments.studies import known_mechanisms as known
 from experiments.studies import membership_releases as releases
 from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Flags, Floats
@@ -268,7 +268,7 @@ def epsilon_of_noise() -> Plays:
     }
 
 
-def _coarse(mechanism: auditor.KnownMechanism, step: float) -> auditor.KnownMechanism:
+def _coarse(mechanism: known.KnownMechanism, step: float) -> known.KnownMechanism:
     """Return a mechanism whose scores are rounded: they tell no more, and have few values."""
 
     def draw(rng: np.random.Generator, size: int) -> tuple[Floats, Floats]:
@@ -288,7 +288,7 @@ def lower_bounds(method: BoundMethod) -> Plays:
     """Return plays of a lower bound on epsilon from the scores of any mechanism for which its assumption holds."""
 
     def play(
-        draw: np.random.Generator, mechanism: auditor.KnownMechanism, sizes: tuple[int, int], delta: float
+        draw: np.random.Generator, mechanism: known.KnownMechanism, sizes: tuple[int, int], delta: float
     ) -> PrintedStatement:
         members, others = (
             np.sort(one[:size]) for one, size in zip(mechanism.draw(draw, max(sizes)), sizes, strict=True)
@@ -297,11 +297,11 @@ def lower_bounds(method: BoundMethod) -> Plays:
 
     deltas: tuple[float, ...] = (1e-5,)
     if method is BoundMethod.GAUSSIAN_SHIFT or method is BoundMethod.GDP:
-        laws, deltas = [auditor.noise(), *(auditor.gaussian(mu) for mu in (0.3, 1.0, 3.0))], (1e-5, 1e-2)
+        laws, deltas = [known.noise(), *(known.gaussian(mu) for mu in (0.3, 1.0, 3.0))], (1e-5, 1e-2)
     else:
-        responses = [auditor.randomised_response(e) for e in (0.2, 1.0, 1.9, 2.5, 3.0)]
-        others = [auditor.noise(), auditor.laplace(1.0), auditor.subsampled_gaussian(0.25, 0.5)]
-        laws = [*responses, *others, _coarse(auditor.noise(), 1.5), _coarse(auditor.laplace(2.0), 0.7)]
+        responses = [known.randomised_response(e) for e in (0.2, 1.0, 1.9, 2.5, 3.0)]
+        others = [known.noise(), known.laplace(1.0), known.subsampled_gaussian(0.25, 0.5)]
+        laws = [*responses, *others, _coarse(known.noise(), 1.5), _coarse(known.laplace(2.0), 0.7)]
     sizes = ((4, 4), (20, 20), (40, 40), (10, 120), (250, 250))
     return {
         f"{n} + {m} scores, {law.name}, delta {d:g}": partial(play, mechanism=law, sizes=(n, m), delta=d)

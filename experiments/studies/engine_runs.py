@@ -96,7 +96,7 @@ def write_nasty_records(path: Path) -> None:
 
 
 def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPlan]:
-    """Return plans of honest runs of many laws and models, 2 to 200 worlds, 4 to 12 rounds, on plain and nasty records.
+    """Return plans of honest runs: many laws and models, 2 to 200 worlds, 4 to 12 rounds, plain and nasty records.
 
     Parameters
     ----------

@@ -23,12 +23,10 @@ from fl_audit.privacy.profile import PrivacyProfile
 from fl_audit.report.finding import RunContents
 
 _CONFIDENCE = 0.95
-_SAME = 1e-4
-"""Largest relative difference of sensitivities that count as the same."""
+_SAME = 1e-4  # largest relative difference of sensitivities that count as the same
 _LEAST_SHARE, _LARGEST_SHARE, _FROM_EPSILON = 0.8, 1.02, 0.5
 """Where a lower bound has to lie, over epsilon: one of 95 % confidence lies over it in 5 % of runs, by little."""
-_SAME_EPSILON = 1e-9
-"""Largest relative difference of two accountants that count the same."""
+_SAME_EPSILON = 1e-9  # largest relative difference of two accountants that count the same
 _GENERATOR_SEED = 5
 
 
@@ -131,8 +129,7 @@ class Scored:
         return found
 
 
-Evidence = ShownLoss | Scored
-"""What a combination that is offered showed."""
+Evidence = ShownLoss | Scored  # what a combination that is offered showed
 
 
 def evidence_of(plan: AuditPlan, contents: RunContents) -> Evidence:

@@ -37,12 +37,7 @@ _STEP = 0.03
 STRATEGY: dict[str, Sections] = {
     "dp-fedsgd": {"training": {"learning-rate": _STEP / _CLIPPING}},
     "dp-fedavg": {
-        "training": {
-            "learning-rate": _STEP / _CLIPPING,
-            "local-steps": 2,
-            "local-batch": 4,
-            "local-learning-rate": 0.5,
-        }
+        "training": {"learning-rate": _STEP / _CLIPPING, "local-steps": 2, "local-batch": 4, "local-learning-rate": 0.5}
     },
     # A step takes every record of a client with probability 1/2, so that its accountant has to count on samples.
     "dp-sgd-clients": {
@@ -190,14 +185,8 @@ def plan_of(combination: Combination, records: Path, worlds: int, seed: int, tar
 
     Parameters
     ----------
-    combination
-        Which.
-    records
-        File that `write_records` wrote.
-    worlds
-        Number of worlds.
-    seed
-        The challenger's.
+    combination, records, worlds, seed
+        Which; file that `write_records` wrote; number of worlds; the challenger's.
     target
         What is promised, such as `{"epsilon": 2.0}`.
 
@@ -230,12 +219,7 @@ def _settings(
         }
         | target,
         "audit": {"worlds": worlds, "epsilon-star": False, "membership": False, "evaluate-every": ROUNDS},
-        "run": {
-            "seed": seed,
-            "worlds-per-batch": min(worlds, 1000),
-            "keep-releases": 0,
-            "keep-final-models": False,
-        },
+        "run": {"seed": seed, "worlds-per-batch": min(worlds, 1000), "keep-releases": 0, "keep-final-models": False},
     }
     for part in combination.sections():
         for name, values in part.items():

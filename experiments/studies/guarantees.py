@@ -48,15 +48,13 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError
 
-ALARM = 0.01
-"""Level of all tests together, after correction."""
+ALARM = 0.01  # level of all tests together, after correction
 
 PROMISED = {"epsilon": 2.0}
 MOST_PRIVATE_WORLDS = 500
 """Worlds of a combination whose clients train with Opacus, which takes about a quarter of a second a world."""
 _NO_RATIO = "no likelihood ratio"
-_WIDTHS = {"log-odds held against": 23, "noise meter": 25, "lower bound": 12}
-"""Columns that are to be read in one line."""
+_WIDTHS = {"log-odds held against": 23, "noise meter": 25, "lower bound": 12}  # columns that are to be read in one line
 
 QUICK = (
     Combination("dp-fedsgd", Adjacency.ADD_REMOVE_RECORD, "sampled in secret"),

@@ -15,21 +15,11 @@ class NoHostsError(Exception):
 
 @dataclass
 class Host:
-    """A host of its own network.
+    """A host of its own network."""
 
-    Parameters
-    ----------
-    name
-        Of its namespace.
-    address
-        Its own address.
-    gateway
-        The address of this machine in that network.
-    """
-
-    name: str
-    address: str
-    gateway: str
+    name: str  # of its namespace
+    address: str  # its own address
+    gateway: str  # the address of this machine in that network
     is_cut_off: bool = False
 
     def command(self, *words: str) -> list[str]:

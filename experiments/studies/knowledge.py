@@ -30,8 +30,7 @@ from fl_audit.mechanisms.noise import CentralGaussian, DistributedGaussian
 from fl_audit.mechanisms.standpoint import Standpoint
 
 _CONFIDENCE = 0.95
-_ALARM = 0.999
-"""Confidence of the interval that has to lie under 0 for less knowledge to count as better."""
+_ALARM = 0.999  # confidence of the interval that has to lie under 0 for less knowledge to count as better
 
 
 @dataclass(frozen=True)

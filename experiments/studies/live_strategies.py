@@ -30,27 +30,15 @@ REPETITIONS = 200
 
 @dataclass(frozen=True)
 class Case:
-    """A strategy and what becomes of it.
+    """A strategy and what becomes of it."""
 
-    Parameters
-    ----------
-    name
-        In words.
-    rounds, canaries
-        Of a training.
-    added
-        Noise that is added, over the noise that is promised.
-    down
-        Hospitals that never come.
-    least, most
-        Share of trainings that are to be violated.
-    """
-
-    name: str
+    name: str  # in words
+    # `rounds`, `canaries`: of a training.
     rounds: int
     canaries: int
-    added: float = 1.0
-    down: int = 0
+    added: float = 1.0  # noise that is added, over the noise that is promised
+    down: int = 0  # hospitals that never come
+    # `least`, `most`: share of trainings that are to be violated.
     least: float = 0.0
     most: float = 0.0
 

@@ -38,8 +38,7 @@ from fl_audit.game.membership import Membership
 
 RUNS, QUICK_RUNS = 200, 60
 CONFIDENCE = 0.95
-LARGEST_Z = 4.0
-"""Standard errors that the mean AUC may lie from 1/2: exceeded by chance in 0.006 % of rows."""
+LARGEST_Z = 4.0  # standard errors that the mean AUC may lie from 1/2: exceeded by chance in 0.006 % of rows
 
 _WORLDS, _TARGETS = 24, 10
 _TARGETS_TO_LEARN_FROM = 40

@@ -22,14 +22,11 @@ from fl_audit.adversaries.membership.white_box_rule import WhiteBoxRule
 from fl_audit.arrays import Flags, Floats
 from fl_audit.game.membership import Membership
 
-_PLACES = 1.5
-"""Spread of what is known of a record before the game: how hard it is to learn."""
+_PLACES = 1.5  # spread of what is known of a record before the game: how hard it is to learn
 _POPULATION = 100
 _QUERIES = 3
-_STEPS = 50
-"""Steps in which a white-box attack learns: fewer than by default, for it is played often."""
-_LOSSES_LEARNT = 300
-"""Losses of members that are enough to learn their law from."""
+_STEPS = 50  # steps in which a white-box attack learns: fewer than by default, for it is played often
+_LOSSES_LEARNT = 300  # losses of members that are enough to learn their law from
 
 
 @dataclass(frozen=True)
@@ -232,14 +229,11 @@ ATTACKS: dict[str, Attack] = {
 }
 """Every attack that gives scores from what a release says."""
 
-WITHOUT_SHADOWS = ("loss", "white-box", "active", "attribute")
-"""Attacks on a world that look at no other world."""
+WITHOUT_SHADOWS = ("loss", "white-box", "active", "attribute")  # attacks on a world that look at no other world
 
 LEARNS_FROM_TARGETS = ("white-box",)
 """Attacks that learn from half of a world's own targets, and need some tens of them."""
 
-YES_OR_NO = ("attribute", "attribute, law of losses")
-"""Attacks whose scores are 0 and 1."""
+YES_OR_NO = ("attribute", "attribute, law of losses")  # attacks whose scores are 0 and 1
 
-SLOW = ("shadow, trees", "shadow, network", "white-box")
-"""Attacks that train a large attack model for each game."""
+SLOW = ("shadow, trees", "shadow, network", "white-box")  # attacks that train a large attack model for each game

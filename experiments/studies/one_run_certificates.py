@@ -39,8 +39,7 @@ from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
 RUNS, QUICK_RUNS = 5000, 300
 POWER_RUNS, QUICK_POWER_RUNS = 2000, 30
 COINS, DELTA, LEVEL = 1000, 1e-5, 0.05
-ALARM = 1e-3
-"""Probability, at most, with which the study may raise a false alarm over all lines."""
+ALARM = 1e-3  # probability, at most, with which the study may raise a false alarm over all lines
 TRUTHS = (4.38, 10.0)
 GUESSED = (500, 250, 100)
 _SHARES = np.exp(np.linspace(np.log(LEVEL * 1.001), 0.0, 120))
@@ -69,12 +68,8 @@ def false_certificates(mechanism: OneRunMechanism, runs: int, seed: int) -> list
 
     Parameters
     ----------
-    mechanism
-        What is played.
-    runs
-        How many runs of 1000 coins.
-    seed
-        Of the runs.
+    mechanism, runs, seed
+        What is played; how many runs of 1000 coins; of the runs.
     """
     draw = np.random.default_rng((seed, 26))
     tests = _tests(mechanism.mu, mechanism.epsilon(DELTA))
@@ -148,11 +143,6 @@ def limit_under_dependence(guesses: Guesses) -> float:
     A mechanism that with probability p tells, by randomised response, of r of the m coins chosen at random, and
     otherwise of none, is mu-GDP with a mu in closed form; where p times the probability of v right guesses of r is at
     least the level, a bound above that mu would be false too often.
-
-    Parameters
-    ----------
-    guesses
-        m, r and v.
     """
     return min(_mu_of_a_leak(guesses, float(share)) for share in _SHARES)
 
@@ -176,12 +166,8 @@ def power(truth: float, guessed: int, runs: int) -> tuple[float, ...]:
 
     Parameters
     ----------
-    truth
-        True epsilon at delta 1e-5.
-    guessed
-        Number of guesses.
-    runs
-        How many runs the means are over.
+    truth, guessed, runs
+        True epsilon at delta 1e-5; number of guesses; how many runs the means are over.
     """
     draw, seconds = np.random.default_rng(guessed), []
     mechanism = gaussian_mean(gdp_mu(truth, DELTA))

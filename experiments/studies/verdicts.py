@@ -29,8 +29,7 @@ from fl_audit.evidence.belief.family import FAMILY_LEVEL, TestName
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.verdict import run_family
 
-ALARM = 1e-3
-"""Probability with which the study itself may raise a false alarm, over all that it checks."""
+ALARM = 1e-3  # probability with which the study itself may raise a false alarm, over all that it checks
 
 _REQUIRED_SHARE = 0.99
 _MODELS = ((("weight", 640), ("bias", 10)), (("weight", 60), ("bias", 2)), (("first", 300), ("b", 6), ("last", 14)))

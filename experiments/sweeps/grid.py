@@ -13,8 +13,7 @@ from experiments.runs.config import PRIVACY_TARGETS, PROMISE_ONLY, RANDOMISER_KE
 from experiments.runs.config_file import typed
 from fl_audit.errors import InputError, require
 
-Settings = tuple[tuple[str, Scalar], ...]
-"""Pairs of `section.key` and value."""
+Settings = tuple[tuple[str, Scalar], ...]  # pairs of `section.key` and value
 
 SECRET = "run.seed"
 _LONGEST_NAME = 100

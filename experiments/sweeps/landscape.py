@@ -63,10 +63,8 @@ def landscape_figure(
         Of `points_table`.
     models
         Of `models_table`; the marginal densities are over models.
-    utility
-        What goes up.
-    title
-        Of the figure.
+    utility, title
+        What goes up; of the figure.
     by_promise
         Whether the promised epsilon stands across, where it varies; else Epsilon*.
     """

@@ -10,7 +10,7 @@ from experiments.sweeps.sweep import RUNS, Sweep
 from experiments.sweeps.tables import ATTACKED, promise_varies
 from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.law_words import SIMULATION_NOTICE
-from fl_audit.report.page.markup import html_figure, html_table
+from fl_audit.report.page.markup import html_figure, page_table
 from fl_audit.report.page.shell import html_page
 from fl_audit.report.style import to_png
 from fl_audit.report.wording import number_text, plural
@@ -91,7 +91,7 @@ def points_html(sweep: Sweep) -> str:
     if ATTACKED[0] in sweep.points:
         columns += ("Strongest attack", "Its AUC", "Its TPR at 1 % FPR")
     links = [f"{RUNS}/{quote(str(point))}/" for point in ordered["point"]]
-    return html_table(columns, rows, numbers=range(1, len(columns)), links=links)
+    return page_table(columns, rows, numbers=range(1, len(columns)), links=links)
 
 
 def _row(number: int, row: "pd.Series[float]") -> list[str]:

@@ -15,8 +15,7 @@ from fl_audit.errors import require
 from fl_audit.game.game import load_game
 from strategies.errors import FederationError
 
-NOT_KEPT = ".lock"
-"""Name of a file that is of no use once a run has ended."""
+NOT_KEPT = ".lock"  # name of a file that is of no use once a run has ended
 
 
 def pending_points(plans: Mapping[str, AuditPlan], directory: Path) -> list[str]:

@@ -36,8 +36,7 @@ from strategies.errors import FederationError
 
 _POLL_SECONDS = 0.5
 
-Files = dict[str, bytes]
-"""A run directory: content by path inside it."""
+Files = dict[str, bytes]  # a run directory: content by path inside it
 
 
 def play_points(

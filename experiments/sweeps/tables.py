@@ -102,12 +102,8 @@ def points_table(
 
     Parameters
     ----------
-    models
-        Of `models_table`.
-    points
-        In the order of the rows.
-    utility
-        What the frontier is drawn in.
+    models, points, utility
+        Of `models_table`; in the order of the rows; what the frontier is drawn in.
     by_promise
         Whether it is held against the promised epsilon where that varies, among private points alone; else against
         Epsilon*, among all points.

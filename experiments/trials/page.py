@@ -11,7 +11,7 @@ from fl_audit.evidence.belief.verdict import Verdict
 from fl_audit.laboratory.findings import Finding, claim_words, floating_words, refusal_words, time_words, trial_json
 from fl_audit.laboratory.trial import Trial
 from fl_audit.report.banner import verdict_banner
-from fl_audit.report.page.markup import html_figure, html_table
+from fl_audit.report.page.markup import html_figure, page_table
 from fl_audit.report.page.shell import html_page
 from fl_audit.report.style import to_png
 from fl_audit.report.wording import capital
@@ -141,7 +141,7 @@ def _table(found: Sequence[Finding]) -> str:
         )
         for finding in found
     ]
-    return html_table(columns, rows, numbers=(4, 5))
+    return page_table(columns, rows, numbers=(4, 5))
 
 
 def _section(trial: Trial, finding: Finding) -> str:

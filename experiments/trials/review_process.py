@@ -17,8 +17,7 @@ from fl_audit.errors import InputError
 from strategies.review.options import ReviewOptions
 
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "venv", "node_modules", "__pycache__", "wandb", "mlruns")
-_LARGEST = 20_000_000
-"""Bytes of a file that is copied: what is larger is data."""
+_LARGEST = 20_000_000  # bytes of a file that is copied: what is larger is data
 _SWITCHES = {
     "WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug", "CLEARML_OFFLINE_MODE": "1",
     "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "FLWR_TELEMETRY_ENABLED": "0",

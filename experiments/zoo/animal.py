@@ -12,23 +12,12 @@ NO_INCIDENT = "no published incident known to us"
 
 @dataclass(frozen=True)
 class Honest:
-    """A mechanism that keeps its claim.
+    """A mechanism that keeps its claim."""
 
-    Parameters
-    ----------
-    name
-        By which it is called.
-    claim
-        What it claims.
-    subject
-        What runs.
-    covered
-        The kinds of games that the claim is about, on every stage; None for all of them.
-    """
-
-    name: str
-    claim: StatedClaim
-    subject: Subject
+    name: str  # by which it is called
+    claim: StatedClaim  # what it claims
+    subject: Subject  # what runs
+    # The kinds of games that the claim is about, on every stage; None for all of them.
     covered: tuple[str, ...] | None = None
 
     @property
@@ -42,35 +31,19 @@ class Honest:
 class Animal:
     """A mechanism that breaks its claim.
 
-    Parameters
-    ----------
-    name
-        By which it is called.
-    twin
-        The honest mechanism that it takes itself for; both have one claim.
-    subject
-        What really runs.
-    wrong
-        What is wrong, in a sentence.
-    source
-        The published incident, or the publication that describes the mistake.
-    mend
-        What its author has to do.
-    is_rounding
-        Whether low bits alone tell: it is caught where they do, and its claim about real numbers may hold.
-
     Raises
     ------
     InputError
         If a sentence is empty.
     """
 
-    name: str
-    twin: Honest
-    subject: Subject
-    wrong: str
-    source: str
-    mend: str
+    name: str  # by which it is called
+    twin: Honest  # the honest mechanism that it takes itself for; both have one claim
+    subject: Subject  # what really runs
+    wrong: str  # what is wrong, in a sentence
+    source: str  # the published incident, or the publication that describes the mistake
+    mend: str  # what its author has to do
+    # Whether low bits alone tell: it is caught where they do, and its claim about real numbers may hold.
     is_rounding: bool = False
 
     def __post_init__(self) -> None:

@@ -370,5 +370,4 @@ _STAGED = (
     ),
 )  # fmt: skip
 
-ANIMALS: tuple[Animal, ...] = (*_NOISE, *_SENSITIVITY, *_BESIDE, *_ACCOUNTING, *_STAGED)
-"""All of them."""
+ANIMALS: tuple[Animal, ...] = (*_NOISE, *_SENSITIVITY, *_BESIDE, *_ACCOUNTING, *_STAGED)  # all of them

@@ -115,9 +115,7 @@ LOCAL = Honest(
     "local privacy",
     StatedClaim(Adjacency.REPLACE_CLIENT, epsilon=gdp_epsilon(DELTA, 1.0), delta=DELTA, rounds=LONG),
     replace(
-        subject(SUMMING),
-        mods=(clients.noising(1.0, MESSAGE_DEVIATION * math.sqrt(LONG)),),
-        observer=Observer.SERVER,
+        subject(SUMMING), mods=(clients.noising(1.0, MESSAGE_DEVIATION * math.sqrt(LONG)),), observer=Observer.SERVER
     ),
 )
 

@@ -31,46 +31,25 @@ FLOATING = "floating-point leak"
 
 @dataclass(frozen=True)
 class TrialRow:
-    """What came of one trial.
+    """What came of one trial."""
 
-    Parameters
-    ----------
-    name
-        Of the animal or the honest mechanism.
-    claim
-        In words.
-    verdict
-        Of the trial.
-    game, group
-        Where most was told, and by what; empty if nothing could be played.
-    bound, allowed, delta
-        Epsilon certified there, the epsilon that the claim allows, and the delta of both.
-    right, allowed_right
-        Share of games guessed right, and the most that the claim allows.
-    games
-        Games of the attempt.
-    seconds
-        That it took.
-    processor_seconds
-        That it took on all cores together: on busy machines `seconds` says little.
-    rule
-        Digest of the rule by which it was hunted.
-    """
-
-    name: str
-    claim: str
-    verdict: str
+    name: str  # of the animal or the honest mechanism
+    claim: str  # in words
+    verdict: str  # of the trial
+    # `game`, `group`: where most was told, and by what; empty if nothing could be played.
     game: str
     group: str
+    # `bound`, `allowed`, `delta`: Epsilon certified there, the epsilon that the claim allows, and the delta of both.
     bound: float
     allowed: float
     delta: float
+    # `right`, `allowed_right`: share of games guessed right, and the most that the claim allows.
     right: float
     allowed_right: float
-    games: int
-    seconds: float
-    processor_seconds: float
-    rule: str = ""
+    games: int  # games of the attempt
+    seconds: float  # that it took
+    processor_seconds: float  # that it took on all cores together: on busy machines `seconds` says little
+    rule: str = ""  # digest of the rule by which it was hunted
 
 
 def rule_of(budgets: Sequence[Budget]) -> str:

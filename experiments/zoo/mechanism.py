@@ -23,54 +23,29 @@ from fl_audit.packing import pack, unpack
 
 @dataclass(frozen=True)
 class Mechanism:
-    """What a server does with what its clients send.
+    """What a server does with what its clients send."""
 
-    Parameters
-    ----------
-    multiplier
-        Standard deviation of the noise on the sum, over the clipping norm.
-    norm
-        The clipping norm, or the first one where it moves.
-    clip
-        From an update and a norm to what is added up.
-    weights
-        Of the replies, shape (replies,).
-    combine
-        From the clipped updates, their weights and the norm to what is released but for the noise.
-    clip_mean
-        What is done to it before noise is added; an honest mechanism has nothing left to do.
-    deviation
-        Standard deviation of the noise on the mean: of multiplier, round and the norm of the next round.
-    is_noised
-        Whether a tensor of some name and number of axes gets noise.
-    source
-        From the secret of a run and the round to the generator of the noise.
-    add
-        Adds noise to the mean, in some arithmetic.
-    next_norm
-        The clipping norm of the next round.
-    metrics
-        Numbers released beside the model.
-    said
-        What messages to clients say beside the model: of the round that is over, if any, and the clipping norm.
-    buffers
-        Arrays released beside the parameters.
-    """
-
-    multiplier: float
-    norm: float = 1.0
-    clip: Callable[[Arrays, float], Arrays] = parts.whole_update
-    weights: Callable[[ServerRound], Floats] = parts.equal_weights
+    multiplier: float  # standard deviation of the noise on the sum, over the clipping norm
+    norm: float = 1.0  # the clipping norm, or the first one where it moves
+    clip: Callable[[Arrays, float], Arrays] = parts.whole_update  # from an update and a norm to what is added up
+    weights: Callable[[ServerRound], Floats] = parts.equal_weights  # of the replies, shape (replies,)
+    # From the clipped updates, their weights and the norm to what is released but for the noise.
     combine: Callable[[Sequence[Arrays], Floats, float], Arrays] = parts.weighted_sum
+    # What is done to it before noise is added; an honest mechanism has nothing left to do.
     clip_mean: Callable[[Arrays, float], Arrays] = parts.untouched
+    # Standard deviation of the noise on the mean: of multiplier, round and the norm of the next round.
     deviation: Callable[[float, ServerRound, float], float] = parts.of_the_sum
+    # Whether a tensor of some name and number of axes gets noise.
     is_noised: Callable[[str, int], bool] = parts.every_tensor
+    # From the secret of a run and the round to the generator of the noise.
     source: Callable[[int, int], np.random.Generator] = parts.fresh
-    add: Callable[[Floats, Floats], Floats] = parts.on_grid
+    add: Callable[[Floats, Floats], Floats] = parts.on_grid  # adds noise to the mean, in some arithmetic
+    # The clipping norm of the next round.
     next_norm: Callable[[ServerRound, np.random.Generator], float] = parts.same_norm
-    metrics: Callable[[ServerRound], Mapping[str, float]] = parts.no_metrics
+    metrics: Callable[[ServerRound], Mapping[str, float]] = parts.no_metrics  # numbers released beside the model
+    # What messages to clients say beside the model: of the round that is over, if any, and the clipping norm.
     said: Callable[[ServerRound | None, float], Said] = parts.nothing_said
-    buffers: Callable[[ServerRound], Arrays] = parts.no_buffers
+    buffers: Callable[[ServerRound], Arrays] = parts.no_buffers  # arrays released beside the parameters
 
     def with_(self, **changed: object) -> "Mechanism":
         """Return the mechanism with some parts changed."""

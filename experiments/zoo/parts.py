@@ -20,47 +20,26 @@ GRID = 2.0**-12
 
 Noise is drawn and added in float64 before the rounding, so what float64 cannot represent changes the probability of a
 multiple by about 2**-40 of itself. Whoever needs it exact draws discrete Gaussian noise on the grid."""
-BUFFER = "buffer."
-"""How names of arrays begin that are released beside the parameters."""
+BUFFER = "buffer."  # how names of arrays begin that are released beside the parameters
 EXAMPLES, LOSS, RUNNING_MEAN = "num-examples", "loss", "running-mean"
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What one client sent.
+    """What one client sent."""
 
-    Parameters
-    ----------
-    update
-        By how much it is ahead of the model that it was sent, by tensor, float64.
-    numbers
-        Numbers that it named.
-    """
-
-    update: Arrays
-    numbers: Mapping[str, float]
+    update: Arrays  # by how much it is ahead of the model that it was sent, by tensor, float64
+    numbers: Mapping[str, float]  # numbers that it named
 
 
 @dataclass(frozen=True)
 class ServerRound:
-    """What a server knows of a round.
+    """What a server knows of a round."""
 
-    Parameters
-    ----------
-    number
-        From 1.
-    asked
-        How many clients were asked.
-    norm
-        The clipping norm.
-    replies
-        What came back.
-    """
-
-    number: int
-    asked: int
-    norm: float
-    replies: tuple[Reply, ...]
+    number: int  # from 1
+    asked: int  # how many clients were asked
+    norm: float  # the clipping norm
+    replies: tuple[Reply, ...]  # what came back
 
 
 # Clipping

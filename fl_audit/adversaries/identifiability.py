@@ -21,25 +21,14 @@ from fl_audit.mechanisms.weighing import Hypotheses, weigh_gaussian
 
 @dataclass(frozen=True)
 class Observation:
-    """What one round tells the insider.
+    """What one round tells the insider."""
 
-    Parameters
-    ----------
-    increment
-        Increment of the log-odds of D against D' per world, float64 (worlds,).
-    local_sensitivity
-        ||f_i(D) - f_i(D')|| per world, float64 (worlds,).
-    scores
-        The noise along the difference of D and D' as normal scores, under D and under D', float64 (worlds, 2); see
-        `fl_audit.mechanisms.weighing.Weighed`.
-    residuals
-        What was measured of the noise.
-    """
-
-    increment: Floats
-    local_sensitivity: Floats
+    increment: Floats  # increment of the log-odds of D against D' per world, float64 (worlds,)
+    local_sensitivity: Floats  # ||f_i(D) - f_i(D')|| per world, float64 (worlds,)
+    # The noise along the difference of D and D' as normal scores, under D and under D', float64 (worlds, 2); see
+    # `fl_audit.mechanisms.weighing.Weighed`.
     scores: Floats
-    residuals: Residuals
+    residuals: Residuals  # what was measured of the noise
 
 
 def observe(game: Game, seen: SeenRound, batch_worlds: int | None = None) -> Observation:

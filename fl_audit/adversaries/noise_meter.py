@@ -40,21 +40,13 @@ _SIGNIFICANT = 2.0**11
 
 @dataclass(frozen=True)
 class Meter:
-    """What noise is measured against.
+    """What noise is measured against."""
 
-    Parameters
-    ----------
-    layout
-        Where the parameter tensors stand.
-    directions
-        Orthonormal public directions, float32 (coordinates, J), on coordinates that are evenly spread over the
-        parameters.
-    with_neither
-        Whether the differing contribution may be absent under both hypotheses, so that there is a third side.
-    """
-
-    layout: ParameterLayout
+    layout: ParameterLayout  # where the parameter tensors stand
+    # Orthonormal public directions, float32 (coordinates, J), on coordinates that are evenly spread over the
+    # parameters.
     directions: Tensor
+    # Whether the differing contribution may be absent under both hypotheses, so that there is a third side.
     with_neither: bool = False
 
     @property

@@ -12,11 +12,9 @@ import numpy as np
 from fl_audit.arrays import Integers
 from fl_audit.learning.layout import ParameterLayout
 
-SAMPLE = 112
-"""Coordinates in the sample, unless the model is smaller or has more tensors."""
+SAMPLE = 112  # coordinates in the sample, unless the model is smaller or has more tensors
 
-RUN = 32
-"""Length of the run of neighbours with which the sample begins."""
+RUN = 32  # length of the run of neighbours with which the sample begins
 
 _FEW = 16
 

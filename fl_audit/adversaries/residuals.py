@@ -49,28 +49,16 @@ def stride_names(parameters: int) -> list[str]:
 
 @dataclass(frozen=True)
 class ResidualsLayout:
-    """What the columns of residuals stand for.
+    """What the columns of residuals stand for."""
 
-    Parameters
-    ----------
-    tensors
-        Names of the model's parameter tensors.
-    directions
-        Number of public directions.
-    places
-        Number of every sampled coordinate among all parameters, and the name of its tensor; ascending.
-    sides
-        Of how many hypotheses there are columns: under D, under D', and with neither contribution where it may be
-        absent; 1 once the truth is known.
-    parameters
-        P, number of scalars of the model.
-    """
-
-    tensors: tuple[str, ...]
-    directions: int
+    tensors: tuple[str, ...]  # names of the model's parameter tensors
+    directions: int  # number of public directions
+    # Number of every sampled coordinate among all parameters, and the name of its tensor; ascending.
     places: tuple[tuple[int, str], ...]
+    # Of how many hypotheses there are columns: under D, under D', and with neither contribution where it may be absent;
+    # 1 once the truth is known.
     sides: int
-    parameters: int
+    parameters: int  # P, number of scalars of the model
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every field of residuals, without worlds and rounds, in the order of the columns."""
@@ -131,52 +119,33 @@ class ResidualsLayout:
 
 @dataclass(frozen=True)
 class Residuals:
-    """What the insider measured, of one round (worlds, ...) or of a run (worlds, rounds, ...).
+    """What the insider measured, of one round (worlds, ...) or of a run (worlds, rounds, ...)."""
 
-    Parameters
-    ----------
-    tensors, places, parameters
-        As in `ResidualsLayout`.
-    total
-        ||w||^2, float64 (...,).
-    total_freedom
-        P - 1, or P in a round in which D and D' do not differ; int64 (...,).
-    squares, freedom
-        The same of each tensor, standardised, float64 and int64 (..., tensors). A tensor of one scalar may have 0.
-    projections
-        Noise along fixed public directions, whitened against u, float64 (..., directions).
-    gradient
-        Noise along the sum of the contributions that D and D' share, orthogonal to u, float64 (...,); NaN where that
-        sum is 0.
-    grain
-        The largest step between neighbouring float32 numbers as large as the release or a sum at a sampled coordinate,
-        over sigma, float64 (...,): finer structure of the noise is lost in rounding. Infinite where releases were
-        recovered from models.
-    low_bits
-        Sum of cos(2 pi phase) of the bits below half precision, float64 (..., sides, kinds). NaN where it is not
-        offered.
-    low_bits_count
-        Coordinates in that sum, int64 (..., sides, kinds).
-    strides
-        Sum of squares of the release less the sum of each side, over sigma^2, in every class of coordinates; float64
-        (..., sides, STRIDES).
-    sample
-        The release less the sum of each side, over sigma, at the sampled coordinates; float64 (..., sides, places).
-    """
-
+    # `tensors`, `places`, `parameters`: as in `ResidualsLayout`.
     tensors: tuple[str, ...]
     places: tuple[tuple[int, str], ...]
     parameters: int
-    total: Floats
-    total_freedom: Integers
+    total: Floats  # ||w||^2, float64 (...,)
+    total_freedom: Integers  # P - 1, or P in a round in which D and D' do not differ; int64 (...,)
+    # `squares`, `freedom`: the same of each tensor, standardised, float64 and int64 (..., tensors). A tensor of one
+    # scalar may have 0.
     squares: Floats
     freedom: Integers
-    projections: Floats
+    projections: Floats  # noise along fixed public directions, whitened against u, float64 (..., directions)
+    # Noise along the sum of the contributions that D and D' share, orthogonal to u, float64 (...,); NaN where that sum
+    # is 0.
     gradient: Floats
+    # The largest step between neighbouring float32 numbers as large as the release or a sum at a sampled coordinate,
+    # over sigma, float64 (...,): finer structure of the noise is lost in rounding. Infinite where releases were
+    # recovered from models.
     grain: Floats
+    # Sum of cos(2 pi phase) of the bits below half precision, float64 (..., sides, kinds). NaN where it is not offered.
     low_bits: Floats
-    low_bits_count: Integers
+    low_bits_count: Integers  # coordinates in that sum, int64 (..., sides, kinds)
+    # Sum of squares of the release less the sum of each side, over sigma^2, in every class of coordinates; float64
+    # (..., sides, STRIDES).
     strides: Floats
+    # The release less the sum of each side, over sigma, at the sampled coordinates; float64 (..., sides, places).
     sample: Floats
 
     @property
@@ -244,9 +213,7 @@ class Residuals:
     def without_low_bits(self) -> "Residuals":
         """Return the same with low bits that are not offered."""
         return replace(
-            self,
-            low_bits=np.full_like(self.low_bits, np.nan),
-            low_bits_count=np.zeros_like(self.low_bits_count),
+            self, low_bits=np.full_like(self.low_bits, np.nan), low_bits_count=np.zeros_like(self.low_bits_count)
         )
 
     def as_array(self) -> Floats:

@@ -96,7 +96,7 @@ class Run:
     def _repr_html_(self) -> str:
         """Return the verdict and the main numbers for a notebook."""
         return html_table(
-            f"{capital(str(self.verdict))}: {self.path.name}", _rows(self.summary), [self.summary["scope"]]
+            _rows(self.summary), f"{capital(str(self.verdict))}: {self.path.name}", [self.summary["scope"]]
         )
 
     def __repr__(self) -> str:
@@ -106,11 +106,6 @@ class Run:
 
 def read_run(path: str | Path) -> Run:
     """Read a finished run from its directory; nothing is computed again, and `challenger/` is not read.
-
-    Parameters
-    ----------
-    path
-        Directory that `fl-audit run` or `run_audit` made.
 
     Raises
     ------

@@ -76,7 +76,7 @@ class OneRunBound:
             ("limit of detection", f"{self.limit_of_detection:.4g}"),
             ("canaries", f"{self.guesses.coins:,}"),
         ]
-        return html_table(f"Lower bound on epsilon from one run, {self.method}", rows, (self.method.assumption,))
+        return html_table(rows, f"Lower bound on epsilon from one run, {self.method}", (self.method.assumption,))
 
     def to_json(self) -> dict[str, Any]:
         """Return the bound as JSON values, with the keys of a bound from two groups of scores and `mu`."""

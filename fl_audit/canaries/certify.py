@@ -19,43 +19,25 @@ from fl_audit.privacy.gaussian import gdp_epsilon
 
 @dataclass(frozen=True)
 class OneRunFinding:
-    """What the canaries of one training say of it.
+    """What the canaries of one training say of it."""
 
-    Parameters
-    ----------
-    canaries, rounds
-        How many there were, and in how many rounds they were scored.
-    mu
-        An estimate of a client's mu in one round that it takes part in: the distance of the mean scores over their
-        spread, at least 0. It is marked by its assumption alone, not by a confidence.
-    mu_lower
-        The lower bound of it, at least 0.
-    mu_claimed
-        What the claim allows it to be: 1 / noise multiplier.
-    epsilon_round
-        The bound on epsilon at `delta` of one such round.
-    epsilon_lower
-        Epsilon at `delta` of the whole claimed training, by the claimed accountant, if every round has the noise that
-        `mu_lower` stands for: at least so much noise is missing, or this much epsilon is spent.
-    epsilon_claimed
-        The same for the claim as it stands.
-    delta, confidence
-        Of the bounds.
-    method
-        Of the bound; `method.assumption` says what it rests on.
-    """
-
+    # `canaries`, `rounds`: how many there were, and in how many rounds they were scored.
     canaries: int
     rounds: int
+    # An estimate of a client's mu in one round that it takes part in: the distance of the mean scores over their
+    # spread, at least 0. It is marked by its assumption alone, not by a confidence.
     mu: float
-    mu_lower: float
-    mu_claimed: float
-    epsilon_round: float
+    mu_lower: float  # the lower bound of it, at least 0
+    mu_claimed: float  # what the claim allows it to be: 1 / noise multiplier
+    epsilon_round: float  # the bound on epsilon at `delta` of one such round
+    # Epsilon at `delta` of the whole claimed training, by the claimed accountant, if every round has the noise that
+    # `mu_lower` stands for: at least so much noise is missing, or this much epsilon is spent.
     epsilon_lower: float
-    epsilon_claimed: float
+    epsilon_claimed: float  # the same for the claim as it stands
+    # `delta`, `confidence`: of the bounds.
     delta: float
     confidence: float
-    method: OneRunMethod
+    method: OneRunMethod  # of the bound; `method.assumption` says what it rests on
 
     @property
     def is_violated(self) -> bool:

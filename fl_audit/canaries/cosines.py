@@ -28,28 +28,18 @@ SMALLEST_DIMENSION = 1000
 
 @dataclass(frozen=True)
 class CosineFinding:
-    """What cosines say of a training.
+    """What cosines say of a training."""
 
-    Parameters
-    ----------
-    epsilon
-        The paper's estimate at `delta`; it has no confidence.
-    epsilon_lower
-        The lower bound at `delta`, at least 0.
-    mu, mu_lower
-        The mean cosine in units of 1 / sqrt(d), and the lower bound of it: of the training. Both at least 0.
-    delta, confidence
-        Of the bound.
-    canaries, rounds
-        What was counted; one round where only the final model is seen.
-    """
-
-    epsilon: float
-    epsilon_lower: float
+    epsilon: float  # the paper's estimate at `delta`; it has no confidence
+    epsilon_lower: float  # the lower bound at `delta`, at least 0
+    # `mu`, `mu_lower`: the mean cosine in units of 1 / sqrt(d), and the lower bound of it: of the training. Both at
+    # least 0.
     mu: float
     mu_lower: float
+    # `delta`, `confidence`: of the bound.
     delta: float
     confidence: float
+    # `canaries`, `rounds`: what was counted; one round where only the final model is seen.
     canaries: int
     rounds: int
 

@@ -23,27 +23,13 @@ _PROMISE = "promise.json"
 
 @dataclass(frozen=True)
 class Watch:
-    """Who watches a training, what for, and where it is kept.
+    """Who watches a training, what for, and where it is kept."""
 
-    Parameters
-    ----------
-    directory
-        Where rounds are kept, one file each, beside the promise.
-    directions
-        Seed of the directions, as the clients have it.
-    canaries
-        How many canaries there are, at least 1.
-    terms
-        What the training promises; None where it is said to who judges alone.
-    delta
-        Of the promise, above 0 and below 1.
-    """
-
-    directory: Path
-    directions: int
-    canaries: int
-    terms: TrainingTerms | None = None
-    delta: float = 1e-5
+    directory: Path  # where rounds are kept, one file each, beside the promise
+    directions: int  # seed of the directions, as the clients have it
+    canaries: int  # how many canaries there are, at least 1
+    terms: TrainingTerms | None = None  # what the training promises; None where it is said to who judges alone
+    delta: float = 1e-5  # of the promise, above 0 and below 1
 
     def __post_init__(self) -> None:
         require(self.canaries >= 1, f"canaries is {self.canaries}: accepted are 1 and more")
@@ -75,14 +61,9 @@ class Watch:
 
 @dataclass(frozen=True)
 class KeptPromise:
-    """What the training of a directory promises.
+    """What the training of a directory promises."""
 
-    Parameters
-    ----------
-    terms, delta, canaries
-        As for `Watch`.
-    """
-
+    # `terms`, `delta`, `canaries`: as for `Watch`.
     terms: TrainingTerms
     delta: float
     canaries: int

@@ -14,8 +14,7 @@ from fl_audit.canaries.guesses import Guesses
 from fl_audit.confidence.beta_mean import where_it_reaches
 from fl_audit.errors import require
 
-LARGEST_EPSILON = 36.0
-"""Beyond it e^epsilon / (1 + e^epsilon) is 1 in floating point."""
+LARGEST_EPSILON = 36.0  # beyond it e^epsilon / (1 + e^epsilon) is 1 in floating point
 
 
 def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:

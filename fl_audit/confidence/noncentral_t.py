@@ -13,8 +13,7 @@ from scipy.special import gammaincc, ndtr
 from fl_audit.arrays import Floats
 from fl_audit.search import falling_root
 
-_REACH = 10.0
-"""Number of standard deviations beyond which a normal variable is neglected (probability 1e-23)."""
+_REACH = 10.0  # number of standard deviations beyond which a normal variable is neglected (probability 1e-23)
 
 
 @lru_cache(maxsize=1)

@@ -61,8 +61,7 @@ COLUMNS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 LABELS = ("<=50K", ">50K")
 MISSING = "?"
-_ONLY_INCOMPLETE = {"workclass": ("Never-worked",)}
-"""Levels that occur in incomplete rows alone."""
+_ONLY_INCOMPLETE = {"workclass": ("Never-worked",)}  # levels that occur in incomplete rows alone
 _FIELDS = len(COLUMNS) + 1
 
 

@@ -10,8 +10,7 @@ from fl_audit.errors import InputError, require
 
 Features = Floats32
 
-MOST_VALUES = 100
-"""A column with more values is a measurement; each value costs a query a record and a model."""
+MOST_VALUES = 100  # a column with more values is a measurement; each value costs a query a record and a model
 _NAMES_SHOWN = 10
 
 

@@ -44,20 +44,11 @@ _Finder = Callable[[Path | None], object]
 
 @dataclass(frozen=True)
 class DataSpec:
-    """Which data to load; hashable, so that equal specifications are loaded once.
+    """Which data to load; hashable, so that equal specifications are loaded once."""
 
-    Parameters
-    ----------
-    name
-        Name in the catalogue, see `available`.
-    data_dir
-        Data directory; None means that of the environment variable FL_AUDIT_DATA, if set.
-    options
-        Pairs of option name and value, such as `(("path", "patients.csv"), ("label", "outcome"))`.
-    """
-
-    name: str
-    data_dir: str | None = None
+    name: str  # name in the catalogue, see `available`
+    data_dir: str | None = None  # data directory; None means that of the environment variable FL_AUDIT_DATA, if set
+    # Pairs of option name and value, such as `(("path", "patients.csv"), ("label", "outcome"))`.
     options: tuple[tuple[str, OptionValue], ...] = ()
 
 
@@ -315,11 +306,6 @@ def bring_source(spec: DataSpec, source: Source) -> None:
 
 def load_source(spec: DataSpec) -> Source:
     """Return the data set that `spec` names; its arrays are shared between callers and read-only.
-
-    Parameters
-    ----------
-    spec
-        Name, data directory and options.
 
     Raises
     ------

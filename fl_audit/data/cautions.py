@@ -12,8 +12,7 @@ from fl_audit.data.records import Caution
 from fl_audit.errors import Remedy
 
 _NAMED = 3
-_COARSE = 10
-"""A table with fewer different records than so many times its records repeats itself by chance."""
+_COARSE = 10  # a table with fewer different records than so many times its records repeats itself by chance
 
 
 def cautions(frame: pd.DataFrame, label: str, features: Floats32, repeats: int) -> Iterator[Caution]:

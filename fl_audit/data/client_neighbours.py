@@ -13,8 +13,7 @@ from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
 from fl_audit.randomness import Purpose, generator
 
-Shard = Integers
-"""Positions of a client's records."""
+Shard = Integers  # positions of a client's records
 
 _MEASURES = (Dissimilarity.EUCLIDEAN, Dissimilarity.MANHATTAN, Dissimilarity.COSINE)
 _DECIMALS = 9
@@ -181,8 +180,7 @@ def _one_of(clients: int, choice: NeighbourChoice | int, seed: int) -> int:
 def _ranked(shards: Sequence[Shard], records: Records, measure: Measure, rank: int, farthest: bool) -> int:
     """Return the client of a rank, of ties the one with the lowest number first."""
     require(
-        1 <= rank <= len(shards),
-        f"neighbour-rank is {rank}: accepted are 1 to {len(shards)}, the number of clients",
+        1 <= rank <= len(shards), f"neighbour-rank is {rank}: accepted are 1 to {len(shards)}, the number of clients"
     )
     scores = np.round(client_dissimilarities(shards, records, measure), _DECIMALS)
     return int(np.argsort(-scores if farthest else scores, kind="stable")[rank - 1])

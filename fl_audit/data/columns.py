@@ -16,12 +16,9 @@ from fl_audit.data.records import ColumnKind, ColumnUse
 from fl_audit.data.table_text import DECIMAL_MARKS, is_number, plain_numbers, without_groups
 from fl_audit.errors import InputError, Remedy, require
 
-DEFAULT_MAX_LEVELS = 100
-"""Levels of a column, and classes of a label, that are accepted unless the user says otherwise."""
-LARGEST_TABLE = 2**30
-"""Numbers in the features of all records: 4 GiB."""
-ENOUGH_TO_TELL = 20
-"""In a table of fewer records, values that are all different say nothing about what the column is."""
+DEFAULT_MAX_LEVELS = 100  # levels of a column, and classes of a label, that are accepted unless the user says otherwise
+LARGEST_TABLE = 2**30  # numbers in the features of all records: 4 GiB
+ENOUGH_TO_TELL = 20  # in a table of fewer records, values that are all different say nothing about what the column is
 _SHARE_OF_NUMBERS = 0.5
 _EXAMPLES, _CLASSES = 3, 10
 
@@ -54,10 +51,8 @@ class Origin:
         ----------
         position
             Of the record, from 0.
-        column
-            Its name.
-        value
-            What stands in the cell.
+        column, value
+            Its name; what stands in the cell.
         """
         file = self.file if position < self.train else self.test_file
         return f"{file} has {value} in column {column}, row {self.rows[position]}"
@@ -76,12 +71,8 @@ def encode_column(
     ----------
     column
         Cells of all records, those of the test file last.
-    name
-        Name of the column.
-    origin
-        Where the records come from.
-    max_levels
-        Largest number of levels.
+    name, origin, max_levels
+        Name of the column; where the records come from; largest number of levels.
     before
         Number of features that the columns before it became.
     decimal
@@ -141,10 +132,8 @@ def column_lines(columns: Sequence[ColumnUse], most: int = 20) -> list[str]:
 
     Parameters
     ----------
-    columns
-        In their order.
-    most
-        How many to list by name.
+    columns, most
+        In their order; how many to list by name.
 
     Examples
     --------
@@ -178,10 +167,8 @@ def describe_owners(name: str, owners: Sequence[str]) -> ColumnUse:
 
     Parameters
     ----------
-    name
-        Of the column.
-    owners
-        The owner of each record.
+    name, owners
+        Of the column; the owner of each record.
     """
     return ColumnUse(name, ColumnKind.OWNER, f"{len(owners)} of them: {_some(owners)}")
 

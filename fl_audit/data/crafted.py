@@ -56,10 +56,8 @@ def alone(crafted: CraftedRecord, like: Records) -> Records:
 
     Parameters
     ----------
-    crafted
-        The record.
-    like
-        Records of the same shape and classes.
+    crafted, like
+        The record; records of the same shape and classes.
 
     Raises
     ------

@@ -20,13 +20,11 @@ from fl_audit.data.structural import (
 from fl_audit.errors import require
 from fl_audit.user_modules import import_function
 
-BLOCK_BYTES = 64 * 2**20
-"""Largest size of one array of a search; it holds a few at a time."""
+BLOCK_BYTES = 64 * 2**20  # largest size of one array of a search; it holds a few at a time
 
 _EPS = float(np.finfo(np.float64).eps)
 
-Prepared = Floats | Patches
-"""A block of records in the form that a measure works on."""
+Prepared = Floats | Patches  # a block of records in the form that a measure works on
 
 
 def check_measurable(records: Records, measure: Measure) -> None:
@@ -34,10 +32,8 @@ def check_measurable(records: Records, measure: Measure) -> None:
 
     Parameters
     ----------
-    records
-        Features and labels.
-    measure
-        How dissimilar two records are.
+    records, measure
+        Features and labels; how dissimilar two records are.
 
     Raises
     ------
@@ -66,10 +62,8 @@ def rows_in_block(records: Records, measure: Measure) -> int:
 
     Parameters
     ----------
-    records
-        Features and labels.
-    measure
-        How dissimilar two records are.
+    records, measure
+        Features and labels; how dissimilar two records are.
     """
     numbers = int(records.features[0].size) * (WINDOW**2 if measure is Dissimilarity.SSIM else 1)
     return max(1, min(BLOCK_BYTES // (8 * numbers), math.isqrt(BLOCK_BYTES // 8)))

@@ -112,11 +112,7 @@ def encode_owners(values: NDArray[np.generic], what: str) -> Owners:
 
 
 def build_records(
-    features: NDArray[np.generic],
-    labels: Integers,
-    classes: int,
-    path: Path,
-    owners: Owners = UNKNOWN_OWNERS,
+    features: NDArray[np.generic], labels: Integers, classes: int, path: Path, owners: Owners = UNKNOWN_OWNERS
 ) -> Records:
     """Return `Records`, with the file's name before any complaint.
 
@@ -124,10 +120,8 @@ def build_records(
     ----------
     features, labels, classes
         As `Records` takes them.
-    path
-        File they come from.
-    owners
-        Whose each record is.
+    path, owners
+        File they come from; whose each record is.
 
     Raises
     ------

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from fl_audit.errors import InputError
 
-DATA_DIRECTORY_VARIABLE = "FL_AUDIT_DATA"
-"""Environment variable that names the data directory where no other is given."""
+DATA_DIRECTORY_VARIABLE = "FL_AUDIT_DATA"  # environment variable that names the data directory where no other is given
 
 _HOW = f"give the directory that holds it with --data-dir or {DATA_DIRECTORY_VARIABLE}"
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -227,10 +226,8 @@ def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generi
 
     Parameters
     ----------
-    path
-        Of the archive.
-    keys
-        Names of the arrays that are wanted.
+    path, keys
+        Of the archive; names of the arrays that are wanted.
 
     Raises
     ------

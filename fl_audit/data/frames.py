@@ -28,8 +28,7 @@ from fl_audit.data.records import ColumnKind, ColumnUse, Source, side_by_side
 from fl_audit.data.table_text import DECIMAL_MARKS
 from fl_audit.errors import InputError, Remedy, require
 
-_USUAL = {"encoding": ("utf-8", "utf-8-sig"), "separator": (",",), "decimal": (".",)}
-"""How tables are mostly written."""
+_USUAL = {"encoding": ("utf-8", "utf-8-sig"), "separator": (",",), "decimal": (".",)}  # how tables are mostly written
 
 
 @dataclass(frozen=True)
@@ -92,10 +91,8 @@ def chosen_columns(frame: pd.DataFrame, path: Path, label: str, settings: TableS
         The table as it was read.
     path
         Where it comes from, for messages.
-    label
-        Name of the label column.
-    settings
-        How the table is read.
+    label, settings
+        Name of the label column; how the table is read.
 
     Raises
     ------

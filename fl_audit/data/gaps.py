@@ -11,8 +11,7 @@ from fl_audit.arrays import Flags
 from fl_audit.data.records import Caution
 from fl_audit.errors import InputError, Remedy, require
 
-_LEAST_KEPT = 0.5
-"""Share of the records of every class that is left at least where records are left out."""
+_LEAST_KEPT = 0.5  # share of the records of every class that is left at least where records are left out
 _CLASSES_NAMED = 5
 
 

@@ -50,10 +50,7 @@ def load_image_folder(
     features = image_features(_opened([file for files in found for file in files]), settings)
     pool = build_records(features[: len(codes)], codes, classes, places[0])
     test = None if test_codes is None else build_records(features[len(codes) :], test_codes, classes, places[-1])
-    uses = (
-        ColumnUse("pictures", ColumnKind.IMAGE, described(features, settings)),
-        describe_label("folders", names[0]),
-    )
+    uses = (ColumnUse("pictures", ColumnKind.IMAGE, described(features, settings)), describe_label("folders", names[0]))
     title = f"pictures of {places[0].name}, {len(pool):,} records, {classes} classes"
     return Source("images", pool, test, title, uses)
 
@@ -61,10 +58,7 @@ def load_image_folder(
 def _pictures(place: Path) -> list[Path]:
     """Return the pictures of all classes in the order of their names, which no file system guarantees."""
     classes = sorted(entry for entry in place.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-    require(
-        len(classes) > 0,
-        f"{place} has no folders: accepted is a folder with a folder of pictures for each class",
-    )
+    require(len(classes) > 0, f"{place} has no folders: accepted is a folder with a folder of pictures for each class")
     found = []
     for folder in classes:
         files = sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)

@@ -12,8 +12,7 @@ from fl_audit.data.files import locate_any, read_archive
 from fl_audit.data.records import Source
 from fl_audit.errors import require
 
-LFW_FILES = ("lfw.npz", "lfw_min20_gray64.npz")
-"""Accepted file names; the first one that is there is read."""
+LFW_FILES = ("lfw.npz", "lfw_min20_gray64.npz")  # accepted file names; the first one that is there is read
 _KEYS = ("x", "y", "people")
 _HIGHEST_PIXEL = np.float32(255)
 _FEWEST_CLASSES = 2

@@ -18,8 +18,7 @@ class Dissimilarity(StrEnum):
     SSIM = "ssim"
 
 
-Measure = Dissimilarity | str
-"""A dissimilarity, or the name `package.module:name` of the user's own."""
+Measure = Dissimilarity | str  # a dissimilarity, or the name `package.module:name` of the user's own
 
 
 class NeighbourChoice(StrEnum):

@@ -24,8 +24,7 @@ from fl_audit.data.records import Records
 from fl_audit.data.totals import approximate_totals, total_dissimilarity
 from fl_audit.errors import require
 
-_KEPT = 2**21
-"""Largest number of pairs that are kept at once to find the pair of a rank."""
+_KEPT = 2**21  # largest number of pairs that are kept at once to find the pair of a rank
 
 
 def ranked_records(records: Records, measure: Measure, count: int, farthest: bool = True) -> tuple[int, ...]:
@@ -33,10 +32,8 @@ def ranked_records(records: Records, measure: Measure, count: int, farthest: boo
 
     Parameters
     ----------
-    records
-        n records.
-    measure
-        The measure.
+    records, measure
+        n records; the measure.
     count
         How many are asked for, 1 to n.
     farthest
@@ -68,12 +65,8 @@ def ranked_pairs(
 
     Parameters
     ----------
-    inside
-        n records.
-    outside
-        m records of the same shape.
-    measure
-        The measure.
+    inside, outside, measure
+        n records; m records of the same shape; the measure.
     count
         How many pairs are asked for, 1 to n m.
     farthest

@@ -29,10 +29,8 @@ def require_randomisable(randomiser: RecordRandomiser, records: Records) -> None
 
     Parameters
     ----------
-    randomiser
-        What is done to them.
-    records
-        The records.
+    randomiser, records
+        What is done to them; the records.
 
     Raises
     ------
@@ -180,10 +178,8 @@ def told_shape(randomiser: RecordRandomiser, shape: Sequence[int]) -> tuple[int,
 
     Parameters
     ----------
-    randomiser
-        How owners perturb their records.
-    shape
-        Of one record.
+    randomiser, shape
+        How owners perturb their records; of one record.
     """
     return (shape[0], shape[0]) if isinstance(randomiser, RandomisedEdges) else tuple(shape)
 

@@ -16,21 +16,6 @@ from fl_audit.errors import InputError, Remedy, require
 class Records:
     """Records with one class label each.
 
-    Parameters
-    ----------
-    features
-        Finite numbers, shape (n, *shape), n at least 1; kept as float32.
-    labels
-        Class of every record, shape (n,), whole numbers from 0 to classes - 1; kept as int64.
-    classes
-        Number of classes, at least 1. Classes without a record are allowed.
-    owner
-        Whose each record is, shape (n,), positions in `owners`; kept as int64. None where that is not known.
-    owners
-        Names of the owners; empty where they are not known. Owners without a record are allowed.
-    graphs
-        Whether every record is a graph in packed rows (`fl_audit.learning.packed_graphs`).
-
     Raises
     ------
     InputError
@@ -43,12 +28,14 @@ class Records:
     (3, 2)
     """
 
-    features: Floats32
-    labels: Integers
-    classes: int
+    features: Floats32  # finite numbers, shape (n, *shape), n at least 1; kept as float32
+    labels: Integers  # class of every record, shape (n,), whole numbers from 0 to classes - 1; kept as int64
+    classes: int  # number of classes, at least 1. Classes without a record are allowed.
+    # Whose each record is, shape (n,), positions in `owners`; kept as int64. None where that is not known.
     owner: Integers | None = None
+    # Names of the owners; empty where they are not known. Owners without a record are allowed.
     owners: tuple[str, ...] = ()
-    graphs: bool = False
+    graphs: bool = False  # whether every record is a graph in packed rows (`fl_audit.learning.packed_graphs`)
 
     def __post_init__(self) -> None:
         # Values beyond float32 become infinite here and are refused below, so numpy's own warning says nothing new.
@@ -123,24 +110,12 @@ class ColumnKind(StrEnum):
 
 @dataclass(frozen=True)
 class ColumnUse:
-    """What a column of a table became.
+    """What a column of a table became."""
 
-    Parameters
-    ----------
-    name
-        Name of the column in the file.
-    kind
-        What it is used as.
-    detail
-        How, in words for people, such as "20 to 40, scaled to 0 to 1".
-    odd
-        Whether a person should see it among hundreds of others.
-    """
-
-    name: str
-    kind: ColumnKind
-    detail: str
-    odd: bool = False
+    name: str  # name of the column in the file
+    kind: ColumnKind  # what it is used as
+    detail: str  # how, in words for people, such as "20 to 40, scaled to 0 to 1"
+    odd: bool = False  # whether a person should see it among hundreds of others
 
     def __str__(self) -> str:
         return f"{self.name}: {self.kind}, {self.detail}" if self.detail else f"{self.name}: {self.kind}"
@@ -148,33 +123,18 @@ class ColumnUse:
 
 @dataclass(frozen=True)
 class Caution:
-    """Something about a table that could be read, and that its user should look at.
+    """Something about a table that could be read, and that its user should look at."""
 
-    Parameters
-    ----------
-    text
-        What it is, in a line that names the remedies.
-    remedies
-        Settings that mend it.
-    """
-
-    text: str
-    remedies: tuple[Remedy, ...] = ()
+    text: str  # what it is, in a line that names the remedies
+    remedies: tuple[Remedy, ...] = ()  # settings that mend it
 
 
 @dataclass(frozen=True)
 class TableColumn:
-    """Where a column of a table stands among the features of a record.
+    """Where a column of a table stands among the features of a record."""
 
-    Parameters
-    ----------
-    name
-        Its name, or its number where columns have no names.
-    start, width
-        Its first feature, and how many it became: one for a number, one a level for words.
-    """
-
-    name: str
+    name: str  # its name, or its number where columns have no names
+    # `start`, `width`: its first feature, and how many it became: one for a number, one a level for words.
     start: int
     width: int
 
@@ -197,42 +157,24 @@ def side_by_side(columns: Iterable[tuple[str, int]]) -> tuple[TableColumn, ...]:
 class Source:
     """A loaded data set before any record is chosen from it.
 
-    Parameters
-    ----------
-    name
-        Name in the catalogue.
-    pool
-        Records that training sets and their neighbours are drawn from.
-    test
-        Official test split, None where the format has none.
-    description
-        One line for people.
-    columns
-        What each column of a table became; empty where the format has no columns that could become this or that.
-    placed
-        Where each column of a table stands; empty where every feature is a column without a name, or none is.
-    flat_image
-        Height and width of images whose pixels are in one row; None of everything else.
-    cautions
-        What the user should look at.
-    found
-        How a table is written, where that is not as usual, as the settings that say it.
-
     Raises
     ------
     InputError
         If pool and test differ in feature shape or number of classes.
     """
 
-    name: str
-    pool: Records
-    test: Records | None
-    description: str
+    name: str  # name in the catalogue
+    pool: Records  # records that training sets and their neighbours are drawn from
+    test: Records | None  # official test split, None where the format has none
+    description: str  # one line for people
+    # What each column of a table became; empty where the format has no columns that could become this or that.
     columns: tuple[ColumnUse, ...] = ()
+    # Where each column of a table stands; empty where every feature is a column without a name, or none is.
     placed: tuple[TableColumn, ...] = ()
+    # Height and width of images whose pixels are in one row; None of everything else.
     flat_image: tuple[int, int] | None = None
-    cautions: tuple[Caution, ...] = ()
-    found: tuple[Remedy, ...] = ()
+    cautions: tuple[Caution, ...] = ()  # what the user should look at
+    found: tuple[Remedy, ...] = ()  # how a table is written, where that is not as usual, as the settings that say it
 
     def __post_init__(self) -> None:
         if self.test is None:

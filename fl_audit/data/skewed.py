@@ -4,7 +4,6 @@ Bernau et al. 2019, section 4.5, define it to imitate transfer learning: a model
 and is tested on carts of another law. There is no file, and everybody who generates it gets the same records.
 """
 
-import math
 from functools import partial
 
 import numpy as np
@@ -14,18 +13,14 @@ from fl_audit.data.records import Records, Source
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
 
-SKEWED_CLASSES = (10, 20, 50, 100)
-"""Numbers of classes that the paper has."""
-SKEWED_RECORDS = 200_000
-"""Number of records that the paper has, half of them test records here."""
+SKEWED_CLASSES = (10, 20, 50, 100)  # numbers of classes that the paper has
+SKEWED_RECORDS = 200_000  # number of records that the paper has, half of them test records here
 FEATURES = 600
 
 _SEED = 0
-_BLOCK = 1000
-"""Records that are drawn at a time: a block's draws depend on its number alone."""
+_BLOCK = 1000  # records that are drawn at a time: a block's draws depend on its number alone
 _TENTHS = 10
-_INDICATOR, _NOISE_OF_POOL, _NOISE_OF_TEST = 8, 2, 5
-"""Probabilities of a 1, in tenths."""
+_INDICATOR, _NOISE_OF_POOL, _NOISE_OF_TEST = 8, 2, 5  # probabilities of a 1, in tenths
 
 
 def load_skewed_purchases(classes: int = SKEWED_CLASSES[0], records: int = SKEWED_RECORDS) -> Source:
@@ -72,19 +67,6 @@ def load_skewed_purchases(classes: int = SKEWED_CLASSES[0], records: int = SKEWE
         f"{FEATURES} binary features, {classes} classes"
     )
     return Source("skewed-purchases", pool, test, description)
-
-
-def entropy_gap(classes: int) -> float:
-    """Return by how much the entropy of a test bit exceeds that of a bit of the pool, given the class, in bits.
-
-    The mean over positions: (1 - 1/classes) (H(0.5) - H(0.2)), 0.25 to 0.275. The paper says about 0.3.
-    """
-
-    def entropy(tenths: int) -> float:
-        shares = (tenths / _TENTHS, 1 - tenths / _TENTHS)
-        return -sum(share * math.log2(share) for share in shares)
-
-    return (1 - 1 / classes) * (entropy(_NOISE_OF_TEST) - entropy(_NOISE_OF_POOL))
 
 
 def _drawn(records: int, classes: int, noise: int, part: int) -> Records:

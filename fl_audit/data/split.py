@@ -10,8 +10,7 @@ from fl_audit.data.records import Records, Source
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
 
-FEWEST_POPULATION = 2
-"""With fewer records outside D and D' the test records are the population sample."""
+FEWEST_POPULATION = 2  # with fewer records outside D and D' the test records are the population sample
 _LARGEST_HELD_OUT_SHARE = 0.2
 
 

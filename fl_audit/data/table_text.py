@@ -20,8 +20,7 @@ _NAMED = Remedy("encoding", "cp1252")
 _SEPARATORS = (",", ";", "\t", "|")
 _ROWS_LOOKED_AT = 50
 _BYTES_LOOKED_AT = 2**18
-_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\r?\n')
-"""The first line of a file that a spreadsheet wrote for itself."""
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\r?\n')  # the first line of a file that a spreadsheet wrote for itself
 _WESTERN = ("cp1252", "latin_1")
 _ENCODINGS = (*_WESTERN, "cp1250", "cp1251", "cp1253", "cp1254", "utf_16_le", "utf_16_be", "shift_jis", "gb18030")
 """What tables are written in that are not UTF-8; more candidates make the guess at short texts worse."""

@@ -15,11 +15,7 @@ from fl_audit.errors import InputError
 
 
 def load_csv(
-    directory: Path | None,
-    path: str,
-    label: str,
-    test_path: str | None = None,
-    settings: TableSettings | None = None,
+    directory: Path | None, path: str, label: str, test_path: str | None = None, settings: TableSettings | None = None
 ) -> Source:
     """Return the records of a CSV file with a header line, and what each of its columns became.
 

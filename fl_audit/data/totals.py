@@ -31,10 +31,8 @@ def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | N
 
     Parameters
     ----------
-    records
-        n records.
-    measure
-        The measure.
+    records, measure
+        n records; the measure.
     chosen
         Positions of the records whose sums are asked for; None means all.
 

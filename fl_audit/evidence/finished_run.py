@@ -29,8 +29,7 @@ from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.log_odds import LogOddsLaw, Truth, log_odds_law
 from fl_audit.randomness import Purpose, generator
 
-_ROUNDING = 1e-5
-"""Relative gap between a sensitivity and the largest one that float32 explains."""
+_ROUNDING = 1e-5  # relative gap between a sensitivity and the largest one that float32 explains
 
 
 @dataclass(frozen=True)

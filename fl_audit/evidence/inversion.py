@@ -24,24 +24,12 @@ WORST = 0.01
 
 @dataclass(frozen=True)
 class Likeness:
-    """How close each picture was drawn.
+    """How close each picture was drawn."""
 
-    Parameters
-    ----------
-    psnr
-        Peak signal-to-noise ratio in dB, over a range of 1, (pictures,); infinite where they are equal.
-    ssim
-        Structural similarity, at most 1, (pictures,).
-    named
-        Whether the nearest of the candidates is the true picture, (pictures,).
-    candidates
-        How many pictures the true one was among.
-    """
-
-    psnr: Floats
-    ssim: Floats
-    named: Flags
-    candidates: int
+    psnr: Floats  # peak signal-to-noise ratio in dB, over a range of 1, (pictures,); infinite where they are equal
+    ssim: Floats  # structural similarity, at most 1, (pictures,)
+    named: Flags  # whether the nearest of the candidates is the true picture, (pictures,)
+    candidates: int  # how many pictures the true one was among
 
     def worst(self, values: Floats) -> float:
         """Return the mean of the `WORST` share of pictures that were drawn best, of at least one: their owners' loss.
@@ -56,21 +44,11 @@ class Likeness:
 
 @dataclass(frozen=True)
 class Level:
-    """How much noise hides a contribution from whoever knows all others.
+    """How much noise hides a contribution from whoever knows all others."""
 
-    Parameters
-    ----------
-    epsilon
-        Of the promise; infinite without noise.
-    mu
-        Length of a clipped contribution over the noise, all rounds together; infinite without noise.
-    bound
-        Largest probability with which anybody names the true one of the candidates, from 0 to 1.
-    """
-
-    epsilon: float
-    mu: float
-    bound: float
+    epsilon: float  # of the promise; infinite without noise
+    mu: float  # length of a clipped contribution over the noise, all rounds together; infinite without noise
+    bound: float  # largest probability with which anybody names the true one of the candidates, from 0 to 1
 
     @classmethod
     def gaussian(cls, epsilon: float, mu: float, candidates: int) -> "Level":
@@ -88,40 +66,20 @@ class Level:
 
 @dataclass(frozen=True)
 class Drawing:
-    """What an attacker drew under some noise.
+    """What an attacker drew under some noise."""
 
-    Parameters
-    ----------
-    level
-        The noise.
-    pictures
-        Float32 (pictures, *shape).
-    likeness
-        How close they came.
-    """
-
-    level: Level
-    pictures: Floats32
-    likeness: Likeness
+    level: Level  # the noise
+    pictures: Floats32  # float32 (pictures, *shape)
+    likeness: Likeness  # how close they came
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What an attacker draws who knows all records but one.
+    """What an attacker draws who knows all records but one."""
 
-    Parameters
-    ----------
-    true
-        The pictures, float32 (pictures, *shape).
-    drawings
-        From no noise to the most.
-    own
-        Which of them is at the run's own noise.
-    """
-
-    true: Floats32
-    drawings: tuple[Drawing, ...]
-    own: int
+    true: Floats32  # the pictures, float32 (pictures, *shape)
+    drawings: tuple[Drawing, ...]  # from no noise to the most
+    own: int  # which of them is at the run's own noise
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `pictures`."""
@@ -143,19 +101,12 @@ def _entry(drawing: Drawing) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Victims:
-    """Whose pictures are drawn, and among whose they are to be found.
+    """Whose pictures are drawn, and among whose they are to be found."""
 
-    Parameters
-    ----------
-    pictures, labels
-        The true ones, float32 (pictures, *shape) and int64 (pictures,).
-    candidates
-        Other pictures, beside each true one, float32 (candidates, *shape).
-    """
-
+    # `pictures`, `labels`: the true ones, float32 (pictures, *shape) and int64 (pictures,).
     pictures: Tensor
     labels: Tensor
-    candidates: Tensor
+    candidates: Tensor  # other pictures, beside each true one, float32 (candidates, *shape)
 
 
 def drawings(

@@ -34,58 +34,28 @@ _MOST_ROUNDS = 2**24
 
 @dataclass(frozen=True)
 class Look:
-    """What was known after so many whole rounds.
+    """What was known after so many whole rounds."""
 
-    Parameters
-    ----------
-    rounds
-        How many.
-    finding
-        What they certify with the confidence of the bounds.
-    is_violated
-        Whether they break the promise at this look's share of the level.
-    """
-
-    rounds: int
-    finding: OneRunFinding
-    is_violated: bool
+    rounds: int  # how many
+    finding: OneRunFinding  # what they certify with the confidence of the bounds
+    is_violated: bool  # whether they break the promise at this look's share of the level
 
 
 @dataclass(frozen=True)
 class LiveNumbers:
-    """What is known of a training now.
+    """What is known of a training now."""
 
-    Parameters
-    ----------
-    promise
-        What is promised.
-    canaries
-        How many there are.
-    finding
-        What all whole rounds certify.
-    belief_lower
-        The belief that the noise so certified lets an insider reach: beside `promise.belief_bound`.
-    looks
-        The declared looks that have taken place, in order.
-    last
-        Number of the last round that was kept, whole or not.
-    limit
-        The smallest epsilon that the last look would have called violated in 9 of 10 trainings; infinite before any.
-    level
-        Share of the level that a look has.
-    rounds_needed
-        Whole rounds from which a breach of 1.5 times the promised epsilon is found in 9 of 10 trainings; None where no
-        number of rounds is enough.
-    """
-
-    promise: Guarantee
-    canaries: int
-    finding: OneRunFinding
-    belief_lower: float
-    looks: tuple[Look, ...]
-    last: int
+    promise: Guarantee  # what is promised
+    canaries: int  # how many there are
+    finding: OneRunFinding  # what all whole rounds certify
+    belief_lower: float  # the belief that the noise so certified lets an insider reach: beside `promise.belief_bound`
+    looks: tuple[Look, ...]  # the declared looks that have taken place, in order
+    last: int  # number of the last round that was kept, whole or not
+    # The smallest epsilon that the last look would have called violated in 9 of 10 trainings; infinite before any.
     limit: float
-    level: float
+    level: float  # share of the level that a look has
+    # Whole rounds from which a breach of 1.5 times the promised epsilon is found in 9 of 10 trainings; None where no
+    # number of rounds is enough.
     rounds_needed: int | None
 
     @property

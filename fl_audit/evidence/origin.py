@@ -22,12 +22,7 @@ class Unprotected:
 
     def to_json(self) -> dict[str, Any]:
         """Return the value as JSON values."""
-        return {
-            "run": self.run,
-            "worlds": self.worlds,
-            "rounds": list(self.rounds),
-            "accuracy": list(self.accuracy),
-        }
+        return {"run": self.run, "worlds": self.worlds, "rounds": list(self.rounds), "accuracy": list(self.accuracy)}
 
     @classmethod
     def of_json(cls, values: Mapping[str, Any]) -> "Unprotected":

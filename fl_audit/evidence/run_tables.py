@@ -11,8 +11,7 @@ from fl_audit.errors import require
 WORLD_COLUMNS = ("world", "bit", "log_odds", "belief", "won", "test_accuracy")
 ROUND_COLUMNS = ("world", "round", "sigma", "local_sensitivity", "log_odds")
 RELEASE_COLUMNS = ("world", "round", "test_accuracy")
-NORM_COLUMN = "clipping_norm"
-"""Column of the table of rounds where the clipping norm is adaptive."""
+NORM_COLUMN = "clipping_norm"  # column of the table of rounds where the clipping norm is adaptive
 INSIDER_COLUMNS = ("world", "insider")
 
 

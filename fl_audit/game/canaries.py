@@ -81,12 +81,8 @@ def canary_scores(game: Game, seen: SeenRound, worlds: tuple[int, ...]) -> Float
 
     Parameters
     ----------
-    game
-        The game.
-    seen
-        What the observer saw of the round.
-    worlds
-        Numbers of the worlds.
+    game, seen, worlds
+        The game; what the observer saw of the round; numbers of the worlds.
     """
     public, at_server = game.public, game.public.standpoint.place is Place.SERVER
     observed = seen.around.contribution if at_server else seen.sums(public.law)

@@ -37,9 +37,7 @@ def nan_columns(names: tuple[str, ...], shape: tuple[int, ...]) -> Table:
 
     Parameters
     ----------
-    names
-        Of the columns.
-    shape
-        Of each.
+    names, shape
+        Of the columns; of each.
     """
     return {name: np.full(shape, np.nan) for name in names}

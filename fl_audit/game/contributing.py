@@ -59,12 +59,7 @@ class Contributed:
 
 
 def contributed(
-    game: Game,
-    client: int,
-    examples: Examples,
-    models: Tensor,
-    moment: Moment,
-    taking_part: Tensor | None = None,
+    game: Game, client: int, examples: Examples, models: Tensor, moment: Moment, taking_part: Tensor | None = None
 ) -> Contributed:
     """Return what some examples of a client contribute, clipped, where that is public given the examples.
 
@@ -140,10 +135,8 @@ def trains_together(game: Game, clients: Sequence[int]) -> bool:
 
     Parameters
     ----------
-    game
-        What every party knows.
-    clients
-        Numbers of the clients.
+    game, clients
+        What every party knows; numbers of the clients.
     """
     contribution, sizes = game.public.law.contribution, {len(game.honest_shard(client).labels) for client in clients}
     if not isinstance(contribution, LocalTraining) or len(sizes) != 1:

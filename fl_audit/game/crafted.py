@@ -17,10 +17,8 @@ from fl_audit.game.game import Game
 from fl_audit.learning.crafting import Box, Candidates, CraftedFeatures, CraftingScene, craft_opposite, craft_record
 from fl_audit.randomness import Purpose, generator
 
-STARTS = 8
-"""Where the search for a crafted record begins: one half at random features, the other at records of D."""
-MODELS = 8
-"""Of how many worlds the initial weights are looked at, where worlds have weights of their own."""
+STARTS = 8  # where the search for a crafted record begins: one half at random features, the other at records of D
+MODELS = 8  # of how many worlds the initial weights are looked at, where worlds have weights of their own
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,10 +31,8 @@ class Examples:
 
         Parameters
         ----------
-        records
-            Features and labels.
-        device
-            Where the tensors live.
+        records, device
+            Features and labels; where the tensors live.
         core
             A frozen network that the features pass through first.
         """
@@ -63,10 +61,8 @@ def model_for(name: str, records: Records) -> ModelSpec:
 
     Parameters
     ----------
-    name
-        Name of the model.
-    records
-        Records of the data set.
+    name, records
+        Name of the model; records of the data set.
 
     Raises
     ------

@@ -339,11 +339,6 @@ def bring(game: Game) -> None:
 def load_game(public: PublicGame) -> Game:
     """Load the data of a game and build its model, or return the game that was brought here.
 
-    Parameters
-    ----------
-    public
-        The game; equal games are loaded once per process.
-
     Raises
     ------
     InputError

@@ -29,8 +29,7 @@ from fl_audit.randomness import Purpose, generator
 
 FEWEST_RECORDS, MOST_RECORDS = 50, 10_000
 """Records that weights are trained on: with fewer nothing is learned that other records share."""
-_STEPS, _BATCH, _RATE = 2000, 64, 0.003
-"""Steps of Adam on batches of so many records."""
+_STEPS, _BATCH, _RATE = 2000, 64, 0.003  # steps of Adam on batches of so many records
 
 
 def starting_models(game: Game, kind: InitialWeights, seed: int, worlds: Sequence[int]) -> Tensor:
@@ -42,10 +41,8 @@ def starting_models(game: Game, kind: InitialWeights, seed: int, worlds: Sequenc
         The game.
     kind
         Drawn for each world, or pretrained from what is drawn for world 0 and the same in all.
-    seed
-        Public seed of what is drawn.
-    worlds
-        Numbers of the worlds.
+    seed, worlds
+        Public seed of what is drawn; numbers of the worlds.
 
     Raises
     ------

@@ -28,7 +28,7 @@ class Membership:
 
     Examples
     --------
-    >>> Membership.of_bits(np.array([True, False])).bits
+    >>> Membership(np.array([[True], [False]])).bits
     array([ True, False])
     """
 
@@ -39,11 +39,6 @@ class Membership:
         accepted = self.is_in.ndim == 2 and self.is_in.dtype == np.bool_
         found = f"{self.is_in.dtype} of shape {self.is_in.shape}"
         require(accepted, f"membership is {found}: accepted is bool (worlds, targets)")
-
-    @classmethod
-    def of_bits(cls, bits: Flags) -> "Membership":
-        """Return the membership of a single target from one bit a world (worlds,)."""
-        return cls(np.asarray(bits, dtype=np.bool_).reshape(-1, 1))
 
     @property
     def worlds(self) -> int:

@@ -43,10 +43,8 @@ def trained_privately(
 
     Parameters
     ----------
-    game
-        The game.
-    client
-        Which client.
+    game, client
+        The game; which client.
     models
         Float32 tensor (worlds, parameters).
     server_round
@@ -122,10 +120,8 @@ def expected_update(game: Game, client: int, models: Tensor) -> ExpectedUpdate:
 
     Parameters
     ----------
-    game
-        The game.
-    client
-        Which client.
+    game, client
+        The game; which client.
     models
         Float32 tensor (worlds, parameters).
     """

@@ -163,10 +163,8 @@ def require_view(view: View, law: ReleaseLaw) -> None:
 
     Parameters
     ----------
-    view
-        What clients see of a round.
-    law
-        How a release is made.
+    view, law
+        What clients see of a round; how a release is made.
 
     Raises
     ------
@@ -196,11 +194,6 @@ def is_blurred(share: Floats) -> Flags:
 def refuse_blurred(share: Floats) -> None:
     """Refuse models from which the release cannot be recovered because their rounding hides it.
 
-    Parameters
-    ----------
-    share
-        As for `is_blurred`, one number per world that counts.
-
     Raises
     ------
     InputError
@@ -220,12 +213,8 @@ def show(view: View, law: ReleaseLaw, made: Made) -> SeenRound:
 
     Parameters
     ----------
-    view
-        What they may see.
-    law
-        The release law.
-    made
-        The round.
+    view, law, made
+        What they may see; the release law; the round.
     """
     match view:
         case View.UPDATE:
@@ -241,10 +230,8 @@ def kept_of(view: View, made: Made) -> dict[str, Tensor]:
 
     Parameters
     ----------
-    view
-        What clients see of a round.
-    made
-        What the server made in the round.
+    view, made
+        What clients see of a round; what the server made in the round.
     """
     match view:
         case View.UPDATE:

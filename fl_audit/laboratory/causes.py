@@ -6,10 +6,8 @@ from fl_audit.arrays import Flags, Floats
 from fl_audit.laboratory.features import COARSE, LOW_BITS, projections
 from fl_audit.laboratory.seen import Games
 
-_CLEAR = 5.0
-"""Standard errors from which a difference counts as seen: causes explain a verdict, and decide nothing."""
-_REPEATED = 0.5
-"""Correlation of the noise of two rounds from which it counts as the same."""
+_CLEAR = 5.0  # standard errors from which a difference counts as seen: causes explain a verdict, and decide nothing
+_REPEATED = 0.5  # correlation of the noise of two rounds from which it counts as the same
 
 
 def cause_of(games: Games, present: Flags, group: str) -> str:

@@ -28,19 +28,6 @@ class StatedClaim:
     `noise_multiplier` promises that the whole is no easier to tell than so many rounds of a Gaussian mechanism with
     this noise over its sensitivity: a whole curve of epsilon over delta, and so a stricter promise.
 
-    Parameters
-    ----------
-    adjacency
-        How neighbours differ, or the name of it, such as `add-remove-client`.
-    epsilon
-        At least 0; None if the noise multiplier says it.
-    delta
-        Of `epsilon`, at least 0 and below 1.
-    noise_multiplier
-        Standard deviation of the noise over the sensitivity of what it is added to, above 0; None if `epsilon` says it.
-    rounds
-        How many rounds the claim is for; every game lasts so long.
-
     Raises
     ------
     InputError
@@ -52,11 +39,12 @@ class StatedClaim:
     (Limit(epsilon=4.0, delta=1e-05),)
     """
 
-    adjacency: Adjacency | str
-    epsilon: float | None = None
-    delta: float = 1e-5
+    adjacency: Adjacency | str  # how neighbours differ, or the name of it, such as `add-remove-client`
+    epsilon: float | None = None  # at least 0; None if the noise multiplier says it
+    delta: float = 1e-5  # of `epsilon`, at least 0 and below 1
+    # Standard deviation of the noise over the sensitivity of what it is added to, above 0; None if `epsilon` says it.
     noise_multiplier: float | None = None
-    rounds: int = 1
+    rounds: int = 1  # how many rounds the claim is for; every game lasts so long
 
     def __post_init__(self) -> None:
         if self.adjacency not in list(Adjacency):

@@ -12,21 +12,16 @@ import numpy as np
 from fl_audit.arrays import Floats
 from fl_audit.laboratory.seen import Games
 
-_MOST = 400
-"""Most columns of a group; where there are more, their sums over rounds are shown, or projections alone."""
+_MOST = 400  # most columns of a group; where there are more, their sums over rounds are shown, or projections alone
 _ROUNDS_SHOWN = 12
-_GRAINS = tuple(range(8, 41, 2))
-"""Binary places at which roundings are looked for: multiples of 2**-k, k from 8 to 40."""
+_GRAINS = tuple(range(8, 41, 2))  # binary places at which roundings are looked for: multiples of 2**-k, k from 8 to 40
 
-_LARGEST = 100.0
-"""Stands for a binary place where there is none."""
+_LARGEST = 100.0  # stands for a binary place where there is none
 
 ALONG = "what was released along the differing contribution"
 """The group for which a normal law is expected, if noise is Gaussian."""
-ROUNDED = "the low bits of what was released"
-"""The group that shows roundings."""
-FINEST = "the finest bit beside the contribution"
-"""The group that shows from what a sum was made in floating point."""
+ROUNDED = "the low bits of what was released"  # the group that shows roundings
+FINEST = "the finest bit beside the contribution"  # the group that shows from what a sum was made in floating point
 LOW_BITS = (ROUNDED, FINEST)
 """The groups that look at nothing but low bits: what they alone tell is a leak of floating-point arithmetic.
 
@@ -35,8 +30,7 @@ coarse grid is another matter: it shows in `COARSE`, where so fine a rounding ha
 """
 COARSE = "what is left of the low bits after rounding to a thousandth of what was released"
 """The group that shows roundings which are no finer than that: of noise on a grid, for instance."""
-_FINE = 10
-"""Binary places below the size of what was released, from which on bits are low: one in 1024 of the noise."""
+_FINE = 10  # binary places below the size of what was released, from which on bits are low: one in 1024 of the noise
 
 
 def feature_groups(games: Games) -> dict[str, Floats]:

@@ -14,27 +14,13 @@ from fl_audit.laboratory.trial import Attempt, Refusal, Trial
 
 @dataclass(frozen=True)
 class Finding:
-    """What fresh games of one kind said.
+    """What fresh games of one kind said."""
 
-    Parameters
-    ----------
-    attempt
-        The games.
-    words
-        What happens in this kind of game.
-    mend
-        What usually mends such a leak.
-    noise
-        The reading of the noise, if it looks Gaussian.
-    claimed_success
-        The largest share of right guesses that the claim allows.
-    """
-
-    attempt: Attempt
-    words: str
-    mend: str
-    noise: NoiseReading | None
-    claimed_success: float
+    attempt: Attempt  # the games
+    words: str  # what happens in this kind of game
+    mend: str  # what usually mends such a leak
+    noise: NoiseReading | None  # the reading of the noise, if it looks Gaussian
+    claimed_success: float  # the largest share of right guesses that the claim allows
 
     @property
     def sentence(self) -> str:
@@ -97,11 +83,7 @@ def findings(trial: Trial, words: Mapping[str, str], mends: Mapping[str, str]) -
     )
     return tuple(
         Finding(
-            attempt,
-            words[attempt.lead.kind],
-            mends[attempt.lead.kind],
-            noise_reading(trial.claim, attempt),
-            success,
+            attempt, words[attempt.lead.kind], mends[attempt.lead.kind], noise_reading(trial.claim, attempt), success
         )
         for attempt in attempts
     )

@@ -167,20 +167,11 @@ def fewest_games(claim: StatedClaim, confidence: float = 0.95) -> int:
 
 
 class _Guesses(NamedTuple):
-    """The guesses that count.
+    """The guesses that count."""
 
-    Parameters
-    ----------
-    right
-        Whether each was right, bool (guesses,).
-    scores
-        The scores behind them, less the threshold, shape (guesses,).
-    group, rule
-        What was looked at most, and its last rule.
-    """
-
-    right: Flags
-    scores: Floats
+    right: Flags  # whether each was right, bool (guesses,)
+    scores: Floats  # the scores behind them, less the threshold, shape (guesses,)
+    # `group`, `rule`: what was looked at most, and its last rule.
     group: str
     rule: Rule
 

@@ -34,33 +34,15 @@ _RATES = np.geomspace(1e-4, 0.5, 200)
 
 @dataclass(frozen=True)
 class Lead:
-    """A way to tell D from D', to be tried on games of its own.
+    """A way to tell D from D', to be tried on games of its own."""
 
-    Parameters
-    ----------
-    kind
-        The kind of game.
-    group
-        What is looked at.
-    rule
-        From this group's features to scores.
-    limit
-        The part of the claim that it is most likely to break.
-    method
-        The bound that did best.
-    margin
-        By how much it seems to pass the claim's epsilon; only its order counts.
-    threshold
-        Score above which D is believed, for the share of right guesses.
-    """
-
-    kind: str
-    group: str
-    rule: Rule
-    limit: Limit
-    method: BoundMethod
-    margin: float
-    threshold: float
+    kind: str  # the kind of game
+    group: str  # what is looked at
+    rule: Rule  # from this group's features to scores
+    limit: Limit  # the part of the claim that it is most likely to break
+    method: BoundMethod  # the bound that did best
+    margin: float  # by how much it seems to pass the claim's epsilon; only its order counts
+    threshold: float  # score above which D is believed, for the share of right guesses
 
 
 def leads(kind: str, games: Games, present: Flags, limits: tuple[Limit, ...], fresh: int) -> list[Lead]:

@@ -17,37 +17,19 @@ _NORMAL_LEVEL = 0.01
 
 @dataclass(frozen=True)
 class NoiseReading:
-    """What was released along the differing contribution, if its noise is Gaussian.
+    """What was released along the differing contribution, if its noise is Gaussian."""
 
-    Parameters
-    ----------
-    shift
-        By how much D is ahead of D', in the model's units.
-    spread
-        Standard deviation of the noise there.
-    mu, mu_low
-        Shift over spread, and its lower bound: what a Gaussian mechanism of this strength has as its parameter.
-    confidence
-        Of the bound, if the noise is Gaussian.
-    epsilon_low
-        The epsilon of `mu_low` at `delta`.
-    delta
-        Of `epsilon_low`.
-    claimed_mu
-        The largest shift over spread that the claim leaves room for, had the noise been Gaussian.
-    p_value
-        Of the test of normality.
-    """
-
-    shift: float
-    spread: float
+    shift: float  # by how much D is ahead of D', in the model's units
+    spread: float  # standard deviation of the noise there
+    # `mu`, `mu_low`: shift over spread, and its lower bound: what a Gaussian mechanism of this strength has as its
+    # parameter.
     mu: float
     mu_low: float
-    confidence: float
-    epsilon_low: float
-    delta: float
-    claimed_mu: float
-    p_value: float
+    confidence: float  # of the bound, if the noise is Gaussian
+    epsilon_low: float  # the epsilon of `mu_low` at `delta`
+    delta: float  # of `epsilon_low`
+    claimed_mu: float  # the largest shift over spread that the claim leaves room for, had the noise been Gaussian
+    p_value: float  # of the test of normality
 
     @property
     def ratio(self) -> float:

@@ -7,8 +7,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from fl_audit.arrays import Flags, Floats
 
-Rule = Callable[[Floats], Floats]
-"""From features (games, columns) to scores (games,): higher where D is the likelier."""
+Rule = Callable[[Floats], Floats]  # from features (games, columns) to scores (games,): higher where D is the likelier
 
 _FLOOR = 1e-9
 """Smallest spread within a group, as a share of a column's range: a column without noise tells with certainty."""

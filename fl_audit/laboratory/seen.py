@@ -10,65 +10,39 @@ from fl_audit.arrays import Flags, Floats, Integers
 
 @dataclass(frozen=True)
 class Seen:
-    """One game as its observer saw it.
+    """One game as its observer saw it."""
 
-    Parameters
-    ----------
-    steps
-        What every released model is ahead of the model that was sent out, shape (rounds, parameters); NaN where
-        nothing was released, or something that is no number.
-    released
-        The released models themselves, shape (rounds, parameters): their low bits may tell. NaN as above.
-    direction
-        By how much the differing contribution differs between D and D', as far as the observer knows; shape (rounds,
-        parameters), zeros where nothing is known.
-    others
-        Mean of the contributions of everybody but the target, where the observer knows them; else zeros.
-    own
-        What the observer knows of the noise itself: what became of its own contribution, less this contribution.
-    numbers
-        Every other number that could be seen, by name: metrics, configuration values, sizes of messages. What has no
-        numerical value is a name with the value 1.
-    refusal
-        What the mechanism said when it refused to go on, None if it played to the end.
-    """
-
+    # What every released model is ahead of the model that was sent out, shape (rounds, parameters); NaN where nothing
+    # was released, or something that is no number.
     steps: Floats
+    # The released models themselves, shape (rounds, parameters): their low bits may tell. NaN as above.
     released: Floats
+    # By how much the differing contribution differs between D and D', as far as the observer knows; shape (rounds,
+    # parameters), zeros where nothing is known.
     direction: Floats
-    others: Floats
+    others: Floats  # mean of the contributions of everybody but the target, where the observer knows them; else zeros
+    # What the observer knows of the noise itself: what became of its own contribution, less this contribution.
     own: Floats
+    # Every other number that could be seen, by name: metrics, configuration values, sizes of messages. What has no
+    # numerical value is a name with the value 1.
     numbers: Mapping[str, float] = field(default_factory=dict)
-    refusal: str | None = None
+    refusal: str | None = None  # what the mechanism said when it refused to go on, None if it played to the end
 
 
 @dataclass(frozen=True)
 class Games:
-    """Many games of the same kind, stacked.
+    """Many games of the same kind, stacked."""
 
-    Parameters
-    ----------
-    steps, released, direction, others, own
-        As of `Seen`, with a leading axis of games.
-    numbers
-        Shape (games, names); NaN where a number was missing.
-    names
-        Names of the numbers, shape (names,).
-    refused
-        Whether the mechanism refused to go on, bool (games,).
-    tensors
-        Name and slice of the parameters of every tensor.
-    """
-
+    # `steps`, `released`, `direction`, `others`, `own`: as of `Seen`, with a leading axis of games.
     steps: Floats
     released: Floats
     direction: Floats
     others: Floats
     own: Floats
-    numbers: Floats
-    names: tuple[str, ...]
-    refused: Flags
-    tensors: tuple[tuple[str, slice], ...]
+    numbers: Floats  # shape (games, names); NaN where a number was missing
+    names: tuple[str, ...]  # names of the numbers, shape (names,)
+    refused: Flags  # whether the mechanism refused to go on, bool (games,)
+    tensors: tuple[tuple[str, slice], ...]  # name and slice of the parameters of every tensor
 
     def __len__(self) -> int:
         return len(self.steps)

@@ -9,12 +9,9 @@ from fl_audit.arrays import Floats, Integers
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
 
-_PARTS = 12
-"""Most tensors that are looked at by themselves; where there are more, neighbours are taken together."""
-_PUBLIC = 16
-"""Public random directions, which add up what lies in none of the other columns."""
-_SHOWN = 64
-"""Released values that are kept as they are: their low bits may tell."""
+_PARTS = 12  # most tensors that are looked at by themselves; where there are more, neighbours are taken together
+_PUBLIC = 16  # public random directions, which add up what lies in none of the other columns
+_SHOWN = 64  # released values that are kept as they are: their low bits may tell
 
 
 @dataclass(frozen=True)
@@ -24,21 +21,13 @@ class Sketch:
     The columns are, for every tensor, the part along the known difference; for every tensor, the sum of its values;
     and sums over random disjoint sets of parameters with random signs, each over the root of the number of its
     parameters. The first ones keep all that a Gaussian mechanism with a known difference tells.
-
-    Parameters
-    ----------
-    parts
-        Name and slice of every tensor, or of neighbouring ones together.
-    sets, signs
-        To which set a parameter belongs and with which sign, shape (parameters,).
-    shown
-        Places of the values that are kept, shape (at most 64,).
     """
 
-    parts: tuple[tuple[str, slice], ...]
+    parts: tuple[tuple[str, slice], ...]  # name and slice of every tensor, or of neighbouring ones together
+    # `sets`, `signs`: to which set a parameter belongs and with which sign, shape (parameters,).
     sets: Integers
     signs: Floats
-    shown: Integers
+    shown: Integers  # places of the values that are kept, shape (at most 64,)
 
     @property
     def columns(self) -> tuple[tuple[str, slice], ...]:

@@ -5,8 +5,7 @@ import numpy as np
 from fl_audit.arrays import Flags, Floats
 from fl_audit.laboratory.seen import Games
 
-_LINES = 4
-"""Most lines that are shown of a kind of game."""
+_LINES = 4  # most lines that are shown of a kind of game
 
 
 def telling_lines(games: Games, present: Flags, group: str) -> tuple[str, ...]:

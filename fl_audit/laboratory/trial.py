@@ -40,42 +40,23 @@ CHUNK = 20
 class Budget:
     """How many games are played.
 
-    Parameters
-    ----------
-    pilot
-        Games that look for leads, of every kind that is looked at closely.
-    stages
-        Games that try one lead, stage by stage.
-    shares
-        Share of the level that every stage has; they add up to 1.
-    tried
-        Leads that are tried at least, each of another kind of game, in the first stage.
-    most
-        Leads that are tried at most, if so many seem to break the claim.
-    deep
-        Of them, those that are tried in the second stage, if they break nothing; half of these in the next, and so on.
-    until_broken
-        Whether the trial ends with the first lead that breaks the claim, and says nothing of the others.
-    scout
-        Games of every kind that find out which ones to look at closely; no more than `pilot` are played.
-    kept
-        Kinds that are looked at closely.
-
     Raises
     ------
     InputError
         If a number of games is no multiple of `CHUNK`, or the shares do not add up to 1.
     """
 
-    pilot: int = 400
-    stages: tuple[int, ...] = (1000, 3000, 8000)
-    shares: tuple[float, ...] = (0.3, 0.3, 0.4)
-    tried: int = 3
-    most: int = 6
+    pilot: int = 400  # games that look for leads, of every kind that is looked at closely
+    stages: tuple[int, ...] = (1000, 3000, 8000)  # games that try one lead, stage by stage
+    shares: tuple[float, ...] = (0.3, 0.3, 0.4)  # share of the level that every stage has; they add up to 1
+    tried: int = 3  # leads that are tried at least, each of another kind of game, in the first stage
+    most: int = 6  # leads that are tried at most, if so many seem to break the claim
+    # Of them, those that are tried in the second stage, if they break nothing; half of these in the next, and so on.
     deep: int = 2
+    # Whether the trial ends with the first lead that breaks the claim, and says nothing of the others.
     until_broken: bool = False
-    scout: int = 100
-    kept: int = 12
+    scout: int = 100  # games of every kind that find out which ones to look at closely; no more than `pilot` are played
+    kept: int = 12  # kinds that are looked at closely
 
     def __post_init__(self) -> None:
         for count in (self.scout, self.pilot, *self.stages):
@@ -91,43 +72,20 @@ QUICK = Budget(pilot=120, stages=(400, 1000), shares=(0.5, 0.5), tried=2, most=3
 
 @dataclass(frozen=True)
 class Attempt:
-    """What fresh games said of one lead.
+    """What fresh games said of one lead."""
 
-    Parameters
-    ----------
-    lead
-        The lead.
-    bound
-        Lower bound on epsilon at the delta of the lead's limit, at the confidence that this stage has.
-    confidence
-        That confidence.
-    ceiling
-        The bound that games which never err would have given.
-    games
-        How many games were played at this stage.
-    right
-        How many of them were guessed right, with a threshold learned before.
-    scores, present
-        The scores and what was played, shape (games,).
-    along
-        What was released along the differing contribution, summed over rounds, shape (games,).
-    lines
-        The lines of the transcript that tell most.
-    cause
-        Why games were told, as far as it can be seen; empty where it cannot.
-    """
-
-    lead: Lead
-    bound: float
-    confidence: float
-    ceiling: float
-    games: int
-    right: int
+    lead: Lead  # the lead
+    bound: float  # lower bound on epsilon at the delta of the lead's limit, at the confidence that this stage has
+    confidence: float  # that confidence
+    ceiling: float  # the bound that games which never err would have given
+    games: int  # how many games were played at this stage
+    right: int  # how many of them were guessed right, with a threshold learned before
+    # `scores`, `present`: the scores and what was played, shape (games,).
     scores: Floats
     present: Flags
-    along: Floats
-    lines: tuple[str, ...]
-    cause: str = ""
+    along: Floats  # what was released along the differing contribution, summed over rounds, shape (games,)
+    lines: tuple[str, ...]  # the lines of the transcript that tell most
+    cause: str = ""  # why games were told, as far as it can be seen; empty where it cannot
 
     @property
     def is_broken(self) -> bool:
@@ -137,60 +95,34 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Games that the mechanism did not play to the end.
+    """Games that the mechanism did not play to the end."""
 
-    Parameters
-    ----------
-    kind
-        The kind of game.
-    said
-        What was raised, in one line.
-    share_present, share_absent
-        Share of games refused where D was played, and where D' was.
-    is_allowed
-        Whether the input was malformed, so that refusing it is right.
-    """
-
-    kind: str
-    said: str
+    kind: str  # the kind of game
+    said: str  # what was raised, in one line
+    # `share_present`, `share_absent`: share of games refused where D was played, and where D' was.
     share_present: float
     share_absent: float
-    is_allowed: bool
+    is_allowed: bool  # whether the input was malformed, so that refusing it is right
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of a claim.
+    """What came of a claim."""
 
-    Parameters
-    ----------
-    claim
-        The claim.
-    verdict
-        `violated`, `consistent`, or `inconclusive` where no number of right guesses could have refuted it.
-    attempts
-        The last attempt of every lead that was tried, the most telling first.
-    refusals
-        What the mechanism refused to play.
-    pilots
-        Games that looked for leads, by kind.
-    floating
-        The attempt that looked at nothing but low bits, None if no such lead seemed to break the claim. Where it does,
-        floating-point arithmetic leaks: a claim about real numbers does not cover that, and the verdict leaves it out.
-    unplayed, untried
-        Kinds of games for which the time was too short: to play any, and to try their leads on fresh games.
-    passed_over
-        Kinds of games that seemed to break the claim, and for which the budget had no fresh games: others did more.
-    """
-
-    claim: StatedClaim
+    claim: StatedClaim  # the claim
+    # `violated`, `consistent`, or `inconclusive` where no number of right guesses could have refuted it.
     verdict: Verdict
-    attempts: tuple[Attempt, ...]
-    refusals: tuple[Refusal, ...]
-    pilots: int
+    attempts: tuple[Attempt, ...]  # the last attempt of every lead that was tried, the most telling first
+    refusals: tuple[Refusal, ...]  # what the mechanism refused to play
+    pilots: int  # games that looked for leads, by kind
+    # The attempt that looked at nothing but low bits, None if no such lead seemed to break the claim. Where it does,
+    # floating-point arithmetic leaks: a claim about real numbers does not cover that, and the verdict leaves it out.
     floating: Attempt | None = None
+    # `unplayed`, `untried`: kinds of games for which the time was too short: to play any, and to try their leads on
+    # fresh games.
     unplayed: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
+    # Kinds of games that seemed to break the claim, and for which the budget had no fresh games: others did more.
     passed_over: tuple[str, ...] = ()
 
     @property

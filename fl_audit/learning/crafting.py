@@ -21,10 +21,8 @@ from fl_audit.learning.sampling import Portion
 from fl_audit.learning.stacked import StackedModel
 
 STEPS = 150
-_RATE = 0.05
-"""Step size of Adam, as a share of a feature's range."""
-_MARGIN = 2.0
-"""Length that is aimed at, over the clipping norm: a gradient that begins longer stays clipped longer."""
+_RATE = 0.05  # step size of Adam, as a share of a feature's range
+_MARGIN = 2.0  # length that is aimed at, over the clipping norm: a gradient that begins longer stays clipped longer
 _NOTHING = 1e-12
 
 
@@ -123,12 +121,8 @@ def craft_opposite(
 
     Parameters
     ----------
-    scene
-        What it is crafted for.
-    record
-        The record that it is to replace.
-    starts
-        Where the search begins.
+    scene, record, starts
+        What it is crafted for; the record that it is to replace; where the search begins.
     steps
         Steps of Adam, at least 1.
 

@@ -28,8 +28,7 @@ _PLAN: tuple[int | None, ...] = (
 _COLOURS, _SHRINKING = 3, 32
 _MEAN, _SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """By which torchvision's weights want colours in [0, 1] standardised."""
-_TOGETHER = 16
-"""Images that pass at a time: always as many, so that all parties compute alike."""
+_TOGETHER = 16  # images that pass at a time: always as many, so that all parties compute alike
 _SUFFIXES = (".safetensors", ".pt", ".pth")
 
 
@@ -76,10 +75,8 @@ def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
 
     Parameters
     ----------
-    model
-        Name of the model.
-    feature_shape
-        Shape of one record.
+    model, feature_shape
+        Name of the model; shape of one record.
 
     Raises
     ------
@@ -127,11 +124,6 @@ def find_weights(model: str, path: str | None) -> CoreWeights | None:
 @lru_cache(maxsize=1)
 def load_core(weights: CoreWeights) -> VggCore:
     """Read a frozen core. Nothing in the file is run.
-
-    Parameters
-    ----------
-    weights
-        The file, as `find_weights` found it.
 
     Raises
     ------

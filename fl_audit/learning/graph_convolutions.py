@@ -23,12 +23,9 @@ COLLAB's graphs do not exceed."""
 _NODE_FEATURES = 2
 _WIDTHS = (32, 32, 32, 1)
 _CHANNELS, _REACH, _HIDDEN = (16, 32), 5, 128
-FEWEST_SORTED = 2 * _REACH
-"""Of fewer nodes, in pairs, none would be left for the last convolution."""
-_LARGEST_DEGREE = 491
-"""The largest degree in COLLAB."""
-_BEHIND_ALL = -2.0
-"""The key of absent nodes; those of others are hyperbolic tangents."""
+FEWEST_SORTED = 2 * _REACH  # of fewer nodes, in pairs, none would be left for the last convolution
+_LARGEST_DEGREE = 491  # the largest degree in COLLAB
+_BEHIND_ALL = -2.0  # the key of absent nodes; those of others are hyperbolic tangents
 
 
 class GraphNetwork(nn.Module):

@@ -51,10 +51,8 @@ class Frame:
 
         Parameters
         ----------
-        name
-            What `make` makes.
-        inputs
-            What it is made of.
+        name, inputs
+            What `make` makes; what it is made of.
         make
             Returns the same whenever inputs are the same.
         """
@@ -112,10 +110,8 @@ class StackedLayer(nn.Module):
         ----------
         inputs
             What the layer works on, examples of all worlds along the first axis.
-        outputs
-            What it made of them.
-        shared
-            Whether all worlds have the same inputs.
+        outputs, shared
+            What it made of them; whether all worlds have the same inputs.
         """
         if self.frame.recording:
             if not outputs.requires_grad:

@@ -142,10 +142,8 @@ def trains_stacked(model: StackedModel, records: int, schedule: LocalSchedule) -
 
     Parameters
     ----------
-    model
-        What is trained.
-    records
-        Number of records in each world.
+    model, records
+        What is trained; number of records in each world.
     schedule
         Steps, batches and optimizer of a client.
     """

@@ -8,8 +8,7 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENAS = -1, -3, -8
 _KEPT_BYTES = 2**30
 _LARGEST_FROM_HEAP = 2**25
 
-ROUNDS_BETWEEN_TRIMS = 50
-"""Freed memory is given back after so many rounds where no piece of work ends earlier."""
+ROUNDS_BETWEEN_TRIMS = 50  # freed memory is given back after so many rounds where no piece of work ends earlier
 
 
 @lru_cache(maxsize=1)

@@ -57,10 +57,8 @@ def logistic(feature_shape: Sequence[int], classes: int) -> nn.Module:
 
     Parameters
     ----------
-    feature_shape
-        Of one record.
-    classes
-        From 2.
+    feature_shape, classes
+        Of one record; from 2.
     """
     return _dense(prod(feature_shape), classes)
 
@@ -146,10 +144,8 @@ def dgcnn(feature_shape: Sequence[int], classes: int, sorted_nodes: int | None =
 
     Parameters
     ----------
-    feature_shape
-        Shape of a packed graph.
-    classes
-        Number of classes.
+    feature_shape, classes
+        Shape of a packed graph; number of classes.
     sorted_nodes
         k, number of nodes that sort pooling keeps, see `GraphNetwork`; 130 if None, or as many as a graph can have
         where these are fewer. For another number, name a function of your own as the model, which calls this one.
@@ -194,8 +190,7 @@ _BUILT_IN: dict[str, Callable[[Sequence[int], int], nn.Module]] = {
 
 
 _OUR_FILES = (Path(__file__), Path(user_modules.__file__))
-READ_GRAPHS = ("dgcnn",)
-"""The built-in models for graphs."""
+READ_GRAPHS = ("dgcnn",)  # the built-in models for graphs
 
 
 def model_names() -> tuple[str, ...]:
@@ -336,12 +331,8 @@ def initial_models(spec: ModelSpec, seed: int, worlds: Sequence[int]) -> Tensor:
 
     Parameters
     ----------
-    spec
-        Which model.
-    seed
-        Public seed of the weights.
-    worlds
-        Indices of worlds.
+    spec, seed, worlds
+        Which model; public seed of the weights; indices of worlds.
 
     Returns
     -------

@@ -18,10 +18,8 @@ from torch import Tensor
 from fl_audit.arrays import Flags, Floats32
 from fl_audit.errors import require
 
-DIGITS = 24
-"""Binary digits in a number: as many as a 32-bit floating-point number holds exactly."""
-_IS_THERE = 0.5
-"""A row belongs to a node that is there if its first number is at least this."""
+DIGITS = 24  # binary digits in a number: as many as a 32-bit floating-point number holds exactly
+_IS_THERE = 0.5  # a row belongs to a node that is there if its first number is at least this
 
 
 def packed_shape(nodes: int) -> tuple[int, int]:

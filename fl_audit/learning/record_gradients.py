@@ -60,53 +60,24 @@ def gradient_norms(model: StackedModel, models: Tensor, features: Tensor, labels
     return norms
 
 
-def gradient_products(model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, vectors: Tensor) -> Tensor:
-    """Return <v, g>, g the gradient of one record's cross-entropy and v a vector of its world.
+def record_gradients(
+    model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, vectors: Tensor
+) -> RecordGradientSummary:
+    """Return ||g|| and <v, g>, g the gradient of one record's cross-entropy and v a vector of its world.
 
     Parameters
     ----------
-    model
-        The model.
-    models
-        Float32 tensor (worlds, parameters).
-    features, labels
-        Records (n, *shape) in float32 and their classes (n,) in int64; n may be 0.
+    model, models, features, labels
+        As in `gradient_norms`.
     vectors
-        One for each world, finite, (worlds, parameters); it is read in float32.
-
-    Returns
-    -------
-    Tensor
-        Float32 tensor (worlds, n). Its error is that of float32 sums: relative to ||v|| ||g||, not to a product that
-        may be far smaller.
+        One for each world, finite, (worlds, parameters); it is read in float32. Products have the error of float32
+        sums: relative to ||v|| ||g||, not to a product that may be far smaller.
 
     Raises
     ------
     InputError
         If the models have another number of parameters, vectors are not as many and as long as models, or features
         and labels are not equally many.
-    """
-    _check(model, models, features, labels, vectors)
-    products = models.new_empty(len(models), len(labels))
-    for rows, some, gradients in _passes(model, models, features, labels):
-        products[rows, some] = gradients.products(vectors[rows].float())
-    return products
-
-
-def record_gradients(
-    model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, vectors: Tensor
-) -> RecordGradientSummary:
-    """Return `gradient_norms` and `gradient_products` at once, for one forward and one backward pass in place of two.
-
-    Parameters
-    ----------
-    model, models, features, labels, vectors
-        As in `gradient_products`.
-
-    Raises
-    ------
-    InputError
-        As in `gradient_products`.
 
     Examples
     --------

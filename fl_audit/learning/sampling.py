@@ -105,10 +105,8 @@ class Workload:
 
         Parameters
         ----------
-        rows
-            Of the worlds.
-        some
-            Of the examples of each.
+        rows, some
+            Of the worlds; of the examples of each.
         """
         counted = None if self.counted is None else self.counted[rows, some]
         index = some if self.chosen is None else self.chosen[rows, some]

@@ -40,7 +40,7 @@ def stack_layers(module: nn.Module, frame: Frame) -> nn.Module | None:
     for name, layer in list(parameter_owners(module)):
         if isinstance(vars(layer).get("weight"), Tensor) or isinstance(vars(layer).get("bias"), Tensor):
             return None  # the stacked forms know no layer of which a part is frozen
-        replacement = stacked_layer(layer, frame, f"{name}." if name else "")
+        replacement = _stacked_layer(layer, frame, f"{name}." if name else "")
         if replacement is None:
             return None
         module = _replaced(module, name, replacement)
@@ -60,18 +60,8 @@ def _replaced(module: nn.Module, name: str, replacement: nn.Module) -> nn.Module
     return module
 
 
-def stacked_layer(module: nn.Module, frame: Frame, prefix: str) -> StackedLayer | None:
-    """Return the stacked form of a layer, None if it has none.
-
-    Parameters
-    ----------
-    module
-        A layer of the model's template.
-    frame
-        Shared state of the stacked model.
-    prefix
-        Path of the layer in the model, followed by a dot unless it is empty.
-    """
+def _stacked_layer(module: nn.Module, frame: Frame, prefix: str) -> StackedLayer | None:
+    """Return the stacked form of a layer, None if it has none."""
     match module:
         case nn.Linear():
             return StackedLinear(frame, prefix)

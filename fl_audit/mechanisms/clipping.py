@@ -13,18 +13,13 @@ from fl_audit.errors import require
 class FixedClipping:
     """A contribution longer than C is shortened to it: g min(1, C / ||g||), over all parameters together.
 
-    Parameters
-    ----------
-    norm
-        C, largest L2 norm of one contribution; positive and finite.
-
     Raises
     ------
     InputError
         If the norm is out of its range.
     """
 
-    norm: float
+    norm: float  # C, largest L2 norm of one contribution; positive and finite
     kind: Literal["fixed"] = "fixed"
 
     def __post_init__(self) -> None:
@@ -40,17 +35,6 @@ class AdaptiveClipping:
     released with noise, and the next round's norm is C exp(-eta (share - gamma)). The noise of a round is scaled to the
     norm at which that round clipped.
 
-    Parameters
-    ----------
-    norm
-        C of the first round, positive and finite.
-    quantile
-        gamma, the share of contributions that are to stay unclipped; above 0 and below 1.
-    learning_rate
-        eta, how fast the norm follows; positive and finite.
-    bit_noise
-        Noise multiplier of the bits' sum over that of the contributions' sum, positive and finite.
-
     Raises
     ------
     InputError
@@ -62,10 +46,10 @@ class AdaptiveClipping:
     algorithm 1.
     """
 
-    norm: float
-    quantile: float = 0.5
-    learning_rate: float = 0.2
-    bit_noise: float = 5.0
+    norm: float  # C of the first round, positive and finite
+    quantile: float = 0.5  # gamma, the share of contributions that are to stay unclipped; above 0 and below 1
+    learning_rate: float = 0.2  # eta, how fast the norm follows; positive and finite
+    bit_noise: float = 5.0  # noise multiplier of the bits' sum over that of the contributions' sum, positive and finite
     kind: Literal["adaptive"] = "adaptive"
 
     def __post_init__(self) -> None:

@@ -26,18 +26,13 @@ class LocalTraining:
 
     The order of its records is public, keyed by client and round, so whoever knows a shard can recompute its update.
 
-    Parameters
-    ----------
-    schedule
-        What a client does in a round.
-
     Notes
     -----
     Source: McMahan, Ramage, Talwar & Zhang 2018, "Learning differentially private recurrent language models",
     algorithm 1 (flat clipping, uniform weights, fixed denominator).
     """
 
-    schedule: LocalSchedule
+    schedule: LocalSchedule  # what a client does in a round
     kind: Literal["local-training"] = "local-training"
 
     @property
@@ -53,15 +48,6 @@ class PrivateTraining:
     Every step takes a Poisson sample of the records, clips the gradient of each, and adds noise. What is clipped are
     contributions of records to a step; the update itself is not clipped, for it is private already.
 
-    Parameters
-    ----------
-    schedule
-        What a client does in a round. A record is in a step with probability one over the steps of an epoch.
-    shards
-        Sizes of the shards, each at least 1; every size once is enough. Each client promises its own records something
-        else: those of a smaller shard are in a step more often, those of a larger one in more steps, and which of them
-        has the largest epsilon depends on the noise.
-
     Raises
     ------
     InputError
@@ -72,7 +58,11 @@ class PrivateTraining:
     Source: Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1, run by each client.
     """
 
+    # What a client does in a round. A record is in a step with probability one over the steps of an epoch.
     schedule: LocalSchedule
+    # Sizes of the shards, each at least 1; every size once is enough. Each client promises its own records something
+    # else: those of a smaller shard are in a step more often, those of a larger one in more steps, and which of them
+    # has the largest epsilon depends on the noise.
     shards: tuple[int, ...]
     kind: Literal["private-training"] = "private-training"
 

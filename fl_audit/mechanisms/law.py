@@ -46,36 +46,20 @@ class ReleaseLaw:
     The sum runs over the units that take part. Whoever else takes part changes the sum by no more than without
     sampling, so the sensitivity is the same and the promise gains (see `SampledGaussianRelease`).
 
-    Parameters
-    ----------
-    adjacency
-        The neighbouring relation that noise and promise refer to.
-    clipping
-        How large one contribution may be.
-    participation
-        Which units take part in a round.
-    noise
-        What is added to the sum.
-    denominator
-        n, with sampling q n, fixed and public: the sum is divided by it after the noise; positive and finite.
-    optimizer
-        How the model follows from the release.
-    contribution
-        What one unit adds.
-
     Raises
     ------
     InputError
         If a part is of a foreign type, or the parts do not go together.
     """
 
-    adjacency: Adjacency
-    clipping: Clipping
-    participation: Participation
-    noise: Noise
+    adjacency: Adjacency  # the neighbouring relation that noise and promise refer to
+    clipping: Clipping  # how large one contribution may be
+    participation: Participation  # which units take part in a round
+    noise: Noise  # what is added to the sum
+    # n, with sampling q n, fixed and public: the sum is divided by it after the noise; positive and finite.
     denominator: float
-    optimizer: ServerOptimizer
-    contribution: Contribution = field(default_factory=RecordGradients)
+    optimizer: ServerOptimizer  # how the model follows from the release
+    contribution: Contribution = field(default_factory=RecordGradients)  # what one unit adds
 
     def __post_init__(self) -> None:
         _require_known("contribution", self.contribution, Contribution)
@@ -242,24 +226,12 @@ class ReleaseLaw:
         return np.broadcast_to(np.asarray(changes, dtype=np.float64), np.shape(shaped)).copy()
 
     def promised_multiplier(self, standpoint: Standpoint) -> float:
-        """Return z of one round against an adversary, of everything that is released in it; 0 without noise.
-
-        Parameters
-        ----------
-        standpoint
-            From where the adversary looks.
-        """
+        """Return z of one round against an adversary, of everything that is released in it; 0 without noise."""
         z = effective_noise_multiplier(self.noise, standpoint)
         return combined_multiplier(z, z * self.clipping.bit_noise) if isinstance(self.clipping, AdaptiveClipping) else z
 
     def round_multiplier(self, standpoint: Standpoint) -> float:
-        """Return the noise over the largest difference that one round may show an adversary; 0 without noise.
-
-        Parameters
-        ----------
-        standpoint
-            From where the adversary looks.
-        """
+        """Return the noise over the largest difference that one round may show an adversary; 0 without noise."""
         z = effective_noise_multiplier(self.noise, standpoint)
         if not isinstance(self.noise, CorrelatedGaussian):
             return z

@@ -30,21 +30,14 @@ the record."""
 class CentralGaussian:
     """The server adds N(0, sigma_i^2 I) to the sum, sigma_i = z Delta_i.
 
-    Parameters
-    ----------
-    multiplier
-        z, noise standard deviation in units of the sensitivity; positive and finite.
-    scaling
-        Whether Delta_i is the local or the global sensitivity.
-
     Raises
     ------
     InputError
         If the multiplier is out of its range.
     """
 
-    multiplier: float
-    scaling: NoiseScaling = NoiseScaling.GLOBAL
+    multiplier: float  # z, noise standard deviation in units of the sensitivity; positive and finite
+    scaling: NoiseScaling = NoiseScaling.GLOBAL  # whether Delta_i is the local or the global sensitivity
     kind: Literal["central"] = "central"
 
     def __post_init__(self) -> None:
@@ -78,21 +71,14 @@ class DistributedGaussian:
 
     Nobody but the client knows its share. An insider knows its own, and so faces less noise than others do.
 
-    Parameters
-    ----------
-    multiplier
-        z, standard deviation of all shares together in units of the sensitivity; positive and finite.
-    clients
-        m, number of clients, at least 2.
-
     Raises
     ------
     InputError
         If a number is out of its range.
     """
 
-    multiplier: float
-    clients: int
+    multiplier: float  # z, standard deviation of all shares together in units of the sensitivity; positive and finite
+    clients: int  # m, number of clients, at least 2
     kind: Literal["distributed"] = "distributed"
 
     def __post_init__(self) -> None:
@@ -107,21 +93,14 @@ class LocalGaussian:
     The sum holds m times the variance. Even who sees a contribution by itself, as the server does, faces the noise that
     was promised.
 
-    Parameters
-    ----------
-    multiplier
-        z, standard deviation of one client's noise in units of the sensitivity; positive and finite.
-    clients
-        m, number of clients, at least 2.
-
     Raises
     ------
     InputError
         If a number is out of its range.
     """
 
-    multiplier: float
-    clients: int
+    multiplier: float  # z, standard deviation of one client's noise in units of the sensitivity; positive and finite
+    clients: int  # m, number of clients, at least 2
     kind: Literal["local"] = "local"
 
     def __post_init__(self) -> None:
@@ -136,17 +115,6 @@ class CorrelatedGaussian:
     The z_s are N(0, sigma^2 I) with sigma = z Delta, Delta the largest change of one round's sum, and C a
     lower-triangular matrix, so that the noise of later rounds takes back a part of that of earlier ones.
 
-    Parameters
-    ----------
-    multiplier
-        z, standard deviation of the z_s in units of Delta; positive and finite.
-    matrix
-        Which matrix C.
-    rounds
-        k, its size, at least 1.
-    bands
-        Bands of a banded C, from 1 (independent noise) to k; not used by the tree.
-
     Raises
     ------
     InputError
@@ -158,10 +126,10 @@ class CorrelatedGaussian:
     Choquette-Choo et al. 2023, "(Amplified) banded matrix factorization".
     """
 
-    multiplier: float
-    matrix: StrategyKind
-    rounds: int
-    bands: int = 1
+    multiplier: float  # z, standard deviation of the z_s in units of Delta; positive and finite
+    matrix: StrategyKind  # which matrix C
+    rounds: int  # k, its size, at least 1
+    bands: int = 1  # bands of a banded C, from 1 (independent noise) to k; not used by the tree
     kind: Literal["correlated"] = "correlated"
 
     def __post_init__(self) -> None:
@@ -186,18 +154,13 @@ class InsideTraining:
 
     It is a part of the contribution, and nobody adds any to the sum of contributions.
 
-    Parameters
-    ----------
-    multiplier
-        z, standard deviation of the noise of a step in units of the clipping norm; positive and finite.
-
     Raises
     ------
     InputError
         If the multiplier is out of its range.
     """
 
-    multiplier: float
+    multiplier: float  # z, standard deviation of the noise of a step in units of the clipping norm; positive and finite
     kind: Literal["inside-training"] = "inside-training"
 
     def __post_init__(self) -> None:

@@ -22,18 +22,13 @@ class Everybody:
 class PoissonSampling:
     """Each unit takes part in each round on its own with probability q.
 
-    Parameters
-    ----------
-    rate
-        q, above 0 and below 1; at 1 it would be `Everybody`.
-
     Raises
     ------
     InputError
         If the rate is out of its range.
     """
 
-    rate: float
+    rate: float  # q, above 0 and below 1; at 1 it would be `Everybody`
     kind: Literal["poisson"] = "poisson"
 
     def __post_init__(self) -> None:
@@ -48,24 +43,16 @@ class FixedCohort:
     everybody knows who takes part in which round, which amplifies nothing; a client takes part in every (m / size)-th
     round, and two rounds of a client lie at least floor(m / size) apart.
 
-    Parameters
-    ----------
-    size
-        Clients of one round, from 1 to m - 1; with all m it would be `Everybody`.
-    clients
-        m, number of all clients.
-    first
-        The client that stands first in the order, so that it takes part as often as any can: the differing one of an
-        audit, which would find nothing of a client that never takes part. None leaves that to chance.
-
     Raises
     ------
     InputError
         If the size is out of its range, or there is no such client.
     """
 
-    size: int
-    clients: int
+    size: int  # clients of one round, from 1 to m - 1; with all m it would be `Everybody`
+    clients: int  # m, number of all clients
+    # The client that stands first in the order, so that it takes part as often as any can: the differing one of an
+    # audit, which would find nothing of a client that never takes part. None leaves that to chance.
     first: int | None = None
     kind: Literal["cohort"] = "cohort"
 

@@ -28,23 +28,16 @@ class TargetsParticipation(StrEnum):
 class Standpoint:
     """From where the adversary looks.
 
-    Parameters
-    ----------
-    place
-        Where it sits.
-    participation
-        Whether it sees in which rounds the target takes part. It matters where units are sampled.
-    colluders
-        Clients who share their noise with it, at least 0, itself not counted. It matters where clients add noise.
-
     Raises
     ------
     InputError
         If the number of colluders is negative, or the server is said to have some.
     """
 
-    place: Place = Place.CLIENT
+    place: Place = Place.CLIENT  # where it sits
+    # Whether it sees in which rounds the target takes part. It matters where units are sampled.
     participation: TargetsParticipation = TargetsParticipation.SECRET
+    # Clients who share their noise with it, at least 0, itself not counted. It matters where clients add noise.
     colluders: int = 0
 
     def __post_init__(self) -> None:

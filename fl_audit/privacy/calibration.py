@@ -187,11 +187,7 @@ def _for_belief(belief: float, claim: Claim) -> float:
             mu, unit = mu_from_belief(belief, claim.delta, claim.sensitivities, claim.prior), claim.profile.gaussian_mu
             if unit is not None:
                 return unit / mu
-            return _by_curves(
-                lambda curves: _log_odds_at(curves, claim) / log_odds - 1,
-                claim,
-                _start(claim, mu),
-            )
+            return _by_curves(lambda curves: _log_odds_at(curves, claim) / log_odds - 1, claim, _start(claim, mu))
         case _:
             assert_never(claim.accountant)
 
@@ -237,19 +233,7 @@ def _for_hits(probability: float, chance: float, claim: Claim) -> float:
 def _require_above_floor(
     name: str, target: float, epsilon: float, target_at: Callable[[float], float], claim: Claim
 ) -> None:
-    """Refuse a target under what the accountant reports without any release, in the terms that the user chose.
-
-    Parameters
-    ----------
-    name, target
-        What was asked for.
-    epsilon
-        The epsilon through which it is kept.
-    target_at
-        Returns the target that an epsilon keeps.
-    claim
-        The claim: its accountant and delta decide.
-    """
+    """Refuse a target under what the accountant reports without any release, in the terms that the user chose."""
     floor = epsilon_of_mu(claim.accountant, 0.0, claim.delta)
     require(
         epsilon > floor,

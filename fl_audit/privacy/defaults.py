@@ -9,15 +9,9 @@ from fl_audit.privacy.names import Sensitivities
 
 ACCOUNTANT: Final = None
 """None is the exact accountant of what is released: `gdp` where it is plain Gaussian, otherwise `pld`."""
-DELTA: Final = 0.001
-"""delta of a configuration; command line and Python ask for it."""
-PRIOR: Final = 0.5
-"""The insider's belief in the true data set before anything is seen."""
-SAMPLING_RATE: Final = 1.0
-"""Everybody takes part in every round."""
-SENSITIVITIES: Final = Sensitivities.ADAPTIVE
-"""The weaker assumption, which every private training meets."""
-CANDIDATES: Final = 1000
-"""Equally likely records among which an attacker looks for the right one."""
-POPULATION_SHARE: Final = 0.001
-"""Share of the population that a description of one person fits."""
+DELTA: Final = 0.001  # delta of a configuration; command line and Python ask for it
+PRIOR: Final = 0.5  # the insider's belief in the true data set before anything is seen
+SAMPLING_RATE: Final = 1.0  # everybody takes part in every round
+SENSITIVITIES: Final = Sensitivities.ADAPTIVE  # the weaker assumption, which every private training meets
+CANDIDATES: Final = 1000  # equally likely records among which an attacker looks for the right one
+POPULATION_SHARE: Final = 0.001  # share of the population that a description of one person fits

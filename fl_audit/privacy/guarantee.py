@@ -138,7 +138,7 @@ class Guarantee:
         }
         rows = [(name, f"{value:.4g}") for name, value in numbers.items() if value is not None]
         return html_table(
-            f"Promise: {self.adjacency}, by {self.accountant}", rows, [self.remark] if self.remark else []
+            rows, f"Promise: {self.adjacency}, by {self.accountant}", [self.remark] if self.remark else []
         )
 
 

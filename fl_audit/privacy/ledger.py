@@ -28,28 +28,19 @@ _START = "0" * 64
 class LedgerLine:
     """A training of a ledger.
 
-    Parameters
-    ----------
-    name
-        Of the training, such as the number of its run.
-    terms
-        What it releases, by its own account.
-    sensitivity, clipping_norm
-        To what the noise multiplier refers, and the norm to which contributions are clipped; None where they agree.
-    digest
-        Over the line and the digest before it; empty before it is written.
-
     Raises
     ------
     InputError
         If a number is not positive and finite, or one is given without the other.
     """
 
-    name: str
-    terms: TrainingTerms
+    name: str  # of the training, such as the number of its run
+    terms: TrainingTerms  # what it releases, by its own account
+    # `sensitivity`, `clipping_norm`: to what the noise multiplier refers, and the norm to which contributions are
+    # clipped; None where they agree.
     sensitivity: float | None = None
     clipping_norm: float | None = None
-    digest: str = ""
+    digest: str = ""  # over the line and the digest before it; empty before it is written
 
     def __post_init__(self) -> None:
         both = (self.sensitivity is None) == (self.clipping_norm is None)
@@ -80,21 +71,11 @@ class LedgerLine:
 
 @dataclass(frozen=True)
 class Spent:
-    """What the trainings of a ledger spend together.
+    """What the trainings of a ledger spend together."""
 
-    Parameters
-    ----------
-    epsilon
-        At `delta`, by `accountant`; 0 for no training.
-    delta
-        Above 0, below 1.
-    accountant
-        The exact one for these trainings; None for no training.
-    """
-
-    epsilon: float
-    delta: float
-    accountant: "Accountant | None"
+    epsilon: float  # at `delta`, by `accountant`; 0 for no training
+    delta: float  # above 0, below 1
+    accountant: "Accountant | None"  # the exact one for these trainings; None for no training
 
 
 def read_ledger(path: Path) -> tuple[LedgerLine, ...]:

@@ -65,10 +65,8 @@ class LogOddsLaw(Protocol):
 
         Parameters
         ----------
-        log_odds
-            Any shape.
-        generator
-            What draws among equal outcomes.
+        log_odds, generator
+            Any shape; what draws among equal outcomes.
         """
 
 
@@ -200,10 +198,8 @@ def fine_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency) -> pld.L
 
     Parameters
     ----------
-    events
-        The releases.
-    adjacency
-        How neighbours differ.
+    events, adjacency
+        The releases; how neighbours differ.
     """
     finer = min(_FINER, _GRID // pld.loss_curves(events, adjacency).size)
     return pld.loss_curves(events, adjacency, pld.FINE * max(1, finer))

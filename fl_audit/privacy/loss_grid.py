@@ -13,11 +13,9 @@ from scipy.fft import irfft, next_fast_len, rfft
 
 from fl_audit.arrays import Floats
 
-TRUNCATED = 1e-15
-"""Mass that a sum may lose in each composition; it counts as mass at infinity."""
+TRUNCATED = 1e-15  # mass that a sum may lose in each composition; it counts as mass at infinity
 
-_EXPONENTS = range(1, 21)
-"""In units of one over the length of the grid, up and down: powers of e stay within e^20."""
+_EXPONENTS = range(1, 21)  # in units of one over the length of the grid, up and down: powers of e stay within e^20
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,8 +23,7 @@ from fl_audit.privacy.events import (
     exact_gaussian_mu,
 )
 
-_REACH = 9.5
-"""Standard deviations of Gaussian noise kept on the grid: what lies beyond has probability 1e-21."""
+_REACH = 9.5  # standard deviations of Gaussian noise kept on the grid: what lies beyond has probability 1e-21
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,9 +254,7 @@ class SeenGaussianLoss(LossLaw):
 
 
 @dataclass(frozen=True)
-class LaplaceLoss(LossLaw):
-    """Laplace noise: the loss lies in [-epsilon, epsilon] with atoms at both ends."""
-
+class _AtomsAtBothEnds(LossLaw):
     epsilon: float
 
     @property
@@ -279,6 +276,11 @@ class LaplaceLoss(LossLaw):
     def is_pure(self) -> bool:
         """Always: no loss is above epsilon."""
         return True
+
+
+@dataclass(frozen=True)
+class LaplaceLoss(_AtomsAtBothEnds):
+    """Laplace noise: the loss lies in [-epsilon, epsilon] with atoms at both ends."""
 
     @property
     def deviation(self) -> float:
@@ -304,30 +306,8 @@ class LaplaceLoss(LossLaw):
 
 
 @dataclass(frozen=True)
-class ResponseLoss(LossLaw):
+class ResponseLoss(_AtomsAtBothEnds):
     """Randomized response: the loss is epsilon with probability e^epsilon / (1 + e^epsilon), otherwise -epsilon."""
-
-    epsilon: float
-
-    @property
-    def lowest(self) -> float:
-        """The loss -epsilon, which an atom holds."""
-        return -self.epsilon
-
-    @property
-    def highest(self) -> float:
-        """The loss epsilon, which an atom holds."""
-        return self.epsilon
-
-    @property
-    def symmetric(self) -> bool:
-        """Always: both neighbours play the same part."""
-        return True
-
-    @property
-    def is_pure(self) -> bool:
-        """Always: no loss is above epsilon."""
-        return True
 
     @property
     def deviation(self) -> float:
@@ -349,10 +329,8 @@ def loss_laws(events: Sequence[ReleaseEvent], adjacency: Adjacency) -> list[tupl
 
     Parameters
     ----------
-    events
-        The releases.
-    adjacency
-        How neighbours differ.
+    events, adjacency
+        The releases; how neighbours differ.
     """
     exact, laws = [], dict[LossLaw, int]()
     for event in events:

@@ -139,46 +139,6 @@ def inverse(strategy: Floats) -> Floats:
     return np.asarray(solve_triangular(strategy, np.eye(strategy.shape[0]), lower=True), dtype=np.float64)
 
 
-def bandwidth(strategy: Floats) -> int:
-    """Return the number of diagonals of a lower triangular matrix up to the lowest that is not 0, from 1.
-
-    The noise w = C^-1 z of round t follows from the last `bandwidth` - 1 noises and one draw,
-    w_t = (z_t - sum over s < t of C_ts w_s) / C_tt, so nobody has to keep more rounds than that; nor does who whitens,
-    (C r)_t = sum of C_ts r_s.
-
-    Examples
-    --------
-    >>> bandwidth(strategy_matrix(StrategyKind.BANDED, 10, 3))
-    3
-    """
-    rows, columns = np.nonzero(strategy)
-    return int(np.max(rows - columns, initial=0)) + 1
-
-
-def prefix_error(strategy: Floats, sensitivity: float) -> float:
-    """Return the root mean square error of the prefix sums over the rounds, at noise multiplier 1 of the whole.
-
-    With noise z of standard deviation sens(C) the prefix sums have error A C^-1 z, A the matrix of ones on and under
-    the diagonal: sens(C) ||A C^-1||_F / sqrt(k), in units of one contribution's sensitivity. Strategies that are
-    compared at it have equal privacy, whatever their scale. Independent noise has sqrt(m (k + 1) / 2), m the number of
-    participations.
-
-    Parameters
-    ----------
-    strategy
-        C, lower triangular.
-    sensitivity
-        sens(C) under the participation of the promise.
-
-    Examples
-    --------
-    >>> round(prefix_error(np.eye(100), 1.0), 4)
-    7.1063
-    """
-    error = np.cumsum(inverse(strategy), axis=0)
-    return sensitivity * float(np.linalg.norm(error)) / float(np.sqrt(strategy.shape[0]))
-
-
 def correlated_event(
     noise_multiplier: float, kind: StrategyKind, rounds: int, bands: int, separation: int, participations: int
 ) -> ReleaseEvent:

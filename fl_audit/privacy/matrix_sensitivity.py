@@ -17,8 +17,7 @@ from scipy.linalg import toeplitz
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError, require
 
-LARGEST_ENUMERATION = 100_000
-"""Sets of rounds up to which a sensitivity is found by trying all of them."""
+LARGEST_ENUMERATION = 100_000  # sets of rounds up to which a sensitivity is found by trying all of them
 
 _CHUNK = 4096
 

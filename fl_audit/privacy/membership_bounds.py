@@ -19,8 +19,7 @@ from fl_audit.privacy.gaussian import require_delta, require_epsilon
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.scores import gaussian_advantage
 
-_LARGEST_EXPONENT = 709.0
-"""Above it the exponential is no float64."""
+_LARGEST_EXPONENT = 709.0  # above it the exponential is no float64
 
 
 @dataclass(frozen=True)

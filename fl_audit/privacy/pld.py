@@ -37,14 +37,12 @@ FINE, COARSE, FINEST = 200, 40, 800
 """Grid points per standard deviation of one release's loss: for answers, for the first steps of a search, and for
 quantiles of laws that are cheap."""
 
-_SLACK_SHARE = 1e-3
-"""Share of a probability that is left to sums of losses beyond the slack."""
+_SLACK_SHARE = 1e-3  # share of a probability that is left to sums of losses beyond the slack
 
 _LARGEST_LOSS = 1e20
 _STAGED = 1000
 _LARGEST_GRID = 2**22
-_WIDEST_INTERVAL = 4e-3
-"""Of answers: with it an epsilon in the hundreds is right to a thousandth too."""
+_WIDEST_INTERVAL = 4e-3  # of answers: with it an epsilon in the hundreds is right to a thousandth too
 _LARGEST_STEP_GRID = 2**19
 
 

@@ -32,15 +32,6 @@ class PrivacyProfile:
     `Sensitivities.ADAPTIVE`. Beliefs under `Sensitivities.FIXED` are those of an insider who sees the releases
     themselves, with sensitivities as large as the events say.
 
-    Parameters
-    ----------
-    events
-        What is released; at least one event.
-    adjacency
-        How neighbours differ: the events' sensitivities refer to it.
-    prior
-        The insider's belief in the true data set before anything is seen, above 0 and below 1.
-
     Raises
     ------
     InputError
@@ -57,9 +48,9 @@ class PrivacyProfile:
     [0.864, 0.88]
     """
 
-    events: tuple[ReleaseEvent, ...]
-    adjacency: Adjacency
-    prior: float = 0.5
+    events: tuple[ReleaseEvent, ...]  # what is released; at least one event
+    adjacency: Adjacency  # how neighbours differ: the events' sensitivities refer to it
+    prior: float = 0.5  # the insider's belief in the true data set before anything is seen, above 0 and below 1
 
     def __post_init__(self) -> None:
         require(len(self.events) > 0, "events are empty: accepted is at least one release")

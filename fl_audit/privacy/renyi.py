@@ -14,7 +14,7 @@ from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.arrays import Floats
 from fl_audit.errors import InputError
 from fl_audit.privacy.events import ReleaseEvent, SampledGaussianRelease, exact_gaussian_mu
-from fl_audit.privacy.gaussian import gaussian_mu, require_delta, require_epsilon, require_mu
+from fl_audit.privacy.gaussian import require_delta, require_epsilon, require_mu
 
 RDP_CLASSIC_ORDERS = np.array([1 + tenth / 10 for tenth in range(1, 100)] + list(range(12, 64)), dtype=np.float64)
 """Renyi orders of `rdp-classic`: 1.1, 1.2, ..., 10.9 and 12, 13, ..., 63. The largest one sets the smallest epsilon."""
@@ -51,40 +51,13 @@ def rdp_classic_epsilon_mu(mu: float, delta: float) -> float:
     return float(np.min(orders * (mu * mu / 2) - math.log(delta) / (orders - 1)))
 
 
-def rdp_classic_epsilon(noise_multiplier: float, rounds: int, delta: float) -> float:
-    """Return epsilon of k rounds with noise multiplier z by the paper's accountant; see `rdp_classic_epsilon_mu`.
-
-    Parameters
-    ----------
-    noise_multiplier
-        z, from 1e-100 to 1e100.
-    rounds
-        k, from 1.
-    delta
-        Above 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
-
-    Examples
-    --------
-    >>> round(rdp_classic_epsilon(404.84, 30, 0.01), 5)
-    0.08004
-    """
-    return rdp_classic_epsilon_mu(gaussian_mu(noise_multiplier, rounds), delta)
-
-
 def rdp_classic_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu that `rdp_classic_epsilon_mu` accounts with at most epsilon; closed form over the orders.
 
     Parameters
     ----------
-    epsilon
-        Above ln(1/delta) / 62.
-    delta
-        Above 0 and below 1.
+    epsilon, delta
+        Above ln(1/delta) / 62; above 0 and below 1.
 
     Raises
     ------
@@ -208,10 +181,8 @@ def classic_conversion(divergences: Floats, delta: float) -> float:
 
     Parameters
     ----------
-    divergences
-        eps_RDP at each of `RDP_CLASSIC_ORDERS`.
-    delta
-        Above 0 and below 1.
+    divergences, delta
+        eps_RDP at each of `RDP_CLASSIC_ORDERS`; above 0 and below 1.
     """
     require_delta(delta)
     return float(np.min(divergences - math.log(delta) / (RDP_CLASSIC_ORDERS - 1)))
@@ -229,10 +200,8 @@ def improved_conversion(divergences: Floats, delta: float) -> float:
 
     Parameters
     ----------
-    divergences
-        eps_RDP at each of `RDP_ORDERS`.
-    delta
-        Above 0 and below 1.
+    divergences, delta
+        eps_RDP at each of `RDP_ORDERS`; above 0 and below 1.
     """
     require_delta(delta)
     return max(0.0, float(np.min(divergences + _improved_overhead(delta))))

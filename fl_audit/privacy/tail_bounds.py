@@ -51,12 +51,8 @@ def log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, proba
 
     Parameters
     ----------
-    events
-        The releases.
-    adjacency
-        How neighbours differ.
-    probability
-        Above 0 and below 1.
+    events, adjacency, probability
+        The releases; how neighbours differ; above 0 and below 1.
     """
     mu, pure = _unsampled(events)
     unsampled = pure + (gaussian_log_odds_bound(mu, probability, Sensitivities.ADAPTIVE) if mu > 0 else 0.0)

@@ -41,18 +41,10 @@ class EpsilonTarget:
 
 @dataclass(frozen=True)
 class ReconstructionTarget:
-    """An attacker names the right one of equally likely records with at most a probability.
+    """An attacker names the right one of equally likely records with at most a probability."""
 
-    Parameters
-    ----------
-    probability
-        Above `chance` and below 1.
-    candidates
-        How many records are equally likely, a whole number from 2.
-    """
-
-    probability: float
-    candidates: int = defaults.CANDIDATES
+    probability: float  # above `chance` and below 1
+    candidates: int = defaults.CANDIDATES  # how many records are equally likely, a whole number from 2
 
     def __post_init__(self) -> None:
         whole = math.isfinite(self.candidates) and self.candidates >= 2 and int(self.candidates) == self.candidates
@@ -67,17 +59,10 @@ class ReconstructionTarget:
 
 @dataclass(frozen=True)
 class SinglingOutTarget:
-    """An attacker's description, which fits few of the population, fits the target with at most a probability.
+    """An attacker's description, which fits few of the population, fits the target with at most a probability."""
 
-    Parameters
-    ----------
-    probability
-        Above `population_share` and below 1.
-    population_share
-        Share of the population that the description fits, above 0 and below 1.
-    """
-
-    probability: float
+    probability: float  # above `population_share` and below 1
+    # Share of the population that the description fits, above 0 and below 1.
     population_share: float = defaults.POPULATION_SHARE
 
     def __post_init__(self) -> None:

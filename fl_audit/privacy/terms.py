@@ -17,26 +17,16 @@ if TYPE_CHECKING:
 class TrainingTerms:
     """Rounds of Gaussian noise, and between which neighbours it hides.
 
-    Parameters
-    ----------
-    adjacency
-        How neighbours differ, or the name of it.
-    noise_multiplier
-        Standard deviation of the noise over the sensitivity of the sum, above 0.
-    rounds
-        At least 1.
-    sampling_rate
-        Probability with which a unit takes part in a round, above 0 and up to 1: its cohort over all.
-
     Raises
     ------
     InputError
         If a number is out of its range or the adjacency is unknown.
     """
 
-    adjacency: Adjacency
-    noise_multiplier: float
-    rounds: int
+    adjacency: Adjacency  # how neighbours differ, or the name of it
+    noise_multiplier: float  # standard deviation of the noise over the sensitivity of the sum, above 0
+    rounds: int  # at least 1
+    # Probability with which a unit takes part in a round, above 0 and up to 1: its cohort over all.
     sampling_rate: float = defaults.SAMPLING_RATE
 
     if TYPE_CHECKING:  # A name will do.

@@ -132,10 +132,8 @@ class Picture(Generic[N]):
 
         Parameters
         ----------
-        numbers
-            What the picture shows.
-        contents
-            What the report is drawn from.
+        numbers, contents
+            What the picture shows; what the report is drawn from.
         """
         figure = report_figure(self.height)
         self.draw(figure, numbers, contents)

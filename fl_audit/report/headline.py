@@ -16,7 +16,7 @@ from fl_audit.report.law_words import not_private_label
 from fl_audit.report.sections.insider import advantage_row
 from fl_audit.report.sections.released_model import beside_text
 from fl_audit.report.sections.verdict import verdict_of, worlds_needed_text
-from fl_audit.report.tests_table import OF_NOISE, ToldTest, broken_tests, p_as_chance
+from fl_audit.report.tests_table import OF_NOISE, ToldTest, ToldTests, p_as_chance
 from fl_audit.report.wording import number_text, percent
 
 LARGE_DELTA = 0.5
@@ -34,7 +34,7 @@ class Fact:
 
 def facts_of(contents: RunContents) -> tuple[Fact, Fact, Fact]:
     """Return the three numbers of the first screen: those of what broke come first where the promise was broken."""
-    broken = broken_tests(verdict_of(contents).judgement, contents.words)
+    broken = ToldTests(verdict_of(contents).judgement, contents.words).broken
     if broken:
         return _broken(broken[0]), _insider(contents), _shown(contents)
     return _promised(contents), _insider(contents), _model(contents)
@@ -115,7 +115,7 @@ def next_step(contents: RunContents) -> str:
     numbers = verdict_of(contents)
     match numbers.verdict:
         case Verdict.VIOLATED:
-            cause = broken_tests(numbers.judgement, contents.words)[0].remedy
+            cause = ToldTests(numbers.judgement, contents.words).broken[0].remedy
             return f"Hand out none of these models. {cause} Then audit again."
         case Verdict.INCONCLUSIVE:
             found = numbers.judgement

@@ -11,7 +11,7 @@ from fl_audit.evidence.live import LiveNumbers
 from fl_audit.report.banner import verdict_banner
 from fl_audit.report.headline import Fact
 from fl_audit.report.page.first_screen import fact_html
-from fl_audit.report.page.markup import html_table
+from fl_audit.report.page.markup import page_table
 from fl_audit.report.page.shell import html_page
 from fl_audit.report.wording import number_text, one_in, percent, plural
 from fl_audit.whole_files import whole_file
@@ -123,7 +123,7 @@ def _table(numbers: LiveNumbers) -> str:
     columns = ("whole rounds", "mu of a round, at least", "epsilon of the training, at least", "breaks the promise")
     at_most = f"a kept promise fails any of them in at most {one_in(FAMILY_LEVEL)} trainings"
     title = f"Looks that were declared beforehand: {at_most}"
-    return html_table(columns, rows, numbers=(1, 2), title=title)
+    return page_table(columns, rows, numbers=(1, 2), title=title)
 
 
 def _cells(found: OneRunFinding) -> tuple[str, str]:

@@ -21,8 +21,7 @@ from fl_audit.errors import require
 _FORMATS = (".png", ".pdf", ".svg")
 
 WIDTH = 7.6
-REPORT_WIDTH = 5.2
-"""Of a report's figures: on a phone their words are as large as those around them."""
+REPORT_WIDTH = 5.2  # of a report's figures: on a phone their words are as large as those around them
 HEIGHT = 4.3
 DOTS_PER_INCH = 150
 
@@ -34,11 +33,9 @@ MUTED = "#5c5c5c"
 GRID = "#dddddd"
 PALE = "#e9e9e9"
 
-_CHARACTERS = 56
-"""So many of the usual letters fit beside each other in a report's figure."""
+_CHARACTERS = 56  # so many of the usual letters fit beside each other in a report's figure
 _SHORT_LABEL = 22
-_LINE = 0.19
-"""Height of a line of a legend, in inches."""
+_LINE = 0.19  # height of a line of a legend, in inches
 
 
 @dataclass(frozen=True)
@@ -202,10 +199,8 @@ def draw_intervals(axes: Axes, rows: Sequence[IntervalRow]) -> None:
 
     Parameters
     ----------
-    axes
-        What to draw in.
-    rows
-        From the bottom up.
+    axes, rows
+        What to draw in; from the bottom up.
     """
     for height, row in enumerate(rows):
         axes.plot([row.low, row.high], [height, height], "-", color=row.colour, linewidth=2.4)
@@ -222,14 +217,8 @@ def draw_limit(axes: Axes, value: float, label: str, line: str = "-.") -> None:
 
     Parameters
     ----------
-    axes
-        What to draw in.
-    value
-        Where the line stands.
-    label
-        What the legend says of it.
-    line
-        A line style of matplotlib.
+    axes, value, label, line
+        What to draw in; where the line stands; what the legend says of it; a line style of matplotlib.
     """
     axes.axvline(value, color=INK, linestyle=line, linewidth=1.8, label=label)
 

@@ -131,57 +131,55 @@ def title_of(name: TestName, unit: UnitWords) -> str:
 
     Parameters
     ----------
-    name
-        Of the test.
-    unit
-        How the report names what is protected.
+    name, unit
+        Of the test; how the report names what is protected.
     """
     return capital(TEST_WORDS[name].title.format(**_names(unit)))
 
 
-def told_tests(found: Judgement | None, unit: UnitWords) -> tuple[ToldTest, ...]:
-    """Return every test that was made, in the order of their declaration; none where nothing was judged.
+@dataclass(frozen=True)
+class ToldTests:
+    """All tests of a run in words; there are none where nothing was judged."""
 
-    Parameters
-    ----------
-    found
-        What the tests say together; None where nothing was judged.
-    unit
-        How the report names what is protected.
-    """
-    return () if found is None else tuple(ToldTest(test, unit) for test in found.tests)
+    found: Judgement | None  # what the tests say together
+    unit: UnitWords  # how the report names what is protected
+
+    @property
+    def each(self) -> tuple[ToldTest, ...]:
+        """Every test that was made, in the order of their declaration."""
+        return () if self.found is None else tuple(ToldTest(test, self.unit) for test in self.found.tests)
+
+    @property
+    def broken(self) -> tuple[ToldTest, ...]:
+        """The tests that refute the promise, the one to lead with first, then as a kept promise explains them.
+
+        Noise that depends on the secret is no matter of degree, so it leads even where another test is clearer, but for
+        noise that is missing.
+        """
+        ordered = sorted((told for told in self.each if told.test.violated), key=_chance)
+        about_secret = [told for told in ordered if told.test.name.is_about_secret]
+        missing = any(told.test.name in OF_NOISE for told in ordered)
+        first = (about_secret if about_secret and not missing else ordered)[:1]
+        return (*first, *(told for told in ordered if told not in first))
+
+    @property
+    def missing(self) -> tuple[tuple[str, str], ...]:
+        """The tests that this run could not make, each with the reason."""
+        missing = () if self.found is None else self.found.not_offered
+        return tuple((title_of(name, self.unit), MISSING_WORDS[reason]) for name, reason in missing)
+
+    @property
+    def cells(self) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+        """Columns and rows of the table of all tests."""
+        return _COLUMNS, tuple(
+            (told.title, "BROKEN" if told.test.violated else "kept", told.measured, told.promised, told.limit or DASH,
+             p_text(told.test.p_value), f"{told.test.level:.3g}")
+            for told in self.each
+        )  # fmt: skip
 
 
-def broken_tests(found: Judgement | None, unit: UnitWords) -> tuple[ToldTest, ...]:
-    """Return the tests that refute the promise, the one to lead with first, then as a kept promise explains them.
-
-    Noise that depends on the secret is no matter of degree, so it leads even where another test is clearer, but for
-    noise that is missing.
-
-    Parameters
-    ----------
-    found, unit
-        As for `told_tests`.
-    """
-    if found is None or not found.broken:
-        return ()
-    about_secret = [test for test in found.broken if test.name.is_about_secret]
-    missing = any(test.name in OF_NOISE for test in found.broken)
-    ordered = sorted(found.broken, key=lambda test: test.p_value / test.level)
-    first = min(about_secret if about_secret and not missing else ordered, key=lambda test: test.p_value / test.level)
-    return tuple(ToldTest(test, unit) for test in (first, *(test for test in ordered if test is not first)))
-
-
-def missing_rows(found: Judgement | None, unit: UnitWords) -> tuple[tuple[str, str], ...]:
-    """Return the tests that this run could not make, each with the reason.
-
-    Parameters
-    ----------
-    found, unit
-        As for `told_tests`.
-    """
-    missing = () if found is None else found.not_offered
-    return tuple((title_of(name, unit), MISSING_WORDS[reason]) for name, reason in missing)
+def _chance(told: ToldTest) -> float:
+    return told.test.p_value / told.test.level
 
 
 def p_text(p_value: float) -> str:
@@ -194,18 +192,3 @@ def p_text(p_value: float) -> str:
 def p_as_chance(p_value: float) -> str:
     """Return how rarely a kept promise shows so much, the way people say it."""
     return f"< {one_in(1e-9)}" if p_value < 1e-9 else one_in(float(f"{p_value:.1g}"))
-
-
-def cells_of(found: Judgement | None, unit: UnitWords) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Return columns and rows of the table of all tests.
-
-    Parameters
-    ----------
-    found, unit
-        As for `told_tests`.
-    """
-    return _COLUMNS, tuple(
-        (told.title, "BROKEN" if told.test.violated else "kept", told.measured, told.promised, told.limit or DASH,
-         p_text(told.test.p_value), f"{told.test.level:.3g}")
-        for told in told_tests(found, unit)
-    )  # fmt: skip

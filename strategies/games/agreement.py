@@ -35,54 +35,30 @@ class Contribution(StrEnum):
 class Agreement:
     """What an audit of a Flower app in place is agreed to be.
 
-    Parameters
-    ----------
-    claim
-        What the app claims; its rounds are those of a game, whatever the app's own training has.
-    games
-        How many games are played.
-    directory
-        Where they are kept, in a directory of their own for every app and every version of its code and of these
-        settings: a run that finds some there plays the others.
-    contribution
-        What the target's client sends where it takes part. None is OWN; the first games try it in turn with CRAFTED
-        under Flower's wrappers that clip on the server, else with WHOLE where the model has whole numbers or switches
-        beside others, and all others play the one that told more.
-    numbers
-        Whether the claim covers the numbers that clients report.
-    replies
-        What the arrays in replies are.
-    observer
-        Who looks: another client, who sees releases, or the server, who sees what the target's client sends.
-    target
-        The partition of the target's client.
-    length
-        Length of a crafted update, above 0.
-    games_per_run
-        Most games that one run of the app plays; None for all.
-    confidence
-        Probability with which a claim that holds is not called violated, above 0.5 and below 1.
-    seed
-        Of the games; None draws a secret one.
-
     Raises
     ------
     InputError
         If a number is out of its range, or an update is crafted where the claim is about records.
     """
 
-    claim: StatedClaim
-    games: int = 220
+    claim: StatedClaim  # what the app claims; its rounds are those of a game, whatever the app's own training has
+    games: int = 220  # how many games are played
+    # Where they are kept, in a directory of their own for every app and every version of its code and of these
+    # settings: a run that finds some there plays the others.
     directory: Path = Path("fl-audit-games")
+    # What the target's client sends where it takes part. None is OWN; the first games try it in turn with CRAFTED under
+    # Flower's wrappers that clip on the server, else with WHOLE where the model has whole numbers or switches beside
+    # others, and all others play the one that told more.
     contribution: Contribution | None = None
-    numbers: Numbers = Numbers.KEPT
-    replies: Replies = Replies.MODELS
+    numbers: Numbers = Numbers.KEPT  # whether the claim covers the numbers that clients report
+    replies: Replies = Replies.MODELS  # what the arrays in replies are
+    # Who looks: another client, who sees releases, or the server, who sees what the target's client sends.
     observer: Observer = Observer.CLIENT
-    target: int = 0
-    length: float = 1000.0
-    games_per_run: int | None = None
-    confidence: float = 0.95
-    seed: int | None = None
+    target: int = 0  # the partition of the target's client
+    length: float = 1000.0  # length of a crafted update, above 0
+    games_per_run: int | None = None  # most games that one run of the app plays; None for all
+    confidence: float = 0.95  # probability with which a claim that holds is not called violated, above 0.5 and below 1
+    seed: int | None = None  # of the games; None draws a secret one
 
     def __post_init__(self) -> None:
         require(self.games > LESSONS, f"games are {self.games}: accepted are whole numbers from {LESSONS + 1}")

@@ -24,71 +24,39 @@ _WEIGHT = "num-examples"
 
 @dataclass(frozen=True)
 class Scene:
-    """What is fixed in a game.
+    """What is fixed in a game."""
 
-    Parameters
-    ----------
-    model
-        The initial model, by the names of its tensors.
-    rounds
-        How many rounds a game has.
-    target, watcher
-        The nodes of the client whose contribution differs, and of the one that looks, if there is one.
-    observer
-        Who looks.
-    difference
-        From the round, from 0, and what the target's client says that it has learned, to what the contributions under
-        D and D' differ by, shape (parameters,), as far as the observer knows it. What is looked at must not follow
-        from the coin.
-    sketch
-        Of the model's parameters, in the order of their names; None keeps them as they are.
-    note
-        What clients are told with their messages; None tells them nothing.
-    knows_others
-        Whether the observer knows what others contribute, and it may differ from game to game.
-    own
-        Returns what the watcher contributed last; None where what becomes of it is not looked at.
-    released_numbers
-        From what the strategy returned to the numbers that the claim covers, by name.
-    """
-
-    model: Arrays
-    rounds: int
+    model: Arrays  # the initial model, by the names of its tensors
+    rounds: int  # how many rounds a game has
+    # `target`, `watcher`: the nodes of the client whose contribution differs, and of the one that looks, if there is
+    # one.
     target: int
     watcher: int | None
-    observer: Observer
+    observer: Observer  # who looks
+    # From the round, from 0, and what the target's client says that it has learned, to what the contributions under D
+    # and D' differ by, shape (parameters,), as far as the observer knows it. What is looked at must not follow from the
+    # coin.
     difference: Callable[[int, Floats | None], Floats]
-    sketch: Sketch | None = None
-    note: Note | None = None
-    knows_others: bool = False
+    sketch: Sketch | None = None  # of the model's parameters, in the order of their names; None keeps them as they are
+    note: Note | None = None  # what clients are told with their messages; None tells them nothing
+    knows_others: bool = False  # whether the observer knows what others contribute, and it may differ from game to game
+    # Returns what the watcher contributed last; None where what becomes of it is not looked at.
     own: Callable[[], Floats] | None = None
+    # From what the strategy returned to the numbers that the claim covers, by name.
     released_numbers: Callable[[Result], Mapping[str, list[float]]] = lambda _: {}
 
 
 @dataclass
 class _Round:
-    """What was heard in a round; vectors have the shape (parameters,).
+    """What was heard in a round; vectors have the shape (parameters,)."""
 
-    Parameters
-    ----------
-    sent
-        The model that clients were sent.
-    asked
-        Nodes that were asked to train.
-    difference
-        What the target's client has learned.
-    reply, own
-        What arrived from the target's client and from the watcher, less what they were sent.
-    others
-        What arrived from others: weights and updates.
-    """
-
-    sent: Arrays
-    asked: set[int] = field(default_factory=set)
-    difference: Floats | None = None
+    sent: Arrays  # the model that clients were sent
+    asked: set[int] = field(default_factory=set)  # nodes that were asked to train
+    difference: Floats | None = None  # what the target's client has learned
+    # `reply`, `own`: what arrived from the target's client and from the watcher, less what they were sent.
     reply: Floats | None = None
     own: Floats | None = None
-    others: list[tuple[float, Floats]] = field(default_factory=list)
+    others: list[tuple[float, Floats]] = field(default_factory=list)  # what arrived from others: weights and updates
 
 
 class RollCall:

@@ -9,16 +9,7 @@ from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 
 from fl_audit.arrays import Floats
-from strategies.games.arrays import (
-    Arrays,
-    arrays_of,
-    base_of,
-    contribution,
-    flat,
-    record_of,
-    shapes_of,
-    with_names,
-)
+from strategies.games.arrays import Arrays, arrays_of, base_of, contribution, flat, record_of, shapes_of, with_names
 from strategies.games.files import apart, own_copy
 from strategies.games.fingerprint import client_fingerprint
 from strategies.games.notes import ANSWER, ClientAnswer, Deed, Note, Numbers, read_note

@@ -63,25 +63,15 @@ class Others(Enum):
 
 @dataclass(frozen=True)
 class Stage:
-    """Where a kind of game is played.
+    """Where a kind of game is played."""
 
-    Parameters
-    ----------
-    name
-        By which it is called; empty for the usual one.
-    others
-        How the other clients' contributions lie; IDENTICAL leaves them to the kind of game.
-    clients
-        How many clients there are; None for as many as the subject has. Strategies that are made for a fixed number
-        are not played with another one.
-    model
-        Which parameters the model has; None leaves it to the kind of game.
-    """
-
-    name: str = ""
+    name: str = ""  # by which it is called; empty for the usual one
+    # How the other clients' contributions lie; IDENTICAL leaves them to the kind of game.
     others: Others = Others.IDENTICAL
+    # How many clients there are; None for as many as the subject has. Strategies that are made for a fixed number are
+    # not played with another one.
     clients: int | None = None
-    model: Model | None = None
+    model: Model | None = None  # which parameters the model has; None leaves it to the kind of game
 
     @property
     def words(self) -> str:
@@ -116,78 +106,35 @@ class Schedule(Enum):
 
 @dataclass(frozen=True)
 class Part:
-    """What one client contributes.
+    """What one client contributes."""
 
-    Parameters
-    ----------
-    direction
-        Where its update points.
-    length
-        Length of the update, as a multiple of the clipping norm.
-    examples
-        Number of examples that it names.
-    loss
-        A metric that it reports.
-    evaluation
-        The same metric, where it is asked to evaluate.
-    form
-        Form of its reply.
-    """
-
-    direction: Direction = Direction.NOWHERE
-    length: float = 1.0
-    examples: int = 10
-    loss: float = 1.0
-    evaluation: float = 1.0
-    form: ReplyForm = ReplyForm.PLAIN
+    direction: Direction = Direction.NOWHERE  # where its update points
+    length: float = 1.0  # length of the update, as a multiple of the clipping norm
+    examples: int = 10  # number of examples that it names
+    loss: float = 1.0  # a metric that it reports
+    evaluation: float = 1.0  # the same metric, where it is asked to evaluate
+    form: ReplyForm = ReplyForm.PLAIN  # form of its reply
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of game.
+    """A kind of game."""
 
-    Parameters
-    ----------
-    name
-        By which it is called.
-    words
-        What happens in it.
-    present, absent
-        What the target contributes under D and under D'. For claims about records this is the differing record, and
-        `absent` is a record only where the relation is replacement.
-    others
-        What everybody else contributes.
-    model
-        Which parameters there are.
-    schedule
-        In which rounds the target contributes.
-    relation
-        The relation for which these are neighbours; None for both.
-    units
-        For which units this is played.
-    is_malformed
-        Whether an input may be refused: an ordinary client would not send it.
-    is_beyond
-        Whether more than the clipping norm is sent.
-    least_rounds
-        Fewest rounds in which it says anything new.
-    stage
-        Where it is played.
-    """
-
-    name: str
-    words: str
+    name: str  # by which it is called
+    words: str  # what happens in it
+    # `present`, `absent`: what the target contributes under D and under D'. For claims about records this is the
+    # differing record, and `absent` is a record only where the relation is replacement.
     present: Part
     absent: Part = Part()
-    others: Part = Part(Direction.SECOND)
-    model: Model = Model.PLAIN
-    schedule: Schedule = Schedule.STEADY
-    relation: Relation | None = None
-    units: tuple[Unit, ...] = (Unit.CLIENT,)
-    is_malformed: bool = False
-    is_beyond: bool = False
-    least_rounds: int = 1
-    stage: Stage = Stage()
+    others: Part = Part(Direction.SECOND)  # what everybody else contributes
+    model: Model = Model.PLAIN  # which parameters there are
+    schedule: Schedule = Schedule.STEADY  # in which rounds the target contributes
+    relation: Relation | None = None  # the relation for which these are neighbours; None for both
+    units: tuple[Unit, ...] = (Unit.CLIENT,)  # for which units this is played
+    is_malformed: bool = False  # whether an input may be refused: an ordinary client would not send it
+    is_beyond: bool = False  # whether more than the clipping norm is sent
+    least_rounds: int = 1  # fewest rounds in which it says anything new
+    stage: Stage = Stage()  # where it is played
 
     @property
     def plain_name(self) -> str:

@@ -20,26 +20,15 @@ _SIDE = 100
 
 
 class Template(NamedTuple):
-    """The model of a game.
+    """The model of a game."""
 
-    Parameters
-    ----------
-    arrays
-        The initial values, by name, in the order of their names; nobody may write to them.
-    first, second
-        Two orthogonal unit vectors over the trained tensors, zero elsewhere: no vector is moved by a usual update that
-        is a parameter without axes, a counter, a switch or a running statistic.
-    tensors
-        Name and slice of every tensor among the flattened parameters.
-    trained
-        Places of the trained parameters.
-    """
-
-    arrays: Arrays
+    arrays: Arrays  # the initial values, by name, in the order of their names; nobody may write to them
+    # `first`, `second`: two orthogonal unit vectors over the trained tensors, zero elsewhere: no vector is moved by a
+    # usual update that is a parameter without axes, a counter, a switch or a running statistic.
     first: Floats
     second: Floats
-    tensors: tuple[tuple[str, slice], ...]
-    trained: NDArray[np.int64]
+    tensors: tuple[tuple[str, slice], ...]  # name and slice of every tensor among the flattened parameters
+    trained: NDArray[np.int64]  # places of the trained parameters
 
     @property
     def size(self) -> int:

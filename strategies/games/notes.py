@@ -83,30 +83,14 @@ class Numbers(StrEnum):
 
 @dataclass(frozen=True)
 class Note:
-    """What a client is told with a message.
+    """What a client is told with a message."""
 
-    Parameters
-    ----------
-    game
-        Number of the game; 0 is the app's own training.
-    group
-        The group id that the message has without us.
-    deed
-        What the target's client sends; None for everybody else.
-    replies
-        What the arrays in replies are.
-    numbers
-        What becomes of numbers where nothing is contributed.
-    length
-        Length of crafted updates.
-    """
-
-    game: int
-    group: str = ""
-    deed: Deed | None = None
-    replies: Replies = Replies.MODELS
-    numbers: Numbers = Numbers.KEPT
-    length: float = 0.0
+    game: int  # number of the game; 0 is the app's own training
+    group: str = ""  # the group id that the message has without us
+    deed: Deed | None = None  # what the target's client sends; None for everybody else
+    replies: Replies = Replies.MODELS  # what the arrays in replies are
+    numbers: Numbers = Numbers.KEPT  # what becomes of numbers where nothing is contributed
+    length: float = 0.0  # length of crafted updates
 
     def to(self, group: str, is_target: bool) -> "Note":
         """Return the note for one client, on a message with a group id: only the target's is told a deed.
@@ -141,28 +125,15 @@ def read_note(message: Message) -> Note | None:
 
 @dataclass(frozen=True)
 class ClientAnswer:
-    """What a client says to the audit.
+    """What a client says to the audit."""
 
-    Parameters
-    ----------
-    partition
-        The number of its partition; None where the app has none.
-    update
-        What the target's client would have sent, less the model that it was sent, shape (parameters,); None from
-        everybody else.
-    has_record
-        Whether the client app asked which records it holds.
-    code
-        The fingerprint of what the client runs.
-    outside
-        Where it wrote in a game that could not be kept apart.
-    """
-
-    partition: int | None
+    partition: int | None  # the number of its partition; None where the app has none
+    # What the target's client would have sent, less the model that it was sent, shape (parameters,); None from
+    # everybody else.
     update: Floats | None = None
-    has_record: bool = False
-    code: str = ""
-    outside: tuple[str, ...] = ()
+    has_record: bool = False  # whether the client app asked which records it holds
+    code: str = ""  # the fingerprint of what the client runs
+    outside: tuple[str, ...] = ()  # where it wrote in a game that could not be kept apart
 
     def record(self) -> ConfigRecord:
         """Return the answer as a record of a reply."""

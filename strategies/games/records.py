@@ -8,24 +8,15 @@ from typing import Any
 
 from strategies.games.notes import Deed
 
-DIFFERING = 0
-"""Place of the differing record in the shard of the target's client."""
+DIFFERING = 0  # place of the differing record in the shard of the target's client
 
 
 @dataclass
 class Shard:
-    """What a client does with its records while it answers a message.
+    """What a client does with its records while it answers a message."""
 
-    Parameters
-    ----------
-    deed
-        What it sends; None where everything is as ever.
-    was_asked
-        Whether the app asked which records it holds.
-    """
-
-    deed: Deed | None = None
-    was_asked: bool = False
+    deed: Deed | None = None  # what it sends; None where everything is as ever
+    was_asked: bool = False  # whether the app asked which records it holds
 
 
 _shard: ContextVar[Shard | None] = ContextVar("shard", default=None)

@@ -18,18 +18,10 @@ from flwr.serverapp.strategy import Result, Strategy
 
 @dataclass(frozen=True)
 class Start:
-    """One call of `Strategy.start`.
+    """One call of `Strategy.start`."""
 
-    Parameters
-    ----------
-    strategy
-        The app's strategy.
-    arguments
-        What `start` is called with, by name.
-    """
-
-    strategy: Strategy
-    arguments: dict[str, Any]
+    strategy: Strategy  # the app's strategy
+    arguments: dict[str, Any]  # what `start` is called with, by name
 
     @property
     def model(self) -> ArrayRecord:

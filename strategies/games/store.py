@@ -28,24 +28,13 @@ Columns = tuple[tuple[str, slice], ...]
 
 @dataclass(frozen=True)
 class Campaign:
-    """The games of an audit, over any number of runs of the app.
+    """The games of an audit, over any number of runs of the app."""
 
-    Parameters
-    ----------
-    directory
-        Where they are kept.
-    games
-        How many were planned.
-    seed
-        The secret that the games follow.
-    contributions
-        What the target's client may send. Where there are several, the first games try them in turn, twenty each, and
-        all others play the one that told most in these.
-    """
-
-    directory: Path
-    games: int
-    seed: int
+    directory: Path  # where they are kept
+    games: int  # how many were planned
+    seed: int  # the secret that the games follow
+    # What the target's client may send. Where there are several, the first games try them in turn, twenty each, and all
+    # others play the one that told most in these.
     contributions: tuple[str, ...]
 
     @staticmethod

@@ -15,27 +15,16 @@ from fl_audit.errors import InputError, require
 from strategies.games.bridge import as_strategy
 from strategies.games.notes import Observer as Observer
 
-Mod = Callable[..., Message]
-"""A modifier of Flower's client app: of a message, a context and `call_next`."""
+Mod = Callable[..., Message]  # a modifier of Flower's client app: of a message, a context and `call_next`
 
 
 @dataclass(frozen=True)
 class LocalReply:
-    """What a client makes of its records in a round.
+    """What a client makes of its records in a round."""
 
-    Parameters
-    ----------
-    update
-        What its model is ahead of the model that it was sent, shape (parameters,).
-    examples
-        The number of examples that it names.
-    metrics
-        Other numbers that it sends.
-    """
-
-    update: Floats
-    examples: int
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    update: Floats  # what its model is ahead of the model that it was sent, shape (parameters,)
+    examples: int  # the number of examples that it names
+    metrics: Mapping[str, float] = field(default_factory=dict)  # other numbers that it sends
 
 
 Local = Callable[[Floats, int, np.random.Generator], LocalReply]
@@ -57,46 +46,29 @@ def clipped_sum(norm: float) -> Local:
 class Subject:
     """A strategy on trial, and how its clients behave.
 
-    Parameters
-    ----------
-    strategy
-        Makes a new strategy, of either of Flower's interfaces, as at the start of a run; it is called once a game. If
-        it takes an argument, that is the number of clients, and games with few and with many are played.
-    mods
-        Modifiers of the client app that belong to the mechanism, in Flower's order: the first is the outermost.
-    local
-        What clients do with their records, for claims about records; None for sums of clipped gradients.
-    clients
-        How many take part, at least 2.
-    norm
-        The clipping norm that the claim refers to, above 0.
-    is_clipped
-        Whether strategy or modifiers clip what clients send. If not, clients are trusted to keep the norm, and no
-        game sends more.
-    observer
-        Who looks.
-    model
-        The initial tensors of an app's own model, by name; None plays models that every strategy can bear.
-    weight
-        The metric under which clients name their number of examples.
-    metrics
-        Other metrics that the strategy asks for: clients report their loss under these names too.
-
     Raises
     ------
     InputError
         If a number is out of its range.
     """
 
+    # Makes a new strategy, of either of Flower's interfaces, as at the start of a run; it is called once a game. If it
+    # takes an argument, that is the number of clients, and games with few and with many are played.
     strategy: Callable[..., Strategy | OldStrategy]
+    # Modifiers of the client app that belong to the mechanism, in Flower's order: the first is the outermost.
     mods: tuple[Mod, ...] = ()
+    # What clients do with their records, for claims about records; None for sums of clipped gradients.
     local: Local | None = None
-    clients: int = 4
-    norm: float = 1.0
+    clients: int = 4  # how many take part, at least 2
+    norm: float = 1.0  # the clipping norm that the claim refers to, above 0
+    # Whether strategy or modifiers clip what clients send. If not, clients are trusted to keep the norm, and no game
+    # sends more.
     is_clipped: bool = True
-    observer: Observer = Observer.CLIENT
+    observer: Observer = Observer.CLIENT  # who looks
+    # The initial tensors of an app's own model, by name; None plays models that every strategy can bear.
     model: Mapping[str, NDArray[np.generic]] | None = None
-    weight: str = "num-examples"
+    weight: str = "num-examples"  # the metric under which clients name their number of examples
+    # Other metrics that the strategy asks for: clients report their loss under these names too.
     metrics: tuple[str, ...] = ()
 
     @property

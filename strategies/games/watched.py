@@ -158,20 +158,11 @@ class SafeEars:
 
 
 class Arrangement(NamedTuple):
-    """What is known of an audit before the app's own training.
+    """What is known of an audit before the app's own training."""
 
-    Parameters
-    ----------
-    audit
-        What was agreed.
-    contributions
-        What the target's client may send.
-    app, code
-        The name of the app, and the fingerprint of its strategy.
-    """
-
-    audit: Agreement
-    contributions: tuple[Contribution, ...]
+    audit: Agreement  # what was agreed
+    contributions: tuple[Contribution, ...]  # what the target's client may send
+    # `app`, `code`: the name of the app, and the fingerprint of its strategy.
     app: str
     code: str
 

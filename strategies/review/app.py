@@ -16,28 +16,15 @@ from strategies.review.stand_ins import StandIns
 
 @dataclass(frozen=True)
 class App:
-    """A Flower app.
+    """A Flower app."""
 
-    Parameters
-    ----------
-    name
-        Its name.
-    directory
-        Where it is.
-    server, client
-        `module:object` of its two parts; the client's is empty where it has none.
-    config
-        Its run configuration, flattened as Flower does.
-    nodes
-        How many clients its file says that a simulation has; None where it does not.
-    """
-
-    name: str
-    directory: Path
+    name: str  # its name
+    directory: Path  # where it is
+    # `server`, `client`: `module:object` of its two parts; the client's is empty where it has none.
     server: str
     client: str
-    config: dict[str, Any]
-    nodes: int | None
+    config: dict[str, Any]  # its run configuration, flattened as Flower does
+    nodes: int | None  # how many clients its file says that a simulation has; None where it does not
 
 
 def read_app(directory: Path) -> App:

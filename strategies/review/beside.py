@@ -17,34 +17,19 @@ class Aside(StrEnum):
     EVALUATION = "evaluation replies"
 
 
-NUMBERS = {
-    Aside.METRICS: "metrics",
-    Aside.EXAMPLES: "more examples than true",
-    Aside.EVALUATION: "evaluation",
-}
+NUMBERS = {Aside.METRICS: "metrics", Aside.EXAMPLES: "more examples than true", Aside.EVALUATION: "evaluation"}
 """The kind of game that is played for the sake of one of these alone, whatever is claimed."""
 
 
 @dataclass(frozen=True)
 class Leak:
-    """What games said of one thing beside the model.
+    """What games said of one thing beside the model."""
 
-    Parameters
-    ----------
-    aside
-        The thing.
-    is_played
-        Whether there were games about it.
-    share
-        The largest share of games that was guessed right, of those that told more than is allowed; None if none did.
-    by
-        What told.
-    """
-
-    aside: Aside
-    is_played: bool
+    aside: Aside  # the thing
+    is_played: bool  # whether there were games about it
+    # The largest share of games that was guessed right, of those that told more than is allowed; None if none did.
     share: float | None = None
-    by: str | None = None
+    by: str | None = None  # what told
 
 
 def leaks(trials: Sequence[Trial], kinds: Sequence[str]) -> tuple[Leak, ...]:

@@ -33,24 +33,12 @@ _ACCEPTED = "accepted is a ServerApp that starts a strategy (Strategy.start, Def
 
 @dataclass(frozen=True)
 class Caught:
-    """What an app would train with.
+    """What an app would train with."""
 
-    Parameters
-    ----------
-    start
-        Its strategy, and what it is started with; one of the old interface stands behind a bridge.
-    rounds
-        How many rounds.
-    mods
-        The modifiers of its clients, outermost first.
-    remarks
-        What could not be taken as it is.
-    """
-
-    start: Start
-    rounds: int
-    mods: tuple[PlayedMod, ...]
-    remarks: tuple[str, ...]
+    start: Start  # its strategy, and what it is started with; one of the old interface stands behind a bridge
+    rounds: int  # how many rounds
+    mods: tuple[PlayedMod, ...]  # the modifiers of its clients, outermost first
+    remarks: tuple[str, ...]  # what could not be taken as it is
 
 
 class _Started(BaseException):

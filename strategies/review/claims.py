@@ -18,32 +18,15 @@ _COUNT = ("num_sampled_clients", "cohort_size", "clients_per_round")
 
 @dataclass(frozen=True)
 class Stated:
-    """A claim, and where it comes from.
+    """A claim, and where it comes from."""
 
-    Parameters
-    ----------
-    claim
-        For as many rounds as a game has; None where nothing is claimed.
-    source
-        Where it was read, in words.
-    norm
-        The clipping norm that it refers to.
-    observer
-        Who looks.
-    clients
-        How many clients a round it is made for; None where it does not say.
-    is_of_reviewer
-        Whether it is not the app's own.
-    mu
-        The Gaussian-DP parameter of the noise in one round, where noise of a stated epsilon follows from it.
-    """
-
-    claim: StatedClaim | None
-    source: str
-    norm: float = 1.0
-    observer: Observer = Observer.CLIENT
-    clients: int | None = None
-    is_of_reviewer: bool = False
+    claim: StatedClaim | None  # for as many rounds as a game has; None where nothing is claimed
+    source: str  # where it was read, in words
+    norm: float = 1.0  # the clipping norm that it refers to
+    observer: Observer = Observer.CLIENT  # who looks
+    clients: int | None = None  # how many clients a round it is made for; None where it does not say
+    is_of_reviewer: bool = False  # whether it is not the app's own
+    # The Gaussian-DP parameter of the noise in one round, where noise of a stated epsilon follows from it.
     mu: float | None = None
 
 

@@ -22,21 +22,11 @@ NotedMods = Mapping[int, Sequence[Mod]]
 
 @dataclass(frozen=True)
 class PlayedMod:
-    """A modifier in the place where an app has it.
+    """A modifier in the place where an app has it."""
 
-    Parameters
-    ----------
-    mod
-        The modifier itself.
-    types
-        The message types that it is put around; None for all.
-    config
-        The run configuration of the app, which the contexts of games lack.
-    """
-
-    mod: Mod
-    types: frozenset[str] | None
-    config: UserConfig
+    mod: Mod  # the modifier itself
+    types: frozenset[str] | None  # the message types that it is put around; None for all
+    config: UserConfig  # the run configuration of the app, which the contexts of games lack
 
     def __call__(self, message: Message, context: Context, call_next: Callable[..., Message]) -> Message:
         """Answer a message, through the modifier if it is there for such messages."""

@@ -39,24 +39,12 @@ _USUAL_ROUNDS, _MOST_PARAMETERS = 3, 5_000_000
 
 
 class Plan(NamedTuple):
-    """Which games are played, and how many.
+    """Which games are played, and how many."""
 
-    Parameters
-    ----------
-    kinds
-        Their kinds.
-    rounds
-        Rounds of a game.
-    budget
-        Games.
-    words
-        How many, in words.
-    """
-
-    kinds: tuple[Kind, ...]
-    rounds: int
-    budget: Budget
-    words: str
+    kinds: tuple[Kind, ...]  # their kinds
+    rounds: int  # rounds of a game
+    budget: Budget  # games
+    words: str  # how many, in words
 
 
 class _Hurried(Room):

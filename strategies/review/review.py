@@ -33,50 +33,24 @@ _OF_MODEL, _OF_NUMBERS = 0.75, 0.85
 
 @dataclass(frozen=True)
 class Review:
-    """What came of an app.
+    """What came of an app."""
 
-    Parameters
-    ----------
-    app
-        Its name.
-    stated
-        What it claims.
-    verdict
-        On the claim, or that there is none.
-    rounds, played_rounds
-        Rounds of the app and of a game.
-    nodes, asked
-        How many clients the app sees, and how many it asks in a round to train and to evaluate.
-    parameters
-        Parameters of its own model; None if games were not played on it.
-    kinds
-        The kinds of games that were played on the model.
-    budget
-        How many games tried the best leads, in words.
-    trial
-        Of the model that is released.
-    beside
-        Of the numbers beside it; None where the server looks, who sees them all.
-    leaks
-        What told beside the model.
-    remarks
-        What could not be taken as it is, or not seen.
-    """
-
-    app: str
-    stated: Stated
-    verdict: Verdict
+    app: str  # its name
+    stated: Stated  # what it claims
+    verdict: Verdict  # on the claim, or that there is none
+    # `rounds`, `played_rounds`: rounds of the app and of a game.
     rounds: int
     played_rounds: int
+    # `nodes`, `asked`: how many clients the app sees, and how many it asks in a round to train and to evaluate.
     nodes: int
     asked: dict[str, int]
-    parameters: int | None
-    kinds: tuple[str, ...]
-    budget: str
-    trial: Trial
-    beside: Trial | None
-    leaks: tuple[Leak, ...]
-    remarks: tuple[str, ...]
+    parameters: int | None  # parameters of its own model; None if games were not played on it
+    kinds: tuple[str, ...]  # the kinds of games that were played on the model
+    budget: str  # how many games tried the best leads, in words
+    trial: Trial  # of the model that is released
+    beside: Trial | None  # of the numbers beside it; None where the server looks, who sees them all
+    leaks: tuple[Leak, ...]  # what told beside the model
+    remarks: tuple[str, ...]  # what could not be taken as it is, or not seen
 
 
 def review(directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None) -> Review:

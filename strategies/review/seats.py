@@ -7,8 +7,7 @@ from flwr.serverapp import Grid
 
 from strategies.games.grid import FIRST_NODE
 
-USUAL_NODES = 10
-"""Clients of a simulation of Flower's unless another number is named."""
+USUAL_NODES = 10  # clients of a simulation of Flower's unless another number is named
 
 
 class Seated(Grid):

@@ -201,8 +201,7 @@ def test_filters_are_those_of_a_convolution_over_the_gradient() -> None:
     }
     rule = WhiteBoxRule(frozenset({WhiteBoxPart.GRADIENT}), filters=4)
     networks = _Networks.initial(rule, shown, torch.Generator().manual_seed(0))
-    bias = features.signals[..., np.newaxis]
-    gradients = torch.from_numpy(np.concatenate([features.weight_gradients(), bias], axis=-1))
+    gradients = shown["signals"].unsqueeze(-1) * shown["inputs"].unsqueeze(-2)  # of the weight and of the bias
     for world in range(2):
         kernel = networks.weights["filters"][world].permute(2, 0, 1).unsqueeze(2)  # filters, releases, 1, ins
         expected = torch.conv2d(gradients[world], kernel).flatten(1)

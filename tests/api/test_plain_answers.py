@@ -22,10 +22,7 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
         fa.epsilon_star,
         {"member_losses": LOSSES, "population_losses": 2 * LOSSES, "delta": 1e-3, "confidence": 0.95},
     ),
-    "one_run_bound": (
-        fa.one_run_bound,
-        {"scores": SCORES, "coins": SCORES >= 30, "delta": 1e-5, "confidence": 0.95},
-    ),
+    "one_run_bound": (fa.one_run_bound, {"scores": SCORES, "coins": SCORES >= 30, "delta": 1e-5, "confidence": 0.95}),
     "gaussian_rounds": (fa.gaussian_rounds, {"noise_multiplier": 5.0, "rounds": 30, "sampling_rate": 0.5}),
     "laplace": (fa.LaplaceRelease, {"sensitivity": 1.0, "scale": 2.0, "count": 3}),
 }

@@ -14,13 +14,7 @@ from fl_audit.canaries.bounds import bound_of_guesses
 from fl_audit.canaries.guesses import Guesses, guesses_of_scores
 from fl_audit.canaries.methods import OneRunMethod
 from fl_audit.canaries.steinke import one_run_p_value, steinke_epsilon
-from fl_audit.canaries.tradeoff import (
-    approximate_inverse,
-    gaussian_inverse,
-    is_possible,
-    tradeoff_epsilon,
-    tradeoff_mu,
-)
+from fl_audit.canaries.tradeoff import approximate_inverse, gaussian_inverse, is_possible, tradeoff_epsilon, tradeoff_mu
 from fl_audit.errors import InputError
 from fl_audit.evidence.membership.relative_tradeoff import relative_tradeoff
 

@@ -95,11 +95,7 @@ def released(training: Training, seed: int) -> tuple[np.ndarray, np.ndarray, np.
 def test_scores_drawn_without_vectors_have_the_law_of_whole_vectors() -> None:
     training = Training(canaries=6, rounds=60, clients=30, dimension=400, decoys=6)
     whole, drawn = released(training, 1), [training.scores(np.random.default_rng(s)) for s in range(20)]
-    for part in (
-        lambda one: one[0][one[1]],
-        lambda one: one[0][~one[1]],
-        lambda one: one[2].ravel(),
-    ):
+    for part in (lambda one: one[0][one[1]], lambda one: one[0][~one[1]], lambda one: one[2].ravel()):
         assert ks_2samp(part(whole), np.concatenate([part(one) for one in drawn])).pvalue > ALARM
 
 

@@ -11,10 +11,7 @@ from fl_audit.data.catalogue import DataSpec, available, load_source
 from fl_audit.data.idx import read_idx
 from fl_audit.errors import InputError
 
-MNIST = (
-    ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
-    ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
-)
+MNIST = (("train-images-idx3-ubyte", "train-labels-idx1-ubyte"), ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"))
 Write = Callable[[Path, np.ndarray], Path]
 
 

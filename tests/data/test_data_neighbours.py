@@ -102,11 +102,7 @@ def test_a_pair_of_any_rank_is_found_though_few_pairs_are_kept(
 
 @settings(max_examples=200, deadline=None)
 @given(
-    inside=rows,
-    measure=st.sampled_from(FLAT),
-    farthest=st.booleans(),
-    share=st.floats(0, 1),
-    block=st.integers(1, 400),
+    inside=rows, measure=st.sampled_from(FLAT), farthest=st.booleans(), share=st.floats(0, 1), block=st.integers(1, 400)
 )
 def test_totals_and_ranked_records_follow_from_the_sums_over_the_others(
     inside: Rows, measure: Dissimilarity, farthest: bool, share: float, block: int

@@ -183,6 +183,6 @@ HELD_BACK: dict[str, tuple[bool, Breach]] = {
 """Breaches that were thought of before the features, and not looked at until these were done."""
 
 UNSEEN: dict[str, tuple[bool, Breach]] = {
-    "every third sign is the product of the two before under D'": (False, _triples),
+    "every third sign is the product of the two before under D'": (False, _triples)
 }
 """What no feature looks at: dependence of three coordinates of which any two are independent."""

@@ -1,4 +1,4 @@
-"""The audited auditor, quickly; the full table is `python -m experiments.benchmarks.auditor`."""
+"""The audited auditor: bounds beside the truth; worst settings are those of `experiments.studies.coverage`."""
 
 import math
 from collections.abc import Callable
@@ -9,36 +9,51 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.stats import binom, norm
 
-from experiments.benchmarks.auditor import MECHANISMS, KnownMechanism, audit, subsampled_gaussian
+from experiments.studies.known_mechanisms import MECHANISMS, KnownMechanism, gaussian, subsampled_gaussian
+from fl_audit.arrays import Floats
 from fl_audit.evidence.bounds import lower_bounds
+from fl_audit.evidence.bounds.lower_bounds import epsilon_lower_bound
 from fl_audit.evidence.bounds.methods import BoundMethod
 from fl_audit.evidence.bounds.split import ScorePart, ScoreSplit, split_scores
 
 RUNS = 160
-"""At this number a promised bound shows more than 20 false certificates with probability below 1e-4."""
+MOST = int(binom.ppf(1 - 1e-4, RUNS, 0.05))
+"""A promised bound shows more false certificates than these with probability below 1e-4."""
 
 
+def shares(mechanism: KnownMechanism, method: BoundMethod, runs: int, scores: int, seed: int) -> Floats:
+    """Return the bounds of so many runs over the truth, or over 1 where that is 0."""
+    draw = np.random.default_rng([seed, len(mechanism.name)])
+    found = [epsilon_lower_bound(*mechanism.draw(draw, scores), 1e-5, 0.95, method) for _ in range(runs)]
+    if method is not BoundMethod.BAYES and method not in mechanism.holds:
+        assert sum("certify too much" in " ".join(one.warnings) for one in found) > 0.3 * runs
+    return np.array([one.epsilon for one in found]) / (mechanism.epsilon(1e-5) or 1.0)
+
+
+@pytest.mark.parametrize("method", sorted(BoundMethod))
 @pytest.mark.parametrize(
     "mechanism",
     [pytest.param(one, id=one.name, marks=[pytest.mark.long] * (one.name != "Gaussian, mu = 1")) for one in MECHANISMS],
 )
-def test_no_promised_bound_exceeds_the_truth_too_often(mechanism: KnownMechanism) -> None:
-    """Fixed seed; at most 12 promised lines in all, so a sound auditor fails with probability below 0.001."""
-    lines = audit(mechanism, tuple(BoundMethod), RUNS, 300, np.random.default_rng([5, len(mechanism.name)]))
-    assert not [line for line in lines if line.too_many]
-    assert {line.method for line in lines if line.assumption_holds == "yes"} == {str(one) for one in mechanism.holds}
-    for line in lines:
-        if line.truth and line.assumption_holds == "yes":
-            assert 0 < line.share_of_truth < 1
-        if line.assumption_holds == "no":
-            assert line.warned > 0.3
+def test_no_promised_bound_exceeds_the_truth_too_often(mechanism: KnownMechanism, method: BoundMethod) -> None:
+    """Fixed seed; at most 13 promised lines in all, so sound bounds fail with probability below 0.0014."""
+    found, truth = shares(mechanism, method, RUNS, 300, 5), mechanism.epsilon(1e-5)
+    if method in mechanism.holds:
+        assert np.count_nonzero(found > (truth > 0)) <= MOST
+        assert truth == 0 or 0 < found.mean() < 1
 
 
 def test_what_errs_is_shown_to_err() -> None:
-    lines = audit(MECHANISMS[4], (BoundMethod.GAUSSIAN_SHIFT,), 20, 300, np.random.default_rng(6))
-    assert lines[0].false_rate == 1
-    assert lines[0].share_of_truth > 3
-    assert not lines[0].too_many
+    assert shares(MECHANISMS[4], BoundMethod.GAUSSIAN_SHIFT, 20, 300, 6).min() > 1
+
+
+@pytest.mark.parametrize(
+    ("method", "least"),
+    [(BoundMethod.GAUSSIAN_SHIFT, 0.85), (BoundMethod.GDP, 0.72), (BoundMethod.ORDER_STATISTIC, 0.26)],
+)
+def test_a_bound_shows_much_of_the_truth(method: BoundMethod, least: float) -> None:
+    """Mean bounds over the truth, Gaussian mechanism with mu = 1, 500 + 500 scores."""
+    assert shares(gaussian(1.0), method, 60, 500, 9).mean() > least
 
 
 @pytest.mark.parametrize("method", [BoundMethod.GDP, BoundMethod.ORDER_STATISTIC])
@@ -54,8 +69,7 @@ def test_an_auditor_that_does_not_pay_for_its_threshold_is_caught(
         return ScoreSplit(together, together, parts.values)
 
     monkeypatch.setattr(lower_bounds, "split_scores", all_in_both)
-    (line,) = audit(MECHANISMS[0], (method,), RUNS, 300, np.random.default_rng(7))
-    assert line.too_many
+    assert np.count_nonzero(shares(MECHANISMS[0], method, RUNS, 300, 7) > 0) > MOST
 
 
 def hockey_stick(p: Callable[[float], float], q: Callable[[float], float], epsilon: float, knots: list[float]) -> float:
@@ -88,7 +102,3 @@ def test_scores_are_the_log_likelihood_ratios() -> None:
         assert np.mean(np.exp(-one)) == pytest.approx(1, abs=0.02)
         if number != 1:  # heavy under subsampling: e^L has too large a variance
             assert np.mean(np.exp(zero)) == pytest.approx(1, abs=0.02)
-
-
-def test_the_line_knows_the_binomial_error() -> None:
-    assert binom.ppf(1 - 1e-4, RUNS, 0.05) == 20

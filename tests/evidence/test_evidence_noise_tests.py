@@ -50,9 +50,10 @@ def test_the_shares_of_the_family_add_up_to_its_level() -> None:
     assert all(name.level == FAMILY_LEVEL for name in alone)
 
 
-def test_p_values_are_uniform_under_the_claim() -> None:
+@pytest.mark.parametrize("runs", [120, pytest.param(400, marks=pytest.mark.long)])
+def test_p_values_are_uniform_under_the_claim(runs: int) -> None:
     """Kolmogorov-Smirnov at 1e-4 for each exact test; unions and counts: never too small."""
-    for name, values in p_values(400, worlds=8, rounds=16).items():
+    for name, values in p_values(runs, worlds=8, rounds=16).items():
         if name in NOT_RANDOM:
             assert (values == 1).all()
         else:
@@ -61,9 +62,9 @@ def test_p_values_are_uniform_under_the_claim() -> None:
             assert stats.kstest(values, "uniform").pvalue > 1e-4, name
 
 
-@pytest.mark.parametrize("noise", [1.05, pytest.param(3.0, marks=pytest.mark.long)])
-def test_noise_above_the_promise_violates_nothing(noise: float) -> None:
-    for name, values in p_values(200, seed=1, worlds=6, rounds=8, noise=noise).items():
+@pytest.mark.parametrize(("noise", "runs"), [(1.05, 60), pytest.param(3.0, 200, marks=pytest.mark.long)])
+def test_noise_above_the_promise_violates_nothing(noise: float, runs: int) -> None:
+    for name, values in p_values(runs, seed=1, worlds=6, rounds=8, noise=noise).items():
         assert stats.kstest(values, "uniform", alternative="greater").pvalue > 1e-4, name
 
 

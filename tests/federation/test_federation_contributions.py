@@ -13,7 +13,7 @@ from experiments.runs.local_engine import LocalGrid
 from fl_audit.game.game import load_game
 from fl_audit.game.seen import Made
 from fl_audit.protocol import Key, Record
-from fl_audit.worlds import WorldBatch, split_worlds
+from fl_audit.worlds import WorldBatch, remaining_batches
 from server.challenger import SeededChallenger
 from server.roll_call import call_the_roll
 from server.watched_grid import WatchedGrid
@@ -38,7 +38,7 @@ def begun(changes: Changes, small_plan: MakePlan) -> tuple[DPStrategy, Released,
     """Return a strategy after the first round was asked for, and the honest replies."""
     plan, released = small_plan(**changes), Released()
     game, grid = load_game(plan.public), LocalGrid(clients.app.build_app(), plan.public.clients, 60.0)
-    (batch,) = split_worlds(WORLDS, WORLDS)
+    (batch,) = remaining_batches(WORLDS, WORLDS, ())
     size = game.model.layout.size
     roster = call_the_roll(WatchedGrid(grid, 60.0), game)
     strategy = DPStrategy(plan.public, roster, SeededChallenger(0), [batch], size, 60.0, released)

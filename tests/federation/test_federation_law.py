@@ -40,13 +40,7 @@ CASES = (
     Quick(
         "mnist-cnn",
         10,
-        (
-            "data.records=40",
-            "data.clients=4",
-            "privacy.belief=",
-            "privacy.noise-multiplier=1",
-            "training.rounds=8",
-        ),
+        ("data.records=40", "data.clients=4", "privacy.belief=", "privacy.noise-multiplier=1", "training.rounds=8"),
         shown=(EXCHANGED, STALE),
     ),
 )

@@ -27,7 +27,7 @@ from fl_audit.evidence.star.loss_samples import loss_scores
 from fl_audit.game.game import Game, load_game
 from fl_audit.learning.stacked import StackedModel
 from fl_audit.protocol import Key, Query, Record
-from fl_audit.worlds import split_worlds
+from fl_audit.worlds import remaining_batches
 from server.app import build_server_app
 from server.results import BatchResult
 from strategies.errors import FederationError
@@ -48,7 +48,7 @@ class Kept:
 
 def play(plan: AuditPlan, client_app: ClientApp = clients.app.app) -> list[BatchResult]:
     kept = Kept()
-    batches = split_worlds(plan.config.audit.worlds, plan.config.run.worlds_per_batch or 1)
+    batches = remaining_batches(plan.config.audit.worlds, plan.config.run.worlds_per_batch or 1, ())
     run_locally(build_server_app(federation_plan(plan, batches), kept), client_app, plan.public.clients, 60.0)
     return kept.results
 

@@ -18,7 +18,7 @@ from experiments.runs.run import Parties, run_audit
 from fl_audit.game.game import load_game
 from fl_audit.game.seen import Made
 from fl_audit.protocol import Key, Query, Record
-from fl_audit.worlds import WorldBatch, split_worlds
+from fl_audit.worlds import WorldBatch, remaining_batches
 from server.challenger import SeededChallenger
 from server.roll_call import call_the_roll
 from server.watched_grid import WatchedGrid
@@ -85,7 +85,7 @@ def _strategy(small_plan: MakePlan, released: _Released) -> tuple[DPStrategy, Lo
     plan = small_plan()
     game = load_game(plan.public)
     grid = LocalGrid(clients.app.build_app(), plan.public.clients, 60.0)
-    batches = split_worlds(4, 2)
+    batches = remaining_batches(4, 2, ())
     size = game.model.layout.size
     strategy = DPStrategy(
         plan.public, call_the_roll(WatchedGrid(grid, 60.0), game), SeededChallenger(0), batches, size, 60.0, released

@@ -95,10 +95,7 @@ TABLE: dict[str, tuple[Spoil, str]] = {
     "no bytes": (raw(b""), "sent 'sum' as bytes that are no array"),
     "a pickle": (raw(b"\x93NUMPY\x01\x00\x46\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"), "no array"),
     "unknown source": (from_nowhere, "a reply came from node 4711, which nobody asked"),
-    "3e38 everywhere": (
-        values(lambda sums: np.full_like(sums, 3e38)),
-        "sent 'sum' of length ",
-    ),
+    "3e38 everywhere": (values(lambda sums: np.full_like(sums, 3e38)), "sent 'sum' of length "),
     "1e30 once": (values(lambda sums: sums + np.float32(1e30) * np.eye(*sums.shape, dtype=np.float32)), "of length 1e"),
     "a little too long": (
         values(lambda sums: 20.1 * sums / np.linalg.norm(sums, axis=1, keepdims=True)),

@@ -35,12 +35,7 @@ _CONFIDENCE = 0.999
 
 _GAME: dict[str, Any] = {"game": "membership", "worlds": 24, "insider": False, "targets": 20}
 _PROMISE: dict[str, Any] = {"belief": None, "epsilon": 4.0, "sensitivity": None}
-_NOTHING: dict[str, Any] = {
-    "belief": None,
-    "private": False,
-    "clipping-norm": None,
-    "sensitivity": None,
-}
+_NOTHING: dict[str, Any] = {"belief": None, "private": False, "clipping-norm": None, "sensitivity": None}
 _BY_HEART: dict[str, Any] = {
     "data": {"name": "digits", "records": 40, "clients": 2, "population-records": 300},
     "training": {"rounds": 30, "learning-rate": 4.0},
@@ -123,10 +118,7 @@ def test_white_box_and_active_insiders_find_members(small_plan: MakePlan, tmp_pa
     # An ascent on all records would undo all learning: the insider pushes a quarter of them.
     active, honest = (
         small_plan(
-            **data,
-            training={"rounds": 30, "learning-rate": 1.0},
-            privacy=_NOTHING,
-            audit=audit | {"attacks": attacks},
+            **data, training={"rounds": 30, "learning-rate": 1.0}, privacy=_NOTHING, audit=audit | {"attacks": attacks}
         )
         for attacks in (["loss", "active"], ["loss"])
     )

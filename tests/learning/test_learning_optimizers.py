@@ -46,10 +46,7 @@ def _path(optimizer: ServerOptimizer, gradients: list[Tensor]) -> list[Tensor]:
             ServerOptimizer(OptimizerKind.MOMENTUM, 0.1, momentum=0.8),
             lambda weights: torch.optim.SGD(weights, lr=0.1, momentum=0.8),
         ),
-        (
-            ServerOptimizer(OptimizerKind.MOMENTUM, 0.1, momentum=0.0),
-            lambda weights: torch.optim.SGD(weights, lr=0.1),
-        ),
+        (ServerOptimizer(OptimizerKind.MOMENTUM, 0.1, momentum=0.0), lambda weights: torch.optim.SGD(weights, lr=0.1)),
         (ServerOptimizer(OptimizerKind.ADAM, 0.005), lambda weights: torch.optim.Adam(weights, lr=0.005)),
         (
             ServerOptimizer(OptimizerKind.ADAM, 0.05, beta1=0.7, beta2=0.95, epsilon=1e-3),

@@ -5,13 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_audit.errors import InputError
-from fl_audit.worlds import WorldBatch, split_worlds, waves
+from fl_audit.worlds import WorldBatch, remaining_batches, waves
 
 
 @given(st.integers(1, 300), st.integers(1, 320))
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_batches_divide_the_worlds_in_order(worlds: int, per_batch: int) -> None:
-    batches = split_worlds(worlds, per_batch)
+    batches = remaining_batches(worlds, per_batch, ())
     assert [world for batch in batches for world in batch.worlds] == list(range(worlds))
     assert [batch.index for batch in batches] == list(range(len(batches)))
     assert all(batch.count == min(per_batch, worlds) for batch in batches[:-1])
@@ -21,7 +21,7 @@ def test_batches_divide_the_worlds_in_order(worlds: int, per_batch: int) -> None
 @given(st.integers(1, 40), st.integers(1, 45))
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_waves_keep_every_batch_in_order(number: int, in_flight: int) -> None:
-    batches = split_worlds(number, 1)
+    batches = remaining_batches(number, 1, ())
     grouped = waves(batches, in_flight)
     assert [batch for wave in grouped for batch in wave] == list(batches)
     assert all(len(wave) == min(in_flight, number) for wave in grouped[:-1])
@@ -37,9 +37,9 @@ def test_names_sort_as_batches_do() -> None:
 @pytest.mark.parametrize(("worlds", "per_batch"), [(0, 5), (-1, 5), (5, 0), (5, -2)])
 def test_refuses_no_worlds(worlds: int, per_batch: int) -> None:
     with pytest.raises(InputError, match="accepted are 1 and more"):
-        split_worlds(worlds, per_batch)
+        remaining_batches(worlds, per_batch, ())
 
 
 def test_refuses_no_wave() -> None:
     with pytest.raises(InputError, match="batches-in-flight is 0"):
-        waves(split_worlds(3, 1), 0)
+        waves(remaining_batches(3, 1, ()), 0)

@@ -67,8 +67,7 @@ def test_local_noise_follows_the_sensitivity_down_to_the_floor(relation: Adjacen
 
 
 @pytest.mark.parametrize(
-    ("relation", "sensitivity"),
-    [(Adjacency.ADD_REMOVE_RECORD, 3.0), (Adjacency.REPLACE_RECORD, 6.0)],
+    ("relation", "sensitivity"), [(Adjacency.ADD_REMOVE_RECORD, 3.0), (Adjacency.REPLACE_RECORD, 6.0)]
 )
 def test_global_noise_depends_on_no_data(relation: Adjacency, sensitivity: float) -> None:
     law = replace(LAW, adjacency=relation, noise=CentralGaussian(8.0))
@@ -164,11 +163,7 @@ def _law(noise: Noise, participation: Participation, clipping: Clipping = LAW.cl
         # Three of ten clients: in eight rounds nobody stands in the line more than three times.
         (_law(CentralGaussian(2.0), FixedCohort(3, 10)), CLIENT_ALONE, (GaussianRelease(1.0, 2.0, 3),)),
         (_law(DistributedGaussian(2.0, 4), Everybody()), CLIENT_ALONE, (GaussianRelease(1.0, math.sqrt(3), 8),)),
-        (
-            _law(DistributedGaussian(2.0, 4), Everybody()),
-            Standpoint(colluders=2),
-            (GaussianRelease(1.0, 1.0, 8),),
-        ),
+        (_law(DistributedGaussian(2.0, 4), Everybody()), Standpoint(colluders=2), (GaussianRelease(1.0, 1.0, 8),)),
         (_law(LocalGaussian(2.0, 5), Everybody()), CLIENT_ALONE, (GaussianRelease(1.0, 4.0, 8),)),
         (_law(LocalGaussian(2.0, 5), Everybody()), SERVER, (GaussianRelease(1.0, 2.0, 8),)),
         # sens(C) of the tree over eight rounds: rounds 1 to 8 have nodes of 1, 2, 1, 4, 1, 2, 1 and 8 rounds.

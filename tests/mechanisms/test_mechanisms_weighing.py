@@ -40,11 +40,7 @@ def weighed(seen: Simulated) -> Weighed:
     distance = torch.from_numpy(hypotheses.sensitivity)
     found = [
         weigh_gaussian(
-            part,
-            (part.residual * part.difference).sum(dim=1),
-            sigma[part.rows],
-            distance[part.rows],
-            hypotheses,
+            part, (part.residual * part.difference).sum(dim=1), sigma[part.rows], distance[part.rows], hypotheses
         )
         for part in hypotheses.against(torch.from_numpy(seen.release))
     ]

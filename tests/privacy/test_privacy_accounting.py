@@ -13,7 +13,7 @@ from scipy.integrate import quad
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant, epsilon, epsilon_of_mu, mu_of_epsilon
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu
-from fl_audit.privacy.renyi import RDP_CLASSIC_ORDERS, rdp_classic_epsilon, rdp_classic_epsilon_mu, rdp_classic_mu
+from fl_audit.privacy.renyi import RDP_CLASSIC_ORDERS, rdp_classic_epsilon_mu, rdp_classic_mu
 
 
 def log_delta_by_integral(eps: float, mu: float) -> float:
@@ -50,7 +50,7 @@ def test_gdp_is_below_renyi_accounting_and_classic_above() -> None:
         accountant.compose(GaussianDpEvent(noise_multiplier), 30)
         improved = accountant.get_epsilon(0.001)
         assert epsilon(Accountant.GDP, noise_multiplier, 30, 0.001) < improved
-        assert improved <= rdp_classic_epsilon(noise_multiplier, 30, 0.001)
+        assert improved <= rdp_classic_epsilon_mu(math.sqrt(30) / noise_multiplier, 0.001)
 
 
 @given(st.floats(1e-4, 1e3), st.floats(-300, -0.01))
@@ -85,7 +85,7 @@ def test_classic_orders_and_renyi_divergences_are_the_published_ones() -> None:
     assert RDP_CLASSIC_ORDERS.tolist() == orders
     divergences = compute_rdp(q=1.0, noise_multiplier=9.95, steps=30, orders=orders)
     expected = min(np.array(divergences) + math.log(1000) / (np.array(orders) - 1))
-    assert rdp_classic_epsilon(9.95, 30, 0.001) == pytest.approx(expected, rel=1e-12)
+    assert rdp_classic_epsilon_mu(math.sqrt(30) / 9.95, 0.001) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.long
@@ -99,7 +99,6 @@ def test_mu_of_epsilon_inverts_every_accountant(mu: float, exponent: float, acco
 
 
 def test_rounds_compose_as_one_release() -> None:
-    assert rdp_classic_epsilon(4.0, 16, 0.01) == rdp_classic_epsilon_mu(1.0, 0.01)
     assert epsilon(Accountant.GDP, 4.0, 16, 0.01) == gdp_epsilon(0.01, 1.0)
 
 

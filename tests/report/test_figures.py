@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from fl_audit.errors import InputError
-from fl_audit.evidence.findings.innovations import innovations_by_bit
 from fl_audit.evidence.findings.membership import MembershipNumbers
 from fl_audit.evidence.findings.noise import NoiseNumbers
 from fl_audit.evidence.findings.other_promises import OtherPromises
@@ -22,8 +21,7 @@ from fl_audit.game.crafted import CraftedMeasures
 from fl_audit.report import style
 from fl_audit.report.curves import quantiles_by_round
 from fl_audit.report.finding import RunContents
-from fl_audit.report.page.pictures import draw_all
-from fl_audit.report.page.svg import to_svg
+from fl_audit.report.page.pictures import draw_all, to_svg
 from fl_audit.report.sections.epsilon_star import promise_fits
 from fl_audit.report.sections.noise import MOST_TENSORS, NOISE
 from fl_audit.report.sections.registry import SECTIONS, measured, report_contents
@@ -162,10 +160,10 @@ def test_promised_epsilon_is_drawn_only_where_it_leaves_the_curve_readable(make_
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_innovations_are_standard_normal_in_every_mode(make_contents, exact):
-    parts = innovations_by_bit(make_contents(exact=exact).run)
-    assert set(parts) == {0, 1}
-    assert sum(part.size for part in parts.values()) == 300 * 30
-    assert all(stats.kstest(part, "norm").pvalue > 0.001 for part in parts.values())
+    run = make_contents(exact=exact).run
+    assert run.measured.innovations.shape == (300, 30)
+    for bit in (True, False):
+        assert stats.kstest(run.measured.innovations[run.bits == bit].ravel(), "norm").pvalue > 0.001
 
 
 def test_no_number_depends_on_the_order_of_rows(make_contents):
@@ -173,8 +171,7 @@ def test_no_number_depends_on_the_order_of_rows(make_contents):
     tables = contents.run.tables
     mixed = {name: getattr(tables, name).sample(frac=1, random_state=1) for name in ("worlds", "rounds", "residuals")}
     shuffled = with_tables(contents.run, **mixed)
-    for bit, part in innovations_by_bit(contents.run).items():
-        assert np.array_equal(part, innovations_by_bit(shuffled)[bit])
+    assert np.array_equal(contents.run.measured.innovations, shuffled.measured.innovations)
     assert report_contents(shuffled).summary == contents.summary
 
 
@@ -183,11 +180,11 @@ def test_rounds_without_signal_have_no_innovation(make_contents):
     second = run.tables.rounds["round"] == 2
     still = run.tables.rounds.assign(local_sensitivity=run.tables.rounds["local_sensitivity"].mask(second, 0.0))
     quieter = with_tables(run, rounds=still)
-    assert sum(part.size for part in innovations_by_bit(quieter).values()) == 18
+    assert np.isfinite(quieter.measured.innovations).sum() == 18
     found = report_contents(quieter)
     assert found.summary["innovations"]["rounds_left_out"] == 6
     nowhere = with_tables(run, rounds=run.tables.rounds.assign(local_sensitivity=0.0))
-    assert innovations_by_bit(nowhere) == {}
+    assert np.isnan(nowhere.measured.innovations).all()
 
 
 def test_quantiles_over_worlds(make_contents):

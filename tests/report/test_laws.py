@@ -61,10 +61,7 @@ def law_of(contents):
         (Adjacency.ADD_REMOVE_RECORD, "whether one particular record was used"),
         (Adjacency.REPLACE_RECORD, "whether one particular record, or another in its place, was used"),
         (Adjacency.ADD_REMOVE_CLIENT, "whether one particular client took part"),
-        (
-            Adjacency.REPLACE_CLIENT,
-            "whether one particular client's records or those of a stand-in were used",
-        ),
+        (Adjacency.REPLACE_CLIENT, "whether one particular client's records or those of a stand-in were used"),
     ],
 )
 def test_the_promise_names_the_unit(make_contents, adjacency, whether):
@@ -210,11 +207,7 @@ def test_several_insiders_are_best_and_spread(make_contents):
 
 
 @pytest.mark.parametrize(
-    ("shape", "name"),
-    [
-        ({"adaptive": True}, "local-sensitivity"),
-        ({"source": "tree"}, "local-sensitivity"),
-    ],
+    ("shape", "name"), [({"adaptive": True}, "local-sensitivity"), ({"source": "tree"}, "local-sensitivity")]
 )
 def test_figures_of_every_law_have_named_axes(make_contents, shape, name):
     contents = make_contents(**CLIENT | shape)

@@ -17,9 +17,9 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import guarantee
 from fl_audit.report.sections.noise import excess_text
-from fl_audit.report.sections.verdict import detection_text
+from fl_audit.report.sections.verdict import _detection_text
 from fl_audit.report.test_words import MISSING_WORDS
-from fl_audit.report.tests_table import OF_NOISE, ToldTest, broken_tests, title_of
+from fl_audit.report.tests_table import OF_NOISE, ToldTest, ToldTests, title_of
 from fl_audit.report.units import unit_words
 
 WORDS = unit_words(Adjacency.REPLACE_RECORD)
@@ -57,7 +57,7 @@ def test_every_name_and_reason_has_words() -> None:
 
 def test_noise_that_depends_on_the_secret_is_said_first() -> None:
     broken = judged("noise 1.1 times larger under D' only")
-    first = broken_tests(broken, WORDS)[0]
+    first = ToldTests(broken, WORDS).broken[0]
     assert first.test.name is TestName.SECRET_TOTAL
     assert first.test.measured == pytest.approx(1 / 1.1, abs=0.01)
     assert "depends on the secret" in first.sentence
@@ -70,16 +70,16 @@ def test_a_surplus_of_noise_is_harmless_only_where_it_is_blind_to_the_secret() -
 
 
 def test_missing_noise_is_said_before_what_follows_from_it() -> None:
-    first = broken_tests(judged("noise for add-remove under a replace claim"), WORDS)[0]
+    first = ToldTests(judged("noise for add-remove under a replace claim"), WORDS).broken[0]
     assert first.test.name in OF_NOISE
     assert first.sentence.startswith("The noise is half of what was promised")
 
 
 def test_the_limit_of_detection_is_told_in_worlds() -> None:
     kept = judge(synthetic_run(BREACHES[-1], 0), PROMISE, 0.95)
-    text = detection_text(kept, PROMISE, WORDS)
+    text = _detection_text(kept, PROMISE, WORDS)
     for part in (f"{kept.limit_of_detection:.3g}", f"{kept.worlds_needed} world"):
         assert part in text
     nothing = judge_scores(np.zeros(5), np.zeros(5), PROMISE, 0.95)
-    assert "So many worlds could show" in detection_text(nothing, PROMISE, WORDS)
+    assert "So many worlds could show" in _detection_text(nothing, PROMISE, WORDS)
     assert math.isfinite(nothing.limit_of_detection)

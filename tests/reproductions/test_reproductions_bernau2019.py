@@ -68,10 +68,7 @@ def test_every_column_has_hyper_parameters_and_ten_numbers_more() -> None:
 
 @pytest.mark.parametrize(
     ("members", "batch", "epochs", "expected"),
-    [
-        (368, 16, 110, (84.28, 4.75, 2.08, 1.34, 0.48)),
-        (8000, 128, 200, (87.82, 4.54, 2.04, 1.32, 0.48)),
-    ],
+    [(368, 16, 110, (84.28, 4.75, 2.08, 1.34, 0.48)), (8000, 128, 200, (87.82, 4.54, 2.04, 1.32, 0.48))],
 )
 def test_epsilon_is_that_of_the_accountants(members: int, batch: int, epochs: int, expected: Sequence[float]) -> None:
     for z, value in zip((0.5, 2.0, 4.0, 6.0, 16.0), expected, strict=True):

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.reproductions import reproduce
-from experiments.reproductions.bernau2021 import paper, runs, settings
+from experiments.reproductions import playing, reproduce
+from experiments.reproductions.bernau2021 import paper, settings
 from experiments.reproductions.bernau2021.identification import ADVANTAGE
 from experiments.reproductions.bernau2021.neighbours import labels_of, neighbour_of
 from experiments.reproductions.bernau2021.runs import play
@@ -19,7 +19,7 @@ from experiments.reproductions.bernau2021.settings import ADULT, InsiderSetting,
 from experiments.reproductions.catalogue import PAPERS, chosen_items
 from experiments.reproductions.items import COLUMNS
 from experiments.reproductions.names import ITEMS, item_names
-from experiments.reproductions.papers import Extent
+from experiments.reproductions.papers import Context, Extent
 from experiments.reproductions.sources import DataFound
 from experiments.reproductions.statistics import predicted_advantage
 from experiments.runs.engines import Engine
@@ -114,7 +114,7 @@ def test_rows_are_what_the_runs_say(tmp_path: Path) -> None:
     row = frame[(frame["setting"] == LS_B.label) & (frame["quantity"] == ADVANTAGE)].iloc[0]
     assert row["measured"] == pytest.approx(2 * worlds["won"].mean() - 1)
     assert (row["repetitions"], row["published"]) == (6, 0.166)
-    found = play([LS_B], Extent.QUICK, None, tmp_path / "runs-quick")[LS_B]
+    found = play([LS_B], Context(tmp_path, extent=Extent.QUICK))[LS_B]
     assert row["theory"] == gaussian_advantage(found.promised_mu)
     # Under local noise every world has the promised evidence: the general prediction and the exact law are one.
     assert predicted_advantage(found.mu_of_worlds) == pytest.approx(row["theory"], rel=1e-6)
@@ -129,14 +129,14 @@ def test_finished_runs_are_used_and_interrupted_ones_go_on(tmp_path: Path, monke
         played.append(directory.name)
         return run_audit(plan, directory, *arguments, **named)
 
-    monkeypatch.setattr(runs, "run_audit", noting)
-    first = play([LS_B, LS_B], Extent.QUICK, None, tmp_path)[LS_B]
+    monkeypatch.setattr(playing, "run_audit", noting)
+    first = play([LS_B, LS_B], Context(tmp_path, extent=Extent.QUICK))[LS_B]
     assert played == [LS_B.name]
-    again = play([LS_B], Extent.QUICK, None, tmp_path)[LS_B]
+    again = play([LS_B], Context(tmp_path, extent=Extent.QUICK))[LS_B]
     assert played == [LS_B.name]
     pd.testing.assert_frame_equal(first.worlds, again.worlds)
-    (tmp_path / LS_B.name / "summary.json").unlink()
-    resumed = play([LS_B], Extent.QUICK, None, tmp_path)[LS_B]
+    (tmp_path / "runs-quick" / LS_B.name / "summary.json").unlink()
+    resumed = play([LS_B], Context(tmp_path, extent=Extent.QUICK))[LS_B]
     assert played == [LS_B.name] * 2
     pd.testing.assert_frame_equal(first.worlds, resumed.worlds)
 
@@ -155,32 +155,33 @@ def test_the_display_counts_every_round_once(tmp_path: Path) -> None:
             """Nothing to close."""
 
     other = replace(LS_B, belief=0.75)
-    play([LS_B, other], Extent.QUICK, None, tmp_path, progress=Display)
+    play([LS_B, other], Context(tmp_path, extent=Extent.QUICK, progress=Display))
     assert counted[0] == -3 * (6 + 4)
     assert sum(counted) == 0
     # An interrupted run with one of its two batches finished: that one counts at once.
-    (tmp_path / LS_B.name / "summary.json").unlink()
-    shutil.rmtree(tmp_path / LS_B.name / "challenger" / "batches" / "batch-00001")
+    (tmp_path / "runs-quick" / LS_B.name / "summary.json").unlink()
+    shutil.rmtree(tmp_path / "runs-quick" / LS_B.name / "challenger" / "batches" / "batch-00001")
     counted.clear()
-    play([LS_B, other], Extent.QUICK, None, tmp_path, progress=Display)
+    play([LS_B, other], Context(tmp_path, extent=Extent.QUICK, progress=Display))
     assert counted[:2] == [-3 * 6, 3 * 3]
     assert sum(counted) == 0
 
 
 def test_another_configuration_in_the_way_is_refused(tmp_path: Path) -> None:
-    play([LS_B], Extent.QUICK, None, tmp_path)
+    play([LS_B], Context(tmp_path, extent=Extent.QUICK))
+    (tmp_path / "runs-quick").rename(tmp_path / "runs")
     with pytest.raises(InputError, match="holds a run of another configuration"):
-        play([LS_B], Extent.FULL, None, tmp_path, Engine.LOCAL)
+        play([LS_B], Context(tmp_path, engine=Engine.LOCAL))
 
 
 def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = configuration(LS_B, Extent.QUICK, None)
     pair = neighbour_of(config)
     assert resolve(config).public.pair == pair
-    play([LS_B], Extent.QUICK, None, tmp_path)
+    play([LS_B], Context(tmp_path, extent=Extent.QUICK))
     monkeypatch.setattr("experiments.reproductions.bernau2021.neighbours._ranked", None)
     other = configuration(replace(LS_B, belief=0.75), Extent.QUICK, None)
-    assert neighbour_of(other, [(config, RunDirectory(tmp_path / LS_B.name))]) == pair
+    assert neighbour_of(other, [(config, RunDirectory(tmp_path / "runs-quick" / LS_B.name))]) == pair
     assert len(labels_of(config, pair)) == 2
 
 

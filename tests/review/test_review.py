@@ -212,8 +212,7 @@ def test_stand_ins_are_inert_and_for_the_app_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
-    [(None, "no pyproject.toml"), ("[a", "cannot be read"), ("[tool.flwr.app]", "names no serverapp")],
+    ("text", "said"), [(None, "no pyproject.toml"), ("[a", "cannot be read"), ("[tool.flwr.app]", "names no serverapp")]
 )
 def test_a_directory_that_is_no_app_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
     if text is not None:

@@ -29,10 +29,7 @@ SEED = 0x9E3779B97F4A7C15  # 64 bits that turn up nowhere by chance
 
 @pytest.mark.drawn
 def test_no_file_of_a_run_tells_the_seed(
-    small_plan: MakePlan,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not the tables, the figures, the report or the PDF, nor the command that is noted."""
     monkeypatch.setattr(writing, "write_pdf", pdf.write_pdf)

@@ -12,10 +12,8 @@ from experiments.reproductions.statistics import welch_interval
 from fl_audit.evidence.membership.rates import Interval
 from fl_audit.report.style import SMALL_TEXT_SIZE
 
-SHOWN_LEVELS = (1.0, 0.1)
-"""epsilon_i of the two panels."""
-SUREST_LEVEL = 1.0
-"""epsilon_i at which, section 5.5 says, models are surer than at larger and at smaller ones."""
+SHOWN_LEVELS = (1.0, 0.1)  # epsilon_i of the two panels
+SUREST_LEVEL = 1.0  # epsilon_i at which, section 5.5 says, models are surer than at larger and at smaller ones
 _LETTERS = ("l", "m")
 _BINS = np.linspace(0.0, 1.0, 26)
 _LOOKS = (("called a member", "#12426e", "-", "////"), ("called none", "#b35806", "--", ""))
@@ -26,12 +24,8 @@ def draw_confidences(axes: Axes, data: MembershipData, local: Sequence[Membershi
 
     Parameters
     ----------
-    axes
-        The panel.
-    data
-        The data set.
-    local
-        Its runs under local DP.
+    axes, data, local
+        The panel; the data set; its runs under local DP.
     panel
         0 for (l), 1 for (m).
     """

@@ -13,8 +13,7 @@ from fl_audit.adversaries.membership.names import USUAL, Attack
 ATTACKS = tuple(str(attack) for attack in (*USUAL, Attack.WHITE_BOX))
 CLIENTS = 2
 """In every round all records of the sample take part, whoever holds them: the number of clients changes nothing."""
-PATIENCE = 8
-"""Epochs without a smaller loss that end the training of a world; the paper does not state its own."""
+PATIENCE = 8  # epochs without a smaller loss that end the training of a world; the paper does not state its own
 EPOCHS_A_ROUND = 2
 """Epochs between two looks at the loss where nothing is added in training: there Adam's moments begin anew."""
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-SMALL_FACES = f"{__name__}:small_faces"
-"""The name of the network for faces in a configuration."""
+SMALL_FACES = f"{__name__}:small_faces"  # the name of the network for faces in a configuration
 
 _CHANNELS, _KERNEL, _STRIDE = 16, 8, 4
 

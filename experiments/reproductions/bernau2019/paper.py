@@ -16,7 +16,7 @@ from experiments.reproductions.bernau2019.settings import CANDIDATES, REPETITION
 from experiments.reproductions.items import ItemResult
 from experiments.reproductions.papers import Context, Extent, Item, MadeItems, Paper
 from experiments.reproductions.sources import find_data
-from fl_audit.report.page.markup import html_table
+from fl_audit.report.page.markup import page_table
 from fl_audit.report.wording import plural
 
 QUICK_WARNING = (
@@ -199,4 +199,4 @@ def _played(runs: Sequence[MembershipFindings]) -> str:
         for run in runs
     ]  # fmt: skip
     columns = ("Setting", "Model", "Targets", "Epochs at most", "Epochs chosen", "Epsilon of a record", "Worlds")
-    return f"<p>{escape(common)}</p>\n{html_table(columns, rows, numbers=range(2, 7))}"
+    return f"<p>{escape(common)}</p>\n{page_table(columns, rows, numbers=range(2, 7))}"

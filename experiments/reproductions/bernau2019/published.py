@@ -21,8 +21,7 @@ class MembershipStudy(StrEnum):
 NOISE_MULTIPLIERS = (0.5, 2.0, 4.0, 6.0, 16.0)
 """z of central DP. Section 5 names {2, 4, 6, 8, 16}, the head of Table 3 .5 to 16: only with these five does the
 accountant reproduce the rows of LFW."""
-RECORD_EPSILONS = (3.0, 2.0, 1.0, 0.5, 0.1)
-"""epsilon_i of each randomised bit or edge."""
+RECORD_EPSILONS = (3.0, 2.0, 1.0, 0.5, 0.1)  # epsilon_i of each randomised bit or edge
 PIXEL_EPSILONS = (1000.0, 100.0, 10.0, 1.0, 0.1)
 """epsilon_i of each pixel: Table 2 gives the first and the last, the three between them are not stated."""
 
@@ -139,8 +138,7 @@ TABLE_3: dict[tuple[MembershipStudy, int], EpsilonColumn] = {
     ),
 }
 
-EPSILON_DECIMALS = 1
-"""Decimals to which Table 3 gives epsilon."""
+EPSILON_DECIMALS = 1  # decimals to which Table 3 gives epsilon
 
 AT_CHANCE: dict[MembershipStudy, tuple[float, tuple[float, ...]]] = {
     MembershipStudy.TEXAS: (1.0, (6.0, 16.0)),
@@ -153,10 +151,8 @@ AT_CHANCE: dict[MembershipStudy, tuple[float, tuple[float, ...]]] = {
 Texas: epsilon 6382 and .9 (100 classes) to .3 (300). Purchases: 60 and .4 to .3. COLLAB: 2000 and 1.7. LFW: 6250 and
 2.1 to 1.5."""
 
-WHITE_BOX_GAIN = (0.03, 0.05)
-"""By how much white-box attacks exceed black-box ones, "about 3 to 5 %" (section 6)."""
-MAJORITY_OF_COLLAB = 0.52
-"""Test accuracy on COLLAB under strong noise: the share of the largest class (section 5.3)."""
+WHITE_BOX_GAIN = (0.03, 0.05)  # by how much white-box attacks exceed black-box ones, "about 3 to 5 %" (section 6)
+MAJORITY_OF_COLLAB = 0.52  # test accuracy on COLLAB under strong noise: the share of the largest class (section 5.3)
 
 PHI_AT_CHANCE: dict[MembershipStudy, tuple[float | None, float | None]] = {
     MembershipStudy.TEXAS: (1.5, 1.5),

@@ -7,7 +7,6 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from pathlib import Path
 from typing import Any, assert_never
 
 import numpy as np
@@ -19,14 +18,12 @@ from experiments.reproductions.bernau2019.configurations import configuration
 from experiments.reproductions.bernau2019.published import MembershipStudy
 from experiments.reproductions.bernau2019.settings import MembershipSetting, Method
 from experiments.reproductions.papers import Context
+from experiments.reproductions.playing import PlannedRun, planned_runs
 from experiments.reproductions.statistics import resampling
 from experiments.runs.attacks import by_target
 from experiments.runs.config import RunConfig
 from experiments.runs.engines import Engine
 from experiments.runs.laws import rounds_of, sampling_rate
-from experiments.runs.plan import resolve
-from experiments.runs.progress import part_of
-from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory, read_plan
 from experiments.runs.store import read_frame
 from fl_audit.arrays import Flags, Floats
@@ -143,58 +140,27 @@ def play(settings: Iterable[MembershipSetting], context: Context) -> dict[Member
     FederationError
         If a federation had to stop; the runs that were finished are kept.
     """
-    wanted = list(dict.fromkeys(settings))
-    directories = {one: RunDirectory(context.runs / one.name) for one in wanted}
-    configurations = {one: configuration(one, context.extent, context.data_dir) for one in wanted}
-    pending = [one for one in wanted if not directories[one].is_finished(configurations[one])]
-    if pending:
-        tasks = [_Task(configurations[one], directories[one].path, one.label) for one in pending]
-        with context.progress(sum(task.world_rounds for task in tasks)) as begin:
-            if context.engine is Engine.RAY or min(len(tasks), _cores()) == 1:
-                _play_in_turn(tasks, context, begin)
+    planned = planned_runs(settings, configuration, context)
+    if pending := [run for run in planned.values() if not run.is_finished]:
+        with context.progress(sum(run.world_rounds for run in pending)) as begin:
+            if context.engine is Engine.RAY or min(len(pending), _cores()) == 1:
+                _play_in_turn(pending, context, begin)
             else:
-                _play_side_by_side(tasks, begin)
-    return {one: read_findings(one, configurations[one], directories[one]) for one in wanted}
-
-
-@dataclass(frozen=True)
-class _Task:
-    """A run that is to be carried out: its configuration, its directory and its name in the display."""
-
-    config: RunConfig
-    path: Path
-    label: str
-
-    @property
-    def world_rounds(self) -> int:
-        return self.config.audit.worlds * rounds_of(self.config)
-
-    def carry_out(
-        self, engine: Engine, ray_address: str | None = None, on_round: Callable[[int], None] = lambda done: None
-    ) -> None:
-        """Carry the run out, or the rest of it."""
-        run_audit(
-            resolve(self.config),
-            self.path,
-            engine,
-            ray_address,
-            resume=RunDirectory(self.path).configuration.exists(),
-            progress=part_of(on_round, self.world_rounds),
-            with_report=False,
-        )
+                _play_side_by_side(pending, begin)
+    return {one: read_findings(one, run.config, run.directory) for one, run in planned.items()}
 
 
 _Begin = Callable[[str], Callable[[int], None]]
 
 
-def _play_in_turn(tasks: Sequence[_Task], context: Context, begin: _Begin) -> None:
+def _play_in_turn(tasks: Sequence[PlannedRun], context: Context, begin: _Begin) -> None:
     engine = context.engine or Engine.LOCAL
     for number, task in enumerate(tasks, start=1):
         on_round = begin(f"{number}/{len(tasks)} {task.label}")
-        task.carry_out(engine, context.ray_address if engine is Engine.RAY else None, on_round)
+        task.carry_out(engine, context.ray_address, on_round)
 
 
-def _play_side_by_side(tasks: Sequence[_Task], begin: _Begin) -> None:
+def _play_side_by_side(tasks: Sequence[PlannedRun], begin: _Begin) -> None:
     """Carry out as many runs at a time as there are cores, each in a process: attacks and small models use one."""
     on_round = begin(f"0/{len(tasks)} runs")
     processes = ProcessPoolExecutor(min(len(tasks), _cores()), multiprocessing.get_context("spawn"))

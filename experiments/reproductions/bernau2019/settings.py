@@ -127,12 +127,10 @@ class MembershipData:
         return PIXEL_EPSILONS if self.study is MembershipStudy.LFW else RECORD_EPSILONS
 
 
-_FEW = (0, 4)
-"""The levels of the quick form."""
+_FEW = (0, 4)  # the levels of the quick form
 _ALL, _THREE = (0, 1, 2, 3, 4), (0, 2, 4)
 """Levels of the full form; of Skewed Purchases all of them with 10 classes alone."""
-_SKEWED_CLASSES = (10, 20, 100)
-"""With 50 the paper has a fourth form, which would take more time than it tells."""
+_SKEWED_CLASSES = (10, 20, 100)  # with 50 the paper has a fourth form, which would take more time than it tells
 
 
 def _skewed(classes: int) -> MembershipData:

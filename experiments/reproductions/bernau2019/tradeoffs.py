@@ -13,8 +13,7 @@ from fl_audit.evidence.membership.rates import Interval
 from fl_audit.evidence.membership.relative_tradeoff import relative_tradeoff
 
 _RESAMPLES = 400
-_FEWEST_DEFINED = 0.5
-"""Share of the resamples in which a number must be defined for its interval to be stated."""
+_FEWEST_DEFINED = 0.5  # share of the resamples in which a number must be defined for its interval to be stated
 
 
 @dataclass(frozen=True)
@@ -34,10 +33,8 @@ def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Gen
     ----------
     runs
         The runs; the worlds of each are drawn again by themselves.
-    attack
-        Name of the attack.
-    random
-        Source of the resamples.
+    attack, random
+        Name of the attack; source of the resamples.
 
     Notes
     -----

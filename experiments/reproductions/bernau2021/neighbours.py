@@ -12,8 +12,7 @@ from fl_audit.data.dissimilarity import Dissimilarity, Measure
 from fl_audit.data.neighbours import NeighbourChoice, ranked_neighbours
 from fl_audit.data.split import select_records
 
-RANKS = 3
-"""How many most and how many least dissimilar neighbours one search keeps: as many as Figure 4 shows."""
+RANKS = 3  # how many most and how many least dissimilar neighbours one search keeps: as many as Figure 4 shows
 
 
 def neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirectory]] = ()) -> NeighbourPair:

@@ -29,7 +29,7 @@ from experiments.reproductions.items import ItemResult
 from experiments.reproductions.papers import Context, Extent, Item, MadeItems, Paper
 from experiments.reproductions.sources import find_data
 from fl_audit.report.law_words import AUDIT_DEVICE
-from fl_audit.report.page.markup import html_table
+from fl_audit.report.page.markup import page_table
 from fl_audit.report.wording import number_text, plural
 
 NO_DATA = "none of its data sets is there"
@@ -101,9 +101,7 @@ def make(items: Sequence[InsiderItem], context: Context) -> MadeItems:
         context.announce(remark)
     makeable = tuple(item for item in items if not item.studies or item.data_of(found.data))
     wanted = [setting for item in makeable for setting in item.settings(item.data_of(found.data))]
-    runs = play(
-        wanted, context.extent, context.data_dir, context.runs, context.engine, context.progress, context.ray_address
-    )
+    runs = play(wanted, context)
     played = tuple(runs.values())
     data = ", ".join(one.title for one in found.data) or "no data needed"
     return MadeItems(
@@ -159,4 +157,4 @@ def _played(runs: Sequence[InsiderFindings]) -> str:
         for found in runs
     ]  # fmt: skip
     columns = ("Setting", "Model and records", "Dissimilarity", "Noise multiplier", "Worlds", "Engine")
-    return f"<p>{escape(common)}</p>\n{html_table(columns, rows, numbers=(3, 4))}"
+    return f"<p>{escape(common)}</p>\n{page_table(columns, rows, numbers=(3, 4))}"

@@ -74,10 +74,7 @@ FIGURE_4_MEDIANS: dict[InsiderStudy, tuple[float, float]] = {
 }
 """Median local sensitivities of the most and of the least dissimilar neighbour, read off Figure 4."""
 
-FIGURE_4_OUTLIERS: dict[tuple[str, int], float] = {
-    ("least-dissimilar", 2): 0.016,
-    ("least-dissimilar", 3): 0.052,
-}
+FIGURE_4_OUTLIERS: dict[tuple[str, int], float] = {("least-dissimilar", 2): 0.016, ("least-dissimilar", 3): 0.052}
 """Share of outliers among the sensitivities of an MNIST neighbour, by kind and rank, from section 6.1."""
 
 _AUDITED = (0.75, 0.9, 0.99)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,10 @@ import pandas as pd
 
 from experiments.reproductions.bernau2021.neighbours import neighbour_of
 from experiments.reproductions.bernau2021.settings import CLIPPING_NORM, InsiderSetting, configuration
-from experiments.reproductions.papers import Extent
+from experiments.reproductions.papers import Context, Extent
+from experiments.reproductions.playing import planned_runs
 from experiments.runs.config import RunConfig
 from experiments.runs.engines import Engine
-from experiments.runs.laws import rounds_of
-from experiments.runs.plan import resolve
-from experiments.runs.progress import RunsProgress, no_runs_progress, part_of
-from experiments.runs.run import run_audit
 from experiments.runs.run_directory import RunDirectory, read_public
 from experiments.runs.store import read_frame
 from fl_audit.adjacency import NeighbourPair
@@ -65,12 +61,6 @@ class InsiderFindings:
         return float(np.mean(self.sensitivities < SENSITIVITY_FLOOR * CLIPPING_NORM))
 
     @property
-    def log_odds_of_truth(self) -> Floats:
-        """Final log-odds of the data set that was really used, shape (worlds,)."""
-        sign = np.where(self.worlds["bit"].to_numpy() == 1, 1.0, -1.0)
-        return np.asarray(sign * self.worlds["log_odds"].to_numpy(dtype=np.float64), dtype=np.float64)
-
-    @property
     def engine(self) -> str:
         """Where the clients ran."""
         return str(self.summary["timing"]["engine"] or "not noted")
@@ -80,34 +70,16 @@ class InsiderFindings:
         return values
 
 
-def play(
-    settings: Iterable[InsiderSetting],
-    extent: Extent,
-    data_dir: Path | None,
-    directory: Path,
-    engine: Engine | None = None,
-    progress: RunsProgress = no_runs_progress,
-    ray_address: str | None = None,
-) -> dict[InsiderSetting, InsiderFindings]:
+def play(settings: Iterable[InsiderSetting], context: Context) -> dict[InsiderSetting, InsiderFindings]:
     """Carry out the runs that are not finished yet, and read what all of them found.
 
     Parameters
     ----------
     settings
         The settings to run; a setting that occurs several times is run once.
-    extent
-        Full or quick.
-    data_dir
-        Data directory; None means that of the environment.
-    directory
-        Where the run directories are. Finished runs are read, and interrupted ones are continued.
-    engine
-        Where the clients run; None means the engine that suits the data set, and in the quick form this process, since
-        its runs are too short to start Ray for.
-    progress
-        Shows the progress of all runs together.
-    ray_address
-        Address of a running Ray cluster for the runs on Ray; None starts one here.
+    context
+        Where the runs are kept, how much is computed, and where clients run: on the engine that suits the data set
+        unless one is named, and in the quick form in this process, since its runs are too short to start Ray for.
 
     Raises
     ------
@@ -116,31 +88,16 @@ def play(
     FederationError
         If a federation had to stop; the runs and batches that were finished are kept.
     """
-    wanted = list(dict.fromkeys(settings))
-    directories = {setting: RunDirectory(directory / setting.name) for setting in wanted}
-    configurations = {setting: configuration(setting, extent, data_dir) for setting in wanted}
-    pending = [one for one in wanted if not directories[one].is_finished(configurations[one])]
-    if pending:
-        known = [(configurations[one], directories[one]) for one in wanted]
-        with progress(sum(_world_rounds(configurations[one]) for one in pending)) as begin:
-            for number, setting in enumerate(pending, start=1):
-                on_round = begin(f"{number}/{len(pending)} {setting.label}")
-                run, config = directories[setting], configurations[setting]
-                chosen = engine or (setting.data.engine if extent is Extent.FULL else Engine.LOCAL)
-                run_audit(
-                    resolve(config, neighbour_of(config, known)),
-                    run.path,
-                    chosen,
-                    ray_address if chosen is Engine.RAY else None,
-                    resume=run.configuration.exists(),
-                    progress=part_of(on_round, _world_rounds(config)),
-                    with_report=extent is Extent.FULL,
-                )
-    return {setting: read_findings(setting, configurations[setting], directories[setting]) for setting in wanted}
-
-
-def _world_rounds(config: RunConfig) -> int:
-    return config.audit.worlds * rounds_of(config)
+    planned, is_full = planned_runs(settings, configuration, context), context.extent is Extent.FULL
+    if pending := {one: run for one, run in planned.items() if not run.is_finished}:
+        known = [(run.config, run.directory) for run in planned.values()]
+        with context.progress(sum(run.world_rounds for run in pending.values())) as begin:
+            for number, (setting, run) in enumerate(pending.items(), start=1):
+                on_round = begin(f"{number}/{len(pending)} {run.label}")
+                chosen = context.engine or (setting.data.engine if is_full else Engine.LOCAL)
+                pair = neighbour_of(run.config, known)
+                run.carry_out(chosen, context.ray_address, on_round, pair, with_report=is_full)
+    return {one: read_findings(one, run.config, run.directory) for one, run in planned.items()}
 
 
 def read_findings(setting: InsiderSetting, config: RunConfig, run: RunDirectory) -> InsiderFindings:

@@ -19,8 +19,7 @@ CLIPPING_NORM = 3.0
 LEARNING_RATE = 0.005
 OPTIMIZER = "adam"
 ACCOUNTANT = "rdp-classic"
-BELIEFS = (0.75, 0.9, 0.99)
-"""The values of rho_beta, without the smallest one, which differs between the data sets."""
+BELIEFS = (0.75, 0.9, 0.99)  # the values of rho_beta, without the smallest one, which differs between the data sets
 MAIN_BELIEF = 0.9
 
 SCALINGS = (NoiseScaling.LOCAL, NoiseScaling.GLOBAL)

@@ -32,8 +32,7 @@ from fl_audit.game.game import load_game
 from fl_audit.report.style import INK, new_figure
 from fl_audit.report.wording import plural
 
-LEVEL = 0.05
-"""The paper asks whether p-values exceed this level."""
+LEVEL = 0.05  # the paper asks whether p-values exceed this level
 COMPONENTS = {Extent.FULL: (1, 2, 3, 5, 10, 20), Extent.QUICK: (1, 3, 10)}
 SIZES = {Extent.FULL: (100, 300, 1000), Extent.QUICK: (100, 1000)}
 _FITTED = 10_000

@@ -17,13 +17,7 @@ from experiments.reproductions.negoescu2023.studies import (
     study_for,
 )
 from experiments.reproductions.papers import Context, NoDataError
-from experiments.reproductions.statistics import (
-    paired_interval,
-    resampling,
-    share_interval,
-    t_interval,
-    welch_interval,
-)
+from experiments.reproductions.statistics import paired_interval, resampling, share_interval, t_interval, welch_interval
 from experiments.runs.engines import RayOptions
 from experiments.runs.plan import resolve
 from experiments.runs.run_directory import RunDirectory
@@ -42,15 +36,10 @@ PUBLISHED = {
     EpsilonStarTask.ADULT: {},
 }
 """Epsilon* and utility of the baselines by their epochs, as stated in section 4.2."""
-LIMITS = {
-    EpsilonStarTask.PURCHASE: ("below 1", 1.0),
-    EpsilonStarTask.ADULT: ("below 0.3", 0.3),
-}
+LIMITS = {EpsilonStarTask.PURCHASE: ("below 1", 1.0), EpsilonStarTask.ADULT: ("below 0.3", 0.3)}
 """Upper limit of Epsilon* that section 4.2 states: for all private models of Purchase-100, for all models of Adult."""
-SAMPLES = 1000
-"""Number of pairs of samples that are drawn to see what Epsilon* is where nothing leaks."""
-OVERFITTED_FROM = 5
-"""Section 4.2 compares private models with baselines that were trained for at least so many epochs."""
+SAMPLES = 1000  # number of pairs of samples that are drawn to see what Epsilon* is where nothing leaks
+OVERFITTED_FROM = 5  # section 4.2 compares private models with baselines that were trained for at least so many epochs
 
 
 @dataclass(frozen=True)

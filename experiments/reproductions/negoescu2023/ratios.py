@@ -15,12 +15,10 @@ from fl_audit.evidence.star.empirical_star import largest_ratio, threshold_count
 from fl_audit.report.style import new_figure
 from fl_audit.report.wording import number_text
 
-POPULATION_MEAN = 3.0
-"""Mean of the non-training losses, which are N(3, 1); the training losses are N(0, 1)."""
+POPULATION_MEAN = 3.0  # mean of the non-training losses, which are N(3, 1); the training losses are N(0, 1)
 DELTA = 1e-5
 CUT = 1e-4
-MIDDLE = 0.01
-"""A threshold is in the middle of the curves if both of its error rates are at least this."""
+MIDDLE = 0.01  # a threshold is in the middle of the curves if both of its error rates are at least this
 LOSSES = {Extent.FULL: 10_000, Extent.QUICK: 1000}
 SAMPLES = {Extent.FULL: 200, Extent.QUICK: 50}
 NAMES = ("log (1 - delta - FPR) / FNR", "log (1 - delta - FNR) / FPR")

@@ -25,8 +25,7 @@ from fl_audit.evidence.star.star_estimate import PARAMETRIC_CUT
 
 PARAMETRIC, EMPIRICAL, NARROW_PARAMETRIC = "parametric", "empirical", "parametric, narrow cut"
 """The estimators; the last one is the parametric form within the cut of the empirical one."""
-Cell = tuple[float, int, str]
-"""Separation of the laws, number of losses in each set, and estimator."""
+Cell = tuple[float, int, str]  # separation of the laws, number of losses in each set, and estimator
 
 COLUMNS = ("separation", "size", "estimator", "repetition", "estimate", "truth", "narrow_truth")
 

@@ -21,8 +21,7 @@ CLIPPING_NORMS = (1.0, 10.0, 30.0)
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
 REPETITIONS = 5
-CLIENTS = 2
-"""The paper trains in one place; this is the smallest number of clients that a federation may have."""
+CLIENTS = 2  # the paper trains in one place; this is the smallest number of clients that a federation may have
 
 
 class EpsilonStarTask(StrEnum):

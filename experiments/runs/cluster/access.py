@@ -38,26 +38,14 @@ _EARLY = {"RAY_preload_python_modules": "clients.app"}
 
 @dataclass(frozen=True)
 class RayOptions:
-    """Which Ray the clients run on.
+    """Which Ray the clients run on."""
 
-    Parameters
-    ----------
-    address
-        Address of a running cluster; None starts a Ray on this machine for the length of the run.
-    actors
-        Client processes on an embedded Ray; 0 means one for every core (and thread count).
-    threads
-        Cores that one client takes.
-    device
-        What clients compute on; all client processes of a machine share its graphics card.
-    retries
-        How often a client call is made again, on a new process, after the process that it ran on has died.
-    """
-
+    # Address of a running cluster; None starts a Ray on this machine for the length of the run.
     address: str | None = None
-    actors: int = 0
-    threads: int = 1
-    device: Device = Device.CPU
+    actors: int = 0  # client processes on an embedded Ray; 0 means one for every core (and thread count)
+    threads: int = 1  # cores that one client takes
+    device: Device = Device.CPU  # what clients compute on; all client processes of a machine share its graphics card
+    # How often a client call is made again, on a new process, after the process that it ran on has died.
     retries: int = 2
 
     def backend_config(self) -> BackendConfig:

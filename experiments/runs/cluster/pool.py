@@ -57,21 +57,11 @@ def room_is_told() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Node:
-    """A machine of the cluster.
+    """A machine of the cluster."""
 
-    Parameters
-    ----------
-    identity
-        Ray's name of it.
-    address
-        By which a person knows it.
-    slots
-        How many client calls it has room for.
-    """
-
-    identity: str
-    address: str
-    slots: int
+    identity: str  # ray's name of it
+    address: str  # by which a person knows it
+    slots: int  # how many client calls it has room for
 
 
 @dataclass(eq=False)

@@ -6,17 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, Strict, model_validator
 from pydantic_core import PydanticCustomError
 
-from experiments.runs.config.values import (
-    Choice,
-    ConfigSection,
-    Count,
-    OneOr,
-    OwnName,
-    Positive,
-    chosen,
-    listed,
-    named,
-)
+from experiments.runs.config.values import Choice, ConfigSection, Count, OneOr, OwnName, Positive, chosen, listed, named
 from fl_audit.adversaries.membership.names import Attack, has_shadows, of_ours
 from fl_audit.data.names import RANKED, Dissimilarity, NeighbourChoice
 from fl_audit.game.names import View

@@ -20,18 +20,10 @@ MOST_OTHERS = 1000
 
 @dataclass(frozen=True)
 class OtherPictures:
-    """Pictures of the population that the attacker has, and their labels; the true ones are not among them.
+    """Pictures of the population that the attacker has, and their labels; the true ones are not among them."""
 
-    Parameters
-    ----------
-    pictures
-        Float32 (others, *shape), from 0 to 1.
-    labels
-        Int64 (others,).
-    """
-
-    pictures: Tensor
-    labels: Tensor
+    pictures: Tensor  # float32 (others, *shape), from 0 to 1
+    labels: Tensor  # int64 (others,)
 
 
 def require_pictures(shape: tuple[int, ...], least: float, most: float) -> None:

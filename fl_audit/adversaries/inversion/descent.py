@@ -22,29 +22,17 @@ _BREAKS = (2.667, 1.6, 1.142)
 class Descent:
     """How long and how far is searched.
 
-    Parameters
-    ----------
-    iterations
-        Steps of Adam, at least 1.
-    step
-        Of each pixel, in the first three eighths; positive.
-    smoothness
-        Weight of the total variation, from 0.
-    restarts
-        From how many starts, of which the one counts that fits best; at least 1.
-    seconds
-        When the search ends wherever it is, positive; results then depend on the speed of the machine.
-
     Raises
     ------
     InputError
         If a number is out of its range.
     """
 
-    iterations: int = 1000
-    step: float = 0.1
-    smoothness: float = 0.01
-    restarts: int = 1
+    iterations: int = 1000  # steps of Adam, at least 1
+    step: float = 0.1  # of each pixel, in the first three eighths; positive
+    smoothness: float = 0.01  # weight of the total variation, from 0
+    restarts: int = 1  # from how many starts, of which the one counts that fits best; at least 1
+    # When the search ends wherever it is, positive; results then depend on the speed of the machine.
     seconds: float = math.inf
 
     def __post_init__(self) -> None:

@@ -22,30 +22,20 @@ _Parameters = dict[str, Tensor]
 class SharedUpdate:
     """How records become what is shared: the rule of the federation, and the model that everybody was sent.
 
-    Parameters
-    ----------
-    model
-        The model.
-    start
-        Its weights at the start of the round, float32 (parameters,).
-    clipping_norm
-        C, to which the gradient of each record is clipped before they are added; None adds them as they are. An update
-        of local training is clipped as a whole, which moves none of what an inversion looks at, its direction.
-    schedule
-        Local training by SGD, in place of gradients; None shares the sum of gradients.
-    batches
-        Indices of the records of each local step, which are drawn in public; empty without local training.
-
     Raises
     ------
     InputError
         If the local optimizer is not SGD.
     """
 
-    model: StackedModel
-    start: Tensor
+    model: StackedModel  # the model
+    start: Tensor  # its weights at the start of the round, float32 (parameters,)
+    # C, to which the gradient of each record is clipped before they are added; None adds them as they are. An update of
+    # local training is clipped as a whole, which moves none of what an inversion looks at, its direction.
     clipping_norm: float | None = None
+    # Local training by SGD, in place of gradients; None shares the sum of gradients.
     schedule: LocalSchedule | None = None
+    # Indices of the records of each local step, which are drawn in public; empty without local training.
     batches: Sequence[Integers] = field(default=())
 
     def __post_init__(self) -> None:

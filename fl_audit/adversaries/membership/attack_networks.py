@@ -21,12 +21,10 @@ from fl_audit.adversaries.membership.white_box_rule import WhiteBoxPart, WhiteBo
 from fl_audit.arrays import Flags, Floats, Floats32
 
 _NARROW = 16
-_LEAST_LOSS = 1e-16
-"""About what rounding leaves of a loss in float64."""
+_LEAST_LOSS = 1e-16  # about what rounding leaves of a loss in float64
 _LEAST_SPREAD = 1e-30
 """Of learning examples that are all but equal the spread says nothing, and dividing by it would overflow."""
-_FARTHEST = 1e3
-"""Standard deviations beyond which examples are no longer told apart."""
+_FARTHEST = 1e3  # standard deviations beyond which examples are no longer told apart
 
 Shown = Mapping[str, Tensor]
 """What networks are shown: a part's values (networks, examples, inputs) by its name; in place of the gradient its two

@@ -30,36 +30,23 @@ _FEW_WORLDS = 64
 
 @dataclass(frozen=True)
 class ModelAnswers:
-    """What the models of all worlds answer to the records of the targets.
+    """What the models of all worlds answer to the records of the targets."""
 
-    Parameters
-    ----------
-    log_probability, confidence
-        log p_y and the scaled confidence of every target, (worlds, targets); of a client means over its records.
-    logits
-        Logits of the targets' records (worlds, records, classes), where there is one record a target; None elsewhere.
-    labels
-        Classes of these records (records,); None with `logits`.
-    population
-        log p_y of records that no world was trained on, (worlds, p).
-    white_box
-        What is seen of the targets' gradients in three releases, the final one last; None if nobody asked.
-    known
-        Of which targets the attacker of each world knows whether they are in, bool (worlds, targets); None likewise.
-    under_ascent
-        Mean loss of every target while the insider pushed it up, (worlds, targets); None if it did not.
-    queries
-        Scaled confidence of every query about every target, (worlds, targets, queries); None if one was asked.
-    """
-
+    # `log_probability`, `confidence`: log p_y and the scaled confidence of every target, (worlds, targets); of a client
+    # means over its records.
     log_probability: Floats
     confidence: Floats
+    # Logits of the targets' records (worlds, records, classes), where there is one record a target; None elsewhere.
     logits: NDArray[np.floating] | None
-    labels: Integers | None
-    population: Floats
+    labels: Integers | None  # classes of these records (records,); None with `logits`
+    population: Floats  # log p_y of records that no world was trained on, (worlds, p)
+    # What is seen of the targets' gradients in three releases, the final one last; None if nobody asked.
     white_box: WhiteBoxFeatures | None = None
+    # Of which targets the attacker of each world knows whether they are in, bool (worlds, targets); None likewise.
     known: Flags | None = None
+    # Mean loss of every target while the insider pushed it up, (worlds, targets); None if it did not.
     under_ascent: Floats | None = None
+    # Scaled confidence of every query about every target, (worlds, targets, queries); None if one was asked.
     queries: Floats | None = None
 
     def of(self, worlds: Integers) -> "ModelAnswers":

@@ -9,13 +9,7 @@ from typing import assert_never
 
 import numpy as np
 
-from fl_audit.adversaries.membership.shadows import (
-    ShadowGroup,
-    as_queries,
-    require_shadows,
-    shadow_flags,
-    shadow_group,
-)
+from fl_audit.adversaries.membership.shadows import ShadowGroup, as_queries, require_shadows, shadow_flags, shadow_group
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership

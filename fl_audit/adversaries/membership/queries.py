@@ -17,11 +17,9 @@ from fl_audit.data.records import Source, TableColumn
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
 
-_REACH = 2
-"""Pixels by which an image is moved at most."""
+_REACH = 2  # pixels by which an image is moved at most
 _IMAGE_QUERIES = 2 * (2 * _REACH + 1) ** 2
-_RESAMPLED = 0.05
-"""Share of the columns of a row that a query takes from elsewhere."""
+_RESAMPLED = 0.05  # share of the columns of a row that a query takes from elsewhere
 
 
 @dataclass(frozen=True)
@@ -98,10 +96,8 @@ def queries_for(source: Source, public: Floats32, seed: int, number: int) -> Que
         The data set.
     public
         Features of records that no model is trained on, one or more.
-    seed
-        Public seed.
-    number
-        How many queries are wanted.
+    seed, number
+        Public seed; how many queries are wanted.
 
     Raises
     ------

@@ -10,13 +10,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from fl_audit.adversaries.membership.shadows import (
-    ShadowGroup,
-    as_queries,
-    require_shadows,
-    shadow_flags,
-    shadow_group,
-)
+from fl_audit.adversaries.membership.shadows import ShadowGroup, as_queries, require_shadows, shadow_flags, shadow_group
 from fl_audit.arrays import Flags, Floats
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
@@ -34,21 +28,12 @@ class RmiaForm(StrEnum):
 
 @dataclass(frozen=True)
 class RmiaRule:
-    """What is chosen before the attack.
+    """What is chosen before the attack."""
 
-    Parameters
-    ----------
-    form
-        Which reference models there are.
-    gamma
-        How far x must outdo z, above 0; the paper takes 1 or 2.
-    slope
-        The paper's a, from 0 to 1, of the offline form: models that used a record are taken to have a confidence of
-        a p_out + 1 - a in it. 1 leaves p_out as it is.
-    """
-
-    form: RmiaForm = RmiaForm.OFFLINE
-    gamma: float = 1.0
+    form: RmiaForm = RmiaForm.OFFLINE  # which reference models there are
+    gamma: float = 1.0  # how far x must outdo z, above 0; the paper takes 1 or 2
+    # The paper's a, from 0 to 1, of the offline form: models that used a record are taken to have a confidence of a
+    # p_out + 1 - a in it. 1 leaves p_out as it is.
     slope: float = 0.3
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fl_audit.arrays import Floats, Floats32, Integers
+from fl_audit.arrays import Floats32, Integers
 from fl_audit.errors import require
 from fl_audit.learning.module_checks import without_hints
 from fl_audit.learning.stacked import StackedModel
@@ -75,24 +75,6 @@ class WhiteBoxFeatures:
         """Number of released models that were looked at."""
         return int(self.losses.shape[2])
 
-    @property
-    def gradient_norms(self) -> Floats:
-        """Euclidean norm of the layer's gradient, ||d|| sqrt(||h||^2 + 1), shape (worlds, targets, releases)."""
-        inputs = np.square(self.inputs, dtype=np.float64).sum(axis=-1) + (1.0 if self.has_bias else 0.0)
-        signals = np.square(self.signals, dtype=np.float64).sum(axis=-1)
-        return np.asarray(np.sqrt(signals * inputs), dtype=np.float64)
-
-    def weight_gradients(self, worlds: slice = slice(None), targets: slice = slice(None)) -> Floats32:
-        """Return gradients of the weight, d h', shape (worlds, targets, releases, outs, ins).
-
-        Parameters
-        ----------
-        worlds, targets
-            Which; all would be large.
-        """
-        signals, inputs = self.signals[worlds, targets], self.inputs[worlds, targets]
-        return np.asarray(signals[..., :, np.newaxis] * inputs[..., np.newaxis, :], dtype=np.float32)
-
     def of_worlds(self, worlds: slice) -> "WhiteBoxFeatures":
         """Return the features of some worlds, as views."""
         return self._with({name: getattr(self, name)[worlds] for name in _ARRAYS}, self.labels)
@@ -119,13 +101,7 @@ class WhiteBoxFeatures:
 
     @staticmethod
     def over_worlds(parts: Sequence["WhiteBoxFeatures"]) -> "WhiteBoxFeatures":
-        """Return one value of several batches of worlds with the same targets and releases.
-
-        Parameters
-        ----------
-        parts
-            One or more.
-        """
+        """Return one value of several batches of worlds with the same targets and releases."""
         return _joined(parts, axis=0)
 
     def _with(self, arrays: dict[str, Floats32], labels: Integers) -> "WhiteBoxFeatures":

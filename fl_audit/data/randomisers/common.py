@@ -11,8 +11,7 @@ from fl_audit.privacy.events import LaplaceRelease, RandomizedResponse, ReleaseE
 
 Features = Floats32
 
-_DRAWS = 2**20
-"""Numbers drawn at a time, so that memory does not grow with the records."""
+_DRAWS = 2**20  # numbers drawn at a time, so that memory does not grow with the records
 
 
 def pure_epsilon(events: Iterable[ReleaseEvent]) -> float:
@@ -49,12 +48,8 @@ def draws_above(limit: float, count: int, generator: np.random.Generator) -> Fla
 
     Parameters
     ----------
-    limit
-        From 0 to 1.
-    count
-        How many draws.
-    generator
-        What they are drawn with.
+    limit, count, generator
+        From 0 to 1; how many draws; what they are drawn with.
     """
     found = np.empty(count, dtype=np.bool_)
     for start in range(0, count, _DRAWS):

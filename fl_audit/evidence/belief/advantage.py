@@ -30,10 +30,8 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[flo
 
     Parameters
     ----------
-    successes
-        0 to `trials`.
-    trials
-        At least 1.
+    successes, trials
+        0 to `trials`; at least 1.
     confidence
         Least probability with which the interval covers, above 0 and below 1; each side has half of the rest.
 

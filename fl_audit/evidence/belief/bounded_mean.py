@@ -14,8 +14,7 @@ import numpy as np
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
 
-_LARGEST_STAKE = 0.75
-"""Largest share of the capital that a single number may cost."""
+_LARGEST_STAKE = 0.75  # largest share of the capital that a single number may cost
 
 _STEPS = 50
 

@@ -49,12 +49,7 @@ class Calibration:
 
 
 def calibration(
-    log_odds: Floats,
-    members: Flags,
-    confidence: float,
-    prior: float = 0.5,
-    coin: float = 0.5,
-    bins: int = 10,
+    log_odds: Floats, members: Flags, confidence: float, prior: float = 0.5, coin: float = 0.5, bins: int = 10
 ) -> Calibration:
     """Return how well the insider's beliefs agree with what was true.
 

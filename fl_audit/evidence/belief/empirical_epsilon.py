@@ -42,10 +42,8 @@ def epsilon_from_sensitivities(signal: Floats, delta: float, accountant: Account
     signal
         mu_i = Delta_i / sigma_i, the local sensitivity over the noise that was really added, shape (worlds, rounds),
         finite and at least 0.
-    delta
-        Above 0 and below 1.
-    accountant
-        Who accounts.
+    delta, accountant
+        Above 0 and below 1; who accounts.
 
     Raises
     ------

@@ -29,8 +29,7 @@ ASSUMPTION = (
 
 _LARGEST_EPSILON = 1e6
 
-_FIRST_FORESEEN = 16
-"""Number of worlds before epsilon is guessed for the first time, to choose stakes."""
+_FIRST_FORESEEN = 16  # number of worlds before epsilon is guessed for the first time, to choose stakes
 
 
 def chance_of_being_right(log_odds: Floats, prior: float = 0.5, coin: float = 0.5) -> Floats:

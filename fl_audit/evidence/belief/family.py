@@ -96,47 +96,26 @@ _SHARES = {
     TestName.SECRET_ALONG_RECORD: 0.03,
     TestName.DISTINGUISHER: 0.02,
 }
-_ABOUT_SECRET = (
-    TestName.SECRET_TOTAL,
-    TestName.SECRET_PLACE,
-    TestName.SECRET_ALONG_RECORD,
-    TestName.DISTINGUISHER,
-)
+_ABOUT_SECRET = (TestName.SECRET_TOTAL, TestName.SECRET_PLACE, TestName.SECRET_ALONG_RECORD, TestName.DISTINGUISHER)
 
 
 @dataclass(frozen=True)
 class TestResult:
-    """What one test found, in numbers; `fl_audit.report.test_words` says what they mean.
-
-    Parameters
-    ----------
-    name
-        Which test.
-    statistic
-        The number that it rests on; its module says which.
-    p_value
-        Probability, if the claim holds, of what was found or worse.
-    measured, promised
-        What was found, and what the claim says of it, in the same unit.
-    limit
-        The smallest breach that would have been found with probability `DETECTION_POWER`, in the unit of the test's
-        limit; NaN where no size can be said.
-    place
-        Where in the run, such as a tensor or two rounds; empty where the test concerns all of it.
-    more
-        Other numbers of this test, by name.
-    """
+    """What one test found, in numbers; `fl_audit.report.test_words` says what they mean."""
 
     __test__: ClassVar[bool] = False
 
-    name: TestName
-    statistic: float
-    p_value: float
+    name: TestName  # which test
+    statistic: float  # the number that it rests on; its module says which
+    p_value: float  # probability, if the claim holds, of what was found or worse
+    # `measured`, `promised`: what was found, and what the claim says of it, in the same unit.
     measured: float
     promised: float
+    # The smallest breach that would have been found with probability `DETECTION_POWER`, in the unit of the test's
+    # limit; NaN where no size can be said.
     limit: float = math.nan
-    place: str = ""
-    more: Mapping[str, float] = field(default_factory=dict)
+    place: str = ""  # where in the run, such as a tensor or two rounds; empty where the test concerns all of it
+    more: Mapping[str, float] = field(default_factory=dict)  # other numbers of this test, by name
 
     @property
     def level(self) -> float:

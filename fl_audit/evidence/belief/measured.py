@@ -11,8 +11,7 @@ from fl_audit.errors import require
 from fl_audit.evidence.belief.innovations import innovations
 from fl_audit.evidence.belief.noise_excess import without_excess
 
-MOST_SAMPLED = 2**23
-"""Most values of the sample that are looked at one by one: of more, only some worlds are."""
+MOST_SAMPLED = 2**23  # most values of the sample that are looked at one by one: of more, only some worlds are
 
 _FEWEST_SAMPLED = 40
 

@@ -17,8 +17,7 @@ from fl_audit.evidence.belief.measured import Measured
 from fl_audit.evidence.belief.noise_repeats import at_least_one, cosine_at, cosine_tail, likest_pair
 from fl_audit.randomness import Purpose, generator
 
-FEWEST_DRAWS = 8
-"""Number of rounds, over all worlds, from which coordinates are compared with each other."""
+FEWEST_DRAWS = 8  # number of rounds, over all worlds, from which coordinates are compared with each other
 
 FEWEST_JOINT_DRAWS = 100
 """The same for all coordinates together: of fewer rounds the law of the sum is too far from a gamma law."""

@@ -40,8 +40,7 @@ the noise. So noise of f times the claimed one is measured as a ratio between f 
 and more noise than was promised is not credited in full.
 """
 
-BREACH = 1.5
-"""A run is conclusive where a breach of so many times the promised epsilon would have been found."""
+BREACH = 1.5  # a run is conclusive where a breach of so many times the promised epsilon would have been found
 
 
 def assumption_of(claim: Claim) -> str:

@@ -14,8 +14,7 @@ from scipy.special import chdtr, chdtrc, ndtri, stdtr
 
 from fl_audit.arrays import Floats
 
-EVIDENT = 1e-6
-"""Probability with which an honest run is taken for one with more noise than was claimed somewhere."""
+EVIDENT = 1e-6  # probability with which an honest run is taken for one with more noise than was claimed somewhere
 
 _FEWEST = 30
 _PASSES = 30

@@ -25,8 +25,7 @@ FEWEST_COORDINATES = 50
 FEWEST_VALUES = 1000
 """Number of sampled values from which squared characteristic functions have exponential tails far enough out."""
 
-ROUNDING = 1e-5
-"""Relative excess of a sensitivity that float32 gradients explain."""
+ROUNDING = 1e-5  # relative excess of a sensitivity that float32 gradients explain
 
 _BINS = 2**20
 _HALF_WIDTH = 8.0

@@ -18,8 +18,7 @@ from fl_audit.evidence.belief.measured import Measured
 LARGEST_GROUP = 2**14
 """Number of noise vectors up to which all are compared with all; more are compared within groups of so many."""
 
-_BLOCK = 512
-"""Larger blocks of cosines are allocated anew by the system each time, which takes as long as filling them."""
+_BLOCK = 512  # larger blocks of cosines are allocated anew by the system each time, which takes as long as filling them
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from fl_audit.evidence.belief.noise_excess import EVIDENT
 _Side = tuple[Floats, Integers]
 _Sides = tuple[_Side, _Side]
 
-_UNEVEN = 0.01
-"""Probability with which worlds of honest noise are taken for worlds of different noise."""
+_UNEVEN = 0.01  # probability with which worlds of honest noise are taken for worlds of different noise
 
 
 def secret_total(measured: Measured) -> TestResult | NotOffered:

@@ -13,8 +13,7 @@ from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.family import DETECTION_POWER, FAMILY_LEVEL, Missing, NotOffered, TestName, TestResult
 from fl_audit.evidence.belief.measured import Measured
 
-FEWEST_VALUES = 100
-"""Number of values from which the limiting law of the distance is used."""
+FEWEST_VALUES = 100  # number of values from which the limiting law of the distance is used
 
 _TAIL = 3.0
 _TAIL_SHARE = float(2 * ndtr(-_TAIL))
@@ -74,7 +73,7 @@ def tails(measured: Measured) -> TestResult | NotOffered:
     return TestResult(
         name=TestName.TAILS,
         statistic=beyond,
-        p_value=binomial_p(beyond, count, _TAIL_SHARE),
+        p_value=_binomial_p(beyond, count, _TAIL_SHARE),
         measured=beyond / count,
         promised=_TAIL_SHARE,
         limit=reach,
@@ -82,18 +81,8 @@ def tails(measured: Measured) -> TestResult | NotOffered:
     )
 
 
-def binomial_p(found: int, count: int, share: float) -> float:
-    """Return the two-sided p-value of a binomial count: twice the smaller tail.
-
-    Parameters
-    ----------
-    found
-        The count, from 0 to `count`.
-    count
-        Number of trials.
-    share
-        Probability of a success under the null.
-    """
+def _binomial_p(found: int, count: int, share: float) -> float:
+    """Return the two-sided p-value of a binomial count: twice the smaller tail."""
     upper = 1.0 if found == 0 else float(bdtrc(found - 1, count, share))
     return min(1.0, 2 * min(float(bdtr(found, count, share)), upper))
 
@@ -107,7 +96,7 @@ def support(measured: Measured) -> TestResult | NotOffered:
     return TestResult(
         name=TestName.SUPPORT,
         statistic=largest,
-        p_value=largest_p(largest, count),
+        p_value=_largest_p(largest, count),
         measured=largest,
         promised=_largest_at(0.5, count),
         limit=_largest_at(TestName.SUPPORT.level / 2, count),
@@ -115,16 +104,8 @@ def support(measured: Measured) -> TestResult | NotOffered:
     )
 
 
-def largest_p(largest: float, count: int) -> float:
-    """Return the two-sided p-value of the largest absolute value of so many independent N(0, 1).
-
-    Parameters
-    ----------
-    largest
-        The largest absolute value.
-    count
-        How many numbers, from 1.
-    """
+def _largest_p(largest: float, count: int) -> float:
+    """Return the two-sided p-value of the largest absolute value of so many independent N(0, 1)."""
     log_below = count * math.log1p(-2 * math.exp(float(log_ndtr(-largest)))) if largest > 0 else -math.inf
     return min(1.0, 2 * min(math.exp(log_below), -math.expm1(log_below)))
 
@@ -150,7 +131,7 @@ def shape_along_record(measured: Measured) -> TestResult | NotOffered:
     distance, of_distance = _distance(values)
     beyond = int(np.count_nonzero(np.abs(values) > _TAIL))
     largest = float(np.abs(values).max())
-    least = min(of_distance, binomial_p(beyond, values.size, _TAIL_SHARE), largest_p(largest, values.size))
+    least = min(of_distance, _binomial_p(beyond, values.size, _TAIL_SHARE), _largest_p(largest, values.size))
     return TestResult(
         name=TestName.SHAPE_ALONG_RECORD,
         statistic=distance,

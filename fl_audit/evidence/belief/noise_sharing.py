@@ -72,12 +72,8 @@ def detectable_share(added: int, freedom: int, level: float, power: float = DETE
     ----------
     added
         m, at least 2: over how many worlds or rounds the sums run.
-    freedom
-        How many sums there are.
-    level
-        Of the test.
-    power
-        Probability of finding it.
+    freedom, level, power
+        How many sums there are; of the test; probability of finding it.
 
     Examples
     --------

@@ -35,10 +35,8 @@ def planned_limits(promise: Guarantee, worlds: int, rounds: float, parameters: i
 
     Parameters
     ----------
-    promise
-        What is promised.
-    worlds
-        How often the game is played.
+    promise, worlds
+        What is promised; how often the game is played.
     rounds
         Rounds of a world in which D and D' differ, on average.
     parameters
@@ -60,10 +58,8 @@ def planned_ceiling(promise: Guarantee, worlds: int) -> PlannedLimits:
 
     Parameters
     ----------
-    promise
-        What is promised.
-    worlds
-        How often the game is played.
+    promise, worlds
+        What is promised; how often the game is played.
     """
     ceiling = _ceiling(promise, worlds)
     needed = worlds_for_scores(BREACH * promise.epsilon, promise.delta)

@@ -27,13 +27,7 @@ from fl_audit.evidence.belief.noise_estimate import (
 )
 from fl_audit.evidence.belief.noise_grain import grid, low_bits, sensitivity
 from fl_audit.evidence.belief.noise_repeats import repeated_noise
-from fl_audit.evidence.belief.noise_scale import (
-    noise_along_record,
-    noise_place,
-    noise_round,
-    noise_tensor,
-    noise_total,
-)
+from fl_audit.evidence.belief.noise_scale import noise_along_record, noise_place, noise_round, noise_tensor, noise_total
 from fl_audit.evidence.belief.noise_secret import secret_along_record, secret_place, secret_total
 from fl_audit.evidence.belief.noise_shape import shape, shape_along_record, support, tails
 from fl_audit.evidence.belief.noise_sharing import serial_correlation, shared_over_rounds, shared_over_worlds
@@ -201,12 +195,7 @@ _SCORES_METHOD = BoundMethod.ORDER_STATISTIC
 _MOST_WORLDS = 2**40
 
 
-def judge_scores(
-    member_scores: Floats,
-    nonmember_scores: Floats,
-    guarantee: Guarantee,
-    confidence: float,
-) -> Judgement:
+def judge_scores(member_scores: Floats, nonmember_scores: Floats, guarantee: Guarantee, confidence: float) -> Judgement:
     """Return whether scores that are no likelihood ratio contradict the promise, by a bound that assumes nothing.
 
     Parameters

@@ -18,8 +18,7 @@ from fl_audit.arrays import Flags, Floats
 from fl_audit.evidence.belief.measured import Measured
 from fl_audit.randomness import Purpose, generator
 
-Features = dict[str, Floats]
-"""Numbers of every world, (worlds,), by what they are."""
+Features = dict[str, Floats]  # numbers of every world, (worlds,), by what they are
 
 _TENSOR_GROUPS = 6
 _ROUND_GROUPS = 8

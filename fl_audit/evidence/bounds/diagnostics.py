@@ -10,8 +10,7 @@ from scipy.special import ndtri
 
 from fl_audit.arrays import Floats
 
-LEVEL = 0.001
-"""Probability of a warning where the assumption holds."""
+LEVEL = 0.001  # probability of a warning where the assumption holds
 
 _LEAST = 8
 _SHAPIRO_LIMIT = 5000

@@ -38,42 +38,23 @@ _DETECTABLE = (
 
 @dataclass(frozen=True)
 class LowerBound:
-    """A lower bound on epsilon and what a reader needs to weigh it.
+    """A lower bound on epsilon and what a reader needs to weigh it."""
 
-    Parameters
-    ----------
-    epsilon
-        The bound, at least 0; 0 certifies nothing.
-    method
-        How it was computed.
-    delta
-        The bound is on epsilon at this delta.
-    confidence
-        Least probability with which the true epsilon is at or above `epsilon` where the assumption holds; for `bayes`
-        the posterior probability.
-    assumption
-        What it rests on, in words.
-    limit_of_detection
-        A **ceiling**: the bound of perfectly separated scores. `gaussian-shift` has no ceiling; there it is the
-        smallest true epsilon that would be certified to exceed 0 with probability 0.9; infinite where nothing can
-        be detected.
-    limit_meaning
-        Which of the two, in words.
-    members, nonmembers
-        Numbers of scores, those that chose the threshold included.
-    warnings
-        What speaks against the assumption or limits the bound, in words; empty where nothing was found.
-    """
-
-    epsilon: float
-    method: BoundMethod
-    delta: float
+    epsilon: float  # the bound, at least 0; 0 certifies nothing
+    method: BoundMethod  # how it was computed
+    delta: float  # the bound is on epsilon at this delta
+    # Least probability with which the true epsilon is at or above `epsilon` where the assumption holds; for `bayes` the
+    # posterior probability.
     confidence: float
-    assumption: str
+    assumption: str  # what it rests on, in words
+    # A **ceiling**: the bound of perfectly separated scores. `gaussian-shift` has no ceiling; there it is the smallest
+    # true epsilon that would be certified to exceed 0 with probability 0.9; infinite where nothing can be detected.
     limit_of_detection: float
-    limit_meaning: str
+    limit_meaning: str  # which of the two, in words
+    # `members`, `nonmembers`: numbers of scores, those that chose the threshold included.
     members: int
     nonmembers: int
+    # What speaks against the assumption or limits the bound, in words; empty where nothing was found.
     warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -92,7 +73,7 @@ class LowerBound:
             ("limit of detection", f"{self.limit_of_detection:.4g}"),
             ("scores of members and non-members", f"{self.members:,} and {self.nonmembers:,}"),
         ]
-        return html_table(f"Lower bound on epsilon, {self.method}", rows, (self.assumption, *self.warnings))
+        return html_table(rows, f"Lower bound on epsilon, {self.method}", (self.assumption, *self.warnings))
 
 
 def bound_json(bound: LowerBound) -> dict[str, Any]:

@@ -31,12 +31,10 @@ from numpy.typing import NDArray
 
 from fl_audit.arrays import Floats, Integers
 
-SHARE_THAT_CHOOSES = 0.2
-"""Share of either group's scores that choose the rule and are not measured."""
+SHARE_THAT_CHOOSES = 0.2  # share of either group's scores that choose the rule and are not measured
 
 
-_FEW_TABLES = 16.0
-"""Binary logarithm of the number of tables below which one split of each is too few to average over."""
+_FEW_TABLES = 16.0  # binary logarithm of the number of tables below which one split of each is too few to average over
 _SPLITS = 25
 
 

@@ -15,8 +15,7 @@ from fl_audit.confidence.beta_mean import BetaMean, where_it_reaches
 from fl_audit.evidence.bounds.selection import Counts, ScoreReading, chosen_by_rank, chosen_by_value, ratio_bound
 from fl_audit.privacy.gaussian import gdp_epsilon
 
-LARGEST_EPSILON = 700.0
-"""No search goes far beyond it: e^epsilon overflows soon after."""
+LARGEST_EPSILON = 700.0  # no search goes far beyond it: e^epsilon overflows soon after
 _LARGEST_MU = 75.0
 
 
@@ -131,12 +130,8 @@ def gdp_threshold_epsilon(ways: tuple[ScoreReading, ...], delta: float, level: f
 
     Parameters
     ----------
-    ways
-        The four directions.
-    delta
-        Above 0 and below 1.
-    level
-        1 - confidence.
+    ways, delta, level
+        The four directions; above 0 and below 1; 1 - confidence.
     """
     return gdp_epsilon(delta, gdp_threshold_mu(*chosen_by_rank(ways), level))
 

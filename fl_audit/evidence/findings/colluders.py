@@ -11,8 +11,7 @@ from fl_audit.mechanisms.noise import InsideTraining, effective_noise_multiplier
 from fl_audit.mechanisms.standpoint import Place, Standpoint
 from fl_audit.privacy.accounting import account
 
-MOST_POINTS = 25
-"""With more clients than this, epsilon is worked out for so many numbers of them."""
+MOST_POINTS = 25  # with more clients than this, epsilon is worked out for so many numbers of them
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from fl_audit.arrays import Floats
 from fl_audit.evidence.belief.innovations import InnovationCheck, InnovationGroup, check_scores
 from fl_audit.evidence.findings.found import Findings
 from fl_audit.evidence.finished_run import FinishedRun
@@ -44,15 +41,3 @@ def measure_innovations(run: FinishedRun, _: Findings) -> InnovationNumbers | No
     if not run.facts.has_promise or not run.has_insider or not run.facts.game.law.weighs_exactly:
         return None
     return InnovationNumbers(check_scores(run.measured.innovations, run.bits))
-
-
-def innovations_by_bit(run: FinishedRun) -> dict[int, Floats]:
-    """Return the innovations of the worlds of either bit, sorted; a bit without any is left out.
-
-    The innovation of a round is (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, minus for bit 1 and plus for bit 0, with
-    mu_i = local sensitivity / sigma; rounds in which D and D' differ by next to nothing (mu_i under 1e-9) have none.
-    Where increments are not Gaussian it is the normal score of the noise in the direction in which they do.
-    """
-    values = run.measured.innovations
-    parts = {bit: values[run.bits == bool(bit)] for bit in (1, 0)}
-    return {bit: np.sort(part[~np.isnan(part)]) for bit, part in parts.items() if not np.all(np.isnan(part))}

@@ -22,8 +22,7 @@ from fl_audit.evidence.finished_run import FinishedRun
 CURVE_POINTS = 9
 
 
-FEWEST_WORLDS = 20
-"""With fewer worlds there is no curve: there would be nothing to see."""
+FEWEST_WORLDS = 20  # with fewer worlds there is no curve: there would be nothing to see
 
 
 @dataclass(frozen=True)
@@ -82,10 +81,8 @@ def measure_pair(run: FinishedRun, findings: Findings) -> PairNumbers | None:
 
     Parameters
     ----------
-    run
-        A finished run.
-    findings
-        What was found before.
+    run, findings
+        A finished run; what was found before.
     """
     promise, insider = run.facts.guarantee, findings.find(InsiderNumbers)
     # Beliefs say this of the pair where they come from the exact likelihood ratio, and nowhere else.

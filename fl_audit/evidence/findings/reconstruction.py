@@ -16,50 +16,28 @@ _GUESSES = (1, 5, 10, 100)
 
 @dataclass(frozen=True)
 class Success:
-    """How often the truth is among the first guesses.
+    """How often the truth is among the first guesses."""
 
-    Parameters
-    ----------
-    guesses
-        How many guesses the attacker has.
-    share, low, high
-        Share of the worlds in which one of them is right, from 0 to 1, and its Clopper-Pearson interval.
-    chance
-        That share where nothing is released.
-    bound
-        The largest share that the promise allows.
-    """
-
-    guesses: int
+    guesses: int  # how many guesses the attacker has
+    # `share`, `low`, `high`: share of the worlds in which one of them is right, from 0 to 1, and its Clopper-Pearson
+    # interval.
     share: float
     low: float
     high: float
-    chance: float
-    bound: float
+    chance: float  # that share where nothing is released
+    bound: float  # the largest share that the promise allows
 
 
 @dataclass(frozen=True)
 class ReconstructionNumbers:
-    """What an attacker named who knew everything but which of the candidates was in.
+    """What an attacker named who knew everything but which of the candidates was in."""
 
-    Parameters
-    ----------
-    candidates
-        How many records, or clients, were equally likely.
-    ranks
-        Place of the truth in the attacker's order, 1 being its first guess, (worlds,).
-    successes
-        By number of guesses, ascending, that of one guess first.
-    confidence
-        Of each interval.
-    longest, median
-        Largest and median mu of a candidate over all rounds of a world: its contribution's length over the noise.
-    """
-
-    candidates: int
-    ranks: Integers
-    successes: tuple[Success, ...]
-    confidence: float
+    candidates: int  # how many records, or clients, were equally likely
+    ranks: Integers  # place of the truth in the attacker's order, 1 being its first guess, (worlds,)
+    successes: tuple[Success, ...]  # by number of guesses, ascending, that of one guess first
+    confidence: float  # of each interval
+    # `longest`, `median`: largest and median mu of a candidate over all rounds of a world: its contribution's length
+    # over the noise.
     longest: float
     median: float
 

@@ -18,8 +18,7 @@ from fl_audit.privacy.events import RandomizedResponse, ReleaseEvent
 from fl_audit.privacy.profile import PrivacyProfile
 from fl_audit.privacy.randomised_response import response_advantage
 
-ACCOUNTANT = "pure epsilon"
-"""Sums the epsilons of independent releases; there is no delta."""
+ACCOUNTANT = "pure epsilon"  # sums the epsilons of independent releases; there is no delta
 
 
 _COLUMNS = ("record_log_odds", "other_log_odds")

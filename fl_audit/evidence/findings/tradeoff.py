@@ -12,10 +12,8 @@ from fl_audit.evidence.findings.found import Findings
 from fl_audit.evidence.finished_run import FinishedRun
 from fl_audit.evidence.membership.limits import largest_tpr
 
-FEWEST = 20
-"""A curve of fewer worlds of either kind has steps too large to say anything."""
-_AT = 0.1
-"""Share of false alarms at which numbers are told."""
+FEWEST = 20  # a curve of fewer worlds of either kind has steps too large to say anything
+_AT = 0.1  # share of false alarms at which numbers are told
 
 
 @dataclass(frozen=True)

@@ -55,10 +55,8 @@ def achieved_by_attack(
     apart
         The same where some worlds were shadows alone, which are NaN; all scores, if the attack has no shadows; None
         where no worlds were kept apart.
-    membership
-        Who was in.
-    asked
-        delta and confidence.
+    membership, asked
+        Who was in; delta and confidence.
     knows_coins
         Whether the attacker of a world knows some of its coins, so that its guesses are no test of a single run.
     """
@@ -80,10 +78,8 @@ def achieved_by_insiders(log_odds: Floats, membership: Membership, asked: AskedO
     ----------
     log_odds
         Final log-odds of membership, (worlds, targets).
-    membership
-        Who was in.
-    asked
-        Delta and confidence of what is asked.
+    membership, asked
+        Who was in; delta and confidence of what is asked.
     """
     rates = membership_rates(log_odds, membership, _draws(), asked.confidence, shadows_of_each_other=False)
     return Achieved(rates, roc_curve(log_odds, membership), _bound(log_odds, membership, asked), None)

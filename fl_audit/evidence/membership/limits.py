@@ -67,11 +67,6 @@ def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
 def largest_auc(profile: PrivacyProfile) -> float:
     """Return the largest area under the ROC curve of an attack, 1 less the integral of f, from 1/2 to 1.
 
-    Parameters
-    ----------
-    profile
-        As for `largest_tpr`.
-
     Returns
     -------
     float

@@ -25,8 +25,7 @@ from fl_audit.arrays import Floats
 from fl_audit.errors import require
 from fl_audit.game.membership import Membership
 
-SMALL_RATES = (0.001, 0.01)
-"""The false-positive rates at which the TPR is reported (Carlini et al. 2022)."""
+SMALL_RATES = (0.001, 0.01)  # the false-positive rates at which the TPR is reported (Carlini et al. 2022)
 
 _CELLS_AT_ONCE = 500_000
 _ROOM = 1.5
@@ -96,10 +95,7 @@ def roc_curve(scores: ArrayLike, membership: Membership) -> RocCurve:
     ranked = _Ranked(_checked(scores, membership), membership)
     hits, alarms = (found[0, ranked.last] for found in ranked.counts(np.ones((1, membership.worlds))))
     start = np.zeros(1)
-    return RocCurve(
-        fpr=np.concatenate([start, alarms / alarms[-1]]),
-        tpr=np.concatenate([start, hits / hits[-1]]),
-    )
+    return RocCurve(fpr=np.concatenate([start, alarms / alarms[-1]]), tpr=np.concatenate([start, hits / hits[-1]]))
 
 
 def membership_rates(
@@ -116,10 +112,8 @@ def membership_rates(
     ----------
     scores
         Higher for a likelier member, no NaN, shape (worlds, targets); 2 worlds or more.
-    membership
-        Who was in.
-    generator
-        Draws the worlds of each resample.
+    membership, generator
+        Who was in; draws the worlds of each resample.
     confidence
         Of the four intervals together, above 0.5 and below 1: each leaves out a quarter of the level (Bonferroni).
     resamples

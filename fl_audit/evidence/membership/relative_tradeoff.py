@@ -4,8 +4,7 @@ import math
 
 from fl_audit.errors import require
 
-LARGEST_PHI = 2.0
-"""Where the paper cuts phi off."""
+LARGEST_PHI = 2.0  # where the paper cuts phi off
 
 
 def relative_tradeoff(auc_without: float, auc: float, accuracy_without: float, accuracy: float, classes: int) -> float:

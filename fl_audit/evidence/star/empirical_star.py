@@ -17,8 +17,7 @@ from fl_audit.errors import require
 from fl_audit.evidence.star.epsilon_star import require_cut, require_star_delta
 from fl_audit.evidence.star.loss_samples import checked_pair
 
-EMPIRICAL_CUT = 0.001
-"""The stability cut of appendix 8.1 for the empirical form."""
+EMPIRICAL_CUT = 0.001  # the stability cut of appendix 8.1 for the empirical form
 
 
 @dataclass(frozen=True)
@@ -160,24 +159,11 @@ def empirical_epsilon_star(
         If a loss is negative or not finite, or a number or shape is not accepted.
     """
     members, population = checked_pair(member_losses, population_losses, at_least=1)
-    return epsilon_star_of_counts(threshold_counts(members, population), delta, cut)
+    return _epsilon_star_of_counts(threshold_counts(members, population), delta, cut)
 
 
-def epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float = EMPIRICAL_CUT) -> Floats:
-    """Return `empirical_epsilon_star` from counts.
-
-    Parameters
-    ----------
-    counts
-        Of `threshold_counts`, shape (..., thresholds).
-    delta, cut
-        As for `empirical_epsilon_star`.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
-    """
+def _epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float = EMPIRICAL_CUT) -> Floats:
+    """Return `empirical_epsilon_star` from counts."""
     require_star_delta(delta)
     require_cut(cut)
     fpr, fnr = counts.fpr, counts.fnr

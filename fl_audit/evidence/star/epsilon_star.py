@@ -43,18 +43,10 @@ def require_cut(cut: float) -> None:
 
 @dataclass(frozen=True)
 class StarSettings:
-    """Which Epsilon* is asked for.
+    """Which Epsilon* is asked for."""
 
-    Parameters
-    ----------
-    delta
-        From 0 to below 1.
-    cut
-        From 0 to below 0.5. Thresholds with an error rate below `cut` or above 1 - `cut` are left out; 0 leaves out
-        none.
-    """
-
-    delta: float
+    delta: float  # from 0 to below 1
+    # From 0 to below 0.5. Thresholds with an error rate below `cut` or above 1 - `cut` are left out; 0 leaves out none.
     cut: float = 0.0
 
     def __post_init__(self) -> None:

@@ -55,28 +55,17 @@ def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> Loss
     advantage = (members <= mean).mean(axis=-1) - (population <= mean).mean(axis=-1)
     return LossAttacks(
         auc=area_under_roc(counts),
-        tpr_at_fpr_0001=tpr_at_fpr(counts, 0.001),
-        tpr_at_fpr_001=tpr_at_fpr(counts, 0.01),
+        tpr_at_fpr_0001=_tpr_at_fpr(counts, 0.001),
+        tpr_at_fpr_001=_tpr_at_fpr(counts, 0.01),
         yeom_advantage=np.asarray(advantage, dtype=np.float64),
         loss_gap=np.asarray(population.mean(axis=-1) - mean[..., 0], dtype=np.float64),
     )
 
 
-def tpr_at_fpr(counts: ThresholdCounts, fpr: float) -> Floats:
+def _tpr_at_fpr(counts: ThresholdCounts, fpr: float) -> Floats:
     """Return the largest TPR of a threshold with at most this FPR, shape of the leading axes.
 
-    Parameters
-    ----------
-    counts
-        Of `threshold_counts`.
-    fpr
-        From 0 to 1. Rates between two thresholds are not interpolated: with p population losses, a rate below 1/p
-        allows no false alarm at all.
-
-    Raises
-    ------
-    InputError
-        If the rate is out of its range.
+    Rates between two thresholds are not interpolated: with p losses of others, below 1/p no false alarm is allowed.
     """
     require(0 <= fpr <= 1, f"FPR is {fpr}: accepted are numbers from 0 to 1")
     # Compared with a little slack, so that rounding cannot turn 3 of 3000 into more than a share of 0.001.

@@ -48,10 +48,7 @@ def gather(member_losses: Floats, population_losses: Floats) -> LossCells:
     if counts.thresholds.size > _ALL_APART:
         wanted = [
             np.searchsorted(ranks, tail_ranks(total, _FINENESS), side="left") + 1
-            for ranks, total in (
-                (counts.members, counts.member_total),
-                (counts.population, counts.population_total),
-            )
+            for ranks, total in ((counts.members, counts.member_total), (counts.population, counts.population_total))
         ]
         # A cell ends where its last value does, so that equal losses stay together.
         ends = np.unique(ends[np.searchsorted(ends, np.concatenate([*wanted, [counts.thresholds.size]]))])
@@ -77,10 +74,8 @@ def parametric_draws(
         Of `gather`.
     delta, shift, cut
         As for `parametric_epsilon_star`.
-    replicates
-        Number of draws.
-    rng
-        Source of the draws.
+    replicates, rng
+        Number of draws; source of the draws.
     """
     found = []
     for members, population in _draws(cells, replicates, rng):

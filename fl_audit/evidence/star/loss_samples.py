@@ -18,23 +18,8 @@ DEFAULT_SHIFT = 1.0
 """Added to the normalised losses. The published text is damaged where it names the constant: only "(=1)" is left."""
 
 
-def checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Floats:
-    """Return losses as float64, or refuse them.
-
-    Parameters
-    ----------
-    losses
-        Shape (..., n).
-    what
-        What the losses are called in an error message.
-    at_least
-        Smallest n.
-
-    Raises
-    ------
-    InputError
-        If there are too few losses, or one is negative or not finite.
-    """
+def _checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Floats:
+    """Return losses as float64, or refuse them."""
     values = np.asarray(losses, dtype=np.float64)
     enough = values.ndim >= 1 and values.shape[-1] >= at_least
     require(enough, f"{what} have shape {values.shape}: accepted are {at_least} or more losses")
@@ -45,7 +30,7 @@ def checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Floats:
 
 
 def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_least: int = 2) -> tuple[Floats, Floats]:
-    """Return both sets of losses, shapes (..., m) and (..., p), or refuse them as `checked_losses` does.
+    """Return both sets of losses, shapes (..., m) and (..., p), or refuse them as `_checked_losses` does.
 
     Parameters
     ----------
@@ -59,8 +44,8 @@ def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_leas
     InputError
         If a set is refused or the leading axes differ.
     """
-    members = checked_losses(member_losses, "member losses", at_least)
-    population = checked_losses(population_losses, "population losses", at_least)
+    members = _checked_losses(member_losses, "member losses", at_least)
+    population = _checked_losses(population_losses, "population losses", at_least)
     require(
         members.shape[:-1] == population.shape[:-1],
         f"member losses have leading axes {members.shape[:-1]}: accepted are {population.shape[:-1]}, the population's",
@@ -92,7 +77,7 @@ def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float
         If a loss is negative, not finite or outside low to high, or the shift is not positive.
     """
     require(shift > 0 and math.isfinite(shift), f"shift is {shift}: accepted are positive finite numbers")
-    values = checked_losses(losses, "losses")
+    values = _checked_losses(losses, "losses")
     bottom, top = np.asarray(low, dtype=np.float64)[..., None], np.asarray(high, dtype=np.float64)[..., None]
     within = bool(np.all((values >= bottom) & (values <= top)))
     require(within, "a loss lies outside low to high: accepted are losses within")

@@ -29,31 +29,18 @@ from fl_audit.evidence.star.normal_mixture import NormalMixture, normal
 
 @dataclass(frozen=True)
 class MechanismStar:
-    """Epsilon* of a mechanism and of its models; neither of the two bounds the other.
+    """Epsilon* of a mechanism and of its models; neither of the two bounds the other."""
 
-    Parameters
-    ----------
-    mechanism
-        Epsilon* of the false negative rates averaged over models, Eq. (19); at least 0. Where the rates were estimated
-        it is too large on average, and no bound.
-    mean_of_models
-        Mean of the Epsilon* of the models; at least 0.
-    models
-        Number of models.
-    delta
-        The delta at which all of them hold.
-    lower_bound
-        Lower confidence bound on the mechanism's epsilon, at least 0; None where exact rates were given, which need no
-        bound.
-    confidence
-        Least probability with which the mechanism's epsilon is at or above `lower_bound`; None without one.
-    """
-
+    # Epsilon* of the false negative rates averaged over models, Eq. (19); at least 0. Where the rates were estimated it
+    # is too large on average, and no bound.
     mechanism: float
-    mean_of_models: float
-    models: int
-    delta: float
+    mean_of_models: float  # mean of the Epsilon* of the models; at least 0
+    models: int  # number of models
+    delta: float  # the delta at which all of them hold
+    # Lower confidence bound on the mechanism's epsilon, at least 0; None where exact rates were given, which need no
+    # bound.
     lower_bound: float | None = None
+    # Least probability with which the mechanism's epsilon is at or above `lower_bound`; None without one.
     confidence: float | None = None
 
 
@@ -123,11 +110,7 @@ def mechanism_star_gaussian(
 
 
 def parametric_mechanism_star(
-    member_losses: ArrayLike,
-    population_losses: ArrayLike,
-    delta: float,
-    shift: float = 1.0,
-    confidence: float = 0.95,
+    member_losses: ArrayLike, population_losses: ArrayLike, delta: float, shift: float = 1.0, confidence: float = 0.95
 ) -> MechanismStar:
     """Return estimates of both numbers by normals fitted to the losses of each model, and a lower bound.
 

@@ -21,12 +21,9 @@ if TYPE_CHECKING:
     from sklearn.mixture import GaussianMixture
 
 
-MOST_COMPONENTS = 20
-"""The largest number of components that appendix 8.2 considers."""
-_FLOOR = 1e-6
-"""Added to the variance of every component, in units of the scores' variance."""
-_PATIENCE = 3
-"""The search for the number of components ends when so many further ones have not lowered the criterion."""
+MOST_COMPONENTS = 20  # the largest number of components that appendix 8.2 considers
+_FLOOR = 1e-6  # added to the variance of every component, in units of the scores' variance
+_PATIENCE = 3  # the search for the number of components ends when so many further ones have not lowered the criterion
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,7 @@ _HALVINGS = 120
 _START_EDGES = 1024
 _NEGLIGIBLE = 8.3
 """A threshold so many standard deviations below the mean has a tail that differs from 1 by less than 1e-16."""
-_FAR = 38.0
-"""Number of standard deviations up to which an unbounded range is searched: the tail there is 1e-316."""
+_FAR = 38.0  # number of standard deviations up to which an unbounded range is searched: the tail there is 1e-316
 
 
 @dataclass(frozen=True)

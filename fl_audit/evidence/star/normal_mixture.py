@@ -12,8 +12,7 @@ from scipy.special import log_ndtr, ndtri
 from fl_audit.arrays import Floats
 from fl_audit.errors import require
 
-_ROWS = 2**20
-"""Largest number of pairs of a point and a component that are computed at once, to bound the memory."""
+_ROWS = 2**20  # largest number of pairs of a point and a component that are computed at once, to bound the memory
 
 _LARGE = 1e300
 
@@ -107,10 +106,8 @@ class NormalMixture:
 
         Parameters
         ----------
-        size
-            How many.
-        rng
-            What they are drawn with.
+        size, rng
+            How many; what they are drawn with.
         """
         chosen = rng.choice(self.components, size=size, p=self.weights)
         return np.asarray(rng.normal(self.means[chosen], self.stds[chosen]), dtype=np.float64)

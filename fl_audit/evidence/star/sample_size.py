@@ -49,10 +49,8 @@ def sample_size_effect(
         than new samples would.
     subsets
         Number of subsets of each size, at least 2.
-    estimator
-        `parametric_epsilon_star` or `empirical_epsilon_star`.
-    rng
-        Draws the subsets.
+    estimator, rng
+        `parametric_epsilon_star` or `empirical_epsilon_star`; draws the subsets.
 
     Raises
     ------

@@ -41,47 +41,29 @@ _LARGEST_EVALUATION = 1000
 
 @dataclass(frozen=True)
 class StarEstimate:
-    """Epsilon* of one model and what a reader needs to weigh it.
+    """Epsilon* of one model and what a reader needs to weigh it."""
 
-    Parameters
-    ----------
-    epsilon_star
-        In nats, at least 0. For `parametric` and `mixture` the supremum over all thresholds, for `empirical` over those
-        within the cut. Infinite where there is no bound: at delta 0 for any two different normals, and where a
-        threshold separates the losses of the two sets.
-    delta, method
-        The delta that it is stated at, and how it was found.
-    interval
-        Lower and upper end of the confidence interval; see the text of the module.
-    confidence
-        Confidence of the interval.
-    cut
-        Thresholds with an error rate below `cut` or above 1 - `cut` were left out of `epsilon_star_within_cut`.
-    epsilon_star_within_cut
-        Epsilon* over the thresholds within the cut; over all where there is none within it, see `warnings`.
-    members, population
-        Numbers of losses.
-    attacks
-        What simple attacks on the losses achieve.
-    laws
-        The laws that were fitted to the scores of members and population; None for `empirical`, or where all losses of
-        a set are equal.
-    warnings
-        What speaks against the value or the interval, in words.
-    """
-
+    # In nats, at least 0. For `parametric` and `mixture` the supremum over all thresholds, for `empirical` over those
+    # within the cut. Infinite where there is no bound: at delta 0 for any two different normals, and where a threshold
+    # separates the losses of the two sets.
     epsilon_star: float
+    # `delta`, `method`: the delta that it is stated at, and how it was found.
     delta: float
     method: StarMethod
-    interval: tuple[float, float]
-    confidence: float
+    interval: tuple[float, float]  # lower and upper end of the confidence interval; see the text of the module
+    confidence: float  # confidence of the interval
+    # Thresholds with an error rate below `cut` or above 1 - `cut` were left out of `epsilon_star_within_cut`.
     cut: float
+    # Epsilon* over the thresholds within the cut; over all where there is none within it, see `warnings`.
     epsilon_star_within_cut: float
+    # `members`, `population`: numbers of losses.
     members: int
     population: int
-    attacks: LossAttacks
+    attacks: LossAttacks  # what simple attacks on the losses achieve
+    # The laws that were fitted to the scores of members and population; None for `empirical`, or where all losses of a
+    # set are equal.
     laws: tuple[NormalMixture, NormalMixture] | None
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...]  # what speaks against the value or the interval, in words
 
     @property
     def interval_name(self) -> str:
@@ -106,7 +88,7 @@ class StarEstimate:
             ("AUC of the loss threshold attack", f"{float(self.attacks.auc):.3f}"),
             ("losses of members and population", f"{self.members:,} and {self.population:,}"),
         ]
-        return html_table(f"Epsilon*, {self.method}", rows, self.warnings)
+        return html_table(rows, f"Epsilon*, {self.method}", self.warnings)
 
 
 def estimate_epsilon_star(

@@ -17,10 +17,8 @@ from fl_audit.report.finding import RunContents
 from fl_audit.report.sections.verdict import verdict_of
 from fl_audit.report.wording import number_text, one_in, percent
 
-_ENDS = (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
-"""Where the axis may end, in multiples of the promised epsilon."""
-_LOOSE = 0.97
-"""An accountant is loose where the claimed noise gives away less than this share of what it promises."""
+_ENDS = (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)  # where the axis may end, in multiples of the promised epsilon
+_LOOSE = 0.97  # an accountant is loose where the claimed noise gives away less than this share of what it promises
 
 
 @dataclass(frozen=True)

@@ -1,32 +1,33 @@
 """The report as one HTML file that needs nothing else: a page, and an appendix that is folded on a screen."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
 from fl_audit.evidence.belief.verdict import Verdict
+from fl_audit.notebook import Markup
 from fl_audit.report.finding import PagePlace, Row, RunContents, Section, Table
+from fl_audit.report.headline import Fact, facts_of, next_step, warnings_of
 from fl_audit.report.law_words import SIMULATION_NOTICE, scaling_text
-from fl_audit.report.page.first_screen import first_screen
-from fl_audit.report.page.markup import Markup, html_drawing, html_figure, html_table, value_html
+from fl_audit.report.page.gauge import gauge_html
+from fl_audit.report.page.markup import html_figure, page_table, value_html
 from fl_audit.report.page.papers import papers_of
 from fl_audit.report.page.pictures import DrawnPicture
-from fl_audit.report.page.shell import html_page
+from fl_audit.report.page.shell import banner_html, html_page, next_html
 from fl_audit.report.reading import Reading
 from fl_audit.report.sections.law import law_table, settings_table
+from fl_audit.report.sections.origin import provenance_line
 from fl_audit.report.sections.promise import person_text
 from fl_audit.report.sections.registry import measured, page_rows
-from fl_audit.report.sections.verdict import verdict_of
-from fl_audit.report.tests_table import broken_tests
+from fl_audit.report.sections.verdict import banner, verdict_of
+from fl_audit.report.tests_table import ToldTests
 from fl_audit.report.wording import percent, plural
 
 ON_ITS_WORD = "Computed as if the claimed noise were there. The promise was broken, so nothing here acquits."
 """Above what takes a promise at its word that was broken."""
-MOST_FAILED = 4
-"""Failed tests that the page names; the appendix has all of them."""
-_ALONE = "shows no breach by itself"
-"""What is said of a number within the promise where another broke it."""
+MOST_FAILED = 4  # failed tests that the page names; the appendix has all of them
+_ALONE = "shows no breach by itself"  # what is said of a number within the promise where another broke it
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,28 @@ def render_html(contents: RunContents, pictures: Sequence[DrawnPicture], form: F
     )
 
 
+def first_screen(contents: RunContents) -> str:
+    """Return what fits on the first screen, and on the first page of paper, as HTML."""
+    words = banner(contents)
+    facts = "\n".join(_fact(fact) for fact in facts_of(contents))
+    labels = "".join(
+        f'<p class="label"><span aria-hidden="true">⚠ </span>{escape(line)}</p>\n' for line in warnings_of(contents)
+    )
+    verdict = banner_html(replace(words, word=f"Verdict: {words.word}"))
+    return (
+        f'<div class="first">\n{verdict}\n{labels}<dl class="facts">\n{facts}\n</dl>\n{gauge_html(contents)}\n'
+        f'{next_html(next_step(contents))}\n<p class="origin">{escape(provenance_line(contents.run.provenance))}</p>\n'
+        "</div>"
+    )
+
+
+def _fact(fact: Fact) -> str:
+    return (
+        f'<div><dt>{escape(fact.name)}</dt><dd><span class="figure">{escape(fact.value)}</span> '
+        f'<span class="note">{escape(fact.note)}</span></dd></div>'
+    )
+
+
 def paragraphs(contents: RunContents) -> list[str]:
     """Return the sentences of the findings whose place is the page."""
     return [
@@ -127,13 +150,11 @@ def _figure(number: int, picture: DrawnPicture, form: Form) -> str:
     caption = escape(picture.caption).replace(" = ", "&nbsp;=&nbsp;")
     full, alternative = f"<strong>Figure {number}. {escape(picture.title)}.</strong> {caption}", picture.alternative
     name = f"figure-{picture.name}"
-    if picture.svg and not form.on_paper:
-        return html_drawing(picture.svg, alternative, full, name)
-    return html_figure(picture.png, alternative, full, name)
+    return html_figure((not form.on_paper and picture.svg) or picture.png, alternative, full, name)
 
 
 def _failed(contents: RunContents) -> str:
-    broken = broken_tests(verdict_of(contents).judgement, contents.words)
+    broken = ToldTests(verdict_of(contents).judgement, contents.words).broken
     if not broken:
         return ""
     lines = "".join(
@@ -157,7 +178,7 @@ def _rows_table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> st
     told = [place for place in range(len(columns)) if any(row[place] != "" for row in rows)]
     if not rows:
         return ""
-    return html_table([columns[place] for place in told], [[row[place] for place in told] for row in rows])
+    return page_table([columns[place] for place in told], [[row[place] for place in told] for row in rows])
 
 
 def _reading(row: Row, is_broken: bool) -> str:
@@ -233,4 +254,4 @@ def _basis(row: Row) -> str:
 
 
 def _table(table: Table) -> str:
-    return html_table(table.columns, table.rows, title=table.title, look=str(table.look))
+    return page_table(table.columns, table.rows, title=table.title, look=str(table.look))

@@ -1,13 +1,21 @@
-"""The figures of a report, drawn and captioned."""
+"""The figures of a report, drawn and captioned: as PNG, and as drawings whose colours follow the reader's screen."""
 
+import io
+import re
 from dataclasses import dataclass
 
+import matplotlib
 from matplotlib.figure import Figure
 
 from fl_audit.report.finding import RunContents
-from fl_audit.report.page.svg import to_svg
+from fl_audit.report.page.palette import DRAWN
 from fl_audit.report.sections.registry import measured
 from fl_audit.report.style import to_png
+
+_LONG_NUMBER = re.compile(r"(\.\d\d)\d+")  # hundredths of a point are finer than any screen
+_FONT = re.compile(r"font: (?:(\w+) )?([\d.]+)px [^;\"]+")
+_REFERENCE = re.compile(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"")
+_NOT_IN_A_PAGE = re.compile(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -39,3 +47,43 @@ def _drawn(name: str, figure: Figure, title: str, caption: str) -> DrawnPicture:
     png = to_png(figure)
     figure.set_layout_engine("none")  # what was laid out for the first is right for the second
     return DrawnPicture(name, png, title, caption, to_svg(figure, name))
+
+
+def to_svg(figure: Figure, name: str) -> str:
+    """Return a figure as an SVG element, short, themed and with names of its own; the same figure gives the same text.
+
+    Parameters
+    ----------
+    figure
+        The figure.
+    name
+        Of the figure, different from those of others on the page: what refers to something inside it begins with that.
+    """
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    text = _NOT_IN_A_PAGE.sub("", text[text.index("<svg") :])
+    box = re.search(r'viewBox="[^"]+"', text)
+    assert box is not None, "matplotlib writes a view box"
+    text = f'<svg {box[0]} role="img" aria-label="$label">' + text[text.index(">") + 1 :]
+    text = _with_own_names(text, name)
+    text = re.sub(r"; font-family: [^;\"]+", "", text)
+    text = _FONT.sub(lambda found: f"font-weight: {found[1] or 400}; font-size: {found[2]}px", text)
+    # In tags alone: words keep their numbers.
+    text = re.sub(r"<[^>]*>", lambda tag: _LONG_NUMBER.sub(r"\1", tag[0]), text)
+    text = re.sub(r"\s*\n\s*", " ", text).replace("> <", "><")
+    for colour, variable in DRAWN.items():
+        text = text.replace(f": {colour}", f": var(--{variable})")
+    return text.strip()
+
+
+def _with_own_names(text: str, name: str) -> str:
+    """Keep the names that something refers to, made different from those of other figures; drop all others."""
+    used = {first or second for first, second in _REFERENCE.findall(text)}
+    text = _REFERENCE.sub(lambda found: found[0].replace("#", f"#{name}-"), text)
+
+    def renamed(found: re.Match[str]) -> str:
+        return f' id="{name}-{found[1]}"' if found[1] in used else ""
+
+    return re.sub(r' id="([^"]+)"', renamed, text)

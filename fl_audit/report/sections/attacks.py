@@ -158,14 +158,7 @@ def _caption(_: AttackNumbers, contents: RunContents) -> str:
 
 
 ATTACKS = Section(
-    name="attacks",
-    title="Membership attacks",
-    numbers=AttackNumbers,
-    measure=measure_attacks,
-    keys=("attacks",),
-    place=PagePlace.PAGE,
-    sentence=_sentence,
-    rows=_rows,
-    tables=_tables,
+    name="attacks", title="Membership attacks", numbers=AttackNumbers, measure=measure_attacks, keys=("attacks",),
+    place=PagePlace.PAGE, sentence=_sentence, rows=_rows, tables=_tables,
     picture=Picture("What outsiders get of what the insider can get", _roc_figure, _caption, height=4.6),
-)
+)  # fmt: skip

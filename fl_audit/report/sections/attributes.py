@@ -73,13 +73,6 @@ def _rows(numbers: AttributeNumbers, _: RunContents) -> list[Row]:
 
 
 ATTRIBUTES = Section(
-    name="attributes",
-    title="Attribute inference",
-    numbers=AttributeNumbers,
-    measure=measure_attributes,
-    keys=("attribute",),
-    place=PagePlace.PAGE,
-    sentence=_sentence,
-    rows=_rows,
-    tables=_tables,
-)
+    name="attributes", title="Attribute inference", numbers=AttributeNumbers, measure=measure_attributes,
+    keys=("attribute",), place=PagePlace.PAGE, sentence=_sentence, rows=_rows, tables=_tables,
+)  # fmt: skip

@@ -70,10 +70,7 @@ def _draw_bit(axes: Axes, contents: RunContents, bit: int) -> None:
 
 
 BELIEF_ROUNDS = Section(
-    name="belief-rounds",
-    title="Beliefs over rounds",
-    numbers=InsiderNumbers,
-    measure=lambda _, findings: findings.find(InsiderNumbers),
-    trusts=True,
+    name="belief-rounds", title="Beliefs over rounds", numbers=InsiderNumbers,
+    measure=lambda _, findings: findings.find(InsiderNumbers), trusts=True,
     picture=Picture("Beliefs over rounds", _belief_rounds_figure, _caption, height=4.6),
-)
+)  # fmt: skip

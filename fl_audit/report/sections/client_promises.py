@@ -18,10 +18,6 @@ def _tables(numbers: ClientPromises, contents: RunContents) -> list[Table]:
 
 
 CLIENT_PROMISES = Section(
-    name="client-promises",
-    title="What each client promises its own records",
-    numbers=ClientPromises,
-    keys=("client_promises",),
-    measure=measure_client_promises,
-    tables=_tables,
-)
+    name="client-promises", title="What each client promises its own records", numbers=ClientPromises,
+    keys=("client_promises",), measure=measure_client_promises, tables=_tables,
+)  # fmt: skip

@@ -26,11 +26,6 @@ def _tables(numbers: ClientNumbers, _: RunContents) -> list[Table]:
 
 
 CLIENTS = Section(
-    name="client-epsilon-star",
-    title="What the models give away of each data owner",
-    numbers=ClientNumbers,
-    measure=measure_clients,
-    keys=("client_epsilon_star",),
-    sentence=_sentence,
-    tables=_tables,
-)
+    name="client-epsilon-star", title="What the models give away of each data owner", numbers=ClientNumbers,
+    measure=measure_clients, keys=("client_epsilon_star",), sentence=_sentence, tables=_tables,
+)  # fmt: skip

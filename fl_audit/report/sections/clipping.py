@@ -32,11 +32,6 @@ def _rows(numbers: ClippingNumbers, _: RunContents) -> list[Row]:
 
 
 CLIPPING = Section(
-    name="clipping-norm",
-    title="Adaptive clipping",
-    numbers=ClippingNumbers,
-    measure=measure_clipping,
-    keys=("clipping",),
-    sentence=_sentence,
-    rows=_rows,
-)
+    name="clipping-norm", title="Adaptive clipping", numbers=ClippingNumbers, measure=measure_clipping,
+    keys=("clipping",), sentence=_sentence, rows=_rows,
+)  # fmt: skip

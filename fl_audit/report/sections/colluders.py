@@ -37,11 +37,6 @@ def _name(clients: int) -> str:
 
 
 COLLUDERS = Section(
-    name="colluders",
-    title="What clients who collude take off the promise",
-    numbers=ColludersNumbers,
-    measure=measure_colluders,
-    keys=("colluders",),
-    sentence=_sentence,
-    tables=_tables,
-)
+    name="colluders", title="What clients who collude take off the promise", numbers=ColludersNumbers,
+    measure=measure_colluders, keys=("colluders",), sentence=_sentence, tables=_tables,
+)  # fmt: skip

@@ -60,12 +60,7 @@ def _caption(numbers: CraftedNumbers, _: RunContents) -> str:
 
 
 CRAFTED = Section(
-    name="crafted",
-    title="The crafted record",
-    numbers=CraftedNumbers,
-    measure=measure_crafted,
-    keys=("crafted",),
-    sentence=_sentence,
-    rows=_rows,
+    name="crafted", title="The crafted record", numbers=CraftedNumbers, measure=measure_crafted, keys=("crafted",),
+    sentence=_sentence, rows=_rows,
     picture=Picture("The crafted record", _crafted_figure, _caption, lambda numbers, _: bool(_images(numbers))),
-)
+)  # fmt: skip

@@ -101,11 +101,6 @@ def _limits(bound: LowerBound) -> tuple[float | str | None, float | str | None]:
 
 
 EMPIRICAL_EPSILON = Section(
-    name="empirical-epsilon",
-    title="The epsilon that the run shows",
-    numbers=EmpiricalNumbers,
-    measure=measure_empirical,
-    keys=("empirical_epsilon",),
-    rows=_rows,
-    tables=_tables,
-)
+    name="empirical-epsilon", title="The epsilon that the run shows", numbers=EmpiricalNumbers,
+    measure=measure_empirical, keys=("empirical_epsilon",), rows=_rows, tables=_tables,
+)  # fmt: skip

@@ -13,8 +13,7 @@ from fl_audit.report.sections.promise import at_delta
 from fl_audit.report.style import INK, MUTED, finish_axes, whole_number_axis
 from fl_audit.report.wording import number_text
 
-SQUASH = 4.0
-"""A promised epsilon more than this many times above the largest Epsilon* drawn would flatten the curve."""
+SQUASH = 4.0  # a promised epsilon more than this many times above the largest Epsilon* drawn would flatten the curve
 
 
 def _sentence(star: StarNumbers, contents: RunContents) -> str:
@@ -109,14 +108,8 @@ def _star_figure(figure: Figure, star: StarNumbers, contents: RunContents) -> No
 
 
 EPSILON_STAR = Section(
-    name="epsilon-star",
-    title="What the models' losses give away (Epsilon*)",
-    numbers=StarNumbers,
-    measure=measure_star,
-    keys=("epsilon_star",),
-    sentence=_sentence,
-    rows=_rows,
-    picture=Picture(
-        "Epsilon*", _star_figure, _caption, lambda star, contents: bool(contents.releases["epsilon_star"].notna().any())
-    ),
-)
+    name="epsilon-star", title="What the models' losses give away (Epsilon*)", numbers=StarNumbers,
+    measure=measure_star, keys=("epsilon_star",), sentence=_sentence, rows=_rows,
+    picture=Picture("Epsilon*", _star_figure, _caption, lambda star,
+            contents: bool(contents.releases["epsilon_star"].notna().any())),
+)  # fmt: skip

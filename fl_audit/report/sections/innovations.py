@@ -34,11 +34,6 @@ def _tables(numbers: InnovationNumbers, _: RunContents) -> list[Table]:
 
 
 INNOVATIONS = Section(
-    name="innovations",
-    title="Whether every step of the evidence follows its law",
-    numbers=InnovationNumbers,
-    measure=measure_innovations,
-    keys=("innovations",),
-    sentence=_sentence,
-    tables=_tables,
-)
+    name="innovations", title="Whether every step of the evidence follows its law", numbers=InnovationNumbers,
+    measure=measure_innovations, keys=("innovations",), sentence=_sentence, tables=_tables,
+)  # fmt: skip

@@ -18,8 +18,7 @@ from fl_audit.report.sections.promise import belief_bounds
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, draw_limit, finish_axes, span
 from fl_audit.report.wording import number_text, percent, plural
 
-FEWEST_FOR_HISTOGRAM = 20
-"""Below this many worlds each is drawn as a mark of its own."""
+FEWEST_FOR_HISTOGRAM = 20  # below this many worlds each is drawn as a mark of its own
 
 _COUNTED = "counted; worlds are independent repetitions"
 
@@ -47,10 +46,8 @@ def advantage_row(numbers: InsiderNumbers, contents: RunContents) -> Row:
 
     Parameters
     ----------
-    numbers
-        What the insider achieved.
-    contents
-        What the report is drawn from.
+    numbers, contents
+        What the insider achieved; what the report is drawn from.
     """
     found = numbers.estimate
     basis = "twice the share of right guesses - 1, 0 is coin-flipping; Clopper-Pearson interval; worlds are independent"
@@ -64,10 +61,8 @@ def surer_row(numbers: InsiderNumbers, contents: RunContents) -> Row:
 
     Parameters
     ----------
-    numbers
-        What the insider achieved.
-    contents
-        What the report is drawn from.
+    numbers, contents
+        What the insider achieved; what the report is drawn from.
     """
     estimate, promise, beyond = numbers.estimate, contents.facts.guarantee, numbers.belief_violations
     low, high = clopper_pearson(beyond, estimate.worlds, estimate.confidence)
@@ -156,14 +151,7 @@ def _draw_bounds(axes: Axes, contents: RunContents) -> None:
 
 
 INSIDER = Section(
-    name="beliefs",
-    title="What the insider achieved",
-    numbers=InsiderNumbers,
-    measure=measure_insider,
-    keys=("insider",),
-    place=PagePlace.PAGE,
-    trusts=True,
-    sentence=_sentence,
-    rows=_rows,
+    name="beliefs", title="What the insider achieved", numbers=InsiderNumbers, measure=measure_insider,
+    keys=("insider",), place=PagePlace.PAGE, trusts=True, sentence=_sentence, rows=_rows,
     picture=Picture("Final beliefs", _beliefs_figure, _caption),
-)
+)  # fmt: skip

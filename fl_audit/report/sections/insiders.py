@@ -40,13 +40,6 @@ def _tables(numbers: InsidersNumbers, contents: RunContents) -> list[Table]:
 
 
 INSIDERS = Section(
-    name="insiders",
-    title="Several insiders",
-    numbers=InsidersNumbers,
-    measure=measure_insiders,
-    keys=("insiders",),
-    trusts=True,
-    sentence=_sentence,
-    rows=_rows,
-    tables=_tables,
-)
+    name="insiders", title="Several insiders", numbers=InsidersNumbers, measure=measure_insiders, keys=("insiders",),
+    trusts=True, sentence=_sentence, rows=_rows, tables=_tables,
+)  # fmt: skip

@@ -93,18 +93,8 @@ def _caption(numbers: Drawn, _: RunContents) -> str:
 
 
 INVERSION = Section(
-    name="pictures",
-    title="What could be drawn",
-    numbers=Drawn,
-    measure=lambda run, _: run.facts.drawn,
-    keys=("pictures",),
-    place=PagePlace.PAGE,
-    sentence=_sentence,
-    tables=_tables,
-    picture=Picture(
-        "Records, and what could be drawn of them",
-        lambda figure, numbers, _: draw_pictures(figure, numbers.true, numbers.drawings, numbers.own),
-        _caption,
-        height=5.6,
-    ),
-)
+    name="pictures", title="What could be drawn", numbers=Drawn, measure=lambda run, _: run.facts.drawn,
+    keys=("pictures",), place=PagePlace.PAGE, sentence=_sentence, tables=_tables,
+    picture=Picture("Records, and what could be drawn of them", lambda figure, numbers, _: draw_pictures(figure,
+            numbers.true, numbers.drawings, numbers.own), _caption, height=5.6),
+)  # fmt: skip

@@ -177,13 +177,8 @@ def _draw_limits(axes: Axes, contents: RunContents) -> None:
 
 
 LAW = Section(
-    name="local-sensitivity",
-    title="What was played, and how far it moved",
-    numbers=PromiseNumbers,
-    measure=lambda _, findings: findings.find(PromiseNumbers),
-    sentence=_sentence,
-    tables=_tables,
-    picture=Picture(
-        "Local sensitivity", _local_sensitivity_figure, _caption, lambda _, contents: contents.run.has_insider
-    ),
-)
+    name="local-sensitivity", title="What was played, and how far it moved", numbers=PromiseNumbers,
+    measure=lambda _, findings: findings.find(PromiseNumbers), sentence=_sentence, tables=_tables,
+    picture=Picture("Local sensitivity", _local_sensitivity_figure, _caption, lambda _,
+            contents: contents.run.has_insider),
+)  # fmt: skip

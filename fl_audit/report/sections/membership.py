@@ -98,12 +98,6 @@ def _rows(numbers: MembershipNumbers, contents: RunContents) -> list[Row]:
 
 
 MEMBERSHIP = Section(
-    name="membership",
-    title="The membership adversary",
-    numbers=MembershipNumbers,
-    measure=measure_membership,
-    keys=("membership",),
-    sentence=_sentence,
-    rows=_rows,
-    said=_said,
-)
+    name="membership", title="The membership adversary", numbers=MembershipNumbers, measure=measure_membership,
+    keys=("membership",), sentence=_sentence, rows=_rows, said=_said,
+)  # fmt: skip

@@ -14,12 +14,11 @@ from fl_audit.report.finding import PagePlace, Picture, Row, RunContents, Sectio
 from fl_audit.report.reading import aside, reading_of
 from fl_audit.report.style import BIT_STYLES, INK, MUTED, IntervalRow, draw_intervals, draw_limit, finish_axes
 from fl_audit.report.test_words import MISSING_WORDS
-from fl_audit.report.tests_table import told_tests
+from fl_audit.report.tests_table import ToldTests
 from fl_audit.report.units import unit_words
 from fl_audit.report.wording import percent, ratio_text
 
-MOST_TENSORS = 8
-"""The figure shows no more tensors than these, those with the smallest measured ratio."""
+MOST_TENSORS = 8  # the figure shows no more tensors than these, those with the smallest measured ratio
 
 _EXACT = "exact chi-square interval; each sum is that of D or of D', as both sides of the promise say"
 
@@ -81,7 +80,7 @@ def _said(numbers: NoiseNumbers, run: FinishedRun) -> Mapping[str, Any]:
     words, judgement = unit_words(run.facts.relation), numbers.judgement
     told = {
         "excess": excess_text(judgement),
-        "tests": [told.to_json() for told in told_tests(judgement, words)],
+        "tests": [told.to_json() for told in ToldTests(judgement, words).each],
         "not_offered": [{"name": str(name), "reason": MISSING_WORDS[reason]} for name, reason in judgement.not_offered],
     }
     return {"noise": numbers.to_json()["noise"] | told}
@@ -122,17 +121,9 @@ def _noise_figure(figure: Figure, numbers: NoiseNumbers, contents: RunContents) 
 
 
 NOISE = Section(
-    name="noise",
-    title="The noise that is really added",
-    numbers=NoiseNumbers,
-    measure=measure_noise,
-    keys=("noise",),
-    place=PagePlace.PAGE,
-    sentence=_sentence,
-    rows=_rows,
-    tables=_tables,
-    picture=Picture(
-        "The noise, measured over promised", _noise_figure, _caption, lambda numbers, _: numbers.main is not None
-    ),
+    name="noise", title="The noise that is really added", numbers=NoiseNumbers, measure=measure_noise, keys=("noise",),
+    place=PagePlace.PAGE, sentence=_sentence, rows=_rows, tables=_tables,
+    picture=Picture("The noise, measured over promised", _noise_figure, _caption, lambda numbers,
+            _: numbers.main is not None),
     said=_said,
-)
+)  # fmt: skip

@@ -47,12 +47,6 @@ def _rows(numbers: OneRunNumbers, contents: RunContents) -> list[Row]:
 
 
 ONE_RUN = Section(
-    name="one-run",
-    title="One training as its own audit",
-    numbers=OneRunNumbers,
-    measure=measure_one_run,
-    keys=("one_run",),
-    place=PagePlace.PAGE,
-    sentence=_sentence,
-    rows=_rows,
-)
+    name="one-run", title="One training as its own audit", numbers=OneRunNumbers, measure=measure_one_run,
+    keys=("one_run",), place=PagePlace.PAGE, sentence=_sentence, rows=_rows,
+)  # fmt: skip

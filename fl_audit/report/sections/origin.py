@@ -101,10 +101,6 @@ def _pairs(values: Any) -> str:
 
 
 ORIGIN = Section(
-    name="origin",
-    title="Where this run comes from",
-    numbers=OriginNumbers,
-    measure=_measure,
-    keys=("timing",),
+    name="origin", title="Where this run comes from", numbers=OriginNumbers, measure=_measure, keys=("timing",),
     tables=_tables,
-)
+)  # fmt: skip

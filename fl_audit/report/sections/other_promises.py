@@ -54,13 +54,8 @@ def _caption(numbers: OtherPromises, _: RunContents) -> str:
 
 
 OTHER_PROMISES = Section(
-    name="other-promises",
-    title="What other promises would cost",
-    numbers=OtherPromises,
-    measure=measure_other_promises,
-    place=PagePlace.PAGE,
-    tables=_tables,
-    picture=Picture(
-        "What other promises would cost", _other_promises_figure, _caption, lambda numbers, _: len(numbers.each) > 1
-    ),
-)
+    name="other-promises", title="What other promises would cost", numbers=OtherPromises,
+    measure=measure_other_promises, place=PagePlace.PAGE, tables=_tables,
+    picture=Picture("What other promises would cost", _other_promises_figure, _caption, lambda numbers,
+            _: len(numbers.each) > 1),
+)  # fmt: skip

@@ -51,12 +51,6 @@ def _tables(numbers: PairNumbers, _: RunContents) -> list[Table]:
 
 
 PAIR = Section(
-    name="pair",
-    title="What the beliefs say of the audited pair",
-    numbers=PairNumbers,
-    measure=measure_pair,
-    keys=("pair",),
-    trusts=True,
-    rows=_rows,
-    tables=_tables,
-)
+    name="pair", title="What the beliefs say of the audited pair", numbers=PairNumbers, measure=measure_pair,
+    keys=("pair",), trusts=True, rows=_rows, tables=_tables,
+)  # fmt: skip

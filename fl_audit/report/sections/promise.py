@@ -193,12 +193,6 @@ def at_delta(delta: float | None) -> str:
 
 
 PROMISE = Section(
-    name="promise",
-    title="What was promised",
-    numbers=PromiseNumbers,
-    measure=measure_promise,
-    keys=("guarantee",),
-    place=PagePlace.PAGE,
-    sentence=_sentence,
-    rows=_rows,
-)
+    name="promise", title="What was promised", numbers=PromiseNumbers, measure=measure_promise, keys=("guarantee",),
+    place=PagePlace.PAGE, sentence=_sentence, rows=_rows,
+)  # fmt: skip

@@ -73,14 +73,7 @@ def _caption(numbers: ReconstructionNumbers, _: RunContents) -> str:
 
 
 RECONSTRUCTION = Section(
-    name="reconstruction",
-    title="What could be reconstructed",
-    numbers=ReconstructionNumbers,
-    measure=measure_reconstruction,
-    keys=("reconstruction",),
-    place=PagePlace.PAGE,
-    sentence=_sentence,
-    rows=_rows,
-    tables=_tables,
-    picture=Picture("Right one among the first guesses", _draw, _caption),
-)
+    name="reconstruction", title="What could be reconstructed", numbers=ReconstructionNumbers,
+    measure=measure_reconstruction, keys=("reconstruction",), place=PagePlace.PAGE, sentence=_sentence, rows=_rows,
+    tables=_tables, picture=Picture("Right one among the first guesses", _draw, _caption),
+)  # fmt: skip

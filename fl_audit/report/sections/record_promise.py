@@ -67,12 +67,6 @@ def _pair_rows(numbers: RecordPromise, pair: PairPromise) -> list[Row]:
 
 
 RECORD_PROMISE = Section(
-    name="record-promise",
-    title="What each record is promised by itself",
-    numbers=RecordPromise,
-    measure=measure_record_promise,
-    keys=("record_promise",),
-    place=PagePlace.PAGE,
-    sentence=_sentence,
-    rows=_rows,
-)
+    name="record-promise", title="What each record is promised by itself", numbers=RecordPromise,
+    measure=measure_record_promise, keys=("record_promise",), place=PagePlace.PAGE, sentence=_sentence, rows=_rows,
+)  # fmt: skip

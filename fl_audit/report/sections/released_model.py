@@ -79,13 +79,6 @@ def _accuracy_figure(figure: Figure, numbers: ModelNumbers, contents: RunContent
 
 
 RELEASED_MODEL = Section(
-    name="accuracy",
-    title="The released model",
-    numbers=ModelNumbers,
-    measure=measure_model,
-    keys=("utility",),
-    place=PagePlace.PAGE,
-    sentence=_sentence,
-    rows=_rows,
-    picture=Picture("Accuracy", _accuracy_figure, _caption),
-)
+    name="accuracy", title="The released model", numbers=ModelNumbers, measure=measure_model, keys=("utility",),
+    place=PagePlace.PAGE, sentence=_sentence, rows=_rows, picture=Picture("Accuracy", _accuracy_figure, _caption),
+)  # fmt: skip

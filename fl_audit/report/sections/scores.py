@@ -43,12 +43,6 @@ def _rows(numbers: ScoreNumbers, contents: RunContents) -> list[Row]:
 
 
 SCORES = Section(
-    name="scores",
-    title="Scores of the insider",
-    numbers=ScoreNumbers,
-    measure=measure_scores,
-    keys=("scores",),
-    place=PagePlace.PAGE,
-    sentence=_sentence,
-    rows=_rows,
-)
+    name="scores", title="Scores of the insider", numbers=ScoreNumbers, measure=measure_scores, keys=("scores",),
+    place=PagePlace.PAGE, sentence=_sentence, rows=_rows,
+)  # fmt: skip

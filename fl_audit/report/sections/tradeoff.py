@@ -63,12 +63,7 @@ def _found_row(numbers: TradeoffNumbers, contents: RunContents) -> Row:
 
 
 TRADEOFF = Section(
-    name="tradeoff",
-    title="The insider's trade-off",
-    numbers=TradeoffNumbers,
-    measure=measure_tradeoff,
-    keys=("tradeoff",),
-    trusts=True,
-    rows=_rows,
+    name="tradeoff", title="The insider's trade-off", numbers=TradeoffNumbers, measure=measure_tradeoff,
+    keys=("tradeoff",), trusts=True, rows=_rows,
     picture=Picture("The insider's trade-off", _tradeoff_figure, _caption, height=4.4),
-)
+)  # fmt: skip

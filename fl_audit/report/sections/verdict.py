@@ -13,7 +13,7 @@ from fl_audit.mechanisms.participation import FixedCohort
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.banner import Banner, verdict_banner
 from fl_audit.report.finding import PagePlace, RunContents, Section, Table, TableLook
-from fl_audit.report.tests_table import OF_SHAPE, ToldTest, broken_tests, cells_of, missing_rows
+from fl_audit.report.tests_table import OF_SHAPE, ToldTest, ToldTests
 from fl_audit.report.units import UnitWords, unit_words
 from fl_audit.report.wording import capital, duration, number_text, one_in, percent, plural, uncapital
 
@@ -52,7 +52,7 @@ def banner(contents: RunContents) -> Banner:
 
 def _broken(contents: RunContents) -> str:
     """Return what broke, and each other kind of breach once: the list of failed tests names them all."""
-    first, *others = broken_tests(verdict_of(contents).judgement, contents.words)
+    first, *others = ToldTests(verdict_of(contents).judgement, contents.words).broken
     # Noise of another size fails the tests of its shape too, which look at it in units of the promised one.
     follows = OF_SHAPE if first.test.name is TestName.NOISE_TOTAL else ()
     told_too = [told for told in reversed(others) if told.kind != first.kind and told.test.name not in follows]
@@ -148,16 +148,8 @@ def _sentence(numbers: VerdictNumbers, contents: RunContents) -> str:
     return f"{text} The models of this run are test pieces and must not be handed out: their noise depends on the data."
 
 
-def scope_of(numbers: VerdictNumbers, facts: RunFacts) -> str:
-    """Return what the verdict covers and what not, in plain English, as `summary.json` has it.
-
-    Parameters
-    ----------
-    numbers
-        The verdict and what it rests on.
-    facts
-        What was promised and played.
-    """
+def _scope(numbers: VerdictNumbers, facts: RunFacts) -> str:
+    """Return what the verdict covers and what not, in plain English, as `summary.json` has it."""
     found, promise = numbers.judgement, facts.guarantee
     if found is None or promise is None:
         why = (
@@ -172,18 +164,18 @@ def scope_of(numbers: VerdictNumbers, facts: RunFacts) -> str:
         return (
             "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "
             "much noise hides one of them in a round. Noise that depends on anybody's data was not looked for. "
-            f"{detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
+            f"{_detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
         )
     if numbers.names_candidates:
         return (
             "A verdict covers these candidates and this seed (the challenger's secret) only; other candidates, other "
-            f"data and other seeds were not tried. {detection_text(found, promise, unit_words(facts.relation))} A "
+            f"data and other seeds were not tried. {_detection_text(found, promise, unit_words(facts.relation))} A "
             "smaller breach may pass."
         )
     return (
         f"A verdict covers this pair of neighbouring training sets ({facts.neighbour}) and this seed (the "
         f"challenger's secret) only; other neighbours, other data and other seeds were not tried.{_cohort_text(facts)} "
-        f"{detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
+        f"{_detection_text(found, promise, unit_words(facts.relation))} A smaller breach may pass."
     )
 
 
@@ -199,18 +191,8 @@ def _cohort_text(facts: RunFacts) -> str:
     )
 
 
-def detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> str:
-    """Return how large a breach of epsilon would have been found, and with how many worlds, in sentences.
-
-    Parameters
-    ----------
-    found
-        What the tests say together.
-    promise
-        What was promised.
-    unit
-        How the report names what is protected.
-    """
+def _detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> str:
+    """Return how large a breach of epsilon would have been found, and with how many worlds, in sentences."""
     if found.tests and found.tests[0].name is TestName.CANDIDATES:
         return f"So many trials would show {ToldTest(found.tests[0], unit).limit} of right first guesses."
     if found.tests and found.tests[0].name is TestName.SCORES:
@@ -237,32 +219,25 @@ def detection_text(found: Judgement, promise: Guarantee, unit: UnitWords) -> str
 
 
 def _said(numbers: VerdictNumbers, run: FinishedRun) -> Mapping[str, Any]:
-    return {"scope": scope_of(numbers, run.facts)}
+    return {"scope": _scope(numbers, run.facts)}
 
 
 def _tables(numbers: VerdictNumbers, contents: RunContents) -> list[Table]:
     found, words = numbers.judgement, contents.words
-    scope = scope_of(numbers, contents.facts)
+    scope = _scope(numbers, contents.facts)
     covers = Table("What a verdict covers", ("What", "Value"), (("Scope", scope),), TableLook.PAIRS)
     if found is None:
         return [covers]
-    columns, rows = cells_of(found, words)
+    columns, rows = ToldTests(found, words).cells
     any_of = "any of them" if len(rows) > 1 else "it"
     title = f"{plural(len(rows), 'test')}, declared before the run; a kept promise fails {any_of} in at most "
     tables = [covers, Table(f"{title}{one_in(found.level)} audits", columns, rows)]
-    if missing := missing_rows(found, words):
+    if missing := ToldTests(found, words).missing:
         tables.append(Table("Tests that this run could not make", ("Test", "Why not"), missing))
     return tables
 
 
 VERDICT = Section(
-    name="verdict",
-    title="The tests of the promise",
-    numbers=VerdictNumbers,
-    measure=measure_verdict,
-    keys=("verdict", "scope"),
-    place=PagePlace.PAGE,
-    sentence=_sentence,
-    tables=_tables,
-    said=_said,
-)
+    name="verdict", title="The tests of the promise", numbers=VerdictNumbers, measure=measure_verdict,
+    keys=("verdict", "scope"), place=PagePlace.PAGE, sentence=_sentence, tables=_tables, said=_said,
+)  # fmt: skip
