@@ -103,8 +103,10 @@ def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> 
             return array.dtype.kind == "b"
         case Direction.RUNNING:
             return name.rpartition(".")[2].startswith("running_")
-        case _:
+        case Direction.NOWHERE | Direction.ZERO | Direction.FIRST | Direction.SECOND | Direction.EVERY_TENSOR:
             return False
+        case _:
+            assert_never(direction)
 
 
 def _is_trained(name: str, array: NDArray[np.generic]) -> bool:

@@ -74,7 +74,7 @@ class Workspace:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "argv", [*words, *_made_small(words)])
             if _name(words) == "run":  # Figures are most of the time of a small run; `fl-audit report` draws them.
-                patch.setattr("experiments.runs.run.write_report", lambda *_: None)
+                patch.setattr("fl_audit.report.page.writing.write_report", lambda *_: None)
             if _name(words) == "report":  # The PDF takes seconds more, and has tests of its own.
                 patch.setattr("fl_audit.report.page.writing.write_pdf", lambda *_: None)
             with pytest.raises(SystemExit) as ended:
