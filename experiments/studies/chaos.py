@@ -35,6 +35,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.runs.cluster.access import new_token
+from experiments.runs.guard import nothing_outlives
 from experiments.runs.run_directory import RunDirectory
 from experiments.studies.hosts import Host, NoHostsError, other_hosts
 from fl_audit.errors import InputError
@@ -371,6 +372,22 @@ def hosts_or_none() -> Iterator[Sequence[Host]]:
         yield ()
 
 
+@contextmanager
+def ends_at_sigterm() -> Iterator[None]:
+    """Unwind the block at SIGTERM as at Ctrl-C, so that hosts and directories are taken away.
+
+    Raises
+    ------
+    SystemExit
+        At SIGTERM.
+    """
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str, Any]]:
     """Play runs until there are so many kills, or the time is over, and return what became of all of them.
 
@@ -393,7 +410,9 @@ def campaign(out: Path, kills: int, seed: int, minutes: float) -> list[dict[str,
     out.mkdir(parents=True, exist_ok=True)
     notes, deadline = out / "chaos.jsonl", time.monotonic() + 60 * minutes
     known = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
-    with TemporaryDirectory(prefix="chaos-") as scratch, hosts_or_none() as hosts:
+    with (
+        ends_at_sigterm(), TemporaryDirectory(prefix="chaos-") as scratch, hosts_or_none() as hosts, nothing_outlives(),
+    ):  # fmt: skip
         place, secret = Path(scratch), int(np.random.default_rng([seed, 1]).integers(2**62, 2**63))
         (place / "audit.toml").write_text(_AUDIT.replace("SEED", str(secret)))
         command = [*_COMMAND, str(place / "audit.toml"), "--out", str(place / "alone"), "--engine", "local"]

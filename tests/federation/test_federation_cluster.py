@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import psutil
 import pytest
 from audits import MakePlan
 from faults import faulty_app
@@ -173,6 +174,52 @@ def test_a_node_that_joins_is_used(small_plan: MakePlan, tmp_path: Path, capfd: 
     assert " has joined\n" in capfd.readouterr().err
     alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
     pd.testing.assert_frame_equal(found.worlds, alone.worlds, check_exact=True)
+
+
+def test_hosts_reach_each_other_unless_one_is_cut_off() -> None:
+    """A campaign on hosts that do not would measure how long Ray asks one of them in vain for what it holds."""
+    listen = "import socket; server = socket.create_server(('', 40404)); print('on', flush=True); server.accept()"
+    call = "import socket, sys; socket.create_connection((sys.argv[1], 40404), timeout=2).close()"
+    with other_hosts(2) as (one, other):
+
+        def reached(*, cut_off: bool) -> bool:
+            command = one.command(sys.executable, "-c", listen)
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+                assert server.stdout is not None
+                assert server.stdout.readline() == "on\n"
+                if cut_off:
+                    one.cut_off()
+                words = other.command(sys.executable, "-c", call, one.address)
+                status = subprocess.run(words, stderr=subprocess.DEVNULL).returncode
+                server.kill()
+            return status == 0
+
+        assert reached(cut_off=False)
+        assert not reached(cut_off=True)
+
+
+def _marked(words: str) -> list[str]:
+    """Return the command lines of this machine's processes that hold some words."""
+    found = (" ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"]))
+    return [line for line in found if words in line]
+
+
+@pytest.mark.long
+@pytest.mark.ray
+def test_a_campaign_that_is_ended_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    before = set(Path("/run/netns").glob("*"))
+    command = [sys.executable, "-P", "-m", "experiments.studies.chaos", "--out", str(tmp_path / "out")]
+    campaign_of_its_own = subprocess.Popen(command, start_new_session=True)
+    deadline = time.monotonic() + 120.0
+    while not list(tmp_path.glob("chaos-*/run-0.log")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert [line for line in _marked(str(tmp_path)) if "gcs_server" in line]
+    campaign_of_its_own.terminate()
+    assert campaign_of_its_own.wait(60.0) == 128 + signal.SIGTERM
+    assert not _marked(str(tmp_path))
+    assert not list(tmp_path.glob("chaos-*"))
+    assert set(Path("/run/netns").glob("*")) <= before
 
 
 @pytest.mark.long
