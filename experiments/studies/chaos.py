@@ -265,7 +265,7 @@ def play(
         What may befall it.
     """
     found, began, run = Outcome(number), time.monotonic(), place / f"run-{number}"
-    count = int(draw.integers(2, 5))
+    count = int(draw.integers(3, BATCHES + 1))
     planned = sorted(int(one) for one in draw.choice(BATCHES, size=count, replace=False))
     drawn = [kinds[int(one)] for one in draw.integers(len(kinds), size=count)]
     blows = [(batches, kind, float(draw.uniform(0, 0.8))) for batches, kind in zip(planned, drawn, strict=True)]

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -206,20 +207,19 @@ def _marked(words: str) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.ray
-def test_a_campaign_that_is_ended_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    before = set(Path("/run/netns").glob("*"))
-    command = [sys.executable, "-P", "-m", "experiments.studies.chaos", "--out", str(tmp_path / "out")]
-    campaign_of_its_own = subprocess.Popen(command, start_new_session=True)
-    deadline = time.monotonic() + 120.0
-    while not list(tmp_path.glob("chaos-*/run-0.log")) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert [line for line in _marked(str(tmp_path)) if "gcs_server" in line]
-    campaign_of_its_own.terminate()
-    assert campaign_of_its_own.wait(60.0) == 128 + signal.SIGTERM
-    assert not _marked(str(tmp_path))
-    assert not list(tmp_path.glob("chaos-*"))
-    assert set(Path("/run/netns").glob("*")) <= before
+def test_a_campaign_that_is_ended_leaves_nothing() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:  # Ray's sockets have short names
+        command = [sys.executable, "-P", "-m", "experiments.studies.chaos", "--out", f"{place}/out"]
+        ended = subprocess.Popen(command, env=os.environ | {"TMPDIR": place}, start_new_session=True)
+        deadline, before = time.monotonic() + 120.0, set(Path("/run/netns").glob("*"))
+        while not list(Path(place).glob("chaos-*/run-0.log")) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert [line for line in _marked(f"{place}/chaos-") if "gcs_server" in line]
+        ended.terminate()
+        assert ended.wait(60.0) == 128 + signal.SIGTERM
+        assert not _marked(f"{place}/chaos-")
+        assert not list(Path(place).glob("chaos-*"))
+        assert set(Path("/run/netns").glob("*")) <= before
 
 
 @pytest.mark.long
