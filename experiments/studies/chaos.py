@@ -45,7 +45,8 @@ BATCHES = 6
 SECONDS_OF_A_HANG = 60.0
 """So long after a blow a run must have gone on, or have ended: a batch more, or a status."""
 _SECONDS_FOR_A_RUN = 300.0
-_SECONDS_TO_VANISH = 15.0
+_SECONDS_TO_VANISH = 40.0
+"""A host that is cut off learns that the run is over when it gives up its head: see below."""
 _NOTICING = {"health_check_period_ms": 500, "health_check_timeout_ms": 1000, "health_check_failure_threshold": 5,
              "gcs_rpc_server_reconnect_timeout_s": 20}  # fmt: skip
 """By itself Ray takes about a minute to give up a machine that only falls silent."""
