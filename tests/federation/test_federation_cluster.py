@@ -30,6 +30,7 @@ from experiments.runs.run import Parties, run_audit
 from experiments.studies.chaos import campaign
 from fl_audit.errors import InputError
 from fl_audit.protocol import Key, Record
+from fl_audit.worlds import WorldBatch
 from strategies.errors import FederationError
 
 SECONDS_TO_GO_ON = 90.0
@@ -247,7 +248,7 @@ def filling_app(mark: Path) -> ClientApp:
         import ray
         from ray.exceptions import ObjectStoreFullError, OutOfDiskError
 
-        if message.content.config_records[Record.CONFIG][Key.BATCH] == 1 and not mark.exists():
+        if message.content.config_records[Record.CONFIG][Key.BATCH] == WorldBatch(1, 12, 12).name and not mark.exists():
             mark.touch()
             for size in (10_000_000, 1_000_000, 110_000):
                 with suppress(ObjectStoreFullError, OutOfDiskError):
