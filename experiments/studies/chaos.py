@@ -283,7 +283,7 @@ def play(
         found.orphans += cluster.left_of(driver.pid)
         if status == 0:
             break
-        if found.blows and found.blows[-1][0] == Blow.HEAD:
+        if found.blows and found.blows[-1][0] == Blow.HEAD and run.exists():
             run = _copied(run)
     found.seconds = time.monotonic() - began
     return found, run

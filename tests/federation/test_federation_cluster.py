@@ -296,9 +296,9 @@ def test_an_object_store_that_is_full_ends_the_run_with_a_line_and_it_can_go_on(
 @pytest.mark.long
 @pytest.mark.ray
 def test_a_small_campaign_of_kills_loses_nothing(tmp_path: Path) -> None:
-    """The first runs of the study: a driver, a worker's raylet and a head are among what is killed."""
-    known = campaign(tmp_path, kills=4, seed=0, minutes=5.0)
-    assert sum(len(one["blows"]) for one in known) >= 4
+    """A run of the study: where hosts can be made, a raylet, a host, the head and a client process in turn."""
+    known = campaign(tmp_path, kills=3, seed=650, minutes=4.0)
+    assert sum(len(one["blows"]) for one in known) >= 3
     assert all(one["identical"] for one in known)
     assert [sum(one[name] for one in known) for name in ("lost", "hangs", "orphans", "secrets")] == [0, 0, 0, 0]
 
