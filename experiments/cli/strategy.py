@@ -1,6 +1,7 @@
 """The command that holds a foreign strategy to its claim: strategy."""
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,14 +71,12 @@ SecondsOption = Annotated[
     typer.Option(
         "--seconds",
         metavar="S",
-        help="Time for the games, above 0; what it is too short for is said.  [default: 25 with --quick, or 165]",
+        help="Time for the games, above 0: what it is too short for is said.  [default: as long as they take]",
     ),
 ]
 OutOption = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Write report.html and summary.json there.")
 ]
-_SECONDS = {True: 25.0, False: 165.0}
-"""Time for the games, quick or not: with what comes before and after them, an answer in half a minute, or in three."""
 
 
 def strategy(
@@ -133,7 +132,7 @@ def strategy(
             processes=processes,
             without=without or [],
             only=only,
-            seconds=_SECONDS[quick] if seconds is None else seconds,
+            seconds=math.inf if seconds is None else seconds,
         )
     found = findings(trial, {name: kind.words for name, kind in BY_NAME.items()}, MENDS)
     path = None

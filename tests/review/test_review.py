@@ -440,7 +440,7 @@ def test_games_show_what_it_means_to_begin_with_fewer_clients_than_the_noise_is_
     """Two clients' mean with the noise of ten has mu 5 where 1 is claimed: Phi(2.5) = .994 of games, .69 allowed."""
     server = with_strategy(PRIVATE.format(noise=1.0).replace("4)", "10)"))
     directory = write_app(tmp_path, "early_app", server)
-    found = review(directory, ReviewOptions(processes=1, seconds=90, rounds=1, is_quick=True))
+    found = review(directory, ReviewOptions(processes=1, seconds=400, rounds=1, is_quick=True))
     said = next(remark for remark in found.remarks if "as soon as 2 clients are there" in remark)
     assert "asks 2 of them, and its noise is for 10: with so few 9" in said
     assert said.endswith("where the claim allows 69%, which breaks the claim")
