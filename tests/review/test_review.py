@@ -436,10 +436,14 @@ app = ServerApp()""",
 
 
 @pytest.mark.long
-def test_games_show_what_it_means_to_begin_with_fewer_clients_than_the_noise_is_for(tmp_path: Path) -> None:
+def test_games_show_what_it_means_to_begin_with_fewer_clients_than_the_noise_is_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two clients' mean with the noise of ten has mu 5 where 1 is claimed: Phi(2.5) = .994 of games, .69 allowed."""
     server = with_strategy(PRIVATE.format(noise=1.0).replace("4)", "10)"))
     directory = write_app(tmp_path, "early_app", server)
+    monkeypatch.setattr("strategies.review.review.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
+    monkeypatch.setattr("strategies.review.review.NUMBERS", {Aside.METRICS: "metrics"})
     found = review(directory, ReviewOptions(processes=1, seconds=400, rounds=1, is_quick=True))
     said = next(remark for remark in found.remarks if "as soon as 2 clients are there" in remark)
     assert "asks 2 of them, and its noise is for 10: with so few 9" in said
